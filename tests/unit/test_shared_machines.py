@@ -4,9 +4,14 @@ are exempt, and a store that was made without it."""
 from __future__ import annotations
 
 import heapq
+import ipaddress
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from model.world import World, recount
 from outrider.crawl.groups import machines
+from outrider.frontier.policy.grouping import Members, NamedGroup
 
 MACHINE = "93.184.216.34"
 
@@ -78,3 +83,12 @@ def test_a_store_that_was_made_without_the_clock_goes_on_with_it():
     assert 2 == len(pages(world))
     world.kill()
     assert [] == recount(world.frontier)
+
+
+@given(st.lists(st.tuples(st.integers(0, 255), st.integers(0, 32)), max_size=8), st.integers(0, 2**32 - 1))
+def test_an_address_is_a_members_where_a_network_has_it(networks, address):
+    made = [ipaddress.ip_network((first << 24 | 0x0A0B00, length), strict=False) for first, length in networks]
+    members = Members([NamedGroup("some", addresses=tuple(made))])
+    for where in (ipaddress.IPv4Address(address), *(network[-1] for network in made)):
+        assert bool(members.by_address(where)) == members.has_address(where)
+    assert not members.has_address(ipaddress.IPv6Address("2606:4700::1"))

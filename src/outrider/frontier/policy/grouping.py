@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -200,6 +201,18 @@ class Members:
             for network in group.addresses:
                 of_length = self._networks[network.version].setdefault(network.prefixlen, {})
                 of_length.setdefault(int(network.network_address), set()).add(number)
+        # By version: the first and the last address of each network that lies in no other, in order.
+        self._spans: dict[int, tuple[list[int], list[int]]] = {}
+        for version, by_length in self._networks.items():
+            bits = 32 if version == 4 else 128
+            spans = sorted(
+                (first, first + (1 << bits - length) - 1) for length in by_length for first in by_length[length]
+            )
+            outer: list[tuple[int, int]] = []
+            for first, last in spans:
+                if not outer or last > outer[-1][1]:
+                    outer.append((first, last))
+            self._spans[version] = ([first for first, _ in outer], [last for _, last in outer])
 
     def by_name(self, host: str) -> set[int]:
         """The groups that have this host by its name; of a pattern, the groups that have all its hosts."""
@@ -226,6 +239,12 @@ class Members:
             if prefix <= length:
                 found.update(networks.get(number >> (bits - prefix) << (bits - prefix), ()))
         return found
+
+    def has_address(self, where: IpAddress) -> bool:
+        """Whether any group has this address."""
+        firsts, lasts = self._spans[where.version]
+        place = bisect_right(firsts, int(where)) - 1
+        return place >= 0 and int(where) <= lasts[place]
 
 
 class SharedClocks:

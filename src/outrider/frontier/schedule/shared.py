@@ -233,7 +233,7 @@ class SharedTurns:
             where = [self._address(row, name) for row, name in zip(rows.tolist(), names, strict=True)]
             if self._has_exempt:
                 of_machines: dict[IpAddress | None, bool] = {None: False}
-                of_machines |= {address: bool(self._exempt.by_address(address)) for address in set(where) if address}
+                of_machines |= {address: self._exempt.has_address(address) for address in set(where) if address}
                 exempt[:] = [
                     of_machines[address] or bool(self._exempt.by_name(name))
                     for name, address in zip(names, where, strict=True)

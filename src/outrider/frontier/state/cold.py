@@ -106,6 +106,41 @@ class ColdAuthority:
     """Empty where `digest` names a file that the rulebook has."""
 
 
+class _Extras(Mapping[int, Mapping[str, Any]]):
+    """The values that few hosts have, by place, packed until they are asked for: an opening looks at all records, and
+    nearly every host of a crawl has an address in them."""
+
+    def __init__(self, packed: dict[int, bytes]) -> None:
+        self._packed = packed
+
+    def __getitem__(self, place: int) -> Mapping[str, Any]:
+        try:
+            found: Mapping[str, Any] = msgspec.msgpack.decode(self._packed[place])
+        except msgspec.DecodeError as error:
+            raise DamagedStoreError(f"the record of a host on disk cannot be read ({error})") from error
+        return found
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._packed)
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+    def with_(self, name: str) -> Iterator[tuple[int, Any]]:
+        """The places that have a value of this name, of one letter, and the values."""
+        key = msgspec.msgpack.encode(name)
+        for place, packed in self._packed.items():
+            if key in packed and name in (extra := self[place]):
+                yield place, extra[name]
+
+    def take(self, rows: npt.NDArray[np.intp]) -> _Extras:
+        """Those of these places, by their number among them."""
+        if not self._packed:
+            return self
+        known = self._packed
+        return _Extras({new: known[old] for new, old in enumerate(rows.tolist()) if old in known})
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Told:
     """Records in columns, by ascending hash. rest_until: as it was when the host went cold; extras: by place."""
@@ -114,22 +149,20 @@ class Told:
     heads: npt.NDArray[Any]
     rest_until: npt.NDArray[np.int64]
     names: Texts
-    extras: Mapping[int, Mapping[str, Any]]
+    extras: _Extras
 
     @classmethod
     def of(cls, cards: Cards) -> Told:
-        """The records in these cards. Raises DamagedStoreError for an `extra` that cannot be read."""
+        """The records in these cards. Whoever reads an `extra` raises DamagedStoreError where that cannot be read."""
         heads = cards.heads.view(RECORD)
         starts = np.ascontiguousarray(cards.offsets[:-1])
         ends = starts + heads["name_bytes"]
-        extras: dict[int, Mapping[str, Any]] = {}
-        for place in np.flatnonzero(heads["extra_bytes"]).tolist():
-            try:
-                extras[place] = msgspec.msgpack.decode(cards.arena[int(ends[place]) : int(cards.offsets[place + 1])])
-            except msgspec.DecodeError as error:
-                raise DamagedStoreError(f"the record of a host on disk cannot be read ({error})") from error
+        extras = {
+            place: cards.arena[int(ends[place]) : int(cards.offsets[place + 1])]
+            for place in np.flatnonzero(heads["extra_bytes"]).tolist()
+        }
         names = Texts(kernels.gather_spans(cards.arena, starts, ends), heads["name_bytes"].astype(np.uint32))
-        return cls(_hashes(heads), heads, _rest_until(heads), names, extras)
+        return cls(_hashes(heads), heads, _rest_until(heads), names, _Extras(extras))
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -138,24 +171,20 @@ class Told:
         """The records of these places."""
         if len(rows) == len(self):
             return self
-        extras = {}
-        if self.extras:
-            extras = {new: self.extras[old] for new, old in enumerate(rows.tolist()) if old in self.extras}
-        return Told(self.hashes[rows], self.heads[rows], self.rest_until[rows], self.names.take(rows), extras)
+        names, extras = self.names.take(rows), self.extras.take(rows)
+        return Told(self.hashes[rows], self.heads[rows], self.rest_until[rows], names, extras)
 
     def crawls(self) -> npt.NDArray[np.uint32]:
         """The crawl's row of the youngest queue of each host."""
         found = self.heads["crawl"].astype(np.uint32)
-        for place, extra in self.extras.items():
-            if _CRAWL in extra:
-                found[place] = extra[_CRAWL]
+        for place, crawl in self.extras.with_(_CRAWL):
+            found[place] = crawl
         return found
 
     def more_queues(self) -> Iterator[tuple[int, list[ColdQueue]]]:
         """By place, the further queues of hosts with several, the youngest first."""
-        for place, extra in self.extras.items():
-            if _QUEUES in extra:
-                yield place, [_queue(cells) for cells in extra[_QUEUES]]
+        for place, queues in self.extras.with_(_QUEUES):
+            yield place, [_queue(cells) for cells in queues]
 
     def queues(self, place: int) -> list[ColdQueue]:
         """All queues of one host, the youngest first."""
@@ -173,8 +202,8 @@ class Told:
 
     def files_named(self) -> Iterator[int]:
         """The digests of robots.txt files that the records name, once for each authority that does."""
-        for extra in self.extras.values():
-            for cells in extra.get(_AUTHORITIES, ()):
+        for _, authorities in self.extras.with_(_AUTHORITIES):
+            for cells in authorities:
                 digest, body = cells[_DIGEST_AND_BODY]
                 if digest and not body:
                     yield digest
