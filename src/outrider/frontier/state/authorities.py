@@ -167,7 +167,8 @@ class Authorities:
         self._tables.errands.lease(authority, token, deadline, holder)
 
     def let_go(self, authorities: Iterable[Authority]) -> None:
-        """Removes authorities that hold nothing, as their host goes cold. Those whose files stay still name them."""
+        """Removes authorities that hold nothing, as their host goes cold. An authority whose
+        file stays still names it."""
         for one in authorities:
             del self.by_name[one.name]
             last = self.listed.pop()
@@ -180,7 +181,7 @@ class Authorities:
             self.of_host.pop(one.host, None)
 
     def settle(self) -> list[int]:
-        """Ends a recovery: forgets files that nobody names. Returns the digests that are named and lost."""
+        """Ends a recovery: forgets files that no authority names. Returns the digests that are named and lost."""
         self.rulebook.drop_unused()
         return self.rulebook.missing()
 

@@ -74,7 +74,7 @@ _CRAWLS_MAX = 0xFFFF  # `extra` holds higher rows of crawls
 _LOW = np.uint64((1 << 56) - 1)
 _EXTRA_BYTES_MAX = RUN_BODY_BYTES_MAX - (1 << 16)  # the rest is for the name and for values with bounds of their own
 _RARE, _RULES, _QUEUES, _ADDRESS, _AUTHORITIES, _CRAWL = "b", "r", "q", "i", "a", "c"
-_DIGEST_AND_BODY = slice(10, 12)  # of an authority's cells
+_DIGEST_AND_BODY = slice(10, 12)  # within an authority's cells
 _STATES = {"waiting": 3, "done": 5, "gone": 6}  # the numbers of states in the tables
 _SALTS = {state: mixed(np.array([state], np.uint64))[0] for state in _STATES.values()}
 
@@ -134,7 +134,7 @@ class _Extras(Mapping[int, Mapping[str, Any]]):
                 yield place, extra[name]
 
     def take(self, rows: npt.NDArray[np.intp]) -> _Extras:
-        """Those of these places, by their number among them."""
+        """The values of these places, by their number among them."""
         if not self._packed:
             return self
         known = self._packed
@@ -153,7 +153,7 @@ class Told:
 
     @classmethod
     def of(cls, cards: Cards) -> Told:
-        """The records in these cards. Whoever reads an `extra` raises DamagedStoreError where that cannot be read."""
+        """The records in these cards. An `extra` that cannot be read raises DamagedStoreError when it is asked for."""
         heads = cards.heads.view(RECORD)
         starts = np.ascontiguousarray(cards.offsets[:-1])
         ends = starts + heads["name_bytes"]
