@@ -560,6 +560,45 @@ class GroupStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class PriorityPart:
+    """One part of a weighted priority: its value from 0 to 1, and its weight; the weights of all parts add up to 1."""
+
+    name: str
+    value: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The priority of a URL and what it is made of.
+
+    source: default (neither its link nor a function gave one), given (with its link, or by an operator), function
+    (the function gives the same today), None where nobody can tell. function: the function of priority that the
+    frontier, or its crawl, has. parts: the parts of a weighted function, as it gives them today for the depth of the
+    URL alone. hops: redirects that led to it. losses: leases in a row that ended without a report; each puts it behind
+    the others of its class.
+    """
+
+    priority: float
+    klass: int
+    source: str | None
+    function: str | None
+    parts: tuple[PriorityPart, ...]
+    depth: int
+    hops: int
+    losses: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivePlace:
+    """The place of an archived answer: a file of the archive, and offset and length of its record in bytes."""
+
+    file: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Everything known about one URL, and the one reason why it is not being fetched now.
 
@@ -569,7 +608,9 @@ class Explanation:
     lease, empty for this process, and lease_until the end of that. discovered_at: to within a minute, or longer in a
     frontier of some days; fetched_at: its last answer, to the second; both None where an earlier version did not note
     them. before: how many URLs of its queue go before it, `BEFORE_COUNTED_MAX` for that many or more. held_by: all
-    groups that hold its host back now.
+    groups that hold its host back now. ranking: what its priority is made of. archived, duplicate_of, distance: the
+    place of its last answer in the archive, the URL of which it is a copy, and in how many bits of their SimHashes
+    both differ, None for the same bytes; a crawl knows these, a frontier without a crawl does not.
     """
 
     url: str
@@ -594,6 +635,10 @@ class Explanation:
     fetched_at: Instant | None = None
     before: int | None = None
     held_by: tuple[GroupStatus, ...] = ()
+    ranking: Ranking | None = None
+    archived: ArchivePlace | None = None
+    duplicate_of: str | None = None
+    distance: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as dicts and values that JSON knows."""

@@ -171,6 +171,9 @@ LEAVING_QUEUES_PER_CALL = 64  # queues of deleted crawls that one call looks at:
 LEASE_RECHECK_SECONDS = 0.02
 HELD_ROWS_MAX = 10_000  # leases of one call that can be asked for by its first token
 CLIENTS_MAX = 1_024  # request-id windows kept; the one unused longest goes first
+EXPLAINED_PAGES_BYTES_MAX = (
+    268_435_456  # of pages.jsonl, from its end, where `explain` looks for a URL: a tenth of a second
+)
 BEFORE_COUNTED_MAX = 1_000  # URLs that go before one in its queue, as `explain` counts them
 ACCEPTED_DATE_SECONDS = 60.0  # between two dates of discovery
 ACCEPTED_DATES_MAX = 4_096  # dates that are kept; with more, every second one goes

@@ -18,7 +18,8 @@ from outrider.engine import AsyncFrontier
 from outrider.engine.asking import Answered, Connections, Remote, parsed
 from outrider.engine.remote import RemoteFrontier
 from outrider.errors import ClosedError, InvalidUrlError, SettingsError, UnreachableError
-from outrider.journey import Code, Kind, State
+from outrider.frontier.priority import weighted
+from outrider.journey import Code, GroupStatus, Kind, PriorityPart, State
 from outrider.service.access import Hosts, Tokens
 from outrider.service.app import application
 from outrider.service.desk import Desk
@@ -72,10 +73,12 @@ class Wire:
 class World:
     """A frontier in memory on a virtual clock, and the face under test."""
 
-    def __init__(self, kind, robots="caller"):
+    def __init__(self, kind, robots="caller", **settings):
         self.now, self.slept = NOW, []
         self.behind = Frontier.memory(
-            clock=lambda: self.now, robots=robots, settings={"delay": 1, "delay_factor": 0, "user_agent": "tester"}
+            clock=lambda: self.now,
+            robots=robots,
+            settings={"delay": 1, "delay_factor": 0, "user_agent": "tester", **settings},
         )
         self.wire = Wire(self.behind)
         if kind == "embedded":
@@ -210,6 +213,44 @@ def test_hosts_are_ruled_and_lists_are_told(world):
     assert 1 == len(world.face.urls(limit=10, after=page.cursor))
     assert 2 == world.face.statistics()["accepted"]
     assert 0 == world.face.retry(error="timeout")
+
+
+def test_an_explanation_is_the_same_through_every_face():
+    """Groups, holder, instants, place and priority, as they are behind the face."""
+    settings = {"group": ("domain",), "priority": weighted(signals={"page_rank": 0.25})}
+    one, two = "http://a.example.org/", "http://b.example.org/"
+    for kind in ("embedded", "remote"):
+        world = World(kind, **settings)
+        world.face.discover([one, two, one + "2", Link(one + "3", priority=0.1)])
+        (lease,) = world.face.lease(10, worker="ann", ttl_seconds=60)
+        other, third = (two, one + "2") if lease.url == one else (one, one + "2")
+        found = world.face.explain(other)
+        assert (GroupStatus("example.org", None, 1, 1),) == found.held_by
+        assert (NOW, None, 0) == (found.discovered_at, found.fetched_at, found.before)
+        parts = {part.name: part.value for part in found.ranking.parts}
+        assert ("function", 0.25, 1.0) == (found.ranking.source, parts["page_rank"], parts["depth"])
+        assert PriorityPart("page_rank", 0.25, pytest.approx(0.3)) in found.ranking.parts
+        assert ("ann", NOW + 60_000_000) == (
+            world.face.explain(lease.url).worker,
+            world.face.explain(lease.url).lease_until,
+        )
+        assert world.face.explain(one + "3").before >= 1
+        world.now += 3_000_000
+        world.face.report([lease.done(seconds=0.1, status=200)])
+        (group,) = world.face.explain(third).held_by
+        assert ("example.org", 0) == (group.name, group.in_flight)
+        assert group.rest_until > world.now
+        assert NOW + 3_000_000 == world.face.explain(lease.url).fetched_at
+        assert (None, None) == (found.archived, found.duplicate_of)
+
+
+@pytest.mark.parametrize("kind", ["embedded", "remote"])
+def test_every_face_gives_an_explanation_of_the_same_types(kind):
+    world = World(kind, group=("domain",))
+    world.face.discover([A, A + "2"])
+    world.face.lease(1, worker="ann")
+    for url in (A, A + "2", B):
+        assert world.behind.explain(url) == world.face.explain(url)
 
 
 def test_a_url_and_an_idle_frontier_are_explained(world):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
+from outrider.cli.looking import explained
 from outrider.cli.main import outrider
+from outrider.crawl import looks, output
 from outrider.crawl.copies import Copies, clusters
 from outrider.crawl.output import Output
 from outrider.crawl.settle import Settler
@@ -167,3 +170,42 @@ def test_a_line_with_a_simhash_that_is_none_is_passed_over(simhash):
     copies = Copies()
     copies.read([json.dumps(line).encode()])
     assert 0 == len(copies)
+
+
+# -- the last line of a page -------------------------------------------------------------------------------------------
+
+
+def test_the_last_whole_line_of_a_url_is_found_from_the_end(tmp_path, monkeypatch):
+    """Pieces of any size find the same line as a reading of the whole file; a torn line is none."""
+    path = tmp_path / "pages.jsonl"
+    urls = [f"http://a.test/{number % 7}" for number in range(40)]
+    rows = [{"url": url, "referrer": urls[place - 3], "n": place} for place, url in enumerate(urls)]
+    path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows) + b'{"url":"http://a.test/3","n":99')
+    expected = {url: max(row["n"] for row in rows if row["url"] == url) for url in urls}
+    for size in (1, 7, 60, 64, 1_000, 1 << 20):
+        monkeypatch.setattr(output, "READ_BACK_BYTES", size)
+        assert expected == {url: output.last_line(str(path), url)["n"] for url in expected}
+        assert None is output.last_line(str(path), "http://a.test/none")
+    assert None is output.last_line(str(tmp_path / "nothing"), urls[0])
+
+
+def test_only_so_many_bytes_from_the_end_are_looked_at(tmp_path):
+    path = tmp_path / "pages.jsonl"
+    path.write_bytes(b'{"url":"http://a.test/"}\n' + b'{"url":"http://b.test/"}\n' * 10)
+    assert None is output.last_line(str(path), "http://a.test/", 100)
+    assert {"url": "http://b.test/"} == output.last_line(str(path), "http://b.test/", 100)
+    assert {"url": "http://a.test/"} == output.last_line(str(path), "http://a.test/", 1_000)
+
+
+def test_explain_names_the_original_of_a_copy_and_the_record(house):
+    leases = house.pages()
+    for lease in leases[:2]:
+        house.settler.turn([house.visit(lease, body=LONG)], 0)
+    line = line_of(house, leases[1].url)
+    found = looks._with_page(str(house.directory), {}, looks._explain(house.frontier, {"url": leases[1].url}))
+    assert (line["warc"], leases[0].url, None) == tuple(
+        found[name] for name in ("archived", "duplicate_of", "distance")
+    )
+    said = "\n".join(explained(found))
+    assert f"copy of  {leases[0].url} (the same bytes)" in said
+    assert f"file    {line['warc']['file']}" in said

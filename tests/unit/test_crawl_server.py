@@ -13,10 +13,15 @@ import urllib.request
 import pytest
 
 from outrider.cli.main import run
+from outrider.crawl.control import ask
 from outrider.crawl.hooks import HookRunningError, Hooks
+from outrider.crawl.instants import moment
+from outrider.crawl.looks import looking
 from outrider.crawl.options import CrawlOptions
+from outrider.crawl.served import asking
+from outrider.engine.remote import connect
 from outrider.errors import SettingsError, StoreFailedError
-from outrider.journey import Link
+from outrider.journey import ArchivePlace, Link
 from outrider.service.access import Listening, Tokens
 from outrider.service.crawling import CrawlServer
 from outrider.service.problems import of_error
@@ -94,6 +99,39 @@ def test_a_running_crawl_is_looked_at_and_the_server_ends_with_it(tmp_path):
     with pytest.raises(urllib.error.URLError):
         asked(crawl.server.url, "GET", "/healthz")
     assert [] == [one.name for one in threading.enumerate() if one.name.startswith("outrider-http")]
+
+
+def test_a_running_crawl_says_where_an_answer_lies_and_of_what_it_is_a_copy(tmp_path):
+    """Over its socket, over HTTP, and from its files behind the end: the same words."""
+    crawl = Beside(tmp_path, priority="weighted")
+
+    def settled():
+        lines = [line for line in crawl.house.pages() if line["warc"] is not None and line["status"] == 200]
+        return {line["url"]: line for line in lines}
+
+    async def questions():
+        await until(lambda: len(settled()) > 2)
+        url, line = next(iter(settled().items()))
+        over_socket = await asyncio.to_thread(ask, str(crawl.house.output), "explain", url=url)
+        over_http = (await crawl.ask("GET", f"{API}/explain?url={url}"))[1]
+        with asking(crawl.server.url) as look:
+            over_command = look("explain", {"url": url})
+        with connect(crawl.server.url) as remote:
+            return url, line, over_socket, over_http, over_command, await asyncio.to_thread(remote.explain, url)
+
+    url, line, over_socket, over_http, over_command, made = crawl.crawl(questions)
+    with looking(str(crawl.house.output)) as look:
+        from_files = look("explain", {"url": url})
+    for found in (over_socket, over_http, over_command, from_files):
+        assert line["warc"] == found["archived"]
+        assert line.get("duplicate_of") == found["duplicate_of"]
+        assert "weighted" == found["ranking"]["function"]
+        assert [] == list(found["held_by"])
+        assert None is found["before"]
+    for name in ("discovered_at", "fetched_at"):
+        assert over_socket[name] // 1_000 == from_files[name] // 1_000 == getattr(made, name) // 1_000  # a JSON instant
+    assert moment(made.discovered_at) == over_http["discovered_at"]
+    assert ArchivePlace(**line["warc"]) == made.archived
 
 
 def test_looks_are_answered_while_the_thread_that_writes_is_held(tmp_path):

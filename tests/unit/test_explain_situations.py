@@ -7,6 +7,7 @@ import pytest
 from model.world import START, outcome, recount
 from model.world import World as Stored
 from outrider import Frontier, Link
+from outrider.frontier.priority import weighted
 from outrider.frontier.state.registry import Registry
 from outrider.limits import ACCEPTED_DATES_MAX
 
@@ -368,3 +369,54 @@ def test_all_groups_that_hold_a_host_back_are_told():
     assert {("example.org", 0), ("192.0.2.1", 0)} == {(group.name, group.in_flight) for group in found.held_by}
     assert all(group.rest_until > NOW for group in found.held_by)
     assert () == world.after(600).frontier.explain(other).held_by
+
+
+# -- of what a priority is made ----------------------------------------------------------------------------------------
+
+
+def ranked(function=None, link=A, **how):
+    frontier = Frontier.memory(clock=lambda: NOW, settings={} if function is None else {"priority": function})
+    frontier.discover([Link(link, **how)])
+    return frontier, frontier.explain(link).ranking
+
+
+def test_a_priority_is_the_usual_one_or_was_given():
+    assert ("default", None, ()) == (ranked()[1].source, ranked()[1].function, ranked()[1].parts)
+    frontier, found = ranked(depth=2, hops=1, priority=0.9)
+    assert ("given", 0.9, 14, 2, 1) == (found.source, found.priority, found.klass, found.depth, found.hops)
+    frontier.reprioritise([A], 0.25)
+    assert ("given", 0.25, 4) == tuple(
+        getattr(frontier.explain(A).ranking, name) for name in ("source", "priority", "klass")
+    )
+    assert None is frontier.explain(B).ranking
+
+
+def test_a_weighted_priority_is_told_in_its_parts():
+    score = weighted(2, 1, 0, 1, 0, signals={"domain_authority": {"example.org": 0.9}})
+    _, found = ranked(score, depth=1)
+    parts = {part.name: (part.value, part.weight) for part in found.parts}
+    assert {"page_rank": (0.5, 0.5), "domain_authority": (0.9, 0.25), "depth": (0.9, 0.25)} == parts
+    assert ("function", found.priority) == (found.source, pytest.approx(sum(a * b for a, b in parts.values())))
+    _, other = ranked(score, depth=1, priority=0.1)
+    assert (None, found.parts) == (other.source, other.parts)
+
+
+def test_a_function_of_the_user_is_named_and_not_called_again():
+    calls = []
+
+    def mine(urls, page):
+        calls.append(len(urls))
+        return [0.75] * len(urls)
+
+    _, found = ranked(mine)
+    assert (None, 0.75, (), [1]) == (found.source, found.priority, found.parts, calls)
+    assert found.function.endswith("mine")
+
+
+def test_each_lost_lease_is_counted():
+    world = World().add(A)
+    for _ in range(2):
+        world.lease(ttl_seconds=10)
+        world.after(100).lease(0)
+        world.after(100)
+    assert 2 == world.frontier.explain(A).ranking.losses

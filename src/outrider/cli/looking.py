@@ -191,6 +191,7 @@ def explained(found: Mapping[str, Any]) -> Iterator[str]:
         most = BEFORE_COUNTED_MAX
         since["before"] = f"{most:,} or more" if found["before"] >= most else found["before"]
     yield from named({**first, **own, **print_, "order": found["order"], **since, **robots})
+    yield from _kept(found)
     for group in found.get("held_by", ()):
         yield from named({"held by": group})
     for name in ("queue", "host"):
@@ -198,6 +199,22 @@ def explained(found: Mapping[str, Any]) -> Iterator[str]:
             yield from named({name: {key: value for key, value in dict(found[name]).items() if key != "robots"}})
     for file in (found["host"] or {}).get("robots", ()):
         yield from named({"robots.txt": file})
+
+
+def _kept(found: Mapping[str, Any]) -> Iterator[str]:
+    """The parts of the priority, and the place of the last answer."""
+    ranking = dict(found.get("ranking") or {})
+    parts = ranking.pop("parts", ())
+    told = {name: ranking.get(name) for name in ("source", "function", "hops", "losses") if ranking.get(name)}
+    told |= {part["name"]: f"{part['value']:.3g} × {part['weight']:.3g}" for part in parts}
+    if told:
+        yield from named({"priority by": told})
+    if found.get("archived") is not None:
+        yield from named({"archived": found["archived"]})
+    if found.get("duplicate_of") is not None:
+        bits = found.get("distance")
+        how = "the same bytes" if bits is None else counted(bits, "bit differs", "bits differ")
+        yield from named({"copy of": f"{found['duplicate_of']} ({how})"})
 
 
 def idle_lines(found: Mapping[str, Any]) -> Iterator[str]:

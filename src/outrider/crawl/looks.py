@@ -5,11 +5,14 @@ One table each, `LOOKS` and `ORDERS`, serves both, so that a running crawl and i
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
 from typing import Any, Final
+
+import msgspec
 
 from outrider.clock import instant
 from outrider.crawl.control import Answers, ask
@@ -31,12 +34,22 @@ from outrider.crawl.options import (
     permitting,
     resolved,
 )
+from outrider.crawl.output import FILES, PAGES, last_line
 from outrider.crawl.seeds import loopback_of, read_hosts
 from outrider.crawl.served import Access, asking
 from outrider.engine import Frontier
 from outrider.engine.asking import is_address
-from outrider.errors import ForeignStoreError, NoCrawlError, SettingsError, StoreInUseError, UnreachableError, shown
-from outrider.limits import CONTROL_PAGE_ROWS_MAX
+from outrider.errors import (
+    ForeignStoreError,
+    NoCrawlError,
+    OutriderError,
+    SettingsError,
+    StoreInUseError,
+    UnreachableError,
+    shown,
+)
+from outrider.journey import ArchivePlace
+from outrider.limits import CONTROL_PAGE_ROWS_MAX, EXPLAINED_PAGES_BYTES_MAX
 from outrider.storage.files import Directory
 from outrider.storage.manifest import MANIFEST_NAME
 
@@ -48,6 +61,30 @@ def _explain(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = frontier.explain(str(question.get("url", "")), crawl=question.get("crawl")).as_dict()
     # 16 hex digits: as a number it is larger than many readers of JSON keep exactly.
     return {**found, "fingerprint": f"{found['fingerprint']:016x}"}
+
+
+def _with_page(directory: str, question: Mapping[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """An explanation with what a crawl knows beside its frontier: the place of the last answer in the archive, the URL
+    of which the page is a copy, and the crawl's function of priority.
+
+    It looks at the end of pages.jsonl alone (EXPLAINED_PAGES_BYTES_MAX), and only for URLs that may stand there."""
+    ranking = found.get("ranking")
+    if ranking is None or question.get("crawl") not in (None, "default"):
+        return found
+    with suppress(OutriderError):  # settings that cannot be read: the next run says so
+        hook = kept_settings(directory).options.get("priority")
+        if hook is not None and ranking["function"] is None:
+            found = {**found, "ranking": {**ranking, "function": str(hook[0])}}
+    if found["fetched_at"] is None and found["discovered_at"] is not None:
+        return found
+    try:
+        line = last_line(os.path.join(directory, FILES[PAGES]), found["url"], EXPLAINED_PAGES_BYTES_MAX) or {}
+        place = msgspec.convert(line.get("warc"), ArchivePlace | None)
+    except (OSError, msgspec.MsgspecError):
+        return found  # `verify` names lines that cannot be read
+    archived = None if place is None else asdict(place)
+    copy = {name: line.get(name) for name in ("duplicate_of", "distance")}
+    return {**found, "archived": archived, **copy}
 
 
 def _why_idle(frontier: Frontier, _: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,14 +232,20 @@ def _permit(path: str, urls: Iterable[str]) -> None:
                 files.close()
 
 
-def answers_of(frontier: Frontier, in_books: Callable[[Callable[[], Any]], Awaitable[Any]]) -> Answers:
+def answers_of(
+    frontier: Frontier, in_books: Callable[[Callable[[], Any]], Awaitable[Any]], directory: str | None = None
+) -> Answers:
     """The answers of a running crawl over its socket, orders too; `in_books` makes a call in the thread that may call
-    the frontier."""
+    the frontier. directory: that of the crawl, None for a frontier alone."""
 
     def answer(look: Callable[[Frontier, Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
         return lambda question: in_books(lambda: look(frontier, question))
 
-    return {name: answer(look) for name, look in {**LOOKS, **ORDERS}.items()}
+    async def explained(question: Mapping[str, Any]) -> Any:
+        found = await in_books(lambda: _explain(frontier, question))
+        return found if directory is None else await asyncio.to_thread(_with_page, directory, question, found)
+
+    return {**{name: answer(look) for name, look in {**LOOKS, **ORDERS}.items()}, "explain": explained}
 
 
 def store_of(path: str) -> str:
@@ -237,8 +280,13 @@ def looking(path: str, access: Access | None = None) -> Iterator[Looks]:
     except StoreInUseError as owned:
         yield _asking(path, owned)
         return
+
+    def look(name: str, question: Mapping[str, Any]) -> Any:
+        found = LOOKS[name](frontier, question)
+        return _with_page(path, question, found) if name == "explain" and store != path else found
+
     try:
-        yield lambda name, question: LOOKS[name](frontier, question)
+        yield look
     finally:
         frontier.close()
 

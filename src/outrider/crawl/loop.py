@@ -676,7 +676,10 @@ class CrawlRun:
 
     def _answers(self) -> Answers:
         """What can be asked of this crawl; where a hook keeps the books from answering, that is the answer."""
-        looks: dict[str, Answer] = {"status": lambda _: self.status(), **answers_of(self._frontier, self._in_books)}
+        looks: dict[str, Answer] = {
+            "status": lambda _: self.status(),
+            **answers_of(self._frontier, self._in_books, self._options.output),
+        }
         answers: dict[str, Answer] = {name: self._patient(look) for name, look in looks.items()}
         for order in ORDERS:
             answers[order] = self._ordered(order, answers[order])
@@ -704,7 +707,7 @@ class CrawlRun:
         if self._beside is None:
             return
         loop = asyncio.get_running_loop()
-        looks = dict(answers_of(self._frontier, asyncio.to_thread))
+        looks = dict(answers_of(self._frontier, asyncio.to_thread, self._options.output))
         here = self._answers()
         orders = {name: across(loop, here[name]) for name in ORDERS}
         status = across(loop, lambda _: self._status(asyncio.to_thread))

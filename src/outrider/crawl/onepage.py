@@ -14,14 +14,14 @@ import msgspec
 from outrider.archive import WarcPlace, read_record
 from outrider.crawl.directory import ARCHIVE_NAME, GIVE_A_CRAWL, Found, inspect, no_crawl
 from outrider.crawl.options import CrawlOptions, is_function
-from outrider.crawl.output import FILES, PAGES
+from outrider.crawl.output import FILES, PAGES, last_line
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.site import SiteRules, Sites
 from outrider.errors import DamagedStoreError, NamedPathError, UnreachableError
 from outrider.fetch import Decoding, FetchFailure, Response
 from outrider.fetch.codings import codings_of, decoded, unchunk
 from outrider.fetch.downloader import Headers
-from outrider.limits import BODY_BYTES_MAX, DELAY_FACTOR_SECONDS_MAX, OUTPUT_LINE_BYTES_MAX
+from outrider.limits import BODY_BYTES_MAX, DELAY_FACTOR_SECONDS_MAX
 from outrider.page import FOLLOWABLE, Page, PageLink, read
 from outrider.robots import ALLOW_ALL, REFUSE_ALL, Rules
 from outrider.storage.files import Directory
@@ -252,16 +252,7 @@ def place_of(line: Mapping[str, Any], url: str, path: str) -> WarcPlace:
 
 
 def _last_line(path: str, url: str) -> dict[str, Any] | None:
-    wanted = b'"url":' + msgspec.json.encode(url)
-    found: dict[str, Any] | None = None
     try:
-        with open(path, "rb") as file:
-            while octets := file.readline(OUTPUT_LINE_BYTES_MAX):
-                if wanted in octets and octets.endswith(b"\n"):
-                    line = msgspec.json.decode(octets, type=dict[str, Any])
-                    found = line if line.get("url") == url else found
-    except FileNotFoundError:
-        return None
+        return last_line(path, url)
     except (OSError, msgspec.DecodeError) as error:
         raise NamedPathError(f"{path} cannot be read ({error})") from None
-    return found

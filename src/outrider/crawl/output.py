@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -31,6 +31,7 @@ CHAIN: Final = {stream: f"{stream} chain" for stream in FILES}
 """The names under which a store keeps how long its line files are, and the digest of their lines."""
 ARCHIVE_WRITER: Final = "archive"
 ARCHIVE_PREFIX: Final = "crawl"
+READ_BACK_BYTES: Final = 1 << 20
 REPLAY_LINES: Final = 10_000  # written at once when a file is brought up to the log
 NOTE_LINES: Final = 20_000  # after so many lines the files are synced and their lengths noted: that bounds the replay
 
@@ -183,6 +184,36 @@ def whole_lines(path: str, bytes_max: int | None = None) -> Iterator[bytes]:
         while left > 0 and (line := file.readline(min(left, OUTPUT_LINE_BYTES_MAX))).endswith(b"\n"):
             left -= len(line)
             yield line
+
+
+def last_line(path: str, url: str, bytes_max: int | None = None) -> dict[str, Any] | None:
+    """The last whole line about a URL in a file of pages, read from its end; None where the last `bytes_max` bytes have
+    none, or there is no file. Raises OSError, and DecodeError for a line that is no JSON."""
+    wanted = b'"url":' + msgspec.json.encode(url)
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        least = 0 if bytes_max is None else max(0, end - bytes_max)
+        carried = b""  # the end of a line that begins in the piece before
+        whole = False  # what stands behind the last end of a line is being written
+        while end > least:
+            begin = max(least, end - READ_BACK_BYTES)
+            file.seek(begin)
+            piece = file.read(end - begin) + carried
+            end = begin
+            first = 0 if begin == 0 else piece.find(b"\n") + 1
+            if begin and not first:
+                carried, whole = (piece, whole) if len(piece) <= OUTPUT_LINE_BYTES_MAX else (b"", False)
+                continue
+            last = len(piece) if whole else piece.rfind(b"\n") + 1
+            carried, whole = piece[:first], True
+            place = piece.rfind(wanted, first, last)
+            while place >= 0:
+                start = piece.rfind(b"\n", first, place) + 1 or first
+                line = msgspec.json.decode(piece[start : piece.find(b"\n", place) + 1], type=dict[str, Any])
+                if line.get("url") == url:
+                    return line
+                place = piece.rfind(wanted, first, start)
+    return None
 
 
 def chain_at(length: int, noted: bytes | None) -> str | None:

@@ -21,6 +21,7 @@ from outrider.engine.asking import Connections, Remote, path_of
 from outrider.errors import ClosedError, SettingsError
 from outrider.frontier.verbs import arguments
 from outrider.journey import (
+    ArchivePlace,
     Code,
     Explanation,
     GroupStatus,
@@ -33,7 +34,9 @@ from outrider.journey import (
     Outcome,
     OutcomeBatch,
     Page,
+    PriorityPart,
     QueueStatus,
+    Ranking,
     Report,
     RequestId,
     RobotsStatus,
@@ -49,7 +52,8 @@ from outrider.url import UrlBatch
 Made = TypeVar("Made")
 _EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _NESTED: Final[dict[str, type]] = {
-    kind.__name__: kind for kind in (UrlStatus, QueueStatus, HostStatus, RobotsStatus, GroupStatus)
+    kind.__name__: kind
+    for kind in (UrlStatus, QueueStatus, HostStatus, RobotsStatus, GroupStatus, Ranking, PriorityPart, ArchivePlace)
 }
 
 

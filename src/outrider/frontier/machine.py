@@ -415,6 +415,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
             trap=self._trap_told(records[0], now) if records else None,
             robots=self._robots_line(text, now),
             refusal="" if records or row is None else self._scopes.of(row).refusal(text),
+            ranking=accounts.ranking_of(records[0], self.settings.priority) if records else None,
         )
 
     def _robots_line(self, url: str, now: Instant) -> str | None:

@@ -38,12 +38,13 @@ class Desk:
         tokens: Tokens,
         audit: Audit | None,
         crawl: Running | None = None,
+        directory: str | None = None,
     ) -> None:
-        """crawl: the crawl that fetches from this frontier itself."""
+        """crawl: the crawl that fetches from this frontier itself. directory: that of a crawl that does not run."""
         self.user_agent, self.store = frontier.sync.user_agent, frontier.sync._store.hex()
         self.frontier, self.hosts, self.tokens, self.audit = frontier, hosts, tokens, audit
         self.crawl = crawl
-        self.answers: Answers = crawl.answers if crawl else answers_of(frontier.sync, asyncio.to_thread)
+        self.answers: Answers = crawl.answers if crawl else answers_of(frontier.sync, asyncio.to_thread, directory)
         """Questions and orders, as a running crawl has them."""
         self.errands: Errands | None = None
         """The errands that this server does itself, where it can fetch."""

@@ -92,7 +92,13 @@ def serve(
         audit = Audit(directory)
         try:
             at = listened_at(listening, listener)
-            desk = Desk(AsyncFrontier(frontier), hosts=hosts_of(listening, names), tokens=tokens, audit=audit)
+            desk = Desk(
+                AsyncFrontier(frontier),
+                hosts=hosts_of(listening, names),
+                tokens=tokens,
+                audit=audit,
+                directory=directory,
+            )
             fetching = visits_of(settings_of(directory), desk.frontier)
             desk.errands = Errands(desk.frontier, fetching)
             return asyncio.run(_run(desk, directory, at, listener, drain_seconds, collector, say))

@@ -18,6 +18,7 @@ from outrider.frontier.format.cards import fetched_at
 from outrider.frontier.format.records import Record
 from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.policy.welcome import text_of
+from outrider.frontier.priority import PRIORITY_DEFAULT, PriorityFunction, Weighted, name_of
 from outrider.frontier.schedule.shared import HeldBack, SharedTurns
 from outrider.frontier.schedule.turns import Turns
 from outrider.frontier.state.authorities import Authority, RobotsState
@@ -36,7 +37,9 @@ from outrider.journey import (
     HostWait,
     Idle,
     Page,
+    PriorityPart,
     QueueStatus,
+    Ranking,
     RobotsStatus,
     State,
     UrlStatus,
@@ -53,7 +56,9 @@ from outrider.limits import (
     WAITS_NAMED_MAX,
 )
 from outrider.robots import Rules
-from outrider.url import authority_of, host_of
+from outrider.url import UrlBatch, authority_of, host_of
+
+_PRIORITY_SLACK = 1e-6  # a priority that differs by less is the same: sums are rounded
 
 
 def status_of(record: Record, tables: Tables, token: int, queue: int | None = None) -> UrlStatus:
@@ -643,10 +648,11 @@ def explain(
     trap: str | None = None,
     robots: str | None = None,
     refusal: str = "",
+    ranking: Ranking | None = None,
 ) -> Explanation:
     """The whole status of a URL, and the one reason why it is not being fetched now. rules_first: why its host waits
     for a robots.txt, and until when. robots: the line of its robots.txt that decides. refusal: the rule of the scope
-    that refuses an unknown URL. trap: the numbers that make it a trap."""
+    that refuses an unknown URL. trap: the numbers that make it a trap. ranking: of what its priority is made."""
     if record is None:
         return replace(_unknown(url, slot, fingerprint, refusal), robots=robots)
     row = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
@@ -654,9 +660,8 @@ def explain(
     queue = queue_status(tables, row)
     (there,), shared = host_statuses(tables, (host,), now, turns), turns.shared
     name = authority_of(record.url)
-    authority = tables.robots.by_name.get(name)
+    authority, own = tables.robots.by_name.get(name), tables.queues.group_of.get(row)
     group = shared.holds_back(host) if shared is not None else None
-    own = tables.queues.group_of.get(row)
     word, text, at = _why_not(record, now, queue, there, rules_first, own, group, tables=tables, at_limit=at_limit)
     text = _parked(record, tables, trap, robots) or text
     worker, until = _held_by(tables, token)
@@ -695,7 +700,27 @@ def explain(
         fetched_at=fetched_at(record.fetched),
         before=_before(tables, row, record) if record.state == QUEUED else None,
         held_by=tuple(shared.holding(host, now)) if shared is not None else (),
+        ranking=ranking,
     )
+
+
+def ranking_of(record: Record, function: PriorityFunction | None) -> Ranking:
+    """What the priority of a URL is made of. A weighted function is asked for its parts; no other function is called,
+    for it may have forgotten the page by now."""
+    parts: tuple[PriorityPart, ...] = ()
+    usual = PRIORITY_DEFAULT if function is None else None
+    if isinstance(function, Weighted):
+        batch = UrlBatch.of([record.url]).with_columns(depth=np.array([record.depth]))
+        parts = tuple(
+            PriorityPart(name, float(values[0]), function.weights[name])
+            for name, values in function.parts(batch, None).items()
+        )
+        usual = min(1.0, sum(part.value * part.weight for part in parts))
+    source: str | None = "default" if function is None else "function"
+    if usual is None or abs(usual - record.priority) > _PRIORITY_SLACK:
+        source = "given" if function is None else None
+    name = None if function is None else name_of(function)
+    return Ranking(record.priority, record.klass, source, name, parts, record.depth, record.hops, record.losses)
 
 
 def _unknown(url: str, slot: int, fingerprint: int, refusal: str) -> Explanation:
