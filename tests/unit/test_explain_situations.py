@@ -254,6 +254,45 @@ def address_being_asked_for():
     return world, A, "address", "is being asked for", None
 
 
+def paused_and_blocked():
+    """Two words of operators at once: a pause has no end, so it is named first."""
+    world, url, *_ = blocked_queue()
+    world.frontier.pause("a.example.org")
+    return world, url, "paused", "its queue or crawl is paused", None
+
+
+def limit_before_pause_and_block():
+    """No operator could help while the limit of pages stands."""
+    world, url, *_ = limit_of_pages()
+    host = url.removeprefix("http://").rstrip("/")
+    world.frontier.pause(host)
+    world.frontier.block_until(world.now + 40 * SECOND, host)
+    return world, url, "limit", "max_pages", None
+
+
+def lease_that_nobody_took_back():
+    world = World().add(A)
+    world.lease(worker="ann", ttl_seconds=10)
+    return world.after(11), A, "leased", "ann has not reported it: the next lease takes it back", None
+
+
+def moved_for_good():
+    world = World().add(A)
+    world.report(world.lease()[0].done(seconds=0.1, status=301, location=B))
+    return world, A, "done", "it was fetched, and is not due again", None
+
+
+def target_of_a_move():
+    world, *_ = moved_for_good()
+    return world, B, "ready", "whoever leases next", 0
+
+
+def moved_to_itself():
+    world = World().add(A)
+    world.report(world.lease()[0].done(seconds=0.1, status=301, location=A))
+    return world, A, "gone", "redirect_self", None
+
+
 def deleted():
     world = World().add(A)
     world.frontier.delete("a.example.org")
@@ -273,7 +312,8 @@ SITUATIONS = (
     out_of_attempts, refused_by_robots, robots_out_of_reach, budget_of_the_host, limit_of_pages, paused_queue,
     paused_crawl, blocked_queue, robots_first, robots_being_asked_for, robots_asked_for_again,
     robots_of_another_authority_first, group_is_busy, group_rests, keyed_queues_share_a_clock, address_first,
-    address_being_asked_for, deleted, brought_back,
+    address_being_asked_for, deleted, brought_back, paused_and_blocked, limit_before_pause_and_block,
+    lease_that_nobody_took_back, moved_for_good, target_of_a_move, moved_to_itself,
 )  # fmt: skip
 
 
@@ -294,6 +334,52 @@ def test_a_lease_is_told_with_its_holder_and_its_end():
     world.after(3).lease(worker="ann", ttl_seconds=60)
     found = world.frontier.explain(A)
     assert ("ann", NOW + 63 * SECOND, NOW) == (found.worker, found.lease_until, found.due_since)
+
+
+def test_each_reason_comes_to_light_as_the_one_before_it_ends():
+    """Paused, blocked and over the budget of its host at once: one after the other is named, with its end."""
+    world = World(max_pages_per_host=1).add(A, A + "b")
+    (lease,) = world.lease()
+    other = A if lease.url != A else A + "b"
+    world.report(lease.done(seconds=0.1, status=200)).after(60)
+    world.frontier.pause("a.example.org")
+    world.frontier.block_until(world.now + 40 * SECOND, "a.example.org")
+    assert ("paused", None) == why(world, other)
+    world.frontier.resume("a.example.org")
+    assert ("blocked", world.now + 40 * SECOND) == why(world, other)
+    world.after(41)
+    assert ("ready", world.now) == why(world, other)
+    assert [] == world.lease()
+    found = world.frontier.explain(other)
+    assert ("parked", "budget", None) == (found.reason_now, found.status.reason, found.next_at)
+
+
+def why(world, url):
+    found = world.frontier.explain(url)
+    return found.reason_now, found.next_at
+
+
+def test_the_lease_of_a_dead_worker_is_told_over_a_restart_and_ends():
+    world = Stored(delay=5.0, delay_factor=0.0)
+    world.discover(A)
+    world.lease(worker="ann", ttl_seconds=60)
+    world.kill()
+    assert ("leased", "ann", START + 60 * SECOND) == holder(world)
+    world.clock.move(61.0)
+    assert ("leased", "ann", START + 60 * SECOND) == holder(world)
+    assert [] == list(world.lease())
+    assert ("host_resting", None, None) == holder(world)  # in doubt whether ann asked for it
+    world.clock.move(5.0)
+    assert [A] == world.urls()
+
+
+def holder(world):
+    found = world.frontier.explain(A)
+    return found.reason_now, found.worker, found.lease_until
+
+
+def test_every_named_situation_is_tried():
+    assert len(SITUATIONS) == len(set(SITUATIONS)) >= 40
 
 
 # -- when, and behind whom ---------------------------------------------------------------------------------------------

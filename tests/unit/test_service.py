@@ -16,7 +16,7 @@ from limiting import set_limits
 from outrider import AsyncFrontier, Frontier
 from outrider.crawl.visit import Visit
 from outrider.engine import messages
-from outrider.errors import NamedPathError, SettingsError
+from outrider.errors import NamedPathError, SettingsError, StoreFullError, StoreStoppedError
 from outrider.fetch.downloader import Decoding, Headers, Response
 from outrider.fetch.outcomes import FetchError
 from outrider.limits import SERVICE_BODY_BYTES_MAX
@@ -27,7 +27,7 @@ from outrider.service.audit import Audit
 from outrider.service.desk import Desk
 from outrider.service.errands import Errands
 from outrider.service.openapi import document
-from outrider.service.problems import TYPES
+from outrider.service.problems import TYPES, Problem
 
 API = "/api/v1"
 NOW = 1_700_000_000_000_000
@@ -910,3 +910,55 @@ def test_no_request_of_http_is_a_problem_too(sent, status, kind):
     assert (True, True) == (head.startswith(b"HTTP/1.1 %d " % status), transport.closed)
     assert b"content-type: application/problem+json" in head.lower()
     assert (f"urn:outrider:problem:{kind}", status) == tuple(json.loads(body)[name] for name in ("type", "status"))
+
+
+def test_every_answer_that_means_later_says_when():
+    """Each 503 by its name, and 429 if there ever is one."""
+    later = {name for name, (status, _) in TYPES.items() if status in (429, 503)}
+    assert {"too-many-connections", "too-many-leases", "too-many-waiters", "store-full", "store-stopped"} <= later
+    assert {True} == {int(Problem(name, "").headers()["retry-after"]) >= 1 for name in later}
+    assert {None} == {Problem(name, "").headers().get("retry-after") for name in set(TYPES) - later}
+
+
+@pytest.mark.parametrize(
+    ("error", "name", "seconds"),
+    [(StoreFullError("no room"), "store-full", "30"), (StoreStoppedError("a bug"), "store-stopped", "30")],
+)
+def test_a_store_that_takes_nothing_says_when_to_ask_again(error, name, seconds):
+    served = Served()
+
+    async def refused(*_, **__):
+        raise error
+
+    served.desk.add = refused
+    status, headers, found = served.ask("POST", f"{API}/frontier/urls", {"urls": [A]})
+    assert (503, f"urn:outrider:problem:{name}", seconds) == (status, found["type"], headers["retry-after"])
+
+
+@pytest.mark.parametrize("limit", ["SERVICE_WAITERS_MAX", "SERVICE_LEASED_URLS_MAX"])
+def test_a_limit_that_is_reached_says_when_to_ask_again(limit, monkeypatch):
+    served = Served()
+    set_limits(monkeypatch, **{limit: 0})
+    status, headers, _ = served.ask("GET", f"{API}/frontier/next?worker_id=w&timeout_ms=1000")
+    assert (503, "1") == (status, headers["retry-after"])
+
+
+@pytest.mark.parametrize(("most", "status"), [(1, 503), (2, 200)])
+def test_more_connections_than_are_borne_are_refused_with_words(most, status, monkeypatch):
+    set_limits(monkeypatch, SERVICE_CONNECTIONS_MAX=most)
+
+    async def answered():
+        served = Served()
+        server = running.server_of(served.desk, Listening("127.0.0.1", 7070))
+        server.config.load()
+        connection = running._Connection(config=server.config, server_state=server.server_state, app_state={})
+        transport = Transport()
+        connection.connection_made(transport)
+        connection.data_received(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:7070\r\nConnection: close\r\n\r\n")
+        await asyncio.gather(*server.server_state.tasks)
+        return transport.told
+
+    head, _, body = asyncio.run(answered()).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    assert (status == 503) == (b"retry-after: 1" in head.lower())
+    assert (status == 503) == (b"too-many-connections" in body)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _REF: Final = "#/components/schemas/{name}"
 _KEY: Final = {"type": "string", "minLength": 1, "maxLength": SERVICE_KEY_CHARACTERS_MAX, "pattern": "^[!-~]*$"}
 _BASE64: Final = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
-_ALWAYS: Final = ("wrong-host", "cross-origin")
+_ALWAYS: Final = ("wrong-host", "cross-origin", "too-many-connections")
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -38,7 +38,14 @@ ANSWERS_SECONDS_MAX = 5  # behind the drain, for answers that are under way
 
 
 class _Connection(H11Protocol):
-    """Refuses what is no request of HTTP as everything else is refused."""
+    """Refuses what is no request of HTTP, and requests beyond the connections that it bears, as everything else is
+    refused."""
+
+    def handle_events(self) -> None:
+        """Requests are answered, or all of them refused while too many connections are open."""
+        full = max(len(self.connections), len(self.tasks)) >= SERVICE_CONNECTIONS_MAX
+        self.app = _full if full else self.config.loaded_app
+        super().handle_events()
 
     def send_400_response(self, msg: str) -> None:
         """Is called while the error of the parser is handled: its status tells a head that is too long."""
@@ -61,6 +68,16 @@ class _Connection(H11Protocol):
         ):
             self.transport.write(self.conn.send(event))
         self.transport.close()
+
+
+async def _full(_scope: Any, _receive: Any, send: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
+    """Answers as uvicorn's own limit of connections would, with words and `Retry-After`."""
+    problem = Problem("too-many-connections", f"{SERVICE_CONNECTIONS_MAX:,} connections are open; ask again later")
+    body = problem.body()
+    told = {**problem.headers(), "content-type": MEDIA_TYPE, "content-length": str(len(body)), "connection": "close"}
+    headers = [(name.encode(), value.encode()) for name, value in told.items()]
+    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 class _Server(uvicorn.Server):
@@ -149,7 +166,6 @@ def server_of(desk: Desk, at: Listening) -> uvicorn.Server:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=SERVICE_CONNECTIONS_MAX,
             timeout_graceful_shutdown=ANSWERS_SECONDS_MAX,
             ssl_certfile=at.certificate,
             ssl_keyfile=at.key,

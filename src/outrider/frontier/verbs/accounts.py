@@ -666,7 +666,7 @@ def explain(
     text = _parked(record, tables, trap, robots) or text
     worker, until = _held_by(tables, token)
     if word == "leased" and until is not None:
-        text = f"it is leased: {worker or 'this process'} fetches it, until {rfc3339(until)} at the latest"
+        text = _leased(worker or "this process", until, now)
     kept = word in ("paused", "not_welcome", "blocked", "limit") or (at is not None and at >= paused_until)
     if record.state == QUEUED and paused_until > now and not kept:
         word, text, at = "network", _paused(paused_until), paused_until
@@ -761,6 +761,13 @@ def _held_by(tables: Tables, token: int) -> tuple[str | None, Instant | None]:
     holder = int(np.frombuffer(holders, np.uint32)[0])
     name = tables.registry.holders[holder][0] if holder else ""
     return name, int(np.frombuffer(deadlines, np.int64)[0])
+
+
+def _leased(holder: str, until: Instant, now: Instant) -> str:
+    """The holder of a lease, in words; a lease that ran out may not be taken back yet."""
+    if until <= now:
+        return f"it was leased until {rfc3339(until)}, and {holder} has not reported it: the next lease takes it back"
+    return f"it is leased: {holder} fetches it, until {rfc3339(until)} at the latest"
 
 
 def _address_sought(host: str, place: Whereabouts | None, at: Instant, now: Instant) -> tuple[str, str, Instant | None]:
