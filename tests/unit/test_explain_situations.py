@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields
+from pathlib import Path
+
 import pytest
 
 from model.world import START, outcome, recount
@@ -9,7 +13,8 @@ from model.world import World as Stored
 from outrider import Frontier, Link
 from outrider.frontier.priority import weighted
 from outrider.frontier.state.registry import Registry
-from outrider.limits import ACCEPTED_DATES_MAX
+from outrider.journey import Explanation, Ranking
+from outrider.limits import ACCEPTED_DATES_MAX, BEFORE_COUNTED_MAX
 
 NOW = 1_700_000_000_000_000
 SECOND = 1_000_000
@@ -506,3 +511,22 @@ def test_each_lost_lease_is_counted():
         world.after(100).lease(0)
         world.after(100)
     assert 2 == world.frontier.explain(A).ranking.losses
+
+
+# -- the page about it -------------------------------------------------------------------------------------------------
+
+
+def named_in(section):
+    """The words in code of the first column of a table under a heading of docs/explain.md."""
+    text = (Path(__file__).parents[2] / "docs" / "explain.md").read_text("utf-8")
+    rows = re.findall(r"^\| (.*?) \|", text.partition(f"\n## {section}\n")[2].partition("\n## ")[0], re.MULTILINE)
+    return [word for row in rows[1:] for word in re.findall(r"`(\w+)`", row)]
+
+
+def test_the_page_has_every_reason_and_every_field():
+    """Outages and unwelcome hosts have tests of their own."""
+    tried = {situation()[2] for situation in SITUATIONS}
+    assert tried | {"network", "not_welcome"} == set(named_in("The reasons"))
+    assert {one.name for one in fields(Explanation)} == set(named_in("The fields"))
+    assert {one.name for one in fields(Ranking)} == set(named_in("`ranking`"))
+    assert 1_000 == BEFORE_COUNTED_MAX

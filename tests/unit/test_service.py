@@ -585,6 +585,23 @@ def test_the_document_names_every_path_with_its_problems():
     assert found == Served().answer("GET", "/openapi.json")
 
 
+def test_the_document_has_the_schema_of_an_explanation_and_answers_keep_it():
+    served = Served()
+    served.add(A, A + "2")
+    served.next("worker_id=ann&batch_size=1")
+    whole = document(routes.ROUTES)
+    content = whole["paths"][f"{API}/explain"]["get"]["responses"]["200"]["content"]
+    schema = content["application/json"]["schema"]
+    properties = whole["components"]["schemas"]["Explanation"]["properties"]
+    assert "date-time" == properties["discovered_at"]["anyOf"][0]["format"]
+    assert "1,000 or more" in properties["before"]["description"]
+    for url in (A, A + "2", B):
+        found = served.answer("GET", f"{API}/explain?url={url}")
+        assert [] == list(misfits(found, schema, whole))
+        assert set(properties) == set(found)
+        assert list(misfits({**found, "fingerprint": 7}, schema, whole))
+
+
 def test_every_problem_has_a_status_of_an_error_and_a_title():
     assert all(400 <= status < 600 and title.endswith(".") for status, title in TYPES.values())
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import NODEFAULT
 
+from outrider.crawl.instants import is_instant
 from outrider.crawl.version import version
 from outrider.engine.messages import ProblemDetails
-from outrider.limits import SERVICE_KEY_CHARACTERS_MAX
+from outrider.limits import BEFORE_COUNTED_MAX, SERVICE_KEY_CHARACTERS_MAX
 from outrider.service.problems import MEDIA_TYPE, PREFIX, TYPES
 
 if TYPE_CHECKING:
@@ -29,6 +31,12 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
     types = {one for route in routes for one in (route.body, route.gives) if isinstance(one, type) and _is_struct(one)}
     ordered = sorted({*types, ProblemDetails}, key=lambda one: one.__name__)
     _, components = msgspec.json.schema_components(ordered, ref_template=_REF)
+    looks = [
+        route.gives for route in routes if is_dataclass(route.gives) and route.gives.__module__.endswith("journey")
+    ]
+    _, shown = msgspec.json.schema_components(looks, ref_template=_REF)
+    shown = msgspec.json.decode(msgspec.json.encode(shown))  # a default that is a tuple is a list
+    components |= {name: _as_sent(one) for name, one in shown.items()}
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
@@ -41,6 +49,21 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _as_sent(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a look: instants go out as RFC 3339, fingerprints as 16 hex digits."""
+    if "properties" not in schema:
+        return schema
+    properties = dict(schema["properties"])
+    for name, one in properties.items():
+        if is_instant(name):
+            properties[name] = {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]}
+        elif name == "fingerprint":
+            properties[name] = {"type": "string", "minLength": 16, "maxLength": 16}
+        elif name == "before":
+            properties[name] = {**one, "description": f"{BEFORE_COUNTED_MAX:,} means {BEFORE_COUNTED_MAX:,} or more"}
+    return {**schema, "properties": properties}
 
 
 def _with_patterns(schema: Any) -> Any:
@@ -90,8 +113,9 @@ def _query(query: type[msgspec.Struct]) -> Iterable[dict[str, Any]]:
 
 
 def _answer(gives: Any) -> dict[str, Any]:
-    if isinstance(gives, type) and _is_struct(gives) and gives.__module__.endswith("messages"):
-        schema: dict[str, Any] = {"$ref": _REF.format(name=gives.__name__)}
+    struct = isinstance(gives, type) and _is_struct(gives) and gives.__module__.endswith("messages")
+    if struct or (is_dataclass(gives) and gives.__module__.endswith("journey")):
+        schema: dict[str, Any] = {"$ref": _REF.format(name=getattr(gives, "__name__", ""))}
     elif isinstance(gives, type) and gives.__name__ == "Text":
         return {"description": "answered", "content": {"text/plain": {"schema": {"type": "string"}}}}
     else:

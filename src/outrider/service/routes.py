@@ -15,7 +15,7 @@ from outrider.clock import Instant, elapsed, seconds
 from outrider.crawl.instants import dated, moment
 from outrider.crawl.looks import HOST_ORDERS, order_value
 from outrider.engine import messages as m
-from outrider.journey import Code, Lease, LeaseBatch, Outcome, RequestId, Settled, Verdict
+from outrider.journey import Code, Explanation, HostStatus, Lease, LeaseBatch, Outcome, RequestId, Settled, Verdict
 from outrider.limits import (
     SERVICE_LEASED_URLS_MAX,
     SERVICE_LINKS_MAX,
@@ -580,7 +580,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         f"{_API}/explain",
         Role.READ,
         _explain,
-        dict[str, Any],
+        Explanation,
         "Everything that is known of one URL.",
         query=m.Explain,
         problems=("invalid-url",),
@@ -600,7 +600,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         f"{_API}/hosts/{{host}}",
         Role.READ,
         _host,
-        dict[str, Any],
+        HostStatus,
         "One host and its clock.",
         problems=("unknown-host", "invalid-argument"),
     ),
