@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from limiting import set_limits
+from model.world import World as Stored
+from model.world import recount
 from outrider import Frontier
 from outrider.crawl.looks import looking
 from outrider.errors import SettingsError
@@ -295,3 +297,44 @@ def test_a_retry_that_is_broken_off_leaves_a_store_that_goes_on_with_the_rest(tm
         assert 40 - sum(steps) == again.count(state="gone") > 0
         assert 40 - sum(steps) == again.retry()
         assert (0, 40) == (again.count(state="gone"), again.count(state="queued"))
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 5, 9])
+def test_a_retry_that_is_killed_between_its_steps_is_ended_by_the_next(small_retries, steps):
+    """Each dead letter is put back once, by the one process or the other; the counts are right at each opening."""
+    stored = Stored(delay=0.0, delay_factor=0.0)
+    urls = [f"http://d{host}.test/{page}" for host in range(10) for page in range(3)]
+    stored.discover(*urls)
+    for _ in range(3):
+        stored.clock.move(1.0)
+        stored.report(*(one.gone(error="http_404") for one in stored.lease()))
+    assert {"gone": 30} == stored.counts()
+    left, whole = [steps], stored.frontier._call
+
+    def called(name, verb, **how):
+        if name == "retry":
+            if not left[0]:
+                raise Killed
+            left[0] -= 1
+        return whole(name, verb, **how)
+
+    stored.frontier._call = called
+    with pytest.raises(Killed):
+        stored.frontier.retry()
+    stored.kill()
+    back = stored.counts().get("queued", 0)
+    assert 0 <= back <= 3 * steps
+    assert [] == recount(stored.frontier)
+    assert 30 - back == stored.frontier.retry()
+    assert ({"queued": 30}, 0, []) == (stored.counts(), stored.frontier.retry(), recount(stored.frontier))
+    given = []
+    for _ in range(3):
+        stored.clock.move(1.0)
+        leases = stored.lease()
+        given += leases.urls
+        stored.report(*(one.done(status=200) for one in leases))
+    assert sorted(urls) == sorted(given)

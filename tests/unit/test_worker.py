@@ -209,6 +209,35 @@ def test_a_request_whose_lease_ends_before_it_is_broken_off_and_its_page_counts_
     assert sorted(set(asked)) == sorted(page["url"] for page in served.pages())
 
 
+def test_a_request_is_cut_by_the_end_of_its_lease_while_extending_fails(house, monkeypatch):
+    """The server answers all but `extend`: requests that hang end before their leases do, and the pages count once."""
+    monkeypatch.setattr(work, "STEP_SECONDS", 0.05)
+    monkeypatch.setattr(work, "EXTEND_SECONDS", 1_000.0)
+    served, refused, leases = house(), [], {}
+
+    def failing(tokens, _ttl_seconds):
+        refused.append(list(tokens))
+        raise UnreachableError("the server is away")
+
+    async def beside(worker):
+        await until(lambda: served.site is not None and sum("robots" not in url for url in served.site.asked) == 8)
+        worker._hasty.extend = failing
+        leases.update({lease.token: lease.deadline for lease in worker._running.values()})
+        await until(lambda: len(refused) > 2)
+        assert set(leases) == {lease.token for lease in worker._running.values()}  # their ends are far
+        served.site.hangs = False
+        monkeypatch.setattr(work, "END_SECONDS", work.LEASE_SECONDS + 1.0)  # now no lease lasts that long any more
+        await until(lambda: not set(leases) & {lease.token for lease in worker._running.values()})
+        assert all(deadline > served.frontier.now() for deadline in leases.values())
+        monkeypatch.setattr(work, "END_SECONDS", 10.0)
+
+    done = served.run(served.worker(site={"hangs": True}), beside)
+    assert (0, 32 + 8) == (done.exit_code, done.accepted)  # eight say that nothing was fetched
+    pages = served.pages()
+    assert 32 == len(pages) == len({page["url"] for page in pages})
+    assert not set(leases) & {page["token"] for page in pages}
+
+
 def test_a_worker_that_stays_waits_for_more_work(house):
     served = house()
 
