@@ -199,6 +199,88 @@ def test_a_host_with_more_rules_than_a_record_may_tell_stays(world, monkeypatch)
     assert (2, []) == (len(world.urls()), recount(world.frontier))
 
 
+def body_of(seed: int, size: int = 480_000) -> bytes:
+    """A robots.txt of its own."""
+    return b"User-agent: *\nAllow: /\n#" + (b"%08d" % seed) * (size // 8)
+
+
+def with_files(world: World, *hosts: str, files: int) -> None:
+    """Hosts that were visited, each with authorities that have long robots.txt files of their own."""
+    for place, host in enumerate(hosts):
+        for number in range(files):
+            world.frontier.set_robots(
+                f"http://{host}" + f":{80 + number}" * (number > 0), 200, body_of(9 * place + number)
+            )
+    visited(world, *[f"http://{host}/" for host in hosts])
+
+
+def known_files(world: World) -> dict[str, int]:
+    """The length of the robots.txt of each authority; recalls all hosts."""
+    tables = world.frontier._machine.tables
+    tables.recall_all()
+    return {one.name: len(tables.robots.rulebook.body(one.digest)) for one in tables.robots.listed}
+
+
+def files_told(world: World) -> tuple[int, int]:
+    """How many robots.txt files the records of cold hosts have in them, and how many they name."""
+    cold_hosts = world.frontier._machine.tables.cold
+    some = [one for told in cold_hosts.scan() for place in range(len(told)) for one in told.authorities(place)]
+    return sum(1 for one in some if one.body), len(cold_hosts.files_named())
+
+
+@pytest.mark.parametrize("most", range(7))
+def test_a_host_goes_when_its_record_has_room_for_the_files_that_get_no_place(world, monkeypatch, most):
+    monkeypatch.setattr(Rulebook, "cold_files_max", most)
+    with_files(world, "a.com", files=6)
+    for _ in range(2):
+        world.frontier.checkpoint()
+        assert (int(most >= 4), []) == (cold(world), recount(world.frontier))
+        world.kill()
+    assert [480_024] * 6 == list(known_files(world).values())
+    assert [] == recount(world.frontier)
+
+
+def test_hosts_that_go_together_share_the_last_places_for_files(world, monkeypatch):
+    monkeypatch.setattr(Rulebook, "cold_files_max", 4)
+    with_files(world, "a.com", "b.com", "c.com", "d.com", files=3)
+    world.frontier.checkpoint()
+    assert (2, (2, 4), []) == (cold(world), files_told(world), recount(world.frontier)), "three places, one, and none"
+    world.kill()
+    assert ([480_024] * 12, []) == (list(known_files(world).values()), recount(world.frontier))
+    world.frontier.checkpoint()
+    assert (2, (2, 4)) == (cold(world), files_told(world)), "the places of hosts that came back are free again"
+
+
+def test_the_longest_file_gets_the_last_place(world, monkeypatch):
+    monkeypatch.setattr(Rulebook, "cold_files_max", 1)
+    for number, size in enumerate((160, 2_000_000, 240)):
+        world.frontier.set_robots(f"http://a.com:{81 + number}", 200, body_of(number, size))
+    visited(world, "http://a.com/")
+    world.frontier.checkpoint()
+    assert (1, (2, 1), []) == (cold(world), files_told(world), recount(world.frontier))
+
+
+def test_a_store_whose_checkpoints_failed_for_too_long_a_record_makes_them_again(world, monkeypatch):
+    """An older release sent such a host to the disk."""
+    monkeypatch.setattr(Rulebook, "cold_files_max", 1)
+    with_files(world, "a.com", files=6)
+    visited(world, "http://b.com/")
+    with monkeypatch.context() as older:
+        for part in ("schedule.cooling", "state.cold"):
+            older.setattr(f"outrider.frontier.{part}.EXTRA_BYTES_MAX", 1 << 30)
+        for _ in range(2):
+            with pytest.raises(ValueError, match="a card with a body of 2400"):
+                world.frontier.checkpoint()
+            with pytest.raises(StoreStoppedError):
+                world.frontier.statistics()
+            world.kill()
+    for _ in range(2):
+        world.frontier.checkpoint()
+        assert (1, []) == (cold(world), recount(world.frontier))
+        world.kill()
+    assert [480_024] * 6 == list(known_files(world).values())
+
+
 def test_the_longest_unasked_go_first(world, monkeypatch):
     set_limits(monkeypatch, HOT_HOSTS_MIN=8)
     world.reopen()

@@ -7,7 +7,7 @@ import numpy as np
 
 from outrider.clock import Instant
 from outrider.frontier.schedule.turns import Turns
-from outrider.frontier.state.cold import may_go, told_bytes
+from outrider.frontier.state.cold import EXTRA_BYTES_MAX, may_go, told_bytes
 from outrider.frontier.state.hosts import MANY, ROBOTS, Rows
 from outrider.frontier.state.tables import Tables
 from outrider.limits import COLD_SAMPLE_ROWS, COLD_STEP_ROWS
@@ -96,6 +96,7 @@ class Cooling:
             rows = rows[np.array([place is None or not place.token for place in places], np.bool_)]
         ruled = (tables.hosts.flags[rows] & np.uint8(ROBOTS)) != 0
         if ruled.any():
+            # The last choice: each host that is left has places for its files, and takes them.
             rows = rows[np.array([not it or self._has_room(row) for row, it in zip(rows.tolist(), ruled, strict=True)])]
         if not len(rows):
             return
@@ -108,12 +109,14 @@ class Cooling:
         tables.cold.put_away(tables, rows)
 
     def _has_room(self, row: int) -> bool:
-        """Whether this pass may still take the robots rules of a host along; the first host of a pass always may."""
-        size = told_bytes(self._tables, row)
-        whole = self._tables.robots.rulebook.bytes_max
-        if size > self._room and self._room < whole:
+        """Whether this pass may still take the robots rules of a host along, and the record has room for those that get
+        no place in the rulebook. The pass always may take those of its first host. Gives the places."""
+        rulebook = self._tables.robots.rulebook
+        size, files = told_bytes(self._tables, row)
+        if size > EXTRA_BYTES_MAX or (size > self._room and self._room < rulebook.bytes_max):
             return False
         self._room -= size
+        rulebook.promise(files)
         return True
 
 

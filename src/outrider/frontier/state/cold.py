@@ -72,7 +72,7 @@ is its name, followed by values that few hosts have: `_extra_of`."""
 
 _CRAWLS_MAX = 0xFFFF  # `extra` holds higher rows of crawls
 _LOW = np.uint64((1 << 56) - 1)
-_EXTRA_BYTES_MAX = RUN_BODY_BYTES_MAX - (1 << 16)  # the rest is for the name and for values with bounds of their own
+EXTRA_BYTES_MAX = RUN_BODY_BYTES_MAX - (1 << 16)  # the rest is for the name and for values with bounds of their own
 _RARE, _RULES, _QUEUES, _ADDRESS, _AUTHORITIES, _CRAWL = "b", "r", "q", "i", "a", "c"
 _DIGEST_AND_BODY = slice(10, 12)  # within an authority's cells
 _STATES = {"waiting": 3, "done": 5, "gone": 6}  # the numbers of states in the tables
@@ -572,7 +572,7 @@ def _holds_nothing(tables: Tables, row: int) -> bool:
     them."""
     queues = tables.queues
     own = list(tables.queues_of(row))
-    if 100 * len(own) + told_bytes(tables, row) > _EXTRA_BYTES_MAX:
+    if told_bytes(tables, row)[0] > EXTRA_BYTES_MAX:
         return False
     if any(queue in queues.keys or queue in queues.group_of or queues.parked[queue] for queue in own):
         return False  # a key that spans hosts has a clock and a turn of its own
@@ -631,11 +631,13 @@ def _authority_cells(one: Authority, host: str, body: bytes) -> tuple[object, ..
     )
 
 
-def told_bytes(tables: Tables, row: int) -> int:
-    """An upper bound of the bytes in the cells of a host's authorities."""
-    some, rulebook = tables.robots.of_host.get(row, ()), tables.robots.rulebook
-    rules = sum(rulebook.size(one.digest) for one in some if not rulebook.stays(one.digest))
-    return rules + sum(120 + len(one.name) + len(one.url) + 3 * len(one.error) for one in some)
+def told_bytes(tables: Tables, row: int) -> tuple[int, list[int]]:
+    """An upper bound of the bytes in the cells of a host's queues and authorities if the host went cold next, and the
+    robots.txt files that would need places in the rulebook."""
+    some = tables.robots.of_host.get(row, ())
+    files, bodies = tables.robots.rulebook.places_for([one.digest for one in some])
+    cells = sum(120 + len(one.name) + len(one.url) + 3 * len(one.error) for one in some)
+    return 100 * sum(1 for _ in tables.queues_of(row)) + cells + bodies, files
 
 
 def _authority(cells: Sequence[Any], host: str) -> ColdAuthority:

@@ -6,7 +6,8 @@ again at the next use, and the packed bytes go to a scratch file, like the tails
 bytes are facts.
 
 Authorities of cold hosts name files, too, so that a file which many have lies on disk once; those of so many files as
-`cold_files_max`, since each takes some hundred bytes here. A file that no authority names stays until the next
+`cold_files_max`, since each takes some hundred bytes here. A host gets places for its files before it goes (`promise`),
+for it goes only if its record has room for the files that got none. A file that no authority names stays until the next
 checkpoint begins (`drop_unused`): until then a call that decides may name it again. A recovery reads files and names in
 any order, and looks at its end for names without a file (`missing`).
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from outrider.errors import StoreFullError
 from outrider.frontier.format.facts import Block, Fact, columns_of
@@ -89,6 +91,7 @@ class Rulebook:
         self._listed: list[int] = []  # digests of the files whose bytes are here, each at its `number`
         self._unused: set[int] = set()  # files that no authority names, in `_files` until `drop_unused`
         self._cold_files = 0  # files that an authority of a cold host names
+        self._promised: set[int] = set()  # and files of hosts that go cold next
 
     def __len__(self) -> int:
         return len(self._files)
@@ -146,14 +149,27 @@ class Rulebook:
         """How many files authorities of cold hosts may name: their entries take a tenth of the memory for files."""
         return max(ROBOTS_COLD_FILES_LEAST, self.bytes_max // ROBOTS_COLD_FILE_SHARE)
 
+    def places_for(self, digests: Sequence[int]) -> tuple[list[int], int]:
+        """The files that get a place if a host goes cold whose authorities have these, the longest first, and how many
+        bytes its record takes along for those that get none. digests: one for each authority."""
+        left = max(0, self.cold_files_max - self._cold_files - len(self._promised))
+        new = sorted({one for one in digests if one in self._files and not self.stays(one)}, key=self.size)
+        without = set(new[: max(0, len(new) - left)])
+        return new[len(without) :], sum(self.size(one) for one in digests if one in without)
+
+    def promise(self, digests: Sequence[int]) -> None:
+        """Gives places to files of a host that is to go cold next."""
+        self._promised.update(digests)
+
     def stays(self, digest: int) -> bool:
-        """Whether an authority whose host goes cold may name its file, which then stays here."""
+        """Whether an authority whose host goes cold names its file, which then stays here."""
         kept = self._files.get(digest)
-        return kept is not None and (kept.cold > 0 or self._cold_files < self.cold_files_max)
+        return kept is not None and (kept.cold > 0 or digest in self._promised)
 
     def go_cold(self, digest: int) -> None:
         """An authority that has a file goes cold, and names it."""
         self.note_cold(digest)
+        self._promised.discard(digest)
         self._files[digest].users -= 1
 
     def come_back(self, digest: int) -> None:
