@@ -281,6 +281,35 @@ def test_a_store_whose_checkpoints_failed_for_too_long_a_record_makes_them_again
     assert [480_024] * 6 == list(known_files(world).values())
 
 
+@pytest.mark.parametrize("repaired", [False, True])
+def test_an_empty_file_that_records_of_old_stores_name_by_its_digest_is_none(monkeypatch, tmp_path, repaired):
+    hosts_go_cold(monkeypatch)
+    world = World(disk=str(tmp_path / "store"))
+    world.frontier.set_robots("http://a.com", 200, b"")
+    world.frontier.set_robots("http://a.com:81", 200, RULES)
+    visited(world, "http://a.com/")
+    tables = world.frontier._machine.tables
+    tables.robots.by_name["http://a.com"].digest = tables.hash_of("")
+    world.clock.move(10)
+    world.frontier.checkpoint()
+    assert 1 == cold(world)
+    if repaired:
+        world.frontier.close()
+        assert 0 == repair(str(tmp_path / "store")).salvaged.facts.get("robots_file", 0)
+        world.frontier = world._open()
+    else:
+        world.reopen()
+    assert (1, []) == (cold(world), recount(world.frontier))
+    (host,) = world.frontier.hosts()
+    assert [("rules", 200), ("rules", 200)] == [(file.state, file.status) for file in host.robots]
+    assert {"http://a.com": 0, "http://a.com:81": len(RULES)} == known_files(world)
+    assert [] == recount(world.frontier)
+    world.frontier.checkpoint()
+    world.reopen()
+    assert (["new"], []) == (world.discover("http://a.com/2"), recount(world.frontier))
+    world.frontier.close()
+
+
 def test_the_longest_unasked_go_first(world, monkeypatch):
     set_limits(monkeypatch, HOT_HOSTS_MIN=8)
     world.reopen()

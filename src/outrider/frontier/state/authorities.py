@@ -156,7 +156,7 @@ class Authorities:
         authority = self._known(name)
         if body:
             self.rulebook.put(digest, body)
-        elif digest == self._tables.hash_of(""):
+        elif digest == self._tables.cold.empty_file:
             digest = 0  # an empty file, as old stores name it
         self.rulebook.name(digest)
         self.rulebook.let_go(authority.digest)

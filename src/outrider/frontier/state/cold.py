@@ -74,7 +74,7 @@ _CRAWLS_MAX = 0xFFFF  # `extra` holds higher rows of crawls
 _LOW = np.uint64((1 << 56) - 1)
 EXTRA_BYTES_MAX = RUN_BODY_BYTES_MAX - (1 << 16)  # the rest is for the name and for values with bounds of their own
 _RARE, _RULES, _QUEUES, _ADDRESS, _AUTHORITIES, _CRAWL = "b", "r", "q", "i", "a", "c"
-_DIGEST_AND_BODY = slice(10, 12)  # within an authority's cells
+_DIGEST, _BODY = 10, 11  # within an authority's cells
 _STATES = {"waiting": 3, "done": 5, "gone": 6}  # the numbers of states in the tables
 _SALTS = {state: mixed(np.array([state], np.uint64))[0] for state in _STATES.values()}
 
@@ -143,16 +143,18 @@ class _Extras(Mapping[int, Mapping[str, Any]]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Told:
-    """Records in columns, by ascending hash. rest_until: as it was when the host went cold; extras: by place."""
+    """Records in columns, by ascending hash. rest_until: as it was when the host went cold; extras: by place;
+    empty_file: the digest by which old stores name an empty robots.txt, which has none."""
 
     hashes: Uint64s
     heads: npt.NDArray[Any]
     rest_until: npt.NDArray[np.int64]
     names: Texts
     extras: _Extras
+    empty_file: int
 
     @classmethod
-    def of(cls, cards: Cards) -> Told:
+    def of(cls, cards: Cards, empty_file: int) -> Told:
         """The records in these cards. An `extra` that cannot be read raises DamagedStoreError when it is asked for."""
         heads = cards.heads.view(RECORD)
         starts = np.ascontiguousarray(cards.offsets[:-1])
@@ -162,7 +164,7 @@ class Told:
             for place in np.flatnonzero(heads["extra_bytes"]).tolist()
         }
         names = Texts(kernels.gather_spans(cards.arena, starts, ends), heads["name_bytes"].astype(np.uint32))
-        return cls(_hashes(heads), heads, _rest_until(heads), names, _Extras(extras))
+        return cls(_hashes(heads), heads, _rest_until(heads), names, _Extras(extras), empty_file)
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -172,7 +174,7 @@ class Told:
         if len(rows) == len(self):
             return self
         names, extras = self.names.take(rows), self.extras.take(rows)
-        return Told(self.hashes[rows], self.heads[rows], self.rest_until[rows], names, extras)
+        return Told(self.hashes[rows], self.heads[rows], self.rest_until[rows], names, extras, self.empty_file)
 
     def crawls(self) -> npt.NDArray[np.uint32]:
         """The crawl's row of the youngest queue of each host."""
@@ -196,17 +198,21 @@ class Told:
 
     def authorities(self, place: int) -> list[ColdAuthority]:
         """The authorities of one host."""
-        cells = self.extras.get(place, {}).get(_AUTHORITIES, ())
+        cells = self.authority_cells(self.extras.get(place, {}))
         host = self.names.take(np.array([place])).list()[0] if cells else ""
         return [_authority(one, host) for one in cells]
+
+    def authority_cells(self, extra: Mapping[str, Any]) -> list[Sequence[Any]]:
+        """The cells of the authorities that an `extra` tells of."""
+        told = extra.get(_AUTHORITIES, ())
+        return [one if one[_DIGEST] != self.empty_file else (*one[:_DIGEST], 0, *one[_BODY:]) for one in told]
 
     def files_named(self) -> Iterator[int]:
         """The digests of robots.txt files that the records name, once for each authority that does."""
         for _, authorities in self.extras.with_(_AUTHORITIES):
             for cells in authorities:
-                digest, body = cells[_DIGEST_AND_BODY]
-                if digest and not body:
-                    yield digest
+                if cells[_DIGEST] not in (0, self.empty_file) and not cells[_BODY]:
+                    yield cells[_DIGEST]
 
     def rare_cells(self, place: int) -> dict[str, float]:
         """The rare cells of one host by name; a record from before a cell was declared has a zero for it."""
@@ -222,6 +228,8 @@ class ColdHosts:
         self._ledger = ledger
         self._set = kernels.FingerprintSet()
         self._counts: dict[int, list[int]] = {}  # by crawl: queues, and waiting, done and gone URLs
+        self.empty_file = 0
+        """The digest of an empty robots.txt in this store."""
         self.floor: tuple[Instant, float] = (0, 0.0)
         """A cold host that was visited rests from this instant on for its gap, or for these seconds where they are
         longer."""
@@ -306,7 +314,7 @@ class ColdHosts:
             return
         key = None if after is None else (0, after >> 48, after)
         for cards in self._ledger.scan(after=key, bytes_at_once=bytes_at_once):
-            told = Told.of(cards)
+            told = Told.of(cards, self.empty_file)
             here = self.has(told.hashes)
             if here.any():
                 yield told.take(np.flatnonzero(here))
@@ -439,7 +447,7 @@ class ColdHosts:
         found, cards = self._ledger.find(np.zeros(len(hashes), np.uint32), hashes >> np.uint64(48), hashes & _LOW)
         if not found.all():
             raise DamagedStoreError(f"host {int(hashes[~found][0]):016x} is cold, and no run of cold hosts has it")
-        told = Told.of(cards)
+        told = Told.of(cards, self.empty_file)
         hosts, queues, heads = tables.hosts, tables.queues, told.heads
         rows = hosts.add(hashes, heads["slot"], told.names, absent=True)
         hosts.ended[rows], hosts.gap[rows], hosts.reason[rows] = heads["ended"], heads["gap"], heads["reason"]
@@ -489,8 +497,8 @@ class ColdHosts:
             address, expires, next_at, attempts, error = extra[_ADDRESS]
             cells = (address, expires, next_at, attempts)
             tables.addresses.recall(row, cells, error.decode("utf-8", "surrogatepass"))
-        for cells in extra.get(_AUTHORITIES, ()):
-            _recall_authority(tables, hosts.name(row), cells)
+        for authority in told.authority_cells(extra):
+            _recall_authority(tables, hosts.name(row), authority)
 
     def _count(self, hashes: Uint64s, crawls: Any, heads: Any, step: int, gone: npt.NDArray[np.bool_]) -> None:
         """Counts youngest queues that come (1) or go (-1)."""
@@ -511,7 +519,7 @@ class ColdHosts:
         if self._ledger is None:
             return
         for cards in ahead(self._ledger.scan()):
-            told = Told.of(cards)
+            told = Told.of(cards, self.empty_file)
             here = np.flatnonzero(tables.hosts.find(told.hashes) == NONE)
             if not len(here):
                 continue

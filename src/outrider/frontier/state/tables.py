@@ -90,6 +90,7 @@ class Tables:
         self.queues = Queues()
         self.words: dict[int, QueueRules] = {}  # rules of whole crawls, and of keys in all crawls
         self.cold = cold if cold is not None else ColdHosts()
+        self.cold.empty_file = self.hash_of("")
         self._met = False
         self._hosts_told = np.zeros(0, np.uint32)  # rows of the last HOST facts: in a checkpoint their clocks come next
         # the error that left a host half recalled, perhaps in a call that only reads
