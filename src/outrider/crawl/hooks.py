@@ -428,10 +428,10 @@ class Hooks:
         if reader is None:
             try:
                 return read(response.content, response.url, content_type, agent=agent)
+            except (KeyboardInterrupt, SystemExit, MemoryError):
+                raise  # no bug of ours: the page is read by a later run
             except BaseException as error:
                 # A panic in a kernel is no Exception. A page that meets a bug of ours ends alone, as a bug.
-                if isinstance(error, KeyboardInterrupt):
-                    raise
                 raise HookFailed("reading", error, word=str(FetchError.INTERNAL)) from error
         if isinstance(reader, ReaderApart):
             return self._read_apart(reader, response, content_type)
