@@ -125,7 +125,8 @@ PROBE_WINDOW_SECONDS = 86_400.0  # the hosts of a domain that are met within it 
 PROBE_LINKS_MAX = 500  # links of an answer that are kept: 35 kB; a page with more is one of its own
 PROBE_ANSWERS_MAX = 2_048  # sites and domains whose answers are kept: 150 MB where each has two with so many links
 PROBE_NAME_LETTERS = 14  # 26 to the 14th: no site has it
-PROBED_MAX = 65_536  # sites and domains that probes are asked of: some 20 MB
+PROBED_MAX = 65_536  # sites and domains that probes are asked of: some 30 MB, the first pages of so many sites 47 MB
+# more, and so many domains, each with as many hosts as can be met before it is asked, 135 MB
 PROBE_LINE_BYTES_MAX = 1 << 20  # of probes.jsonl: a site, a URL and all links, spelled out
 
 # frontier
