@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from outrider.crawl.probes import PROBES_FILE, SOFT_404, Answer, Likeness, Probe
 from outrider.crawl.visit import Judgement
 from outrider.fetch.downloader import Request, Response
 from outrider.journey import Code, Verdict
-from outrider.limits import PROBE_AGE_SECONDS, PROBE_NAME_LETTERS
+from outrider.limits import PROBE_AGE_SECONDS, PROBE_NAME_LETTERS, PROBED_MAX
 from outrider.page import read
 from outrider.storage.memory import MemoryFiles
 from outrider.url import UrlBatch
@@ -247,13 +248,15 @@ def test_what_was_asked_and_answered_is_known_to_the_next_run_and_a_torn_end_is_
 
 
 def proven(one: Probes, body: str = SHORT, at: float = 2.0) -> None:
-    """Answers two probes of a.test so."""
+    """Answers two probes of a.test so, behind a page of it."""
+    counted(one, SITE[:1], copy=False)
     for name in ("qzkvxw", "other/wxvkzq"):
         answered(one, f"{A}/d/{name}", body.format(f"/d/{name}"), at=at)
 
 
 def test_a_page_is_none_where_it_says_so_as_two_answers_of_its_site_do() -> None:
     one, _ = probes()
+    counted(one, SITE[:1], copy=False)
     page = f"{A}/d/1", SHORT.format("/d/1")
     assert is_nothing(one, *page) is None
     answered(one, f"{A}/d/qzkvxw", SHORT.format("/d/qzkvxw"))
@@ -262,6 +265,33 @@ def test_a_page_is_none_where_it_says_so_as_two_answers_of_its_site_do() -> None
     assert is_nothing(one, *page) is False
     answered(one, f"{A}/other/wxvkzq", SHORT.format("/other/wxvkzq"))
     assert is_nothing(one, *page) is True
+
+
+@pytest.mark.parametrize("first", ["<p>Hello</p>", SHORT.format("/d/0.html"), None])
+@pytest.mark.parametrize("asked_again", [False, True])
+def test_a_later_run_knows_the_first_page_of_a_site_as_the_probe_notes_it_or_takes_no_answer_for_a_proof(
+    first: str | None, asked_again: bool
+) -> None:
+    """None: as notes of older releases, which lack it. asked_again: the kill came behind the first answer."""
+    files, page = MemoryFiles(), (f"{A}/e/1", SHORT.format("/e/1"))
+    one, books = probes(files, probe_pages=3)
+    counted(one, SITE[:1], body=first or "<p>Hello</p>")
+    counted(one, SITE[1:3])
+    if asked_again:
+        answered(one, books.queued[0], SHORT.format("/d/x"))
+        counted(one, SITE[3:4])
+    if first is None:
+        file = files.open(PROBES_FILE)
+        notes = [json.loads(line) for line in file.read_at(0, file.size()).splitlines()]
+        told = [note if "status" in note else {name: note[name] for name in ("of", "url", "at")} for note in notes]
+        kept = b"".join(json.dumps(note).encode() + b"\n" for note in told)
+        file.truncate(0)
+        file.write_at(0, kept)
+    one, later = probes(files, probe_pages=3)
+    for url in {*books.queued, f"{A}/other/wxvkzq"}:
+        answered(one, url, SHORT.format(url.removeprefix(A)))
+    assert (first == "<p>Hello</p>") == is_nothing(one, *page)
+    assert [] == later.queued
 
 
 @pytest.mark.parametrize(
@@ -327,6 +357,20 @@ def test_a_page_like_an_answer_that_leads_elsewhere_is_a_page_that_brings_nothin
     page = page_of(f"{A}/d/1", SHORT.format("/d/1") + "<a href=/elsewhere></a>")
     like = one.judged(f"{A}/d/1", 1, *page)
     assert Likeness(f"{A}/d/other/wxvkzq", nothing=False, leads_on=True) == like
+
+
+def test_first_pages_of_sites_take_as_much_memory_as_the_limit_says() -> None:
+    """47 MB for all of them."""
+    one, _ = probes()
+    page = page_of(f"{A}/d/1", f"<title>Any</title><p>{LONG}")[0]
+    tracemalloc.start()
+    try:
+        for number in range(2_000):
+            one.count(f"https://www.some-site-{number}.test/section/page-{number}.html", page, 1, copy=False)
+        told = tracemalloc.get_traced_memory()[0] / 2_000
+    finally:
+        tracemalloc.stop()
+    assert told * PROBED_MAX < 50_000_000
 
 
 def test_seeds_and_the_front_page_are_compared_with_no_answer() -> None:

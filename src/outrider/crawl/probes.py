@@ -63,7 +63,8 @@ _SAYS_SO: Final = re.compile(
 
 class Line(msgspec.Struct, omit_defaults=True):
     """A probe that was asked, or answered. of: a site, or `*.` and a domain. at: an instant. status: of the answer, -1
-    for none yet, 0 where none came. The rest tells of a page: see `Answer`."""
+    for none yet, 0 where none came. The rest tells of a page, see `Answer`: of the answer or, before there is one, of
+    the first page of the site."""
 
     of: str
     url: str
@@ -77,13 +78,18 @@ class Line(msgspec.Struct, omit_defaults=True):
     nothing: bool = False
     links: list[int] = []
 
+    def tell(self, page: Answer) -> None:
+        """Notes a page without its links."""
+        self.simhash, self.shingles = f"{page.simhash:016x}", page.shingles
+        self.title, self.text, self.bare = page.title, page.text, page.bare
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The page that a URL by chance was answered with. at: when. title, text, bare: digests; `text` of its whole text,
     `bare` of a short one that says there is nothing, without the names in its URL ("" for others). nothing: it says
-    so, in a short text or in its title, and the first page of its site is another. links: digests of the URLs that it
-    leads to."""
+    so, in a short text or in its title, and the first page of its site is known and another. links: digests of the
+    URLs that it leads to."""
 
     url: str
     at: Instant
@@ -184,7 +190,7 @@ class Probes:
         self._asked: dict[str, _Asked] = {}
         self._answers: dict[str, tuple[Answer, ...]] = {}  # the last one, or two
         self._alike: dict[str, int] = {}  # by site: pages that were like others of it
-        self._firsts: dict[str, Answer] = {}  # by site: the first page of this run
+        self._firsts: dict[str, Answer] = {}  # by site: its first page, of this run or as an earlier one noted it
         self._nothings: dict[int, None] = {}  # short pages that say there is nothing
         self._hosts: dict[str, _Hosts] = {}  # by domain
         self._wanted: list[str] = []
@@ -212,6 +218,9 @@ class Probes:
             asked = self._asked.setdefault(line.of, _Asked())
             asked.lately = asked.lately + 1 if asked.count and line.at < asked.at + instant(PROBE_AGE_SECONDS) else 1
             asked.count, asked.at = asked.count + 1, line.at
+            if line.title and line.of not in self._firsts:
+                self._firsts[line.of] = Answer.told(line)
+                _forget_first(self._firsts, PROBED_MAX)
             return
         before = self._answers.pop(line.of, ())
         # A site that answers one name with a page and another without has pages of its own: neither answer counts.
@@ -227,8 +236,8 @@ class Probes:
         and for seeds.
 
         A page is none where it is like both of two answers of its site, has no link that they lack, and all three say
-        that there is nothing. One answer is no proof, nor are two like the first page of the site: a site may give all
-        its pages one text, or have one bad hour.
+        that there is nothing. One answer is no proof, nor are two like the first page of the site, nor two of a site
+        whose first page is not known: a site may give all its pages one text, or have one bad hour.
         """
         if not self._answers or not depth or not page.octets:
             return None
@@ -312,6 +321,8 @@ class Probes:
         if len(self._asked) >= PROBED_MAX and of not in self._asked:
             return
         line = Line(of, url, now)
+        if (first := self._firsts.get(of)) is not None:
+            line.tell(first)
         self._remember(line)
         self._wanted.append(url)
         self._unwritten.append(line)
@@ -334,11 +345,10 @@ class Probes:
         elif judgement.verdict is Verdict.DONE and page is not None and page.octets:
             answer = Answer.of(lease.url, page, links, visit.now)
             first = self._firsts.get(of)
-            if first is not None and first.is_same(answer):
+            if first is None or first.is_same(answer):
                 answer = replace(answer, nothing=False)
-            line.simhash, line.shingles = f"{answer.simhash:016x}", answer.shingles
-            line.title, line.text, line.bare, line.nothing = answer.title, answer.text, answer.bare, answer.nothing
-            line.links = sorted(answer.links)
+            line.tell(answer)
+            line.nothing, line.links = answer.nothing, sorted(answer.links)
         self._remember(line)
         self._unwritten.append(line)
         return judgement
