@@ -324,6 +324,20 @@ def test_a_host_that_gives_one_same_body_after_a_healthy_start_is_parked():
     assert "not_welcome" == words(world)
 
 
+@pytest.mark.parametrize("varied", [False, True])
+def test_a_path_that_never_read_its_query_is_no_sign(varied):
+    """Each `index.html?PAGE` of a page with frames is that page; `page.php?id=7` was another page than `?id=8`."""
+    world = World()
+    world.discover(*(f"{A}{n}" for n in range(3)))
+    assert 3 == bodies(world, 3, None)
+    if varied:
+        world.discover(f"{A}index.html?1", f"{A}index.html?2")
+        assert 2 == bodies(world, 2, None)
+    world.discover(*(f"{A}index.html?of{n}" for n in range(60)))
+    assert (25 if varied else 60) == bodies(world, 60, b"frames")
+    assert varied is (world.frontier.host("a.test").not_welcome is not None)
+
+
 def test_one_body_for_all_pages_from_the_first_on_or_with_others_between_is_no_sign():
     world = world_of()
     assert 40 == bodies(world, 40, b"application")

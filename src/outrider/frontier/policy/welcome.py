@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from enum import IntEnum
+from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
@@ -98,22 +99,37 @@ def text_of(cell: int) -> str | None:
 
 
 class SameBodies:
-    """Runs of pages with one same body, by host. In memory alone, and of a bounded number of hosts: a restart begins to
-    count anew, which parks a host later and none wrongly."""
+    """Runs of pages with one same body, by host. In memory alone, and of a bounded number of hosts, and of paths that
+    are asked for with queries: a restart begins to count anew, which parks a host later and none wrongly."""
 
     def __init__(self) -> None:
         self._runs: OrderedDict[int, tuple[bytes, bool, int, int]] = OrderedDict()
+        self._asked: OrderedDict[bytes, bytes | None] = OrderedDict()
 
-    def take(self, host: int, digest: bytes, token: int, *, copy: bool) -> bool:
+    def take(self, host: int, digest: bytes, token: int, url: str, *, copy: bool) -> bool:
         """Counts a page of a host (by its hash). copy: whether its body is that of another URL. Whether its run is so
         long that it is a sign; a host that never gave another body, as an application that draws its pages in the
-        browser, gives none."""
+        browser, gives none. Nor do URLs that differ in the query alone while their path never gave another body: it
+        does not read its query, as `index.html?PAGE` of a page with frames."""
         last, others, run, ended = self._runs.pop(host, (digest, False, 0, -1))
+        counts = self._reads_its_query(host, digest, url)
         if digest != last:
             others, run = True, 0
-        elif copy and token != ended:  # a report that is told twice is one page
+        elif copy and counts and token != ended:  # a report that is told twice is one page
             run += 1
         self._runs[host] = (digest, others, run, token)
         if len(self._runs) > UNWELCOME_RUNS_MAX:
             self._runs.popitem(last=False)
         return others and run >= UNWELCOME_SAME_BODIES
+
+    def _reads_its_query(self, host: int, digest: bytes, url: str) -> bool:
+        """Whether a URL has no query, or its path has given more than one body."""
+        path, mark, _ = url.partition("?")
+        if not mark:
+            return True
+        key = blake2b(b"%d %b" % (host, path.encode()), digest_size=8).digest()
+        first = self._asked.pop(key, digest)
+        self._asked[key] = first = first if first == digest else None
+        if len(self._asked) > UNWELCOME_RUNS_MAX:
+            self._asked.popitem(last=False)
+        return first is None

@@ -382,9 +382,9 @@ class Settling(Asking, Discovering):
             healthy = (rested & (signals == Signal.HEALTHY)).tolist()
             names = self.tables.hosts.hash[np.where(rested, hosts, 0).astype(np.intp)].tolist()
             copies = [False] * len(outcomes) if outcomes.duplicate is None else outcomes.duplicate.tolist()
-            tokens, take = outcomes.tokens.tolist(), self._same_bodies.take
+            tokens, take, url = outcomes.tokens.tolist(), self._same_bodies.take, ends.leases.cards.url
             for row, digest in outcomes.digests.items():
-                if healthy[row] and take(names[row], digest, tokens[row], copy=copies[row]):
+                if healthy[row] and take(names[row], digest, tokens[row], url(row), copy=copies[row]):
                     signals[row] = Signal.SAME
         if outcomes.challenged is not None:
             signals[outcomes.challenged] = Signal.CHALLENGE
