@@ -310,6 +310,17 @@ def test_an_empty_file_that_records_of_old_stores_name_by_its_digest_is_none(mon
     world.frontier.close()
 
 
+def test_a_host_whose_authorities_have_errors_of_long_characters_stays_where_they_do_not_fit(world):
+    """An error has 200 characters, and a character of UTF-8 up to four bytes."""
+    for number in range(1_270):
+        world.frontier.set_robots(f"http://a.com:{1_000 + number}", 404)
+    visited(world, "http://a.com/", "http://b.com/")
+    for one in world.frontier._machine.tables.robots.listed:
+        one.error = 200 * "\U0001f577"
+    world.frontier.checkpoint()
+    assert (1, []) == (cold(world), recount(world.frontier))
+
+
 def test_the_longest_unasked_go_first(world, monkeypatch):
     set_limits(monkeypatch, HOT_HOSTS_MIN=8)
     world.reopen()

@@ -644,7 +644,7 @@ def told_bytes(tables: Tables, row: int) -> tuple[int, list[int]]:
     robots.txt files that would need places in the rulebook."""
     some = tables.robots.of_host.get(row, ())
     files, bodies = tables.robots.rulebook.places_for([one.digest for one in some])
-    cells = sum(120 + len(one.name) + len(one.url) + 3 * len(one.error) for one in some)
+    cells = sum(120 + len(one.name) + len(one.url) + 4 * len(one.error) for one in some)
     return 100 * sum(1 for _ in tables.queues_of(row)) + cells + bodies, files
 
 
