@@ -456,6 +456,9 @@ SITEMAP_ENTRIES_MAX = 50_000  # sitemaps.org 0.90: URLs of one file, and sitemap
 SITEMAP_INDEXES_MAX = 2  # indexes that lead to a sitemap: the protocol has one, some sites put one into another
 SITEMAPS_PER_AUTHORITY_MAX = 50_000  # of one robots.txt and its indexes: as many as one index may name
 SITEMAPS_PER_CRAWL_MAX = 1_000_000  # each takes some 300 bytes of memory
+SITEMAPS_NAMED_BYTES_MAX = (
+    12 << 20
+)  # URLs of those that one answer names: 50,000 of 250; one request to a server has room
 SITEMAPS_FILE_BYTES_MAX = 17 << 30  # sitemaps.jsonl of so many, each with the longest URL
 SITEMAPS_AT_ONCE = 4  # sitemaps that are fetched at once: 200 MB when all of them are as long as may be
 SITEMAPS_WAITING_MAX = 128  # others that wait for these beside the places of a crawl, well within their leases

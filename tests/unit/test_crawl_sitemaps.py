@@ -18,9 +18,12 @@ from outrider.crawl.fetching import Fetching
 from outrider.crawl.loop import CrawlRun
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.progress import NoProgress
+from outrider.crawl.sitemaps import Sitemaps
 from outrider.engine import Frontier
 from outrider.fetch.downloader import Decoding, Headers, Request, Response
-from outrider.journey import State
+from outrider.frontier.verbs import deciding
+from outrider.journey import RobotsAnswer, State
+from outrider.limits import SITEMAPS_NAMED_BYTES_MAX
 
 A, B = "http://a.test", "http://b.test"
 HOSTS = {"a.test": ("127.0.0.1",), "b.test": ("127.0.0.2",), "c.test": ("127.0.0.3",)}
@@ -360,6 +363,19 @@ def test_a_robots_txt_names_no_more_sitemaps_than_the_limit(house, monkeypatch):
     house.names(*(f"{A}/{n}.xml" for n in range(9)))
     house.crawl()
     assert 3 == sum(url.endswith(".xml") for url in house.web.urls)
+
+
+def test_a_robots_txt_behind_a_long_name_names_no_more_sitemaps_than_one_frame_takes(monkeypatch):
+    """Names beside its own are short in the file, and as long as its own in the frontier. A frame has 256 MB."""
+    monkeypatch.setattr(deciding, "FRAME_PAYLOAD_BYTES_MAX", 30_000_000)
+    long, lines = f"{A}/{'x' * 8_000}/", b"".join(b"Sitemap: %05d\n" % number for number in range(2_000))
+    with Frontier.memory(robots="errands") as frontier:
+        frontier.discover([f"{A}/"])
+        reader, answer = Sitemaps(frontier, CrawlOptions()), RobotsAnswer(200, b"User-agent: *\n" + lines)
+        found = reader.of_robots(f"{long}r", A, answer)
+        reader.queue(found)
+        most = SITEMAPS_NAMED_BYTES_MAX // len(f"{long}00000")
+        assert (most, {"limit": 2_000 - most}) == (frontier.statistics()["errands"], found.left_out)
 
 
 def test_a_frontier_tells_what_robots_txt_says_of_a_url():

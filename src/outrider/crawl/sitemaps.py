@@ -23,6 +23,7 @@ from outrider.limits import (
     REDIRECT_HOPS_MAX,
     SITEMAP_INDEXES_MAX,
     SITEMAPS_FILE_BYTES_MAX,
+    SITEMAPS_NAMED_BYTES_MAX,
     SITEMAPS_PER_AUTHORITY_MAX,
     SITEMAPS_PER_CRAWL_MAX,
     URL_BYTES_MAX,
@@ -60,6 +61,8 @@ class Found:
     error: str | None = None
     problem: str | None = None
     left_out: dict[str, int] = field(default_factory=dict)
+    bytes: int = 0
+    """Of the URLs in `named`. One call queues them, in one frame or one request."""
 
     def leave_out(self, reason: str) -> None:
         """Counts one that is not taken."""
@@ -128,12 +131,15 @@ class Sitemaps:
         if one.authority in self._known.get(one.url, {}):
             return
         count = self._counts.get(one.authority, 0) + len(found.named)
-        if count >= SITEMAPS_PER_AUTHORITY_MAX or self._total + len(found.named) >= SITEMAPS_PER_CRAWL_MAX:
+        size = found.bytes + len(one.url)
+        few = count < SITEMAPS_PER_AUTHORITY_MAX and self._total + len(found.named) < SITEMAPS_PER_CRAWL_MAX
+        if not few or size > SITEMAPS_NAMED_BYTES_MAX:
             found.leave_out("limit")
         elif not judged and (reason := self._refused(one.url)) is not None:
             found.leave_out(reason)
         else:
             found.named.append(one)
+            found.bytes = size
 
     def _refused(self, url: str) -> str | None:
         """Why a sitemap is not asked for. The robots.txt of an authority is read for the sake of its pages: one that
@@ -158,7 +164,7 @@ class Sitemaps:
         self._write(queued)
         for one in queued:
             self._remember(one)
-        found.named, found.asked = [], None
+        found.named, found.asked, found.bytes = [], None, 0
 
     def _write(self, queued: Sequence[Named]) -> None:
         if self._files is None or not queued:
