@@ -356,7 +356,7 @@ HOOK_FIELDS_BYTES_MAX = 64 << 10  # fields that a hook adds to one page's line: 
 HOOK_REVISIT_SECONDS_MAX = 10 * 365 * 86_400.0  # a page is due again within ten years, or never
 HOOK_TRACEBACK_LINES_MAX = 40  # lines of crawl.log for one failure of a hook: some ten frames
 HOOK_TRACEBACKS_MAX = 100  # failures of a hook with their traceback; later ones of a run have one line each
-HOOK_SLOW_SECONDS = 5.0  # after a hook that took longer, leases are looked at: some may end soon
+HOOK_SLOW_SECONDS = 5.0  # after a hook or a robots.txt that took longer, leases are looked at: some may end soon
 HOOK_ANSWER_SECONDS = 3.0  # a question to a crawl waits so long for a hook that runs; then it is told which one
 HOOK_SHARE_SLOW = 0.5  # a hook that takes half of the time is what a crawl waits for
 PAGES_READ_AHEAD_MAX = 64  # pages that wait for the reader of `async for`: beyond, the crawl leases no more
@@ -456,9 +456,8 @@ SITEMAP_ENTRIES_MAX = 50_000  # sitemaps.org 0.90: URLs of one file, and sitemap
 SITEMAP_INDEXES_MAX = 2  # indexes that lead to a sitemap: the protocol has one, some sites put one into another
 SITEMAPS_PER_AUTHORITY_MAX = 50_000  # of one robots.txt and its indexes: as many as one index may name
 SITEMAPS_PER_CRAWL_MAX = 1_000_000  # each takes some 300 bytes of memory
-SITEMAPS_NAMED_BYTES_MAX = (
-    12 << 20
-)  # URLs of those that one answer names: 50,000 of 250; one request to a server has room
+SITEMAPS_NAMED_BYTES_MAX = 6 << 20  # URLs of those that one answer names, refused ones too: 50,000 of 125 bytes
+# Verdicts on them take some 9 s with the worst rules there are: less than leases of pages have left.
 SITEMAPS_FILE_BYTES_MAX = 17 << 30  # sitemaps.jsonl of so many, each with the longest URL
 SITEMAPS_AT_ONCE = 4  # sitemaps that are fetched at once: 200 MB when all of them are as long as may be
 SITEMAPS_WAITING_MAX = 128  # others that wait for these beside the places of a crawl, well within their leases

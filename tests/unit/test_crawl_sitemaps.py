@@ -378,6 +378,29 @@ def test_a_robots_txt_behind_a_long_name_names_no_more_sitemaps_than_one_frame_t
         assert (most, {"limit": 2_000 - most}) == (frontier.statistics()["errands"], found.left_out)
 
 
+def test_sitemaps_that_robots_txt_closes_are_judged_up_to_the_same_limit():
+    """Each verdict may take milliseconds, and a lease lasts a minute and a half."""
+    long, lines = f"{A}/{'x' * 8_000}/", b"".join(b"Sitemap: %05d\n" % number for number in range(2_000))
+    with Frontier.memory(robots="errands") as frontier:
+        answer = RobotsAnswer(200, b"User-agent: *\nDisallow: /x\n" + lines)
+        found = Sitemaps(frontier, CrawlOptions()).of_robots(f"{long}r", A, answer)
+        most = SITEMAPS_NAMED_BYTES_MAX // len(f"{long}00000")
+        assert ([], {"robots": most, "limit": 2_000 - most}) == (found.named, found.left_out)
+
+
+def test_leases_are_kept_while_robots_txt_files_with_many_sitemaps_are_read(house, monkeypatch):
+    set_limits(monkeypatch, HOOK_SLOW_SECONDS=0.0)
+    kept: list[int] = []
+    extend = Frontier.extend
+    monkeypatch.setattr(
+        Frontier, "extend", lambda one, tokens, *how: kept.append(len(tokens)) or extend(one, tokens, *how)
+    )
+    house.names(MAP)
+    house.web.pages[f"{B}/robots.txt"] = "User-agent: *"
+    house.crawl(f"{A}/", f"{B}/")
+    assert len(kept) >= 2
+
+
 def test_a_frontier_tells_what_robots_txt_says_of_a_url():
     with Frontier.memory(robots="errands") as frontier:
         frontier.discover([f"{A}/", f"{B}/"])

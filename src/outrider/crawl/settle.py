@@ -221,6 +221,8 @@ class Settler:
         for one in self._pending:
             if not one.ready and one.judgement is None:
                 self._read(one)
+                if one.found is not None:
+                    self._keep_leases()
             some.append(one)
             size += one.bytes()
             if size > TURN_BYTES_MAX:
@@ -317,7 +319,8 @@ class Settler:
             one.seen.outcome = "error"
 
     def _keep_leases(self) -> None:
-        """A hook may take longer than a lease lasts: those that wait here, and those under way, are extended."""
+        """Hooks, or some robots.txt files with many sitemaps, may take longer than a lease lasts: those that wait here,
+        and those under way, are extended."""
         now = self._frontier.now()
         if now < self._looked_at + instant(HOOK_SLOW_SECONDS):
             return

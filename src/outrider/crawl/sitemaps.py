@@ -62,7 +62,7 @@ class Found:
     problem: str | None = None
     left_out: dict[str, int] = field(default_factory=dict)
     bytes: int = 0
-    """Of the URLs in `named`. One call queues them, in one frame or one request."""
+    """Of the URLs that were looked at for `named`. One call queues these, in one frame or one request."""
 
     def leave_out(self, reason: str) -> None:
         """Counts one that is not taken."""
@@ -118,32 +118,32 @@ class Sitemaps:
             target = _joined(url, text)
             if target is None:
                 found.leave_out("invalid")
-            elif authority_of(target) != authority:
-                self._take(found, Named(target, authority))
-            elif rules.allowed(self._agent, target):
-                self._take(found, Named(target, authority), judged=True)
             else:
-                found.leave_out("robots")
+                self._take(found, Named(target, authority), rules if authority_of(target) == authority else None)
         return found
 
-    def _take(self, found: Found, one: Named, *, judged: bool = False) -> None:
-        """Takes a sitemap if it is new, within the limits, and where robots.txt allows it."""
+    def _take(self, found: Found, one: Named, rules: Rules | None = None) -> None:
+        """Takes a sitemap if it is new, within the limits, and where robots.txt allows it. rules: of its robots.txt;
+        None: those that the frontier has."""
         if one.authority in self._known.get(one.url, {}):
             return
         count = self._counts.get(one.authority, 0) + len(found.named)
-        size = found.bytes + len(one.url)
         few = count < SITEMAPS_PER_AUTHORITY_MAX and self._total + len(found.named) < SITEMAPS_PER_CRAWL_MAX
+        size = found.bytes + len(one.url)
         if not few or size > SITEMAPS_NAMED_BYTES_MAX:
             found.leave_out("limit")
-        elif not judged and (reason := self._refused(one.url)) is not None:
+            return
+        found.bytes = size  # refused ones count, too: a verdict on a long URL takes some 10 ms where rules are bad
+        if (reason := self._refused(one.url, rules)) is not None:
             found.leave_out(reason)
         else:
             found.named.append(one)
-            found.bytes = size
 
-    def _refused(self, url: str) -> str | None:
+    def _refused(self, url: str, rules: Rules | None = None) -> str | None:
         """Why a sitemap is not asked for. The robots.txt of an authority is read for the sake of its pages: one that
         was not read has no page in the scope of this crawl."""
+        if rules is not None:
+            return None if rules.allowed(self._agent, url) else "robots"
         (allowed,) = self._frontier.robots_allow([url])
         return "scope" if allowed is None else None if allowed else "robots"
 
@@ -164,7 +164,7 @@ class Sitemaps:
         self._write(queued)
         for one in queued:
             self._remember(one)
-        found.named, found.asked, found.bytes = [], None, 0
+        found.named, found.asked = [], None
 
     def _write(self, queued: Sequence[Named]) -> None:
         if self._files is None or not queued:
@@ -197,6 +197,7 @@ class Sitemaps:
                 return Judgement("gone", Verdict.GONE, REDIRECT), found
         if judgement.verdict is not Verdict.DONE or judgement.location is not None or response is None:
             return judgement, found
+        own = authority_of(lease.url)
         speaks_for = self._known.get(queued_as) or {authority_of(queued_as): 0}
         sitemap = read_sitemap(response.content, lease.url)
         found.problem = sitemap.problems[0] if sitemap.problems else None
@@ -209,10 +210,11 @@ class Sitemaps:
             else:
                 found.leave_out("location")
         for child in sitemap.children if self._wanted else ():
+            of = authority_of(child.url)
             for authority, indexes in speaks_for.items():
                 if indexes >= SITEMAP_INDEXES_MAX:
                     judgement = Judgement("error", Verdict.GONE, NESTED)
-                elif authority_of(child.url) not in (authority, authority_of(lease.url)):
+                elif of not in (authority, own):
                     # Else an index could name sitemaps anywhere, for a host that did not ask for it.
                     found.leave_out("location")
                 else:
