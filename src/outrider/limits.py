@@ -23,6 +23,7 @@ LINKS_PER_PAGE_BYTES_MAX = (
 LINKS_SPELLED_BYTES_STEP = (
     512 << 10
 )  # links become absolute in pieces of about so much: links that are left out are never made
+DEPTH_MAX = 65_535  # a card has 16 bits for it; links of a page so deep have the same depth
 CALL_ROWS_MAX = 1_000_000  # one call of a verb; more must be cut by the caller
 
 # hosts and politeness

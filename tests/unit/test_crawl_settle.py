@@ -22,7 +22,7 @@ from outrider.fetch.downloader import Decoding, Headers, Response
 from outrider.fetch.outcomes import FetchError
 from outrider.frontier.verbs import reporting
 from outrider.journey import Kind, State
-from outrider.limits import LINKS_PER_PAGE_BYTES_MAX
+from outrider.limits import DEPTH_MAX, LINKS_PER_PAGE_BYTES_MAX
 
 SEEDS = [f"http://h{number}.test/" for number in range(4)]
 
@@ -251,6 +251,14 @@ def test_a_canonical_url_that_is_honoured_is_gone_to_instead(tmp_path):
     house.settler.settle([house.visit(deep, body=CANONICAL)])
     found = [str(house.frontier.status(lease.url + path).state) for path in ("real", "other")]
     assert (["queued", "unknown"], 1) == (found, house.frontier.statistics()["duplicates"])
+
+
+def test_the_canonical_url_of_the_deepest_page_there_is_is_gone_to(tmp_path):
+    house = House(tmp_path, scope="any", honour_canonical=True)
+    lease = house.pages()[0]
+    deep = replace_lease(lease, url=lease.url + "copy", depth=DEPTH_MAX)
+    house.settler.settle([house.visit(deep, body=CANONICAL)])
+    assert "queued" == house.frontier.status(lease.url + "real").state
 
 
 def naming(url, body=b"<a href=/other>x</a>"):

@@ -19,7 +19,7 @@ from outrider.engine import messages
 from outrider.errors import NamedPathError, SettingsError, StoreFullError, StoreStoppedError
 from outrider.fetch.downloader import Decoding, Headers, Response
 from outrider.fetch.outcomes import FetchError
-from outrider.limits import SERVICE_BODY_BYTES_MAX
+from outrider.limits import DEPTH_MAX, SERVICE_BODY_BYTES_MAX
 from outrider.service import routes, running
 from outrider.service.access import Hosts, Listening, Role, Tokens, listening
 from outrider.service.app import application
@@ -118,6 +118,14 @@ def test_urls_are_counted_as_accepted_rejected_and_duplicate():
         A, "HTTP://a.com", "ftp://a.com/", {"url": B, "priority": 0.9, "depth": 3, "source_url": A}
     )
     assert 3 == served.frontier.explain(B).status.depth
+
+
+def test_links_of_the_deepest_page_there_is_are_taken():
+    served = Served()
+    served.add({"url": A, "depth": DEPTH_MAX})
+    lease = served.next()
+    assert 200 == served.results(lease["lease_id"], {"url": A, "http_status": 200, "links": [B]})[0]
+    assert DEPTH_MAX == served.frontier.explain(B).status.depth
 
 
 def test_a_lease_is_fetched_reported_and_its_links_come_next():

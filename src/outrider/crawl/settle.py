@@ -41,7 +41,7 @@ from outrider.crawl.visit import (
 from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier.policy.grouping import SharedClocks
 from outrider.journey import Code, Kind, LeaseBatch, Link, Outcome, Report, Settled, State, Verdict
-from outrider.limits import HOOK_SLOW_SECONDS, HOOK_TRACEBACKS_MAX, HOSTS_RULED_MAX, TURN_BYTES_MAX
+from outrider.limits import DEPTH_MAX, HOOK_SLOW_SECONDS, HOOK_TRACEBACKS_MAX, HOSTS_RULED_MAX, TURN_BYTES_MAX
 from outrider.page import NO_LINKS as NO_FOUND
 from outrider.page import Page
 from outrider.url import UrlBatch, canonical_target
@@ -500,8 +500,8 @@ class Settler:
             if known.url not in {lease.url, lease.referrer} and known.state not in {State.GONE, State.PARKED}:
                 named.append((one, known.url))
         links = [
-            Link(target, depth=one.visit.lease.depth + 1, referrer=one.visit.lease.url, crawl=one.visit.lease.crawl)
-            for one, target in named
+            Link(target, depth=min(lease.depth + 1, DEPTH_MAX), referrer=lease.url, crawl=lease.crawl)
+            for lease, target in ((one.visit.lease, target) for one, target in named)
         ]
         codes = self._frontier.discover(links) if links else []
         for (one, target), code in zip(named, codes, strict=True):

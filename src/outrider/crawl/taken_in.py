@@ -14,7 +14,7 @@ from outrider.crawl.directory import ARCHIVE_NAME
 from outrider.crawl.onepage import archived, place_of
 from outrider.errors import OutriderError
 from outrider.journey import Link
-from outrider.limits import LINKS_PER_PAGE_MAX
+from outrider.limits import DEPTH_MAX, LINKS_PER_PAGE_MAX
 from outrider.storage.files import Directory
 
 _PAGE: Final = frozenset({"done", "truncated", "duplicate"})
@@ -91,4 +91,4 @@ def links_of(line: Mapping[str, Any], files: Directory | None, path: str) -> lis
         return None
     page = archived(files, place_of(line, url, path), url)[2]
     found = [] if page is None else page.followed()[:LINKS_PER_PAGE_MAX]
-    return [Link(link, depth=depth + 1, referrer=url) for link in found]
+    return [Link(link, depth=min(depth + 1, DEPTH_MAX), referrer=url) for link in found]

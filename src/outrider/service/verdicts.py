@@ -8,6 +8,7 @@ from outrider.crawl.visit import REDIRECTS, REFUSALS, RETRIED
 from outrider.engine.messages import OUTCOME_FIELDS, NewUrl, OutcomeBody, Result
 from outrider.fetch.outcomes import FetchError
 from outrider.journey import Kind, Lease, Link, Outcome, RobotsAnswer, Verdict
+from outrider.limits import DEPTH_MAX
 from outrider.url import spell
 
 _UNASKED: Final = frozenset(
@@ -66,9 +67,9 @@ def outcome_of(result: Result, lease: Lease) -> Outcome:
             if result.error == FetchError.DNS_UNKNOWN
             else lease.retry(error=result.error)
         )
+    depth = min(lease.depth + 1, DEPTH_MAX)
     links = tuple(
-        link_of(_absolute(one, lease.url), crawl=lease.crawl, referrer=lease.url, depth=lease.depth + 1)
-        for one in result.links
+        link_of(_absolute(one, lease.url), crawl=lease.crawl, referrer=lease.url, depth=depth) for one in result.links
     )
     status = result.http_status if result.http_status is not None else 200 if result.status == "success" else None
     verdict, error, location = _judged(result, status)

@@ -20,6 +20,7 @@ from outrider.journey import Link, Outcome, RequestId, RobotsAnswer, Verdict
 from outrider.limits import (
     ADDRESS_TEXT_MAX,
     CALL_ROWS_MAX,
+    DEPTH_MAX,
     LEASE_SECONDS_MAX,
     METADATA_BYTES_MAX,
     NAME_CHARACTERS_MAX,
@@ -37,7 +38,7 @@ Uint64s = npt.NDArray[np.uint64]
 INSTANT_MAX = limits.INSTANT_MAX
 SPAN_SECONDS_MAX = INSTANT_MAX / 2 / 1_000_000  # an instant plus so many seconds still fits
 HTTP_STATUS_MAX = 999
-_DEPTH_MAX, _HOPS_MAX = 65_535, 255
+_HOPS_MAX = 255
 _SEQUENCE_MAX = (1 << 63) - 1
 _PARCEL_FIELDS = 13
 _FIELDS: dict[type, tuple[str, ...]] = {
@@ -216,7 +217,7 @@ def parcels(given: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
         whole("the due date of a parcel", due, NO_DUE, INSTANT_MAX)
         if not is_number(priority) or not 0 <= priority <= 1:
             raise SettingsError(f"the priority of a parcel {shown(priority)}: give a number from 0 to 1")
-        whole("the depth of a parcel", depth, 0, _DEPTH_MAX)
+        whole("the depth of a parcel", depth, 0, DEPTH_MAX)
         whole("the hops of a parcel", hops, 0, _HOPS_MAX)
         whole("the seed of a parcel", seed, 0, 1)
         kept("the referrer of a parcel", text("the referrer of a parcel", referrer), REFERRER_BYTES_MAX)
@@ -257,7 +258,7 @@ def link(given: Link) -> Link:
     name("crawl", given.crawl)
     _text("referrer", given.referrer)
     kept("referrer", given.referrer, REFERRER_BYTES_MAX)
-    whole("depth", given.depth, 0, _DEPTH_MAX)
+    whole("depth", given.depth, 0, DEPTH_MAX)
     whole("hops", given.hops, 0, _HOPS_MAX)
     if given.not_before is not None:
         whole("not_before", given.not_before, 0, INSTANT_MAX)
@@ -356,8 +357,8 @@ def depths(links: UrlBatch, least: int) -> npt.NDArray[np.int64]:
     if given is None:
         return alike(least, len(links), "i8")
     some = given[links.valid]
-    if given.dtype.kind not in "iu" or not ((some >= 0) & (some <= _DEPTH_MAX)).all():
-        raise SettingsError(f"the column `depth` of links: give whole numbers from 0 to {_DEPTH_MAX}")
+    if given.dtype.kind not in "iu" or not ((some >= 0) & (some <= DEPTH_MAX)).all():
+        raise SettingsError(f"the column `depth` of links: give whole numbers from 0 to {DEPTH_MAX}")
     return np.maximum(given.astype(np.int64), least)
 
 

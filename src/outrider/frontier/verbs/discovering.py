@@ -42,6 +42,7 @@ from outrider.kernels.cards import HEAD
 from outrider.limits import (
     CALL_BYTES_PER_FRAME,
     CLASSES,
+    DEPTH_MAX,
     DROP_LOOKS_AT_CARDS,
     METADATA_BYTES_MAX,
     REDIRECT_HOPS_MAX,
@@ -787,5 +788,5 @@ def origin_of(cards: Cards, row: int) -> Origin:
 
 
 def _below(depth: int) -> int:
-    """The depth of links on a page of this depth; it stops at 65,535."""
-    return min(depth + 1, 65_535)
+    """The depth of links on a page of this depth."""
+    return min(depth + 1, DEPTH_MAX)
