@@ -456,7 +456,8 @@ SITEMAP_BYTES_MAX = 52_428_800  # sitemaps.org 0.90: of one file, unpacked
 SITEMAP_ENTRIES_MAX = 50_000  # sitemaps.org 0.90: URLs of one file, and sitemaps of one index
 SITEMAP_INDEXES_MAX = 2  # indexes that lead to a sitemap: the protocol has one, some sites put one into another
 SITEMAPS_PER_AUTHORITY_MAX = 50_000  # of one robots.txt and its indexes: as many as one index may name
-SITEMAPS_PER_CRAWL_MAX = 1_000_000  # each takes some 300 bytes of memory
+SITEMAPS_PER_CRAWL_MAX = 1_000_000  # each takes some 300 bytes of memory beside its URL
+SITEMAPS_PER_CRAWL_BYTES_MAX = 256 << 20  # their URLs, which memory keeps: with the longest ones it would be 8 GB
 SITEMAPS_NAMED_BYTES_MAX = 6 << 20  # URLs of those that one answer names, refused ones too: 50,000 of 125 bytes
 # Verdicts on them take some 9 s with the worst rules there are: less than leases of pages have left.
 SITEMAPS_FILE_BYTES_MAX = 17 << 30  # sitemaps.jsonl of so many, each with the longest URL

@@ -388,6 +388,16 @@ def test_sitemaps_that_robots_txt_closes_are_judged_up_to_the_same_limit():
         assert ([], {"robots": most, "limit": 2_000 - most}) == (found.named, found.left_out)
 
 
+def test_the_urls_of_all_sitemaps_of_a_crawl_have_a_limit_that_later_runs_know(house, monkeypatch):
+    set_limits(monkeypatch, SITEMAPS_PER_CRAWL_BYTES_MAX=3 * len(f"{A}/0.xml"))
+    house.names(*(f"{A}/{n}.xml" for n in range(2)))
+    house.web.pages[f"{A}/0.xml"] = index(*(f"{A}/{n}.xml" for n in range(2, 9)))
+    house.crawl()
+    house.names(f"{A}/9.xml")
+    house.crawl(f"{A}/", f"{B}/")
+    assert [f"{A}/{n}.xml" for n in range(3)] == [line["url"] for line in house.lines(sitemaps.SITEMAPS_FILE)]
+
+
 def test_leases_are_kept_while_robots_txt_files_with_many_sitemaps_are_read(house, monkeypatch):
     set_limits(monkeypatch, HOOK_SLOW_SECONDS=0.0)
     kept: list[int] = []

@@ -25,6 +25,7 @@ from outrider.limits import (
     SITEMAPS_FILE_BYTES_MAX,
     SITEMAPS_NAMED_BYTES_MAX,
     SITEMAPS_PER_AUTHORITY_MAX,
+    SITEMAPS_PER_CRAWL_BYTES_MAX,
     SITEMAPS_PER_CRAWL_MAX,
     URL_BYTES_MAX,
 )
@@ -81,7 +82,7 @@ class Sitemaps:
         self._length = 0
         self._known: dict[str, dict[str, int]] = {}  # by URL: how many indexes led to it, by authority
         self._counts: dict[str, int] = {}  # by authority
-        self._total = 0
+        self._total = self._bytes = 0  # sitemaps, and bytes of their URLs
         if files is not None:
             self._read(files)
 
@@ -101,6 +102,7 @@ class Sitemaps:
         self._known.setdefault(one.url, {})[one.authority] = one.indexes
         self._counts[one.authority] = self._counts.get(one.authority, 0) + 1
         self._total += 1
+        self._bytes += len(one.url)
 
     # -- from a robots.txt --------------------------------------------------------------------------------------------
 
@@ -130,7 +132,7 @@ class Sitemaps:
         count = self._counts.get(one.authority, 0) + len(found.named)
         few = count < SITEMAPS_PER_AUTHORITY_MAX and self._total + len(found.named) < SITEMAPS_PER_CRAWL_MAX
         size = found.bytes + len(one.url)
-        if not few or size > SITEMAPS_NAMED_BYTES_MAX:
+        if not few or size > min(SITEMAPS_NAMED_BYTES_MAX, SITEMAPS_PER_CRAWL_BYTES_MAX - self._bytes):
             found.leave_out("limit")
             return
         found.bytes = size  # refused ones count, too: a verdict on a long URL takes some 10 ms where rules are bad
