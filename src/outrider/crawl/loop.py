@@ -13,9 +13,11 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from outrider.clock import Instant, anchored, instant, rfc3339, wall
@@ -61,6 +63,7 @@ from outrider.crawl.settle import LEASE_SECONDS, Settler, Turn, visit_bytes
 from outrider.crawl.sitemaps import Sitemaps
 from outrider.crawl.summary import counted, held_back, left_alone, nothing_done
 from outrider.crawl.tabular import FRONTIER, Count, write_records
+from outrider.crawl.trains import Trains
 from outrider.crawl.version import version
 from outrider.crawl.visit import Visit
 from outrider.engine import Frontier
@@ -70,7 +73,7 @@ from outrider.fetch.chosen import make_downloader
 from outrider.fetch.downloader import Downloader
 from outrider.fetch.names import make_resolver
 from outrider.frontier.verbs.census import Standing
-from outrider.journey import Code, Lease
+from outrider.journey import Code, Kind, Lease
 from outrider.kernels import in_use
 from outrider.limits import (
     CONNECTIONS_MAX,
@@ -79,6 +82,7 @@ from outrider.limits import (
     DOCUMENTS_ASIDE_MAX,
     HOOK_ANSWER_SECONDS,
     RETRY_SECONDS,
+    TRAIN_SECONDS_MAX,
     TURN_BYTES_MAX,
 )
 from outrider.storage.files import Directory
@@ -177,6 +181,7 @@ class CrawlRun:
         self._books = ThreadPoolExecutor(max_workers=1, thread_name_prefix="outrider-books")
         self._wake = asyncio.Event()
         self._running: dict[asyncio.Task[Visit], Lease] = {}
+        self._trains = Trains()
         self._extended: dict[int, Instant] = {}  # until when leases under way were extended, by token
         self._looked_at: Instant = 0
         self._finished: list[Visit] = []
@@ -225,6 +230,7 @@ class CrawlRun:
                 else "stopping"
             )
         self._stopping += 1
+        self._let_go(self._trains.uncouple_all())
         if self._stopping > 1:
             self._break_off()
         self._wake.set()
@@ -478,17 +484,32 @@ class CrawlRun:
                     return
                 continue
             self._answered += turn.answered
-            now = self._clock()
-            for lease in turn.leases:
-                self._bottleneck.move(lease.token, Stage.BEGINS, now)
-                task = asyncio.create_task(fetching.visit(lease))
-                self._running[task] = lease
-                task.add_done_callback(self._visited)
+            for lease in self._trains.couple(turn.leases, self._limit_train):
+                self._begin(lease, fetching)
             if self._failure is not None:
                 raise self._failure
             if not self._at_work and not self._finished and not turn.leases and not held and await self._at_end(turn):
                 return
             await self._wait(turn, self._room(fetching))
+
+    def _begin(self, lease: Lease, fetching: Fetching) -> None:
+        """Asks for the lease's URL, and then for those that wait behind it."""
+        self._bottleneck.move(lease.token, Stage.BEGINS, self._clock())
+        task = asyncio.create_task(fetching.visit(lease))
+        self._running[task] = lease
+        task.add_done_callback(partial(self._visited, fetching))
+
+    def _limit_train(self, host: str, train: deque[Lease]) -> None:
+        """Lets the rest of a train go when it takes long: its leases hold places that other hosts may have."""
+        asyncio.get_running_loop().call_later(
+            TRAIN_SECONDS_MAX, lambda: self._let_go(self._trains.uncouple(host, train))
+        )
+
+    def _let_go(self, leases: Iterable[Lease]) -> None:
+        """Gives leases back whose requests were never sent."""
+        for lease in leases:
+            self._finished.append(Visit(lease, wall(), self._clock(), stopped=True))
+            self._wake.set()
 
     async def _turn(self, visits: Sequence[Visit], want: int, *, held: bool) -> Turn:
         """A turn of the books, after which the places are counted. held: it leases nothing, for a reader is full."""
@@ -524,9 +545,11 @@ class CrawlRun:
             self._extended.pop(visit.lease.token, None)
         return some
 
-    def _visited(self, task: asyncio.Task[Visit]) -> None:
+    def _visited(self, fetching: Fetching, task: asyncio.Task[Visit]) -> None:
         """A visit has ended, one way or another."""
         lease = self._running.pop(task)
+        failed = task.cancelled() or task.exception() is not None
+        self._go_on_behind(lease, None if failed else task.result(), fetching)
         if task.cancelled():
             # The task was cancelled before its first step: it sent no request.
             self._finished.append(Visit(lease, wall(), self._clock(), stopped=True))
@@ -540,6 +563,17 @@ class CrawlRun:
         self._bottleneck.move(lease.token, Stage.BOOKS, self._clock())
         self._wake.set()
 
+    def _go_on_behind(self, lease: Lease, visit: Visit | None, fetching: Fetching) -> None:
+        """Begins the next lease of a train whose last visit ended well; lets the rest of any other train go. visit:
+        None where it failed."""
+        if lease.kind is not Kind.PAGE:
+            return
+        following = self._trains.behind(visit) if visit is not None and self._full_since is None else None
+        if following is not None:
+            self._begin(following, fetching)
+        else:
+            self._let_go(self._trains.uncouple(lease.host))
+
     def _read(self, visits: Sequence[Visit], error: BaseException | None) -> None:
         """Visits were read; or one could not be, which is a bug."""
         now = self._clock()
@@ -551,8 +585,8 @@ class CrawlRun:
 
     @property
     def _at_work(self) -> int:
-        """Visits that have not come to their end: under way, or being read."""
-        return len(self._running) + len(self._readings)
+        """Visits that have not come to their end: under way, waiting behind one that is, or being read."""
+        return len(self._running) + len(self._trains) + len(self._readings)
 
     def _want(self, fetching: Fetching) -> int:
         """How many leases may be asked for: none while we stop or wait for space."""
@@ -563,6 +597,7 @@ class CrawlRun:
             self._ending = (LIMIT, f"stopped at a limit (--max-seconds {limit:g}), work is left")
             self._stop_by = time.monotonic() + self._stop_seconds_max
             self._stopping = 1
+            self._let_go(self._trains.uncouple_all())
             return 0
         return self._room(fetching)
 
@@ -669,6 +704,7 @@ class CrawlRun:
         return False
 
     def _break_off(self) -> None:
+        self._let_go(self._trains.uncouple_all())
         for task in list(self._running):
             task.cancel()
 

@@ -41,7 +41,14 @@ from outrider.crawl.visit import (
 from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier.policy.grouping import SharedClocks
 from outrider.journey import Code, Kind, LeaseBatch, Link, Outcome, Report, Settled, State, Verdict
-from outrider.limits import DEPTH_MAX, HOOK_SLOW_SECONDS, HOOK_TRACEBACKS_MAX, HOSTS_RULED_MAX, TURN_BYTES_MAX
+from outrider.limits import (
+    DEPTH_MAX,
+    HOOK_SLOW_SECONDS,
+    HOOK_TRACEBACKS_MAX,
+    HOSTS_RULED_MAX,
+    TRAIN_PAGES_MAX,
+    TURN_BYTES_MAX,
+)
 from outrider.page import NO_LINKS as NO_FOUND
 from outrider.page import Page
 from outrider.url import UrlBatch, canonical_target
@@ -160,6 +167,9 @@ class Settler:
         self._options = options
         self._journal = journal
         self._pending: list[_Settling] = []
+        # Where a gap depends on the time that an answer takes, it is not known for the second of two requests.
+        trains = {"per_queue": TRAIN_PAGES_MAX, "train_seconds": 0.0}
+        self._trains: dict[str, Any] = {} if options.delay_factor else trains
 
     def turn(self, visits: Sequence[Visit], want: int, ending: Sequence[int] = ()) -> Turn:
         """Reports these visits and those of calls that found the disk full, then leases. Raises StoreError.
@@ -172,7 +182,7 @@ class Settler:
         leases = LeaseBatch()
         ready: float | None = None
         if want:
-            leases = self._frontier.lease(want, ttl_seconds=LEASE_SECONDS, errands=True)
+            leases = self._frontier.lease(want, ttl_seconds=LEASE_SECONDS, errands=True, **self._trains)
             if leases.lines:
                 self._output.write(leases.lines, leases.lsn)
             if self._options.host:

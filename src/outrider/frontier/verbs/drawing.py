@@ -45,13 +45,15 @@ _BACK = frozenset({Judgement.HOLD, Judgement.READ, Judgement.LATER})  # verdicts
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The arguments of a lease call. want: how many leases, pages_left: how many pages at most; crawl: a row, None for
-    all crawls; errands: whether the caller takes errands."""
+    """The arguments of a lease call. want: how many leases, pages_left: how many pages at most; before: the instant
+    before which the turn of each URL comes; crawl: a row, None for all crawls; errands: whether the caller takes
+    errands."""
 
     want: int
     pages_left: int
     now: Instant
     deadline: Instant
+    before: Instant
     per_queue: int
     crawl: int | None
     key: str | None
@@ -314,7 +316,7 @@ class Drawing:
                 gap = verbs._gap(host, verbs._floor(int(pick.queues[place])))
                 gaps[place] = gap
                 # A URL whose turn comes after the deadline would be lost, and gone in the end.
-                most[place] = min(most[place], 1 + (wish.deadline - wish.now - 1) // gap) if gap else most[place]
+                most[place] = min(most[place], 1 + (wish.before - wish.now - 1) // gap) if gap else most[place]
         limit = self._settings.max_pages_per_host
         if limit is not None:
             left = limit - self._tables.hosts.answered[pick.hosts.astype(np.intp)].astype(np.int64)

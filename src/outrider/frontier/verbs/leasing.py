@@ -48,6 +48,7 @@ class Leasing(Asking):
         *,
         ttl_seconds: float = 60,
         per_queue: int = 1,
+        train_seconds: float | None = None,
         crawl: str | None = None,
         key: str | None = None,
         worker: str | None = None,
@@ -59,6 +60,8 @@ class Leasing(Asking):
         want = arguments.whole("want", want, 0, CALL_ROWS_MAX)
         per_queue = arguments.whole("per_queue", per_queue, 1, CALL_ROWS_MAX)
         ttl_seconds = arguments.ttl(ttl_seconds)
+        if train_seconds is not None:
+            train_seconds = arguments.seconds("train_seconds", train_seconds)
         arguments.flag("errands", errands)
         crawl, key = arguments.name("crawl", crawl), arguments.name("key", key)
         worker, request_id = arguments.name("worker", worker), arguments.request(request_id)
@@ -77,7 +80,9 @@ class Leasing(Asking):
         row = tables.crawls.rows.get(crawl) if crawl is not None else None
         key = None if key is None else self.turns.key_meant(key)
         deadline = now + instant(ttl_seconds)
-        wish = Wish(self._network_lets(now, want), self._pages_left(), now, deadline, per_queue, row, key, errands)
+        before = deadline if train_seconds is None else min(deadline, now + instant(train_seconds) + 1)
+        want, pages_left = self._network_lets(now, want), self._pages_left()
+        wish = Wish(want, pages_left, now, deadline, before, per_queue, row, key, errands)
         drawing = Drawing(self, draft, wish, refusals)
         if crawl is None or row is not None:
             self._draw(drawing, wish)

@@ -1,0 +1,97 @@
+"""Trains: where no gap is due, a crawl takes several URLs of a host in one turn, and asks for one after another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from limiting import set_limits
+from model.world import World
+from outrider.crawl.settle import Settler
+from outrider.errors import SettingsError
+from outrider.limits import TRAIN_PAGES_MAX
+from unit.test_crawl_loop import House, until
+
+PAGES = [f"http://h0.test/{number}" for number in range(40)]
+
+
+def watched(monkeypatch) -> list[tuple[int, int]]:
+    """Notes of each turn how many visits it took, and how many of them were never sent."""
+    turns: list[tuple[int, int]] = []
+    turn = Settler.turn
+
+    def noted(settler, visits, want, *more):
+        turns.append((len(visits), sum(one.stopped and one.began is None for one in visits)))
+        return turn(settler, visits, want, *more)
+
+    monkeypatch.setattr(Settler, "turn", noted)
+    return turns
+
+
+def requests_of(house: House) -> list[dict]:
+    return [json.loads(line) for line in (house.output / "politeness.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(("factor", "most"), [(0, TRAIN_PAGES_MAX), (0.001, 1)])
+def test_a_host_without_gaps_answers_many_pages_in_a_turn_and_one_at_a_time(factor, most, tmp_path, monkeypatch):
+    """The site of this test fails when it is asked twice at once."""
+    turns = watched(monkeypatch)
+    house = House(tmp_path, {"delay_factor": factor}, {"depth": 0})
+    result = asyncio.run(house.run(seeds=PAGES))
+    assert (0, sorted(PAGES)) == (result.exit_code, sorted(page["url"] for page in house.pages()))
+    assert (most, 0) == (max(visits for visits, _ in turns), sum(unsent for _, unsent in turns))
+    requests = sorted(requests_of(house), key=lambda one: one["started_at"])
+    assert all(one["gap_required"] in (None, 0) or factor for one in requests)
+    ends = [None, *(one["ended_at"] for one in requests)]
+    for one, ended in zip(requests, ends, strict=False):
+        assert ended is None or (one["started_at"] >= ended and one["gap"] < 1.0)
+
+
+def test_a_refusal_ends_the_train(tmp_path, monkeypatch):
+    turns = watched(monkeypatch)
+    house = House(tmp_path, {"max_wait": 5}, {"depth": 0})
+    house.refuses = {"http://h0.test/5": "3600"}
+    result = asyncio.run(house.run(seeds=PAGES))
+    assert (3, PAGES[:6]) == (result.exit_code, house.site.asked[1:])
+    assert TRAIN_PAGES_MAX - 6 == sum(unsent for _, unsent in turns)
+
+
+def test_a_train_that_takes_long_gives_its_leases_back(tmp_path, monkeypatch):
+    set_limits(monkeypatch, TRAIN_SECONDS_MAX=0.03)
+    turns = watched(monkeypatch)
+    house = House(tmp_path, {}, {"depth": 0, "seconds": 0.02})
+    result = asyncio.run(house.run(seeds=PAGES))
+    assert (0, sorted(PAGES)) == (result.exit_code, sorted(house.site.asked[1:]))
+    assert 0 < sum(unsent for _, unsent in turns)
+
+
+def test_a_stop_sends_no_more_of_a_train(tmp_path):
+    asked = []
+
+    async def beside(house):
+        await until(lambda: house.site is not None and len(house.site.asked) >= 3)
+        house.crawler.stop()
+        asked.append(len(house.site.asked))
+
+    house = House(tmp_path, {}, {"depth": 0, "seconds": 0.05})
+    result = asyncio.run(house.run(beside, seeds=PAGES))
+    assert (4, asked) == (result.exit_code, [len(house.site.asked)])
+    assert len(PAGES) == result.statistics["urls"]["queued"] + len(house.pages())
+
+
+@pytest.mark.parametrize(
+    ("delay", "seconds", "count"), [(0.0, 0.0, 8), (1.0, 0.0, 1), (1.0, 2.5, 3), (1.0, None, 8), (20.0, None, 3)]
+)
+def test_the_frontier_gives_what_is_due_within_the_train(delay, seconds, count):
+    world = World(delay=delay, delay_factor=0.0)
+    world.discover(*PAGES)
+    leases = world.lease(10, per_queue=8, train_seconds=seconds, ttl_seconds=60)
+    assert [delay * number for number in range(count)] == [(one.not_before - world.clock()) / 1e6 for one in leases]
+
+
+@pytest.mark.parametrize("seconds", [-1, "2", float("nan"), 1e9])
+def test_a_length_that_is_none_is_refused(seconds):
+    with pytest.raises(SettingsError, match="train_seconds"):
+        World().lease(1, per_queue=2, train_seconds=seconds)
