@@ -34,16 +34,23 @@ def requests_of(house: House) -> list[dict]:
     return [json.loads(line) for line in (house.output / "politeness.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize(("factor", "most"), [(0, TRAIN_PAGES_MAX), (0.001, 1)])
-def test_a_host_without_gaps_answers_many_pages_in_a_turn_and_one_at_a_time(factor, most, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        ({}, TRAIN_PAGES_MAX),
+        ({"delay_factor": 0.001}, 1),
+        ({"host": ({"name": "h0.test", "retries": 1},)}, 1),
+    ],
+)
+def test_a_host_without_gaps_answers_many_pages_in_a_turn_and_one_at_a_time(options, most, tmp_path, monkeypatch):
     """The site of this test fails when it is asked twice at once."""
     turns = watched(monkeypatch)
-    house = House(tmp_path, {"delay_factor": factor}, {"depth": 0})
+    house = House(tmp_path, options, {"depth": 0})
     result = asyncio.run(house.run(seeds=PAGES))
     assert (0, sorted(PAGES)) == (result.exit_code, sorted(page["url"] for page in house.pages()))
     assert (most, 0) == (max(visits for visits, _ in turns), sum(unsent for _, unsent in turns))
     requests = sorted(requests_of(house), key=lambda one: one["started_at"])
-    assert all(one["gap_required"] in (None, 0) or factor for one in requests)
+    assert all(one["gap_required"] in (None, 0) or "delay_factor" in options for one in requests)
     ends = [None, *(one["ended_at"] for one in requests)]
     for one, ended in zip(requests, ends, strict=False):
         assert ended is None or (one["started_at"] >= ended and one["gap"] < 1.0)

@@ -167,9 +167,10 @@ class Settler:
         self._options = options
         self._journal = journal
         self._pending: list[_Settling] = []
-        # Where a gap depends on the time that an answer takes, it is not known for the second of two requests.
+        # A gap that depends on the time of an answer is not known for the second of two requests; nor is that of a
+        # [[host]] table, until the host's first lease.
         trains = {"per_queue": TRAIN_PAGES_MAX, "train_seconds": 0.0}
-        self._trains: dict[str, Any] = {} if options.delay_factor else trains
+        self._trains: dict[str, Any] = {} if options.delay_factor or options.host else trains
 
     def turn(self, visits: Sequence[Visit], want: int, ending: Sequence[int] = ()) -> Turn:
         """Reports these visits and those of calls that found the disk full, then leases. Raises StoreError.
