@@ -52,6 +52,7 @@ GOOD = {
         "want": 1,
         "ttl_seconds": 60,
         "per_queue": 1,
+        "train_seconds": None,
         "crawl": None,
         "key": None,
         "worker": None,
