@@ -10,7 +10,7 @@ the time of all shrinks alike.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -81,10 +81,10 @@ class _Step:
 class Bottleneck:
     """Counts the time of `places`; all instants come from one clock, all calls from one thread."""
 
-    def __init__(self, places: int, now: Instant, behind: Callable[[], int] = lambda: 0) -> None:
-        """behind: how many leases wait for the end of a visit to their host."""
+    def __init__(self, places: int, now: Instant) -> None:
+        self.behind = 0
+        """How many leases of the last turn wait for the end of a visit to their host."""
         self._places = places
-        self._behind = behind
         self._at: dict[int, Stage] = {}  # by token
         self._count = [0] * len(Stage)
         self._area = [0] * len(Stage)  # with count x now: the time in each stage since the last look
@@ -174,7 +174,7 @@ class Bottleneck:
         count = sum(holding.values())
         share = min(1.0, places / count) if count else 0.0
         found |= {cause: hosts * share for cause, hosts in holding.items()}
-        found["hosts" if standing.queued or self._behind() else "nothing"] = places - count * share
+        found["hosts" if standing.queued or self.behind else "nothing"] = places - count * share
         return found
 
     def told(self, now: Instant) -> dict[str, Any]:

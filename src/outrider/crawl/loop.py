@@ -321,7 +321,7 @@ class CrawlRun:
             self._files.close()
             raise
         self._clock = anchored(self._frontier.now())
-        self._bottleneck = Bottleneck(self._concurrency, self._clock(), self._trains.__len__)
+        self._bottleneck = Bottleneck(self._concurrency, self._clock())
         self._journal = Journal(os.path.join(options.output, JOURNAL_FILE), form=options.log_format, clock=wall)
         self._output = Output(self._files, self._frontier, options, clock=self._clock)
         try:
@@ -418,7 +418,7 @@ class CrawlRun:
         if self._concurrency < options.concurrency:
             text = f"{self._concurrency} requests at once, for few files may be open (`ulimit -n` says how many)"
             self._journal.note("note", text=text)
-        self._bottleneck = Bottleneck(self._concurrency, self._clock(), self._trains.__len__)
+        self._bottleneck = Bottleneck(self._concurrency, self._clock())
         downloader = self._make_downloader(options, self._clock)
         control = Control(options.output, self._answers())
         try:
@@ -486,6 +486,7 @@ class CrawlRun:
             self._answered += turn.answered
             for lease in self._trains.couple(turn.leases, self._limit_train):
                 self._begin(lease, fetching)
+            self._bottleneck.behind = len(self._trains)
             if self._failure is not None:
                 raise self._failure
             if not self._at_work and not self._finished and not turn.leases and not held and await self._at_end(turn):
