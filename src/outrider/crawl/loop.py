@@ -230,9 +230,10 @@ class CrawlRun:
                 else "stopping"
             )
         self._stopping += 1
-        self._let_go(self._trains.uncouple_all())
         if self._stopping > 1:
             self._break_off()
+        else:
+            self._let_go(self._trains.uncouple_all())
         self._wake.set()
 
     def stop_soon(self, reason: str) -> None:

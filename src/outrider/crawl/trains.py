@@ -27,21 +27,22 @@ class Trains:
         """How many leases wait."""
         return sum(map(len, self._waiting.values()))
 
-    def couple(self, leases: Iterable[Lease], at_end: Callable[[str, deque[Lease]], None]) -> Iterator[Lease]:
-        """The leases that begin now: the first of each host, and every errand. at_end: is told of each new train, whose
-        time is limited."""
-        first: dict[str, Lease] = {}
+    def couple(self, leases: Iterable[Lease], limit: Callable[[str, deque[Lease]], None]) -> Iterator[Lease]:
+        """The leases that begin now: the first of each host, and every errand. limit: is told of each new train, and
+        lets the rest of it go in time."""
+        began: set[str] = set()
         for lease in leases:
-            if lease.kind is not Kind.PAGE or lease.host not in first:
-                if lease.kind is Kind.PAGE:
-                    first[lease.host] = lease
+            if lease.kind is not Kind.PAGE:
                 yield lease
-                continue
-            train = self._waiting.get(lease.host)
-            if train is None:
-                train = self._waiting[lease.host] = deque()
-                at_end(lease.host, train)
-            train.append(lease)
+            elif lease.host not in began:
+                began.add(lease.host)
+                yield lease
+            else:
+                train = self._waiting.get(lease.host)
+                if train is None:
+                    train = self._waiting[lease.host] = deque()
+                    limit(lease.host, train)
+                train.append(lease)
 
     def behind(self, visit: Visit) -> Lease | None:
         """The lease whose turn comes with the end of this visit; None where the site needs rest, or none waits."""
