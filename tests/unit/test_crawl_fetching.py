@@ -293,7 +293,10 @@ def test_six_hundred_silent_names_keep_nobody_from_sixty_good_ones(soon, monkeyp
         fetching = Fetching(
             wire, names, AddressGuard(), user_agent="Test", loopback_only=False, clock=lambda: 0, concurrency=8
         )
-        leases = [msgspec.structs.replace(lease(), url=f"http://{host}/", host=host) for host in hosts]
+        leases = [
+            msgspec.structs.replace(lease(), url=f"http://{host}/", host=host, token=token)
+            for token, host in enumerate(hosts, 1)
+        ]
         found = await asyncio.gather(*map(fetching.visit, leases))
         told = {host: one.failure for host, one in zip(hosts, found, strict=True)}
         statistics = names.statistics()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from outrider.crawl.places import Places, aside_max
+from outrider.crawl.places import Place, Places, aside_max
 from outrider.limits import SLOW_REQUEST_SECONDS
 
 
@@ -23,24 +23,25 @@ class Moved:
             await asyncio.sleep(0)
 
 
-async def hold(places: Places, host: str, until: asyncio.Event, begun: list[str]) -> None:
-    async with places.of(host):
-        begun.append(host)
-        await until.wait()
+def enter(places: Places, *hosts: str, begun: list[str]) -> list[Place]:
+    """Enters requests to these hosts, one after the other; `begun` has those that were sent."""
+    made = [Place(host, lambda host=host: begun.append(host)) for host in hosts]
+    for place in made:
+        places.enter(place)
+    return made
 
 
 def test_a_slow_request_gives_its_place_to_another_host():
     async def main():
-        time, told, begun, never = Moved(), [], [], asyncio.Event()
+        time, told, begun = Moved(), [], []
         places = Places(1, 1, lambda: told.append(1))
-        slow = asyncio.create_task(hold(places, "tarpit", never, begun))
-        good = asyncio.create_task(hold(places, "good", never, begun))
+        both = enter(places, "tarpit", "good", begun=begun)
         await time.on(SLOW_REQUEST_SECONDS / 2)
         before = list(begun)
         await time.on(SLOW_REQUEST_SECONDS)
         found = (before, begun, places.aside, len(told))
-        never.set()
-        await asyncio.gather(slow, good)
+        for place in both:
+            places.leave(place)
         return found, places.aside
 
     assert ((["tarpit"], ["tarpit", "good"], 1, 1), 0) == asyncio.run(main())
@@ -48,55 +49,67 @@ def test_a_slow_request_gives_its_place_to_another_host():
 
 def test_a_host_that_was_slow_takes_no_place_until_it_was_quick_again():
     async def main():
-        time, begun, ends = Moved(), [], asyncio.Event()
+        time, begun = Moved(), []
         places = Places(1, 8, lambda: None)
-        one = asyncio.create_task(hold(places, "tarpit", ends, begun))
-        await time.on(0)
+        (slow,) = enter(places, "tarpit", begun=begun)
         await time.on(2 * SLOW_REQUEST_SECONDS)
-        ends.set()
-        await one
-        ends.clear()
-        again = asyncio.create_task(hold(places, "tarpit", ends, begun))
-        good = asyncio.create_task(hold(places, "good", ends, begun))
-        await time.on(0)
+        places.leave(slow)
+        both = enter(places, "tarpit", "good", begun=begun)
         together = (begun[1:], places.aside)
-        ends.set()
-        await asyncio.gather(again, good)
-        async with places.of("tarpit"):
-            return together, places.aside
+        for place in both:
+            places.leave(place)
+        enter(places, "tarpit", begun=begun)
+        return together, places.aside
 
     assert ((["tarpit", "good"], 1), 0) == asyncio.run(main())
 
 
 def test_no_more_stand_aside_than_may():
     async def main():
-        time, begun, ends = Moved(), [], asyncio.Event()
+        time, begun = Moved(), []
         places = Places(2, 1, lambda: None)
-        tasks = [asyncio.create_task(hold(places, f"h{n}", ends, begun)) for n in range(4)]
-        await time.on(0)
+        made = enter(places, "h0", "h1", "h2", "h3", begun=begun)
         await time.on(2 * SLOW_REQUEST_SECONDS)
         found = (len(begun), places.aside)
-        ends.set()
-        await asyncio.gather(*tasks)
+        for place in made:
+            places.leave(place)
         return found, len(begun)
 
     assert ((3, 1), 4) == asyncio.run(main())
 
 
 def test_a_request_that_is_broken_off_gives_back_what_it_held():
-    async def main():
-        time, begun, never = Moved(), [], asyncio.Event()
-        places = Places(1, 1, lambda: None)
-        tasks = [asyncio.create_task(hold(places, f"h{n}", never, begun)) for n in range(2)]
-        await time.on(0)
-        await time.on(2 * SLOW_REQUEST_SECONDS)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        async with places.of("h3"):
-            return places.aside
+    """Also one that still waits for a place: it is never sent."""
 
-    assert 0 == asyncio.run(main())
+    async def main():
+        time, begun = Moved(), []
+        places = Places(1, 1, lambda: None)
+        made = enter(places, "h0", "h1", "h2", begun=begun)
+        await time.on(2 * SLOW_REQUEST_SECONDS)
+        for place in reversed(made):
+            places.leave(place)
+            places.leave(place)
+        enter(places, "h3", "h4", begun=begun)
+        return places.aside, begun
+
+    assert (0, ["h0", "h1", "h3"]) == asyncio.run(main())
+
+
+def test_one_timer_serves_requests_that_begin_at_different_times():
+    async def main():
+        time, begun = Moved(), []
+        places = Places(2, 8, lambda: None)
+        enter(places, "h0", begun=begun)
+        await time.on(SLOW_REQUEST_SECONDS * 0.6)
+        enter(places, "h1", "h2", "h3", begun=begun)
+        await time.on(SLOW_REQUEST_SECONDS * 0.6)
+        first = (places.aside, list(begun))
+        await time.on(SLOW_REQUEST_SECONDS * 0.6)
+        return first, (places.aside, begun)
+
+    first, second = asyncio.run(main())
+    assert (1, ["h0", "h1", "h2"]) == first
+    assert (2, ["h0", "h1", "h2", "h3"]) == second
 
 
 def test_slow_requests_have_the_sockets_that_are_left():

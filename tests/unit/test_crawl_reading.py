@@ -19,7 +19,7 @@ PAGE = b'<title>x</title><a href="/a">a</a> <a href="/b" rel="nofollow">b</a> <a
 
 
 def names(read) -> dict[str, object]:
-    """What a reading says, without its records, whose ids are random."""
+    """The content of a reading, without its records, whose ids are random."""
     return {one.name: getattr(read, one.name) for one in fields(read) if one.name not in ("records", "visit")}
 
 
@@ -102,7 +102,7 @@ def test_all_visits_are_read_in_few_threads_and_told_in_the_loop(tmp_path):
         told = Told(len(visits))
         readings = Readings(lambda visit: threads.add(threading.current_thread().name), told)
         for visit in visits:
-            readings.put(visit)
+            readings.put([visit])
         assert len(visits) == len(readings) == len(readings.leases)
         await told.done.wait()
         assert 0 == len(readings)
@@ -135,7 +135,7 @@ def test_documents_that_hang_in_their_readers_hold_no_page_up(tmp_path):
         told = Told(len(pages))
         readings = Readings(read, told, is_slow=reader.is_slow)
         for visit in (*slow, *pages):
-            readings.put(visit)
+            readings.put([visit])
         await told.done.wait()
         assert (pages, count, count) == (told.visits, readings.slow, len(readings))
         told.done, told.want = asyncio.Event(), len(slow) + len(pages)
@@ -175,7 +175,7 @@ def test_a_reading_that_fails_is_told(tmp_path):
     async def run():
         told = Told(1)
         readings = Readings(fails, told)
-        readings.put(visit)
+        readings.put([visit])
         await told.done.wait()
         readings.close()
         return told

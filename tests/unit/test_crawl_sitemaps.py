@@ -8,6 +8,7 @@ import io
 import json
 import re
 
+import msgspec
 import pytest
 
 from limiting import set_limits
@@ -20,10 +21,12 @@ from outrider.crawl.options import CrawlOptions
 from outrider.crawl.progress import NoProgress
 from outrider.crawl.sitemaps import Sitemaps
 from outrider.engine import Frontier
+from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.downloader import Decoding, Headers, Request, Response
 from outrider.frontier.verbs import deciding
-from outrider.journey import RobotsAnswer, State
+from outrider.journey import Kind, RobotsAnswer, State
 from outrider.limits import SITEMAPS_NAMED_BYTES_MAX
+from unit.test_crawl_visit import lease
 
 A, B = "http://a.test", "http://b.test"
 HOSTS = {"a.test": ("127.0.0.1",), "b.test": ("127.0.0.2",), "c.test": ("127.0.0.3",)}
@@ -457,29 +460,47 @@ def test_a_file_that_is_no_sitemap_is_said_to_be_none(tmp_path, text):
 # -- many at once ------------------------------------------------------------------------------------------------------
 
 
+class Silent:
+    """A downloader that answers nothing."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def begin(self, request, tag, ended) -> None:
+        self.asked.append(tag)
+
+    def cancel(self, tag) -> None:
+        pass
+
+
 def test_sitemaps_beyond_four_hold_no_place_of_the_crawl():
     told: list[int] = []
 
     async def many() -> list[int]:
+        wire = Silent()
         fetching = Fetching(
-            None, None, None, user_agent="Test", loopback_only=True, clock=lambda: 0, make_room=lambda: told.append(1)
+            wire,
+            Names(),
+            AddressGuard(("127.0.0.0/8",)),
+            user_agent="Test",
+            loopback_only=True,
+            clock=lambda: 0,
+            make_room=lambda: told.append(1),
         )
-        goes, counts = asyncio.Event(), []
-
-        async def one() -> None:
-            async with fetching._one_of_few():
-                await goes.wait()
-
-        tasks = [asyncio.create_task(one()) for _ in range(limits.SITEMAPS_AT_ONCE + 10)]
-        for _ in range(3):
-            await asyncio.sleep(0)
+        tokens = list(range(1, limits.SITEMAPS_AT_ONCE + 11))
+        for token in tokens:
+            one = msgspec.structs.replace(
+                lease(), url=f"http://a.test/{token}.xml", token=token, kind=Kind.SITEMAP, address="127.0.0.1"
+            )
+            fetching.begin(one, lambda *_: None)
+        counts = [fetching.aside]
+        assert tokens[: limits.SITEMAPS_AT_ONCE] == wire.asked
+        fetching.break_off(tokens[-1:])
         counts.append(fetching.aside)
-        tasks[-1].cancel()
-        await asyncio.sleep(0)
-        counts.append(fetching.aside)
-        goes.set()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        return [*counts, fetching.aside]
+        fetching.break_off(tokens[:1])
+        assert tokens[: limits.SITEMAPS_AT_ONCE + 1] == wire.asked
+        fetching.break_off()
+        return [*counts, fetching.aside, len(fetching)]
 
-    assert [10, 9, 0] == asyncio.run(many())
+    assert [10, 9, 0, 0] == asyncio.run(many())
     assert 10 == len(told)

@@ -70,7 +70,7 @@ class Copies:
             self._add([(url, digest, simhash, shingles)])
 
     def _add(self, pages: Sequence[_Page]) -> None:
-        """Of pages with the same value the first one stays."""
+        """The first page of each value stays."""
         digests: dict[int, int] = {}
         sites: dict[str, int] = {}
         simhashes: dict[int, int] = {}

@@ -1,27 +1,33 @@
 """From a lease to an answer: name, address, guard, port, request (the only way a crawl touches a site).
 
-An errand for an address ends at the guard. A lease that says where its host is goes there, past the name service."""
+    lease -> [name] -> guard -> [turn of sitemaps] -> [place] -> request, at one address after the other -> visit
+
+Each step goes straight on to the next one, and a visit waits only at those in brackets and for its answer; no task
+stands behind it. An errand for an address ends at the guard. A lease that says where its host is goes there, past the
+name service.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from outrider.clock import Instant, wall
 from outrider.crawl.bottleneck import Bottleneck, Stage
 from outrider.crawl.hooks import HookFailed, Hooks, response_given
 from outrider.crawl.options import CrawlOptions
-from outrider.crawl.perhost import PerHost
-from outrider.crawl.places import Places
+from outrider.crawl.perhost import HostSettings, PerHost
+from outrider.crawl.places import Place, Places
 from outrider.crawl.visit import Visit, validators_of
 from outrider.errors import InvalidUrlError, SettingsError
 from outrider.fetch.addresses import AddressGuard, is_web_port, parsed
-from outrider.fetch.downloader import Downloader, Request, Response, target_of
+from outrider.fetch.downloader import Beginner, Downloader, Request, Response, target_of
 from outrider.fetch.outcomes import BlockedAddress, FetchError, FetchFailure
+from outrider.fetch.tasks import Tasks, beginner_of
 from outrider.journey import Kind, Lease
 from outrider.limits import (
     BODY_BYTES_MAX,
@@ -42,17 +48,47 @@ DNS_MEMORY_SECONDS = 0.001  # an answer that came sooner was known: no visit wai
 _BYTES_MAX = {Kind.ROBOTS: BODY_BYTES_MAX, Kind.SITEMAP: SITEMAP_BYTES_MAX + HEAD_BYTES_MAX}
 """How much of an answer is asked for, where the host's own settings do not say."""
 
+Ended = Callable[[Lease, Visit | BaseException], None]
+"""A function that is told of the end of a visit; of an error only where a bug broke it off."""
+
 
 class NameService(Protocol):
-    """Finds addresses; `Resolver` is the real one."""
+    """Finds addresses; `Resolver` is the real one. One with a method `known` is asked by it first: it gives the
+    addresses that need no wait, else None, and raises as `resolve` does."""
 
     async def resolve(self, host: str, port: int) -> Sequence[str]: ...
 
     async def close(self) -> None: ...
 
 
+class _Way:
+    """A visit on its way. began: when its first request was sent; others: the addresses to ask at after that one."""
+
+    __slots__ = (
+        *("asked_at", "at", "began", "ended", "host", "is_mapless", "is_mapping", "lease", "naming", "others", "own"),
+        *("place", "request"),
+    )
+    host: str
+    own: HostSettings
+    request: Request
+
+    def __init__(self, lease: Lease, ended: Ended, at: Instant) -> None:
+        self.lease, self.ended, self.at = lease, ended, at
+        self.began: Instant | None = None
+        self.asked_at = 0.0
+        self.others: Sequence[str] = ()
+        self.place: Place | None = None
+        self.naming: asyncio.Task[None] | None = None
+        self.is_mapping = False  # it is one of the few that fetch sitemaps
+        self.is_mapless = False  # it waits to be one, and holds no place
+
+
+def _nothing_known(_host: str, _port: int) -> None:
+    return None
+
+
 class Fetching:
-    """Makes one visit for each lease; every refusal is an answer, nothing raises."""
+    """Makes one visit for each lease; every refusal is an answer, nothing raises. Used by one event loop."""
 
     def __init__(
         self,
@@ -79,8 +115,11 @@ class Fetching:
         self._bottleneck = bottleneck or Bottleneck(concurrency, clock())
         self._hooks = hooks
         self._per_host = per_host or PerHost(CrawlOptions())
-        self._downloader = downloader
+        own = self._hooks is not None and self._hooks.downloader is not None
+        self._downloader: Beginner = Tasks(downloader) if own else beginner_of(downloader)
         self._names = names
+        self._known: Callable[[str, int], Sequence[str] | None] = getattr(names, "known", _nothing_known)
+        self._ways: dict[int, _Way] = {}  # by token
         self._pins = pins
         self._guard = guard
         self._user_agent = user_agent
@@ -88,9 +127,10 @@ class Fetching:
         self._clock = clock
         self._places = Places(concurrency, aside_most, make_room)
         self._make_room = make_room
-        self._sitemaps = asyncio.Semaphore(SITEMAPS_AT_ONCE)
+        self._mapping = 0  # visits that fetch sitemaps
+        self._map_line: deque[_Way] = deque()  # visits that wait until other sitemaps are read
+        self._mapless = 0  # and hold no place meanwhile
         self._unnamed = 0  # visits whose name is long in coming
-        self._mapless = 0  # visits to sitemaps that wait until others are read
         self._counts = {"names": 0, "names_waited": 0, "names_seconds": 0.0, "requests": 0, "kept": 0}
         self._failed: OrderedDict[tuple[str, str], None] = OrderedDict()  # (host, address) that took no connection
 
@@ -104,145 +144,82 @@ class Fetching:
         """Visits that hold no place: their name is long in coming, or their answer, or the end of other sitemaps."""
         return self._unnamed + self._mapless + self._places.aside
 
-    async def visit(self, lease: Lease) -> Visit:
-        """Asks for the lease's URL. When it is cancelled, the visit says whether the site may have noticed."""
+    @property
+    def leases(self) -> list[Lease]:
+        """The leases of visits under way."""
+        return [way.lease for way in list(self._ways.values())]  # another thread may ask
+
+    def __len__(self) -> int:
+        """Visits under way."""
+        return len(self._ways)
+
+    def begin(self, lease: Lease, ended: Ended) -> None:
+        """Begins the visit of a lease. `ended` is told of its end, perhaps from within this call."""
+        way = self._ways[lease.token] = _Way(lease, ended, wall())
         if lease.kind is Kind.ADDRESS:
-            return await self._locate(lease)
-        at = wall()
-        began: Instant | None = None
-        move, token = self._bottleneck.move, lease.token
+            way.host = lease.host
+            self._name(way, lease.host, _PORT_ASKED)
+            return
         try:
             target = target_of(lease.url)
-            if not is_web_port(target.port):
-                raise FetchFailure(FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP")
-            pinned = lease.address if self._pins else None
-            if pinned is None:
-                move(token, Stage.NAMED, self._clock())
-            first, *others = await self._addresses(target.host, target.port, pinned)
-            move(token, Stage.WAITS, self._clock())
-            own = self._per_host.of(target.host)
-            again = validators_of(lease) if lease.etag is not None or lease.last_modified is not None else ()
-            most = _BYTES_MAX.get(lease.kind, own.bytes_max)
-            request = own.request(lease.url, first, self._user_agent, self._headers, last=again, bytes_max=most)
-            if self._hooks is not None and lease.kind is Kind.PAGE:
-                request = self._hooks.request(request, lease)
-            long = self._one_of_few() if lease.kind is Kind.SITEMAP else contextlib.nullcontext()
-            async with long, self._places.of(target.host):
-                at = wall()
-                began = self._clock()
-                move(token, Stage.ROBOTS if lease.kind is Kind.ROBOTS else Stage.SITE, began)
-                response = await self._dial(request, others)
-            self._seen(lease, response)
-        except HookFailed as failed:
-            return Visit(lease, at, self._clock(), began=began, fault=failed)
-        except FetchFailure as failure:
-            facts = failure.facts.removeprefix(f"{failure.error}: ")
-            return Visit(lease, at, self._clock(), None, failure.error, facts)
-        except (InvalidUrlError, SettingsError) as refused:
-            # Spelled canonically and yet nothing that may stand on the wire.
-            return Visit(lease, at, self._clock(), None, FetchError.MALFORMED, refused.facts)
+        except InvalidUrlError as refused:
+            self._refuse(way, FetchError.MALFORMED, refused.facts)
+            return
+        way.host = target.host
+        if not is_web_port(target.port):
+            self._refuse(way, FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP")
+        elif self._pins and lease.address is not None:
+            self._named(way, (lease.address,))
+        else:
+            self._name(way, target.host, target.port)
+
+    async def visit(self, lease: Lease) -> Visit:
+        """The visit of a lease, to await. When it is cancelled, the visit says whether the site may have noticed."""
+        made: asyncio.Future[Visit] = asyncio.get_running_loop().create_future()
+
+        def ended(_: Lease, visit: Visit | BaseException) -> None:
+            if isinstance(visit, Visit):
+                made.set_result(visit)
+            else:
+                made.set_exception(visit)
+
+        self.begin(lease, ended)
+        try:
+            return await asyncio.shield(made)
         except asyncio.CancelledError:
-            return Visit(lease, at, self._clock(), None, None, "", stopped=True, began=began)
-        if lease.kind is Kind.PAGE:
-            response = own.cut(response)
-        return Visit(lease, at, self._clock(), response)
+            self.break_off((lease.token,))
+            return made.result()
 
-    def _seen(self, lease: Lease, response: Response) -> None:
-        """Tells how long the site took for what it sent."""
-        now = self._clock()
-        if lease.kind is not Kind.ROBOTS:
-            body = response.ended_at - response.first_byte_at if response.first_byte_at is not None else 0
-            self._bottleneck.answered(body, now - response.ended_at)
-        self._bottleneck.move(lease.token, Stage.BEGINS, now)
+    def break_off(self, tokens: Iterable[int] | None = None) -> None:
+        """Ends the visits of these tokens now, all by default; each says whether the site may have noticed."""
+        for token in list(self._ways) if tokens is None else tokens:
+            way = self._ways.get(token)
+            if way is None:
+                continue
+            if way.naming is not None:
+                way.naming.cancel()
+            self._downloader.cancel(token)
+            self._end(way, Visit(way.lease, way.at, self._clock(), stopped=True, began=way.began))
 
-    @contextlib.asynccontextmanager
-    async def _one_of_few(self) -> AsyncIterator[None]:
-        """Lets `SITEMAPS_AT_ONCE` visits in; the others wait, and most of them hold no place meanwhile."""
-        waits = self._sitemaps.locked() and self._mapless < SITEMAPS_WAITING_MAX
-        if waits:
-            self._mapless += 1
-            self._make_room()
+    # -- the steps of a visit -----------------------------------------------------------------------------------------
+
+    def _name(self, way: _Way, host: str, port: int) -> None:
+        """Finds the addresses: at once where they are known, else in a task."""
         try:
-            await self._sitemaps.acquire()
-        finally:
-            self._mapless -= waits
-        try:
-            yield
-        finally:
-            self._sitemaps.release()
-
-    async def _dial(self, request: Request, others: Sequence[str]) -> Response:
-        """Asks at the request's address, then at one after the other of `others` until one takes the connection; all of
-        them share the time of one."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        response = await self._asked(request)
-        for address in others:
-            passed = loop.time() - began
-            if not response.unconnected or passed >= CONNECT_ALL_SECONDS_MAX:
-                break
-            connect_seconds = min(request.connect_seconds, CONNECT_ALL_SECONDS_MAX - passed)
-            total_seconds = request.total_seconds - passed
-            response = await self._asked(
-                replace(request, address=address, connect_seconds=connect_seconds, total_seconds=total_seconds)
-            )
-        return response
-
-    async def _asked(self, request: Request) -> Response:
-        """Asks at one address; one that takes no connection is dialled last from then on, until it takes one."""
-        response = await self._fetched(request)
-        if response.request_head:
-            self._counts["requests"] += 1
-            self._counts["kept"] += not response.new_connection
-        key = (request.target.host, request.address)
-        if response.unconnected:
-            self._failed[key] = None
-            self._failed.move_to_end(key)
-            if len(self._failed) > CONNECT_FAILURES_MAX:
-                self._failed.popitem(last=False)
-        elif self._failed:
-            self._failed.pop(key, None)
-        return response
-
-    async def _fetched(self, request: Request) -> Response:
-        """The downloader's answer. A fault of a downloader that is a hook ends its page alone."""
-        if self._hooks is None or self._hooks.downloader is None:
-            return await self._downloader.fetch(request)
-        try:
-            return response_given(await self._downloader.fetch(request), "downloader")
-        except FetchFailure:
-            raise
-        except (Exception, SystemExit) as error:
-            raise HookFailed("downloader", error) from error
-
-    async def _locate(self, lease: Lease) -> Visit:
-        """Asks where a host is; no request goes to it."""
-        at = wall()
-        self._bottleneck.move(lease.token, Stage.NAMED, self._clock())
-        try:
-            address = (await self._addresses(lease.host, _PORT_ASKED))[0]
+            addresses = self._known(host, port)
         except FetchFailure as failure:
-            facts = failure.facts.removeprefix(f"{failure.error}: ")
-            return Visit(lease, at, self._clock(), None, failure.error, facts)
-        except asyncio.CancelledError:
-            return Visit(lease, at, self._clock(), stopped=True)
-        return Visit(lease, at, self._clock(), address=address)
+            self._counts["names"] += 1
+            self._fail(way, failure)
+            return
+        if addresses is not None:
+            self._counts["names"] += 1
+            self._named(way, addresses)
+        else:
+            self._bottleneck.move(way.lease.token, Stage.NAMED, self._clock())
+            way.naming = asyncio.create_task(self._resolve(way, host, port))
 
-    async def _addresses(self, host: str, port: int, pinned: str | None = None) -> Sequence[str]:
-        """The addresses that may be dialled, in order: the pinned one alone, else the name service's, first the
-        addresses that took connections, then the ones that did not."""
-        addresses = [pinned] if pinned is not None else await self._resolved(host, port)
-        if self._loopback_only:
-            addresses = [ip for ip in addresses if (address := parsed(ip)) is not None and address.is_loopback]
-            if not addresses:
-                raise BlockedAddress(f"{host} is not this machine, and no --contact says who crawls")
-        permitted = self._guard.permitted(host, addresses)
-        if len(permitted) < 2 or not self._failed:
-            return permitted
-        return sorted(permitted, key=lambda address: (host, address) in self._failed)
-
-    async def _resolved(self, host: str, port: int) -> Sequence[str]:
-        """As the name service tells; a visit that waits long for it gives its place to another one."""
+    async def _resolve(self, way: _Way, host: str, port: int) -> None:
+        """Asks the name service; a visit that waits long for it gives its place to another one."""
         waits = False
 
         def give_place() -> None:
@@ -255,7 +232,15 @@ class Fetching:
         began = loop.time()
         patience = loop.call_later(DNS_PROMPT_SECONDS, give_place)
         try:
-            return await self._names.resolve(host, port)
+            addresses = await self._names.resolve(host, port)
+        except FetchFailure as failure:
+            way.naming = None
+            self._fail(way, failure)
+            return
+        except Exception as error:  # noqa: BLE001 - a bug in one visit ends the crawl, and the loop says so
+            way.naming = None
+            self._end(way, error)
+            return
         finally:
             patience.cancel()
             self._unnamed -= waits
@@ -263,6 +248,173 @@ class Fetching:
             if (took := loop.time() - began) >= DNS_MEMORY_SECONDS:
                 self._counts["names_waited"] += 1
                 self._counts["names_seconds"] += took
+        way.naming = None
+        self._named(way, addresses)
+
+    def _named(self, way: _Way, found: Sequence[str]) -> None:
+        """Goes on with the addresses of the host."""
+        lease, hooks = way.lease, self._hooks
+        try:
+            first, *way.others = self._permitted(way.host, found)
+            if lease.kind is Kind.ADDRESS:
+                self._end(way, Visit(lease, way.at, self._clock(), address=first))
+                return
+            way.own = own = self._per_host.of(way.host)
+            again = validators_of(lease) if lease.etag is not None or lease.last_modified is not None else ()
+            most = _BYTES_MAX.get(lease.kind, own.bytes_max)
+            way.request = own.request(lease.url, first, self._user_agent, self._headers, last=again, bytes_max=most)
+            if hooks is not None and lease.kind is Kind.PAGE:
+                way.request = hooks.request(way.request, lease)
+        except HookFailed as failed:
+            self._end(way, Visit(lease, way.at, self._clock(), fault=failed))
+        except FetchFailure as failure:
+            self._fail(way, failure)
+        except (InvalidUrlError, SettingsError) as refused:
+            # Spelled canonically and yet nothing that may stand on the wire.
+            self._refuse(way, FetchError.MALFORMED, refused.facts)
+        else:
+            if lease.kind is Kind.SITEMAP:
+                self._map(way)
+            else:
+                self._enter(way)
+
+    def _permitted(self, host: str, addresses: Sequence[str]) -> Sequence[str]:
+        """The addresses that may be dialled, in order: first those that took connections."""
+        if self._loopback_only:
+            addresses = [ip for ip in addresses if (address := parsed(ip)) is not None and address.is_loopback]
+            if not addresses:
+                raise BlockedAddress(f"{host} is not this machine, and no --contact says who crawls")
+        permitted = self._guard.permitted(host, addresses)
+        if len(permitted) < 2 or not self._failed:
+            return permitted
+        return sorted(permitted, key=lambda address: (host, address) in self._failed)
+
+    def _map(self, way: _Way) -> None:
+        """Lets `SITEMAPS_AT_ONCE` visits to sitemaps go on; the others wait, and most of them hold no place."""
+        if self._mapping < SITEMAPS_AT_ONCE:
+            self._mapping += 1
+            way.is_mapping = True
+            self._enter(way)
+            return
+        self._map_line.append(way)
+        if self._mapless < SITEMAPS_WAITING_MAX:
+            self._mapless += 1
+            way.is_mapless = True
+            self._make_room()
+
+    def _enter(self, way: _Way) -> None:
+        """Asks once there is a place."""
+        way.place = Place(way.host, partial(self._ask, way))
+        self._places.enter(way.place)
+        if not way.place.is_held:
+            self._bottleneck.move(way.lease.token, Stage.WAITS, self._clock())
+
+    def _ask(self, way: _Way) -> None:
+        way.at, way.began = wall(), self._clock()
+        way.asked_at = asyncio.get_running_loop().time()
+        stage = Stage.ROBOTS if way.lease.kind is Kind.ROBOTS else Stage.SITE
+        self._bottleneck.move(way.lease.token, stage, way.began)
+        self._dial(way.lease.token, way.request)
+
+    def _dial(self, token: int, request: Request) -> None:
+        try:
+            self._downloader.begin(request, token, self._answered)
+        except Exception as error:  # noqa: BLE001 - a bug in one visit ends the crawl, and the loop says so
+            asyncio.get_running_loop().call_soon(self._answered, token, error)
+
+    def _answered(self, token: int, answer: Response | BaseException) -> None:
+        """An answer came, or an error of the downloader. An address that takes no connection is dialled last from then
+        on, until it takes one; the next one is dialled, and all of them share the time of one."""
+        way = self._ways.get(token)
+        if way is None:
+            return  # it was broken off
+        lease, hooks = way.lease, self._hooks
+        if hooks is not None and hooks.downloader is not None:
+            try:
+                answer = _given(answer)
+            except HookFailed as failed:
+                self._end(way, Visit(lease, way.at, self._clock(), began=way.began, fault=failed))
+                return
+        if isinstance(answer, FetchFailure):
+            self._fail(way, answer)
+            return
+        if isinstance(answer, SettingsError):
+            self._refuse(way, FetchError.MALFORMED, answer.facts)
+            return
+        if isinstance(answer, BaseException):
+            self._end(way, answer)
+            return
+        if answer.request_head:
+            self._counts["requests"] += 1
+            self._counts["kept"] += not answer.new_connection
+        if answer.unconnected:
+            self._note_failed((way.host, answer.address))
+            if way.others and self._dial_next(way):
+                return
+        elif self._failed:
+            self._failed.pop((way.host, answer.address), None)
+        self._visited(way, answer)
+
+    def _note_failed(self, key: tuple[str, str]) -> None:
+        self._failed[key] = None
+        self._failed.move_to_end(key)
+        if len(self._failed) > CONNECT_FAILURES_MAX:
+            self._failed.popitem(last=False)
+
+    def _dial_next(self, way: _Way) -> bool:
+        """Asks at the next address, if there is time left."""
+        passed = asyncio.get_running_loop().time() - way.asked_at
+        if passed >= CONNECT_ALL_SECONDS_MAX:
+            return False
+        first = way.request
+        address, *way.others = way.others
+        connect_seconds = min(first.connect_seconds, CONNECT_ALL_SECONDS_MAX - passed)
+        total_seconds = first.total_seconds - passed
+        self._dial(
+            way.lease.token,
+            replace(first, address=address, connect_seconds=connect_seconds, total_seconds=total_seconds),
+        )
+        return True
+
+    def _visited(self, way: _Way, response: Response) -> None:
+        """The visit has its answer."""
+        now, lease = self._clock(), way.lease
+        if lease.kind is not Kind.ROBOTS:
+            body = response.ended_at - response.first_byte_at if response.first_byte_at is not None else 0
+            self._bottleneck.answered(body, now - response.ended_at)
+        self._bottleneck.move(lease.token, Stage.BEGINS, now)
+        if lease.kind is Kind.PAGE:
+            response = way.own.cut(response)
+        self._end(way, Visit(lease, way.at, now, response))
+
+    def _fail(self, way: _Way, failure: FetchFailure) -> None:
+        self._refuse(way, failure.error, failure.facts.removeprefix(f"{failure.error}: "))
+
+    def _refuse(self, way: _Way, error: FetchError, text: str) -> None:
+        """Ends a visit for which no request was sent."""
+        self._end(way, Visit(way.lease, way.at, self._clock(), None, error, text))
+
+    def _end(self, way: _Way, visit: Visit | BaseException) -> None:
+        """Gives back what a visit holds, and tells of its end."""
+        del self._ways[way.lease.token]
+        if way.place is not None:
+            self._places.leave(way.place)
+        if way.is_mapless:
+            self._mapless -= 1
+        if way.is_mapping:
+            self._mapping -= 1
+            self._map_next()
+        elif way.lease.kind is Kind.SITEMAP and way in self._map_line:
+            self._map_line.remove(way)
+        way.ended(way.lease, visit)
+
+    def _map_next(self) -> None:
+        if self._map_line:
+            following = self._map_line.popleft()
+            if following.is_mapless:
+                self._mapless -= 1
+                following.is_mapless = False
+            self._map(following)
 
     async def close(self) -> None:
         """Ends the visits in flight and gives connections and threads back. Raises HookFailed where the downloader is a
@@ -275,3 +427,17 @@ class Fetching:
             raise HookFailed("downloader", error) from error
         finally:
             await self._names.close()
+
+
+def _given(answer: Response | BaseException) -> Response | BaseException:
+    """The answer of a downloader that is a hook. Raises HookFailed for a fault of it, which ends its page alone."""
+    if isinstance(answer, FetchFailure):
+        return answer
+    if isinstance(answer, Exception | SystemExit):
+        raise HookFailed("downloader", answer) from answer
+    if isinstance(answer, BaseException):
+        return answer
+    try:
+        return response_given(answer, "downloader")
+    except (Exception, SystemExit) as error:
+        raise HookFailed("downloader", error) from error

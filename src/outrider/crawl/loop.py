@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from outrider.clock import Instant, anchored, instant, rfc3339, wall
@@ -180,7 +179,8 @@ class CrawlRun:
         self._stop_seconds_max = stop_seconds_max
         self._books = ThreadPoolExecutor(max_workers=1, thread_name_prefix="outrider-books")
         self._wake = asyncio.Event()
-        self._running: dict[asyncio.Task[Visit], Lease] = {}
+        self._fetching: Fetching | None = None  # while requests may be made
+        self._read_soon: list[Visit] = []  # answers of one turn of the loop, which go to be read together
         self._trains = Trains()
         self._extended: dict[int, Instant] = {}  # until when leases under way were extended, by token
         self._looked_at: Instant = 0
@@ -225,8 +225,8 @@ class CrawlRun:
             self._ending = (STOPPED, reason)
             self._stop_by = time.monotonic() + self._stop_seconds_max
             self._progress.say(
-                f"stopping: {counted(len(self._running), 'request')} in flight may end; once more stops at once"
-                if self._running
+                f"stopping: {counted(self._in_flight, 'request')} in flight may end; once more stops at once"
+                if self._in_flight
                 else "stopping"
             )
         self._stopping += 1
@@ -354,7 +354,7 @@ class CrawlRun:
                 self._journal,
                 self._hooks,
                 tell=self._reader.tell if self._reader is not None else None,
-                under_way=lambda: [lease.token for lease in (*list(self._running.values()), *self._readings.leases)],
+                under_way=lambda: [lease.token for lease in self._leases_under_way()],
                 copies=copies,
                 sitemaps=Sitemaps(self._frontier, options, self._files),
                 probes=Probes(self._frontier, options, self._files),
@@ -427,7 +427,7 @@ class CrawlRun:
         except UnreachableError as error:
             self._journal.note("note", text=str(error))
         grouping = groups_of(options.group, options.contact)
-        fetching = Fetching(
+        fetching = self._fetching = Fetching(
             downloader,
             self._make_names(),
             self._guard,
@@ -456,7 +456,7 @@ class CrawlRun:
         finally:
             watching.cancel()
             self._break_off()
-            await asyncio.gather(watching, *self._running, return_exceptions=True)
+            await asyncio.gather(watching, return_exceptions=True)
             await control.close()
             try:
                 await fetching.close()
@@ -496,10 +496,7 @@ class CrawlRun:
 
     def _begin(self, lease: Lease, fetching: Fetching) -> None:
         """Asks for the lease's URL, and then for those that wait behind it."""
-        self._bottleneck.move(lease.token, Stage.BEGINS, self._clock())
-        task = asyncio.create_task(fetching.visit(lease))
-        self._running[task] = lease
-        task.add_done_callback(partial(self._visited, fetching))
+        fetching.begin(lease, self._visited)
 
     def _limit_train(self, host: str, train: deque[Lease]) -> None:
         """Lets the rest of a train go when it takes long: its leases hold places that other hosts may have."""
@@ -547,32 +544,34 @@ class CrawlRun:
             self._extended.pop(visit.lease.token, None)
         return some
 
-    def _visited(self, fetching: Fetching, task: asyncio.Task[Visit]) -> None:
+    def _visited(self, lease: Lease, visit: Visit | BaseException) -> None:
         """A visit has ended, one way or another."""
-        lease = self._running.pop(task)
-        failed = task.cancelled() or task.exception() is not None
-        self._go_on_behind(lease, None if failed else task.result(), fetching)
-        if task.cancelled():
-            # The task was cancelled before its first step: it sent no request.
-            self._finished.append(Visit(lease, wall(), self._clock(), stopped=True))
-        elif (error := task.exception()) is not None:
-            self._failure = error  # a bug in one visit ends the crawl, in good order
-        elif (visit := task.result()).response is None or visit.stopped:
+        self._go_on_behind(lease, visit)
+        if isinstance(visit, BaseException):
+            self._failure = visit  # a bug in one visit ends the crawl, in good order
+        elif visit.response is None or visit.stopped:
             self._finished.append(visit)
         else:
-            self._readings.put(visit)
+            if not self._read_soon:
+                asyncio.get_running_loop().call_soon(self._have_read)
+            self._read_soon.append(visit)
             return
         self._bottleneck.move(lease.token, Stage.BOOKS, self._clock())
         self._wake.set()
 
-    def _go_on_behind(self, lease: Lease, visit: Visit | None, fetching: Fetching) -> None:
-        """Begins the next lease of a train whose last visit ended well; lets the rest of any other train go. visit:
-        None where it failed."""
+    def _have_read(self) -> None:
+        """Has the answers read that came in one turn of the event loop."""
+        self._readings.put(self._read_soon)
+        self._read_soon = []
+
+    def _go_on_behind(self, lease: Lease, visit: Visit | BaseException) -> None:
+        """Begins the next lease of a train whose last visit ended well; lets the rest of any other train go."""
         if lease.kind is not Kind.PAGE:
             return
-        following = self._trains.behind(visit) if visit is not None and self._full_since is None else None
+        following = self._trains.behind(visit) if isinstance(visit, Visit) and self._full_since is None else None
         if following is not None:
-            self._begin(following, fetching)
+            assert self._fetching is not None
+            self._begin(following, self._fetching)
         else:
             self._let_go(self._trains.uncouple(lease.host))
 
@@ -588,7 +587,17 @@ class CrawlRun:
     @property
     def _at_work(self) -> int:
         """Visits that have not come to their end: under way, waiting behind one that is, or being read."""
-        return len(self._running) + len(self._trains) + len(self._readings)
+        return self._in_flight + len(self._trains) + len(self._read_soon) + len(self._readings)
+
+    @property
+    def _in_flight(self) -> int:
+        """Visits under way."""
+        return len(self._fetching) if self._fetching is not None else 0
+
+    def _leases_under_way(self) -> list[Lease]:
+        """The leases of visits under way, and of those that are being read."""
+        asked = self._fetching.leases if self._fetching is not None else []
+        return [*asked, *(visit.lease for visit in list(self._read_soon)), *self._readings.leases]
 
     def _want(self, fetching: Fetching) -> int:
         """How many leases may be asked for: none while we stop or wait for space."""
@@ -617,7 +626,7 @@ class CrawlRun:
         if now < self._looked_at + instant(EXTEND_STEP_SECONDS):
             return []
         self._looked_at, soon, until = now, now + instant(EXTEND_SECONDS), now + instant(LEASE_SECONDS)
-        leases = [*self._running.values(), *self._readings.leases, *(visit.lease for visit in self._finished)]
+        leases = [*self._leases_under_way(), *(visit.lease for visit in self._finished)]
         ending = [one.token for one in leases if self._extended.get(one.token, one.deadline) < soon]
         self._extended.update(dict.fromkeys(ending, until))
         return ending
@@ -707,13 +716,13 @@ class CrawlRun:
 
     def _break_off(self) -> None:
         self._let_go(self._trains.uncouple_all())
-        for task in list(self._running):
-            task.cancel()
+        if self._fetching is not None:
+            self._fetching.break_off()
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def _answers(self) -> Answers:
-        """What can be asked of this crawl; where a hook keeps the books from answering, that is the answer."""
+        """The questions that this crawl answers; where a hook keeps the books from answering, that is the answer."""
         looks: dict[str, Answer] = {
             "status": lambda _: self.status(),
             **answers_of(self._frontier, self._in_books, self._options.output),
@@ -833,7 +842,7 @@ class CrawlRun:
                 if now - shown >= pause:
                     status = await self.status()
                     took = time.monotonic() - now
-                    self._progress.show(status, len(self._running), now - self._began)
+                    self._progress.show(status, self._in_flight, now - self._began)
                     shown, pause = now, max(self._progress.seconds, took * STATISTICS_SHARE)
                 if now - self._noted >= NOTE_SECONDS and self._full_since is None:
                     self._noted = now

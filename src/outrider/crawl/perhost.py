@@ -25,7 +25,7 @@ ANY_TYPE: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """What holds for one host. delay, capacity: None where no table says anything, and the crawl's own hold."""
+    """The settings of one host. delay, capacity: None where no table says anything, and the crawl's own hold."""
 
     delay: float | None
     capacity: int | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final
 
@@ -17,69 +17,108 @@ def aside_max(concurrency: int, connections_max: int) -> int:
     return max(0, min(connections_max - concurrency, SLOW_PER_PLACE_MAX * concurrency))
 
 
+class Place:
+    """The place of one request to a host: waited for, held, aside of the places, or left. `begin` sends the request."""
+
+    __slots__ = ("began", "begin", "host", "is_aside", "is_held", "is_left")
+
+    def __init__(self, host: str, begin: Callable[[], None]) -> None:
+        self.host, self.begin = host, begin
+        self.began = 0.0
+        self.is_held = False
+        """Whether the request has begun."""
+        self.is_aside = False
+        self.is_left = False
+
+
 class Places:
     """`most` requests at once, and `aside_most` of those that are waited for longer than half a second.
 
     A request that is slow gives its place to another one and goes on beside them. The next one to its host stands aside
-    from the beginning, until one was quick again. Where no more may stand aside, a slow request keeps its place.
+    from the beginning, until one was quick again. Where no more may stand aside, a slow request keeps its place. Used
+    by one event loop.
     """
 
     def __init__(self, most: int, aside_most: int, make_room: Callable[[], None]) -> None:
         """make_room: is told of each request that goes aside."""
-        self.free = asyncio.Semaphore(most)
+        self._free = most
         self._aside_most = aside_most
         self._make_room = make_room
-        self.slow_hosts: OrderedDict[str, None] = OrderedDict()
+        self._slow_hosts: OrderedDict[str, None] = OrderedDict()
+        self._waiting: deque[Place] = deque()
+        # In the order of their beginnings, so the first one is the next that may be slow: one timer serves all.
+        self._begun: deque[Place] = deque()
+        self._patience: asyncio.TimerHandle | None = None
         self.aside = 0
 
-    def of(self, host: str) -> _Place:
-        """A place for a request to this host, for as long as the block runs; for `async with`."""
-        return _Place(self, host)
+    def enter(self, place: Place) -> None:
+        """Has a request begin as soon as there is a place for it, perhaps from within this call. The caller leaves the
+        place in any case."""
+        if place.host in self._slow_hosts and self._step_aside():
+            place.is_aside = True
+            self._start(place)
+        elif self._free > 0:
+            self._free -= 1
+            self._start(place)
+        else:
+            self._waiting.append(place)
 
-    def step_aside(self) -> bool:
+    def leave(self, place: Place) -> None:
+        """The request has ended, or is not made."""
+        if place.is_left:
+            return
+        place.is_left = True
+        if not place.is_held:
+            self._waiting.remove(place)
+            return
+        if self._slow_hosts and asyncio.get_running_loop().time() - place.began < SLOW_REQUEST_SECONDS:
+            self._slow_hosts.pop(place.host, None)
+        if place.is_aside:
+            self.aside -= 1
+        else:
+            self._give_place()
+
+    def _start(self, place: Place) -> None:
+        place.is_held, place.began = True, asyncio.get_running_loop().time()
+        self._begun.append(place)
+        self._be_patient()
+        place.begin()
+
+    def _be_patient(self) -> None:
+        """Sets the timer for the request that may be slow next."""
+        if self._patience is None and self._begun:
+            loop = asyncio.get_running_loop()
+            self._patience = loop.call_at(self._begun[0].began + SLOW_REQUEST_SECONDS, self._look)
+
+    def _give_place(self) -> None:
+        """A place is free: the request that waits longest has it."""
+        if self._waiting:
+            self._start(self._waiting.popleft())
+        else:
+            self._free += 1
+
+    def _look(self) -> None:
+        """Has the requests that are slow by now stand aside."""
+        self._patience = None
+        begun, now = self._begun, asyncio.get_running_loop().time()
+        while begun and (begun[0].is_left or begun[0].began + SLOW_REQUEST_SECONDS <= now):
+            place = begun.popleft()
+            if not place.is_left:
+                self._be_slow(place)
+        self._be_patient()
+
+    def _be_slow(self, place: Place) -> None:
+        self._slow_hosts[place.host] = None
+        self._slow_hosts.move_to_end(place.host)
+        if len(self._slow_hosts) > SLOW_HOSTS_MAX:
+            self._slow_hosts.popitem(last=False)
+        if not place.is_aside and self._step_aside():
+            place.is_aside = True
+            self._give_place()
+
+    def _step_aside(self) -> bool:
         if self.aside >= self._aside_most:
             return False
         self.aside += 1
         self._make_room()
         return True
-
-    def remember(self, host: str) -> None:
-        self.slow_hosts[host] = None
-        self.slow_hosts.move_to_end(host)
-        if len(self.slow_hosts) > SLOW_HOSTS_MAX:
-            self.slow_hosts.popitem(last=False)
-
-
-class _Place:
-    # A class: a generator with a decorator takes four times as long, once for each request.
-    __slots__ = ("_began", "_host", "_is_aside", "_patience", "_places")
-    _patience: asyncio.TimerHandle
-    _began: float
-
-    def __init__(self, places: Places, host: str) -> None:
-        self._places, self._host = places, host
-        self._is_aside = False
-
-    async def __aenter__(self) -> None:
-        places, loop = self._places, asyncio.get_running_loop()
-        self._is_aside = self._host in places.slow_hosts and places.step_aside()
-        if not self._is_aside:
-            await places.free.acquire()
-        self._began = loop.time()
-        self._patience = loop.call_at(self._began + SLOW_REQUEST_SECONDS, self._give_place)
-
-    def _give_place(self) -> None:
-        self._places.remember(self._host)
-        if not self._is_aside and self._places.step_aside():
-            self._is_aside = True
-            self._places.free.release()
-
-    async def __aexit__(self, *_: object) -> None:
-        places = self._places
-        self._patience.cancel()
-        if self._is_aside:
-            places.aside -= 1
-        else:
-            places.free.release()
-        if places.slow_hosts and asyncio.get_running_loop().time() - self._began < SLOW_REQUEST_SECONDS:
-            places.slow_hosts.pop(self._host, None)

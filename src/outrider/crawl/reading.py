@@ -179,7 +179,7 @@ class Readings:
 
     @property
     def slow(self) -> int:
-        """Those among them that may take seconds."""
+        """The ones among them that may take seconds."""
         return len(self._slow_tokens)
 
     @property
@@ -187,20 +187,25 @@ class Readings:
         """The leases of visits that are being read."""
         return list(self._leases.values())
 
-    def put(self, visit: Visit) -> None:
-        """Has a visit read; called in the event loop."""
-        token = visit.lease.token
-        self._leases[token] = visit.lease
-        lane = self._quick
-        if self._is_slow(visit):
-            lane = self._slow
-            self._slow_tokens.add(token)
+    def put(self, visits: Sequence[Visit]) -> None:
+        """Has visits read; called in the event loop."""
+        loop = asyncio.get_running_loop()
+        begun: list[_Lane] = []
         with self._lock:
-            lane.waiting.append(visit)
-            begin = lane.active < self._threads
-            lane.active += begin
-        if begin:
-            lane.pool.submit(self._drain, lane, asyncio.get_running_loop())
+            for visit in visits:
+                token = visit.lease.token
+                self._leases[token] = visit.lease
+                lane = self._quick
+                if self._is_slow(visit):
+                    lane = self._slow
+                    self._slow_tokens.add(token)
+                lane.waiting.append(visit)
+            for lane in (self._quick, self._slow):
+                threads = min(self._threads - lane.active, -(-len(lane.waiting) // lane.at_once))
+                lane.active += threads
+                begun += [lane] * threads
+        for lane in begun:
+            lane.pool.submit(self._drain, lane, loop)
 
     def _drain(self, lane: _Lane, loop: asyncio.AbstractEventLoop) -> None:
         while True:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 from outrider.clock import Instant
 from outrider.errors import InvalidUrlError, SettingsError
@@ -239,6 +239,12 @@ class Response:
         return self.error in UNCONNECTED and not self.request_head
 
 
+Tag = Hashable
+"""The caller's own name for a fetch that it has begun: any object of which no other is equal."""
+Ended = Callable[[Any, Response | BaseException], None]
+"""A function that is told of the end of a fetch: its tag, and the answer or the error that broke it off."""
+
+
 class Downloader(Protocol):
     """Fetches pages; implementations are swapped by the `downloader` hook of the crawl."""
 
@@ -248,4 +254,21 @@ class Downloader(Protocol):
 
     async def close(self) -> None:
         """Ends the transfers in flight and closes every connection."""
+        ...
+
+
+class Beginner(Protocol):
+    """A downloader that tells of an answer instead of having it awaited: no task stands behind each fetch."""
+
+    def begin(self, request: Request, tag: Tag, ended: Ended) -> None:
+        """Begins to ask for one page. `ended` is told in the event loop, and never from within this call. Raises
+        ClosedError."""
+        ...
+
+    def cancel(self, tag: Tag) -> None:
+        """Breaks a fetch off; `ended` is not told of it."""
+        ...
+
+    async def close(self) -> None:
+        """Ends the fetches that were begun and closes every connection."""
         ...

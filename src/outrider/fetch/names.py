@@ -97,6 +97,13 @@ class _Known:
     told_at: int = 0  # when the name service last told these addresses
 
 
+def _told(known: _Known) -> tuple[str, ...]:
+    """The addresses that are remembered. Raises FetchFailure where a failure is."""
+    if known.failure is not None:
+        raise FetchFailure(*known.failure)
+    return known.addresses
+
+
 class _Threads(Lanes):
     """A daemon thread for each look-up; unlike a pool's they never hold the process at its exit."""
 
@@ -175,11 +182,8 @@ class Resolver:
             "threads": self._threads.busy,
         }
 
-    async def resolve(self, host: str, port: int) -> tuple[str, ...]:
-        """The addresses of `host`, best first, at least one; nothing is filtered, that is the guard's.
-
-        Raises FetchFailure with DNS_UNKNOWN (no such name, or no address) or DNS_TEMPORARY (no server could say).
-        """
+    def known(self, host: str, port: int) -> tuple[str, ...] | None:
+        """The addresses of `host` that need no wait; None where a server must be asked. Raises as `resolve` does."""
         name = host_key(host)
         given = self._hosts.get(name)
         if given:
@@ -192,18 +196,26 @@ class Resolver:
         if not _NAME.match(name) or name.rsplit(".", 1)[-1] in _NOWHERE:
             raise FetchFailure(FetchError.DNS_UNKNOWN, f"{safe_text(host)}: no such name")
         known = self._known.get(name)
-        if known is not None and self._clock() < known.until:
-            self._answered_from_memory += 1
-        else:
-            asking = self._asking.get(name)
-            if asking is None:
-                asking = asyncio.get_running_loop().create_task(self._ask(name, port))
-                self._asking[name] = asking
-            # One caller that gives up does not take the answer from the others.
-            known = await asyncio.shield(asking)
-        if known.failure is not None:
-            raise FetchFailure(*known.failure)
-        return known.addresses
+        if known is None or self._clock() >= known.until:
+            return None
+        self._answered_from_memory += 1
+        return _told(known)
+
+    async def resolve(self, host: str, port: int) -> tuple[str, ...]:
+        """The addresses of `host`, best first, at least one; nothing is filtered, that is the guard's.
+
+        Raises FetchFailure with DNS_UNKNOWN (no such name, or no address) or DNS_TEMPORARY (no server could say).
+        """
+        addresses = self.known(host, port)
+        if addresses is not None:
+            return addresses
+        name = host_key(host)
+        asking = self._asking.get(name)
+        if asking is None:
+            asking = asyncio.get_running_loop().create_task(self._ask(name, port))
+            self._asking[name] = asking
+        # One caller that gives up does not take the answer from the others.
+        return _told(await asyncio.shield(asking))
 
     async def _ask(self, name: str, port: int) -> _Known:
         failure: FetchFailure | None = None

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections import deque
+from typing import TYPE_CHECKING
 
-from outrider.clock import ClockFunction
+from outrider.clock import ClockFunction, Instant
 from outrider.errors import ClosedError, SettingsError
 from outrider.fetch.addresses import is_web_port
 from outrider.fetch.answers import AwkwardOrigins, Ended, response_of, unsent
-from outrider.fetch.downloader import Request, Response, Target
+from outrider.fetch.downloader import Ended as EndedFunction
+from outrider.fetch.downloader import Request, Response, Tag
 from outrider.fetch.outcomes import FetchError
 from outrider.fetch.roots import roots_pem
-from outrider.fetch.turns import Turns
 from outrider.limits import (
     CONNECTIONS_MAX,
     FETCH_DRAIN_BYTES,
@@ -50,21 +51,15 @@ _PLAIN, _VERIFIED, _UNVERIFIED = 0, 1, 2
 _SENT, _NEW_CONNECTION, _AMBIGUOUS, _KEPT_DIED = 1, 2, 4, 8
 
 
-class _Answer(NamedTuple):
-    """One row of the columns that the kernel gives."""
+class _Fetch:
+    """A fetch that was begun: its request, and the function that is told of its answer."""
 
-    status: int
-    fault: int
-    truncated: int
-    flags: int
-    micros: int
-    first_micros: int
-    text: str
-    head: bytes
-    body: bytes
+    __slots__ = ("ended", "id", "request", "started_at", "tag")
 
-
-_CLOSED = _Answer(0, _FAULTS.index(FetchError.INTERNAL), 0, 0, 0, 0, "the downloader was closed", b"", b"")
+    def __init__(self, request: Request, tag: Tag, ended: EndedFunction) -> None:
+        self.request, self.tag, self.ended = request, tag, ended
+        self.id = 0  # in the kernel; 0 until it is its turn
+        self.started_at: Instant = 0
 
 
 class NativeDownloader:
@@ -88,7 +83,7 @@ class NativeDownloader:
         from outrider._native import FetchEngine
 
         self._clock = clock
-        self._turns = Turns(connections_max)
+        self._connections_max = connections_max
         self._awkward = AwkwardOrigins()
         self._engine: FetchEngine = FetchEngine(
             roots_pem(ca_file),
@@ -103,7 +98,10 @@ class NativeDownloader:
         )
         self._process = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: dict[int, asyncio.Future[_Answer]] = {}
+        self._open: dict[Tag, _Fetch] = {}
+        self._running: dict[int, _Fetch] = {}  # by their ids in the kernel
+        self._lines: dict[str, list[_Fetch]] = {}  # by host that is asked: the fetches behind that one
+        self._crowd: deque[_Fetch] = deque()  # their hosts are free, and all places taken
         self._unsubmitted: dict[int, FetchRow] = {}
         self._last_id = 0
         self._closed = False
@@ -112,16 +110,47 @@ class NativeDownloader:
 
     def __repr__(self) -> str:
         return (
-            f"<NativeDownloader {len(self._waiting)} running, {self._fetches} done, {self._connections} connections "
+            f"<NativeDownloader {len(self._running)} running, {self._fetches} done, {self._connections} connections "
             "made>"
         )
 
     def statistics(self) -> dict[str, int]:
         """Fetches running, fetches ended, connections made for them."""
-        return {"running": len(self._waiting), "fetches": self._fetches, "connections": self._connections}
+        return {"running": len(self._running), "fetches": self._fetches, "connections": self._connections}
 
     async def fetch(self, request: Request) -> Response:
         """Asks for one page; never raises for a fault of the site. Cancelling it closes its connection."""
+        self._require_open()
+        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self.begin(request, answer, _settle)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self.cancel(answer)
+            raise
+
+    def begin(self, request: Request, tag: Tag, ended: EndedFunction) -> None:
+        """Begins to ask for one page, and tells `ended` of the answer in the event loop, later. Requests that are begun
+        in one turn of the loop go to the kernel together. Raises ClosedError."""
+        self._require_open()
+        loop = self._loop or self._listen()
+        target = request.target
+        if not is_web_port(target.port):
+            refused = unsent(request, FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP", self._clock())
+            loop.call_soon(ended, tag, refused)
+            return
+        one = self._open[tag] = _Fetch(request, tag, ended)
+        line = self._lines.get(target.host)
+        if line is not None:
+            line.append(one)
+            return
+        self._lines[target.host] = []
+        if len(self._running) < self._connections_max:
+            self._run(one)
+        else:
+            self._crowd.append(one)
+
+    def _require_open(self) -> None:
         if self._closed:
             raise ClosedError("this downloader takes no more requests")
         if os.getpid() != self._process:
@@ -129,45 +158,35 @@ class NativeDownloader:
                 "this downloader was made before a fork, and its threads stayed in the other process: make a new one "
                 "here"
             )
-        target = request.target
-        if not is_web_port(target.port):
-            now = self._clock()
-            return unsent(request, FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP", now)
-        async with self._turns.of(target.host):
-            started_at = self._clock()
-            answer = await self._ask(request, target)
-            ended_at = self._clock()
-        if answer.flags & (_AMBIGUOUS | _KEPT_DIED):
-            self._awkward.add(target)
-        self._fetches += 1
-        self._connections += bool(answer.flags & _NEW_CONNECTION)
-        return response_of(
-            request,
-            Ended(
-                status=answer.status or None,
-                error=_FAULTS[answer.fault],
-                truncated=_TRUNCATED[answer.truncated],
-                text=answer.text,
-                sent=bool(answer.flags & _SENT),
-                head=answer.head,
-                body=answer.body,
-                started_at=started_at,
-                ended_at=ended_at,
-                seconds=answer.micros / 1_000_000,
-                new_connection=bool(answer.flags & _NEW_CONNECTION),
-                first_byte_at=started_at + answer.first_micros if answer.first_micros else None,
-            ),
-        )
 
-    async def _ask(self, request: Request, target: Target) -> _Answer:
-        loop = self._loop or self._listen()
-        self._last_id = one = self._last_id + 1
-        answer: asyncio.Future[_Answer] = loop.create_future()
-        self._waiting[one] = answer
+    def cancel(self, tag: Tag) -> None:
+        """Breaks a fetch off: its connection is closed, and no function is told of it."""
+        one = self._open.pop(tag, None)
+        if one is None:
+            return
+        host = one.request.target.host
+        if one.id:
+            del self._running[one.id]
+            if self._unsubmitted.pop(one.id, None) is None and not self._closed:
+                self._engine.cancel(one.id)
+            self._leave(host)
+        elif one in self._crowd:
+            self._crowd.remove(one)
+            self._leave(host)
+        else:
+            self._lines[host].remove(one)
+
+    def _run(self, one: _Fetch) -> None:
+        """Has the kernel ask."""
+        request, target = one.request, one.request.target
+        self._last_id = one.id = self._last_id + 1
+        one.started_at = self._clock()
+        self._running[one.id] = one
         if not self._unsubmitted:
-            loop.call_soon(self._submit)
-        self._unsubmitted[one] = (
-            one,
+            assert self._loop is not None
+            self._loop.call_soon(self._submit)
+        self._unsubmitted[one.id] = (
+            one.id,
             _PLAIN if target.scheme != "https" else _VERIFIED if request.verified else _UNVERIFIED,
             target.host,
             request.address.strip("[]"),
@@ -180,14 +199,16 @@ class NativeDownloader:
             request.idle_seconds,
             request.total_seconds,
         )
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            if self._unsubmitted.pop(one, None) is None and not self._closed:
-                self._engine.cancel(one)
-            raise
-        finally:
-            self._waiting.pop(one, None)
+
+    def _leave(self, host: str) -> None:
+        """A fetch of this host has ended: the next one of its line gets in, or its place is free for another host."""
+        line = self._lines[host]
+        if line:
+            self._crowd.append(line.pop(0))
+        else:
+            del self._lines[host]
+        while self._crowd and len(self._running) < self._connections_max and not self._closed:
+            self._run(self._crowd.popleft())
 
     def _listen(self) -> asyncio.AbstractEventLoop:
         self._loop = loop = asyncio.get_running_loop()
@@ -210,38 +231,79 @@ class NativeDownloader:
             try:
                 self._engine.submit([row])
             except (OverflowError, TypeError, ValueError) as error:
-                answer = self._waiting.get(row[0])
-                if answer is not None and not answer.done():
-                    answer.set_exception(SettingsError(f"request to {row[2]}: {error}"))
+                one = self._running.pop(row[0])
+                self._end(one, SettingsError(f"request to {row[2]}: {error}"))
 
     def _drain(self) -> None:
-        ids, statuses, faults, truncated, flags, *times, texts, heads, bodies = self._engine.drain(FETCH_DRAIN_BYTES)
+        ids, statuses, faults, truncated, flags, took, first, texts, heads, bodies = self._engine.drain(
+            FETCH_DRAIN_BYTES
+        )
+        now = self._clock()
         rows = zip(
+            memoryview(ids).cast("Q"),
             memoryview(statuses).cast("H"),
             faults,
             truncated,
             flags,
-            *(memoryview(micros).cast("Q") for micros in times),
+            memoryview(took).cast("Q"),
+            memoryview(first).cast("Q"),
             texts,
             heads,
             bodies,
             strict=True,
         )
-        for one, row in zip(memoryview(ids).cast("Q"), rows, strict=True):
-            answer = self._waiting.get(one)
-            if answer is not None and not answer.done():
-                answer.set_result(_Answer._make(row))
+        for number, status, fault, cut, flag, micros, first_micros, text, head, body in rows:
+            one = self._running.pop(number, None)
+            if one is None:
+                continue
+            if flag & (_AMBIGUOUS | _KEPT_DIED):
+                self._awkward.add(one.request.target)
+            is_new = bool(flag & _NEW_CONNECTION)
+            self._fetches += 1
+            self._connections += is_new
+            ended = Ended(
+                status or None,
+                _FAULTS[fault],
+                _TRUNCATED[cut],
+                text,
+                bool(flag & _SENT),
+                head,
+                body,
+                one.started_at,
+                now,
+                micros / 1_000_000,
+                is_new,
+                one.started_at + first_micros if first_micros else None,
+            )
+            self._end(one, response_of(one.request, ended))
+
+    def _end(self, one: _Fetch, answer: Response | BaseException) -> None:
+        del self._open[one.tag]
+        self._leave(one.request.target.host)
+        one.ended(one.tag, answer)
 
     async def close(self) -> None:
-        """Ends the transfers in flight (as `internal`) and closes every connection."""
+        """Ends the fetches that were begun (as `internal`) and closes every connection."""
         if self._closed:
             return
         self._closed = True
-        for answer in list(self._waiting.values()):
-            if not answer.done():
-                answer.set_result(_CLOSED)
+        left = list(self._open.values())
+        self._open.clear()
+        self._running.clear()
+        for one in left:
+            one.ended(one.tag, unsent(one.request, FetchError.INTERNAL, "the downloader was closed", self._clock()))
         # The tasks that wait for these answers get their turn.
         await asyncio.sleep(0)
         if self._loop is not None:
             self._loop.remove_reader(self._engine.fileno())
         self._engine.close()
+
+
+def _settle(answer: asyncio.Future[Response], found: Response | BaseException) -> None:
+    """Gives an answer to the caller that awaits it."""
+    if answer.done():
+        return
+    if isinstance(found, BaseException):
+        answer.set_exception(found)
+    else:
+        answer.set_result(found)

@@ -1,4 +1,4 @@
-"""Whose turn it is in a downloader: one fetch of a host at a time, so many in all; further calls wait, uncounted."""
+"""The turns of hosts in a downloader: one fetch of a host at a time, so many in all; further calls wait, uncounted."""
 
 from __future__ import annotations
 

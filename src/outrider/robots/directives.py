@@ -58,7 +58,7 @@ def header_directives(headers: Iterable[tuple[str, str]], agent: str) -> frozens
 
 
 def strictest(words: Iterable[str]) -> frozenset[str]:
-    """Of directives in lower case the ones in force, where each may stand several times."""
+    """The directives in force among these in lower case, where each may stand several times."""
     fit = {_spelled(word) for word in words if len(word) <= DIRECTIVE_CHARACTERS_MAX}
     known = sorted(word for word in fit if word.strip(":"))[:DIRECTIVES_PER_PAGE_MAX]
     found = {word for word in known if ":" not in word or word.partition(":")[0] not in _VALUED}

@@ -142,7 +142,7 @@ class Rules:
 
 
 def _text_of(body: bytes) -> bytes:
-    """What is read of a robots.txt: whole lines in UTF-8, without byte order mark and NUL."""
+    """The readable text of a robots.txt: whole lines in UTF-8, without byte order mark and NUL."""
     body = whole_lines(body)
     if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         body = body.decode("utf-16", "replace").encode("utf-8", "replace")
