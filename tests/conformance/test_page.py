@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from outrider.page import Page, read
+from contract.test_pages import assert_as_alone
+from outrider.page import Page, Unread, read
 from outrider.url import spell
 
 pytestmark = pytest.mark.conformance
@@ -193,3 +194,22 @@ def test_links_of_courlan_are_found(html_data: Path) -> None:
         known = {link.url.partition("?")[0].rstrip("/") for link in found.links}
         wrong += [one for one in spell(case["result"]["set"]) if one is None or one.rstrip("/") not in known]
     assert (24, []) == (len(cases), wrong)
+
+
+def test_pages_of_a_batch_are_read_as_alone(html_data: Path, real_pages: dict[str, bytes]) -> None:
+    """All markup that lies there: pages, extractors' cases, html5lib's tests of encodings and tokens."""
+    bodies = [
+        *real_pages.values(),
+        *(case["html"].encode() for case in json_lines(html_data / "outlinks-nutch-heritrix.jsonl")),
+        *(base64.b64decode(case["body_b64"]) for case in json_lines(html_data / "scrapy-linkextractor.jsonl")),
+        *(octets_of(case["args"][0]) for case in json_lines(html_data / "w3lib-helpers.jsonl")),
+        *(
+            base64.b64decode(case["data_b64"])
+            for name in ("tests1.jsonl", "tests2.jsonl")
+            for case in json_lines(html_data / "encoding" / name)
+        ),
+        *(file.read_bytes() for file in sorted(html_data.rglob("*")) if file.is_file()),
+    ]
+    unread = [Unread(body, f"http://host{row}.org/dir/page?q") for row, body in enumerate(bodies)]
+    assert_as_alone(unread)
+    assert_as_alone([one._replace(follow_nofollow=True, content_type="application/xhtml+xml") for one in unread])

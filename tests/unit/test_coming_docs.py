@@ -8,7 +8,7 @@ import pytest
 
 from outrider.crawl.options import SETTINGS
 from outrider.limits import BODY_BYTES_MAX, RETRY_SECONDS, TRUNCATE_BYTES_MAX, WARC_ROLL_BYTES
-from outrider.page.reader import FOLLOWABLE
+from outrider.page import FOLLOWABLE
 
 
 def page(project, name):

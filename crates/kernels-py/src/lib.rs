@@ -10,6 +10,7 @@ mod html;
 mod index;
 mod leases;
 mod octets;
+mod pages;
 mod planes;
 mod ready;
 mod robots;
@@ -512,6 +513,8 @@ mod _native {
     use super::index::Index;
     #[pymodule_export]
     use super::leases::Leases;
+    #[pymodule_export]
+    use super::pages::{read_pages, PagesRead};
     #[pymodule_export]
     use super::planes::{pack_heads, shuffle_columns, unpack_heads};
     #[pymodule_export]

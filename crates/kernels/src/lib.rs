@@ -11,6 +11,7 @@ pub mod groups;
 pub mod html;
 pub mod index;
 pub mod leases;
+pub mod pages;
 pub mod planes;
 pub mod ready;
 pub mod robots;

@@ -63,7 +63,7 @@ _FUNCTIONS = (
     *("SimHashIndex",),
     *("FetchEngine",),
     *("RobotsRules", "RobotsText", "robots_verdicts"),
-    *("decode_text", "read_html", "read_sitemap_xml"),
+    *("decode_text", "read_html", "read_pages", "read_sitemap_xml"),
     *("count_leases", "pack_heads", "settle_shared_turns", "settle_turns"),
     *("shuffle_columns", "unpack_heads"),
 )
@@ -79,6 +79,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.html import decode_text, read_html
     from outrider.kernels.index import Index
     from outrider.kernels.leases import Leases
+    from outrider.kernels.pages import PagesRead, read_pages
     from outrider.kernels.planes import pack_heads, shuffle_columns, unpack_heads
     from outrider.kernels.ready import Ready
     from outrider.kernels.robots import RobotsRules, RobotsText, robots_verdicts
@@ -105,6 +106,7 @@ else:
         Groups,
         Index,
         Leases,
+        PagesRead,
         PublicSuffixes,
         Ready,
         RobotsRules,
@@ -122,6 +124,7 @@ else:
         pack_frames,
         pack_heads,
         read_html,
+        read_pages,
         read_sitemap_xml,
         robots_verdicts,
         scan_frames,
@@ -168,6 +171,7 @@ __all__ = [
     "Index",
     "KernelsError",
     "Leases",
+    "PagesRead",
     "PublicSuffixes",
     "Ready",
     "SimHashIndex",
@@ -186,6 +190,7 @@ __all__ = [
     "pack_frames",
     "pack_heads",
     "read_html",
+    "read_pages",
     "read_sitemap_xml",
     "robots_verdicts",
     "scan_frames",

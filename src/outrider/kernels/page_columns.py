@@ -1,8 +1,12 @@
-"""The columns of a page, as `read_html` gives them, and the bounds that it takes."""
+"""The columns of a page, as `read_html` gives them, what `read_pages` gives, and the bounds that both take."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+from outrider.kernels.framing import Bytes
 
 KINDS = ("a", "area", "frame", "iframe", "meta", "link", "img", "script", "source", "form")
 """The kinds of links by number: the names of their elements. The first five lead to pages."""
@@ -47,3 +51,108 @@ class Limits(NamedTuple):
     """Of one tag; the twin looks at all."""
     value_bytes: int
     """Of a title, a rel, the name or content of a meta."""
+
+
+class PagesLimits(NamedTuple):
+    """How much of a page `read_pages` keeps."""
+
+    columns: Limits
+    base_characters: int
+    """A longer base counts as none."""
+    links_bytes: int
+    """Bytes of links that lead to pages, the page's own URL counted with each, and as many of others."""
+    step_bytes: int
+    """Bytes of links that are spelled before the bound is looked at: as they are written, the base with each."""
+    url_bytes: int
+    """A longer URL is no canonical one, and counts as one of so many bytes among links."""
+    title_characters: int
+    description_characters: int
+    directives: int
+    directive_characters: int
+    words: int
+    """That enter a SimHash."""
+    block_words: int
+    """Words of a block that enters a digest."""
+
+
+HTML, XHTML, TEXT = 0, 1, 2
+"""How a body is read."""
+AS_SAID, ALL, NONE = 0, 1, 2
+"""Which links are followed: those that neither the page nor their rel forbids; all; none, since what came with the page
+forbids it."""
+UNFOLLOWED = ("nofollow", "ugc", "sponsored")
+"""The rels of links that a page does not vouch for: they are recorded only."""
+Given = tuple[Bytes, str, str | None, int, int]
+"""A page to be read: body, canonical URL, the encoding that its transport named, HTML, XHTML or TEXT, and which of its
+links are followed."""
+Values = tuple[
+    *tuple[str, str, str, str | None, list[str], tuple[int, str] | None, str | None, str | None, int],
+    *tuple[bytes, int, int, int, int, int, int],
+]
+"""The content of a page without its links; plain text has charset, text and its likeness only:
+
+    charset
+    title, description   one line each
+    language             a language tag
+    robots               directives, in order
+    refresh              (seconds, canonical URL)
+    base                 what links are relative to; None: the page's own URL
+    canonical            the URL of the first link with rel=canonical
+    left out             the number of links behind the bounds
+    text                 in UTF-8
+    simhash, shingles, digest
+    links                how many it has
+    followed             how many different ones of those that lead to pages are followed
+    left alone           how many are not
+"""
+LinkColumns = tuple[
+    *tuple[bytes, bytes, bytes, bytes, bytes],
+    *tuple[bytes, bytes, list[str], bytes, bytes, bytes, Alternates],
+]
+"""The links of one page that are URLs: arena, offsets, flags, host lengths and path starts of their canonical URLs, as
+`spell_arena` has them; then kinds to alternates, as `Columns` has them."""
+Followed = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes]
+"""The links of all pages that are followed, each once a page, in order: arena to path starts as in `LinkColumns`, and
+the fingerprints of URLs and of hosts, empty without a key."""
+
+_LANGUAGE = re.compile(r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8}){0,8}")
+
+
+def line_of(text: str, characters_max: int) -> str:
+    """The words of a text parted by one blank, up to so many characters; of the first four times as many."""
+    return " ".join(text[: characters_max * 4].split())[:characters_max]
+
+
+def description_of(metas: Iterable[tuple[str, str]], characters_max: int) -> str:
+    """The first meta of that name that says something."""
+    lines = (line_of(content, characters_max) for name, content in metas if name == "description")
+    return next(filter(None, lines), "")
+
+
+def language_of(declared: str | None) -> str | None:
+    """A declared language, if it is a tag."""
+    matched = _LANGUAGE.fullmatch((declared or "").strip())
+    return None if matched is None else matched[0]
+
+
+def directives_of(metas: Iterable[tuple[str, str]], agent: str | None, limits: PagesLimits) -> list[str]:
+    """The directives of the metas named robots or `agent` (in lower case), in lower case: the first ones in order of
+    their letters. The strictest of several holds, so they are simply put together."""
+    found: set[str] = set()
+    for content in robots_metas(metas, agent, limits):
+        for part in content.lower().split(","):
+            words = part.split()
+            # "noindex nofollow" without a comma is common; "max-snippet: 50" is one directive.
+            found.update(words if ":" not in part else [" ".join(words)])
+    return sorted(word for word in found if len(word) <= limits.directive_characters)[: limits.directives]
+
+
+def robots_metas(metas: Iterable[tuple[str, str]], agent: str | None, limits: PagesLimits) -> list[str]:
+    """The contents of the metas that speak to the agent, as far as they are looked at."""
+    most = limits.directives * limits.directive_characters
+    return [content[:most] for name, content in metas if name.strip() in ("robots", agent)]
+
+
+def leads_nowhere(robots: Sequence[str] | frozenset[str]) -> bool:
+    """Whether the directives of a page say that none of its links is followed."""
+    return "nofollow" in robots or "none" in robots

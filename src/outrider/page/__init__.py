@@ -1,6 +1,7 @@
 """Reads a page: bytes in, links, directives, text and a SimHash out."""
 
 from outrider.kernels import SimHashIndex
+from outrider.page.content import FOLLOWABLE, NO_LINKS, Alternate, FoundLinks, Page, PageLink
 from outrider.page.image import Image, image_of
 from outrider.page.likeness import (
     BLOCK_WORDS_MIN,
@@ -12,7 +13,7 @@ from outrider.page.likeness import (
     text_digest,
 )
 from outrider.page.link_header import HeaderLink, header_links
-from outrider.page.reader import FOLLOWABLE, NO_LINKS, Alternate, FoundLinks, Page, PageLink, read
+from outrider.page.reader import ReadPages, Unread, read, read_many
 from outrider.page.sitemap import Sitemap, SitemapEntry, in_location, read_sitemap
 
 __all__ = [
@@ -27,14 +28,17 @@ __all__ = [
     "Image",
     "Page",
     "PageLink",
+    "ReadPages",
     "SimHashIndex",
     "Sitemap",
     "SitemapEntry",
+    "Unread",
     "header_links",
     "image_of",
     "in_location",
     "near_pairs",
     "read",
+    "read_many",
     "read_sitemap",
     "simhash",
     "simhash_of_text",

@@ -18,18 +18,18 @@ BLOCK_WORDS_MIN = 10
 """A block of text with fewer words is taken for what stands around a page: the number of words of a block tells that
 best of all that a page shows of itself (Kohlschuetter, Fankhauser, Nejdl 2010)."""
 # Fixed for ever: fingerprints of pages are compared across crawls, and nothing is gained by colliding with oneself.
-_KEY = b"outrider simhash"
+LIKENESS_KEY = b"outrider simhash"
 
 
 def simhash_of_text(text: bytes) -> tuple[int, int]:
     """The 64-bit SimHash of a text in UTF-8 by its shingles of three words, each counted once, and their number."""
-    return kernels.simhash_of_text(text, _KEY, WORDS_PER_PAGE_MAX)
+    return kernels.simhash_of_text(text, LIKENESS_KEY, WORDS_PER_PAGE_MAX)
 
 
 def text_digest(text: bytes) -> int:
     """64 bits over what a page says, for telling whether it has changed: words with digits and blocks of few words,
     as menus and lists of links have, do not count, if others do. 0 for no words."""
-    return kernels.text_digest(text, _KEY, BLOCK_WORDS_MIN)
+    return kernels.text_digest(text, LIKENESS_KEY, BLOCK_WORDS_MIN)
 
 
 def simhash(features: Iterable[int | tuple[int, float]]) -> int:

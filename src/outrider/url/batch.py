@@ -144,6 +144,35 @@ class UrlBatch:
         )
 
     @classmethod
+    def of_columns(
+        cls,
+        arena: bytes,
+        offsets: bytes,
+        flags: bytes,
+        host_lengths: bytes,
+        path_starts: bytes,
+        hashes: bytes = b"",
+        host_hashes: bytes = b"",
+        *,
+        key: bytes | None = None,
+    ) -> UrlBatch:
+        """The batch of canonical URLs in columns as kernels give them, all valid; with a `key` of the fingerprints of
+        URLs and hosts under it, which come last."""
+        numbers = np.frombuffer(flags, np.uint8)
+        batch = cls(
+            arena,
+            np.frombuffer(offsets, np.int64),
+            np.ones(len(numbers), np.bool_),
+            numbers,
+            np.frombuffer(host_lengths, np.uint32),
+            np.frombuffer(path_starts, np.uint32),
+        )
+        if key is not None:
+            for what, column in (("url", hashes), ("host", host_hashes)):
+                batch._hashes[what, bytes(key)] = np.frombuffer(column, np.uint64)
+        return batch
+
+    @classmethod
     def concatenate(cls, batches: Iterable[UrlBatch]) -> UrlBatch:
         """The rows of several batches, one after the other. Raises ValueError when their further columns differ."""
         parts = list(batches)

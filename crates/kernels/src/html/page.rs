@@ -29,6 +29,8 @@ pub struct Bounds {
 pub const KINDS: [&str; 10] =
     ["a", "area", "frame", "iframe", "meta", "link", "img", "script", "source", "form"];
 const META: u8 = 4;
+/// The first kinds lead to pages: up to `META`.
+pub const LEADING: u8 = META + 1;
 /// Nesting of svg, math and HTML in them that is followed.
 const FOREIGN_DEPTH_MAX: usize = 64;
 

@@ -1,0 +1,180 @@
+"""Pages that the kernel for many leaves, with the full parser of URLs: one in a hundred.
+
+`tests/contract/test_pages.py` compares both roads on pages that either could read: they find the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
+from outrider.kernels.page_columns import (
+    KINDS,
+    LEADING,
+    Alternates,
+    PagesLimits,
+    description_of,
+    directives_of,
+    language_of,
+    line_of,
+)
+from outrider.limits import LINKS_PER_PAGE_BYTES_MAX, LINKS_SPELLED_BYTES_STEP, URL_BYTES_MAX
+from outrider.page.content import FoundLinks, Page, Uint8s, Uint32s
+from outrider.page.likeness import simhash_of_text, text_digest
+from outrider.url import UrlBatch, spell
+
+Int64s = npt.NDArray[np.int64]
+
+
+def read_odd(body: bytes, url: str, label: str | None, xml: bool, limits: PagesLimits, agent: str | None) -> Page:
+    """A page of HTML, however odd its URLs. `agent` is in lower case."""
+    columns = kernels.read_html(body, label, xml, limits.columns)
+    charset, metas, asked, written_base, title, language, text, behind = columns[0], *columns[10:]
+    base = _base(written_base, url, limits.base_characters)
+    found, left_out = spelled(_Rows.of(*columns[1:10]), base, url)
+    refresh: tuple[int, str] | None = None
+    if asked is not None:
+        seconds, address = asked
+        target = spell([address], base)[0] if address else spell([url])[0]
+        refresh = (seconds, target) if target is not None else None
+    value, shingles = simhash_of_text(text)
+    return Page(
+        url=url,
+        found=found,
+        left_out=behind + left_out,
+        base=base,
+        canonical=_canonical(found),
+        title=line_of(title or "", limits.title_characters),
+        description=description_of(metas, limits.description_characters),
+        charset=charset,
+        language=language_of(language),
+        robots=frozenset(directives_of(metas, agent, limits)),
+        refresh=refresh,
+        octets=text,
+        simhash=value,
+        shingles=shingles,
+        text_digest=text_digest(text),
+    )
+
+
+def _base(written: str | None, url: str, characters_max: int) -> str:
+    """The document's base URL (WHATWG HTML 2.4.3): <base href> against the page's URL, if that is http or https."""
+    if written is None or len(written) > characters_max:
+        return url
+    base = spell([written], url)[0]
+    return url if base is None else base
+
+
+def _canonical(found: FoundLinks) -> str | None:
+    """The URL of the first link with rel=canonical, if it is not too long to be one."""
+    named = found.with_rel("canonical")
+    if named is None:
+        return None
+    rows = np.flatnonzero((found.codes == KINDS.index("link")) & named)
+    if not len(rows) or found.urls.lengths[rows[0]] > URL_BYTES_MAX:
+        return None
+    starts, ends = found.urls.texts()
+    return found.urls.arena[starts[rows[0]] : ends[rows[0]]].decode()
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The links of a page as they are written, in columns."""
+
+    arena: bytes
+    offsets: Int64s
+    codes: Uint8s
+    rel_codes: Uint32s
+    rel_names: list[str]
+    texts: bytes
+    text_starts: Uint32s
+    text_ends: Uint32s
+    alternates: Alternates
+
+    @classmethod
+    def of(cls, arena: bytes, offsets: bytes, kinds: bytes, rels: bytes, names: list[str], *others: Any) -> _Rows:
+        texts, starts, ends, alternates = others
+        return cls(
+            arena,
+            np.frombuffer(offsets, "<i8"),
+            np.frombuffer(kinds, np.uint8),
+            np.frombuffer(rels, "<u4"),
+            names,
+            texts,
+            np.frombuffer(starts, "<u4"),
+            np.frombuffer(ends, "<u4"),
+            alternates,
+        )
+
+    def found(self, urls: UrlBatch, rows: npt.NDArray[np.intp] | None) -> FoundLinks:
+        """The links of these rows (None: all), whose URLs are these."""
+        names = self.rel_names
+        if rows is None:
+            texts = (self.texts, self.text_starts, self.text_ends)
+            return FoundLinks(urls, self.codes, self.rel_codes, names, texts, self.alternates)
+        texts = (self.texts, self.text_starts[rows], self.text_ends[rows])
+        kept = dict(zip(rows.tolist(), range(len(rows)), strict=True)) if self.alternates else {}
+        alternates = [(kept[row], hreflang, kind) for row, hreflang, kind in self.alternates if row in kept]
+        return FoundLinks(urls, self.codes[rows], self.rel_codes[rows], names, texts, alternates)
+
+
+def spelled(written: _Rows, base: str, url: str) -> tuple[FoundLinks, int]:
+    """The links that are URLs, canonical and absolute, and how many others stood behind the bounds of their sort.
+
+    A relative link has the length of its base, too: so they are spelled piece by piece until the bounds are reached.
+    """
+    codes, offsets = written.codes, written.offsets
+    room = {True: LINKS_PER_PAGE_BYTES_MAX, False: LINKS_PER_PAGE_BYTES_MAX}
+    kept: list[npt.NDArray[np.intp]] = []
+    parts: list[UrlBatch] = []
+    wrong = 0
+    pieces = _steps(offsets, len(base))
+    for first, last in pieces:
+        if len(pieces) > 1 and not any(room[leads] for leads in set((codes[first:last] < LEADING).tolist())):
+            continue
+        urls = UrlBatch.from_buffers(written.arena, offsets[first : last + 1], base)
+        wanted = urls.valid
+        wrong += len(urls) - int(np.count_nonzero(wanted))
+        if len(pieces) > 1 or len(urls.arena) + len(urls) * len(url) > LINKS_PER_PAGE_BYTES_MAX:
+            wanted = within(codes[first:last] < LEADING, urls, len(url), room)
+        elif wanted.all():
+            return written.found(urls, None), 0
+        kept.append(np.flatnonzero(wanted) + first)
+        parts.append(urls.filter(wanted))
+    rows = np.concatenate(kept) if kept else np.zeros(0, np.intp)
+    return written.found(UrlBatch.concatenate(parts), rows), len(codes) - len(rows) - wrong
+
+
+def _steps(offsets: Int64s, base_bytes: int) -> list[tuple[int, int]]:
+    """First and last row of pieces that have about `LINKS_SPELLED_BYTES_STEP` once they are absolute."""
+    rows = len(offsets) - 1
+    whole = int(offsets[-1]) + rows * base_bytes
+    if whole <= LINKS_SPELLED_BYTES_STEP:
+        return [(0, rows)]
+    sizes = offsets + np.arange(rows + 1) * base_bytes
+    marks = np.arange(LINKS_SPELLED_BYTES_STEP, whole, LINKS_SPELLED_BYTES_STEP)
+    # A piece ends with the row that fills it, and has one at least.
+    bounds = np.unique(np.concatenate([[0], np.searchsorted(sizes, marks, "right"), [rows]]))
+    return list(pairwise(bounds.tolist()))
+
+
+def within(
+    leads: npt.NDArray[np.bool_], urls: UrlBatch, page_bytes: int, room: dict[bool, int]
+) -> npt.NDArray[np.bool_]:
+    """The valid links that there is room for, by whether they lead on; behind the first one that is left out there is
+    none. A link too long to be kept counts as the longest that is kept."""
+    costs = np.minimum(urls.lengths, URL_BYTES_MAX) + page_bytes
+    wanted = np.zeros(len(urls), np.bool_)
+    for sort, left in room.items():
+        some = urls.valid & (leads == sort)
+        ends = np.where(some, costs, 0).cumsum()
+        fit = some & (ends <= left)
+        full = np.count_nonzero(fit) < np.count_nonzero(some)
+        room[sort] = 0 if full else left - int(ends[-1])
+        wanted |= fit
+    return wanted
