@@ -338,7 +338,9 @@ SEEDS_MAX = 10_000_000  # 1 GB of text in memory; more are fed through Frontier.
 SEEDS_PENDING_BYTES_MAX = 64 << 30  # the size of seeds.pending: SEEDS_MAX seeds, each of up to URL_BYTES_MAX
 # bytes of bodies, texts and links that one turn of a crawl holds; the rest waits for the next turn
 TURN_BYTES_MAX = 16 << 20
-TRAIN_PAGES_MAX = 8  # leases of one host in one turn, where no gap lies between them
+TRAIN_PAGES_MAX = 64  # leases of one host in one turn, where no gap lies between them
+LEASES_PER_PLACE_MAX = 8  # leases of a crawl beside each request: those behind it in trains, read or being written down
+ANSWERS_BYTES_MAX = 64 << 20  # answers that are read or wait for it; beyond, no lease is begun or asked for
 TRAIN_SECONDS_MAX = 0.5  # then those that were not begun go back: a slow site holds no places
 READING_THREADS = 2  # threads that read answers: one more than a crawl keeps busy on two cores
 READ_AT_ONCE = 8  # answers that such a thread takes at once: a wake of the event loop for each costs half of a reading

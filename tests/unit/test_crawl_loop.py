@@ -20,6 +20,7 @@ from outrider.errors import SettingsError, StoreFullError
 from outrider.fetch.downloader import Decoding, Headers, Request, Response
 from outrider.fetch.outcomes import FetchError
 from outrider.journey import HostWait, Waits
+from outrider.limits import LEASES_PER_PLACE_MAX
 
 HOSTS = {f"h{number}.test": (f"127.0.0.{number + 1}",) for number in range(8)}
 SEEDS = [f"http://{host}/" for host in HOSTS]
@@ -196,17 +197,37 @@ def test_answers_that_are_more_than_a_turn_holds_wait_and_hold_their_places(tmp_
     turns, leased = [], []
     turn = Settler.turn
 
-    def watched(settler, visits, want, *more):
+    def watched(settler, visits, want, *more, **options):
         turns.append(len(visits))
-        told = turn(settler, visits, want, *more)
+        told = turn(settler, visits, want, *more, **options)
         leased.append(house.crawler._at_work + len(house.crawler._finished) + len(told.leases))
+        return told
+
+    monkeypatch.setattr(Settler, "turn", watched)
+    house = House(tmp_path, {"concurrency": 3, "delay_factor": 0.001})
+    result = asyncio.run(house.run())
+    assert (0, 32, 32) == (result.exit_code, result.statistics["answered"], len(house.pages()))
+    assert (1, 3) == (max(turns), max(leased))
+
+
+def test_answers_that_wait_to_be_read_bound_the_leases(tmp_path, monkeypatch):
+    """Where hosts need no gap, a crawl has more leases than places; but none is added while too many bytes wait."""
+    set_limits(monkeypatch, ANSWERS_BYTES_MAX=1)
+    wanted = []
+    turn = Settler.turn
+
+    def watched(settler, visits, want, *more, **options):
+        held = house.crawler._held_bytes
+        told = turn(settler, visits, want, *more, **options)
+        wanted.append((held > 1, want))
         return told
 
     monkeypatch.setattr(Settler, "turn", watched)
     house = House(tmp_path, {"concurrency": 3})
     result = asyncio.run(house.run())
-    assert (0, 32, 32) == (result.exit_code, result.statistics["answered"], len(house.pages()))
-    assert (1, 3) == (max(turns), max(leased))
+    assert (0, 32, 3) == (result.exit_code, result.statistics["answered"], house.site.most)
+    assert all(want == 0 for is_full, want in wanted if is_full)
+    assert 3 < max(want for _, want in wanted) <= 3 * LEASES_PER_PLACE_MAX
 
 
 def test_a_limit_of_pages_is_kept_whatever_is_in_flight(tmp_path):

@@ -13,6 +13,7 @@ from outrider.crawl.reading import Reader, Readings
 from outrider.fetch.downloader import Headers
 from outrider.journey import Kind
 from outrider.limits import READING_THREADS
+from outrider.page.reader import READERS
 from unit.test_crawl_settle import House
 
 PAGE = b'<title>x</title><a href="/a">a</a> <a href="/b" rel="nofollow">b</a> <a href="/a#top">again</a> some words'
@@ -29,13 +30,13 @@ def test_a_reading_made_ahead_is_that_of_the_books(tmp_path):
     for lease in house.pages():
         visit = house.visit(lease, body=PAGE)
         now = reader.of(visit)
-        thread = threading.Thread(target=reader.ahead, args=(visit,))
+        thread = threading.Thread(target=reader.ahead, args=([visit],))
         thread.start()
         thread.join()
         ahead = reader.of(visit)
         assert names(now) == names(ahead)
         assert [f"{lease.url}a"] == ahead.links.strings()
-        assert 1 == ahead.nofollow
+        assert {"nofollow": 1} == ahead.passed
         assert ahead.records is not None
         assert now.records is not ahead.records
 
@@ -44,7 +45,7 @@ def test_a_reading_is_given_once(tmp_path):
     house = House(tmp_path)
     reader = Reader(house.options, Hooks(house.options), house.output)
     visit = house.visit(house.pages()[0], body=PAGE)
-    reader.ahead(visit)
+    reader.ahead([visit])
     assert reader.of(visit) is not reader.of(visit)
 
 
@@ -53,7 +54,7 @@ def test_a_visit_of_the_same_lease_that_was_not_read_is_read(tmp_path):
     house = House(tmp_path)
     reader = Reader(house.options, Hooks(house.options), house.output)
     lease = house.pages()[0]
-    reader.ahead(house.visit(lease, body=b"<title>old</title>"))
+    reader.ahead([house.visit(lease, body=b"<title>old</title>")])
     assert "new" == reader.of(house.visit(lease, body=b"<title>new</title>")).page.title
 
 
@@ -71,7 +72,7 @@ def test_hooks_that_look_at_answers_are_asked_in_the_books(tmp_path, hook):
     house = House(tmp_path, **given)
     reader = Reader(house.options, Hooks(house.options), house.output)
     visit = house.visit(house.pages()[0], body=PAGE)
-    thread = threading.Thread(target=reader.ahead, args=(visit,), name="beside")
+    thread = threading.Thread(target=reader.ahead, args=([visit],), name="beside")
     thread.start()
     thread.join()
     assert [] == threads
@@ -100,7 +101,7 @@ def test_all_visits_are_read_in_few_threads_and_told_in_the_loop(tmp_path):
 
     async def run():
         told = Told(len(visits))
-        readings = Readings(lambda visit: threads.add(threading.current_thread().name), told)
+        readings = Readings(lambda _: threads.add(threading.current_thread().name), told)
         for visit in visits:
             readings.put([visit])
         assert len(visits) == len(readings) == len(readings.leases)
@@ -127,8 +128,8 @@ def test_documents_that_hang_in_their_readers_hold_no_page_up(tmp_path):
     assert pages
     released = threading.Event()
 
-    def read(visit):
-        if visit.response.headers is headers:
+    def read(visits):
+        if any(visit.response.headers is headers for visit in visits):
             assert released.wait(60)
 
     async def run():
@@ -169,7 +170,7 @@ def test_a_reading_that_fails_is_told(tmp_path):
     house = House(tmp_path)
     visit = house.visit(house.pages()[0], body=PAGE)
 
-    def fails(visit):
+    def fails(visits):
         raise RuntimeError("a bug")
 
     async def run():
@@ -183,3 +184,35 @@ def test_a_reading_that_fails_is_told(tmp_path):
     told = asyncio.run(run())
     assert [visit] == told.visits
     assert ["a bug"] == [str(fault) for fault in told.faults]
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit, MemoryError])
+def test_the_end_of_the_process_within_a_reader_of_ours_is_no_bug_of_its_page(tmp_path, monkeypatch, end):
+    def ends(*_):
+        raise end
+
+    monkeypatch.setitem(READERS, "application/x-ends", ends)
+    house = House(tmp_path)
+    visit = house.visit(house.pages()[0], headers=Headers((("Content-Type", "application/x-ends"),)))
+    with pytest.raises(end):
+        Reader(house.options, Hooks(house.options), house.output).of(visit)
+
+
+def test_a_page_that_meets_a_bug_of_ours_ends_alone(tmp_path, monkeypatch):
+    """Pages are read together; a bug in one of them costs no other its content."""
+
+    def fails(*_):
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setitem(READERS, "application/x-bug", fails)
+    house = House(tmp_path)
+    first, second, *_ = house.pages()
+    visits = [
+        house.visit(first, body=PAGE, headers=Headers((("Content-Type", "application/x-bug"),))),
+        house.visit(second, body=PAGE),
+    ]
+    reader = Reader(house.options, Hooks(house.options), house.output)
+    reader.ahead(visits)
+    bad, good = map(reader.of, visits)
+    assert ("internal", None) == (bad.fault.word, bad.page)
+    assert (None, "x", [f"{second.url}a"]) == (good.fault, good.page.title, good.links.strings())

@@ -10,6 +10,7 @@ import pytest
 from limiting import set_limits
 from model.world import World
 from outrider.crawl.settle import Settler
+from outrider.crawl.trains import Trains
 from outrider.errors import SettingsError
 from outrider.limits import TRAIN_PAGES_MAX
 from unit.test_crawl_loop import House, until
@@ -22,9 +23,9 @@ def watched(monkeypatch) -> list[tuple[int, int]]:
     turns: list[tuple[int, int]] = []
     turn = Settler.turn
 
-    def noted(settler, visits, want, *more):
+    def noted(settler, visits, want, *more, **options):
         turns.append((len(visits), sum(one.stopped and one.began is None for one in visits)))
-        return turn(settler, visits, want, *more)
+        return turn(settler, visits, want, *more, **options)
 
     monkeypatch.setattr(Settler, "turn", noted)
     return turns
@@ -37,13 +38,14 @@ def requests_of(house: House) -> list[dict]:
 @pytest.mark.parametrize(
     ("options", "most"),
     [
-        ({}, TRAIN_PAGES_MAX),
+        ({}, 8),
         ({"delay_factor": 0.001}, 1),
         ({"host": ({"name": "h0.test", "retries": 1},)}, 1),
     ],
 )
 def test_a_host_without_gaps_answers_many_pages_in_a_turn_and_one_at_a_time(options, most, tmp_path, monkeypatch):
     """The site of this test fails when it is asked twice at once."""
+    set_limits(monkeypatch, TRAIN_PAGES_MAX=8)
     turns = watched(monkeypatch)
     house = House(tmp_path, options, {"depth": 0})
     result = asyncio.run(house.run(seeds=PAGES))
@@ -57,16 +59,18 @@ def test_a_host_without_gaps_answers_many_pages_in_a_turn_and_one_at_a_time(opti
 
 
 def test_a_refusal_ends_the_train(tmp_path, monkeypatch):
+    set_limits(monkeypatch, TRAIN_PAGES_MAX=8)
     turns = watched(monkeypatch)
     house = House(tmp_path, {"max_wait": 5}, {"depth": 0})
     house.refuses = {"http://h0.test/5": "3600"}
     result = asyncio.run(house.run(seeds=PAGES))
     assert (3, PAGES[:6]) == (result.exit_code, house.site.asked[1:])
-    assert TRAIN_PAGES_MAX - 6 == sum(unsent for _, unsent in turns)
+    assert 8 - 6 == sum(unsent for _, unsent in turns)
 
 
 def test_a_train_that_takes_long_gives_its_leases_back(tmp_path, monkeypatch):
     set_limits(monkeypatch, TRAIN_SECONDS_MAX=0.03)
+    monkeypatch.setattr(Trains, "pages_max", 8)  # as if it had been quick before
     turns = watched(monkeypatch)
     house = House(tmp_path, {}, {"depth": 0, "seconds": 0.02})
     result = asyncio.run(house.run(seeds=PAGES))
@@ -96,6 +100,17 @@ def test_the_frontier_gives_what_is_due_within_the_train(delay, seconds, count):
     world.discover(*PAGES)
     leases = world.lease(10, per_queue=8, train_seconds=seconds, ttl_seconds=60)
     assert [delay * number for number in range(count)] == [(one.not_before - world.clock()) / 1e6 for one in leases]
+
+
+def test_trains_are_as_long_as_sites_are_quick():
+    """A train that takes longer than half of its time would give leases back for nothing."""
+    trains = Trains()
+    lengths = [trains.pages_max]
+    for seconds in (0.001, 0.1, 5.0):
+        for _ in range(200):
+            trains.answered(seconds)
+        lengths.append(trains.pages_max)
+    assert [8, TRAIN_PAGES_MAX, 2, 1] == lengths
 
 
 @pytest.mark.parametrize("seconds", [-1, "2", float("nan"), 1e9])

@@ -9,7 +9,6 @@ import json
 import sys
 import threading
 import time
-from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -343,17 +342,6 @@ def test_a_panic_in_a_reader_of_ours_ends_its_page_alone(crawled, monkeypatch):
     assert ("error", "internal") == (lines["/a"]["outcome"], lines["/a"]["error"])
     assert {"done", "robots"} == {line["outcome"] for path, line in lines.items() if path != "/a"}
     assert "PanicError: index out of bounds" in crawled.log()
-
-
-@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit, MemoryError])
-def test_the_end_of_the_process_within_a_reader_of_ours_is_no_bug_of_its_page(tmp_path, monkeypatch, end):
-    def ends(*_):
-        raise end
-
-    monkeypatch.setitem(READERS, "application/x-ends", ends)
-    response = SimpleNamespace(url=HOME, content=b"x", headers=Headers([("Content-Type", "application/x-ends")]))
-    with pytest.raises(end):
-        Hooks(CrawlOptions(output=str(tmp_path))).read(response, "agent")
 
 
 APART = """

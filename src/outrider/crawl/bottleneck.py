@@ -99,13 +99,20 @@ class Bottleneck:
 
     def move(self, token: int, stage: Stage, now: Instant) -> None:
         """A visit comes into a stage."""
-        was = self._at.get(token)
-        if was is not None:
-            self._area[was] += now
-            self._count[was] -= 1
-        self._at[token] = stage
-        self._area[stage] -= now
-        self._count[stage] += 1
+        self.move_all((token,), stage, now)
+
+    def move_all(self, tokens: Iterable[int], stage: Stage, now: Instant) -> None:
+        """Visits come into a stage."""
+        at, count, area, moved = self._at, self._count, self._area, 0
+        for token in tokens:
+            was = at.get(token)
+            if was is not None:
+                area[was] += now
+                count[was] -= 1
+            at[token] = stage
+            moved += 1
+        area[stage] -= now * moved
+        count[stage] += moved
 
     def answered(self, body: Instant, late: Instant) -> None:
         """A visit has its answer: bytes came in for so long, and its end went unnoticed for so long."""

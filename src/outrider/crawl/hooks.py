@@ -52,7 +52,7 @@ from outrider.limits import (
     LINKS_PER_PAGE_MAX,
     READER_SECONDS_MAX,
 )
-from outrider.page import Page, PageLink, read
+from outrider.page import Page, PageLink
 from outrider.page.pdf import PDF_READER, PDF_TYPE, reads_pdf
 from outrider.url import UrlBatch
 
@@ -339,6 +339,13 @@ class Watch:
         }
 
 
+def reading_failed(error: BaseException) -> HookFailed:
+    """The end of a page on which our own reader met a bug."""
+    failed = HookFailed("reading", error, word=str(FetchError.INTERNAL))
+    failed.__cause__ = error
+    return failed
+
+
 class Hooks:
     """The hooks of one crawl, found and checked; all of them may be absent."""
 
@@ -421,18 +428,14 @@ class Hooks:
         """Whether a process of its own reads this answer, which may take as long as its limit of time."""
         return isinstance(self._reader_of(response.headers.get("content-type") or ""), ReaderApart)
 
-    def read(self, response: Response, agent: str) -> Page:
-        """The content of a page by the reader of its type. Raises HookFailed."""
+    def has_reader(self, response: Response) -> bool:
+        """Whether a reader of the user reads this answer."""
+        return self._reader_of(response.headers.get("content-type") or "") is not None
+
+    def read(self, response: Response) -> Page:
+        """The content of a page by the user's reader of its type. Raises HookFailed."""
         content_type = response.headers.get("content-type") or ""
         reader = self._reader_of(content_type)
-        if reader is None:
-            try:
-                return read(response.content, response.url, content_type, agent=agent)
-            except (KeyboardInterrupt, SystemExit, MemoryError):
-                raise  # no bug of ours: the page is read by a later run
-            except BaseException as error:
-                # A panic in a kernel is no Exception. A page that meets a bug of ours ends alone, as a bug.
-                raise HookFailed("reading", error, word=str(FetchError.INTERNAL)) from error
         if isinstance(reader, ReaderApart):
             return self._read_apart(reader, response, content_type)
         with self.watch.over("readers", response.url):

@@ -75,11 +75,13 @@ from outrider.frontier.verbs.census import Standing
 from outrider.journey import Code, Kind, Lease
 from outrider.kernels import in_use
 from outrider.limits import (
+    ANSWERS_BYTES_MAX,
     CONNECTIONS_MAX,
     DNS_THREADS,
     DNS_THREADS_MAX,
     DOCUMENTS_ASIDE_MAX,
     HOOK_ANSWER_SECONDS,
+    LEASES_PER_PLACE_MAX,
     RETRY_SECONDS,
     TRAIN_SECONDS_MAX,
     TURN_BYTES_MAX,
@@ -182,6 +184,10 @@ class CrawlRun:
         self._fetching: Fetching | None = None  # while requests may be made
         self._read_soon: list[Visit] = []  # answers of one turn of the loop, which go to be read together
         self._trains = Trains()
+        # A gap that depends on the time of an answer is not known for the second of two requests; nor is that of a
+        # [[host]] table, until the host's first lease.
+        self._has_trains = not (options.delay_factor or options.host)
+        self._held_bytes = 0  # of answers that no turn has taken
         self._extended: dict[int, Instant] = {}  # until when leases under way were extended, by token
         self._looked_at: Instant = 0
         self._finished: list[Visit] = []
@@ -514,10 +520,11 @@ class CrawlRun:
         """A turn of the books, after which the places are counted. held: it leases nothing, for a reader is full."""
         self._unwritten += [visit.lease.token for visit in visits]
         ending, archive, began = self._ending_leases(), self._output.archive_synced, self._clock()
+        per_queue = self._pages_at_once
 
         def made() -> tuple[Turn, Standing, float]:
             before = self._frontier._synced_seconds()
-            turn = self._settler.turn(visits, want, ending)
+            turn = self._settler.turn(visits, want, ending, per_queue=per_queue)
             standing, after = self._frontier._standing()
             return turn, standing, after - before
 
@@ -540,12 +547,15 @@ class CrawlRun:
             size += visit_bytes(self._finished[count])
             count += 1
         some, self._finished = self._finished[:count], self._finished[count:]
-        for visit in some:
+        self._held_bytes -= size
+        for visit in some if self._extended else ():
             self._extended.pop(visit.lease.token, None)
         return some
 
     def _visited(self, lease: Lease, visit: Visit | BaseException) -> None:
         """A visit has ended, one way or another."""
+        if isinstance(visit, Visit):
+            self._held_bytes += visit_bytes(visit)
         self._go_on_behind(lease, visit)
         if isinstance(visit, BaseException):
             self._failure = visit  # a bug in one visit ends the crawl, in good order
@@ -568,7 +578,12 @@ class CrawlRun:
         """Begins the next lease of a train whose last visit ended well; lets the rest of any other train go."""
         if lease.kind is not Kind.PAGE:
             return
-        following = self._trains.behind(visit) if isinstance(visit, Visit) and self._full_since is None else None
+        following: Lease | None = None
+        if isinstance(visit, Visit) and self._full_since is None:
+            if visit.seconds is not None:
+                self._trains.answered(visit.seconds)
+            if self._held_bytes <= ANSWERS_BYTES_MAX:
+                following = self._trains.behind(visit)
         if following is not None:
             assert self._fetching is not None
             self._begin(following, self._fetching)
@@ -577,9 +592,7 @@ class CrawlRun:
 
     def _read(self, visits: Sequence[Visit], error: BaseException | None) -> None:
         """Visits were read; or one could not be, which is a bug."""
-        now = self._clock()
-        for visit in visits:
-            self._bottleneck.move(visit.lease.token, Stage.BOOKS, now)
+        self._bottleneck.move_all([visit.lease.token for visit in visits], Stage.BOOKS, self._clock())
         self._finished += visits
         self._failure = self._failure or error
         self._wake.set()
@@ -612,12 +625,22 @@ class CrawlRun:
             return 0
         return self._room(fetching)
 
+    @property
+    def _pages_at_once(self) -> int:
+        """How many pages of a host one turn may lease."""
+        return self._trains.pages_max if self._has_trains else 1
+
     def _room(self, fetching: Fetching) -> int:
-        """The number of visits that may begin. A visit whose name or answer is long in coming, or whose document takes
-        long to read, holds no place; a visit that waits for its turn does."""
+        """The number of leases that may be asked for. A visit whose name or answer is long in coming, or whose document
+        takes long to read, holds no place; nor does a lease that waits behind another one of its host. A visit that
+        waits for its turn does."""
+        if self._held_bytes > ANSWERS_BYTES_MAX:
+            return 0
         aside = min(fetching.aside, ASIDE_MAX) + min(self._readings.slow, DOCUMENTS_ASIDE_MAX)
         held = self._at_work + len(self._finished) - aside
-        return max(0, self._concurrency - held)
+        places = self._concurrency - (held - len(self._trains))
+        most = (LEASES_PER_PLACE_MAX if self._has_trains else 1) * self._concurrency
+        return max(0, min(places * self._pages_at_once, most - held))
 
     def _ending_leases(self) -> list[int]:
         """Tokens of visits whose leases end soon: a look-up, or the wait of a finished visit for its turn, may take

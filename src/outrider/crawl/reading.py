@@ -12,19 +12,21 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from outrider.archive import Records
-from outrider.crawl.hooks import HookFailed, Hooks
+from outrider.crawl.hooks import CrawledPage, HookFailed, Hooks, reading_failed
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
 from outrider.crawl.perhost import PerHost
+from outrider.crawl.sitemaps import Found
 from outrider.crawl.visit import NOT_MODIFIED, Judgement, Visit, content_digest, judged
 from outrider.crawl.wording import wording_of
-from outrider.journey import Kind, Lease, Verdict
+from outrider.fetch.downloader import Response
+from outrider.journey import Kind, Lease, Link, Outcome, Verdict
 from outrider.limits import LINKS_PER_PAGE_MAX, READ_AT_ONCE, READING_THREADS
 from outrider.page import NO_LINKS as NO_FOUND
-from outrider.page import Page
+from outrider.page import Page, Unread, read_many
 from outrider.robots import ROBOTS_FIELD, header_directives, strictest
 from outrider.url import UrlBatch
 
@@ -34,8 +36,11 @@ _NOTHING_SAID: Final[frozenset[str]] = frozenset()
 
 @dataclass(slots=True)
 class Reading:
-    """The result of reading a visit. `digest` and `shown` as `content_digest` gives them; `records` where there is an
-    archive; `fault`: a hook failed."""
+    """A visit on its way to its outcome: first what any thread reads of it, then what the books find.
+
+    `digest` and `shown` as `content_digest` gives them; `records` where there is an archive; `fault`: a hook failed.
+    `ready`: it is known for a copy or none; `outcome` is there once it is archived.
+    """
 
     visit: Visit
     digest: bytes | None = None
@@ -43,10 +48,26 @@ class Reading:
     records: Records | None = None
     judgement: Judgement | None = None
     page: Page | None = None
-    links: UrlBatch = field(default_factory=lambda: NO_LINKS)
+    links: UrlBatch | list[Link] = field(default_factory=lambda: NO_LINKS)
     wording: int | None = None  # as `wording_of` tells it
-    nofollow: int = 0  # links that were left alone because the page or their rel says so
+    passed: dict[str, int] = field(default_factory=dict)  # links that are not followed, by reason
     fault: HookFailed | None = None
+    # In the books.
+    read: bool = False
+    ready: bool = False
+    warc: dict[str, Any] | None = None
+    outcome: Outcome | None = None
+    hooked: bool = False
+    seen: CrawledPage | None = None
+    fields: dict[str, Any] = field(default_factory=dict)
+    follows: bool = True
+    due_again: float | None = None
+    copy_of: tuple[str, int | None] | None = None  # URL, and in how many bits the SimHashes differ (None: same bytes)
+    last: bool = False  # its links come last
+    probe: str | None = None  # the URL by chance that was answered with such a page
+    repeats: bool = False  # its host gave these words before, numbers left out
+    mirrored: bool = False  # it is a copy, but of a page of a younger site: it counts as content
+    found: Found | None = None  # content of a sitemap, or sitemaps of a robots.txt
 
 
 class Reader:
@@ -65,10 +86,10 @@ class Reader:
         """The reading of a visit, whole; in the books' thread, where hooks run."""
         made = self._ahead.pop(visit.lease.token, None)
         if made is None or made.visit is not visit:
-            made = self._answer(visit)
+            made = self._answers([visit])[0]
         elif not self._hooks.look_at_answers:
             return made
-        self._content(made)
+        self._contents([made])
         return made
 
     def is_slow(self, visit: Visit) -> bool:
@@ -77,63 +98,120 @@ class Reader:
             return False
         return self._hooks.reads_apart(visit.response)
 
-    def ahead(self, visit: Visit) -> None:
-        """Reads a visit for `of`, as far as no hook has to be asked; in any thread."""
-        made = self._answer(visit)
+    def ahead(self, visits: Sequence[Visit]) -> None:
+        """Reads visits for `of`, as far as no hook has to be asked; in any thread."""
+        made = self._answers(visits)
         if not self._hooks.look_at_answers:
-            self._content(made)
-        self._ahead[visit.lease.token] = made
+            self._contents(made)
+        for one in made:
+            self._ahead[one.visit.lease.token] = one
 
-    def _answer(self, visit: Visit) -> Reading:
+    def _answers(self, visits: Sequence[Visit]) -> list[Reading]:
         """Digests, and the records for the archive."""
-        made = Reading(visit)
-        response = visit.response
-        if response is not None and response.head:
-            made.digest, made.shown = content_digest(response)
-            made.records = self._output.packed(response, visit.at, visit.lease.token, made.shown)
+        made = [Reading(visit) for visit in visits]
+        for one in made:
+            response = one.visit.response
+            if response is not None and response.head:
+                one.digest, one.shown = content_digest(response)
+                one.records = self._output.packed(response, one.visit.at, one.visit.lease.token, one.shown)
         return made
 
-    def _content(self, made: Reading) -> None:
-        """Judges a page, and reads it if it has text."""
-        visit = made.visit
+    def _contents(self, made: Sequence[Reading]) -> None:
+        """Judges pages, and reads those that have text."""
+        plain: list[Reading] = []
+        for one in made:
+            try:
+                response = self._judge(one)
+                if response is None:
+                    continue
+                if self._hooks.has_reader(response):
+                    page = self._hooks.read(response)
+                    self._take(one, page, *_followed(page, self._unread(one, response)))
+                else:
+                    plain.append(one)
+            except HookFailed as failed:
+                one.fault = failed
+        if plain:
+            self._read(plain)
+
+    def _judge(self, one: Reading) -> Response | None:
+        """Judges a visit; gives its response where that is to be read. Raises HookFailed."""
+        visit = one.visit
         response = visit.response
         if visit.stopped or visit.lease.kind not in (Kind.PAGE, Kind.PROBE):
-            return
-        own = self._per_host.of(visit.lease.host)
-        made.judgement = judged(visit, own.retries)
+            return None
+        one.judgement = judged(visit, self._per_host.of(visit.lease.host).retries)
         if response is None:
-            return
-        try:
-            response = self._hooks.response(response, visit.lease)
-            new = visit.status != NOT_MODIFIED
-            if new and made.judgement.verdict is Verdict.DONE and made.judgement.location is None:
-                made.page = self._hooks.read(response, self._agent)
-        except HookFailed as failed:
-            made.fault = failed
-            return
+            return None
+        response = self._hooks.response(response, visit.lease)
         if response is not visit.response:
-            made.visit = replace(visit, response=response)
-        if made.page is not None:
-            self._links(made, made.page, own.follow_nofollow)
+            one.visit = replace(visit, response=response)
+        new = visit.status != NOT_MODIFIED
+        is_page = new and one.judgement.verdict is Verdict.DONE and one.judgement.location is None
+        return response if is_page else None
 
-    def _links(self, made: Reading, page: Page, follow_nofollow: bool) -> None:
-        """The links that are followed."""
-        assert made.visit.response is not None
-        page = page.with_header(made.visit.response.headers.get_all("link"))
+    def _unread(self, one: Reading, response: Response) -> Unread:
         said = _NOTHING_SAID
-        if made.visit.response.headers.get(ROBOTS_FIELD) is not None:
-            said = header_directives(made.visit.response.headers, self._agent)
-        if said or page.robots:
-            page = replace(page, robots=strictest(page.robots | said))
-        made.links = page.link_batch(nofollow_too=follow_nofollow)[:LINKS_PER_PAGE_MAX]
-        made.nofollow = 0 if follow_nofollow else page.left_alone(len(made.links))
-        made.wording = wording_of(page, made.visit.lease.url)
-        made.page = page
+        if response.headers.get(ROBOTS_FIELD) is not None:
+            said = header_directives(response.headers, self._agent)
+        follow_nofollow = self._per_host.of(one.visit.lease.host).follow_nofollow
+        content_type = response.headers.get("content-type") or ""
+        return Unread(response.content, response.url, content_type, follow_nofollow, said)
+
+    def _read(self, plain: Sequence[Reading]) -> None:
+        """Reads pages together. One that meets a bug of ours ends alone, as a bug: then each is read by itself."""
+        unread = []
+        for one in plain:
+            assert one.visit.response is not None
+            unread.append(self._unread(one, one.visit.response))
+        try:
+            found = read_many(unread, agent=self._agent)
+        except (KeyboardInterrupt, SystemExit, MemoryError):
+            raise  # no bug of ours: the pages are read by a later run
+        except BaseException as error:  # noqa: BLE001 - a page that meets a bug of ours ends alone
+            # A panic in a kernel is no Exception.
+            if len(plain) > 1:
+                for one in plain:
+                    self._read([one])
+                return
+            plain[0].fault = reading_failed(error)
+            return
+        links, bounds = found.links, found.bounds
+        for row, (one, page) in enumerate(zip(plain, found.pages, strict=True)):
+            first, last = bounds[row], bounds[row + 1]
+            followed = links[first:last] if first < last else NO_LINKS
+            self._take(one, replace_robots(page, unread[row]), followed, found.left_alone[row])
+
+    def _take(self, one: Reading, page: Page, links: UrlBatch, left_alone: int) -> None:
+        """Takes a page that was read, and its links that are followed."""
+        assert one.visit.response is not None
+        fields = one.visit.response.headers.get_all("link")
+        if fields:
+            page = page.with_header(fields)
+        one.links = links
+        if left_alone:
+            one.passed["nofollow"] = left_alone
+        one.wording = wording_of(page, one.visit.lease.url)
         if not self._keeps_links:
             if self._hooks.reads_here:  # the page is the user's, who may give it again
-                made.page = replace(page, found=NO_FOUND)
+                page = replace(page, found=NO_FOUND)
             else:
                 page.forget_links()
+        one.page = page
+
+
+def replace_robots(page: Page, unread: Unread) -> Page:
+    """The page with the directives that its answer's head has, too."""
+    if not (page.robots or unread.robots):
+        return page
+    return replace(page, robots=strictest(page.robots | unread.robots))
+
+
+def _followed(page: Page, unread: Unread) -> tuple[UrlBatch, int]:
+    """The links of a page of a user's reader that are followed, and how many are left alone."""
+    told = replace_robots(page, unread)
+    links = told.link_batch(nofollow_too=unread.follow_nofollow)[:LINKS_PER_PAGE_MAX]
+    return links, 0 if unread.follow_nofollow else told.left_alone(len(links))
 
 
 @dataclass(slots=True)
@@ -155,7 +233,7 @@ class Readings:
 
     def __init__(
         self,
-        read: Callable[[Visit], None],
+        read: Callable[[Sequence[Visit]], None],
         told: Callable[[Sequence[Visit], BaseException | None], None],
         *,
         threads: int = READING_THREADS,
@@ -216,8 +294,7 @@ class Readings:
                     return
             fault: BaseException | None = None
             try:
-                for visit in some:
-                    self._read(visit)
+                self._read(some)
             except BaseException as error:  # noqa: BLE001 - a bug ends the crawl, and the loop says so
                 fault = error
             loop.call_soon_threadsafe(self._ended, some, fault)

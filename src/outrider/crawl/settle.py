@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
 
-from outrider.archive import Records
 from outrider.clock import Instant, instant
 from outrider.crawl.accounts import Books
 from outrider.crawl.copies import Copies
@@ -23,7 +22,7 @@ from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.probes import SOFT_404, Probes
-from outrider.crawl.reading import NO_LINKS, Reader
+from outrider.crawl.reading import NO_LINKS, Reader, Reading
 from outrider.crawl.sitemaps import Found, Sitemaps
 from outrider.crawl.visit import (
     NOT_MODIFIED,
@@ -46,7 +45,6 @@ from outrider.limits import (
     HOOK_SLOW_SECONDS,
     HOOK_TRACEBACKS_MAX,
     HOSTS_RULED_MAX,
-    TRAIN_PAGES_MAX,
     TURN_BYTES_MAX,
 )
 from outrider.page import NO_LINKS as NO_FOUND
@@ -61,42 +59,14 @@ QUIET: Final = frozenset({"done", "truncated", "duplicate", "redirect", "gone"})
 LINKS_TIMES: Final = 4  # the bytes of links count so often: read, decided, logged and kept
 
 
-@dataclass(slots=True)
-class _Settling:
-    """A visit on its way to its outcome; `ready` once it is read and known for a copy or none, `outcome` is there
-    once it is archived."""
-
-    visit: Visit
-    ready: bool = False
-    judgement: Judgement | None = None
-    page: Page | None = None
-    links: UrlBatch | list[Link] = field(default_factory=lambda: NO_LINKS)
-    digest: bytes | None = None
-    shown: str | None = None
-    records: Records | None = None
-    warc: dict[str, Any] | None = None
-    outcome: Outcome | None = None
-    hooked: bool = False
-    seen: CrawledPage | None = None
-    fields: dict[str, Any] = field(default_factory=dict)
-    passed: dict[str, int] = field(default_factory=dict)  # links that were not followed, by reason
-    follows: bool = True
-    due_again: float | None = None
-    fault: HookFailed | None = None
-    copy_of: tuple[str, int | None] | None = None  # URL, and in how many bits the SimHashes differ (None: same bytes)
-    last: bool = False  # its links come last
-    probe: str | None = None  # the URL by chance that was answered with such a page
-    wording: int | None = None
-    repeats: bool = False  # its host gave these words before, numbers left out
-    mirrored: bool = False  # it is a copy, but of a page of a younger site: it counts as content
-    found: Found | None = None  # content of a sitemap, or sitemaps of a robots.txt
-
-    def bytes(self) -> int:
-        """About the memory that it takes until its outcome is durable."""
-        text = len(self.page.octets) if self.page is not None else 0
-        referrers = len(self.links) * len(self.visit.lease.url)
-        own = len(self.links.arena) if isinstance(self.links, UrlBatch) else sum(len(one.url) for one in self.links)
-        return visit_bytes(self.visit) + text + LINKS_TIMES * (own + referrers)
+def _bytes(one: Reading) -> int:
+    """About the memory that a visit takes until its outcome is durable."""
+    links, page = one.links, one.page
+    size = visit_bytes(one.visit) + (len(page.octets) if page is not None else 0)
+    if len(links):
+        own = len(links.arena) if isinstance(links, UrlBatch) else sum(len(one.url) for one in links)
+        size += LINKS_TIMES * (own + len(links) * len(one.visit.lease.url))
+    return size
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,16 +136,13 @@ class Settler:
         self._output = output
         self._options = options
         self._journal = journal
-        self._pending: list[_Settling] = []
-        # A gap that depends on the time of an answer is not known for the second of two requests; nor is that of a
-        # [[host]] table, until the host's first lease.
-        trains = {"per_queue": TRAIN_PAGES_MAX, "train_seconds": 0.0}
-        self._trains: dict[str, Any] = {} if options.delay_factor or options.host else trains
+        self._pending: list[Reading] = []
 
-    def turn(self, visits: Sequence[Visit], want: int, ending: Sequence[int] = ()) -> Turn:
+    def turn(self, visits: Sequence[Visit], want: int, ending: Sequence[int] = (), *, per_queue: int = 1) -> Turn:
         """Reports these visits and those of calls that found the disk full, then leases. Raises StoreError.
 
-        ending: tokens of visits under way whose leases are to be extended.
+        ending: tokens of visits under way whose leases are to be extended. per_queue: how many leases of a queue may be
+        taken, where no gap is due between them.
         """
         answered = self.settle(visits)
         if ending:
@@ -183,7 +150,8 @@ class Settler:
         leases = LeaseBatch()
         ready: float | None = None
         if want:
-            leases = self._frontier.lease(want, ttl_seconds=LEASE_SECONDS, errands=True, **self._trains)
+            trains: dict[str, Any] = {"per_queue": per_queue, "train_seconds": 0.0} if per_queue > 1 else {}
+            leases = self._frontier.lease(want, ttl_seconds=LEASE_SECONDS, errands=True, **trains)
             if leases.lines:
                 self._output.write(leases.lines, leases.lsn)
             if self._options.host:
@@ -212,7 +180,7 @@ class Settler:
 
     def settle(self, visits: Sequence[Visit]) -> int:
         """Makes the outcomes of these visits durable; answers how many were answers of a site. Raises StoreError."""
-        self._pending.extend(_Settling(visit) for visit in visits)
+        self._pending.extend(Reading(visit) for visit in visits)
         self._output.settle_debts()
         pending = self._pending
         unsent = [one.visit.lease.token for one in pending if one.visit.stopped and one.visit.began is None]
@@ -227,15 +195,15 @@ class Settler:
     def _settle_some(self) -> int:
         """The first of those that wait, as many as may be in memory at once; they wait no longer then."""
         self._extend(self._pending)
-        some: list[_Settling] = []
+        some: list[Reading] = []
         size = 0
         for one in self._pending:
-            if not one.ready and one.judgement is None:
-                self._read(one)
+            if not one.read:
+                self._pending[len(some)] = one = self._read(one.visit)
                 if one.found is not None:
                     self._keep_leases()
             some.append(one)
-            size += one.bytes()
+            size += _bytes(one)
             if size > TURN_BYTES_MAX:
                 break
         self._tell_copies([one for one in some if not one.ready])
@@ -250,7 +218,7 @@ class Settler:
         watermark = self._output.sync_archive()
         return sum(self._written(done, report) for done, report in self._reported(some, watermark))
 
-    def _written(self, done: Sequence[_Settling], report: Report) -> int:
+    def _written(self, done: Sequence[Reading], report: Report) -> int:
         """Writes down those that are durable now; they wait no longer. Returns how many were answers of a site."""
         del self._pending[: len(done)]
         answered = 0
@@ -267,7 +235,7 @@ class Settler:
         self._tell_pages(done, report)
         return answered
 
-    def _count_passed(self, settled: Sequence[_Settling], report: Report) -> None:
+    def _count_passed(self, settled: Sequence[Reading], report: Report) -> None:
         """Counts the links that were not followed: by rel=nofollow, by the scope of the crawl or of a hook."""
         for one, code, codes in zip(settled, report.outcomes, report.links, strict=False):
             outside = codes.count(Code.OUT_OF_SCOPE) if codes else 0
@@ -277,7 +245,7 @@ class Settler:
                 if count:
                     self.not_followed[reason] = self.not_followed.get(reason, 0) + count
 
-    def _tell_pages(self, settled: Sequence[_Settling], report: Report) -> None:
+    def _tell_pages(self, settled: Sequence[Reading], report: Report) -> None:
         """Gives the answered pages that were kept to whoever reads them."""
         if self._tell is None:
             return
@@ -288,7 +256,7 @@ class Settler:
 
     # -- hooks --------------------------------------------------------------------------------------------------------
 
-    def _ask_hooks(self, some: Sequence[_Settling]) -> None:
+    def _ask_hooks(self, some: Sequence[Reading]) -> None:
         """Lets the hooks look at pages that were read, each page once."""
         if not self._hooks.looks_at_pages and self._tell is None:
             return
@@ -301,7 +269,7 @@ class Settler:
                 one.page = replace(one.page, found=NO_FOUND)
             self._keep_leases()
 
-    def _seen_by_hooks(self, one: _Settling, judgement: Judgement) -> None:
+    def _seen_by_hooks(self, one: Reading, judgement: Judgement) -> None:
         visit, hooks = one.visit, self._hooks
         page = CrawledPage(visit.lease, visit.response, judgement.word, one.page, _batch(one.links))
         if visit.status is not None and self._tell is not None:
@@ -320,7 +288,7 @@ class Settler:
         except HookFailed as failed:
             self._fail(one, failed)
 
-    def _fail(self, one: _Settling, failed: HookFailed) -> None:
+    def _fail(self, one: Reading, failed: HookFailed) -> None:
         """Ends a page whose hook failed: as an error of its own class, without links."""
         one.fault = failed
         challenged = one.judgement is not None and one.judgement.challenged
@@ -341,7 +309,7 @@ class Settler:
             )
         self._looked_at = now
 
-    def _note_fault(self, one: _Settling) -> None:
+    def _note_fault(self, one: Reading) -> None:
         """The traceback of a failed hook, for the first ones of a run; later ones have their last line."""
         fault = one.fault or one.visit.fault
         if fault is None:
@@ -351,7 +319,7 @@ class Settler:
         for line in lines if self._tracebacks <= HOOK_TRACEBACKS_MAX else lines[-1:]:
             self._journal.note(fault.word, url=one.visit.lease.url, text=line)
 
-    def _forget_addresses(self, settled: Sequence[_Settling]) -> None:
+    def _forget_addresses(self, settled: Sequence[Reading]) -> None:
         """A host that took no connection at the address that its lease named is asked for again: it may have others."""
         visits = [one.visit for one in settled if one.visit.lease.address is not None]
         gone = {one.lease.host for one in visits if one.response is not None and one.response.unconnected}
@@ -360,8 +328,8 @@ class Settler:
                 self._frontier.set_addresses(dict.fromkeys(gone))
 
     def _reported(
-        self, some: Sequence[_Settling], watermark: tuple[str, bytes] | None
-    ) -> Iterator[tuple[Sequence[_Settling], Report]]:
+        self, some: Sequence[Reading], watermark: tuple[str, bytes] | None
+    ) -> Iterator[tuple[Sequence[Reading], Report]]:
         """Reports these outcomes, together or one by one, and gives durable ones before it reports the next.
 
         One that the frontier cannot keep ends as an error of its URL, not of the crawl."""
@@ -384,31 +352,27 @@ class Settler:
         """Visits whose outcomes are not durable yet."""
         return len(self._pending)
 
-    def _extend(self, pending: Sequence[_Settling]) -> None:
+    def _extend(self, pending: Sequence[Reading]) -> None:
         soon = self._frontier.now() + instant(EXTEND_SECONDS)
         ending = [one.visit.lease.token for one in pending if one.visit.lease.deadline < soon]
         if ending:
             self._frontier.extend(ending, LEASE_SECONDS)
 
-    def _read(self, one: _Settling) -> None:
+    def _read(self, visit: Visit) -> Reading:
         """Takes what was read of a visit."""
-        read = self._reader.of(one.visit)
-        one.visit, one.digest, one.shown, one.records = read.visit, read.digest, read.shown, read.records
-        one.judgement, one.page, one.links = read.judgement, read.page, read.links
-        one.wording = read.wording
-        visit = one.visit
+        one = self._reader.of(visit)
+        one.read = True
         if self._clocks is not None:
             clocks = self._clocks.of(visit.lease.host, visit.lease.address)
             told = tuple({"name": name, "capacity": most, "gap": gap} for name, most, gap in clocks)
-            one.visit = visit = replace(visit, groups=told)
-        if read.nofollow:
-            one.passed["nofollow"] = read.nofollow
-        if read.fault is not None:
-            self._fail(one, read.fault)
+            one.visit = replace(one.visit, groups=told)
+        if one.fault is not None:
+            self._fail(one, one.fault)
         elif not visit.stopped and visit.lease.kind in (Kind.ROBOTS, Kind.SITEMAP, Kind.PROBE):
             self._read_errand(one)
+        return one
 
-    def _read_errand(self, one: _Settling) -> None:
+    def _read_errand(self, one: Reading) -> None:
         """Reads a sitemap, the names of sitemaps in a robots.txt, or the answer to a probe."""
         visit = one.visit
         lease = visit.lease
@@ -432,7 +396,7 @@ class Settler:
         if refused:
             one.passed["scope"] = refused
 
-    def _tell_copies(self, fresh: Sequence[_Settling]) -> None:
+    def _tell_copies(self, fresh: Sequence[Reading]) -> None:
         """Says which of the pages that were read are copies."""
         accepted = [one for one in fresh if one.page is not None and one.visit.response and one.visit.response.content]
         accepted = [one for one in accepted if not self._is_nothing(one, one.page)]
@@ -451,7 +415,7 @@ class Settler:
         for one in fresh:
             one.ready = True
 
-    def _is_nothing(self, one: _Settling, page: Page | None) -> bool:
+    def _is_nothing(self, one: Reading, page: Page | None) -> bool:
         """Whether a page is no more than the answer to any name, and says so. Then it is gone, and its links are left
         alone. Any other page like an answer is kept, and brings nothing new; links that the answer has, too, come
         last."""
@@ -469,7 +433,7 @@ class Settler:
         one.judgement, one.links = Judgement("gone", Verdict.GONE, SOFT_404), NO_LINKS
         return True
 
-    def _name_original(self, one: _Settling, digest: bytes, known: bool) -> None:
+    def _name_original(self, one: Reading, digest: bytes, known: bool) -> None:
         """Says of which page another is a copy. The links of the same bytes were met with the first page: they come
         last, or are left alone."""
         page, url = one.page, one.visit.lease.url
@@ -493,7 +457,7 @@ class Settler:
         one.mirrored = one.copy_of is not None and self._copies.is_of_mirror(url, one.copy_of[0])
         self._copies.add(url, digest, page.simhash, page.shingles)
 
-    def _go_to_canonical(self, accepted: Sequence[_Settling]) -> None:
+    def _go_to_canonical(self, accepted: Sequence[Reading]) -> None:
         """Where it is asked for: a page that names another URL as its own is a copy of it; that URL is its one link.
 
         Not where that URL is none that this crawl fetches: the page is all there will be of it. Nor back to where the
@@ -501,7 +465,7 @@ class Settler:
         """
         if not self._options.honour_canonical:
             return
-        named: list[tuple[_Settling, str]] = []
+        named: list[tuple[Reading, str]] = []
         for one in accepted:
             lease = one.visit.lease
             target = canonical_target(lease.url, one.page.canonical) if one.page and one.page.canonical else None
@@ -521,7 +485,7 @@ class Settler:
                 one.last = False
                 one.judgement = one.judgement.as_duplicate()
 
-    def _archived(self, one: _Settling) -> Outcome:
+    def _archived(self, one: Reading) -> Outcome:
         visit = one.visit
         if visit.stopped:
             return stopped_outcome(visit)
@@ -551,7 +515,7 @@ class Settler:
             repeats=one.repeats or (one.copy_of is not None and not one.mirrored),
         )
 
-    def _note(self, one: _Settling, outcome: Outcome, code: Settled) -> None:
+    def _note(self, one: Reading, outcome: Outcome, code: Settled) -> None:
         lease, visit = one.visit.lease, one.visit
         if code is Settled.STALE:
             self._journal.note("stale", url=lease.url, token=lease.token)

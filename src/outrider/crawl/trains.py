@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 import msgspec
 
 from outrider.crawl.visit import Visit
 from outrider.journey import Kind, Lease
+from outrider.limits import TRAIN_PAGES_MAX, TRAIN_SECONDS_MAX
 
+ANSWER_STEP: Final = 1 / 16  # how far the usual time of an answer moves to each answer
+ANSWER_SECONDS_FIRST: Final = TRAIN_SECONDS_MAX / 16  # before the first one
 _LEADS_ON = frozenset({404, 410})  # such a page is missing, and its site is well
 
 
@@ -22,10 +26,21 @@ class Trains:
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[Lease]] = {}
+        self._answer_seconds = ANSWER_SECONDS_FIRST
 
     def __len__(self) -> int:
         """How many leases wait."""
         return sum(map(len, self._waiting.values()))
+
+    @property
+    def pages_max(self) -> int:
+        """How many leases of a host are worth taking at once: as many as it answers in half of the time that a train
+        has, at the speed of the latest answers of all hosts."""
+        return max(1, min(TRAIN_PAGES_MAX, int(TRAIN_SECONDS_MAX / 2 / max(self._answer_seconds, 1e-6))))
+
+    def answered(self, seconds: float) -> None:
+        """A site took so long for an answer."""
+        self._answer_seconds += (seconds - self._answer_seconds) * ANSWER_STEP
 
     def couple(self, leases: Iterable[Lease], limit: Callable[[str, deque[Lease]], None]) -> Iterator[Lease]:
         """The leases that begin now: the first of each host, and every errand. limit: is told of each new train, and
