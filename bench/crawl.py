@@ -1,6 +1,8 @@
-"""`crawl`: whole crawls by `outrider crawl` beside Scrapy's; the same web, seeds, hosts and concurrency, in turns.
+"""`crawl`: whole crawls by `outrider crawl` beside others; the same web, seeds, hosts and concurrency, in turns.
 
-Ours writes its WARC archive and its kill-safe store, with pauses off; Scrapy keeps nothing but what is in its memory.
+Ours has its kill-safe store, and writes its WARC archive where the row says so, with pauses off; the others keep
+nothing but what is in their memory. BENCH_WEB chooses the web (small, medium), BENCH_ROUNDS the rounds of ours and
+BENCH_PEERS those of the others.
 """
 
 from __future__ import annotations
@@ -9,17 +11,20 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.measuring import CACHE, PEERS_PYTHON, ROOT, Measured, run
+from bench.measuring import CACHE, ROOT, ChildFailedError, Measured, run
+from bench.rivals import rivals
 from bench.tables import Table, middle, ratio
 from bench.webs import BenchWeb, serving
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
-PRESET = os.environ.get("BENCH_WEB", "small")
+PEER_ROUNDS = int(os.environ.get("BENCH_PEERS", "1"))
+PRESET = os.environ.get("BENCH_WEB", "medium")
 CONCURRENCY = 64
-CRAWL_SECONDS_MAX = 600.0
+CRAWL_SECONDS_MAX = 1_800.0
 OURS = {
     "outrider": ("--warc",),
     "outrider, on_page": ("--warc", "--on-page", "bench.hooked:title"),
@@ -47,20 +52,29 @@ class Crawl:
 
 
 def tables() -> list[Table]:
-    """Runs both in turns, after one crawl of each that is not counted where the web was not read yet."""
-    if not PEERS_PYTHON.exists():
-        return [Table("crawl", "Whole crawls", ("crawler",), (), ("No .venv-bench here: make bench makes it.",))]
+    """Runs all in turns. A peer that fails or is not here is named with the reason."""
     CACHE.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="crawl-", dir=CACHE))
+    absent: list[str] = []
     try:
         with serving(directory / "web", PRESET) as web:
-            found: dict[str, list[Crawl]] = {name: [] for name in (*OURS, "scrapy", "scrapy, lean")}
-            for row in range(ROUNDS):
-                for name, more in OURS.items():
+            found: dict[str, list[Crawl]] = {name: [] for name in OURS}
+            others = rivals()
+            for row in range(max(ROUNDS, PEER_ROUNDS)):
+                for name, more in OURS.items() if row < ROUNDS else ():
                     found[name].append(ours(web, directory / f"out-{row}", *more))
-                found["scrapy"].append(_theirs(web))
-                found["scrapy, lean"].append(_theirs(web, "--lean"))
-            return [_table(web, found)]
+                for one in others if row < PEER_ROUNDS else ():
+                    if one.command is None:
+                        absent.append(f"{one.name} is not here: {one.reason}.")
+                        continue
+                    place = directory / f"peer-{row}"
+                    try:
+                        crawl = _crawl(web, one.command(web, place, CONCURRENCY), {"PYTHONPATH": ""})
+                        found.setdefault(one.name, []).append(crawl)
+                    except ChildFailedError as error:
+                        absent.append(f"{one.name} failed: {' '.join(str(error).split())[:160]}.")
+                    shutil.rmtree(place, ignore_errors=True)
+            return [_table(web, found, dict.fromkeys(absent))]
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -79,12 +93,6 @@ def ours(web: BenchWeb, output: Path, *more: str, parts: Path | None = None) -> 
     return crawl
 
 
-def _theirs(web: BenchWeb, *how: str) -> Crawl:
-    command: list[str | Path] = [PEERS_PYTHON, ROOT / "bench" / "scrapy_peer.py", "--seeds", web.seeds]
-    command += ["--hosts", web.hosts, "--concurrency", str(CONCURRENCY), *how]
-    return _crawl(web, command, {"PYTHONPATH": ""})
-
-
 def _crawl(web: BenchWeb, command: list[str | Path], environment: dict[str, str]) -> Crawl:
     mark = web.mark()
     measured = run(command, seconds_max=CRAWL_SECONDS_MAX, environment=environment)
@@ -92,7 +100,7 @@ def _crawl(web: BenchWeb, command: list[str | Path], environment: dict[str, str]
     once = set(got)
     share = len(once & web.must_fetch) / len(web.must_fetch)
     print(
-        f"  {Path(str(command[0])).parts[-3]}: {len(got)} pages, {measured.wall_seconds:.1f} s, "
+        f"  {_program(command)}: {len(got)} pages, {measured.wall_seconds:.1f} s, "
         f"{measured.cpu_seconds:.1f} CPU s, {share:.2%} of what must be fetched",
         file=sys.stderr,
         flush=True,
@@ -100,7 +108,13 @@ def _crawl(web: BenchWeb, command: list[str | Path], environment: dict[str, str]
     return Crawl(measured, len(got), len(got) - len(once), share)
 
 
-def _table(web: BenchWeb, found: dict[str, list[Crawl]]) -> Table:
+def _program(command: list[str | Path]) -> str:
+    """The name of the program that a command runs."""
+    words = [str(word) for word in command if "/" in str(word) or str(word) == "wget2"]
+    return next((Path(word).stem for word in words if "peer" in word or word == "wget2"), "outrider")
+
+
+def _table(web: BenchWeb, found: dict[str, list[Crawl]], absent: Iterable[str]) -> Table:
     columns = ("", "pages/s", "best", "CPU s per 1,000", "best", "peak MB", "pages", "twice", "must-fetch got")
     rows: list[tuple[object, ...]] = []
     middles: dict[str, tuple[float, float, float]] = {}
@@ -122,11 +136,13 @@ def _table(web: BenchWeb, found: dict[str, list[Crawl]]) -> Table:
     hooked = ratio(middles["outrider, on_page"][1], ours[1])
     rows.append(("on_page against none", None, None, hooked, None, None, None, None, None))
     notes = (
-        f"On {web.title}; {len(found['outrider'])} of each in turns, medians; concurrency {CONCURRENCY}.",
+        f"On {web.title}; {ROUNDS} of ours, {PEER_ROUNDS} of each other, in turns, medians; concurrency {CONCURRENCY}.",
         "Pages a second count from the start of the program to its end; CPU seconds are the crawler's alone.",
         "The ratio is ours over theirs for pages/s and theirs over ours for CPU and memory: more is better for us.",
         "Scrapy follows links by its LinkExtractor; the lean one by a single XPath and a set for each page.",
         "on_page is a Python function that returns the title; its ratio is CPU with it over CPU without, at most 1.10.",
-        "Ours asks a host for one page at a time and has WARC and the kill-safe store on; Scrapy asks for eight.",
+        "Ours asks a host for one page at a time, with robots.txt, politeness and the store on; Scrapy asks for eight.",
+        "wget2 and spider follow `a` elements alone.",
+        *absent,
     )
-    return Table("crawl", "Whole crawls beside Scrapy", columns, tuple(rows), notes)
+    return Table("crawl", "Whole crawls beside others", columns, tuple(rows), notes)
