@@ -230,15 +230,6 @@ def test_the_digest_of_nothing_is_the_known_one() -> None:
     assert "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ" == payload_digest(b"")
 
 
-def test_a_digest_that_was_given_is_not_computed_again(tmp_path: Path) -> None:
-    made = writer(tmp_path)
-    place = made.add(exchange(digest="sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"))
-    assert (
-        "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ" == read_record(directory(tmp_path), place).fields["warc-payload-digest"]
-    )
-    made.close()
-
-
 def test_record_ids_do_not_repeat(archive: Path) -> None:
     with (archive / "crawl-000000.warc.gz").open("rb") as stream:
         ids = [record.rec_headers.get_header("WARC-Record-ID") for record in ArchiveIterator(stream)]

@@ -19,6 +19,7 @@ mod sitemap;
 mod suffixes;
 mod timetable;
 mod turns;
+mod warc;
 
 use outrider_kernels::{framing, siphash, urls};
 use pyo3::buffer::PyBuffer;
@@ -531,6 +532,8 @@ mod _native {
     use super::timetable::Timetable;
     #[pymodule_export]
     use super::turns::{count_leases, settle_shared_turns, settle_turns};
+    #[pymodule_export]
+    use super::warc::warc_records;
     #[pymodule_export]
     use super::{
         crc32c, distinct_spans, find_frame, fingerprints, gather_spans, hash_spans, pack_frames,

@@ -87,6 +87,11 @@ impl<'py> Octets<'py> {
         }
     }
 
+    /// Whether nobody can change the bytes.
+    pub(crate) fn is_fixed(&self) -> bool {
+        matches!(self, Self::Fixed(_))
+    }
+
     /// Runs `work` on the bytes, without the GIL when they are many and nobody can change them.
     pub(crate) fn run<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&[u8]) -> T + Send) -> T {
         match self {

@@ -23,3 +23,4 @@ pub mod suffixes;
 pub mod timetable;
 pub mod turns;
 pub mod urls;
+pub mod warc;

@@ -10,13 +10,15 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
+from typing import NamedTuple
 
 from isal import igzip_lib
 
+from outrider import kernels
 from outrider.archive.tail import Tail
 from outrider.clock import Instant, rfc3339_exact
 from outrider.errors import DamagedStoreError, InvalidUrlError, SettingsError
@@ -34,19 +36,19 @@ _URI = re.compile(r"[\x21-\x7e]+\Z")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _TRUNCATED = frozenset({None, "length", "time", "disconnect", "unspecified"})
 _END = b"\r\n\r\n"
-# Base 32, ten bits at a time: a third of the time of base64.b32encode, which is called three times a page.
+_IDS_BYTES = 32  # for the two records of an exchange
+# Base 32, ten bits at a time: a third of the time of base64.b32encode.
 _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
 _SHIFTS = range(150, -1, -10)
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """One request and what came back, as bytes.
+class Exchange(NamedTuple):
+    """One request and what came back, as bytes. A tuple, because one is made for each page.
 
     `head` is the status line and the fields with their empty line, `body` all that followed. `at` is wall time in
-    microseconds. `truncated` is why the body ends early. `token` is the lease it was made under. `digest` spares the
-    writer one pass when the caller has `payload_digest(body)` already.
+    microseconds. `truncated` is why the body ends early. `token` is the lease it was made under. `content` is the body
+    with its codings undone, where that is another one.
     """
 
     url: str
@@ -57,15 +59,19 @@ class Exchange:
     body: bytes
     truncated: str | None = None
     token: int | None = None
-    digest: str | None = None
+    content: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
-    """The two records of an exchange, each packed into its gzip member."""
+class Records(NamedTuple):
+    """The two records of an exchange, each packed into its gzip member, and two digests.
+
+    `payload_digest` is that of the body as the record has it, `content_digest` the SHA-1 of the content (20 bytes).
+    """
 
     url: str
     at: Instant
+    payload_digest: str
+    content_digest: bytes
     response: bytes
     request: bytes
 
@@ -107,12 +113,6 @@ def shown_digest(digest: bytes) -> str:
 def _shown_address(address: str) -> str:
     """An IP address in its usual spelling. Raises ValueError for what is none."""
     return str(ip_address(address))
-
-
-def _block_digest(head: bytes, body: bytes) -> str:
-    digest = hashlib.sha1(head, usedforsecurity=False)
-    digest.update(body)
-    return shown_digest(digest.digest())
 
 
 def file_name(prefix: str, serial: int) -> str:
@@ -205,16 +205,27 @@ class WarcWriter:
         return {"records": self._records, "bytes": self._bytes, "files": self._serial + 1}
 
     def records(self, exchange: Exchange) -> Records:
-        """The response and its request as they will stand in a file; any thread may ask.
+        """The records of one exchange; as `records_of`."""
+        return self.records_of((exchange,))[0]
+
+    def records_of(self, exchanges: Sequence[Exchange]) -> list[Records]:
+        """The response and its request of each exchange as they will stand in a file; any thread may ask.
 
         An exchange without a head (nothing came) cannot be recorded. Raises InvalidUrlError, ValueError.
         """
-        assert exchange.head, "a response record needs a head"
-        if not _URI.match(exchange.url):
-            raise InvalidUrlError(f"{_CONTROLS.sub('?', exchange.url)[:200]!r} cannot stand in a WARC record")
-        if exchange.truncated not in _TRUNCATED:
-            raise ValueError(f"truncated = {exchange.truncated!r} is no value of WARC-Truncated")
-        return Records(exchange.url, exchange.at, *self._members(exchange))
+        rows = []
+        for one in exchanges:
+            assert one.head, "a response record needs a head"
+            if not _URI.match(one.url):
+                raise InvalidUrlError(f"{_CONTROLS.sub('?', one.url)[:200]!r} cannot stand in a WARC record")
+            if one.truncated not in _TRUNCATED:
+                raise ValueError(f"truncated = {one.truncated!r} is no value of WARC-Truncated")
+            rows.append((one[0], _shown_address(one.address), *one[2:]))
+        made = kernels.warc_records(rows, self._random_bytes(_IDS_BYTES * len(rows)))
+        return [
+            Records(one.url, one.at, shown, digest, _member(response), _member(request))
+            for one, (shown, digest, response, request) in zip(exchanges, made, strict=True)
+        ]
 
     def add(self, given: Exchange | Records) -> WarcPlace:
         """Appends the response and its request; gives the place of the response.
@@ -226,7 +237,7 @@ class WarcWriter:
         begin = self._tail is None or self._tail.length == 0 or self._tail.length >= self._roll_bytes
         prelude = self._begin_file(packed.at) if begin else b""
         assert self._tail is not None
-        data = prelude + packed.response + packed.request
+        data = b"".join((prelude, packed.response, packed.request))
         self._tail.append(data)
         self._bytes += len(data)
         self._records += 1
@@ -302,43 +313,13 @@ class WarcWriter:
         header = (
             "WARC/1.1\r\nWARC-Type: warcinfo\r\n"
             f"WARC-Record-ID: {self._record_id()}\r\nWARC-Date: {rfc3339_exact(at)}\r\nWARC-Filename: {self._name}\r\n"
-            f"WARC-Block-Digest: {_block_digest(self._info, b'')}\r\n"
+            f"WARC-Block-Digest: {payload_digest(self._info)}\r\n"
             f"Content-Type: application/warc-fields\r\nContent-Length: {len(self._info)}\r\n\r\n"
         )
         return _member(header.encode() + self._info + _END)
 
     def _length(self) -> int:
         return self._tail.length if self._tail is not None else 0
-
-    # Records
-
-    def _members(self, exchange: Exchange) -> tuple[bytes, bytes]:
-        record_id = self._record_id()
-        common = (
-            f"WARC-Date: {rfc3339_exact(exchange.at)}\r\nWARC-Target-URI: {exchange.url}\r\n"
-            f"WARC-IP-Address: {_shown_address(exchange.address)}\r\n"
-        )
-        if exchange.token is not None:
-            common += f"{TOKEN_FIELD}: {exchange.token:d}\r\n"
-        digest = payload_digest(exchange.body) if exchange.digest is None else exchange.digest
-        cut = f"WARC-Truncated: {exchange.truncated}\r\n" if exchange.truncated is not None else ""
-        response = (
-            f"WARC/1.1\r\nWARC-Type: response\r\nWARC-Record-ID: {record_id}\r\n{common}"
-            f"WARC-Block-Digest: {_block_digest(exchange.head, exchange.body)}\r\n"
-            f"WARC-Payload-Digest: {digest}\r\n{cut}"
-            "Content-Type: application/http; msgtype=response\r\n"
-            f"Content-Length: {len(exchange.head) + len(exchange.body)}\r\n\r\n"
-        ).encode("ascii")
-        request = (
-            f"WARC/1.1\r\nWARC-Type: request\r\nWARC-Record-ID: {self._record_id()}\r\n{common}"
-            f"WARC-Concurrent-To: {record_id}\r\nWARC-Block-Digest: {_block_digest(exchange.request_head, b'')}\r\n"
-            "Content-Type: application/http; msgtype=request\r\n"
-            f"Content-Length: {len(exchange.request_head)}\r\n\r\n"
-        ).encode("ascii")
-        return (
-            _member(b"".join((response, exchange.head, exchange.body, _END))),
-            _member(b"".join((request, exchange.request_head, _END))),
-        )
 
     def _record_id(self) -> str:
         """A version 4 UUID (RFC 9562 section 5.4) as a URN in angle brackets."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -88,11 +88,15 @@ class Output:
             )
         return again
 
-    def packed(self, response: Response, at: Instant, token: int, digest: str) -> Records | None:
+    def packed(self, response: Response, at: Instant, token: int, _digest: str = "") -> Records | None:
         """One answer as the archive will have it; None when there is none, or no head came. Any thread may ask."""
-        if self._archive is None or not response.head:
-            return None
-        return self._archive.records(
+        return self.packed_many([(response, at, token)])[0]
+
+    def packed_many(self, answers: Sequence[tuple[Response, Instant, int]]) -> list[Records | None]:
+        """The same for many answers, each with its instant and the token of its lease."""
+        if self._archive is None:
+            return [None] * len(answers)
+        exchanges = [
             Exchange(
                 response.url,
                 response.address,
@@ -102,9 +106,13 @@ class Output:
                 response.body,
                 response.truncated,
                 token,
-                digest,
+                None if response.content is response.body else response.content,
             )
-        )
+            for response, at, token in answers
+            if response.head
+        ]
+        packed = iter(self._archive.records_of(exchanges))
+        return [next(packed) if response.head else None for response, _, _ in answers]
 
     def keep(self, records: Records) -> WarcPlace:
         """Appends one answer to the archive. Raises StoreFullError."""

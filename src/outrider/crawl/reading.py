@@ -109,11 +109,18 @@ class Reader:
     def _answers(self, visits: Sequence[Visit]) -> list[Reading]:
         """Digests, and the records for the archive."""
         made = [Reading(visit) for visit in visits]
-        for one in made:
-            response = one.visit.response
-            if response is not None and response.head:
+        answers = [
+            (one, one.visit.response) for one in made if one.visit.response is not None and one.visit.response.head
+        ]
+        packed = self._output.packed_many(
+            [(response, one.visit.at, one.visit.lease.token) for one, response in answers]
+        )
+        for (one, response), records in zip(answers, packed, strict=True):
+            one.records = records
+            if records is None:
                 one.digest, one.shown = content_digest(response)
-                one.records = self._output.packed(response, one.visit.at, one.visit.lease.token, one.shown)
+            else:
+                one.digest, one.shown = records.content_digest, records.payload_digest
         return made
 
     def _contents(self, made: Sequence[Reading]) -> None:

@@ -66,6 +66,7 @@ _FUNCTIONS = (
     *("decode_text", "read_html", "read_pages", "read_sitemap_xml"),
     *("count_leases", "pack_heads", "settle_shared_turns", "settle_turns"),
     *("shuffle_columns", "unpack_heads"),
+    *("warc_records",),
 )
 _OF_GROUPS = ("claim", "follow", "hold", "step_aside")  # where they are not, other verbs take other arguments
 _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
@@ -99,6 +100,7 @@ if TYPE_CHECKING or _IN_USE == "python":
         texts_of_spans,
         unique_spans,
     )
+    from outrider.kernels.warc import warc_records
 else:
     from outrider._native import (
         Backlog,
@@ -139,6 +141,7 @@ else:
         texts_of_spans,
         unique_spans,
         unpack_heads,
+        warc_records,
     )
 
 FRAME_HEADER_BYTES = 31
@@ -189,6 +192,7 @@ __all__ = [
     "in_use",
     "pack_frames",
     "pack_heads",
+    "warc_records",
     "read_html",
     "read_pages",
     "read_sitemap_xml",
