@@ -21,7 +21,8 @@ NO_BODIES = np.zeros(1, np.int64)
 def fetched_cells(ended: npt.ArrayLike) -> npt.NDArray[np.uint32]:
     """The cells `fetched` of heads for these instants; 0 for those before 2020."""
     seconds = np.asarray(ended, np.int64) // MICROSECONDS - FETCHED_FROM
-    return np.clip(seconds, 0, 0xFFFF_FFFF).astype(np.uint32)
+    found: npt.NDArray[np.uint32] = np.minimum(np.maximum(seconds, 0), 0xFFFF_FFFF).astype(np.uint32)
+    return found
 
 
 def fetched_at(cell: int) -> Instant | None:
@@ -84,17 +85,17 @@ class Cards:
         """The same bodies under other heads."""
         return Cards(heads, self.arena, self.offsets)
 
-    def with_extras(self, rows: npt.NDArray[np.intp], heads: Heads, extras: Sequence[bytes]) -> Cards:
+    def with_extras(self, rows: npt.NDArray[np.intp] | slice, heads: Heads, extras: Sequence[bytes]) -> Cards:
         """The cards of these rows under other heads, each with another last part of its body; sets its length in the
         head."""
         lengths = np.fromiter(map(len, extras), np.int64, len(extras))
         heads["extra_bytes"] = lengths
-        begins, ends = np.empty((len(rows), 2), np.int64), np.empty((len(rows), 2), np.int64)
-        begins[:, 0] = self.offsets[rows]
+        begins, ends = np.empty((len(heads), 2), np.int64), np.empty((len(heads), 2), np.int64)
+        begins[:, 0] = self.offsets[:-1][rows]
         ends[:, 0] = begins[:, 0] + heads["url_bytes"] + heads["referrer_bytes"]
         ends[:, 1] = len(self.arena) + lengths.cumsum()
         begins[:, 1] = ends[:, 1] - lengths
-        offsets = np.zeros(len(rows) + 1, np.int64)
+        offsets = np.zeros(len(heads) + 1, np.int64)
         np.cumsum((ends - begins).sum(axis=1), out=offsets[1:])
         arena = b"".join((self.arena, *extras))
         return Cards(heads, kernels.gather_spans(arena, begins.reshape(-1), ends.reshape(-1)), offsets)

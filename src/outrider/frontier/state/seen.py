@@ -11,7 +11,7 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.frontier.format.alike import by_value
 from outrider.frontier.format.cards import Cards
-from outrider.kernels.cards import Heads
+from outrider.kernels.cards import HAS_CONTENT, Heads
 from outrider.limits import SEEN_ROWS_NOTED_MAX
 
 _Column = npt.NDArray[Any]
@@ -72,9 +72,12 @@ class SeenSet:
         return known
 
     def add_contents(self, cards: Cards) -> None:
-        """Notes the contents of these cards: the first 8 bytes of `extra`."""
-        starts = cards.offsets[1:] - cards.heads["extra_bytes"]
-        octets = kernels.gather_spans(cards.arena, np.ascontiguousarray(starts), np.ascontiguousarray(starts + 8))
+        """Notes the contents of the cards that have any: the first 8 bytes of `extra`."""
+        rows = (cards.heads["flags"] & HAS_CONTENT).nonzero()[0]
+        if not len(rows):
+            return
+        starts = (cards.offsets[1:] - cards.heads["extra_bytes"])[rows]
+        octets = kernels.gather_spans(cards.arena, starts, starts + 8)
         hashes = np.frombuffer(octets, np.uint64)
         self.contents.add(_slots_of(hashes), hashes)
 

@@ -25,7 +25,7 @@ from outrider.frontier.stores.backlog import Backlog
 from outrider.frontier.stores.calendar import Calendar
 from outrider.frontier.stores.ledger import Ledger
 from outrider.journey import State
-from outrider.kernels.cards import HAS_CONTENT, HEAD, Heads
+from outrider.kernels.cards import HEAD, Heads
 from outrider.limits import CALENDAR_ROUNDS_MAX
 from outrider.storage.ahead import ahead
 from outrider.storage.files import Files
@@ -348,8 +348,7 @@ class Urls:
             others = (states == PARKED) & (heads["reason"] != Reason.ROBOTS) & (heads["reason"] != Reason.TRAP)
             if others.any():
                 self.spent.put(self._tables.queues.host[rows[others]], cards.filter(others))
-        if np.count_nonzero(heads["flags"]):
-            self.seen.add_contents(cards.filter((heads["flags"] & HAS_CONTENT) != 0))
+        self.seen.add_contents(cards)
 
     def _recount(self, rows: Rows, old: Uint8s, states: Uint8s) -> list[int]:
         """Moves URLs of these queues from old states to new ones in the counts. Returns how many came to each state."""
@@ -510,8 +509,7 @@ class Urls:
         for state, count in enumerate(np.bincount(states, minlength=7).tolist()):
             self.counts[state] += count
         self.calendar.put(some_cards.filter(states == WAITING))
-        if np.count_nonzero(some_cards.heads["flags"]):
-            self.seen.add_contents(some_cards.filter((some_cards.heads["flags"] & HAS_CONTENT) != 0))
+        self.seen.add_contents(some_cards)
         return cards.filter(~resting)
 
     def blocks(self) -> list[Block]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from outrider import limits
 from outrider.errors import SettingsError, shown
-from outrider.frontier.format.alike import alike
+from outrider.frontier.format.alike import alike, joined
 from outrider.frontier.policy.grouping import address_of
 from outrider.frontier.verbs.arrivals import NO_DUE
 from outrider.journey import Link, Outcome, RequestId, RobotsAnswer, Verdict
@@ -351,26 +351,46 @@ def tokens(given: npt.ArrayLike) -> Uint64s:
     return found
 
 
-def depths(links: UrlBatch, least: int) -> npt.NDArray[np.int64]:
-    """The depth of each link in columns: `least`, or its value in the column `depth` where that is more."""
-    given = links.columns.get("depth")
-    if given is None:
-        return alike(least, len(links), "i8")
-    some = given[links.valid]
-    if given.dtype.kind not in "iu" or not ((some >= 0) & (some <= DEPTH_MAX)).all():
-        raise SettingsError(f"the column `depth` of links: give whole numbers from 0 to {DEPTH_MAX}")
-    return np.maximum(given.astype(np.int64), least)
+def depths(batches: Sequence[UrlBatch], leasts: Sequence[int]) -> npt.NDArray[np.int64]:
+    """The depth of each link in columns, batch by batch: the least of its batch, or its value in the column `depth`
+    where that is more."""
+    given = [_column(links, "depth", "iu", DEPTH_MAX, "whole numbers") for links in batches]
+    if all(column is None for column in given):
+        sizes = list(map(len, batches))
+        if len(set(leasts)) == 1:
+            return alike(leasts[0], sum(sizes), "i8")
+        return np.repeat(np.array(leasts, np.int64), sizes)
+    return joined(
+        [
+            alike(least, len(links), "i8") if column is None else np.maximum(column.astype(np.int64), least)
+            for links, column, least in zip(batches, given, leasts, strict=True)
+        ]
+    )
 
 
-def priorities(links: UrlBatch) -> npt.NDArray[np.float64]:
-    """The priority of each link in columns; NaN where it has none, or where there is no column `priority`."""
-    given = links.columns.get("priority")
+def priorities(batches: Sequence[UrlBatch]) -> npt.NDArray[np.float64]:
+    """The priority of each link in columns, batch by batch; NaN where it has none, or where there is no column
+    `priority`."""
+    given = [_column(links, "priority", "iuf", 1, "numbers") for links in batches]
+    if all(column is None for column in given):
+        return alike(np.nan, sum(map(len, batches)), "f8")
+    return joined(
+        [
+            alike(np.nan, len(links), "f8") if column is None else column.astype(np.float64)
+            for links, column in zip(batches, given, strict=True)
+        ]
+    )
+
+
+def _column(links: UrlBatch, name: str, kinds: str, most: int, what: str) -> npt.NDArray[Any] | None:
+    """A further column of links with values from 0 to `most`, None where they have none of that name."""
+    given = links.columns.get(name)
     if given is None:
-        return alike(np.nan, len(links), "f8")
+        return None
     some = given[links.valid]
-    if given.dtype.kind not in "iuf" or not ((some >= 0) & (some <= 1)).all():
-        raise SettingsError("the column `priority` of links: give numbers from 0 to 1")
-    return given.astype(np.float64)
+    if given.dtype.kind not in kinds or not ((some >= 0) & (some <= most)).all():
+        raise SettingsError(f"the column `{name}` of links: give {what} from 0 to {most}")
+    return given
 
 
 def outcome_rows(links: UrlBatch, outcomes: int) -> npt.NDArray[np.int64]:

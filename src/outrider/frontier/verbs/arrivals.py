@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,7 @@ LINK_BYTES = 2 * HEAD_BYTES
 """About what a frame holds of a new link beside its texts: head, queue, host."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Where links were found. source: the slot of the page, -1 for none; page: True when a page of this crawl gave the
     links, False when a caller did."""
 
@@ -114,22 +113,22 @@ class Arrivals:
         cls, batches: Sequence[UrlBatch], places: Sequence[int], origins: Sequence[Origin], depth: Any, priority: Any
     ) -> Arrivals:
         """The links of several origins, one after the other; each origin brings its links in one batch."""
-        if all(urls.columns.keys() == batches[0].columns.keys() for urls in batches):
-            together = UrlBatch.concatenate(batches).without_columns()
+        columns = [urls.columns for urls in batches]
+        if all(told.keys() == columns[0].keys() for told in columns):
+            together = UrlBatch.concatenate(batches)
         else:
             together = UrlBatch.concatenate([urls.without_columns() for urls in batches])
         joined = cls.of_columns(
-            together,
+            together.without_columns(),
             np.repeat(np.array(places, np.intp), list(map(len, batches))),
             origins,
             depth,
             priority,
         )
-        signals = {
-            name: _joined([urls.columns.get(name) for urls in batches], batches)
-            for name in dict.fromkeys(name for urls in batches for name in urls.columns if name not in _TOLD)
-        }
-        return replace(joined, signals=signals) if signals else joined
+        names = dict.fromkeys(name for told in columns for name in told if name not in _TOLD)
+        if not names:
+            return joined
+        return replace(joined, signals={name: _joined([told.get(name) for told in columns], batches) for name in names})
 
     @classmethod
     def of_links(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.clock import Instant
 from outrider.errors import SettingsError
-from outrider.frontier.format.alike import alike, by_value, chosen, is_alike, joined
+from outrider.frontier.format.alike import alike, by_value, chosen, is_alike
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact, Row, Texts, no_texts
 from outrider.frontier.format.records import Record, extra_of
@@ -38,7 +38,7 @@ from outrider.journey import (
     Link,
     RequestId,
 )
-from outrider.kernels.cards import HEAD
+from outrider.kernels.cards import HEAD, Heads
 from outrider.limits import (
     CALL_BYTES_PER_FRAME,
     CLASSES,
@@ -107,7 +107,7 @@ class Discovering(Trapping):
 
     def _told_in_columns(self, told: UrlBatch, urls: UrlBatch, draft: Draft) -> Arrivals:
         origins = [Origin(crawl=draft.crawl(None))]
-        depths, priorities = arguments.depths(told, 0), arguments.priorities(told)
+        depths, priorities = arguments.depths([told], [0]), arguments.priorities([told])
         return Arrivals.of_columns(urls, alike(0, len(urls), "i8"), origins, depths, priorities)
 
     def _arrival(self, link: str | Link, origin_row: int, origin: Origin, draft: Draft) -> Arrival:
@@ -143,11 +143,11 @@ class Discovering(Trapping):
         whether a redirect's target was new."""
         parts = [Arrivals.of_links(wanted, origins, self._spelled_batch)] if wanted else []
         if columns:
-            depths = [arguments.depths(urls, origins[of_row[row]].depth) for row, urls in columns]
-            told = [arguments.priorities(urls) for _, urls in columns]
-            places = [of_row[row] for row, _ in columns]
-            batches = [self._ruled(urls) for _, urls in columns]
-            parts.append(Arrivals.of_batches(batches, places, origins, joined(depths), joined(told)))
+            places, told = [of_row[row] for row, _ in columns], [urls for _, urls in columns]
+            depths = arguments.depths(told, [origins[place].depth for place in places])
+            priorities = arguments.priorities(told)
+            batches = [self._ruled(urls) for urls in told] if self.rules else told
+            parts.append(Arrivals.of_batches(batches, places, origins, depths, priorities))
         if not parts:
             return {}, {}
         numbers = self._accept(Arrivals.concatenate(parts), draft).tobytes()
@@ -780,13 +780,11 @@ def _salt(crawl: int) -> np.uint64:
     return np.uint64(mixed(np.array([crawl], np.uint64))[0])
 
 
-def origin_of(cards: Cards, row: int) -> Origin:
-    """The page of a card, where links were found."""
-    head = cards.heads[row]
-    depth, crawl, slot = _below(int(head["depth"])), int(head["crawl"]), int(head["slot"])
-    return Origin(cards.url(row), depth, crawl, slot, float(head["priority"]), True)
-
-
-def _below(depth: int) -> int:
-    """The depth of links on a page of this depth."""
-    return min(depth + 1, DEPTH_MAX)
+def origins_of(heads: Heads, urls: Sequence[str], rows: Iterable[int]) -> list[Origin]:
+    """The pages of these rows, where links were found one deeper. urls: of all pages."""
+    depths, crawls, slots = heads["depth"].tolist(), heads["crawl"].tolist(), heads["slot"].tolist()
+    priorities = heads["priority"].tolist()
+    return [
+        Origin(urls[row], min(depths[row] + 1, DEPTH_MAX), crawls[row], slots[row], priorities[row], True)
+        for row in rows
+    ]

@@ -176,28 +176,38 @@ def outcomes_of(given: Iterable[Outcome] | OutcomeBatch) -> Outcomes:
     _bounded(len(given))
     fields = _fields_of(given)
     found = Outcomes()
-    found.tokens = _tokens(fields["token"])
-    _verdicts(found, fields["verdict"])
-    seconds = _numbers("seconds", fields["seconds"])
+    found.tokens = _tokens(fields.get("token", ()))
+    _verdicts(found, fields.get("verdict", ()))
+    seconds = _numbers("seconds", fields.get("seconds", ()))
     found.seconds = np.full(len(given), np.nan) if seconds is None else seconds
-    statuses = _numbers("status", fields["status"])
+    statuses = _numbers("status", fields.get("status", ()))
     found.statuses = np.zeros(len(given), np.uint16) if statuses is None else statuses
-    found.links = _links(fields["links"])
+    found.links = _links(fields.get("links", ()))
     return _completed(found, fields)
 
 
 def _fields_of(given: Sequence[Outcome]) -> dict[str, Sequence[Any]]:
-    """The values of each field, in order. Raises SettingsError for what is no outcome."""
-    for one in given:
-        if not isinstance(one, Outcome):
-            raise SettingsError(f"{shown(one)} is no outcome: make one from its lease, as lease.done(seconds=0.2)")
-    rows = [_astuple(one if type(one) is Outcome else arguments.of_builtins(one)) for one in given]
-    if not rows:
-        return dict.fromkeys(_FIELDS, ())
-    return dict(zip(_FIELDS, map(arguments.all_builtin, zip(*rows, strict=True)), strict=True))
+    """The values of each field that not all outcomes leave out, in order. Raises SettingsError for what is no
+    outcome."""
+    if set(map(type, given)) <= _OUTCOME_ALONE:
+        rows = list(map(_astuple, given))
+    else:
+        for one in given:
+            if not isinstance(one, Outcome):
+                raise SettingsError(f"{shown(one)} is no outcome: make one from its lease, as lease.done(seconds=0.2)")
+        rows = [_astuple(one if type(one) is Outcome else arguments.of_builtins(one)) for one in given]
+    found: dict[str, Sequence[Any]] = {}
+    for name, values in zip(_FIELDS, zip(*rows, strict=True), strict=False):
+        kinds = set(map(type, values))
+        if kinds != _NONE_ALONE or name not in _LEFT_OUT:
+            found[name] = values if kinds <= arguments.BUILTINS else arguments.all_builtin(values)
+    return found
 
 
 _FIELDS: Final = Outcome.__struct_fields__
+_LEFT_OUT: Final = {field.name for field in msgspec.structs.fields(Outcome) if field.default is None}
+"""The fields of which None says that there is none."""
+_OUTCOME_ALONE: Final = {Outcome}
 _astuple = msgspec.structs.astuple
 
 
@@ -267,16 +277,17 @@ _ABSENT: Final = {"refused": False, "challenged": False, "duplicate": False, "re
 def _completed(found: Outcomes, fields: Mapping[str, Sequence[Any]]) -> Outcomes:
     """Reads and checks the fields that most outcomes leave out."""
     found.plain = False
-    answered = _numbers("answered", fields["answered"])
+    answered = _numbers("answered", fields.get("answered", ()))
     found.answered = found.statuses != 0
     if answered is not None:
         np.copyto(found.answered, answered == 1, where=answered >= 0)
-    for name in _NUMBERS:
-        if name not in ("seconds", "status", "answered"):  # read already
+    for name in _NUMBERS_LEFT_OUT:
+        if name in fields:
             setattr(found, name, _numbers(name, fields[name]))
     for name, field in _TEXTS.items():
-        setattr(found, name, _present(field, fields[field]))
-    metadata = _present("metadata", fields["metadata"])
+        if field in fields:
+            setattr(found, name, _present(field, fields[field]))
+    metadata = _present("metadata", fields.get("metadata", ()))
     found.metadata = {row: arguments.metadata(value) for row, value in metadata.items()}
     for packed in found.metadata.values():
         arguments.kept("metadata", packed, METADATA_BYTES_MAX)
@@ -381,6 +392,8 @@ _NUMBERS: Final[Mapping[str, _Number]] = {
     "repeats": _FLAG,
     "answered": _Number(_check_flag_or_none, (bool,), "i1", -1, 1),
 }
+_NUMBERS_LEFT_OUT: Final = tuple(name for name in _NUMBERS if name not in ("seconds", "status", "answered"))
+"""The fields of numbers that most outcomes leave out; the others are read first."""
 
 
 def _numbers(name: str, values: Sequence[Any]) -> npt.NDArray[Any] | None:

@@ -58,11 +58,12 @@ class Costs:
                 self._links[row] = self._links.get(row, 0) + size
                 self._counts[row] = self._counts.get(row, 0) + len(links)
 
-    def fit(self, bytes_max: int) -> bool:
-        """Whether all of it surely has at most `bytes_max` bytes, even with the longest URLs of pages."""
-        most = len(self._outcomes) * _OUTCOME_BYTES + len(self._outcomes.rewritten()) * _CARD_BYTES_MAX
+    def fit(self, bytes_max: int, *, page: int = URL_BYTES_MAX, body: int = _CARD_BYTES_MAX) -> bool:
+        """Whether all of it surely has at most `bytes_max` bytes. page: bytes of the longest URL of a page; body: of the
+        longest body of a card."""
+        most = len(self._outcomes) * _OUTCOME_BYTES + len(self._outcomes.rewritten()) * body
         most += self._outcomes.text_bytes() + sum(self._links.values())
-        return most + sum(self._counts.values()) * (LINK_BYTES + URL_BYTES_MAX) <= bytes_max
+        return most + sum(self._counts.values()) * (LINK_BYTES + page) <= bytes_max
 
     def by_row(self, pages: npt.NDArray[np.int64], bodies: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Bytes of each outcome with its links. pages: the bytes of each lease's URL; bodies: the bytes of its whole

@@ -18,7 +18,7 @@ from outrider.frontier.state.urls import LEASED, QUEUED, WAITING
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.arrivals import Arrival, Origin, pieces_of
 from outrider.frontier.verbs.deciding import NEW, bounded, codes_of
-from outrider.frontier.verbs.discovering import origin_of
+from outrider.frontier.verbs.discovering import origins_of
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.leased import Unclaimed
 from outrider.frontier.verbs.leasing import Leasing
@@ -144,7 +144,10 @@ class Reporting(Leasing, Settling):
         if not first and costs.fit(CALL_BYTES_PER_FRAME):
             return [Piece(0, rows)]
         heads = self._by_token(outcomes.tokens, bodies=False).cards.heads
-        by_row = costs.by_row(heads["url_bytes"].astype(np.int64), body_bytes(heads))[first:]
+        pages, bodies = heads["url_bytes"].astype(np.int64), body_bytes(heads)
+        if not first and costs.fit(CALL_BYTES_PER_FRAME, page=int(pages.max()), body=int(bodies.max())):
+            return [Piece(0, rows)]
+        by_row = costs.by_row(pages, bodies)[first:]
         return begun + [
             Piece(first + start, first + end, end - start == 1 and by_row[start] > CALL_BYTES_PER_FRAME)
             for start, end in pieces_of(by_row, CALL_BYTES_PER_FRAME)
@@ -160,8 +163,8 @@ class Reporting(Leasing, Settling):
         for links in (*given.values(), *extra.values()):
             bounded(len(links), "links of one outcome")
             if isinstance(links, UrlBatch):
-                arguments.depths(links, 0)
-                arguments.priorities(links)
+                arguments.depths([links], [0])
+                arguments.priorities([links])
                 continue
             for link in links if isinstance(links, Sequence) else links.strings():
                 self._arrival(link, 0, origin, draft)
@@ -183,7 +186,7 @@ class Reporting(Leasing, Settling):
             elif not leases.found[0] or (self.tables.urls.voids() and self.tables.urls.void(leases.cards.heads)[0]):
                 return  # stale: the present holder of the URL will report them
             else:
-                origin = origin_of(leases.cards, 0)
+                (origin,) = origins_of(leases.cards.heads, leases.cards.urls(), [0])
             costs = costs_of(links, len(origin.referrer))
             for first, last in pieces_of(costs, CALL_BYTES_PER_FRAME):
                 piece = links[first:last]
@@ -345,10 +348,6 @@ class Reporting(Leasing, Settling):
         return answer
 
 
-def _codes_of(numbers: bytes) -> tuple[Code, ...]:
-    return tuple(codes_of(numbers))
-
-
 def _by_outcome(
     links: Sequence[tuple[int, str | Link]] | UrlBatch, outcomes: int
 ) -> Mapping[int, list[str | Link] | UrlBatch]:
@@ -368,10 +367,10 @@ def _by_outcome(
 
 
 def _report_of(answer: Answer, lines: tuple[Line, ...], lsn: int) -> Report:
-    rows, codes = len(answer.settled), answer.codes
-    told = (
-        tuple(_codes_of(codes[row]) if row in codes else _NO_CODES for row in range(rows))
-        if codes
-        else (_NO_CODES,) * rows
-    )
-    return Report(tuple(answer.settled), told, lines, lsn)
+    codes, told = codes_of(b"".join(answer.codes.values())), [_NO_CODES] * len(answer.settled)
+    start = 0
+    for row, numbers in answer.codes.items():
+        end = start + len(numbers)
+        told[row] = tuple(codes[start:end])
+        start = end
+    return Report(tuple(answer.settled), tuple(told), lines, lsn)

@@ -45,9 +45,10 @@ from outrider.frontier.state.urls import DONE, GONE, LEASED, QUEUED, WAITING, Re
 from outrider.frontier.state.whereabouts import Whereabouts
 from outrider.frontier.verbs import outcomes as verdicts
 from outrider.frontier.verbs.arrivals import Arrival, Origin
+from outrider.frontier.verbs.arguments import HTTP_STATUS_MAX
 from outrider.frontier.verbs.asking import Asking
 from outrider.frontier.verbs.deciding import Found, bounded
-from outrider.frontier.verbs.discovering import Discovering, origin_of
+from outrider.frontier.verbs.discovering import Discovering, origins_of
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.outcomes import Outcomes
 from outrider.frontier.verbs.pieces import ByRow
@@ -69,7 +70,11 @@ Instants = npt.NDArray[np.int64]
 Places = npt.NDArray[np.intp]
 
 _ALL = slice(None)
-HTTP_FORBIDDEN = 403
+HEALTHY = Signal.HEALTHY
+_OF_STATUSES = np.full(HTTP_STATUS_MAX + 1, Signal.NEUTRAL, np.uint8)
+"""The sign that an answer of each HTTP status gives."""
+_OF_STATUSES[200:500] = HEALTHY
+_OF_STATUSES[403] = Signal.WALL
 _PHASES = np.uint64((1 << 50) - 1)  # the windows of a Crawl-delay begin at another instant for each host
 _WAITS = np.array([*RETRY_SECONDS, 0.0])  # by attempt, 1 for the first; behind the last attempt there is none
 
@@ -89,6 +94,13 @@ class Ends:
     network: Network = field(default_factory=Network)
     spared: frozenset[int] = frozenset()
     nameless: frozenset[int] = frozenset()
+    _urls: list[str] | None = None
+
+    def urls(self) -> list[str]:
+        """The URL of each lease, where bodies were looked up; "" for an outcome without one."""
+        if self._urls is None:
+            self._urls = self.leases.cards.urls()
+        return self._urls
 
     def accepted(self) -> Flags:
         """The outcomes that are not stale."""
@@ -353,8 +365,16 @@ class Settling(Asking, Discovering):
         clocks["gap"][at], clocks["reason"][at] = rests.gap, rests.reason
         clocks["back_off"][at], clocks["refused_at"][at] = rests.back_off, rests.refused_at
         clocks["strain"][at], clocks["usual"][at] = rests.strain, rests.usual
+        self._hear_welcome(hosts, clocks, at, requests.signals)
+        clocks["answered"][at] += requests.answered
+
+    def _hear_welcome(
+        self, hosts: Rows, clocks: Mapping[str, npt.NDArray[Any]], at: Places | slice, signals: Signals
+    ) -> None:
+        """Counts the signs of these requests in the clocks of their hosts."""
         before = clocks["unwelcome"][at].copy()
-        signals = requests.signals
+        if not np.count_nonzero(before) and signals.max() <= HEALTHY:
+            return  # as nearly always
         signals = np.where((signals == Signal.BROKEN) & (clocks["answered"][at] == 0), Signal.NEUTRAL, signals)
         lost = (signals == Signal.BROKEN) | (signals == Signal.NAMELESS)
         for place in np.flatnonzero(is_silent(before) & lost).tolist():
@@ -363,14 +383,12 @@ class Settling(Asking, Discovering):
         after = clocks["unwelcome"][at] = unwelcome_after(before, signals)
         told = (after != before) & (is_silent(after) | (after >= PARKED_FROM))
         self._unwelcome.update(zip(hosts[at][told].tolist(), after[told].tolist(), strict=True))
-        clocks["answered"][at] += requests.answered
 
     def _signals(self, ends: Ends, hosts: Rows, rested: Flags) -> Signals:
         """The signs that requests give about the welcome of a crawler."""
         outcomes = ends.outcomes
         statuses = outcomes.statuses
-        signals = np.where((statuses >= 200) & (statuses < 500), Signal.HEALTHY, Signal.NEUTRAL).astype(np.uint8)
-        signals[statuses == HTTP_FORBIDDEN] = Signal.WALL
+        signals: Signals = _OF_STATUSES[statuses]
         if outcomes.refused is not None:
             signals[outcomes.refused] = Signal.NEUTRAL
         for row, error in outcomes.errors.items():
@@ -379,12 +397,12 @@ class Settling(Asking, Discovering):
         for row in ends.nameless:
             signals[row] = Signal.NAMELESS
         if outcomes.digests:
-            healthy = (rested & (signals == Signal.HEALTHY)).tolist()
+            healthy = (rested & (signals == HEALTHY)).tolist()
             names = self.tables.hosts.hash[np.where(rested, hosts, 0).astype(np.intp)].tolist()
             copies = [False] * len(outcomes) if outcomes.duplicate is None else outcomes.duplicate.tolist()
-            tokens, take, url = outcomes.tokens.tolist(), self._same_bodies.take, ends.leases.cards.url
+            tokens, take, urls = outcomes.tokens.tolist(), self._same_bodies.take, ends.urls()
             for row, digest in outcomes.digests.items():
-                if healthy[row] and take(names[row], digest, tokens[row], url(row), copy=copies[row]):
+                if healthy[row] and take(names[row], digest, tokens[row], urls[row], copy=copies[row]):
                     signals[row] = Signal.SAME
         if outcomes.challenged is not None:
             signals[outcomes.challenged] = Signal.CHALLENGE
@@ -467,12 +485,11 @@ class Settling(Asking, Discovering):
         attempts = pages.cards.heads["attempts"]
         heads["state"], heads["reason"], heads["error"], heads["losses"] = DONE, 0, 0, 0
         heads["status"] = outcomes.statuses
-        ended = np.broadcast_to(np.asarray(pages.ended), len(outcomes))
-        answered = outcomes.answered | (outcomes.verdicts == verdicts.DONE)
-        heads["fetched"] = np.where(answered, fetched_cells(ended), heads["fetched"])
         if outcomes.all_done:
-            heads["attempts"] = 0
+            heads["attempts"], heads["fetched"] = 0, fetched_cells(pages.ended)
         else:
+            answered = outcomes.answered | (outcomes.verdicts == verdicts.DONE)
+            heads["fetched"] = np.where(answered, fetched_cells(pages.ended), heads["fetched"])
             chosen = outcomes.verdicts
             heads["attempts"] = np.where(chosen >= verdicts.RETRY, np.minimum(attempts + 1, 65_535), attempts)
             heads["attempts"][(chosen == verdicts.DONE) | (chosen == verdicts.AGAIN)] = 0
@@ -563,8 +580,8 @@ class Settling(Asking, Discovering):
             draft.tally("bytes", read)
         if outcomes.duplicate is not None:
             copies = outcomes.duplicate if dead is None else outcomes.duplicate & ~dead
-            if copies.any():
-                draft.tally("duplicates", int(np.count_nonzero(copies)))
+            if count := int(np.count_nonzero(copies)):
+                draft.tally("duplicates", count)
         for row, error in outcomes.errors.items():
             if dead is None or not dead[row]:
                 draft.error(error)
@@ -574,10 +591,11 @@ class Settling(Asking, Discovering):
         cards, tokens, queues = pages.cards, pages.outcomes.tokens, pages.queues
         extras = self._new_extras(pages)
         if extras:
-            whole = np.fromiter(extras, np.intp, len(extras))
+            every = len(extras) == len(cards)
+            whole = _ALL if every else np.fromiter(extras, np.intp, len(extras))
             some = cards.with_extras(whole, pages.heads[whole], list(extras.values()))
-            draft.rewritten(some, tokens[whole], states_of(LEASED, len(whole)), queues[whole])
-            if len(whole) == len(cards):
+            draft.rewritten(some, tokens[whole], states_of(LEASED, len(some)), queues[whole])
+            if every:
                 return
             bare = np.delete(np.arange(len(cards)), whole)
             cards = cards.take(bare).with_heads(pages.heads[bare])
@@ -623,26 +641,24 @@ class Settling(Asking, Discovering):
         if not given and not extra and not targets:
             return {}, {}
         wanted: list[Arrival] = []
-        origins: list[Origin] = []
-        of_row: dict[int, int] = {}  # the origin of an outcome's links
         spans: dict[int, tuple[int, int]] = {}  # the links of an outcome that come one by one, among `wanted`
         columns: list[tuple[int, UrlBatch]] = []
-        pages = ends.ended if ends.dead is None else ends.ended & ~ends.dead
-        cards = ends.leases.cards
-        for row in sorted({*targets, *given, *extra}):
-            called = ends.errands.get(row)
-            if isinstance(called, CallersErrand):
-                of_row[row] = len(origins)
-                origins.append(origin_of_errand(called))
-            elif pages[row]:
-                of_row[row] = len(origins)
-                origins.append(origin_of(cards, row))
+        pages = (ends.ended if ends.dead is None else ends.ended & ~ends.dead).tolist()
+        called = {row: errand for row, errand in ends.errands.items() if isinstance(errand, CallersErrand)}
+        rows = [row for row in sorted({*targets, *given, *extra}) if pages[row] or row in called]
+        of_row = {row: place for place, row in enumerate(rows)}  # the origin of an outcome's links
+        origins = origins_of(ends.leases.cards.heads, ends.urls(), rows)
+        for row in called.keys() & of_row.keys():
+            origins[of_row[row]] = origin_of_errand(called[row])
         places = {row: place for place, row in enumerate(targets)}
         for row, target in targets.items():
             wanted.append(target.of_origin(of_row[row]))
         for row, place in of_row.items():
             start = len(wanted)
-            for found in (given.get(row, ()), extra.get(row, ())):
+            for by_row in (given, extra):
+                found = by_row.get(row)
+                if found is None:
+                    continue
                 bounded(len(found), "links of one outcome")
                 if isinstance(found, UrlBatch):
                     columns.append((row, found))
