@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 
 from outrider.clock import Instant, seconds
 from outrider.errors import SettingsError
@@ -50,7 +51,7 @@ _TITLE_DATE = re.compile(
 # Eight hexadecimal digits or more, of both sorts: made by chance, or from something.
 _RANDOM = re.compile(r"(?<![0-9a-z])(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{8,}(?![0-9a-z])", re.IGNORECASE)
 _FILTERS_MIN = 3  # parameters of a URL that combines filters
-_MAY_HOLD_DATE = re.compile(rb"[2-9][0-9]{3}")
+_MAY_HOLD_DATE = re.compile("[2-9][0-9]{3}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +84,14 @@ class Traps:
         """The number of the first rule that a canonical URL breaks by itself, 0 for none."""
         if self.url_bytes_max is not None and len(url) > self.url_bytes_max:
             return 1
-        slash = url.find("/", 8)
-        return self._of_path(url[slash:].encode(), self._last_month(now))
+        return self._of_path(url[url.find("/", 8) :], self._last_month(now))
 
     def explained(self, url: str, now: Instant) -> str | None:
         """Which rule a canonical URL breaks, with the numbers; None if it breaks none."""
         path = url.encode()[url.index("/", 8) :]
         if self.url_bytes_max is not None and len(url) > self.url_bytes_max:
             return f"it has {len(url)} bytes, more than {self.url_bytes_max} (max_url_bytes)"
-        rule = self._of_path(path, self._last_month(now))
+        rule = self._of_path(path.decode(), self._last_month(now))
         names = _names(path)
         if rule == 2:
             return f"its path has {len(names)} names, more than {self.path_depth_max} (max_path_depth)"
@@ -106,26 +106,29 @@ class Traps:
 
     def _last_month(self, now: Instant) -> int | None:
         """The last month that is no trap, counted from the year 0."""
-        if self.date_years_max is None:
-            return None
-        years = 1970 + seconds(now) / _YEAR_SECONDS + self.date_years_max
-        return int(years * 12)
+        return None if self.date_years_max is None else _month_after(now, self.date_years_max)
 
-    def _of_path(self, path: bytes, last: int | None) -> int:
-        slashes = path.count(b"/")
+    def _of_path(self, path: str, last: int | None) -> int:
+        slashes = path.count("/")
         deep = self.path_depth_max is not None and slashes > self.path_depth_max
         looped = self.path_repeats_max is not None and slashes > self.path_repeats_max
         if deep or looped:
-            names = _names(path)
+            names = _names(path.encode())
             if self.path_depth_max is not None and len(names) > self.path_depth_max:
                 return 2
             if self.path_repeats_max is not None and names and max(Counter(names).values()) > self.path_repeats_max:
                 return 3
         if last is not None and _MAY_HOLD_DATE.search(path) is not None:
-            latest = _latest(path)
+            latest = _latest(path.encode())
             if latest is not None and latest > last:
                 return 4
         return 0
+
+
+@lru_cache(maxsize=16)
+def _month_after(now: Instant, years: float) -> int:
+    """The month so many years after an instant, counted from the year 0; the URLs of a call have one instant."""
+    return int((1970 + seconds(now) / _YEAR_SECONDS + years) * 12)
 
 
 def names_month(url: str) -> bool:

@@ -12,7 +12,7 @@ their quantiles are known to a fifth, in bounded memory, however many hosts ther
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -128,14 +128,15 @@ class Sizes:
     bound: int
 
 
-def sizes_of(reached: Sequence[int], quantile: float) -> Sizes | None:
-    """The sizes of hosts by how many have reached each of `LEVELS`; None while there are too few to be compared."""
-    hosts = reached[0]
-    if hosts < HOSTS_COMPARED_MIN:
-        return None
-    above = hosts * (1.0 - quantile) + 1e-9
+def sizes_of(reached: Iterable[int], quantile: float) -> Sizes | None:
+    """The sizes of hosts by how many have reached each of `LEVELS`, of which no more are asked for than it takes; None
+    while there are too few to be compared."""
+    hosts = 0
     for level, count in zip(LEVELS, reached, strict=True):
-        if count <= above:
+        hosts = hosts or count
+        if hosts < HOSTS_COMPARED_MIN:
+            return None
+        if count <= hosts * (1.0 - quantile) + 1e-9:
             return Sizes(hosts, quantile, level, HOST_QUANTILE_TIMES * level)
     return None
 

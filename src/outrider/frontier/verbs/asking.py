@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from outrider.clock import Instant, instant
 from outrider.frontier.format.cards import Cards
@@ -14,6 +15,7 @@ from outrider.frontier.format.facts import Fact
 from outrider.frontier.format.records import Record
 from outrider.frontier.state.authorities import Again, Authority, RobotsState, robots_cells
 from outrider.frontier.state.errands import Judgement, after_answer, again_after, is_closed, judged, unanswered
+from outrider.frontier.state.hosts import Rows
 from outrider.frontier.state.urls import GONE, PARKED, QUEUED, WAITING, Reason
 from outrider.frontier.stores.ledger import FINGERPRINT_MAX, before_slot
 from outrider.frontier.verbs import arguments
@@ -25,6 +27,7 @@ from outrider.journey import (
 )
 from outrider.kernels.cards import HEAD
 from outrider.limits import (
+    MICROSECONDS,
     OWN_SLOT,
     RECHECK_READ_BYTES,
     RECHECK_ROWS_LEAST,
@@ -122,6 +125,17 @@ class Asking(Trapping):
     def _gap(self, host: int, floor: float) -> Instant:
         """The gap between the beginnings of requests to a host whose ends are not known yet."""
         return instant(max(float(self.tables.hosts.gap[host]), floor, self._crawl_delay(host)))
+
+    def _gaps(self, draft: Draft, hosts: Rows, queues: Rows) -> npt.NDArray[np.int64]:
+        """As `_gap`, behind pages of these queues of different hosts."""
+        floor: npt.NDArray[np.float64] | float = self.settings.delay
+        if self.tables.queues.rules:
+            floor = np.array([self._floor(queue) for queue in queues.tolist()])
+        gaps = np.maximum(self.tables.hosts.gap[hosts.astype(np.intp)], floor)
+        delays = self._crawl_delays(draft, hosts)
+        gaps = gaps if delays is None else np.maximum(gaps, delays)
+        found: npt.NDArray[np.int64] = np.ceil(gaps * MICROSECONDS).astype(np.int64)
+        return found
 
     # -- parked URLs whose rules changed -------------------------------------------------------------------------------
 

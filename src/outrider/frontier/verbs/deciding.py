@@ -27,6 +27,7 @@ from outrider.frontier.state.errand import Line as ErrandLine
 from outrider.frontier.state.errands import crawl_delay, unanswered
 from outrider.frontier.state.hosts import (
     NONE,
+    ROBOTS,
     RULED,
     QueueRules,
     Rows,
@@ -474,6 +475,21 @@ class Deciding:
         """Seconds that robots rules want between two requests to a host."""
         asked = crawl_delay(self.tables.robots.of_host.get(host, ()), self.tables.robots.rulebook)
         return self._obeyed(asked) if asked else asked
+
+    def _crawl_delays(self, draft: Draft, hosts: Rows) -> npt.NDArray[np.float64] | None:
+        """The Crawl-delays of hosts in seconds, also of rules that came with this call; None where none has any."""
+        if not draft.crawl_delays and not self.tables.robots.of_host:
+            return None
+        asked = (self.tables.hosts.flags[hosts.astype(np.intp)] & ROBOTS).nonzero()[0]
+        if not len(asked) and not draft.crawl_delays:
+            return None
+        delays = np.zeros(len(hosts))
+        found = [self._crawl_delay(host) for host in hosts[asked].tolist()]
+        if any(found):
+            delays[asked] = found
+        for host, delay in draft.crawl_delays.items():
+            delays[hosts == host] = np.maximum(delays[hosts == host], delay)
+        return delays if delays.any() else None
 
     def _obeyed(self, delay: float) -> float:
         """Seconds of a Crawl-delay as the settings take it."""

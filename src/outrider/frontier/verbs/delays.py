@@ -37,9 +37,8 @@ class Delays:
     ) -> None:
         """Counts the leased pages of one call. rested: the end of each host's rest. A page that is to be fetched later,
         behind others of its queue, is late by nothing."""
-        late = np.minimum(now - heads["due"], now - rested)
-        late[not_before > now] = 0
-        self.due.add(seconds(int(late.clip(0).sum())), len(late))
+        late = np.maximum(now - np.maximum(heads["due"], rested), 0)
+        self.due.add(seconds(int(late[not_before <= now].sum())), len(late))
 
     def note_fetched(
         self, heads: Heads, ended: npt.NDArray[np.int64] | Instant, answered: npt.NDArray[np.bool_]
@@ -48,4 +47,4 @@ class Delays:
         leased; ended: the end of each request, or of all."""
         first = answered & (heads["attempts"] == 0) & (heads["status"] == 0)
         waited = (ended - heads["due"])[first]
-        self.found.add(seconds(int(waited.clip(0).sum())), len(waited))
+        self.found.add(seconds(int(np.maximum(waited, 0).sum())), len(waited))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from outrider.frontier.schedule.turns import EMPTY, NOT_ALONE
 from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.errand import CallersErrand, Errand
 from outrider.frontier.state.errands import Judgement
-from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, NONE, ROBOTS, RULED, Group, Rows
+from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, NONE, ROBOTS, Group, Rows
 from outrider.frontier.state.urls import PARKED, QUEUED, Reason
 from outrider.frontier.verbs.asking import Asking
 from outrider.frontier.verbs.draft import Draft
@@ -305,18 +305,13 @@ class Drawing:
     def _measured(self, pick: _Pick, flags: npt.NDArray[np.uint8], busy: npt.NDArray[np.uint16]) -> _Pick:
         """How many URLs each queue may give, within the deadline and the budget of its host, and the gaps between
         them."""
-        wish, verbs, rows = self._wish, self._verbs, len(pick.queues)
-        most = np.full(rows, wish.per_queue, np.int64)
-        most[(flags & np.uint8(GROUPED)) != 0] = 1  # several URLs would not keep the gaps of its groups
-        several = (flags & np.uint8(RULED)) != 0
-        gaps = np.zeros(rows, np.int64)
-        for place in np.flatnonzero((most > 1) | several).tolist():
-            host = int(pick.hosts[place])
-            if most[place] > 1 or self._turns.room(host) > 1:
-                gap = verbs._gap(host, verbs._floor(int(pick.queues[place])))
-                gaps[place] = gap
-                # A URL whose turn comes after the deadline would be lost, and gone in the end.
-                most[place] = min(most[place], 1 + (wish.before - wish.now - 1) // gap) if gap else most[place]
+        wish = self._wish
+        gaps = self._verbs._gaps(self._draft, pick.hosts, pick.queues)
+        most = np.where((flags & np.uint8(GROUPED)) != 0, 1, wish.per_queue)  # several would not keep their gaps
+        if np.count_nonzero(gaps):
+            # A URL whose turn comes after the deadline would be lost, and gone in the end.
+            in_time = 1 + (wish.before - wish.now - 1) // np.maximum(gaps, 1)
+            most = np.where(gaps > 0, np.minimum(most, in_time), most)
         limit = self._settings.max_pages_per_host
         if limit is not None:
             left = limit - self._tables.hosts.answered[pick.hosts.astype(np.intp)].astype(np.int64)
@@ -389,9 +384,10 @@ class Drawing:
         ruled = verbs.errands_mode or np.count_nonzero(self._tables.hosts.flags[places] & np.uint8(ROBOTS))
         if spent is None and not ruled and self._settings.traps is None:
             return None
-        trapped = verbs._may_be_traps(cards.heads) if self._settings.traps is not None else [False] * len(cards)
-        out = [_ALLOWED] * len(cards)
-        plain, urls = True, cards.urls()
+        heads, urls = cards.heads, cards.urls()
+        trapped = verbs._may_be_traps(heads) if self._settings.traps is not None else [False] * len(cards)
+        out, plain = [_ALLOWED] * len(cards), True
+        slots, classes = heads["slot"].tolist(), heads["klass"].tolist()
         judge = verbs._judging(self._wish.now)
         names = verbs._names_judged(urls, trapped)
         for place, url in enumerate(urls):
@@ -402,7 +398,8 @@ class Drawing:
             else:
                 verdict = self._by_robots(judge, url) if ruled else _ALLOWED
                 if verdict is _ALLOWED and trapped[place]:
-                    verdict = self._by_traps(int(queues[place]), cards.heads[place], url, names.get(place))
+                    own = names.get(place)
+                    verdict = self._by_traps(int(queues[place]), slots[place], classes[place], url, own)
             if verdict is not _ALLOWED:
                 out[place], plain = verdict, False
                 self.refusals -= 1
@@ -415,8 +412,8 @@ class Drawing:
         self.refusals -= self._verbs._looked_at(authority)
         return _ALLOWED if judgement is _GO else (judgement, authority, 0)
 
-    def _by_traps(self, queue: int, head: Any, url: str, names: tuple[int, int] | None) -> _Verdict:
-        rule, klass = self._verbs._trap(self._draft, head, url, names)
+    def _by_traps(self, queue: int, slot: int, before: int, url: str, names: tuple[int, int] | None) -> _Verdict:
+        rule, klass = self._verbs._trap(self._draft, slot, before, url, names)
         if rule:
             return Judgement.TRAP, None, rule
         # A URL that has fallen goes back only where its queue has better ones.

@@ -25,7 +25,7 @@ class HostSizes:
         if self._quantile is None:
             return None
         if self._last is None or self._last[0] != lsn:
-            reached = [self._kept.get(self.name_of(step)).found for step in range(len(LEVELS))]
+            reached = (self._kept.get(self.name_of(step)).found for step in range(len(LEVELS)))
             self._last = lsn, sizes_of(reached, self._quantile)
         return self._last[1]
 

@@ -59,8 +59,8 @@ class Costs:
                 self._counts[row] = self._counts.get(row, 0) + len(links)
 
     def fit(self, bytes_max: int, *, page: int = URL_BYTES_MAX, body: int = _CARD_BYTES_MAX) -> bool:
-        """Whether all of it surely has at most `bytes_max` bytes. page: bytes of the longest URL of a page; body: of the
-        longest body of a card."""
+        """Whether all of it surely has at most `bytes_max` bytes. page: bytes of the longest URL of a page; body: bytes
+        of the longest body of a card."""
         most = len(self._outcomes) * _OUTCOME_BYTES + len(self._outcomes.rewritten()) * body
         most += self._outcomes.text_bytes() + sum(self._links.values())
         return most + sum(self._counts.values()) * (LINK_BYTES + page) <= bytes_max

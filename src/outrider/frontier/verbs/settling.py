@@ -31,7 +31,6 @@ from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.errand import ANSWERS, CallersErrand, Errand
 from outrider.frontier.state.hosts import (
     NONE,
-    ROBOTS,
     RULED,
     QueueRules,
     Rows,
@@ -44,8 +43,8 @@ from outrider.frontier.state.tables import rules_cells
 from outrider.frontier.state.urls import DONE, GONE, LEASED, QUEUED, WAITING, Reason, states_of
 from outrider.frontier.state.whereabouts import Whereabouts
 from outrider.frontier.verbs import outcomes as verdicts
-from outrider.frontier.verbs.arrivals import Arrival, Origin
 from outrider.frontier.verbs.arguments import HTTP_STATUS_MAX
+from outrider.frontier.verbs.arrivals import Arrival, Origin
 from outrider.frontier.verbs.asking import Asking
 from outrider.frontier.verbs.deciding import Found, bounded
 from outrider.frontier.verbs.discovering import Discovering, origins_of
@@ -436,21 +435,6 @@ class Settling(Asking, Discovering):
             name = np.array([tables.hash_of(tables.hosts.name(host))], np.uint64)
             (number,) = words_of_keys(name).tolist()
             draft.add(Fact.QUEUE_RULES, rules_cells(OWN_SLOT, number, kept(tables.words.get(number))))
-
-    def _crawl_delays(self, draft: Draft, hosts: Rows) -> npt.NDArray[np.float64] | None:
-        """The Crawl-delays of hosts in seconds, also of rules that came with this call; None where none has any."""
-        if not draft.crawl_delays and not self.tables.robots.of_host:
-            return None
-        asked = np.flatnonzero(self.tables.hosts.flags[hosts.astype(np.intp)] & ROBOTS)
-        if not len(asked) and not draft.crawl_delays:
-            return None
-        delays = np.zeros(len(hosts))
-        found = [self._crawl_delay(host) for host in hosts[asked].tolist()]
-        if any(found):
-            delays[asked] = found
-        for host, delay in draft.crawl_delays.items():
-            delays[hosts == host] = np.maximum(delays[hosts == host], delay)
-        return delays if delays.any() else None
 
     # -- URLs ----------------------------------------------------------------------------------------------------------
 

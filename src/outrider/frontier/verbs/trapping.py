@@ -82,9 +82,11 @@ class Trapping(Deciding):
         told: list[bool] = (~fetched & (heads["reason"] != Reason.TRAP)).tolist()
         return told
 
-    def _trap(self, draft: Draft, head: Any, url: str, names: tuple[int, int] | None) -> tuple[int, int | None]:
+    def _trap(
+        self, draft: Draft, slot: int, before: int, url: str, names: tuple[int, int] | None
+    ) -> tuple[int, int | None]:
         """The rule that makes a drawn URL a trap (0: none), and the class that it falls to (None: it keeps its own).
-        names: its own among `_names_judged`."""
+        before: its class; names: its own among `_names_judged`."""
         traps = self.settings.traps
         if traps is None:
             return GO
@@ -93,11 +95,11 @@ class Trapping(Deciding):
             return broken, None
         shape, host = names
         there = draft.returns_seen(host)
-        if self._is_too_large(there):
+        if there.fetched >= HOST_FETCHES_COMPARED and self._is_too_large(there):
             return BY_HOST_SIZE, None
         if traps.returns_min is None:
             return GO
-        slot, own = int(head["slot"]), draft.returns_seen(shape)
+        own = draft.returns_seen(shape)
         poor = is_parked(own, there, traps.returns_min)
         if poor is not None:
             if draft.returns(slot, shape if poor is own else host).is_probed():
@@ -105,13 +107,12 @@ class Trapping(Deciding):
             return BY_SESSION if has_session(url[url.index("/", 8) :]) else BY_RETURNS, None
         if not there.fetched and self._is_of_poor_hosts(draft, slot, url, traps.returns_min):
             return BY_HOSTS, None
-        before = int(head["klass"])
         klass = class_of_shape(before, own)
         return 0, klass if klass < before else None
 
     def _is_too_large(self, host: Returns) -> bool:
         """Whether a host has had so many more fetches than others that no more are made."""
-        sizes = self._sizes.at(self.lsn) if host.fetched >= HOST_FETCHES_COMPARED else None
+        sizes = self._sizes.at(self.lsn)
         return sizes is not None and host.fetched >= sizes.bound
 
     def _is_of_poor_hosts(self, draft: Draft, slot: int, url: str, least: float) -> bool:
