@@ -180,8 +180,8 @@ def test_a_bound_of_memory_holds_for_any_number_of_short_queues():
         assert backlog.statistics()["bytes"] < 20_000 + 200 * 200
     said = backlog.statistics()
     assert (5_000, 5_000) == (said["cards"], said["queues"] + said["queues_on_disk"])
-    assert backlog.kernel is not None  # their classes are there to be looked at
     rows = np.arange(5_000)
+    assert backlog.led_by_tail(rows) is None  # their classes are there to be looked at
     assert (rows % 16).tolist() == backlog.best(rows).tolist()
     backlog.put([3, 3], cards_of([9_000, 9_001], klass=15))
     assert 4_999 == len(backlog) - backlog.drop(3)

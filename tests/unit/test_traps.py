@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings as settings_of
@@ -340,8 +341,8 @@ def test_returns_of_many_names_have_a_bound() -> None:
     kept = ReturnsKept(most=100)
     for name in range(1, 1_000):
         for slot, victim in kept.victims([name]):
-            kept._returns(slot, victim, 0, 0.0, 0, 0, 0)
-        kept._returns(7, name, 50 if name < 30 else 1, 0.5, 0, 0, 0)
+            kept._returns(*map(np.array, zip((slot, victim, 0, 0.0, 0, 0, 0))))
+        kept._returns(*map(np.array, zip((7, name, 50 if name < 30 else 1, 0.5, 0, 0, 0))))
     assert (100, 101) >= (len(kept), kept.places())
     assert sum(kept.get(name).fetched == 50 for name in range(30)) >= 25  # names of few fetches go first
 

@@ -64,8 +64,8 @@ class UrlBatch:
     """
 
     __slots__ = (
-        *("_arena", "_columns", "_cut_from", "_flags", "_hashes", "_host_lengths", "_offsets", "_path_starts"),
-        "_valid",
+        *("_arena", "_columns", "_cut_from", "_flags", "_hashes", "_host_lengths", "_host_spans", "_offsets"),
+        *("_path_starts", "_valid"),
     )
     __hash__ = None  # type: ignore[assignment]
 
@@ -89,6 +89,7 @@ class UrlBatch:
         self._columns = {name: _frozen(column) for name, column in columns.items()}
         self._hashes: dict[tuple[str, bytes], Uint64s] = {}
         self._cut_from: tuple[UrlBatch, int, int] | None = None
+        self._host_spans: Spans | None = None
 
     # -- making -------------------------------------------------------------------------------------------------------
 
@@ -285,9 +286,11 @@ class UrlBatch:
 
     def hosts(self) -> Spans:
         """Where the host of each row lies in the arena, IPv6 in its brackets."""
-        # "http://" has seven bytes, "https://" eight; a row that is not valid has none, and no host.
-        starts = self._offsets[:-1] + np.where(self._valid, 7 + (self._flags & HTTPS), 0).astype(np.int64)
-        return Spans(starts, starts + self._host_lengths.astype(np.int64))
+        if self._host_spans is None:
+            # "http://" has seven bytes, "https://" eight; a row that is not valid has none, and no host.
+            starts: Int64s = self._offsets[:-1] + np.where(self._valid, 7 + (self._flags & HTTPS), 0)
+            self._host_spans = Spans(_frozen(starts), _frozen(starts + self._host_lengths))
+        return self._host_spans
 
     def dotted(self) -> npt.NDArray[np.intp]:
         """The rows whose host has a dot behind it that `outrider.url.undotted` takes off."""
@@ -295,7 +298,7 @@ class UrlBatch:
         if not len(self._arena):
             return np.zeros(0, np.intp)
         octets = np.frombuffer(self._arena, np.uint8)
-        rows = np.flatnonzero((octets[ends - 1] == _DOT) & (ends - starts > 1))
+        rows: npt.NDArray[np.intp] = ((octets[ends - 1] == _DOT) & (ends - starts > 1)).nonzero()[0]
         return rows[octets[ends[rows] - 2] != _DOT] if len(rows) else rows
 
     def clock_hosts(self) -> Spans:
@@ -303,6 +306,7 @@ class UrlBatch:
         starts, ends = self.hosts()
         rows = self.dotted()
         if len(rows):
+            ends = ends.copy()
             ends[rows] -= 1
         return Spans(starts, ends)
 

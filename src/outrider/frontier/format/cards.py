@@ -58,12 +58,14 @@ class Cards:
             return cls.none()
         if len(some) == 1:
             return some[0]
-        sizes = np.array([0, *(part.offsets[-1] for part in some)], np.int64).cumsum()
-        offsets = [part.offsets[:-1] + size for part, size in zip(some, sizes[:-1], strict=True)]
+        offsets, size = [some[0].offsets], int(some[0].offsets[-1])
+        for part in some[1:]:
+            offsets.append(part.offsets[1:] + size)
+            size += int(part.offsets[-1])
         return cls(
             joined([part.heads for part in some]),
-            b"".join(part.arena for part in some),
-            np.concatenate([*offsets, sizes[-1:]]),
+            b"".join([part.arena for part in some]),
+            np.concatenate(offsets),
         )
 
     def __len__(self) -> int:
@@ -74,7 +76,7 @@ class Cards:
         chosen = np.asarray(rows, np.intp)
         starts, ends = self.offsets[:-1][chosen], self.offsets[1:][chosen]
         offsets = np.zeros(len(chosen) + 1, np.int64)
-        np.cumsum(ends - starts, out=offsets[1:])
+        (ends - starts).cumsum(out=offsets[1:])
         return Cards(self.heads.take(chosen), kernels.gather_spans(self.arena, starts, ends), offsets)
 
     def filter(self, mask: npt.NDArray[np.bool_]) -> Cards:
@@ -96,7 +98,7 @@ class Cards:
         ends[:, 1] = len(self.arena) + lengths.cumsum()
         begins[:, 1] = ends[:, 1] - lengths
         offsets = np.zeros(len(heads) + 1, np.int64)
-        np.cumsum((ends - begins).sum(axis=1), out=offsets[1:])
+        (ends - begins).sum(axis=1).cumsum(out=offsets[1:])
         arena = b"".join((self.arena, *extras))
         return Cards(heads, kernels.gather_spans(arena, begins.reshape(-1), ends.reshape(-1)), offsets)
 

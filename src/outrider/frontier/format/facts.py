@@ -216,6 +216,7 @@ KINDS: dict[int, Kind] = {
         _kind(
             Fact.RETURNS,
             "slot:u16 name:u64 fetched:u32 share:f64 passed:u32 since:i64 found:u32",
+            applied=Applied.IN_COLUMNS,
             in_windows=True,
         ),
         _kind(Fact.TOKEN, "slot:u16 token:u64 order:u64", in_windows=True),
@@ -312,7 +313,7 @@ def columns_of(rows: Sequence[Row]) -> list[Values]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def arrays_of(kind: Fact, values: Sequence[Values]) -> list[Values]:
+def arrays_of(kind: int, values: Sequence[Values]) -> list[Values]:
     """Columns of one kind of facts, with columns of fixed width as arrays of their type."""
     return [
         np.ascontiguousarray(cells, DTYPES[column.type]) if column.type in DTYPES else cells

@@ -30,7 +30,6 @@ Masks = npt.NDArray[np.bool_]
 _OF_HOSTS = -1  # the gap of a group that rests as long as its hosts
 _NO_COLUMN = np.zeros(0, np.int64)
 _PATIENCE = instant(GROUP_AGED_TURN_SECONDS)
-_NOBODY: Rows = np.zeros(0, np.uint32)
 
 
 class _Hosts(Columns):
@@ -371,39 +370,23 @@ class SharedTurns:
         if self._moving:
             self._move(rows)
 
-    def admitted(
-        self, rows: Rows, wanting: Masks, classes: npt.NDArray[np.uint8], crawls: Rows, now: Instant
-    ) -> tuple[Masks, Rows]:
-        """Asks for turns. wanting: hosts that ask for a turn of each of their groups; the others give their turns back.
-        Returns which hosts may be offered, and the hosts whose turns they took; a refused host waits."""
-        grouped = (self._tables.hosts.flags[rows] & GROUPED) != 0
-        allowed = wanting.copy()
-        displaced = _NOBODY
-        away = grouped & ~wanting
-        if away.any():
-            some = np.ascontiguousarray(rows[away])
-            self._turns.forget(some)
-            for row in some.tolist() if self._vainly else ():
-                self._vainly.pop(row, None)
-                self._open(row)
-        asking = grouped & wanting
-        if asking.any():
-            allowed[asking], displaced = self._ask(rows[asking], classes[asking], crawls[asking], now)
-        return allowed, displaced
-
-    def admitted_one(self, host: int, queues: list[tuple[int, int]], now: Instant) -> tuple[bool, Rows]:
-        """As `admitted`, for one host with several queues, each with its (class, crawl)."""
+    def ask(self, host: int, queues: list[tuple[int, int]], now: Instant) -> tuple[bool, Rows]:
+        """Asks for a turn of each group of a host, for queues with these (class, crawl). Returns whether the host may
+        be offered, and the hosts whose turns it took; a refused host waits."""
         queues = sorted(queues, reverse=True)
+        rows = np.full(len(queues), host, np.uint32)
         classes = np.array([klass for klass, _ in queues], np.uint8)
         crawls = np.array([crawl for _, crawl in queues], np.uint32)
-        allowed, displaced = self._ask(np.full(len(queues), host, np.uint32), classes, crawls, now)
-        return bool(allowed[0]), displaced
-
-    def _ask(self, rows: Rows, classes: npt.NDArray[np.uint8], crawls: Rows, now: Instant) -> tuple[Masks, Rows]:
         went, displaced = self._turns.admit(rows, classes, crawls, now)
-        allowed, gone = np.frombuffer(went, np.bool_), np.frombuffer(displaced, np.uint32)
         self._note_vain(rows)
-        return allowed, gone
+        return bool(went[0]), np.frombuffer(displaced, np.uint32)
+
+    def forgo(self, host: int) -> None:
+        """Gives back the turns of a host that wants none now."""
+        self._turns.forget(np.array([host], np.uint32))
+        if self._vainly:
+            self._vainly.pop(host, None)
+            self._open(host)
 
     def _note_vain(self, rows: Rows) -> None:
         """Looks at hosts among these that were woken in vain before: which of them stands, waits, or does neither."""

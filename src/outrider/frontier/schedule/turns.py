@@ -2,14 +2,13 @@
 stored.
 
 A host rests in the timetable until its clock allows a request; then its queues that hold something stand in the rings.
-Most hosts have one queue: `settle_turns` handles them in columns, `settle_shared_turns` where hosts share clocks. Where
-queues have tails, `_look_around` does, in columns too. The others (several queues, keys that span
-hosts, operators' rules, a robots.txt to ask for) are handled one by one. While the robots rules of an authority are not
-known, a gate keeps all pages of its host out of the rings: the errand for its robots.txt is the next request, to that
-host or to the one that a redirect names. A host that belongs to groups stands in the rings as long as it holds their
-turns; else it waits for them in shared.py. Until it is drawn it may lose them, to a better host or to one that a call
-asks for by crawl or key. Where addresses are asked for, a host without a known address stands in separate rings
-(`seekers`) until its errand is answered.
+Most hosts have one queue: `settle_turns` handles them in columns, `settle_shared_turns` where hosts share clocks. The
+others (several queues, keys that span hosts, operators' rules, a robots.txt to ask for, a queue whose best class is on
+disk) are handled one by one. While the robots rules of an authority are not known, a gate keeps all pages of its host
+out of the rings: the errand for its robots.txt is the next request, to that host or to the one that a redirect names. A
+host that belongs to groups stands in the rings as long as it holds their turns; else it waits for them in shared.py.
+Until it is drawn it may lose them, to a better host or to one that a call asks for by crawl or key. Where addresses are
+asked for, a host without a known address stands in separate rings (`seekers`) until its errand is answered.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ from outrider.url import authority_of
 
 EMPTY = 255
 """The class of a queue that holds nothing."""
-_EMPTY_BYTE = bytes((EMPTY,))
 NOT_ALONE = MANY | RULED | GATED | ASKED
 """Flags of hosts that are handled one by one."""
 
@@ -82,9 +80,11 @@ class Turns:
 
     def _look(self, rows: Rows, now: Instant) -> None:
         backlog = self._tables.urls.backlog.kernel
-        if backlog is None:
-            self._look_around(rows, now)
-            return
+        led = self._tables.urls.backlog.led_by_tail(self._tables.hosts.first_queue[rows])
+        if led is not None:
+            for row in rows[led].tolist():
+                self._touch_one(row, now)
+            rows = rows[~led]
         cells, crawls = self._tables.hosts.cells, self._tables.queues.crawl
         if self.shared is not None:
             self._look_shared(rows, now, self.shared, backlog)
@@ -115,68 +115,6 @@ class Turns:
             queues = self._tables.hosts.first_queue[seeking]
             self._send_seekers(seeking, queues, self._tables.urls.backlog.best(queues), now)
         shared.settled(rows, seeking)
-
-    def _look_around(self, rows: Rows, now: Instant) -> None:
-        """As `_look`, while queues have tails."""
-        columns, queues = self._tables.hosts, self._tables.queues
-        # With groups the rows stay in the order of their turns.
-        rows = np.unique(rows) if self.shared is None else np.array(list(dict.fromkeys(rows.tolist())), np.uint32)
-        places = rows.astype(np.intp)
-        first = columns.first_queue[places]
-        odd = (columns.flags[places] & NOT_ALONE) | (first == NONE)
-        if np.count_nonzero(odd):
-            alone = odd == 0
-            for row in rows[~alone].tolist():
-                self._touch_one(row, now)
-            rows, places, first = rows[alone], places[alone], first[alone]
-            if not len(rows):
-                return
-        best = self._tables.urls.backlog.best(first)
-        until = columns.rest_until[places]
-        busy = columns.in_flight[places]
-        later = until > now
-        if self.shared is not None or np.count_nonzero(busy) or _EMPTY_BYTE in best.tobytes():
-            out = (best == EMPTY) | (busy != 0)
-            if self.shared is not None:
-                if self.shared.asks:
-                    stay = ~self._seeking(rows, first, best, ~(out | later), now)
-                    rows, first, best, until = rows[stay], first[stay], best[stay], until[stay]
-                    out, later = out[stay], later[stay]
-                due = ~(out | later)
-                admitted, displaced = self.shared.admitted(rows, due, best, queues.crawl[first], now)
-                self._give_way(displaced)
-                out |= due & ~admitted
-            self.ready.withdraw(first[out])
-            self.timetable.cancel(rows[out])
-            stay = ~out
-            rows, first, best, until, later = rows[stay], first[stay], best[stay], until[stay], later[stay]
-        # Most often all rows are alike: the rest of all is over, or all were visited just now.
-        resting = np.count_nonzero(later)
-        if resting < len(rows):
-            some, klasses = (first[~later], best[~later]) if resting else (first, best)
-            self.ready.offer(some, queues.crawl[some.astype(np.intp)], klasses)
-        if resting:
-            if resting < len(rows):
-                rows, first, until = rows[later], first[later], until[later]
-            self.ready.withdraw(first)
-            self.timetable.rest(rows, until)
-
-    def _seeking(
-        self, rows: Rows, queues: Rows, classes: npt.NDArray[np.uint8], due: npt.NDArray[np.bool_], now: Instant
-    ) -> npt.NDArray[np.bool_]:
-        """Which of the due hosts need an address first. They stand among the seekers now, or their errand is open or
-        comes later."""
-        shared = self.shared
-        assert shared is not None
-        if shared.seeking:
-            shared.seeking.difference_update(rows.tolist())
-            self.seekers.withdraw(queues)
-        seeks = due.copy()
-        seeks[due] = ~shared.located(rows[due], now)
-        if np.count_nonzero(seeks):
-            self._send_seekers(rows[seeks], queues[seeks], classes[seeks], now)
-            self.ready.withdraw(queues[seeks])
-        return seeks
 
     def _send_seekers(self, rows: Rows, queues: Rows, classes: npt.NDArray[np.uint8], now: Instant) -> None:
         for host, queue, klass in zip(rows.tolist(), queues.tolist(), classes.tolist(), strict=True):
@@ -265,12 +203,12 @@ class Turns:
         elif self.shared is not None and columns.flags[host] & GROUPED:
             if offered:
                 wanted = [(klass, int(queues.crawl[queue])) for queue, klass in offered]
-                admitted, displaced = self.shared.admitted_one(host, wanted, now)
+                admitted, displaced = self.shared.ask(host, wanted, now)
                 self._give_way(displaced)
                 if not admitted:
                     withdrawn, offered = rows, []
             else:
-                self.shared.admitted(one, np.zeros(1, np.bool_), np.zeros(1, np.uint8), one, now)
+                self.shared.forgo(host)
         if withdrawn:
             self.ready.withdraw(np.array(withdrawn, np.uint32))
         if offered:

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from outrider.frontier.format.facts import Block, Fact, columns_of
+from outrider.frontier.format.facts import Block, Fact, Values, columns_of
 from outrider.frontier.policy.returns import Returns
+from outrider.frontier.state.urls import Hand
 from outrider.limits import RETURNS_KEPT_MAX, RETURNS_LOOKS_MAX
 
 _NONE = Returns()
@@ -33,26 +34,36 @@ class ReturnsKept:
         kept = self._kept[row] if row is not None else None
         return kept[2] if kept is not None else _NONE
 
-    def _returns(self, slot: int, name: int, *cells: float) -> None:
-        row = self._rows.get(name)
-        if not any(cells):  # a row of zeros takes it away
-            if row is not None:
-                del self._rows[name]
-                self._kept[row] = None
-                self._free.append(row)
-            return
-        if row is None:
-            row = self._free.pop() if self._free else len(self._kept)
-            self._rows[name] = row
-            if row == len(self._kept):
-                self._kept.append(None)
-        self._kept[row] = slot, name, Returns(*cells)  # type: ignore[arg-type]  # columns in the order of the fields
+    def _returns(self, slots: Values, names: Values, *cells: Values, hand: Hand | None = None) -> None:
+        if hand is not None:
+            told = hand.returns
+        else:
+            told = [Returns(*one) for one in zip(*(column.tolist() for column in cells), strict=True)]
+            slots, names = slots.tolist(), names.tolist()
+        rows, kept = self._rows, self._kept
+        for slot, name, one in zip(slots, names, told, strict=True):
+            row = rows.get(name)
+            if not one.share and not any(one.cells()):  # a row of zeros takes it away
+                if row is not None:
+                    del rows[name]
+                    kept[row] = None
+                    self._free.append(row)
+            elif row is not None:
+                kept[row] = slot, name, one
+            elif self._free:
+                rows[name] = row = self._free.pop()
+                kept[row] = slot, name, one
+            else:
+                rows[name] = len(kept)
+                kept.append((slot, name, one))
 
     def victims(self, coming: Collection[int]) -> list[tuple[int, int]]:
         """Slots and names of rows that must go before these names come: rows of few fetches first, among some that lie
         side by side."""
-        new = sum(name not in self._rows for name in coming)
         found: dict[int, int] = {}
+        if len(self._rows) + len(coming) <= self._most:
+            return []
+        new = sum(name not in self._rows for name in coming)
         for _ in range(min(len(self._rows) + new - self._most, len(self._rows))):
             looked: list[tuple[int, int, int]] = []
             for _ in range(len(self._kept)):

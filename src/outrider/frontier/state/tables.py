@@ -109,28 +109,31 @@ class Tables:
         self.now: Instant = 0
         self.changed: list[Rows] = []  # hosts that `Turns.touch` must handle again
         self.begun: list[Rows] = []  # hosts with new leases that the draw took out of ring and timetable already
-        self._apply: dict[Fact, Callable[..., None]] = {
-            kind.fact: self._owner_of(kind.fact) for kind in KINDS.values() if kind.applied is not Applied.NOWHERE
+        self._apply: dict[int, tuple[bool, Callable[..., None]]] = {
+            kind.fact: (kind.applied is Applied.BY_ROW, self._owner_of(kind.fact))
+            for kind in KINDS.values()
+            if kind.applied is not Applied.NOWHERE
         }
 
     # -- applying facts -----------------------------------------------------------------------------------------------
 
     def apply(self, kind: int, values: Sequence[Values], hand: Hand | None = None) -> None:
         """Apply the facts of one block. Raises DamagedStoreError when they name something that does not exist."""
-        fact = Fact(kind)
+        known = self._apply.get(kind)
+        if known is None:
+            return
+        by_row, owner = known
         try:
-            applied = KINDS[fact].applied
-            if applied is Applied.BY_ROW:
-                each = self._apply[fact]
+            if by_row:
                 for row in zip(*map(_listed, values), strict=True):
-                    each(*row)
-            elif applied is Applied.IN_COLUMNS and hand is None:
-                self._apply[fact](*arrays_of(fact, values))
-            elif applied is Applied.IN_COLUMNS:
-                self._apply[fact](*values, hand=hand)  # arrays already: a live call decides in columns
+                    owner(*row)
+            elif hand is None:
+                owner(*arrays_of(kind, values))
+            else:
+                owner(*values, hand=hand)  # arrays already: a live call decides in columns
         except (IndexError, KeyError) as error:
             raise DamagedStoreError(
-                f"a fact of kind {fact.name.lower()} names something that does not exist ({error})"
+                f"a fact of kind {Fact(kind).name.lower()} names something that does not exist ({error})"
             ) from error
 
     def _owner_of(self, fact: Fact) -> Callable[..., None]:

@@ -6,7 +6,7 @@ host, a leased one with its lease. The ledger has the newest record of every URL
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,6 +19,7 @@ from outrider.clock import Instant
 from outrider.frontier.format.alike import by_value
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Block, Fact, Values
+from outrider.frontier.policy.returns import Returns
 from outrider.frontier.state.hosts import GROUPED, NONE, ROBOTS, Rows
 from outrider.frontier.state.seen import SeenSet
 from outrider.frontier.stores.backlog import Backlog
@@ -61,16 +62,21 @@ class Reason(IntEnum):
 class Hand:
     """The parts of a block that a live call holds already: cards with their new heads, the states they leave, and the
     rows of their queues where they are known; for clocks and queues the rows of the hosts. first: for new hosts and
-    queues, `made` of their columns at the time of the look-up."""
+    queues, `made` of their columns at the time of the look-up; returns: those of a block of returns."""
 
     cards: Cards
     old: Uint8s
     rows: Rows | None = None
     first: int = -1
+    returns: Sequence[Returns] = ()
 
     @classmethod
     def of_rows(cls, rows: Rows | None, *, first: int = -1) -> Hand:
         return cls(_NO_CARDS, _NO_STATES, rows, first)
+
+    @classmethod
+    def of_returns(cls, returns: Sequence[Returns]) -> Hand:
+        return cls(_NO_CARDS, _NO_STATES, returns=returns)
 
 
 class Urls:
@@ -97,13 +103,13 @@ class Urls:
         """Applies whole cards: new URLs, and URLs whose body changed."""
         heads = cards.heads
         fresh = heads["order"] >= self.order
-        rows = None
+        count, rows = np.count_nonzero(fresh), None
         if hand is not None:
             old, rows = hand.old, hand.rows
             if rows is not None:
                 rows = self._tables.rows_of(heads, rows)
             self._close(tokens)
-        elif fresh.all():
+        elif count == len(heads):
             old = np.zeros(len(heads), np.uint8)
         else:
             old = np.zeros(len(heads), np.uint8)
@@ -112,8 +118,8 @@ class Urls:
         # Cards in hand were checked before they were logged.
         keep = self.ledger.append if hand is None else self.ledger.take
         keep(cards if dead is None else cards.filter(~dead))
-        if fresh.any():
-            self.seen.add(heads[fresh] if not fresh.all() else heads)
+        if count:
+            self.seen.add(heads if count == len(heads) else heads.take(fresh.nonzero()[0]))
             self.order = int(heads["order"].max()) + 1
         self._put(cards, old, rows)
 
@@ -337,7 +343,7 @@ class Urls:
         if come[QUEUED]:
             queues, some_cards = rows, cards
             if not all_alike:
-                some = np.flatnonzero(states == QUEUED)
+                some = (states == QUEUED).nonzero()[0]
                 queues, some_cards = rows[some], cards.take(some)
             self.backlog.put(queues, some_cards)
             self._tables.changed.append(self._tables.queues.host[queues])

@@ -191,9 +191,20 @@ class Backlog:
         return np.frombuffer(found, np.bool_), Cards.of_columns(*columns)
 
     @property
-    def kernel(self) -> kernels.Backlog | None:
-        """The kernel with the best card of every queue, for another kernel to read; None while there are tails."""
-        return None if self._tails else self._kernel
+    def kernel(self) -> kernels.Backlog:
+        """The kernel with the best card of every queue that is not `led_by_tail`, for another kernel to read."""
+        return self._kernel
+
+    def led_by_tail(self, queues: Rows) -> npt.NDArray[np.bool_] | None:
+        """Which of these queues have a better class on disk than in memory; None where none has, as nearly always."""
+        tails = self._tails
+        here = tails.keys() & set(queues.tolist()) if tails else ()
+        if not here:
+            return None
+        best = self._kernel.best(np.fromiter(here, np.uint32, len(here)))
+        places = zip(here, best, strict=True)
+        led = [queue for queue, klass in places if klass == NO_CLASS or klass < 255 - tails[queue].first[0]]
+        return np.isin(queues, led) if led else None
 
     def best(self, queues: npt.ArrayLike) -> npt.NDArray[np.uint8]:
         """The class of each queue's best card, 255 where there is none."""
@@ -531,7 +542,7 @@ class Backlog:
                 tail.push(_key_of(part.heads[0]), place)
                 tail.cards += len(part)
                 self._tail_cards += len(part)
-        return cards.take(kept)
+        return cards.take(kept) if kept else Cards.none()
 
     def _sweep(self, came: int, budget: int, mean: int) -> None:
         """Looks through some rows for queues to spill or to set aside. came: cards of this call; mean: cards per queue

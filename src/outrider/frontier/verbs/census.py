@@ -133,7 +133,7 @@ class Census:
     def __init__(self) -> None:
         self.hosts = dict.fromkeys(HOST_STATES, 0)
         self.leased = self.pages = self.errands = self.busiest = 0
-        self.waits_for_group = self.waits_for_address = self.waits_for_robots = 0
+        self.waits_for_group = self.waits_for_address = 0
         self.tail: tuple[str, int, float] | None = None
         self.largest: list[tuple[int, str]] = []
         """Up to ten hosts with the most URLs that are queued or wait, the most first."""
@@ -146,7 +146,6 @@ class Census:
                 yield
             if (end := min(end, tables.hosts.count)) > first:  # hosts go, too, between two steps
                 self._count(tables, look, first, end, now, turns.shared, delay)
-        self.waits_for_robots = len(turns.gates)
         self.waits_for_group = turns.shared.waiting if turns.shared is not None else 0
         self.waits_for_address = len(turns.shared.seeking) if turns.shared is not None else 0
 

@@ -402,21 +402,12 @@ class Deciding:
         draft: Draft,
         record: Record,
         state: int,
-        reason: int = 0,
+        reason: int,
         *,
-        attempts: int | None = None,
-        losses: int | None = None,
-        status: int | None = None,
         error: str | None = None,
     ) -> None:
-        """Moves a record to another state; None leaves a cell as it is."""
+        """Moves a record to another state; error: None leaves it as it is."""
         record.state, record.reason = state, int(reason)
-        if attempts is not None:
-            record.attempts = attempts
-        if losses is not None:
-            record.losses = losses
-        if status is not None:
-            record.status = status
         if error is not None:
             record.error = draft.error_number(error)
 
@@ -468,9 +459,6 @@ class Deciding:
             return self.settings.delay
         return max(map(self._floor, self.tables.queues_of(host)), default=self.settings.delay)
 
-    def _authorities(self, host: int) -> Sequence[Authority]:
-        return self.tables.robots.of_host.get(host, ())
-
     def _crawl_delay(self, host: int) -> float:
         """Seconds that robots rules want between two requests to a host."""
         asked = crawl_delay(self.tables.robots.of_host.get(host, ()), self.tables.robots.rulebook)
@@ -484,9 +472,10 @@ class Deciding:
         if not len(asked) and not draft.crawl_delays:
             return None
         delays = np.zeros(len(hosts))
-        found = [self._crawl_delay(host) for host in hosts[asked].tolist()]
+        of_host, rulebook = self.tables.robots.of_host, self.tables.robots.rulebook
+        found = [crawl_delay(of_host.get(host, ()), rulebook) for host in hosts[asked].tolist()]
         if any(found):
-            delays[asked] = found
+            delays[asked] = list(map(self._obeyed, found))
         for host, delay in draft.crawl_delays.items():
             delays[hosts == host] = np.maximum(delays[hosts == host], delay)
         return delays if delays.any() else None

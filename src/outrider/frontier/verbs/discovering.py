@@ -173,7 +173,7 @@ class Discovering(Trapping):
         codes = np.full(len(urls), CODE_NUMBERS[Code.INVALID], np.uint8)
         if met is not None and count:
             codes[met] = KNOWN
-        rows = np.flatnonzero(self._wanted(links, met if count else None, codes, draft))
+        rows = self._wanted(links, met if count else None, codes, draft).nonzero()[0]
         if not len(rows):
             return codes
         if len(rows) < len(urls):
@@ -191,7 +191,7 @@ class Discovering(Trapping):
         if np.count_nonzero(known):
             codes[rows[known]] = KNOWN
             draft.known.append(marks[known])
-            fresh = np.flatnonzero(~known)
+            fresh = (~known).nonzero()[0]
             if not len(fresh):
                 return codes
         else:
@@ -236,7 +236,7 @@ class Discovering(Trapping):
         if len(rows) < len(urls):
             names = names[rows]
         hosts = tables.hosts.find(names)
-        there = np.flatnonzero(hosts != NONE)
+        there = (hosts != NONE).nonzero()[0]
         slots = self._slots_at(hosts, there)
         if len(there) == len(rows):
             known = tables.urls.seen.check(crawls, slots, prints)
@@ -396,7 +396,7 @@ class Discovering(Trapping):
             known_queues = np.full(len(rows), NONE, np.uint32)
             known_queues[there] = tables.queues.find(queues[there])  # new hosts have no queue yet
         queue_rows = known_queues
-        new = np.flatnonzero(known_queues == NONE)
+        new = (known_queues == NONE).nonzero()[0]
         if len(new):
             made = {(row[1]) for row in draft.rows.get(Fact.QUEUE, ())}
             firsts, which = firsts_of(queues[new])

@@ -6,7 +6,9 @@ A call that ends in an error throws its draft away, and the tables stay as they 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from itertools import count
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,6 +27,7 @@ from outrider.journey import Line
 from outrider.limits import ERROR_CLASSES_KEPT_MAX, ERROR_CLASSES_MAX, HOLDERS_NAMED_MAX, OWN_SLOT, TALLY_MAX
 
 Tokens = npt.NDArray[np.uint64]
+_CELLS_OF_RETURNS = tuple(attrgetter(field.name) for field in fields(Returns))
 _Part: TypeAlias = tuple[Cards, Tokens, npt.NDArray[np.uint8], Rows | None]
 """Cards, the tokens of the leases that end, the states the cards leave, the rows of their queues."""
 
@@ -149,8 +152,10 @@ class Draft:
         none = Returns(share=0.0).cells()
         for slot, gone in self._tables.returns.victims(self._returns):
             self.add(Fact.RETURNS, (slot, gone, *none))
-        for name, (slot, returns) in self._returns.items():
-            self.add(Fact.RETURNS, (slot, name, *returns.cells()))
+        told = [returns for _, returns in self._returns.values()]
+        slots = [slot for slot, _ in self._returns.values()]
+        cells = (list(map(cell, told)) for cell in _CELLS_OF_RETURNS)
+        self.add_columns(Fact.RETURNS, [slots, list(self._returns), *cells], Hand.of_returns(told))
 
     def _pack_records(self) -> None:
         for whole in (False, True):
@@ -272,14 +277,17 @@ class Draft:
         self.add(Fact.LINE, (slot, token, STREAMS.index(stream), new_links, text))
         self.lines.append((stream, completed(text, new_links)))
 
-    def lines_of(self, stream: str, slots: Rows, tokens: Tokens, texts: list[bytes], new_links: list[int]) -> None:
-        """As `line`, for many lines of one stream."""
+    def lines_of(
+        self, stream: str, slots: Rows, tokens: Tokens, texts: list[bytes], new_links: list[int] | None
+    ) -> None:
+        """As `line`, for many lines of one stream; new_links: None for lines without this count."""
         if not self._keeps_lines or not texts:
             return
         self._first_line(stream)
-        streams = np.full(len(texts), STREAMS.index(stream), np.uint8)
-        self.add_columns(Fact.LINE, [slots, tokens, streams, new_links, texts])
-        self.lines += [(stream, text) for text in map(completed, texts, new_links)]
+        streams = [STREAMS.index(stream)] * len(texts)
+        told = texts if new_links is None else map(completed, texts, new_links)
+        self.lines += [(stream, text) for text in told]
+        self.add_columns(Fact.LINE, [slots, tokens, streams, new_links or [-1] * len(texts), texts])
 
     def _first_line(self, stream: str) -> None:
         if stream not in self._first_lines and not self._tables.registry.projections[stream][1]:

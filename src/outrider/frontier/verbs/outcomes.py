@@ -43,6 +43,7 @@ _VERDICTS: Final[Mapping[Verdict, int]] = {
 }  # fmt: skip
 NO_INSTANT: Final = -1
 _NONE_ALONE: Final = {type(None)}
+_BOOL_ALONE: Final = {bool}
 
 
 _NO_TEXTS: Final[Mapping[int, Any]] = MappingProxyType({})
@@ -403,12 +404,14 @@ def _numbers(name: str, values: Sequence[Any]) -> npt.NDArray[Any] | None:
     kinds = set(map(type, values))
     if kinds == _NONE_ALONE and field.absent is not None and field is not _FLAG:
         return None
-    if not values or (field is _FLAG and kinds == {bool} and not any(values)):
+    if not values or (field is _FLAG and kinds == _BOOL_ALONE and not any(values)):
         return None
     nones = type(None) in kinds
     if not kinds <= field.types or (nones and (field.absent is None or field is _FLAG)):
         for value in values:
             field.check(name, value)
+    if kinds == _BOOL_ALONE:
+        return np.array(values, field.dtype)
     try:
         if field.dtype.kind == "f":
             column = np.array(values, np.float64)  # None becomes NaN

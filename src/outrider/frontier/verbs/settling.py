@@ -69,7 +69,7 @@ Instants = npt.NDArray[np.int64]
 Places = npt.NDArray[np.intp]
 
 _ALL = slice(None)
-HEALTHY = Signal.HEALTHY
+HEALTHY = int(Signal.HEALTHY)  # numpy asks an enumeration of Python 3.11 for names that it lacks, which is slow
 _OF_STATUSES = np.full(HTTP_STATUS_MAX + 1, Signal.NEUTRAL, np.uint8)
 """The sign that an answer of each HTTP status gives."""
 _OF_STATUSES[200:500] = HEALTHY
@@ -306,11 +306,12 @@ class Settling(Asking, Discovering):
         given, now = ends.outcomes.ended_at, self.now
         if given is None:
             return now
-        # The instants of a named worker cannot be compared with ours: its clock may be off by any amount.
-        begun = np.where(ends.leases.holders == 0, ends.leases.not_before, -1)
+        begun: Instants = ends.leases.not_before
+        if requested or np.count_nonzero(ends.leases.holders):
+            # The instants of a named worker cannot be compared with ours: its clock may be off by any amount.
+            begun = np.where(ends.leases.holders == 0, begun, -1)
         for row, errand in requested.items():
-            known = errand.begun is not None and errand.holder == 0
-            begun[row] = errand.begun if known else -1
+            begun[row] = errand.begun if errand.begun is not None and errand.holder == 0 else -1
         return ends_of(given, ends.outcomes.seconds, begun=begun, now=now)
 
     def _rest(self, draft: Draft, hosts: Rows, requests: _Requests) -> Instants:
@@ -459,7 +460,8 @@ class Settling(Asking, Discovering):
             pages.targets = {row: target for row, target in pages.targets.items() if not dead[row]}
         self._count_pages(draft, pages.outcomes, dead)
         if self.counts_returns:
-            self._count_returns(draft, pages.cards, pages.outcomes)
+            urls = ends.urls() if rows is None else [ends.urls()[row] for row in rows.tolist()]
+            self._count_returns(draft, pages.cards.heads, urls, pages.outcomes)
         self._put_pages(draft, pages)
         return pages.targets if rows is None else {int(rows[row]): target for row, target in pages.targets.items()}
 
@@ -554,8 +556,7 @@ class Settling(Asking, Discovering):
             )
 
     def _count_pages(self, draft: Draft, outcomes: Outcomes, dead: Flags | None) -> None:
-        answered = int(np.count_nonzero(outcomes.answered))
-        if answered:
+        if answered := int(np.count_nonzero(outcomes.answered)):
             draft.tally("answered", answered)
         read = 0
         if outcomes.bytes_read is not None:
@@ -663,10 +664,13 @@ class Settling(Asking, Discovering):
             slots = slots.copy()
             for row, errand in errands.items():
                 slots[row] = errand.slot
+        taken = accepted.tolist()
         for stream, texts in (("pages", outcomes.lines), ("politeness", outcomes.politeness)):
-            rows = [row for row in texts if accepted[row]]
-            counts = [new_links.get(row, 0) for row in rows] if stream == "pages" else [-1] * len(rows)
-            draft.lines_of(stream, slots[rows], outcomes.tokens[rows], [texts[row] for row in rows], counts)
+            rows = [row for row in texts if taken[row]]
+            some: Any = _ALL if len(rows) == len(taken) else rows
+            told = list(texts.values()) if len(rows) == len(texts) else [texts[row] for row in rows]
+            counts = [new_links.get(row, 0) for row in rows] if stream == "pages" else None
+            draft.lines_of(stream, slots[some], outcomes.tokens[some], told, counts)
 
 
 class _Requests:
@@ -767,7 +771,7 @@ def _strained(outcomes: Outcomes, hosts: Rows, rested: Flags, spared: frozenset[
         asked = np.count_nonzero(rested)
         if len(silent) < asked or len(np.unique(hosts[silent])) < NETWORK_HOSTS_MIN:
             strained[silent] = True
-    return strained if strained.any() else None
+    return strained if np.count_nonzero(strained) else None
 
 
 def of_their_kinds(outcomes: Outcomes, errands: Mapping[int, Errand], ended: Flags) -> None:

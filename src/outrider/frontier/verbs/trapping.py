@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider import kernels
-from outrider.frontier.format.cards import Cards
 from outrider.frontier.policy.returns import (
     Returns,
     are_poor_hosts,
@@ -39,6 +38,7 @@ from outrider.url import UrlBatch, host_of, registrable_domain
 from outrider.url.rules import has_session
 from outrider.url.traps import BY_HOST_SIZE, BY_HOSTS, BY_NEW_URLS, BY_RETURNS, BY_SESSION, RULES
 
+_TRAP: Final = int(Reason.TRAP)
 GO: Final = (0, None)
 """Neither a trap nor of another class."""
 
@@ -79,7 +79,7 @@ class Trapping(Deciding):
     def _may_be_traps(heads: Heads) -> list[bool]:
         """Which of these drawn URLs are judged."""
         fetched = (heads["depth"] == 0) | (heads["status"] != 0) | (heads["attempts"] != 0)
-        told: list[bool] = (~fetched & (heads["reason"] != Reason.TRAP)).tolist()
+        told: list[bool] = (~fetched & (heads["reason"] != _TRAP)).tolist()
         return told
 
     def _trap(
@@ -156,20 +156,20 @@ class Trapping(Deciding):
         heads["error"][mask] = draft.error_number(rule)
         draft.tally(f"trap.{rule}", int(np.count_nonzero(mask)))
 
-    def _count_returns(self, draft: Draft, cards: Cards, outcomes: Outcomes) -> None:
+    def _count_returns(self, draft: Draft, heads: Heads, urls: Sequence[str], outcomes: Outcomes) -> None:
         """Counts the first fetches of these pages by host and shape. A redirect counts where it leads to."""
         chosen, statuses = outcomes.verdicts, outcomes.statuses
         told = (chosen == verdicts.DONE) | (chosen == verdicts.AGAIN) | ((chosen == verdicts.GONE) & (statuses > 0))
-        told &= cards.heads["status"] == 0
-        fresh = (chosen != verdicts.GONE) & (statuses < 300)
+        told &= heads["status"] == 0
+        brought = (chosen != verdicts.GONE) & (statuses < 300)
         for flags in (outcomes.duplicate, outcomes.repeats):
             if flags is not None:
-                fresh &= ~flags
-        rows = [row for row in np.flatnonzero(told).tolist() if row not in outcomes.locations]
-        slots, urls = cards.heads["slot"].tolist(), [cards.url(row) for row in rows]
-        for row, url, (shape, host) in zip(rows, urls, self._names_of(urls), strict=True):
-            slot, new, there = slots[row], bool(fresh[row]), draft.returns(slots[row], host)
-            if not there.fetched and (name := self._name_of_hosts(url)) and draft.returns_seen(name).since:
+                brought &= ~flags
+        rows = [row for row in told.nonzero()[0].tolist() if row not in outcomes.locations]
+        slots, fresh = heads["slot"].tolist(), brought.tolist()
+        for row, (shape, host) in zip(rows, self._names_of([urls[row] for row in rows]), strict=True):
+            slot, new, there = slots[row], fresh[row], draft.returns(slots[row], host)
+            if not there.fetched and (name := self._name_of_hosts(urls[row])) and draft.returns_seen(name).since:
                 draft.returns(slot, name).count(fresh=new, window=RETURNS_WINDOW)
             counted(draft.returns(slot, shape), there, fresh=new)
             if (step := level_reached(there)) is not None:
