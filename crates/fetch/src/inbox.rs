@@ -13,6 +13,8 @@ use crate::transfer::Answer;
 
 /// So many answers are waited for no longer.
 const GATHERED_MAX: usize = 32;
+/// Beside fewer open requests no other answer is likely within the wait: it would only slow down the hosts that are left.
+const GATHERED_OPEN_MIN: usize = 8;
 
 /// Whether whoever reads must be told now, or may be told a little later of more answers at once.
 #[derive(Debug, PartialEq, Eq)]
@@ -83,7 +85,7 @@ impl Inbox {
         };
         if self.told.load(Ordering::SeqCst) {
             Wake::Told
-        } else if open == 0 || waiting >= GATHERED_MAX || self.is_full() {
+        } else if open < GATHERED_OPEN_MIN || waiting >= GATHERED_MAX || self.is_full() {
             Wake::Now
         } else if waiting == 1 {
             Wake::Soon
