@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -27,14 +27,6 @@ def chosen(column: npt.NDArray[Any], rows: npt.NDArray[np.intp]) -> npt.NDArray[
         return column[: len(rows)] if len(rows) <= len(column) else column[rows]
     found: npt.NDArray[Any] = column[rows]
     return found
-
-
-def joined(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Columns of one type, one after the other."""
-    first = columns[0]
-    if all(map(is_alike, columns)) and len({column[:1].tobytes() for column in columns}) == 1:
-        return alike(first[0], sum(map(len, columns)), first.dtype.str)
-    return np.concatenate(columns)
 
 
 def by_value(column: npt.NDArray[Any]) -> Iterator[tuple[int, Any]]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from outrider import limits
 from outrider.errors import SettingsError, shown
-from outrider.frontier.format.alike import alike, joined
+from outrider.frontier.format.alike import alike
 from outrider.frontier.policy.grouping import address_of
 from outrider.frontier.verbs.arrivals import NO_DUE
 from outrider.journey import Link, Outcome, RequestId, RobotsAnswer, Verdict
@@ -351,35 +351,27 @@ def tokens(given: npt.ArrayLike) -> Uint64s:
     return found
 
 
-def depths(batches: Sequence[UrlBatch], leasts: Sequence[int]) -> npt.NDArray[np.int64]:
-    """The depth of each link in columns, batch by batch: the least of its batch, or its value in the column `depth`
-    where that is more."""
-    given = [_column(links, "depth", "iu", DEPTH_MAX, "whole numbers") for links in batches]
-    if all(column is None for column in given):
-        sizes = list(map(len, batches))
-        if len(set(leasts)) == 1:
-            return alike(leasts[0], sum(sizes), "i8")
-        return np.repeat(np.array(leasts, np.int64), sizes)
-    return joined(
-        [
-            alike(least, len(links), "i8") if column is None else np.maximum(column.astype(np.int64), least)
-            for links, column, least in zip(batches, given, leasts, strict=True)
-        ]
-    )
-
-
-def priorities(batches: Sequence[UrlBatch]) -> npt.NDArray[np.float64]:
-    """The priority of each link in columns, batch by batch; NaN where it has none, or where there is no column
-    `priority`."""
-    given = [_column(links, "priority", "iuf", 1, "numbers") for links in batches]
-    if all(column is None for column in given):
-        return alike(np.nan, sum(map(len, batches)), "f8")
-    return joined(
-        [
-            alike(np.nan, len(links), "f8") if column is None else column.astype(np.float64)
-            for links, column in zip(batches, given, strict=True)
-        ]
-    )
+def ranks(batches: Sequence[UrlBatch], leasts: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Depth and priority of each link in columns, batch by batch: the least depth of its batch, or its value in the
+    column `depth` where that is more; NaN where there is no column `priority`."""
+    sizes = list(map(len, batches))
+    depths = alike(leasts[0], sum(sizes), "i8")
+    if len(set(leasts)) > 1:
+        depths = np.repeat(np.array(leasts, np.int64), sizes)
+    priorities = alike(np.nan, sum(sizes), "f8")
+    if not any(links.columns for links in batches):
+        return depths, priorities
+    depths, priorities, start = depths.copy(), priorities.copy(), 0
+    for links, size in zip(batches, sizes, strict=True):
+        some = slice(start, start + size)
+        given = _column(links, "depth", "iu", DEPTH_MAX, "whole numbers")
+        if given is not None:
+            depths[some] = np.maximum(given.astype(np.int64), depths[some])
+        given = _column(links, "priority", "iuf", 1, "numbers")
+        if given is not None:
+            priorities[some] = given
+        start += size
+    return depths, priorities
 
 
 def _column(links: UrlBatch, name: str, kinds: str, most: int, what: str) -> npt.NDArray[Any] | None:

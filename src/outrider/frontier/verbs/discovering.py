@@ -107,7 +107,7 @@ class Discovering(Trapping):
 
     def _told_in_columns(self, told: UrlBatch, urls: UrlBatch, draft: Draft) -> Arrivals:
         origins = [Origin(crawl=draft.crawl(None))]
-        depths, priorities = arguments.depths([told], [0]), arguments.priorities([told])
+        depths, priorities = arguments.ranks([told], [0])
         return Arrivals.of_columns(urls, alike(0, len(urls), "i8"), origins, depths, priorities)
 
     def _arrival(self, link: str | Link, origin_row: int, origin: Origin, draft: Draft) -> Arrival:
@@ -144,8 +144,7 @@ class Discovering(Trapping):
         parts = [Arrivals.of_links(wanted, origins, self._spelled_batch)] if wanted else []
         if columns:
             places, told = [of_row[row] for row, _ in columns], [urls for _, urls in columns]
-            depths = arguments.depths(told, [origins[place].depth for place in places])
-            priorities = arguments.priorities(told)
+            depths, priorities = arguments.ranks(told, [origins[place].depth for place in places])
             batches = [self._ruled(urls) for urls in told] if self.rules else told
             parts.append(Arrivals.of_batches(batches, places, origins, depths, priorities))
         if not parts:

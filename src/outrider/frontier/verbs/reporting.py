@@ -163,8 +163,7 @@ class Reporting(Leasing, Settling):
         for links in (*given.values(), *extra.values()):
             bounded(len(links), "links of one outcome")
             if isinstance(links, UrlBatch):
-                arguments.depths([links], [0])
-                arguments.priorities([links])
+                arguments.ranks([links], [0])
                 continue
             for link in links if isinstance(links, Sequence) else links.strings():
                 self._arrival(link, 0, origin, draft)
