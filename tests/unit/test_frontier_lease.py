@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from limiting import set_limits
@@ -12,6 +13,7 @@ from outrider import Frontier, Link
 from outrider.clock import instant, seconds
 from outrider.errors import SettingsError
 from outrider.frontier.priority import checked, class_of
+from outrider.frontier.schedule.turns import NOT_ALONE
 from outrider.frontier.stores.backlog import Backlog
 from outrider.journey import Kind, Outcome, Verdict
 from outrider.limits import ERROR_CLASSES_MAX, MICROSECONDS
@@ -827,15 +829,22 @@ def test_many_waiting_urls_wake_in_bounded_steps(world):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_hosts_are_looked_at_alike_by_the_kernel_and_where_more_must_be_known(seed, monkeypatch):
-    """Groups, errands and tails of queues take another way through the same decisions."""
+def test_hosts_are_looked_at_alike_by_the_kernel_and_one_by_one(seed, monkeypatch):
+    """Queues whose best class lies on disk take another way through the same decisions."""
     rng = random.Random(seed)
     now = [START]
     pair = [
         Frontier.open(MemoryFiles(), clock=lambda: now[0], seed=seed, keys=(b"k" * 16, b"s" * 16)) for _ in range(2)
     ]
     turns = pair[1]._machine.turns
-    monkeypatch.setattr(turns, "_look", turns._look_around)
+
+    def one_by_one(rows: np.ndarray, now: int) -> None:
+        rows = np.unique(rows)
+        alone = (turns._tables.hosts.flags[rows] & NOT_ALONE) == 0
+        for row in (*rows[~alone].tolist(), *rows[alone].tolist()):
+            turns._touch_one(row, now)
+
+    monkeypatch.setattr(turns, "_look", one_by_one)
     names = [f"h{number}.com" for number in range(30)]
     for frontier in pair:
         frontier.discover([f"http://{name}/" for name in names])

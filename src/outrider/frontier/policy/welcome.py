@@ -112,7 +112,7 @@ class SameBodies:
         browser, gives none. Nor do URLs that differ in the query alone while their path never gave another body: it
         does not read its query, as `index.html?PAGE` of a page with frames."""
         last, others, run, ended = self._runs.pop(host, (digest, False, 0, -1))
-        counts = self._reads_its_query(host, digest, url)
+        counts = "?" not in url or self._reads_its_query(host, digest, url)
         if digest != last:
             others, run = True, 0
         elif copy and counts and token != ended:  # a report that is told twice is one page
@@ -123,11 +123,8 @@ class SameBodies:
         return others and run >= UNWELCOME_SAME_BODIES
 
     def _reads_its_query(self, host: int, digest: bytes, url: str) -> bool:
-        """Whether a URL has no query, or its path has given more than one body."""
-        path, mark, _ = url.partition("?")
-        if not mark:
-            return True
-        key = blake2b(b"%d %b" % (host, path.encode()), digest_size=8).digest()
+        """Whether the path of a URL with a query has given more than one body."""
+        key = blake2b(b"%d %b" % (host, url.partition("?")[0].encode()), digest_size=8).digest()
         first = self._asked.pop(key, digest)
         self._asked[key] = first = first if first == digest else None
         if len(self._asked) > UNWELCOME_RUNS_MAX:

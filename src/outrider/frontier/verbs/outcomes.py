@@ -335,14 +335,14 @@ def _verdicts(found: Outcomes, values: Sequence[Any]) -> None:
 
 def _links(values: Sequence[Any]) -> dict[int, Any]:
     """The links of each row that has any."""
-    for links in values if not set(map(type, values)) <= {tuple, list, UrlBatch} else ():
+    kinds = set(map(type, values))
+    for links in values if not kinds <= {tuple, list, UrlBatch} else ():
         if isinstance(links, str | bytes) or not (isinstance(links, Sequence) or hasattr(links, "strings")):
             raise SettingsError(f"links {shown(links)}: give a list of links")
-    own = ((row, arguments.own_links(links)) for row, links in enumerate(values) if links is not _NO_LINKS)
-    return {row: links for row, links in own if len(links)}
-
-
-_NO_LINKS: Final = ()
+    if kinds == {tuple} and not any(values):
+        return {}
+    own = values if kinds == {UrlBatch} else map(arguments.own_links, values)
+    return {row: links for row, links in enumerate(own) if len(links)}
 
 
 # -- fields of numbers -------------------------------------------------------------------------------------------------
