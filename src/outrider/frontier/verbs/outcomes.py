@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -52,8 +51,7 @@ _NO_TEXTS: Final[Mapping[int, Any]] = MappingProxyType({})
 class Outcomes:
     """The outcomes of a call. seconds, after_seconds, retry_after_seconds: NaN for none; statuses: 0 for none;
     ended_at, at: instants, NO_INSTANT for none; verdicts: DONE …; answered: whether the site gave an HTTP answer. A
-    column of numbers is None where no row has a value. plain: a row tells no more than verdict, seconds, status and
-    links."""
+    column of numbers is None where no row has a value."""
 
     tokens: Uint64s
     verdicts: npt.NDArray[np.uint8]
@@ -62,7 +60,6 @@ class Outcomes:
     statuses: npt.NDArray[np.uint16]
     answered: Flags
     # Most calls have none of the others: a field that no row has costs nothing.
-    plain = True
     ended_at: Instants | None = None
     at: Instants | None = None
     after_seconds: Floats | None = None
@@ -91,13 +88,11 @@ class Outcomes:
 
     def rewritten(self) -> set[int]:
         """The rows whose URLs may get another text beside them: a digest, validators or metadata."""
-        if self.plain:
-            return set()
         return self.digests.keys() | self.etags.keys() | self.modified.keys() | self.metadata.keys()
 
     def needs_bodies(self) -> bool:
         """Whether the texts of some URLs are needed: they change, come back to a queue, or name a redirect's base."""
-        if not self.plain and (self.locations or self.digests or self.etags or self.modified or self.metadata):
+        if self.locations or self.digests or self.etags or self.modified or self.metadata:
             return True
         if self.errors and not NAMELESS.isdisjoint(self.errors.values()):
             return True  # such a page may come back to its queue, whatever its verdict
@@ -105,8 +100,6 @@ class Outcomes:
 
     def text_bytes(self) -> int:
         """The bytes of all texts and answers."""
-        if self.plain:
-            return 0
         return sum(sum(map(len, texts.values())) for texts in self._texts()) + sum(
             map(_answer_bytes, self.robots.values())
         )
@@ -234,16 +227,12 @@ def _of_batch(given: OutcomeBatch) -> Outcomes:
         found.verdicts, found.all_done = np.zeros(rows, np.uint8), True
     else:
         _verdicts(found, verdicts)
-    if all(column is None for column in _READ_OPTIONAL(given)):
-        found.answered = found.statuses != 0
-        return found
-    return _completed(found, {field: _spread(name, getattr(given, name), rows) for name, field in _COLUMNS.items()})
+    told = ((name, field, getattr(given, name)) for name, field in _COLUMNS.items())
+    return _completed(found, {field: _spread(name, column, rows) for name, field, column in told if column is not None})
 
 
 def _spread(name: str, given: Any, rows: int) -> Sequence[Any]:
-    """One value per row: from a list, from a mapping of rows, or the same for all; () where none is given."""
-    if given is None:
-        return ()
+    """One value per row: from a list, from a mapping of rows, or the same for all."""
     if isinstance(given, Mapping):
         if not all(type(row) is int and 0 <= row < rows for row in given):
             raise SettingsError(f"{name} of an OutcomeBatch: give a mapping of rows from 0 to {rows - 1}")
@@ -271,13 +260,11 @@ _COLUMNS: Final = {
     "addresses": "address",
 }
 """The columns of an OutcomeBatch that may be left out, and the field of Outcome that each stands for."""
-_READ_OPTIONAL: Final[Callable[[OutcomeBatch], tuple[Any, ...]]] = attrgetter(*_COLUMNS)
 _ABSENT: Final = {"refused": False, "challenged": False, "duplicate": False, "repeats": False, "bytes_read": 0}
 
 
 def _completed(found: Outcomes, fields: Mapping[str, Sequence[Any]]) -> Outcomes:
     """Reads and checks the fields that most outcomes leave out."""
-    found.plain = False
     answered = _numbers("answered", fields.get("answered", ()))
     found.answered = found.statuses != 0
     if answered is not None:
