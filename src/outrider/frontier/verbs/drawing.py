@@ -338,7 +338,7 @@ class Drawing:
             if not len(going):
                 break
             gave, away = self._sort_out(pick, going, queues, cards)
-            if away is None and pick.most is None:
+            if away is None and (pick.most is None or self.left <= 0):
                 break
             stay = np.zeros(len(going), np.bool_) if away is None else away
             if pick.most is not None:
