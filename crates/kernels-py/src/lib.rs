@@ -2,8 +2,10 @@
 //! errors included, is that of the twins in `src/outrider/kernels`. A panic becomes a Python exception at this border.
 
 mod backlog;
+mod caseless;
 mod columns;
 mod fetching;
+mod fields;
 mod fingerprint_set;
 mod groups;
 mod html;
@@ -503,7 +505,11 @@ mod _native {
     #[pymodule_export]
     use super::backlog::Backlog;
     #[pymodule_export]
+    use super::caseless::holds_all;
+    #[pymodule_export]
     use super::fetching::FetchEngine;
+    #[pymodule_export]
+    use super::fields::{head_fields, head_index};
     #[pymodule_export]
     use super::fingerprint_set::FingerprintSet;
     #[pymodule_export]

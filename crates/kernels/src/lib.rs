@@ -4,7 +4,9 @@
 //! same contract tests (`tests/contract/test_kernels.py`).
 
 pub mod backlog;
+pub mod caseless;
 pub mod digest;
+pub mod fields;
 pub mod fingerprint_set;
 pub mod framing;
 pub mod groups;

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
@@ -79,6 +79,7 @@ class Visit:
     address: str | None = None
     fault: HookFailed | None = None
     groups: tuple[dict[str, Any], ...] = ()
+    _sign: str | None = field(default=None, init=False, repr=False, compare=False)  # "" for none, None until asked for
 
     @property
     def failure(self) -> FetchError | None:
@@ -115,10 +116,13 @@ class Visit:
     @property
     def sign(self) -> str | None:
         """The sign by which an answer is a challenge for a browser or a person, None for any other."""
-        response = self.response
-        if response is None or response.status is None or response.error is not None:
-            return None
-        return sign_of(response.status, response.headers, response.content)
+        if self._sign is None:
+            response = self.response
+            found = None
+            if response is not None and response.status is not None and response.error is None:
+                found = sign_of(response.status, response.headers, response.content)
+            object.__setattr__(self, "_sign", found or "")
+        return self._sign or None
 
     @property
     def sent(self) -> bool:

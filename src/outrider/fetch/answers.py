@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, make_dataclass
+from typing import Any
 
 from outrider.clock import Instant
 from outrider.fetch.codings import codings_of, decoded, unchunk
@@ -31,6 +32,11 @@ class Ended:
     first_byte_at: Instant | None
 
 
+# A frozen dataclass sets each field through `object.__setattr__`: 1.4 µs for an answer. One that is open and has the
+# same slots is filled in a quarter of that, and closed by taking the frozen class.
+_OpenResponse: Any = make_dataclass("_OpenResponse", [one.name for one in fields(Response)], slots=True)
+
+
 def response_of(request: Request, ended: Ended) -> Response:
     """The response to a request whose transfer ended so."""
     error, truncated, text = ended.error, ended.truncated, ended.text
@@ -49,7 +55,8 @@ def response_of(request: Request, ended: Ended) -> Response:
                 error, truncated, text = FetchError.MALFORMED, "unspecified", "a chunk that is none"
         codings += [name for name in transfer_codings if name != "chunked"]
     content, decoding = decoded(content, codings, request.bytes_max)
-    return Response(
+    first = ended.first_byte_at
+    made = _OpenResponse(
         url=request.url,
         address=request.address,
         status=ended.status if ended.head else None,
@@ -63,12 +70,15 @@ def response_of(request: Request, ended: Ended) -> Response:
         decoding=decoding,
         headers=headers,
         started_at=ended.started_at,
-        ended_at=max(ended.ended_at, ended.started_at),
+        ended_at=ended.ended_at if ended.ended_at > ended.started_at else ended.started_at,
         seconds=ended.seconds,
         new_connection=ended.new_connection,
-        first_byte_at=None if ended.first_byte_at is None else min(ended.first_byte_at, ended.ended_at),
+        first_byte_at=first if first is None or first < ended.ended_at else ended.ended_at,
         verified=request.verified,
     )
+    made.__class__ = Response
+    response: Response = made
+    return response
 
 
 def unsent(request: Request, error: FetchError, text: str, now: Instant) -> Response:

@@ -85,6 +85,8 @@ def _end_of_trailers(body: bytes, at: int) -> int | None:
 
 def codings_of(fields: Sequence[str]) -> list[str]:
     """The codings that a Content-Encoding or Transfer-Encoding lists, outermost last, names of no coding left out."""
+    if not fields:
+        return []  # nearly always
     names = (name.strip(" \t").lower() for field in fields for name in field.split(","))
     return [name for name in names if name not in _NO_CODINGS]
 

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from outrider import kernels
 from outrider.clock import Instant
 from outrider.errors import InvalidUrlError, SettingsError
 from outrider.fetch.addresses import parsed
 from outrider.fetch.outcomes import UNCONNECTED, FetchError, safe_text
-from outrider.limits import BODY_BYTES_MAX, CONNECT_SECONDS_MAX, IDLE_SECONDS_MAX, TOTAL_SECONDS_MAX, URL_BYTES_MAX
+from outrider.kernels.fields import indexed
+from outrider.limits import (
+    BODY_BYTES_MAX,
+    CONNECT_SECONDS_MAX,
+    IDLE_SECONDS_MAX,
+    REQUEST_FIELDS_KNOWN,
+    TOTAL_SECONDS_MAX,
+    URL_BYTES_MAX,
+)
 
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 ACCEPT_ENCODING = "gzip"  # every server speaks it, and it costs least to undo
 
 # Only visible ASCII may stand in a target: no space, CR, LF, NUL, nothing beyond 0x7e.
 _URL = re.compile(
-    r"(?P<scheme>https?)://(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?"
-    r"(?P<target>(?:[/?][\x21\x22\x24-\x7e]*)?)\Z"
+    r"(https?)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?"  # scheme, host, port
+    r"((?:[/?][\x21\x22\x24-\x7e]*)?)\Z"  # target
 )
 _FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 _FIELD_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?\Z")
@@ -42,8 +51,7 @@ def is_field_value(text: str) -> bool:
     return _FIELD_VALUE.match(text) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """A URL taken apart for the wire: `authority` is the Host field, `path` the target in the request line."""
 
     scheme: str
@@ -66,7 +74,7 @@ def target_of(url: str) -> Target:
         raise InvalidUrlError(
             f"{safe_text(url)}: wanted is an absolute http or https URL of visible ASCII without user name and fragment"
         )
-    scheme, host, digits, path = match.group("scheme", "host", "port", "target")
+    scheme, host, digits, path = match.groups()
     usual = 80 if scheme == "http" else 443
     port = int(digits) if digits else usual
     if not 0 < port < 65_536:
@@ -74,6 +82,46 @@ def target_of(url: str) -> Target:
     if not path.startswith("/"):
         path = "/" + path
     return Target(scheme, host.lower(), port, host if port == usual else f"{host}:{port}", path)
+
+
+Fields = tuple[tuple[str, str], ...]
+
+
+@lru_cache(maxsize=REQUEST_FIELDS_KNOWN)
+def _check(user_agent: str, headers: Fields) -> None:
+    """Raises SettingsError for what must not stand in a head."""
+    if not _FIELD_VALUE.match(user_agent):
+        raise SettingsError(f"user agent {safe_text(user_agent)!r}: only visible ASCII and inner spaces can be sent")
+    for name, value in headers:
+        if not _FIELD_NAME.match(name) or name.lower() in _CONNECTION_FIELDS:
+            raise SettingsError(f"header {safe_text(name)!r}: this field cannot be set")
+        if not _FIELD_VALUE.match(value):
+            shown = "its value" if is_secret(name) else repr(safe_text(value))
+            raise SettingsError(f"header {name}: {shown} has characters that cannot be sent")
+
+
+def _lines(user_agent: str, headers: Fields, credentials: str | None) -> list[str]:
+    """The header lines behind Host."""
+    lines = [f"User-Agent: {user_agent}"]
+    own = {name.lower() for name, _ in headers}
+    if "accept" not in own:
+        lines.append(f"Accept: {ACCEPT}")
+    if "accept-encoding" not in own:
+        lines.append(f"Accept-Encoding: {ACCEPT_ENCODING}")
+    lines += [f"{name}: {value}" for name, value in headers]
+    if credentials is not None and "authorization" not in own:
+        lines.append(f"Authorization: {credentials}")
+    return lines
+
+
+@lru_cache(maxsize=REQUEST_FIELDS_KNOWN)
+def _ends(user_agent: str, headers: Fields, credentials: str | None) -> tuple[bytes, bytes]:
+    """The end of a head behind the Host line, which most requests share: as it is sent, and with secrets hidden."""
+    lines = _lines(user_agent, headers, credentials)
+    parted = (line.partition(": ") for line in lines)
+    hidden = [f"{name}: {'hidden' if is_secret(name) else value}" for name, _, value in parted]
+    sent, kept = ("\r\n".join((*some, "", "")).encode("ascii") for some in (lines, hidden))
+    return sent, kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +138,7 @@ class Request:
     url: str
     address: str
     user_agent: str
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: Fields = ()
     bytes_max: int = BODY_BYTES_MAX
     connect_seconds: float = CONNECT_SECONDS_MAX
     idle_seconds: float = IDLE_SECONDS_MAX
@@ -102,93 +150,84 @@ class Request:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "target", target_of(self.url))
+        if type(self.headers) is not tuple:  # from a hook
+            object.__setattr__(self, "headers", tuple((name, value) for name, value in self.headers))
         if parsed(self.address) is None:
             raise SettingsError(f"address = {safe_text(self.address)!r}: a request goes to an IP address")
-        if not _FIELD_VALUE.match(self.user_agent):
-            raise SettingsError(
-                f"user agent {safe_text(self.user_agent)!r}: only visible ASCII and inner spaces can be sent"
-            )
-        for name, value in self.headers:
-            if not _FIELD_NAME.match(name) or name.lower() in _CONNECTION_FIELDS:
-                raise SettingsError(f"header {safe_text(name)!r}: this field cannot be set")
-            if not _FIELD_VALUE.match(value):
-                shown = "its value" if is_secret(name) else repr(safe_text(value))
-                raise SettingsError(f"header {name}: {shown} has characters that cannot be sent")
+        _check(self.user_agent, self.headers)
         if self.credentials is not None and not _FIELD_VALUE.match(self.credentials):
             raise SettingsError(f"credentials of {self.target.authority}: they have characters that cannot be sent")
 
     def fields(self) -> list[str]:
         """The header lines in the order in which they are sent, without their ends."""
-        lines = [f"Host: {self.target.authority}", f"User-Agent: {self.user_agent}"]
-        own = {name.lower() for name, _ in self.headers}
-        if "accept" not in own:
-            lines.append(f"Accept: {ACCEPT}")
-        if "accept-encoding" not in own:
-            lines.append(f"Accept-Encoding: {ACCEPT_ENCODING}")
-        lines += [f"{name}: {value}" for name, value in self.headers]
-        if self.credentials is not None and "authorization" not in own:
-            lines.append(f"Authorization: {self.credentials}")
-        return lines
+        return [f"Host: {self.target.authority}", *_lines(self.user_agent, self.headers, self.credentials)]
 
     def head(self) -> bytes:
         """The request as it stands on the wire, with its empty line; a GET has no body."""
         if not self._head:
-            object.__setattr__(self, "_head", self._head_of(self.fields()))
+            object.__setattr__(self, "_head", self._begin() + self._ends()[0])
         return self._head
 
     def record(self) -> bytes:
         """The head as the archive keeps it: the values of secret fields are hidden."""
-        if self.credentials is None and not any(is_secret(name) for name, _ in self.headers):
-            return self.head()
-        parted = (line.partition(": ") for line in self.fields())
-        return self._head_of([f"{name}: {'hidden' if is_secret(name) else value}" for name, _, value in parted])
+        sent, kept = self._ends()
+        return self.head() if sent == kept else self._begin() + kept
 
-    def _head_of(self, fields: list[str]) -> bytes:
-        return "\r\n".join((f"GET {self.target.path} HTTP/1.1", *fields, "", "")).encode("ascii")
+    def _begin(self) -> bytes:
+        return f"GET {self.target.path} HTTP/1.1\r\nHost: {self.target.authority}\r\n".encode("ascii")
+
+    def _ends(self) -> tuple[bytes, bytes]:
+        return _ends(self.user_agent, self.headers, self.credentials)
 
 
 class Headers:
     """The fields of a response head, by name in any case; values are latin-1, folded lines joined by a space."""
 
-    __slots__ = ("_by_name", "_fields")
+    __slots__ = ("_fields", "_first", "_head", "_several")
 
-    def __init__(self, fields: Sequence[tuple[str, str]] = ()) -> None:
-        self._fields = tuple(fields)
-        self._by_name: dict[str, list[str]] = {}
-        for name, value in self._fields:
-            self._by_name.setdefault(name.lower(), []).append(value)
+    def __init__(self, fields: Iterable[tuple[str, str]] = ()) -> None:
+        self._fields: tuple[tuple[str, str], ...] | None = tuple(fields)
+        self._head = b""
+        self._first, self._several = indexed(self._fields)
 
     @classmethod
     def parse(cls, head: bytes) -> Headers:
         """Reads the bytes of a head, status line first; lines without a colon are passed over."""
-        fields: list[tuple[str, str]] = []
-        for line in head.decode("latin-1").split("\n")[1:]:
-            if line[:1] in (" ", "\t") and fields:  # obs-fold, RFC 9112 section 5.2
-                name, value = fields[-1]
-                fields[-1] = (name, " ".join((value, line.strip(" \t\r"))).strip(" "))
-                continue
-            name, colon, value = line.partition(":")
-            if colon and name:
-                fields.append((name.rstrip(" \t"), value.strip(" \t\r")))
-        return cls(fields)
+        made = cls.__new__(cls)
+        made._fields = None  # nearly nobody asks for all of them in order
+        made._head = head
+        made._first, made._several = kernels.head_index(head)
+        return made
+
+    @property
+    def names(self) -> KeysView[str]:
+        """The names of all fields in lower case, each once."""
+        return self._first.keys()
 
     def get(self, name: str) -> str | None:
         """The value of the first field of this name."""
-        values = self._by_name.get(name.lower())
-        return values[0] if values else None
+        return self._first.get(name.lower())
 
     def get_all(self, name: str) -> list[str]:
         """The values of all fields of this name, in order."""
-        return list(self._by_name.get(name.lower(), ()))
+        name = name.lower()
+        if name in self._several:
+            return list(self._several[name])
+        return [self._first[name]] if name in self._first else []
+
+    def _all(self) -> tuple[tuple[str, str], ...]:
+        if self._fields is None:
+            self._fields = kernels.head_fields(self._head)
+        return self._fields
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(self._fields)
+        return iter(self._all())
 
     def __len__(self) -> int:
-        return len(self._fields)
+        return len(self._all())
 
     def __repr__(self) -> str:
-        return f"<Headers {len(self._fields)} fields>"
+        return f"<Headers {len(self)} fields>"
 
 
 class Decoding(StrEnum):

@@ -95,7 +95,7 @@ class BlockedAddress(FetchFailure):
 
 def safe_text(text: str, length_max: int = ERROR_TEXT_MAX) -> str:
     """The words with everything that could steer a terminal or break a line replaced by `?`, and cut."""
-    return _UNPRINTABLE.sub("?", text[: length_max + 1])[:length_max]
+    return _UNPRINTABLE.sub("?", text[: length_max + 1])[:length_max] if text else ""
 
 
 def http_date(value: str, now: float) -> float | None:

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
+from outrider import kernels
+from outrider.fetch.downloader import Headers
 from outrider.limits import UNWELCOME_BODY_BYTES_MAX
 
 _CLOSED = (401, 403, 405, 429, 503)
-
-
-class _Fields(Protocol):
-    def get(self, name: str, /) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +50,22 @@ SIGNS = (
 )
 
 
-def sign_of(status: int | None, headers: _Fields, body: bytes) -> str | None:
+def sign_of(status: int | None, headers: Headers, body: bytes) -> str | None:
     """The name of the first sign in an answer, None for none. Only the first bytes of its decoded body are read."""
-    text: bytes | None = None
-    for sign in _signs_of(status):
+    fields, signs, without_fields = _signs_of(status)
+    for sign in without_fields if headers.names.isdisjoint(fields) else signs:
         if sign.header is not None:
             value = headers.get(sign.header[0])
             if value is None or sign.header[1] not in value.lower():
                 continue
-        if sign.body and text is None:
-            text = body[:UNWELCOME_BODY_BYTES_MAX].lower()
-        if text is None or all(piece in text for piece in sign.body):
+        if kernels.holds_all(body, sign.body, UNWELCOME_BODY_BYTES_MAX):
             return sign.name
     return None
 
 
 @lru_cache(maxsize=1_024)
-def _signs_of(status: int | None) -> tuple[Sign, ...]:
-    """The signs that an answer of this status may carry."""
-    return tuple(sign for sign in SIGNS if not sign.statuses or status in sign.statuses)
+def _signs_of(status: int | None) -> tuple[frozenset[str], tuple[Sign, ...], tuple[Sign, ...]]:
+    """The signs that an answer of this status may carry: the fields that they name, all of them, those without one."""
+    signs = tuple(sign for sign in SIGNS if not sign.statuses or status in sign.statuses)
+    fields = frozenset(sign.header[0] for sign in signs if sign.header is not None)
+    return fields, signs, tuple(sign for sign in signs if sign.header is None)

@@ -66,14 +66,16 @@ _FUNCTIONS = (
     *("decode_text", "read_html", "read_pages", "read_sitemap_xml"),
     *("count_leases", "pack_heads", "settle_shared_turns", "settle_turns"),
     *("shuffle_columns", "unpack_heads"),
-    *("warc_records",),
+    *("head_fields", "head_index", "holds_all", "warc_records"),
 )
 _OF_GROUPS = ("claim", "follow", "hold", "step_aside")  # where they are not, other verbs take other arguments
 _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
 
 if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.backlog import Backlog
+    from outrider.kernels.caseless import holds_all
     from outrider.kernels.digest import text_digest
+    from outrider.kernels.fields import head_fields, head_index
     from outrider.kernels.fingerprint_set import FingerprintSet
     from outrider.kernels.framing import crc32c, find_frame, pack_frames, scan_frames
     from outrider.kernels.groups import Groups
@@ -123,6 +125,9 @@ else:
         fingerprints,
         gather_spans,
         hash_spans,
+        head_fields,
+        head_index,
+        holds_all,
         pack_frames,
         pack_heads,
         read_html,
@@ -189,6 +194,9 @@ __all__ = [
     "fingerprints",
     "gather_spans",
     "hash_spans",
+    "head_fields",
+    "head_index",
+    "holds_all",
     "in_use",
     "pack_frames",
     "pack_heads",
