@@ -3,7 +3,7 @@
 use outrider_kernels::html;
 use outrider_kernels::html::page::{self, Bounds};
 use outrider_kernels::html::references::{decode_into, Place};
-use outrider_kernels::html::tokens::{tokenize, Attribute, Next, Sink};
+use outrider_kernels::html::tokens::{tokenize, Attribute, Name, Next, Sink};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
@@ -37,7 +37,7 @@ pub(crate) fn read_html<'py>(
             PyBytes::new(py, &found.kinds).into_any(),
             numbers(&found.rels).into_any(),
             PyList::new(py, &found.rel_names)?.into_any(),
-            PyBytes::new(py, found.texts.as_bytes()).into_any(),
+            PyBytes::new(py, &found.texts).into_any(),
             numbers(&found.text_starts).into_any(),
             numbers(&found.text_ends).into_any(),
             found.alternates.into_pyobject(py)?.into_any(),
@@ -46,7 +46,7 @@ pub(crate) fn read_html<'py>(
             found.base.into_pyobject(py)?.into_any(),
             found.title.into_pyobject(py)?.into_any(),
             found.language.into_pyobject(py)?.into_any(),
-            PyBytes::new(py, found.text.as_bytes()).into_any(),
+            PyBytes::new(py, &found.text).into_any(),
             found.left_out.into_pyobject(py)?.into_any(),
         ],
     )
@@ -93,7 +93,12 @@ struct Tokens {
 }
 
 impl<'t> Sink<'t> for Tokens {
-    fn text(&mut self, raw: &'t str, place: Place) {
+    type Element = ();
+
+    fn element(&self, _: Name<'t>) {}
+
+    fn text(&mut self, whole: &'t str, from: usize, to: usize, place: Place) {
+        let raw = &whole[from..to];
         match self.tokens.last_mut() {
             Some(("Character", text, _, _)) => decode_into(text, raw, place),
             _ => {
@@ -104,11 +109,11 @@ impl<'t> Sink<'t> for Tokens {
         }
     }
 
-    fn wants(&mut self, _: &'t str) -> bool {
+    fn wants(&self, (): ()) -> bool {
         true
     }
 
-    fn start(&mut self, name: &'t str, attributes: &[Attribute<'t>], closed: bool) -> Next {
+    fn start(&mut self, (): (), name: &'t str, attributes: &[Attribute<'t>], closed: bool) -> Next {
         let mut known: Vec<(String, String)> = Vec::new();
         for attribute in attributes {
             let name = attribute.name.to_ascii_lowercase().replace('\0', "\u{fffd}");
@@ -123,7 +128,7 @@ impl<'t> Sink<'t> for Tokens {
         Next::Data
     }
 
-    fn end(&mut self, name: &'t str) {
+    fn end(&mut self, (): (), name: &'t str) {
         let name = name.to_ascii_lowercase().replace('\0', "\u{fffd}");
         self.tokens.push(("EndTag", name, Vec::new(), false));
     }

@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
-use crate::digest::text_digest;
+use crate::digest::Digester;
 use crate::html::decoded;
 use crate::html::page::{self, Bounds, KINDS, LEADING};
-use crate::simhash::simhash;
+use crate::simhash::SimHasher;
 use crate::siphash::Fingerprinter;
 use crate::urls::{self, Parts, State};
 
@@ -95,8 +95,8 @@ pub struct Values {
     pub canonical: Option<String>,
     /// Links behind the bounds.
     pub left_out: u64,
-    /// The visible text.
-    pub text: String,
+    /// The visible text, in UTF-8.
+    pub text: Vec<u8>,
     /// Of the text.
     pub simhash: u64,
     /// Of the SimHash.
@@ -126,8 +126,8 @@ pub struct Links {
     pub rels: Vec<u32>,
     /// The rels, each once; the first is empty.
     pub rel_names: Vec<String>,
-    /// The texts of links.
-    pub texts: String,
+    /// The texts of links, in UTF-8.
+    pub texts: Vec<u8>,
     /// Where the text of each begins.
     pub text_starts: Vec<u32>,
     /// Where it ends.
@@ -167,6 +167,8 @@ pub struct Reader<'k> {
     agent: Option<&'k str>,
     likeness: &'k Fingerprinter,
     print: Option<&'k Fingerprinter>,
+    hasher: SimHasher,
+    digester: Digester,
     /// Of the last row that was followed: where its host lies, and its hash.
     host_before: (usize, usize, u64),
     /// The links that were followed up to now.
@@ -185,7 +187,16 @@ impl<'k> Reader<'k> {
     ) -> Self {
         let host_before = (0, 0, print.map_or(0, |print| print.fingerprint(b"")));
         let followed = Followed { offsets: vec![0], ..Followed::default() };
-        Self { limits, agent, likeness, print, host_before, followed }
+        Self {
+            limits,
+            agent,
+            likeness,
+            print,
+            hasher: SimHasher::default(),
+            digester: Digester::default(),
+            host_before,
+            followed,
+        }
     }
 
     /// Reads a page; None for one that takes more than kernels: nothing of it is followed then.
@@ -195,9 +206,9 @@ impl<'k> Reader<'k> {
             Kind::Html | Kind::Xhtml => self.html(given)?,
         };
         let limits = &self.limits;
-        let octets = values.text.as_bytes();
-        (values.simhash, values.shingles) = simhash(octets, self.likeness, limits.words);
-        values.digest = text_digest(octets, self.likeness, limits.block_words);
+        (values.simhash, values.shingles) =
+            self.hasher.simhash(&values.text, self.likeness, limits.words);
+        values.digest = self.digester.text_digest(&values.text, self.likeness, limits.block_words);
         values.links = links.kinds.len();
         let said = |word: &str| values.robots.iter().any(|other| other == word);
         let none = given.follow == Follow::None
@@ -215,7 +226,7 @@ impl<'k> Reader<'k> {
 
     fn text(&self, given: Given<'_>) -> Values {
         let found = decoded(given.body, given.label, false, false);
-        let text = page::cut(&found.text, self.limits.bounds.text_bytes).to_owned();
+        let text = page::cut(&found.text, self.limits.bounds.text_bytes).into();
         Values { charset: found.encoding.name().to_ascii_lowercase(), text, ..Values::default() }
     }
 

@@ -1,135 +1,166 @@
 //! SimHash of a text (Charikar 2002): 64 bits that differ in few places when texts differ in few shingles.
 //!
-//! Semantics are written at the twin, `src/outrider/kernels/simhash.py`. The bits of each shingle's hash are counted as
-//! it comes: eight counters of a byte each stand in one u64, and a table spreads an octet of the hash over them.
+//! Semantics are written at the twin, `src/outrider/kernels/simhash.py`. The bits of the shingles' hashes are counted as
+//! they come, all 64 at once: plane k has the bit of weight 2^k of each count.
 
 use crate::siphash::Fingerprinter;
 
-/// Of each octet its bits, the lowest first, as octets 0 or 1 of a little-endian u64.
-const SPREAD: [u64; 256] = spread();
-/// A counter of one byte holds no more shingles than this.
-const SHINGLES_AT_ONCE: u32 = 255;
 /// Words of a shingle.
 const SHINGLE_WORDS: usize = 3;
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 const MIXER: u64 = 0xd6e8_feb8_6659_fd93;
-
-const fn spread() -> [u64; 256] {
-    let mut table = [0; 256];
-    let mut octet = 0;
-    while octet < 256 {
-        let mut bit = 0;
-        while bit < 8 {
-            table[octet] |= ((octet as u64 >> bit) & 1) << (8 * bit);
-            bit += 1;
-        }
-        octet += 1;
-    }
-    table
-}
+/// Shingles are counted so many at once: in seven additions without a carry that goes on.
+const AT_ONCE: usize = 8;
+const PLANES: usize = 64;
 
 /// How often each bit is set in what was counted.
 struct Bits {
-    totals: [u64; 64],
-    small: [u64; 8],
-    pending: u32,
+    planes: [u64; PLANES],
+    waiting: [u64; AT_ONCE],
     counted: u64,
 }
 
 impl Bits {
     const fn new() -> Self {
-        Self { totals: [0; 64], small: [0; 8], pending: 0, counted: 0 }
+        Self { planes: [0; PLANES], waiting: [0; AT_ONCE], counted: 0 }
     }
 
+    #[inline]
     fn count(&mut self, hash: u64) {
-        for (counters, octet) in self.small.iter_mut().zip(hash.to_le_bytes()) {
-            *counters += SPREAD[octet as usize];
-        }
+        self.waiting[self.counted as usize % AT_ONCE] = hash;
         self.counted += 1;
-        self.pending += 1;
-        if self.pending == SHINGLES_AT_ONCE {
+        if self.counted % AT_ONCE as u64 == 0 {
             self.drain();
         }
     }
 
     fn drain(&mut self) {
-        for (octet, counters) in self.small.iter().enumerate() {
-            for (bit, &count) in counters.to_le_bytes().iter().enumerate() {
-                self.totals[8 * octet + bit] += u64::from(count);
+        let [a, b, c, d, e, f, g, h] = self.waiting;
+        let [ones, twos, fours, ..] = self.planes;
+        let (ones, first) = sum(ones, a, b);
+        let (ones, second) = sum(ones, c, d);
+        let (twos, low) = sum(twos, first, second);
+        let (ones, first) = sum(ones, e, f);
+        let (ones, second) = sum(ones, g, h);
+        let (twos, high) = sum(twos, first, second);
+        let (fours, mut carry) = sum(fours, low, high);
+        [self.planes[0], self.planes[1], self.planes[2]] = [ones, twos, fours];
+        for plane in &mut self.planes[3..] {
+            if carry == 0 {
+                break;
             }
+            (*plane, carry) = (*plane ^ carry, *plane & carry);
         }
-        self.small = [0; 8];
-        self.pending = 0;
+        self.waiting = [0; AT_ONCE];
     }
 
+    /// The bits that are set in more than half of what was counted.
     fn outweigh(mut self) -> u64 {
         self.drain();
-        let counted = self.counted;
-        let set = |bit: usize| u64::from(2 * self.totals[bit] > counted) << bit;
-        (0..64).map(set).fold(0, |all, one| all | one)
+        let half = self.counted / 2;
+        let (mut more, mut equal) = (0, u64::MAX);
+        for (weight, plane) in self.planes.iter().enumerate().rev() {
+            if half >> weight & 1 == 0 {
+                more |= equal & plane;
+                equal &= !plane;
+            } else {
+                equal &= plane;
+            }
+        }
+        more
     }
+}
+
+/// Of three numbers bit by bit the sum and what it carries.
+const fn sum(one: u64, two: u64, three: u64) -> (u64, u64) {
+    let differing = one ^ two;
+    (differing ^ three, one & two | differing & three)
 }
 
 /// The SimHash of the shingles of a text in UTF-8, of no more than its first `words_max` words, and their number.
 #[must_use]
 pub fn simhash(text: &[u8], print: &Fingerprinter, words_max: usize) -> (u64, usize) {
-    let words = hashes_of_words(text, print, words_max);
-    if words.is_empty() {
-        return (0, 0);
+    SimHasher::default().simhash(text, print, words_max)
+}
+
+/// Makes SimHashes of many texts in the same memory.
+#[derive(Default)]
+pub struct SimHasher {
+    lowered: Vec<u8>,
+    words: Vec<u64>,
+    shingles: Shingles,
+}
+
+impl SimHasher {
+    /// See `simhash`.
+    pub fn simhash(
+        &mut self,
+        text: &[u8],
+        print: &Fingerprinter,
+        words_max: usize,
+    ) -> (u64, usize) {
+        self.words.clear();
+        hash_words(text, print, words_max, &mut self.lowered, &mut self.words);
+        let words = &self.words;
+        match words.as_slice() {
+            [] => (0, 0),
+            [one] => (mixed(0, *one), 1),
+            [one, two] => (mixed(mixed(0, *one), *two), 1),
+            _ => {
+                let hashes = words
+                    .windows(SHINGLE_WORDS)
+                    .map(|three| three.iter().fold(0, |all, word| mixed(all, *word)));
+                self.shingles.simhash(hashes)
+            }
+        }
     }
-    let width = words.len().min(SHINGLE_WORDS);
-    let shingles = distinct(words.windows(width).map(mixed).collect());
-    let mut bits = Bits::new();
-    for shingle in &shingles {
-        bits.count(*shingle);
-    }
-    (bits.outweigh(), shingles.len())
 }
 
 /// Octets whose sorts stand in one number.
 const BLOCK: usize = 64;
-/// Of a word with what parts it from the next one, about: room is made for so many at once.
-const WORD_BYTES: usize = 5;
 
 /// The hashes of the first words, letters of ASCII in lower case.
 ///
 /// Bit by bit, a number says of 64 octets which belong to words; its edges are where words begin and end. The length of
 /// a word is no branch so: nobody could foretell it.
-fn hashes_of_words(text: &[u8], print: &Fingerprinter, words_max: usize) -> Vec<u64> {
-    let mut words = Vec::with_capacity(words_max.min(text.len() / WORD_BYTES));
+fn hash_words(
+    text: &[u8],
+    print: &Fingerprinter,
+    words_max: usize,
+    lowered: &mut Vec<u8>,
+    words: &mut Vec<u64>,
+) {
     if words_max == 0 {
-        return words;
+        return;
     }
-    let mut lowered = Vec::with_capacity(text.len() + 2 * BLOCK);
+    // White space behind the end ends the last word, and lets `fingerprint_within` read on.
+    let size = (text.len() / BLOCK + 2) * BLOCK;
+    lowered.clear();
+    lowered.reserve(size);
     lowered.extend_from_slice(text);
     lowered.make_ascii_lowercase();
     if !text.is_ascii() {
-        blank_other_spaces(&mut lowered);
+        blank_other_spaces(lowered);
     }
-    // White space behind the end ends the last word, and lets `fingerprint_within` read on.
-    lowered.resize((text.len() / BLOCK + 2) * BLOCK, b' ');
+    lowered.resize(size, b' ');
     let (mut start, mut inside, mut before) = (0, false, 0);
-    for (row, block) in lowered[..lowered.len() - BLOCK].chunks_exact(BLOCK).enumerate() {
-        let mut bits = 0;
-        for (bit, octet) in block.iter().enumerate() {
-            bits |= u64::from(OF_WORDS[*octet as usize]) << bit;
-        }
+    for (row, block) in lowered[..size - BLOCK].chunks_exact(BLOCK).enumerate() {
+        let bits = bits_of_words(block);
         let mut edges = bits ^ (bits << 1 | before);
         before = bits >> (BLOCK - 1);
         while edges != 0 {
             let at = row * BLOCK + edges.trailing_zeros() as usize;
             edges &= edges - 1;
             if inside {
-                words.push(print.fingerprint_within(&lowered, start, at));
+                words.push(print.fingerprint_within(lowered, start, at));
                 if words.len() == words_max {
-                    return words;
+                    return;
                 }
             }
             start = at;
             inside = !inside;
         }
     }
-    words
 }
 
 /// Writes blanks over white space beyond ASCII.
@@ -139,6 +170,11 @@ fn blank_other_spaces(text: &mut [u8]) {
         if text[block..end].is_ascii() {
             continue;
         }
+        if let Some(front) = text[block..].first_chunk_mut() {
+            if !blank_common_spaces(front) {
+                continue;
+            }
+        }
         for at in block..end {
             let width = other_space(&text[at..]);
             text[at..at + width].fill(b' ');
@@ -146,54 +182,105 @@ fn blank_other_spaces(text: &mut [u8]) {
     }
 }
 
+/// Writes blanks over white space of two octets, as good as all that texts have, and tells whether other one may begin
+/// in a block: all octets together, without a branch for each. The last two may belong to what begins there.
+fn blank_common_spaces(text: &mut [u8; BLOCK + 2]) -> bool {
+    let before = *text;
+    let mut begins = [false; BLOCK + 1];
+    let mut others = false;
+    for at in 0..BLOCK {
+        let (first, second, third) = (before[at], before[at + 1], before[at + 2]);
+        begins[at] = (first == 0xc2) & ((second == 0x85) | (second == 0xa0));
+        others |= (first == 0xe1) & (second == 0x9a) & (third == 0x80);
+        others |= (first == 0xe2) & (second == 0x80) & ((third <= 0x8a) | (third >= 0xa8));
+        others |= (first == 0xe2) & (second == 0x81) & (third == 0x9f);
+        others |= (first == 0xe3) & (second == 0x80) & (third == 0x80);
+    }
+    for at in 0..BLOCK {
+        text[at] = if begins[at] { b' ' } else { text[at] };
+    }
+    for at in 0..BLOCK {
+        text[at + 1] = if begins[at] { b' ' } else { text[at + 1] };
+    }
+    others
+}
+
 /// So many places of a table may be looked at for each hash: a text whose hashes crowd in few places is sorted.
 const LOOKS_MAX: usize = 8;
 
-/// Hashes, each once, in any order.
-fn distinct(mut hashes: Vec<u64>) -> Vec<u64> {
-    let bits = (2 * hashes.len()).next_power_of_two().trailing_zeros().max(1);
-    let mut places = vec![0; 1 << bits]; // each hash where its high bits say, or behind that
-    let mut kept = Vec::with_capacity(hashes.len());
-    let mut left = LOOKS_MAX * hashes.len();
-    for &hash in &hashes {
-        let mut place = (hash >> (64 - bits)) as usize;
-        while places[place] != 0 && places[place] != hash && left > 0 {
-            place = (place + 1) & (places.len() - 1);
-            left -= 1;
-        }
-        if left == 0 || hash == 0 {
-            hashes.sort_unstable();
-            hashes.dedup();
-            return hashes;
-        }
-        if places[place] == 0 {
-            places[place] = hash;
-            kept.push(hash);
-        }
-    }
-    kept
+/// Counts the bits of hashes, each hash once.
+#[derive(Default)]
+struct Shingles {
+    /// Each hash where its high bits say, or behind that.
+    places: Vec<u64>,
 }
 
-/// One hash of the hashes of words, in their order.
-fn mixed(words: &[u64]) -> u64 {
-    words.iter().fold(0, |all: u64, word| {
-        let mut value = all.wrapping_mul(MULTIPLIER).wrapping_add(*word);
-        value ^= value >> 32;
-        value = value.wrapping_mul(MIXER);
-        value ^ (value >> 32)
-    })
+impl Shingles {
+    fn simhash(&mut self, hashes: impl ExactSizeIterator<Item = u64> + Clone) -> (u64, usize) {
+        self.counted(hashes.clone()).unwrap_or_else(|| {
+            let mut sorted: Vec<u64> = hashes.collect();
+            sorted.sort_unstable();
+            sorted.dedup();
+            let mut bits = Bits::new();
+            sorted.iter().for_each(|hash| bits.count(*hash));
+            (bits.outweigh(), sorted.len())
+        })
+    }
+
+    /// None where they crowd, or one is 0, which stands for a free place.
+    fn counted(&mut self, hashes: impl ExactSizeIterator<Item = u64>) -> Option<(u64, usize)> {
+        let size = (2 * hashes.len()).next_power_of_two().max(2);
+        let shift = 64 - size.trailing_zeros();
+        self.places.clear();
+        self.places.resize(size, 0);
+        let mut left = LOOKS_MAX * hashes.len();
+        let mut bits = Bits::new();
+        for hash in hashes {
+            let mut place = (hash >> shift) as usize;
+            while self.places[place] != 0 && self.places[place] != hash && left > 0 {
+                place = (place + 1) & (size - 1);
+                left -= 1;
+            }
+            if left == 0 || hash == 0 {
+                return None;
+            }
+            if self.places[place] == 0 {
+                self.places[place] = hash;
+                bits.count(hash);
+            }
+        }
+        let counted = bits.counted as usize;
+        Some((bits.outweigh(), counted))
+    }
 }
 
-/// Of each octet whether it belongs to words: all but ASCII that is neither letter nor digit.
-const OF_WORDS: [bool; 256] = {
-    let mut table = [true; 256];
-    let mut octet = 0;
-    while octet < 128 {
-        table[octet] = (octet as u8).is_ascii_alphanumeric();
-        octet += 1;
+/// One hash of those before and the hash of a word.
+#[inline]
+const fn mixed(all: u64, word: u64) -> u64 {
+    let mut value = all.wrapping_mul(MULTIPLIER).wrapping_add(word);
+    value ^= value >> 32;
+    value = value.wrapping_mul(MIXER);
+    value ^ (value >> 32)
+}
+
+/// Of each of 64 octets in lower case, the first one lowest, whether it belongs to words: all but ASCII that is neither
+/// letter nor digit.
+#[inline]
+fn bits_of_words(block: &[u8]) -> u64 {
+    let mut marks = [0_u8; BLOCK];
+    for (mark, octet) in marks.iter_mut().zip(block) {
+        let letter = octet.wrapping_sub(b'a') < 26;
+        let digit = octet.wrapping_sub(b'0') < 10;
+        *mark = u8::from(letter | digit | (*octet >= 0x80));
     }
-    table
-};
+    let mut bits = 0;
+    for (row, eight) in marks.chunks_exact(8).enumerate() {
+        let eight = eight.first_chunk().map_or(0, |eight| u64::from_le_bytes(*eight));
+        // Brings the lowest bits of eight octets together in the highest one.
+        bits |= (eight.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * row);
+    }
+    bits
+}
 
 /// How many octets at the front are white space beyond ASCII: 2, 3 or 0.
 #[inline]
@@ -468,27 +555,50 @@ mod tests {
     }
 
     #[test]
-    fn counters_overflow_nowhere() {
-        let mut bits = Bits::new();
-        (0..1_000).for_each(|_| bits.count(u64::MAX));
-        (0..999).for_each(|_| bits.count(0));
-        assert_eq!(u64::MAX, bits.outweigh());
+    fn bits_outweigh_that_are_set_in_more_than_half() {
+        let mut state = 7_u64;
+        for size in (0..70).chain([255, 256, 257, 1_000, 5_000]) {
+            let hashes: Vec<u64> = (0..size)
+                .map(|_| {
+                    state = state.wrapping_mul(MIXER).wrapping_add(MULTIPLIER);
+                    state ^ state >> 31 | u64::from(size > 250) << 63
+                })
+                .collect();
+            let mut bits = Bits::new();
+            hashes.iter().for_each(|hash| bits.count(*hash));
+            let outweighs = |bit: u32| {
+                2 * hashes.iter().filter(|hash| *hash >> bit & 1 == 1).count() > hashes.len()
+            };
+            let expected = (0..64).fold(0, |all, bit| all | u64::from(outweighs(bit)) << bit);
+            assert_eq!(expected, bits.outweigh(), "{size}");
+        }
     }
 
     #[test]
-    fn each_hash_is_kept_once_however_they_crowd() {
-        let some =
-            |step: u64| (0..1_000).chain(0..1_000).map(|n: u64| n.wrapping_mul(step)).collect();
+    fn each_hash_is_counted_once_however_they_crowd() {
         for step in [0, 1, 3, 1 << 52, MULTIPLIER] {
-            let mut kept = distinct(some(step));
-            kept.sort_unstable();
-            let mut sorted: Vec<u64> = some(step);
+            let some: Vec<u64> =
+                (0..1_000).chain(0..1_000).map(|n: u64| n.wrapping_mul(step)).collect();
+            let mut sorted = some.clone();
             sorted.sort_unstable();
             sorted.dedup();
-            assert_eq!(sorted, kept, "{step}");
+            let mut bits = Bits::new();
+            sorted.iter().for_each(|hash| bits.count(*hash));
+            let expected = (bits.outweigh(), sorted.len());
+            assert_eq!(expected, Shingles::default().simhash(some.iter().copied()), "{step}");
         }
-        assert_eq!(vec![7], distinct(vec![7, 7, 7]));
-        assert!(distinct(Vec::new()).is_empty());
+        assert_eq!((7, 1), Shingles::default().simhash([7, 7, 7].into_iter()));
+    }
+
+    #[test]
+    fn the_memory_of_texts_before_changes_nothing() {
+        let mut hasher = SimHasher::default();
+        for text in
+            ["a b c d e f g", "one two", "", "x", "a b c d", "\u{e9}\u{3000}b c d e f g h i"]
+        {
+            let alone = simhash(text.as_bytes(), &print(), 9);
+            assert_eq!(alone, hasher.simhash(text.as_bytes(), &print(), 9));
+        }
     }
 
     #[test]

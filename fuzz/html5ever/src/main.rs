@@ -12,7 +12,7 @@ use html5ever::tokenizer::{
     BufferQueue, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
 };
 use outrider_kernels::html::references::{decode_into, Place};
-use outrider_kernels::html::tokens::{tokenize, Attribute, Next, Sink};
+use outrider_kernels::html::tokens::{tokenize, Attribute, Name, Next, Sink};
 
 #[derive(Debug, PartialEq)]
 enum Seen {
@@ -53,17 +53,28 @@ fn content_of(name: &str) -> Content {
 struct Ours(Vec<Seen>);
 
 impl<'t> Sink<'t> for Ours {
-    fn text(&mut self, raw: &'t str, place: Place) {
+    type Element = ();
+
+    fn element(&self, _: Name<'t>) {}
+
+    fn text(&mut self, whole: &'t str, from: usize, to: usize, place: Place) {
+        let raw = &whole[from..to];
         let mut text = String::new();
         decode_into(&mut text, raw, place);
         push_text(&mut self.0, &text);
     }
 
-    fn wants(&mut self, _: &'t str) -> bool {
+    fn wants(&self, (): ()) -> bool {
         true
     }
 
-    fn start(&mut self, name: &'t str, attributes: &[Attribute<'t>], closed: bool) -> Next {
+    fn start(
+        &mut self,
+        (): (),
+        name: &'t str,
+        attributes: &[Attribute<'t>],
+        closed: bool,
+    ) -> Next {
         let mut known: Vec<(String, String)> = Vec::new();
         for attribute in attributes {
             let name = attribute.name.to_ascii_lowercase().replace('\0', "\u{fffd}");
@@ -85,7 +96,7 @@ impl<'t> Sink<'t> for Ours {
         next
     }
 
-    fn end(&mut self, name: &'t str) {
+    fn end(&mut self, (): (), name: &'t str) {
         self.0.push(Seen::End(name.to_ascii_lowercase().replace('\0', "\u{fffd}")));
     }
 

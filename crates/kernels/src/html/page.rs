@@ -6,7 +6,8 @@ use encoding_rs::Encoding;
 
 use super::charset::{decoded, of_late_meta, text_of};
 use super::references::{decode_into, Place};
-use super::tokens::{is_space, tokenize, Attribute, Next, Sink};
+use super::tokens::{is_space, tokenize, Attribute, Name, Next, Sink};
+use crate::eight;
 
 /// How much of a page is kept; the first ones each time.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,12 @@ pub const KINDS: [&str; 10] =
 const META: u8 = 4;
 /// The first kinds lead to pages: up to `META`.
 pub const LEADING: u8 = META + 1;
+/// Bytes of markup for each link.
+const BYTES_PER_LINK: usize = 256;
+/// Bytes of a link's address.
+const LINK_BYTES: usize = 32;
+/// Bytes of markup for each byte of text.
+const BYTES_PER_TEXT_BYTE: usize = 4;
 /// Nesting of svg, math and HTML in them that is followed.
 const FOREIGN_DEPTH_MAX: usize = 64;
 
@@ -49,8 +56,8 @@ pub struct Page {
     pub rels: Vec<u32>,
     /// The rels, each once; the first is empty.
     pub rel_names: Vec<String>,
-    /// The texts of links.
-    pub texts: String,
+    /// The texts of links, in UTF-8.
+    pub texts: Vec<u8>,
     /// Where the text of each begins.
     pub text_starts: Vec<u32>,
     /// Where it ends.
@@ -67,8 +74,8 @@ pub struct Page {
     pub title: Option<String>,
     /// The lang of the html element, else of a meta.
     pub language: Option<String>,
-    /// The visible text, words parted by one blank or line feed.
-    pub text: String,
+    /// The visible text in UTF-8, words parted by one blank or line feed.
+    pub text: Vec<u8>,
     /// Links behind the bounds.
     pub left_out: u64,
 }
@@ -77,13 +84,13 @@ pub struct Page {
 #[must_use]
 pub fn read(body: &[u8], label: Option<&str>, xml: bool, bounds: Bounds) -> Page {
     let found = decoded(body, label, true, xml);
-    let mut reader = Reader::new(xml, bounds);
+    let mut reader = Reader::new(&found.text, xml, bounds);
     tokenize(&found.text, Next::Data, "", bounds.attributes, &mut reader);
     let late = reader.late.filter(|late| !found.certain && *late != found.encoding);
     let Some(encoding) = late else { return reader.ended(found.encoding) };
     // A meta element behind the scanned part, or one that names another encoding than the first in it.
     let text = text_of(body, encoding);
-    let mut reader = Reader::new(xml, bounds);
+    let mut reader = Reader::new(&text, xml, bounds);
     tokenize(&text, Next::Data, "", bounds.attributes, &mut reader);
     reader.ended(encoding)
 }
@@ -101,6 +108,19 @@ pub fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..end]
 }
 
+/// The front of a text in UTF-8, as `cut` has it.
+fn cut_octets(text: &[u8], bytes_max: usize) -> &[u8] {
+    if text.len() <= bytes_max {
+        return text;
+    }
+    let mut end = bytes_max;
+    while end > 0 && text[end] & 0xc0 == 0x80 {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// How the sink knows elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Element {
     Link(u8),
@@ -130,7 +150,7 @@ fn lowered<'n>(name: &str, room: &'n mut [u8; NAME_BYTES_MAX]) -> Option<&'n [u8
     Some(room)
 }
 
-/// The elements that are treated in a way of their own, by the numbers of their names.
+/// The elements that are treated in a way of their own, by their names.
 const ELEMENTS: [(&[u8], Element); 76] = [
     (b"a", Element::Link(0)),
     (b"area", Element::Link(1)),
@@ -210,55 +230,67 @@ const ELEMENTS: [(&[u8], Element); 76] = [
     (b"thead", Element::Block),
 ];
 
-/// A name of up to 16 letters as a number.
-const fn number_of(name: &[u8]) -> u128 {
+/// A name of up to eight letters as a number, as `Name` has it.
+const fn number_of(name: &[u8]) -> u64 {
     let mut number = 0;
-    let mut at = 0;
-    while at < name.len() {
-        number = number << 8 | name[at].to_ascii_lowercase() as u128;
-        at += 1;
+    let mut at = name.len();
+    while at > 0 {
+        at -= 1;
+        number = number << 8 | name[at] as u64;
     }
     number
 }
 
+const SHORT_BYTES_MAX: usize = 8;
 const SLOT_BITS: u32 = 8;
 
-const fn slot_of(number: u128) -> usize {
-    let folded = number as u64 ^ (number >> 64) as u64;
-    (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOT_BITS)) as usize
+const fn slot_of(number: u64) -> usize {
+    (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOT_BITS)) as usize
 }
 
-/// `ELEMENTS` as a table: from where a name's number leads on, to the first place that is free.
-static SLOTS: [(u128, Element); 1 << SLOT_BITS] = slots();
-
-const fn slots() -> [(u128, Element); 1 << SLOT_BITS] {
-    let mut table = [(0, Element::Other); 1 << SLOT_BITS];
+/// Those of `ELEMENTS` with short names: from where a name's number leads on, to the first place that is free. A number
+/// alone does not tell a name from one with NUL behind it: so the length is there, too.
+static SLOTS: [(u64, usize, Element); 1 << SLOT_BITS] = {
+    let mut table = [(0, 0, Element::Other); 1 << SLOT_BITS];
     let mut row = 0;
     while row < ELEMENTS.len() {
-        let number = number_of(ELEMENTS[row].0);
-        let mut slot = slot_of(number);
-        while table[slot].0 != 0 {
-            slot = (slot + 1) % table.len();
-        }
-        table[slot] = (number, ELEMENTS[row].1);
+        let (name, element) = ELEMENTS[row];
         row += 1;
+        if name.len() <= SHORT_BYTES_MAX {
+            let number = number_of(name);
+            let mut slot = slot_of(number);
+            while table[slot].0 != 0 {
+                slot = (slot + 1) % table.len();
+            }
+            table[slot] = (number, name.len(), element);
+        }
     }
     table
-}
+};
 
-fn element(name: &str) -> Element {
-    if name.len() > NAME_BYTES_MAX {
-        return Element::Other;
+#[inline]
+fn element(name: Name<'_>) -> Element {
+    if name.number == 0 {
+        return long_element(name.written);
     }
-    let number = number_of(name.as_bytes());
-    let mut slot = slot_of(number);
-    while SLOTS[slot].0 != number {
-        if SLOTS[slot].0 == 0 {
+    let mut slot = slot_of(name.number);
+    loop {
+        let (number, size, element) = SLOTS[slot];
+        if number == name.number && size == name.written.len() {
+            return element;
+        }
+        if number == 0 {
             return Element::Other;
         }
         slot = (slot + 1) % SLOTS.len();
     }
-    SLOTS[slot].1
+}
+
+fn long_element(name: &str) -> Element {
+    let octets = name.as_bytes();
+    let long = ELEMENTS.iter().filter(|(known, _)| known.len() > SHORT_BYTES_MAX);
+    let mut found = long.filter(|(known, _)| known.eq_ignore_ascii_case(octets));
+    found.next().map_or(Element::Other, |(_, element)| *element)
 }
 
 /// Elements of HTML that end svg and math around them (WHATWG HTML 13.2.6.5).
@@ -340,14 +372,14 @@ enum Gap {
 
 /// Words as they come, parted by one blank or line feed, up to a bound in bytes.
 struct Words {
-    text: String,
+    text: Vec<u8>,
     gap: Gap,
     bytes_max: usize,
 }
 
 impl Words {
-    const fn new(bytes_max: usize) -> Self {
-        Self { text: String::new(), gap: Gap::None, bytes_max }
+    const fn new(text: Vec<u8>, bytes_max: usize) -> Self {
+        Self { text, gap: Gap::None, bytes_max }
     }
 
     fn full(&self) -> bool {
@@ -358,12 +390,20 @@ impl Words {
         self.gap = self.gap.max(gap);
     }
 
-    /// Keeps words, one or several that are parted by one blank each.
-    fn keep_all(&mut self, words: &str, several: bool) {
-        if !several || self.text.len() + words.len() + 4 <= self.bytes_max {
-            return self.keep(words);
+    /// Whether so many bytes more are within the bound, with what parts them from those before.
+    fn has_room(&self, bytes: usize) -> bool {
+        self.text.len() + bytes + 4 <= self.bytes_max
+    }
+
+    /// Keeps words, one or several that are parted by one blank each, `octets[from..to]`.
+    #[inline]
+    fn keep_all(&mut self, octets: &[u8], from: usize, to: usize) {
+        if self.has_room(to - from) {
+            self.begin();
+            self.push(octets, from, to);
+            return;
         }
-        for (row, word) in words.split(' ').enumerate() {
+        for (row, word) in octets[from..to].split(|octet| *octet == b' ').enumerate() {
             if row > 0 {
                 self.part(Gap::Blank);
             }
@@ -371,26 +411,104 @@ impl Words {
         }
     }
 
-    fn keep(&mut self, word: &str) {
+    fn keep(&mut self, word: &[u8]) {
         if self.bytes_max < self.text.len() + 2 {
             // No later word may follow one that was left out.
             self.bytes_max = self.text.len();
             return;
         }
-        if !self.text.is_empty() {
-            match self.gap {
-                Gap::None => {}
-                Gap::Blank => self.text.push(' '),
-                Gap::Line => self.text.push('\n'),
-            }
-        }
-        self.gap = Gap::None;
-        let kept = cut(word, self.bytes_max - self.text.len());
-        self.text.push_str(kept);
+        self.begin();
+        let kept = cut_octets(word, self.bytes_max - self.text.len());
+        self.text.extend_from_slice(kept);
         if kept.len() < word.len() {
             self.bytes_max = self.text.len();
         }
     }
+
+    /// Parts the next word from those before.
+    #[inline]
+    fn begin(&mut self) {
+        if self.gap != Gap::None && !self.text.is_empty() {
+            self.text.push(if self.gap == Gap::Blank { b' ' } else { b'\n' });
+        }
+        self.gap = Gap::None;
+    }
+
+    /// Appends `octets[from..to]`.
+    #[inline]
+    fn push(&mut self, octets: &[u8], from: usize, to: usize) {
+        // Most texts between tags are short: a copy of one size takes no call.
+        const SHORT: usize = 16;
+        match octets[from..].first_chunk::<SHORT>() {
+            Some(chunk) if to - from <= SHORT => {
+                let end = self.text.len() + to - from;
+                self.text.extend_from_slice(chunk);
+                self.text.truncate(end);
+            }
+            _ => self.text.extend_from_slice(&octets[from..to]),
+        }
+    }
+}
+
+/// Where words end that begin at a place and are parted by one blank each; the place itself if white space stands there.
+#[inline]
+fn words_end(octets: &[u8], from: usize, to: usize) -> usize {
+    let mut at = from;
+    let mut parted = 0x80; // the mark of an octet in front that is a blank: none may follow it
+    while at < to {
+        let Some(eight) = eight::at(octets, at) else { break };
+        let low = eight::below(eight, b' ' + 1);
+        if low != 0 {
+            let blank = eight::equal(eight, b' ');
+            let found = low & !blank | blank & (blank << 8 | parted);
+            if found != 0 {
+                at += eight::first(found);
+                break;
+            }
+            parted = blank >> 56;
+        } else {
+            parted = 0;
+        }
+        at += 8;
+    }
+    at = at.min(to);
+    // An octet that is found may be a control character, which words have.
+    while at < to {
+        let octet = octets[at];
+        if is_space(octet) && (octet != b' ' || at == from || octets[at - 1] == b' ') {
+            break;
+        }
+        at += 1;
+    }
+    if at > from && octets[at - 1] == b' ' {
+        at -= 1;
+    }
+    at
+}
+
+/// Whether a reference may begin in `octets[from..to]`, or a NUL stands there.
+#[inline]
+fn is_written_otherwise(octets: &[u8], from: usize, to: usize) -> bool {
+    const NEAR: usize = 32;
+    let mut at = from;
+    while at < to && at < from + NEAR {
+        let Some(eight) = eight::at(octets, at) else { break };
+        let found = eight::equal(eight, b'&') | eight::equal(eight, 0);
+        if found != 0 {
+            return at + eight::first(found) < to;
+        }
+        at += 8;
+    }
+    at < to && memchr::memchr2(b'&', 0, &octets[at..to]).is_some()
+}
+
+/// The link whose text is read.
+struct Anchor {
+    row: usize,
+    /// Where its text begins in the visible one, as long as it stands there from end to end.
+    from: Option<usize>,
+    /// Its words otherwise.
+    words: Words,
 }
 
 struct Reader<'t> {
@@ -401,8 +519,7 @@ struct Reader<'t> {
     rel_codes: HashMap<String, u32>,
     metas: usize,
     visible: Words,
-    /// The row of the link whose text is read, and its words.
-    anchor: Option<(usize, Words)>,
+    anchor: Option<Anchor>,
     templates: usize,
     /// The element whose text is not visible.
     hiding: Option<Element>,
@@ -414,44 +531,47 @@ struct Reader<'t> {
 }
 
 impl<'t> Sink<'t> for Reader<'t> {
-    fn text(&mut self, raw: &'t str, place: Place) {
-        match self.hiding {
-            Some(Element::Title) => {
-                if self.page.title.is_none() {
-                    let mut title = String::new();
-                    decode_into(&mut title, cut(raw, self.bounds.value_bytes), place);
-                    self.page.title = Some(title);
-                }
-                return;
+    type Element = Element;
+
+    #[inline]
+    fn element(&self, name: Name<'t>) -> Element {
+        element(name)
+    }
+
+    #[inline]
+    fn text(&mut self, whole: &'t str, from: usize, to: usize, place: Place) {
+        if let Some(hiding) = self.hiding {
+            if hiding == Element::Title && self.page.title.is_none() {
+                let mut title = String::new();
+                decode_into(&mut title, cut(&whole[from..to], self.bounds.value_bytes), place);
+                self.page.title = Some(title);
             }
-            Some(_) => return,
-            None => {}
+            return;
         }
         // The text of a link in a template is a link's text all the same.
         let visible = self.templates == 0 && !self.visible.full();
         if !visible && self.anchor.is_none() {
             return;
         }
-        if memchr::memchr3(b'&', b'\r', 0, raw.as_bytes()).is_none() {
-            self.words(raw);
-            return;
+        if is_written_otherwise(whole.as_bytes(), from, to) {
+            self.decoded(&whole[from..to], place);
+        } else {
+            self.words(whole.as_bytes(), from, to);
         }
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.clear();
-        decode_into(&mut scratch, raw, place);
-        if place == Place::Data && scratch.contains('\0') {
-            scratch.retain(|character| character != '\0');
-        }
-        self.words(&scratch);
-        self.scratch = scratch;
     }
 
-    fn wants(&mut self, name: &'t str) -> bool {
-        matches!(element(name), Element::Link(_) | Element::Base | Element::Meta | Element::Html)
+    fn wants(&self, element: Element) -> bool {
+        matches!(element, Element::Link(_) | Element::Base | Element::Meta | Element::Html)
     }
 
-    fn start(&mut self, name: &'t str, attributes: &[Attribute<'t>], closed: bool) -> Next {
-        let element = element(name);
+    #[inline]
+    fn start(
+        &mut self,
+        element: Element,
+        name: &'t str,
+        attributes: &[Attribute<'t>],
+        closed: bool,
+    ) -> Next {
         if let Some((inside @ (Inside::Svg | Inside::Math), _)) = self.foreign.last().copied() {
             if breaks_out(name) {
                 self.leave_foreign();
@@ -502,8 +622,8 @@ impl<'t> Sink<'t> for Reader<'t> {
         Next::Data
     }
 
-    fn end(&mut self, name: &'t str) {
-        let element = element(name);
+    #[inline]
+    fn end(&mut self, element: Element, name: &'t str) {
         if self.hiding == Some(element) {
             if element == Element::Title && self.page.title.is_none() {
                 self.page.title = Some(String::new());
@@ -538,8 +658,23 @@ impl<'t> Sink<'t> for Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    fn new(xml: bool, bounds: Bounds) -> Self {
-        let page = Page { offsets: vec![0], rel_names: vec![String::new()], ..Page::default() };
+    fn new(text: &str, xml: bool, bounds: Bounds) -> Self {
+        // About what pages have; columns grow where one has more.
+        let links = (text.len() / BYTES_PER_LINK).min(bounds.links);
+        let mut offsets = Vec::with_capacity(links + 1);
+        offsets.push(0);
+        let page = Page {
+            arena: String::with_capacity(links * LINK_BYTES),
+            offsets,
+            kinds: Vec::with_capacity(links),
+            rels: Vec::with_capacity(links),
+            rel_names: vec![String::new()],
+            texts: Vec::with_capacity(links * LINK_BYTES / 2),
+            text_starts: Vec::with_capacity(links),
+            text_ends: Vec::with_capacity(links),
+            ..Page::default()
+        };
+        let room = (text.len() / BYTES_PER_TEXT_BYTE).min(bounds.text_bytes);
         Self {
             bounds,
             xml,
@@ -547,7 +682,7 @@ impl<'t> Reader<'t> {
             left: [bounds.links; 2],
             rel_codes: HashMap::new(),
             metas: 0,
-            visible: Words::new(bounds.text_bytes),
+            visible: Words::new(Vec::with_capacity(room), bounds.text_bytes),
             anchor: None,
             templates: 0,
             hiding: None,
@@ -567,46 +702,63 @@ impl<'t> Reader<'t> {
 
     fn part(&mut self, gap: Gap) {
         self.visible.part(gap);
-        if let Some((_, words)) = &mut self.anchor {
-            words.part(Gap::Blank);
+        if let Some(anchor) = &mut self.anchor {
+            anchor.words.part(Gap::Blank);
         }
     }
 
+    /// Takes text in which references are written, or NUL.
+    fn decoded(&mut self, raw: &str, place: Place) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        decode_into(&mut scratch, raw, place);
+        if place == Place::Data && scratch.contains('\0') {
+            scratch.retain(|character| character != '\0');
+        }
+        self.words(scratch.as_bytes(), 0, scratch.len());
+        self.scratch = scratch;
+    }
+
     /// Takes visible text: its words go to the page's text and to that of the link around them.
-    fn words(&mut self, text: &str) {
-        let visible = self.templates == 0 && !self.visible.full();
-        let octets = text.as_bytes();
-        let mut at = 0;
-        while at < octets.len() {
-            if is_space(octets[at]) {
-                self.part(Gap::Blank);
-                at += 1;
-                while octets.get(at).is_some_and(|octet| is_space(*octet)) {
-                    at += 1;
-                }
+    #[inline]
+    fn words(&mut self, octets: &[u8], from: usize, to: usize) {
+        let mut at = from;
+        while at < to {
+            let end = words_end(octets, at, to);
+            if end > at {
+                self.keep(octets, at, end);
+                at = end;
                 continue;
             }
-            let start = at;
-            let mut last = at; // where the last word begins
-            loop {
-                while octets.get(at).is_some_and(|octet| !is_space(*octet)) {
-                    at += 1;
-                }
-                let parted = octets.get(at) == Some(&b' ')
-                    && octets.get(at + 1).is_some_and(|octet| !is_space(*octet));
-                if !parted {
-                    break;
-                }
+            self.part(Gap::Blank);
+            at += 1;
+            while at < to && is_space(octets[at]) {
                 at += 1;
-                last = at;
             }
-            let words = &text[start..at];
-            if visible {
-                self.visible.keep_all(words, last > start);
+        }
+    }
+
+    #[inline]
+    fn keep(&mut self, octets: &[u8], from: usize, to: usize) {
+        let visible = self.templates == 0 && !self.visible.full();
+        if let Some(anchor) = &mut self.anchor {
+            if let Some(start) = anchor.from {
+                let bytes = self.visible.text.len() - start + to - from;
+                let stays =
+                    visible && self.visible.has_room(to - from) && anchor.words.has_room(bytes);
+                if !stays {
+                    anchor.words.text.extend(shown(&self.visible.text[start..]));
+                    let parted = self.visible.gap != Gap::None;
+                    anchor.words.gap = if parted { Gap::Blank } else { Gap::None };
+                    anchor.from = None;
+                }
             }
-            if let Some((_, anchor)) = &mut self.anchor {
-                anchor.keep_all(words, last > start);
+            if anchor.from.is_none() {
+                anchor.words.keep_all(octets, from, to);
             }
+        }
+        if visible {
+            self.visible.keep_all(octets, from, to);
         }
     }
 
@@ -703,19 +855,24 @@ impl<'t> Reader<'t> {
 
     fn open_anchor(&mut self, kind: u8, row: Option<usize>, closed: bool) {
         if let (0, Some(row), false) = (kind, row, closed) {
-            self.anchor = Some((row, Words::new(self.bounds.link_text_bytes)));
+            let words = Words::new(Vec::new(), self.bounds.link_text_bytes);
+            self.anchor = Some(Anchor { row, from: Some(self.visible.text.len()), words });
         }
     }
 
     fn close_anchor(&mut self) {
-        if let Some((row, words)) = self.anchor.take() {
-            self.set_text(row, &words.text);
+        let Some(anchor) = self.anchor.take() else { return };
+        self.page.text_starts[anchor.row] = self.page.texts.len() as u32;
+        match anchor.from {
+            Some(start) => self.page.texts.extend(shown(&self.visible.text[start..])),
+            None => self.page.texts.extend_from_slice(&anchor.words.text),
         }
+        self.page.text_ends[anchor.row] = self.page.texts.len() as u32;
     }
 
     fn set_text(&mut self, row: usize, text: &str) {
         self.page.text_starts[row] = self.page.texts.len() as u32;
-        self.page.texts.push_str(text);
+        self.page.texts.extend_from_slice(text.as_bytes());
         self.page.text_ends[row] = self.page.texts.len() as u32;
     }
 
@@ -826,6 +983,15 @@ impl<'t> Reader<'t> {
             }
         }
     }
+}
+
+/// A part of the visible text as that of a link: without what parts it from the words before, on one line.
+fn shown(text: &[u8]) -> impl Iterator<Item = u8> + '_ {
+    let text = match text {
+        [b' ' | b'\n', rest @ ..] => rest,
+        _ => text,
+    };
+    text.iter().map(|octet| if *octet == b'\n' { b' ' } else { *octet })
 }
 
 fn find<'t>(attributes: &[Attribute<'t>], name: &str) -> Option<&'t str> {
@@ -948,9 +1114,14 @@ mod tests {
         read(markup.as_bytes(), None, false, BOUNDS)
     }
 
+    fn str_of(octets: &[u8]) -> &str {
+        std::str::from_utf8(octets).unwrap()
+    }
+
     fn links(page: &Page) -> Vec<(&str, &str, &str)> {
+        let texts = str_of(&page.texts);
         let text =
-            |row: usize| &page.texts[page.text_starts[row] as usize..page.text_ends[row] as usize];
+            |row: usize| &texts[page.text_starts[row] as usize..page.text_ends[row] as usize];
         let address = |row: usize| {
             let (start, end) = (page.offsets[row] as usize, page.offsets[row + 1] as usize);
             &page.arena[start..end]
@@ -964,24 +1135,42 @@ mod tests {
     fn links_have_kind_address_and_text() {
         let read = page("<a href='x&amp;y'>one <b>t</b>wo</a><img src=i alt=' a  b '><a href=mailto:x>m</a><form method=POST action=f>");
         assert_eq!(vec![("a", "x&y", "one two"), ("img", "i", "a b")], links(&read));
-        assert_eq!("one twom", read.text);
+        assert_eq!(b"one twom", read.text.as_slice());
     }
 
     #[test]
     fn a_picture_ends_where_its_elements_say() {
         let read = page("<svg><title/><style>x{}</style><a href=1>in</a><script/></svg><title>t</title><a href=2>");
         assert_eq!(vec!["1", "2"], links(&read).iter().map(|link| link.1).collect::<Vec<_>>());
-        assert_eq!((Some("t".to_owned()), "in"), (read.title.clone(), read.text.as_str()));
+        assert_eq!((Some("t".to_owned()), &b"in"[..]), (read.title.clone(), read.text.as_slice()));
     }
 
     #[test]
     fn text_is_cut_between_characters_and_ends_there() {
         let bounds = Bounds { text_bytes: 6, ..BOUNDS };
         assert_eq!(
-            "ab \u{fc}",
+            "ab \u{fc}".as_bytes(),
             read("ab \u{fc}\u{fc}x y".as_bytes(), None, false, Bounds { text_bytes: 5, ..bounds })
                 .text
         );
+    }
+
+    #[test]
+    fn the_text_of_a_link_is_the_same_wherever_it_is_kept() {
+        for (markup, text) in [
+            ("x<a href=1> one <p>two</p> three <b>fo</b>ur five", "one two three four f"),
+            ("x <a href=1>one two three <b>fo</b>ur five", "one two three four f"),
+            ("x <a href=1>one two three f<b>o</b><i>u</i> r", "one two three fou r"),
+            ("x<a href=1>a <template>b </template>c<i>d</i> e", "a b cd e"),
+            ("x<template><a href=1>a </template><p>b<i>c</i>", "a bc"),
+            ("x<a href=1>one two three fou r<i>\u{fc}\u{fc}</i> v", "one two three fou r"),
+            ("x<a href=1>\u{fc} \u{fc}<br>\u{fc}\r\n</a>", "\u{fc} \u{fc} \u{fc}"),
+        ] {
+            assert_eq!(vec![("a", "1", text)], links(&page(markup)), "{markup}");
+        }
+        let bounds = Bounds { text_bytes: 6, ..BOUNDS };
+        let read = read(b"ab<a href=1>cd e<b>f</b>g", None, false, bounds);
+        assert_eq!(("abcd e", "cd efg"), (str_of(&read.text), links(&read)[0].2));
     }
 
     #[test]

@@ -119,8 +119,42 @@ fn named(rest: &[u8]) -> Option<(&'static str, usize)> {
 }
 
 fn entity(name: &[u8]) -> Option<&'static str> {
-    let found = ENTITIES.binary_search_by(|(known, _)| known.as_bytes().cmp(name));
-    found.ok().map(|at| ENTITIES[at].1)
+    let mut slot = slot_of(name);
+    loop {
+        let (known, text) = ENTITIES[usize::from(SLOTS[slot].checked_sub(1)?)];
+        if known.as_bytes() == name {
+            return Some(text);
+        }
+        slot = (slot + 1) % SLOTS.len();
+    }
+}
+
+const SLOT_BITS: u32 = 13;
+
+/// Rows of `ENTITIES` from 1 on: from where a name leads on, to the first place that is free, which has 0.
+static SLOTS: [u16; 1 << SLOT_BITS] = {
+    let mut table = [0; 1 << SLOT_BITS];
+    let mut row = 0;
+    while row < ENTITIES.len() {
+        let mut slot = slot_of(ENTITIES[row].0.as_bytes());
+        while table[slot] != 0 {
+            slot = (slot + 1) % table.len();
+        }
+        row += 1;
+        table[slot] = row as u16;
+    }
+    table
+};
+
+const fn slot_of(name: &[u8]) -> usize {
+    let mut number = 0_u32;
+    let mut at = 0;
+    while at < name.len() {
+        number = (number ^ name[at] as u32).wrapping_mul(0x9e37_79b1);
+        number ^= number >> 15;
+        at += 1;
+    }
+    (number.wrapping_mul(0x85eb_ca6b) >> (32 - SLOT_BITS)) as usize
 }
 
 /// The character that digits behind "&#" name, and their number of bytes with "x" and semicolon.

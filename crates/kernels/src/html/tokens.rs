@@ -6,6 +6,7 @@
 use memchr::{memchr, memchr2};
 
 use super::references::Place;
+use crate::eight;
 
 /// How the text behind a start tag is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,16 +32,36 @@ pub struct Attribute<'t> {
     pub value: &'t str,
 }
 
+/// The name of a tag.
+#[derive(Clone, Copy, Debug)]
+pub struct Name<'t> {
+    /// In any case.
+    pub written: &'t str,
+    /// Its octets as `eight` has them; 0 where there are more than eight. Letters are in lower case, and no name has the
+    /// number of another one that is letters and digits.
+    pub number: u64,
+}
+
 /// Takes the tokens of a text in order.
 pub trait Sink<'t> {
-    /// Text as written; several in a row may belong together.
-    fn text(&mut self, raw: &'t str, place: Place);
-    /// Whether the attributes of this start tag (its name as written) are wanted.
-    fn wants(&mut self, name: &'t str) -> bool;
+    /// How it knows an element.
+    type Element: Copy;
+    /// What it knows elements of this name by.
+    fn element(&self, name: Name<'t>) -> Self::Element;
+    /// Text as written, `whole[from..to]`; several in a row may belong together.
+    fn text(&mut self, whole: &'t str, from: usize, to: usize, place: Place);
+    /// Whether the attributes of start tags of this element are wanted.
+    fn wants(&self, element: Self::Element) -> bool;
     /// A start tag with the first of its attributes, doubles included; the first of a name counts.
-    fn start(&mut self, name: &'t str, attributes: &[Attribute<'t>], closed: bool) -> Next;
+    fn start(
+        &mut self,
+        element: Self::Element,
+        name: &'t str,
+        attributes: &[Attribute<'t>],
+        closed: bool,
+    ) -> Next;
     /// An end tag.
-    fn end(&mut self, name: &'t str);
+    fn end(&mut self, element: Self::Element, name: &'t str);
     /// Whether a CDATA section may begin here: inside svg or math.
     fn foreign(&self) -> bool;
 }
@@ -67,12 +88,23 @@ pub fn tokenize<'t>(
         state = match state.0 {
             Next::Data => reading.data(sink),
             Next::Plaintext => {
-                sink.text(&text[reading.at..], Place::Raw);
+                sink.text(text, reading.at, text.len(), Place::Raw);
                 return;
             }
             _ => reading.element(state.0, state.1, sink),
         };
     }
+}
+
+/// Letters, and all that ends a name stands below them.
+const LETTERS: u8 = b'A';
+/// The bit of letters in lower case, for eight octets. Other octets that have it then become neither letter nor digit, but
+/// for control characters.
+const LOWER: u64 = 0x2020_2020_2020_2020;
+
+/// Whether an octet ends the name of a tag.
+const fn ends_name(octet: u8) -> bool {
+    is_space(octet) || matches!(octet, b'/' | b'>')
 }
 
 struct Reading<'t> {
@@ -83,45 +115,39 @@ struct Reading<'t> {
     attributes_max: usize,
 }
 
-/// What ended the scan of a tag.
-struct Tag<'t> {
-    name: &'t str,
-    closed: bool,
-}
-
 impl<'t> Reading<'t> {
     /// Reads up to and with the next start tag after which text is read otherwise.
     fn data(&mut self, sink: &mut impl Sink<'t>) -> (Next, &'t str) {
         let mut start = self.at;
         let mut look = self.at;
         loop {
-            let Some(found) = memchr(b'<', &self.octets[look..]) else {
+            let Some(open) = eight::find(b'<', self.octets, look) else {
                 self.flush(start, self.octets.len(), Place::Data, sink);
                 self.at = self.octets.len();
                 return (Next::Data, "");
             };
-            let open = look + found;
             match self.octets.get(open + 1) {
                 Some(octet) if octet.is_ascii_alphabetic() => {
                     self.flush(start, open, Place::Data, sink);
                     let name = self.name(open + 1);
-                    let wanted = sink.wants(name);
-                    let Some(tag) = self.tag(open + 1, name, wanted) else {
+                    let element = sink.element(name);
+                    let name = name.written;
+                    let Some(closed) = self.tag(open + 1 + name.len(), sink.wants(element)) else {
                         return (Next::Data, "");
                     };
-                    let next = sink.start(tag.name, &self.attributes, tag.closed);
+                    let next = sink.start(element, name, &self.attributes, closed);
                     if next != Next::Data {
-                        return (next, tag.name);
+                        return (next, name);
                     }
                 }
                 Some(b'/') => match self.octets.get(open + 2) {
                     Some(octet) if octet.is_ascii_alphabetic() => {
                         self.flush(start, open, Place::Data, sink);
                         let name = self.name(open + 2);
-                        let Some(tag) = self.tag(open + 2, name, false) else {
+                        if self.tag(open + 2 + name.written.len(), false).is_none() {
                             return (Next::Data, "");
-                        };
-                        sink.end(tag.name);
+                        }
+                        sink.end(sink.element(name), name.written);
                     }
                     None => {
                         self.flush(start, self.octets.len(), Place::Data, sink);
@@ -157,7 +183,7 @@ impl<'t> Reading<'t> {
 
     fn flush(&self, start: usize, end: usize, place: Place, sink: &mut impl Sink<'t>) {
         if start < end {
-            sink.text(&self.text[start..end], place);
+            sink.text(self.text, start, end, place);
         }
     }
 
@@ -216,65 +242,120 @@ impl<'t> Reading<'t> {
         octets.len()
     }
 
-    fn name(&self, from: usize) -> &'t str {
-        let rest = &self.octets[from..];
-        let ends = |octet: &u8| is_space(*octet) || matches!(octet, b'/' | b'>');
-        &self.text[from..from + rest.iter().position(ends).unwrap_or(rest.len())]
-    }
-
-    /// Reads the attributes behind a name; None when the text ends in the tag. `at` stands behind the tag then.
-    fn tag(&mut self, from: usize, name: &'t str, wanted: bool) -> Option<Tag<'t>> {
-        let octets = self.octets;
-        self.attributes.clear();
-        let mut at = from + name.len();
-        self.at = octets.len();
-        loop {
-            at += octets[at..].iter().position(|octet| !is_space(*octet))?;
-            match octets[at] {
-                b'>' => {
-                    self.at = at + 1;
-                    return Some(Tag { name, closed: false });
+    #[inline]
+    fn name(&self, from: usize) -> Name<'t> {
+        if let Some(eight) = eight::at(self.octets, from) {
+            let mut marks = eight::below(eight, LETTERS);
+            while marks != 0 {
+                let size = eight::first(marks);
+                let octet = self.octets[from + size];
+                if ends_name(octet) {
+                    let number = eight::front(eight | LOWER, size);
+                    return Name { written: &self.text[from..from + size], number };
                 }
-                b'/' => {
-                    if octets.get(at + 1) == Some(&b'>') {
-                        self.at = at + 2;
-                        return Some(Tag { name, closed: true });
-                    }
-                    at += 1;
-                    continue;
+                if !octet.is_ascii_digit() {
+                    break;
                 }
-                _ => {}
-            }
-            let begin = at;
-            // An equals sign in front belongs to the name.
-            let ends = |octet: &u8| is_space(*octet) || matches!(octet, b'/' | b'>' | b'=');
-            at += 1;
-            at += octets[at..].iter().position(ends)?;
-            let attribute = &self.text[begin..at];
-            at += octets[at..].iter().position(|octet| !is_space(*octet))?;
-            let mut value = "";
-            if octets[at] == b'=' {
-                at += 1;
-                at += octets[at..].iter().position(|octet| !is_space(*octet))?;
-                match octets[at] {
-                    quote @ (b'"' | b'\'') => {
-                        let end = at + 1 + memchr(quote, &octets[at + 1..])?;
-                        value = &self.text[at + 1..end];
-                        at = end + 1;
-                    }
-                    b'>' => {}
-                    _ => {
-                        let ends = |octet: &u8| is_space(*octet) || *octet == b'>';
-                        let end = at + octets[at..].iter().position(ends)?;
-                        value = &self.text[at..end];
-                        at = end;
-                    }
-                }
-            }
-            if wanted && self.attributes.len() < self.attributes_max {
-                self.attributes.push(Attribute { name: attribute, value });
+                marks &= marks - 1;
             }
         }
+        self.any_name(from)
+    }
+
+    /// A name that is long, or has more than letters and digits.
+    #[cold]
+    fn any_name(&self, from: usize) -> Name<'t> {
+        let rest = &self.octets[from..];
+        let size = rest.iter().position(|octet| ends_name(*octet)).unwrap_or(rest.len());
+        let mut room = [0; 8];
+        if let Some(room) = room.get_mut(..size) {
+            room.copy_from_slice(&rest[..size]);
+            room.make_ascii_lowercase();
+        }
+        Name { written: &self.text[from..from + size], number: u64::from_le_bytes(room) }
+    }
+
+    /// Reads attributes from behind a name, and whether the tag is closed in place; None when the text ends in the tag.
+    /// `at` stands behind the tag then.
+    #[inline]
+    fn tag(&mut self, from: usize, wanted: bool) -> Option<bool> {
+        self.attributes.clear();
+        if self.octets.get(from) == Some(&b'>') {
+            self.at = from + 1;
+            return Some(false);
+        }
+        self.at = self.octets.len();
+        self.attributes(from, wanted)
+    }
+
+    fn attributes(&mut self, from: usize, wanted: bool) -> Option<bool> {
+        let octets = self.octets;
+        let mut at = from;
+        loop {
+            match *octets.get(at)? {
+                b'>' => {
+                    self.at = at + 1;
+                    return Some(false);
+                }
+                b'/' if octets.get(at + 1) == Some(&b'>') => {
+                    self.at = at + 2;
+                    return Some(true);
+                }
+                b'/' => at += 1,
+                octet if is_space(octet) => at += 1,
+                _ => {
+                    let begin = at;
+                    // An equals sign in front belongs to the name.
+                    let end = self.attribute_end(at + 1)?;
+                    let mut value = (end, end);
+                    at = self.behind_spaces(end)?;
+                    if octets[at] == b'=' {
+                        at = self.behind_spaces(at + 1)?;
+                        value = match octets[at] {
+                            quote @ (b'"' | b'\'') => (at + 1, eight::find(quote, octets, at + 1)?),
+                            b'>' => (at, at),
+                            _ => {
+                                let ends = |octet: &u8| is_space(*octet) || *octet == b'>';
+                                (at, at + octets[at..].iter().position(ends)?)
+                            }
+                        };
+                        at = value.1 + usize::from(value.0 > at);
+                    }
+                    if wanted && self.attributes.len() < self.attributes_max {
+                        let (name, value) = (&self.text[begin..end], &self.text[value.0..value.1]);
+                        self.attributes.push(Attribute { name, value });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Where the name of an attribute ends.
+    #[inline]
+    fn attribute_end(&self, from: usize) -> Option<usize> {
+        let ends = |octet: u8| ends_name(octet) || octet == b'=';
+        let mut at = from;
+        while let Some(eight) = eight::at(self.octets, at) {
+            let mut marks = eight::below(eight, LETTERS);
+            while marks != 0 {
+                let found = at + eight::first(marks);
+                if ends(self.octets[found]) {
+                    return Some(found);
+                }
+                marks &= marks - 1;
+            }
+            at += 8;
+        }
+        self.octets.get(at..)?.iter().position(|octet| ends(*octet)).map(|more| at + more)
+    }
+
+    #[inline]
+    fn behind_spaces(&self, from: usize) -> Option<usize> {
+        let mut at = from;
+        while is_space(*self.octets.get(at)?) {
+            at += 1;
+        }
+        Some(at)
     }
 
     /// Reads the text of an element that holds no tags, and its end tag.
@@ -290,8 +371,8 @@ impl<'t> Reading<'t> {
         self.at = end;
         if end < self.octets.len() {
             let found = self.name(end + 2);
-            if self.tag(end + 2, found, false).is_some() {
-                sink.end(found);
+            if self.tag(end + 2 + found.written.len(), false).is_some() {
+                sink.end(sink.element(found), found.written);
             }
         }
         (Next::Data, "")
