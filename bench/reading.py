@@ -19,6 +19,7 @@ PAGES = ROOT.parent / "shared" / "data" / "html" / "real-pages" / "pages.tar.xz"
 URL = "https://docs.example.org/guide/chapter/index.html"
 KEY = bytes(range(16))
 MADE = 40
+TOGETHER = 16
 SITEMAP_URLS = 50_000
 FINGERPRINTS = 10_000_000
 LOOK_UPS = 100_000
@@ -111,7 +112,7 @@ def _rivals(bodies: list[bytes]) -> dict[str, Callable[[], object]]:
 def main() -> int:
     """Prints one JSON object: the seconds of CPU of one page by each."""
     from outrider import kernels
-    from outrider.page import read
+    from outrider.page import Unread, read, read_many
     from outrider.page.reader import LIMITS
 
     bodies = pages()
@@ -119,6 +120,12 @@ def main() -> int:
     def links() -> None:
         for body in bodies:
             read(body, URL).link_batch().fingerprints(KEY)
+
+    unread = [Unread(body, URL) for body in bodies]
+
+    def many() -> None:
+        for first in range(0, len(unread), TOGETHER):
+            _ = read_many(unread[first : first + TOGETHER], key=KEY).links
 
     def whole() -> None:
         for body in bodies:
@@ -131,6 +138,7 @@ def main() -> int:
     works: dict[str, Callable[[], object]] = {
         "Outrider, all: links canonical, title, metas, text, SimHash": whole,
         "the same, and links to follow hashed, each once": links,
+        f"the same of {TOGETHER} pages in one call, as a crawl has them": many,
         "Outrider, columns alone": columns,
         **_rivals(bodies),
     }
