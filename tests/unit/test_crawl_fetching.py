@@ -166,10 +166,11 @@ def test_a_lease_that_names_an_address_goes_there_and_nowhere_else():
 def test_the_address_that_answered_goes_into_the_archive(tmp_path, monkeypatch):
     kept: list[str] = []
 
-    def packed(_output, answer, *_more):
-        kept.append(answer.address)
+    def packed(_output, answers):
+        kept.extend(response.address for response, *_ in answers)
+        return [None] * len(answers)
 
-    monkeypatch.setattr(Output, "packed", packed)
+    monkeypatch.setattr(Output, "packed_many", packed)
     house = House(tmp_path, {"max_pages": 1}, names=lambda: Table("127.0.0.99", "127.0.0.1"))
     house.dead = {"127.0.0.99"}
     asyncio.run(house.run(seeds=["http://h0.test/"]))

@@ -88,12 +88,9 @@ class Output:
             )
         return again
 
-    def packed(self, response: Response, at: Instant, token: int, _digest: str = "") -> Records | None:
-        """One answer as the archive will have it; None when there is none, or no head came. Any thread may ask."""
-        return self.packed_many([(response, at, token)])[0]
-
     def packed_many(self, answers: Sequence[tuple[Response, Instant, int]]) -> list[Records | None]:
-        """The same for many answers, each with its instant and the token of its lease."""
+        """Answers as the archive will have them, each with its instant and the token of its lease; None for one without
+        a head, and where there is no archive. Any thread may ask."""
         if self._archive is None:
             return [None] * len(answers)
         exchanges = [
