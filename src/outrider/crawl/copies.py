@@ -17,7 +17,6 @@ from itertools import islice
 from typing import Final
 
 import msgspec
-import numpy as np
 
 from outrider import kernels
 from outrider.crawl.directory import GIVE_A_CRAWL, inspect, no_crawl
@@ -26,7 +25,7 @@ from outrider.limits import COPIES_PAGES_MAX, DUPLICATES_LISTED_MAX
 from outrider.page import SHINGLES_MIN, SimHashIndex
 
 _ORIGINALS: Final = frozenset({"done", "truncated"})
-_NO_ROW: Final = 2**32 - 1
+_NO_ROW: Final = b"\xff" * 4  # as an index gives it
 _READ_PAGES: Final = 8_192  # taken in at once: the fixed price of a call is spread thin
 _Page = tuple[str, bytes, int, int]  # URL, digest, SimHash, number of shingles
 
@@ -106,8 +105,8 @@ class Copies:
         (own, path), (other, other_path) = _site_and_rest(url), _site_and_rest(original)
         if own == other or path != other_path:
             return False
-        numbers = np.array([_site_number(own), _site_number(other)], np.uint64)
-        first, others_first = np.frombuffer(self._by_site.find(numbers), np.uint32).tolist()
+        found = self._by_site.find(struct.pack("<2Q", _site_number(own), _site_number(other)))
+        first, others_first = struct.unpack("<2I", found)
         return bool(first < others_first)
 
     def repeats(self, wording: int | None) -> bool:
@@ -121,16 +120,21 @@ class Copies:
         return False
 
     def _url(self, index: kernels.Index, number: int) -> str | None:
-        row = int(np.frombuffer(index.find(np.array([number], np.uint64)), np.uint32)[0])
-        return None if row == _NO_ROW else self._texts[self._ends[row] : self._ends[row + 1]].decode()
+        found = index.find(struct.pack("<Q", number))
+        row = int.from_bytes(found, "little")
+        return None if found == _NO_ROW else self._texts[self._ends[row] : self._ends[row + 1]].decode()
 
 
 def _note(index: kernels.Index, rows: dict[int, int]) -> bytes:
     """Gives the values that the index does not know their rows; returns a column of those values."""
-    found = np.frombuffer(index.find(struct.pack(f"<{len(rows)}Q", *rows)), np.uint32).tolist()
-    new = {value: rows[value] for value, known in zip(rows, found, strict=True) if known == _NO_ROW}
-    values = struct.pack(f"<{len(new)}Q", *new)
-    index.add(values, struct.pack(f"<{len(new)}I", *new.values()))
+    values = struct.pack(f"<{len(rows)}Q", *rows)
+    found = index.find(values)
+    if found != _NO_ROW * len(rows):
+        places = enumerate(rows.items())
+        rows = {value: row for place, (value, row) in places if found[4 * place : 4 * place + 4] == _NO_ROW}
+        values = struct.pack(f"<{len(rows)}Q", *rows)
+    if rows:
+        index.add(values, struct.pack(f"<{len(rows)}I", *rows.values()))
     return values
 
 

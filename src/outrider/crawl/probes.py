@@ -59,6 +59,12 @@ _SAYS_SO: Final = re.compile(
     r"|не найден|не существует|見つかりません|存在しません|찾을 수 없|존재하지 않|找不到|不存在|未找到",
     re.IGNORECASE,
 )
+# One of these stands in each of those.
+_MAY_SAY_SO: Final = re.compile(
+    r"404|found|find|exist|available|gefunden|introuvable|encontr|trovat|esiste|gevonden|bestaat|znalezion|istnieje"
+    r"|hittades|finns|nenalezen|bulunamad|найден|существует|見つかり|存在|찾을|존재|找不到|找到",
+    re.IGNORECASE,
+)
 
 
 class Line(msgspec.Struct, omit_defaults=True):
@@ -433,7 +439,10 @@ def _nothing_of(url: str, page: Page) -> str | None:
     """The text of a short page without the names in its URL, where it or the title says that there is nothing."""
     if page.shingles >= SHINGLES_MIN or not page.octets:
         return None
-    bare = _bare(page.text, url)
+    text = page.text
+    if _MAY_SAY_SO.search(text) is None and _MAY_SAY_SO.search(page.title) is None:
+        return None
+    bare = _bare(text, url)
     return bare if _SAYS_SO.search(f"{_bare(page.title, url)}\n{bare}") is not None else None
 
 

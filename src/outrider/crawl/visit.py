@@ -341,8 +341,11 @@ def page_outcome(
         line["text_digest"] = f"{page.text_digest:016x}"
     if page is not None and page.image is not None:
         line["image"] = page.image._asdict()
-    if digest is not None and (content := shown_digest(digest)) != digest_shown:
-        line["content_digest"] = content
+    # A content that is the body itself has the digest of the record.
+    if digest is not None and response is not None and response.content is not response.body:
+        content = shown_digest(digest)
+        if content != digest_shown:
+            line["content_digest"] = content
     if copy_of is not None:
         line["duplicate_of"] = copy_of[0]
         if copy_of[1] is not None:

@@ -52,6 +52,7 @@ _TITLE_DATE = re.compile(
 _RANDOM = re.compile(r"(?<![0-9a-z])(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{8,}(?![0-9a-z])", re.IGNORECASE)
 _FILTERS_MIN = 3  # parameters of a URL that combines filters
 _MAY_HOLD_DATE = re.compile("[2-9][0-9]{3}")
+_MAY_HOLD_ANY_DATE = re.compile("[0-9]{4}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,8 @@ def _month_after(now: Instant, years: float) -> int:
 
 def names_month(url: str) -> bool:
     """Whether a canonical URL names a month, of any year: the page of a calendar or an archive."""
-    return _ANY_DATE.search(url.encode(), url.index("/", 8)) is not None
+    start = url.index("/", 8)
+    return _MAY_HOLD_ANY_DATE.search(url, start) is not None and _ANY_DATE.search(url.encode(), start) is not None
 
 
 def may_be_endless(url: str, title: str) -> bool:
@@ -145,7 +147,7 @@ def may_be_endless(url: str, title: str) -> bool:
         or has_session(rest)
         or rest.partition("?")[2].count("&") >= _FILTERS_MIN - 1
         or _RANDOM.search(rest) is not None
-        or _TITLE_DATE.search(title) is not None
+        or (_MAY_HOLD_ANY_DATE.search(title) is not None and _TITLE_DATE.search(title) is not None)
     )
 
 
