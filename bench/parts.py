@@ -60,7 +60,6 @@ class Parts:
 
 def _watch_all(parts: Parts) -> None:
     from outrider.crawl import reading, settle, start
-    from outrider.crawl.hooks import Hooks
     from outrider.crawl.output import Output
     from outrider.engine import Frontier
 
@@ -74,8 +73,8 @@ def _watch_all(parts: Parts) -> None:
     parts.watch(settle, "page_outcome", "outcomes and their lines")
     parts.watch(Output, "packed_many", "records of the archive: digests, gzip")
     parts.watch(reading, "content_digest", "records of the archive: digests, gzip")
-    parts.watch(Hooks, "read", "page: links, text, SimHash")
-    parts.watch(reading.Reader, "_links", "links as rows, hashed")
+    parts.watch(reading, "read_many", "pages: links, text, SimHash")
+    parts.watch(settle.Settler, "_tell_copies", "copies and probes")
     plain = threading.Thread.run
 
     def run(thread: threading.Thread) -> None:
