@@ -244,9 +244,9 @@ def test_answers_that_are_read_slowly_make_a_crawl_cpu_bound(crawl, monkeypatch)
     """Two threads read a page in 0.2 s each, and ten places could bring a hundred a second."""
     ahead = Reader.ahead
 
-    def slowly(reader, visit):
-        crawl.loop.pause(0.2)
-        ahead(reader, visit)
+    def slowly(reader, visits):
+        crawl.loop.pause(0.2 * len(visits))
+        ahead(reader, visits)
 
     monkeypatch.setattr(Reader, "ahead", slowly)
     found = crawl.told(hosts=10, places=10, site={"seconds": 0.1})

@@ -191,8 +191,8 @@ def test_never_more_than_so_many_requests_are_in_flight(tmp_path):
     assert 3 == house.site.most
 
 
-def test_answers_that_are_more_than_a_turn_holds_wait_and_hold_their_places(tmp_path, monkeypatch):
-    """All that had come was one turn, however large; and what waited made room for as many requests again."""
+def test_answers_that_are_more_than_a_turn_holds_wait_and_bound_the_leases(tmp_path, monkeypatch):
+    """All that had come was one turn, however large. An answer holds no place, but leases are bounded beside these."""
     set_limits(monkeypatch, TURN_BYTES_MAX=1)
     turns, leased = [], []
     turn = Settler.turn
@@ -204,10 +204,11 @@ def test_answers_that_are_more_than_a_turn_holds_wait_and_hold_their_places(tmp_
         return told
 
     monkeypatch.setattr(Settler, "turn", watched)
+    monkeypatch.setattr("outrider.crawl.loop.LEASES_PER_PLACE_MAX", 2)
     house = House(tmp_path, {"concurrency": 3, "delay_factor": 0.001})
     result = asyncio.run(house.run())
     assert (0, 32, 32) == (result.exit_code, result.statistics["answered"], len(house.pages()))
-    assert (1, 3) == (max(turns), max(leased))
+    assert (1, 6, 3) == (max(turns), max(leased), house.site.most)
 
 
 def test_answers_that_wait_to_be_read_bound_the_leases(tmp_path, monkeypatch):

@@ -307,6 +307,35 @@ def test_short_queues_leave_the_rest_of_a_call_to_others(world):
     assert 0 == len(world.lease(10, per_queue=4))
 
 
+def test_few_queues_give_all_that_is_wanted_where_their_number_is_bounded(world):
+    """A caller that has places for two hosts and takes many pages of each leases none of a third host."""
+    world.discover(*(f"http://{host}.com/{number}" for host in "abcd" for number in range(6)))
+    first = [lease.host for lease in world.lease(8, per_queue=4, queues_max=2)]
+    assert [4, 4] == [first.count(host) for host in dict.fromkeys(first)]
+    second = [lease.host for lease in world.lease(100, per_queue=100, queues_max=1)]
+    assert 6 == len(second)
+    assert 1 == len(set(second))
+    assert set(second).isdisjoint(first)
+
+
+def test_a_round_takes_what_each_queue_may_give(world):
+    """Trains are in order where a queue has few cards, and where the call wants fewer than all may give."""
+    world.discover(*(f"http://a.com/{number}" for number in range(3)))
+    world.discover(*(f"http://b.com/{number}" for number in range(9)))
+    leases = world.lease(10, per_queue=8)
+    by_host = {host: [lease for lease in leases if lease.host == host] for host in ("a.com", "b.com")}
+    assert [3, 7] == [len(train) for train in by_host.values()]
+    for host, train in by_host.items():
+        assert [f"http://{host}/{number}" for number in range(len(train))] == [lease.url for lease in train]
+        assert sorted({lease.not_before for lease in train}) == [lease.not_before for lease in train]
+
+
+@pytest.mark.parametrize("queues_max", [0, -1, True, "2", 1_000_001])
+def test_a_number_of_queues_that_is_none_is_refused(world, queues_max):
+    with pytest.raises(SettingsError, match="queues_max"):
+        world.lease(1, queues_max=queues_max)
+
+
 def test_a_train_has_at_most_per_queue_leases_of_one_queue(world):
     world.discover(*[f"http://a.com/{n}" for n in range(5)], "http://b.com/")
     hosts = [lease.host for lease in world.lease(per_queue=3)]

@@ -93,6 +93,7 @@ GATHER_SECONDS: Final = (
 )
 GATHER_STEPS_MAX: Final = 4  # but not longer than so many times that,
 GATHER_VISITS_MAX: Final = 64  # and no longer once so many are there
+READY_SLACK_SECONDS: Final = 0.000_5  # a look at a host a moment before its instant would be in vain
 WAIT_SECONDS_MAX: Final = 30.0  # a turn at least so often: nothing is trusted to wake us for ever
 FULL_SECONDS_MAX: Final = 30.0  # how long a crawl waits for space when the disk is full
 FULL_STEP_SECONDS: Final = 0.5
@@ -186,8 +187,10 @@ class CrawlRun:
         self._trains = Trains()
         # A gap that depends on the time of an answer is not known for the second of two requests; nor is that of a
         # [[host]] table, until the host's first lease.
-        self._has_trains = not (options.delay_factor or options.host)
+        self._has_trains = not (options.delay or options.delay_factor or options.host)
+        self._places_free = 0  # as of the last look
         self._held_bytes = 0  # of answers that no turn has taken
+        self._ready_at: float | None = None  # when the frontier has more leases, by the clock of the event loop
         self._extended: dict[int, Instant] = {}  # until when leases under way were extended, by token
         self._looked_at: Instant = 0
         self._finished: list[Visit] = []
@@ -479,6 +482,8 @@ class CrawlRun:
 
     async def _loop(self, fetching: Fetching) -> None:
         while True:
+            if self._finished:
+                await self._lease_due(fetching)
             visits = self._some_finished()
             held = self._reader is not None and not self._stopping and self._reader.full()
             want = 0 if held else self._want(fetching)
@@ -491,14 +496,30 @@ class CrawlRun:
                     return
                 continue
             self._answered += turn.answered
-            for lease in self._trains.couple(turn.leases, self._limit_train):
-                self._begin(lease, fetching)
-            self._bottleneck.behind = len(self._trains)
+            self._begin_all(turn, fetching)
             if self._failure is not None:
                 raise self._failure
             if not self._at_work and not self._finished and not turn.leases and not held and await self._at_end(turn):
                 return
-            await self._wait(turn, self._room(fetching))
+            await self._wait(fetching)
+
+    async def _lease_due(self, fetching: Fetching) -> None:
+        """Leases what may be fetched by now, in a turn without outcomes: writing those down takes longer than a host
+        should be kept waiting behind its gap. Where no gap is due, one turn does both."""
+        if self._has_trains or self._ready_at is None or asyncio.get_running_loop().time() < self._ready_at:
+            return
+        want = 0 if self._full_since is not None else self._want(fetching)
+        if want:
+            with contextlib.suppress(StoreFullError):  # the next turn meets it too, and says so
+                self._begin_all(await self._turn((), want, held=False), fetching)
+
+    def _begin_all(self, turn: Turn, fetching: Fetching) -> None:
+        """Begins the visits of a turn's leases, and remembers when more of them may begin."""
+        for lease in self._trains.couple(turn.leases, self._limit_train):
+            self._begin(lease, fetching)
+        self._bottleneck.behind = len(self._trains)
+        ready = turn.next_ready_seconds
+        self._ready_at = None if ready is None else asyncio.get_running_loop().time() + ready + READY_SLACK_SECONDS
 
     def _begin(self, lease: Lease, fetching: Fetching) -> None:
         """Asks for the lease's URL, and then for those that wait behind it."""
@@ -520,11 +541,11 @@ class CrawlRun:
         """A turn of the books, after which the places are counted. held: it leases nothing, for a reader is full."""
         self._unwritten += [visit.lease.token for visit in visits]
         ending, archive, began = self._ending_leases(), self._output.archive_synced, self._clock()
-        per_queue = self._pages_at_once
+        hosts = self._places_free if self._has_trains and want else None
 
         def made() -> tuple[Turn, Standing, float]:
             before = self._frontier._synced_seconds()
-            turn = self._settler.turn(visits, want, ending, per_queue=per_queue)
+            turn = self._settler.turn(visits, want, ending, queues_max=hosts)
             standing, after = self._frontier._standing()
             return turn, standing, after - before
 
@@ -625,22 +646,18 @@ class CrawlRun:
             return 0
         return self._room(fetching)
 
-    @property
-    def _pages_at_once(self) -> int:
-        """How many pages of a host one turn may lease."""
-        return self._trains.pages_max if self._has_trains else 1
-
     def _room(self, fetching: Fetching) -> int:
-        """The number of leases that may be asked for. A visit whose name or answer is long in coming, or whose document
-        takes long to read, holds no place; nor does a lease that waits behind another one of its host. A visit that
-        waits for its turn does."""
+        """The number of leases that may be asked for. A place is held by a request under way; a visit holds none whose
+        name or answer is long in coming, nor one that has its answer. Leases beside the places are bounded, and so are
+        the bytes of answers that are read or wait for their turn."""
         if self._held_bytes > ANSWERS_BYTES_MAX:
             return 0
-        aside = min(fetching.aside, ASIDE_MAX) + min(self._readings.slow, DOCUMENTS_ASIDE_MAX)
-        held = self._at_work + len(self._finished) - aside
-        places = self._concurrency - (held - len(self._trains))
-        most = (LEASES_PER_PLACE_MAX if self._has_trains else 1) * self._concurrency
-        return max(0, min(places * self._pages_at_once, most - held))
+        aside = min(fetching.aside, ASIDE_MAX)
+        documents = min(self._readings.slow, DOCUMENTS_ASIDE_MAX)
+        self._places_free = max(0, self._concurrency - (self._in_flight - aside))
+        held = self._at_work + len(self._finished) - aside - documents
+        most = LEASES_PER_PLACE_MAX * self._concurrency
+        return max(0, min(self._places_free * (self._trains.pages_max if self._has_trains else 1), most - held))
 
     def _ending_leases(self) -> list[int]:
         """Tokens of visits whose leases end soon: a look-up, or the wait of a finished visit for its turn, may take
@@ -693,14 +710,14 @@ class CrawlRun:
         self._ending = (LIMIT, left_alone(most, waits, ready_seconds))
         return True
 
-    async def _wait(self, turn: Turn, room: int) -> None:
+    async def _wait(self, fetching: Fetching) -> None:
         """Waits until a visit has ended (and a little longer, for more of them), a URL is ready, or it is time to
         stop."""
         if self._finished and not self._at_work:
             return
         seconds_max = WAIT_SECONDS_MAX
-        if turn.next_ready_seconds is not None and room:
-            seconds_max = min(seconds_max, turn.next_ready_seconds + 0.000_5)
+        if self._ready_at is not None and self._room(fetching):
+            seconds_max = min(seconds_max, max(0.0, self._ready_at - asyncio.get_running_loop().time()))
         if not self._stopping and self._options.max_seconds is not None:
             left = self._began + self._options.max_seconds - time.monotonic()
             seconds_max = min(seconds_max, max(0.0, left))
@@ -721,6 +738,7 @@ class CrawlRun:
                 return
             there = len(self._finished)
             await asyncio.sleep(GATHER_SECONDS)
+            await self._lease_due(fetching)
 
     async def _out_of_space(self, error: StoreFullError) -> bool:
         """The disk is full: lets the visits in flight end and waits for space. True when the wait was in vain."""

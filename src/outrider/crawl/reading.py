@@ -286,7 +286,7 @@ class Readings:
                     self._slow_tokens.add(token)
                 lane.waiting.append(visit)
             for lane in (self._quick, self._slow):
-                threads = min(self._threads - lane.active, -(-len(lane.waiting) // lane.at_once))
+                threads = min(self._threads - lane.active, len(lane.waiting))
                 lane.active += threads
                 begun += [lane] * threads
         for lane in begun:
@@ -295,7 +295,8 @@ class Readings:
     def _drain(self, lane: _Lane, loop: asyncio.AbstractEventLoop) -> None:
         while True:
             with self._lock:
-                some = [lane.waiting.popleft() for _ in range(min(lane.at_once, len(lane.waiting)))]
+                share = -(-len(lane.waiting) // self._threads)  # the other threads have something to read, too
+                some = [lane.waiting.popleft() for _ in range(min(lane.at_once, share))]
                 if not some:
                     lane.active -= 1
                     return

@@ -138,11 +138,13 @@ class Settler:
         self._journal = journal
         self._pending: list[Reading] = []
 
-    def turn(self, visits: Sequence[Visit], want: int, ending: Sequence[int] = (), *, per_queue: int = 1) -> Turn:
+    def turn(
+        self, visits: Sequence[Visit], want: int, ending: Sequence[int] = (), *, queues_max: int | None = None
+    ) -> Turn:
         """Reports these visits and those of calls that found the disk full, then leases. Raises StoreError.
 
-        ending: tokens of visits under way whose leases are to be extended. per_queue: how many leases of a queue may be
-        taken, where no gap is due between them.
+        ending: tokens of visits under way whose leases are to be extended. queues_max: where no gap is due, so many
+        queues give the leases, each its share of those that are wanted.
         """
         answered = self.settle(visits)
         if ending:
@@ -150,7 +152,9 @@ class Settler:
         leases = LeaseBatch()
         ready: float | None = None
         if want:
-            trains: dict[str, Any] = {"per_queue": per_queue, "train_seconds": 0.0} if per_queue > 1 else {}
+            trains: dict[str, Any] = {}
+            if queues_max is not None:
+                trains = {"per_queue": max(1, want // queues_max), "train_seconds": 0.0, "queues_max": queues_max}
             leases = self._frontier.lease(want, ttl_seconds=LEASE_SECONDS, errands=True, **trains)
             if leases.lines:
                 self._output.write(leases.lines, leases.lsn)

@@ -238,6 +238,7 @@ class AsyncFrontier:
         ttl_seconds: float = 60,
         per_queue: int = 1,
         train_seconds: float | None = None,
+        queues_max: int | None = None,
         crawl: str | None = None,
         key: str | None = None,
         worker: str | None = None,
@@ -247,11 +248,17 @@ class AsyncFrontier:
     ) -> LeaseBatch:
         """As `Frontier.lease`. Tasks that want the same kind of lease are served in the order in which they come."""
         how: dict[str, Any] = {"ttl_seconds": ttl_seconds, "per_queue": per_queue, "crawl": crawl, "key": key}
-        how |= {"train_seconds": train_seconds, "worker": worker, "errands": errands, "request_id": request_id}
+        how |= {
+            "train_seconds": train_seconds,
+            "queues_max": queues_max,
+            "worker": worker,
+            "errands": errands,
+            "request_id": request_id,
+        }
         wait_seconds = arguments.seconds("wait_seconds", wait_seconds)
         if not wait_seconds:
             return await self._lease(want, **how)
-        kind = (per_queue, train_seconds, crawl, key, errands)
+        kind = (per_queue, train_seconds, queues_max, crawl, key, errands)
         return await self._waiting.wait(want, kind, how, wait_seconds)
 
     @property

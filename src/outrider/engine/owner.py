@@ -388,6 +388,7 @@ class Frontier:
         ttl_seconds: float = 60,
         per_queue: int = 1,
         train_seconds: float | None = None,
+        queues_max: int | None = None,
         crawl: str | None = None,
         key: str | None = None,
         worker: str | None = None,
@@ -401,11 +402,11 @@ class Frontier:
         A lease without `worker` belongs to this process and ends with it; one of a named worker lives until its
         deadline.
         train_seconds: the turn of the last URL of one queue comes so long from now at most, by the gaps that are known;
-        None: within the lease.
+        None: within the lease. queues_max: how many queues give some at most.
         errands: whether leases for robots.txt files and for addresses are taken too.
         """
         how: dict[str, Any] = {"ttl_seconds": ttl_seconds, "per_queue": per_queue, "crawl": crawl, "key": key}
-        how |= {"train_seconds": train_seconds, "worker": worker, "errands": errands}
+        how |= {"train_seconds": train_seconds, "queues_max": queues_max, "worker": worker, "errands": errands}
         wait_seconds = arguments.seconds("wait_seconds", wait_seconds)
         if wait_seconds:
             now = partial(self._lease, want, how, request_id)

@@ -46,8 +46,8 @@ _BACK = frozenset({Judgement.HOLD, Judgement.READ, Judgement.LATER})  # verdicts
 @dataclass(frozen=True, slots=True)
 class Wish:
     """The arguments of a lease call. want: how many leases, pages_left: how many pages at most; before: the instant
-    before which the turn of each URL comes; crawl: a row, None for all crawls; errands: whether the caller takes
-    errands."""
+    before which the turn of each URL comes; queues_max: how many queues may give some; crawl: a row, None for all
+    crawls; errands: whether the caller takes errands."""
 
     want: int
     pages_left: int
@@ -55,6 +55,7 @@ class Wish:
     deadline: Instant
     before: Instant
     per_queue: int
+    queues_max: int
     crawl: int | None
     key: str | None
     errands: bool
@@ -110,9 +111,11 @@ class Drawing:
 
     def run(self) -> None:
         """Draws until the call has what it wants, or nothing is ready."""
-        pages_left = self._wish.pages_left
-        while (left := min(self.left, pages_left - self.count)) > 0 < self.refusals:
-            drawn = self._drawn(left)
+        wish = self._wish
+        while self.refusals > 0:
+            queues_left = wish.queues_max - self._gave - len(self.asked)
+            left = min(self.left, wish.pages_left - self.count, queues_left)
+            drawn = self._drawn(left) if left > 0 else None
             if drawn is None:
                 break
             if len(drawn):
@@ -323,29 +326,38 @@ class Drawing:
     # -- what they give ------------------------------------------------------------------------------------------------
 
     def _take(self, pick: _Pick) -> None:
-        """Takes cards from queues, round by round, until each has given what it may or the call has what it wants. Each
-        queue gives one before any gives a second."""
+        """Takes cards from queues, round by round, until each has given what it may or the call has what it wants. In a
+        round all give alike: one each, and more where the call wants more than one of each."""
         going = np.arange(len(pick.queues)) if pick.most is None else np.flatnonzero(pick.most > 0)
         first = len(self._cards)
         while len(going) and self.refusals > 0:
-            going = going[: max(0, min(self.left, self._wish.pages_left - self.count))]
-            if not len(going):
+            rows = self._round(pick, going)
+            if not len(rows):
                 break
-            queues = pick.queues[going] if len(going) < len(pick.queues) else pick.queues
+            queues = pick.queues[rows]
             found, cards = self._tables.urls.backlog.take(queues)
-            if len(cards) < len(going):
-                going, queues = going[found], queues[found]
-            if not len(going):
+            if len(cards) < len(rows):
+                rows, queues = rows[found], queues[found]
+            if not len(rows):
                 break
-            gave, away = self._sort_out(pick, going, queues, cards)
+            gave, away = self._sort_out(pick, rows, queues, cards)
             if away is None and (pick.most is None or self.left <= 0):
                 break
-            stay = np.zeros(len(going), np.bool_) if away is None else away
+            stay = np.zeros(len(rows), np.bool_) if away is None else away
             if pick.most is not None:
-                stay |= gave & (pick.got[going] < pick.most[going])
-            going = going[stay]
+                stay |= gave & (pick.got[rows] < pick.most[rows])
+            going = rows[stay] if pick.most is None else np.unique(rows[stay])
         if len(self._cards) - first > 1 and pick.most is not None and pick.most.max() > 1:
             self._in_trains(first, pick)
+
+    def _round(self, pick: _Pick, going: _Places) -> _Places:
+        """The places of queues that give a card in this round, each as often as it gives one."""
+        room = max(0, min(self.left, self._wish.pages_left - self.count))
+        going = going[:room]
+        if pick.most is None or not len(going) or room < 2 * len(going):
+            return going
+        times = np.minimum(pick.most[going] - pick.got[going], room // len(going))
+        return np.repeat(going, np.maximum(times, 1))
 
     def _sort_out(self, pick: _Pick, going: _Places, queues: Rows, cards: Cards) -> tuple[_Mask, _Mask | None]:
         """Picks the cards that may be fetched, refuses or parks others, and puts the rest back. Returns which were
@@ -455,8 +467,14 @@ class Drawing:
     def _add(self, pick: _Pick, going: _Places, queues: Rows, cards: Cards) -> None:
         self._cards.append(cards)
         self._queues.append(queues)
-        self._later.append(None if pick.gaps is None else pick.got[going] * pick.gaps[going])
-        pick.got[going] += 1
+        firsts = np.flatnonzero(np.concatenate(([True], going[1:] != going[:-1])))
+        times = np.diff([*firsts, len(going)])
+        if pick.gaps is not None:
+            nth = pick.got[going] + np.arange(len(going)) - np.repeat(firsts, times)
+            self._later.append(nth * pick.gaps[going])
+        else:
+            self._later.append(None)
+        pick.got[going[firsts]] += times
         self.count += len(cards)
 
     def _in_trains(self, first: int, pick: _Pick) -> None:

@@ -49,6 +49,7 @@ class Leasing(Asking):
         ttl_seconds: float = 60,
         per_queue: int = 1,
         train_seconds: float | None = None,
+        queues_max: int | None = None,
         crawl: str | None = None,
         key: str | None = None,
         worker: str | None = None,
@@ -62,6 +63,9 @@ class Leasing(Asking):
         ttl_seconds = arguments.ttl(ttl_seconds)
         if train_seconds is not None:
             train_seconds = arguments.seconds("train_seconds", train_seconds)
+        if queues_max is None:
+            queues_max = CALL_ROWS_MAX
+        queues_max = arguments.whole("queues_max", queues_max, 1, CALL_ROWS_MAX)
         arguments.flag("errands", errands)
         crawl, key = arguments.name("crawl", crawl), arguments.name("key", key)
         worker, request_id = arguments.name("worker", worker), arguments.request(request_id)
@@ -82,7 +86,7 @@ class Leasing(Asking):
         deadline = now + instant(ttl_seconds)
         before = deadline if train_seconds is None else min(deadline, now + instant(train_seconds) + 1)
         want, pages_left = self._network_lets(now, want), self._pages_left()
-        wish = Wish(want, pages_left, now, deadline, before, per_queue, row, key, errands)
+        wish = Wish(want, pages_left, now, deadline, before, per_queue, queues_max, row, key, errands)
         drawing = Drawing(self, draft, wish, refusals)
         if crawl is None or row is not None:
             self._draw(drawing, wish)
