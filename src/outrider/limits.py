@@ -347,6 +347,7 @@ ANSWERS_BYTES_MAX = 64 << 20  # answers that are read or wait for it; beyond, no
 TRAIN_SECONDS_MAX = 0.5  # then those that were not begun go back: a slow site holds no places
 READING_THREADS = 2  # threads that read answers: one more than a crawl keeps busy on two cores
 READ_AT_ONCE = 16  # answers that such a thread takes at once: what is paid once for them falls on more of them
+READ_BYTES_AT_ONCE = 512 << 10  # and of bytes: the links of all of them are in memory together
 TIMEOUT_SECONDS_MAX = 600.0  # ten minutes for one request: leases under way are extended; longer is a hung site
 TRUNCATE_BYTES_MAX = 16 << 20  # bytes of one answer: 64 at once are a gigabyte, and WARC readers take 64 MiB
 GUARDED_HOSTS_MAX = 10_000  # names and their addresses that the guard remembers to have permitted

@@ -53,6 +53,7 @@ GOOD = {
         "ttl_seconds": 60,
         "per_queue": 1,
         "train_seconds": None,
+        "queues_max": None,
         "crawl": None,
         "key": None,
         "worker": None,

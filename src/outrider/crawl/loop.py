@@ -58,13 +58,13 @@ from outrider.crawl.probes import Probes
 from outrider.crawl.progress import Progress
 from outrider.crawl.reading import Reader, Readings
 from outrider.crawl.seeds import loopback_of
-from outrider.crawl.settle import LEASE_SECONDS, Settler, Turn, visit_bytes
+from outrider.crawl.settle import LEASE_SECONDS, Settler, Turn
 from outrider.crawl.sitemaps import Sitemaps
 from outrider.crawl.summary import counted, held_back, left_alone, nothing_done
 from outrider.crawl.tabular import FRONTIER, Count, write_records
 from outrider.crawl.trains import Trains
 from outrider.crawl.version import version
-from outrider.crawl.visit import Visit
+from outrider.crawl.visit import Visit, visit_bytes
 from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreError, StoreFullError, UnreachableError
 from outrider.fetch.addresses import AddressGuard

@@ -20,11 +20,11 @@ from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.sitemaps import Found
-from outrider.crawl.visit import NOT_MODIFIED, Judgement, Visit, content_digest, judged
+from outrider.crawl.visit import NOT_MODIFIED, Judgement, Visit, content_digest, judged, visit_bytes
 from outrider.crawl.wording import wording_of
 from outrider.fetch.downloader import Response
 from outrider.journey import Kind, Lease, Link, Outcome, Verdict
-from outrider.limits import LINKS_PER_PAGE_MAX, READ_AT_ONCE, READING_THREADS
+from outrider.limits import LINKS_PER_PAGE_MAX, READ_AT_ONCE, READ_BYTES_AT_ONCE, READING_THREADS
 from outrider.page import NO_LINKS as NO_FOUND
 from outrider.page import Page, Unread, read_many
 from outrider.robots import ROBOTS_FIELD, header_directives, strictest
@@ -295,8 +295,7 @@ class Readings:
     def _drain(self, lane: _Lane, loop: asyncio.AbstractEventLoop) -> None:
         while True:
             with self._lock:
-                share = -(-len(lane.waiting) // self._threads)  # the other threads have something to read, too
-                some = [lane.waiting.popleft() for _ in range(min(lane.at_once, share))]
+                some = self._share_of(lane)
                 if not some:
                     lane.active -= 1
                     return
@@ -306,6 +305,16 @@ class Readings:
             except BaseException as error:  # noqa: BLE001 - a bug ends the crawl, and the loop says so
                 fault = error
             loop.call_soon_threadsafe(self._ended, some, fault)
+
+    def _share_of(self, lane: _Lane) -> list[Visit]:
+        """The visits that a thread takes: its share of those that wait, within the bounds of a batch."""
+        share = min(lane.at_once, -(-len(lane.waiting) // self._threads))
+        some: list[Visit] = []
+        size = 0
+        while len(some) < share and size < READ_BYTES_AT_ONCE:
+            some.append(lane.waiting.popleft())
+            size += visit_bytes(some[-1])
+        return some
 
     def _ended(self, some: Sequence[Visit], fault: BaseException | None) -> None:
         for visit in some:

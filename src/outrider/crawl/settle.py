@@ -36,6 +36,7 @@ from outrider.crawl.visit import (
     robots_outcome,
     stopped_outcome,
     unkept_outcome,
+    visit_bytes,
 )
 from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier.policy.grouping import SharedClocks
@@ -84,14 +85,6 @@ def _last(links: UrlBatch | list[Link]) -> UrlBatch | list[Link]:
     if isinstance(links, UrlBatch):
         return links.with_columns(priority=0.0) if len(links) else links
     return [replace(one, priority=0.0) for one in links]
-
-
-def visit_bytes(visit: Visit) -> int:
-    """About the memory of a finished visit: the bytes that came, and the decoded content where it is another object."""
-    response = visit.response
-    if response is None:
-        return 0
-    return len(response.body) + (len(response.content) if response.content is not response.body else 0)
 
 
 class Settler:

@@ -130,6 +130,14 @@ class Visit:
         return self.response is not None and not (not self.response.request_head and self.response.error in UNSENT)
 
 
+def visit_bytes(visit: Visit) -> int:
+    """About the memory of a finished visit: the bytes that came, and the decoded content where it is another object."""
+    response = visit.response
+    if response is None:
+        return 0
+    return len(response.body) + (len(response.content) if response.content is not response.body else 0)
+
+
 UNSENT: Final = frozenset({FetchError.BLOCKED_ADDRESS, FetchError.BLOCKED_PORT})
 
 

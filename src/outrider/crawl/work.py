@@ -31,11 +31,11 @@ from outrider.crawl.options import SETTINGS_FILE, CrawlOptions, as_toml
 from outrider.crawl.output import Output
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.probes import Probes
-from outrider.crawl.settle import LEASE_SECONDS, Settler, visit_bytes
+from outrider.crawl.settle import LEASE_SECONDS, Settler
 from outrider.crawl.sitemaps import Sitemaps
 from outrider.crawl.version import version
 from outrider.crawl.visit import STOPPED as STOPPED_WORD
-from outrider.crawl.visit import Visit
+from outrider.crawl.visit import Visit, visit_bytes
 from outrider.engine.asking import Connections, Remote
 from outrider.engine.remote import RemoteFrontier
 from outrider.errors import (
