@@ -3,7 +3,8 @@
 trap_url_bytes     longer than so many bytes
 trap_path_depth    more names in its path than that
 trap_path_repeats  one name stands more often in its path: links that are relative by mistake
-trap_date          names a month that lies further ahead than so many years: the pages of a calendar
+trap_date          names a month that lies further ahead than so many years, and less than a century: the pages of a
+                   calendar
 trap_new_urls      its host or registrable domain has made more new URLs in a day than that
 trap_returns       URLs of its shape, or of its host, have brought hardly any new content of late
 trap_session       the same, and it has a session id
@@ -33,6 +34,7 @@ BY_COUNTS = (BY_RETURNS, BY_SESSION, BY_HOSTS, BY_HOST_SIZE)
 ANY_TRAP = "trap"
 """All of them, where a rule is asked for."""
 _YEAR_SECONDS = 31_556_952  # the mean year of the calendar
+_YEARS_AHEAD_MAX = 100  # a calendar goes on from today: 3000.2 is a version, 8859-1 a standard, 4523/2 part of a topic
 # A year and a month in this order, parted or each with its name: "/2031/05/", "2031-05", "year=2031&month=5".
 _DATE = re.compile(
     rb"(?<![0-9])([2-9][0-9]{3})[-/_.](0?[1-9]|1[0-2])(?![0-9])"
@@ -85,14 +87,14 @@ class Traps:
         """The number of the first rule that a canonical URL breaks by itself, 0 for none."""
         if self.url_bytes_max is not None and len(url) > self.url_bytes_max:
             return 1
-        return self._of_path(url[url.find("/", 8) :], self._last_month(now))
+        return self._of_path(url[url.find("/", 8) :], now)
 
     def explained(self, url: str, now: Instant) -> str | None:
         """Which rule a canonical URL breaks, with the numbers; None if it breaks none."""
         path = url.encode()[url.index("/", 8) :]
         if self.url_bytes_max is not None and len(url) > self.url_bytes_max:
             return f"it has {len(url)} bytes, more than {self.url_bytes_max} (max_url_bytes)"
-        rule = self._of_path(path.decode(), self._last_month(now))
+        rule = self._of_path(path.decode(), now)
         names = _names(path)
         if rule == 2:
             return f"its path has {len(names)} names, more than {self.path_depth_max} (max_path_depth)"
@@ -101,15 +103,11 @@ class Traps:
             shown = name.decode("ascii", "replace")[:40]
             return f"{shown!r} stands {count} times in its path, more than {self.path_repeats_max} (max_path_repeats)"
         if rule == 4:
-            year, month = divmod(_latest(path) or 0, 12)
+            year, month = divmod(_latest(path, _month_after(now, _YEARS_AHEAD_MAX)) or 0, 12)
             return f"it names {year}-{month + 1:02}, more than {self.date_years_max:g} years ahead (date_horizon)"
         return None
 
-    def _last_month(self, now: Instant) -> int | None:
-        """The last month that is no trap, counted from the year 0."""
-        return None if self.date_years_max is None else _month_after(now, self.date_years_max)
-
-    def _of_path(self, path: str, last: int | None) -> int:
+    def _of_path(self, path: str, now: Instant) -> int:
         slashes = path.count("/")
         deep = self.path_depth_max is not None and slashes > self.path_depth_max
         looped = self.path_repeats_max is not None and slashes > self.path_repeats_max
@@ -119,9 +117,9 @@ class Traps:
                 return 2
             if self.path_repeats_max is not None and names and max(Counter(names).values()) > self.path_repeats_max:
                 return 3
-        if last is not None and _MAY_HOLD_DATE.search(path) is not None:
-            latest = _latest(path.encode())
-            if latest is not None and latest > last:
+        if self.date_years_max is not None and _MAY_HOLD_DATE.search(path) is not None:
+            latest = _latest(path.encode(), _month_after(now, _YEARS_AHEAD_MAX))
+            if latest is not None and latest > _month_after(now, self.date_years_max):
                 return 4
         return 0
 
@@ -155,10 +153,13 @@ def _names(path: bytes) -> list[bytes]:
     return [name for name in path.partition(b"?")[0].split(b"/") if name]
 
 
-def _latest(path: bytes) -> int | None:
-    """The latest month that a path names, counted from the year 0; the first of the year where none stands there."""
+def _latest(path: bytes, most: int) -> int | None:
+    """The latest month that a path names and that is none behind `most`, counted from the year 0; the first of the year
+    where none stands there."""
     latest: int | None = None
     for found in _DATE.finditer(path):
         year, month = found[1] or found[3] or found[5], found[2] or found[4] or found[6] or b"1"
-        latest = max(latest or 0, int(year) * 12 + int(month) - 1)
+        told = int(year) * 12 + int(month) - 1
+        if told <= most:
+            latest = max(latest or 0, told)
     return latest
