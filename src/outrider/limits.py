@@ -15,7 +15,8 @@ DIGEST_BYTES_MAX = 128  # the digest of one page's content: SHA-512 has 64 bytes
 LINE_BYTES_MAX = 256 << 10  # one outcome's line of output: the fullest page has half of it, each character escaped
 WATERMARK_BYTES_MAX = 64 << 10  # the place of an archive writer: a file and a byte; it is kept in memory
 WATERMARK_WRITERS_MAX = 256  # archive writers of one store, whose places are kept for ever: a crawl has three
-LINKS_PER_PAGE_MAX = 10_000  # a page of 2 MB can name 100,000; beyond this it is a farm
+LINKS_PER_PAGE_MAX = 10_000  # URLs; a page of 2 MB can name 100,000, beyond this it is a farm. Some indexes repeat a
+# hundred URLs 80,000 times: links that repeat one take no room of these, and have as much again
 LINKS_PER_PAGE_BYTES_MAX = (
     1 << 20
 )  # all links of one page, each with the URL of the page beside it, as log and memory keep them:

@@ -115,9 +115,22 @@ def test_the_first_attribute_of_a_name_counts_and_references_are_decoded(kernel)
 
 @BOTH
 def test_links_behind_the_bounds_of_their_sort_are_counted(kernel):
-    markup = "<img src=i>" * 60 + "<a href=mailto:x></a>" * 9 + "<a href=a></a>" * 55
-    found = read(kernel, markup)
+    images, anchors = ("".join(f"<{tag}={n}></a>" for n in range(55)) for tag in ("img src", "a href"))
+    found = read(kernel, images + "<img src=>" * 5 + "<a href=mailto:x></a>" * 9 + anchors)
     assert ([50, 50], 15) == ([[row[0] for row in rows(found)].count(kind) for kind in ("img", "a")], found["left_out"])
+
+
+@BOTH
+def test_a_link_behind_many_that_repeat_others_is_kept_and_those_are_no_loss(kernel):
+    """An index names some hundred pages ten thousand times: those that it names late were lost."""
+    late = [f"late{number}" for number in range(60)]
+    markup = "<a href='x#one'>1</a><img src=late1>" + "<a href='#y'>2</a><a href=x>3</a>" * 40
+    markup += "".join(f"<a href='{name}#{part}'>{part}</a>" for name in late for part in (1, 2))
+    found = read(kernel, markup)
+    addresses = [row[1] for row in rows(found) if row[0] == "a"]
+    # The first fifty rows name two places, so that there is room for 48.
+    assert ["x#one", *(["#y", "x"] * 25)[:49], *(f"{name}#1" for name in late[:48])] == addresses
+    assert ("1", "1", 2 * 12) == (rows(found)[-1][3], rows(found)[0][3], found["left_out"])
 
 
 @BOTH

@@ -71,6 +71,13 @@ RARE = {
     "links and a wrong one behind": "".join(
         f"<a href=/{row}/{'x' * 700}></a><a href=&#109;ailto:x></a>" for row in range(3_000)
     ),
+    "an index that repeats": "".join(
+        f"<a href=/{row % 9}/{'x' * 700}#{row}></a><img src=i{row % 7}><a href=/late/{row // 400}></a>"
+        for row in range(9_000)
+    ),
+    "an index that repeats with wrong ones": "<a href=&#109;ailto:x></a><a rel=nofollow href=z></a>"
+    + "".join(f"<a href=/{row // 2}/{'x' * 500}></a><img src=/{row // 3}/{'x' * 900}>" for row in range(4_000)),
+    "many places": "".join(f"<a href=x{row // 2}#{row}></a><img src=y{row % 9_999}>" for row in range(21_000)),
     "links too long": f"<a href=/{'x' * 20_000}></a><a href=y></a>" * 90,
     "a link as long as three steps": f"<a href=/{'x' * 1_500_000}></a><a href=y></a><img src=z>",
     "text": "<p>" + "\n".join(f"word{row % 77} some more words that tell of it" for row in range(3_000)),
@@ -273,6 +280,31 @@ PIECES = st.sampled_from(
         *("<meta http-equiv=refresh content='3;url=", "<meta name=description content='", "http://1.2/", "\\", "\t"),
     ]
 )
+
+
+LINKS = st.builds(
+    "<{} {}{}#f>".format,
+    st.sampled_from(["a href=", "a rel=alternate href=", "link rel=alternate href=", "img src="]),
+    st.sampled_from(["", "/", "./"]),
+    st.sampled_from(["a", "b", "c", "ccccccccccccccccccccccccccccccccccccccccc", "d" * 90]),
+)
+
+
+@WITHOUT_NATIVE
+@given(st.lists(LINKS, max_size=60), st.integers(1, 12), st.integers(0, 900), st.integers(1, 400))
+def test_both_keep_the_same_links_at_the_bounds(drawn, links, links_bytes, step_bytes):
+    limits = PAGES_LIMITS._replace(
+        columns=PAGES_LIMITS.columns._replace(links=links),
+        links_bytes=links_bytes,
+        step_bytes=step_bytes,
+        url_bytes=80,
+    )
+    both = [
+        kernel.read_pages([("".join(drawn).encode(), URL, None, HTML, AS_SAID)], limits, LIKENESS_KEY)
+        for kernel in (NATIVE, twin)
+    ]
+    assert both[0].values() == both[1].values()
+    assert both[0].links(0) == both[1].links(0)
 
 
 @BOTH

@@ -309,9 +309,25 @@ def test_a_page_from_nowhere_has_only_absolute_links_if_any(url: str) -> None:
 
 def test_links_beyond_the_limit_are_dropped_by_kind() -> None:
     """A thousand pictures must not push out the links that lead on."""
-    markup = "<img src=i>" * (LINKS_PER_PAGE_MAX + 5) + "<a href=a></a>" * (LINKS_PER_PAGE_MAX + 5)
-    kinds = [link.kind for link in page(markup).links]
+    numbers = range(LINKS_PER_PAGE_MAX + 5)
+    markup = "".join(f"<img src=i{n}>" for n in numbers) + "".join(f"<a href=a{n}></a>" for n in numbers)
+    read_page = page(markup)
+    kinds = [link.kind for link in read_page.links]
     assert [LINKS_PER_PAGE_MAX, LINKS_PER_PAGE_MAX] == [kinds.count("img"), kinds.count("a")]
+    assert 10 == read_page.left_out
+
+
+@pytest.mark.parametrize("folder", ["", "x" * 2_000 + "/"], ids=["short URLs", "long URLs"])
+def test_pages_that_an_index_names_late_are_among_its_links(folder: str) -> None:
+    """An index of a library named 97 pages 82,000 times, and those behind the first ten thousand were lost."""
+    url = f"http://example.org/{folder}index.html"
+    index = "".join(f"<a href='p{n % 50}.html#{n}'>x</a><a href='#{n}'>y</a>" for n in range(3 * LINKS_PER_PAGE_MAX))
+    late = "".join(f"<a href='late{n}.html#{part}'>z</a>" for n in range(50) for part in range(2))
+    read_page = read((index + late).encode(), url)
+    names = [url, *(f"http://example.org/{folder}{name}{n}.html" for name in ("p", "late") for n in range(50))]
+    assert (sorted(names), 0) == (sorted(read_page.followed()), read_page.left_out)
+    assert len(read_page.links) <= 2 * LINKS_PER_PAGE_MAX
+    assert sum(len(link.url) + len(url) for link in read_page.links) <= 2 * LINKS_PER_PAGE_BYTES_MAX
 
 
 def test_links_below_a_long_url_are_bounded_in_bytes() -> None:
@@ -359,7 +375,8 @@ def test_a_link_that_is_too_long_to_be_kept_pushes_out_no_others() -> None:
 
 
 def test_what_stands_behind_the_bounds_is_counted() -> None:
-    assert [0, 5] == [page("<a href=a></a>" * (LINKS_PER_PAGE_MAX + more)).left_out for more in (0, 5)]
+    pages = ["".join(f"<a href=a{n}></a>" for n in range(LINKS_PER_PAGE_MAX + more)) for more in (0, 5)]
+    assert [0, 5] == [page(markup).left_out for markup in pages]
 
 
 def test_a_refresh_behind_too_many_links_still_counts() -> None:

@@ -1,7 +1,7 @@
 //! Pages read in batches: what each says of itself, its text with SimHash and digest, its links canonical, and of all
 //! pages together the links that are followed. Semantics are written at the twin, `src/outrider/kernels/pages.py`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::digest::Digester;
 use crate::html::decoded;
@@ -17,7 +17,8 @@ pub struct Limits {
     pub bounds: Bounds,
     /// Characters of a base; a longer one counts as none.
     pub base_characters: usize,
-    /// Bytes of links that lead on, the page's own URL counted with each, and as many of others.
+    /// Bytes of links that lead on, the page's own URL counted with each, and as many of others. Links that repeat a URL
+    /// that is kept take none of that room, and have as much again.
     pub links_bytes: usize,
     /// Bytes of links that are spelled before the bound is looked at, as they are written, the base counted with each.
     pub step_bytes: usize,
@@ -137,6 +138,11 @@ pub struct Links {
 }
 
 impl Links {
+    /// 1 for a row that leads on, else 0.
+    fn sort(&self, row: usize) -> usize {
+        usize::from(self.kinds[row] < LEADING)
+    }
+
     fn start(&self, row: usize) -> usize {
         row.checked_sub(1).map_or(0, |before| self.ends[before] as usize)
     }
@@ -354,14 +360,20 @@ impl Written<'_> {
         links.arena.reserve(bytes);
         links.ends.reserve(rows);
         links.parts.reserve(rows);
-        let mut room = [limits.links_bytes; 2];
-        let (mut left, mut wrong) = (Vec::new(), 0);
+        // Different URLs and repetitions need not be told apart while all together have less than there is for either.
+        let mut plenty = [limits.links_bytes; 2];
+        let mut rooms: [Option<Room>; 2] = [None, None];
+        let (mut left, mut left_out) = (Vec::new(), 0);
         let mut first = 0;
         while first < rows {
             let last = self.piece(first, rows, limits.step_bytes);
-            let open = |row: usize| room[usize::from(links.kinds[row] < LEADING)] > 0;
+            let open = |row: usize| {
+                let sort = links.sort(row);
+                rooms[sort].as_ref().map_or(plenty[sort], |room| room.different) > 0
+            };
             if last - first < rows && !(first..last).any(open) {
                 left.extend(first..last);
+                left_out += (last - first) as u64;
                 first = last;
                 continue;
             }
@@ -371,28 +383,55 @@ impl Written<'_> {
                 if state == State::Odd {
                     return None;
                 }
-                let cost = (links.arena.len() - start).min(limits.url_bytes) + self.page_bytes;
-                let room = &mut room[usize::from(links.kinds[row] < LEADING)];
-                if state == State::Spelled && cost <= *room {
-                    *room -= cost;
+                let (cost, sort) = (self.cost(links.arena.len() - start, limits), links.sort(row));
+                let mut kept = state == State::Spelled;
+                if kept && cost < plenty[sort] {
+                    plenty[sort] -= cost;
+                } else if kept {
+                    plenty[sort] = 0;
+                    let room =
+                        rooms[sort].get_or_insert_with(|| self.room(&links, sort, &left, limits));
+                    kept = room.take(&links.arena[start..], cost);
+                }
+                if kept {
                     links.ends.push(links.arena.len() as u32);
                     links.parts.push(parts);
-                    continue;
-                }
-                if state == State::Spelled {
-                    *room = 0; // behind the first one that is left out there is none
-                    links.arena.truncate(start);
                 } else {
-                    wrong += 1;
+                    links.arena.truncate(start);
+                    left.push(row);
                 }
-                left.push(row);
             }
             first = last;
         }
         if !left.is_empty() {
             links.leave_out(&left);
         }
-        Some((links, left.len() as u64 - wrong))
+        left_out += rooms.iter().flatten().map(|room| room.left_out).sum::<u64>();
+        Some((links, left_out))
+    }
+
+    /// What is left of the room of a sort behind the rows up to now, all of whose URLs are kept but for those of `left`.
+    fn room(&self, links: &Links, sort: usize, left: &[usize], limits: &Limits) -> Room {
+        let mut room = Room {
+            different: limits.links_bytes,
+            repeated: limits.links_bytes,
+            known: HashSet::new(),
+            left_out: 0,
+        };
+        let mut left = left.iter().peekable();
+        let kept = (0..links.kinds.len()).filter(|row| left.next_if_eq(&row).is_none());
+        for (place, _) in
+            (0..links.ends.len()).zip(kept).filter(|(_, row)| links.sort(*row) == sort)
+        {
+            let text = links.text(place);
+            room.take(text, self.cost(text.len(), limits));
+        }
+        room
+    }
+
+    /// Bytes that a link takes; one too long to be kept takes those of the longest that is kept.
+    fn cost(&self, bytes: usize, limits: &Limits) -> usize {
+        bytes.min(limits.url_bytes) + self.page_bytes
     }
 
     fn text(&self, row: usize) -> &[u8] {
@@ -411,6 +450,35 @@ impl Written<'_> {
         }
         let mark = self.size(first).div_ceil(step).max(1) * step;
         (first + 1..rows).find(|row| self.size(*row) > mark).unwrap_or(rows)
+    }
+}
+
+/// The bytes that further links of one sort may have.
+struct Room {
+    /// Those that name another URL than all that are kept.
+    different: usize,
+    /// Those that repeat one.
+    repeated: usize,
+    /// The URLs that are kept.
+    known: HashSet<Vec<u8>>,
+    /// How many that repeat none were too many.
+    left_out: u64,
+}
+
+impl Room {
+    /// Whether a link is kept; behind the first one that is left out of those that repeat none, or of those that repeat
+    /// one, there is none of them.
+    fn take(&mut self, text: &[u8], cost: usize) -> bool {
+        let repeats = self.known.contains(text);
+        let left = if repeats { &mut self.repeated } else { &mut self.different };
+        let rest = left.checked_sub(cost);
+        *left = rest.unwrap_or(0);
+        if !repeats && rest.is_some() {
+            self.known.insert(text.to_vec());
+        } else if !repeats {
+            self.left_out += 1;
+        }
+        rest.is_some()
     }
 }
 

@@ -281,6 +281,7 @@ class _Rows:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._left = {True: limits.links, False: limits.links}
+        self._places: dict[bool, set[bytes]] = {True: set(), False: set()}
         self._anchor = 0
         self._addresses: list[bytes] = []
         self._kinds = bytearray()
@@ -316,16 +317,25 @@ class _Rows:
         self._texts[self._anchor] = text
 
     def add(self, kind: str, address: str) -> bool:
-        """A row for an address as written; False if it leads nowhere by http, or there is no room."""
+        """A row for an address as written; False if it leads nowhere by http, or there is no room.
+
+        Behind the first ones of a sort only addresses that name another place than all before them have a row.
+        """
         if _OTHER_SCHEME.match(address):
             return False
         number = _NUMBER[kind]
         leads = number < LEADING
-        if not self._left[leads]:
+        octets = address.encode("utf-8", "replace")
+        places, place = self._places[leads], octets.partition(b"#")[0]
+        if self._left[leads]:
+            self._left[leads] -= 1
+        elif place in places:
+            return False
+        elif len(places) >= self._limits.links:
             self.left_out += 1
             return False
-        self._left[leads] -= 1
-        self._addresses.append(address.encode("utf-8", "replace"))
+        places.add(place)
+        self._addresses.append(octets)
         self._kinds.append(number)
         self._rels.append(0)
         self._texts.append(b"")

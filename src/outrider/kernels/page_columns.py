@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import NamedTuple
 
 from outrider.kernels.framing import Bytes
@@ -35,7 +36,7 @@ Columns = tuple[
     title
     language         as the html element declares it, else a meta
     text             in UTF-8
-    left out         the number of links behind the bounds
+    left out         the number of links behind the bounds that name places of their own
 """
 
 
@@ -43,7 +44,8 @@ class Limits(NamedTuple):
     """How much of a page is kept: the first ones each time."""
 
     links: int
-    """That lead to pages, and as many others."""
+    """That lead to pages, and as many others. Behind these a link is kept if it names another place than all before it,
+    fragments left out; of places there are no more than so many."""
     text_bytes: int
     link_text_bytes: int
     metas: int
@@ -60,7 +62,8 @@ class PagesLimits(NamedTuple):
     base_characters: int
     """A longer base counts as none."""
     links_bytes: int
-    """Bytes of links that lead to pages, the page's own URL counted with each, and as many of others."""
+    """Bytes of links that lead to pages, the page's own URL counted with each, and as many of others. Links that repeat
+    a URL that is kept take none of that room, and have as much again."""
     step_bytes: int
     """Bytes of links that are spelled before the bound is looked at: as they are written, the base with each."""
     url_bytes: int
@@ -114,6 +117,36 @@ LinkColumns = tuple[
 Followed = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes]
 """The links of all pages that are followed, each once a page, in order: arena to path starts as in `LinkColumns`, and
 the fingerprints of URLs and of hosts, empty without a key."""
+
+
+class Room:
+    """The bytes that further links of a page may have, by whether they lead to pages and whether they repeat one that
+    is kept. left_out: how many that repeat none were too many."""
+
+    def __init__(self, page_bytes: int, links_bytes: int, url_bytes: int) -> None:
+        """page_bytes: of the page's own URL, which is kept with each link; the others are those of `PagesLimits`."""
+        self.left_out = 0
+        self._page_bytes = page_bytes
+        self._url_bytes = url_bytes
+        self._left = dict.fromkeys(product((True, False), repeat=2), links_bytes)
+        self._known: dict[bool, set[bytes]] = {True: set(), False: set()}
+
+    def is_open(self, leads: bool) -> bool:
+        """Whether there is room for another URL."""
+        return self._left[leads, False] > 0
+
+    def take(self, text: bytes, leads: bool) -> bool:
+        """Whether a link is kept; behind the first one that is left out of those that repeat none, or of those that
+        repeat one, there is none of them. One too long to be kept counts as the longest that is kept."""
+        repeats = text in self._known[leads]
+        left = self._left[leads, repeats] - min(len(text), self._url_bytes) - self._page_bytes
+        self._left[leads, repeats] = max(0, left)
+        if left < 0:
+            self.left_out += not repeats
+            return False
+        self._known[leads].add(text)
+        return True
+
 
 _LANGUAGE = re.compile(r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8}){0,8}")
 

@@ -32,6 +32,7 @@ from outrider.kernels.page_columns import (
     Given,
     LinkColumns,
     PagesLimits,
+    Room,
     Values,
     description_of,
     directives_of,
@@ -42,7 +43,7 @@ from outrider.kernels.page_columns import (
 )
 from outrider.kernels.simhash import simhash_of_text
 from outrider.kernels.siphash import hash_messages
-from outrider.kernels.urls import HTTPS, INVALID, ODD, SPELLED, Page, Row, spell_row
+from outrider.kernels.urls import HTTPS, ODD, SPELLED, Page, Row, spell_row
 
 
 def read_pages(
@@ -203,24 +204,20 @@ def _links(found: Columns, base: str, url_bytes: int, limits: PagesLimits) -> tu
     count, page = len(kinds), Page.of(base)
     offsets = struct.unpack(f"<{count + 1}q", offset_bytes)
     sizes = [offset + row * len(base) for row, offset in enumerate(offsets)]
-    room = {True: limits.links_bytes, False: limits.links_bytes}
+    room = Room(url_bytes, limits.links_bytes, limits.url_bytes)
     kept: dict[int, Row] = {}
-    wrong = 0
     # A piece ends with the row that fills a step.
     for _, piece in groupby(range(count), lambda row: max(1, -(-sizes[row] // limits.step_bytes))):
         some = list(piece)
-        if len(some) < count and not any(room[kinds[row] < LEADING] for row in some):
+        if len(some) < count and not any(room.is_open(kinds[row] < LEADING) for row in some):
+            room.left_out += len(some)
             continue
         for row in some:
             spelled = spell_row(arena[offsets[row] : offsets[row + 1]], page)
             if spelled.state == ODD:
                 raise _OddError
-            wrong += spelled.state == INVALID
-            if spelled.state == SPELLED:
-                left = room[kinds[row] < LEADING] - min(len(spelled.text), limits.url_bytes) - url_bytes
-                if left >= 0:
-                    kept[row] = spelled
-                room[kinds[row] < LEADING] = max(0, left)  # behind the first one that is left out there is none
+            if spelled.state == SPELLED and room.take(spelled.text, kinds[row] < LEADING):
+                kept[row] = spelled
     places = {row: place for place, row in enumerate(kept)}
     numbers = [struct.unpack(f"<{count}I", column) for column in (rel_bytes, start_bytes, end_bytes)]
     rels, starts, ends = (struct.pack(f"<{len(kept)}I", *(column[row] for row in kept)) for column in numbers)
@@ -231,7 +228,7 @@ def _links(found: Columns, base: str, url_bytes: int, limits: PagesLimits) -> tu
         bytes(kinds[row] for row in kept),
         *(rels, names, texts, starts, ends, named),
     )
-    return rows, links, count - len(kept) - wrong
+    return rows, links, room.left_out
 
 
 def _is_canonical(url: str) -> bool:

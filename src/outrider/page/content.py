@@ -174,10 +174,11 @@ class Page:
     url: str
     """Where it was fetched from."""
     found: FoundLinks = field(default_factory=lambda: NO_LINKS, hash=False)
-    """Its links in columns; at most `LINKS_PER_PAGE_MAX` to pages and as many others, and `LINKS_PER_PAGE_BYTES_MAX` of
-    each sort, the page's own URL counted with every one: the first ones."""
+    """Its links in columns, the first ones: at most `LINKS_PER_PAGE_MAX` URLs of pages and as many others, and of each
+    sort `LINKS_PER_PAGE_BYTES_MAX`, the page's own URL counted with every one. Links that repeat a URL take none of
+    that room, and have as much again."""
     left_out: int = 0
-    """How many links stood behind those bounds."""
+    """How many links stood behind those bounds; those that repeat a URL that is kept are not counted."""
     base: str = ""
     """What relative links were resolved against."""
     canonical: str | None = None

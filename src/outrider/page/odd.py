@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -18,6 +19,7 @@ from outrider.kernels.page_columns import (
     LEADING,
     Alternates,
     PagesLimits,
+    Room,
     description_of,
     directives_of,
     language_of,
@@ -129,25 +131,25 @@ def spelled(written: _Rows, base: str, url: str) -> tuple[FoundLinks, int]:
     A relative link has the length of its base, too: so they are spelled piece by piece until the bounds are reached.
     """
     codes, offsets = written.codes, written.offsets
-    room = {True: LINKS_PER_PAGE_BYTES_MAX, False: LINKS_PER_PAGE_BYTES_MAX}
+    room = room_of(url)
     kept: list[npt.NDArray[np.intp]] = []
     parts: list[UrlBatch] = []
-    wrong = 0
     pieces = _steps(offsets, len(base))
     for first, last in pieces:
-        if len(pieces) > 1 and not any(room[leads] for leads in set((codes[first:last] < LEADING).tolist())):
+        leads = (codes[first:last] < LEADING).tolist()
+        if len(pieces) > 1 and not any(map(room.is_open, set(leads))):
+            room.left_out += last - first
             continue
         urls = UrlBatch.from_buffers(written.arena, offsets[first : last + 1], base)
         wanted = urls.valid
-        wrong += len(urls) - int(np.count_nonzero(wanted))
         if len(pieces) > 1 or len(urls.arena) + len(urls) * len(url) > LINKS_PER_PAGE_BYTES_MAX:
-            wanted = within(codes[first:last] < LEADING, urls, len(url), room)
+            wanted = within(leads, urls, room)
         elif wanted.all():
             return written.found(urls, None), 0
         kept.append(np.flatnonzero(wanted) + first)
         parts.append(urls.filter(wanted))
     rows = np.concatenate(kept) if kept else np.zeros(0, np.intp)
-    return written.found(UrlBatch.concatenate(parts), rows), len(codes) - len(rows) - wrong
+    return written.found(UrlBatch.concatenate(parts), rows), room.left_out
 
 
 def _steps(offsets: Int64s, base_bytes: int) -> list[tuple[int, int]]:
@@ -163,18 +165,15 @@ def _steps(offsets: Int64s, base_bytes: int) -> list[tuple[int, int]]:
     return list(pairwise(bounds.tolist()))
 
 
-def within(
-    leads: npt.NDArray[np.bool_], urls: UrlBatch, page_bytes: int, room: dict[bool, int]
-) -> npt.NDArray[np.bool_]:
-    """The valid links that there is room for, by whether they lead on; behind the first one that is left out there is
-    none. A link too long to be kept counts as the longest that is kept."""
-    costs = np.minimum(urls.lengths, URL_BYTES_MAX) + page_bytes
+def room_of(url: str) -> Room:
+    """The room for the links of a page of this URL."""
+    return Room(len(url), LINKS_PER_PAGE_BYTES_MAX, URL_BYTES_MAX)
+
+
+def within(leads: Sequence[bool], urls: UrlBatch, room: Room) -> npt.NDArray[np.bool_]:
+    """The valid links that there is room for, by whether they lead on."""
     wanted = np.zeros(len(urls), np.bool_)
-    for sort, left in room.items():
-        some = urls.valid & (leads == sort)
-        ends = np.where(some, costs, 0).cumsum()
-        fit = some & (ends <= left)
-        full = np.count_nonzero(fit) < np.count_nonzero(some)
-        room[sort] = 0 if full else left - int(ends[-1])
-        wanted |= fit
+    starts, ends = (column.tolist() for column in urls.texts())
+    for row in np.flatnonzero(urls.valid).tolist():
+        wanted[row] = room.take(urls.arena[starts[row] : ends[row]], leads[row])
     return wanted

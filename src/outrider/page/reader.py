@@ -51,7 +51,7 @@ from outrider.limits import (
 from outrider.page.content import NO_LINKS, FoundLinks, LinkColumns, Page
 from outrider.page.image import image_of
 from outrider.page.likeness import BLOCK_WORDS_MIN, LIKENESS_KEY
-from outrider.page.odd import read_odd, within
+from outrider.page.odd import read_odd, room_of, within
 from outrider.page.sitemap import read_sitemap
 from outrider.url import UrlBatch
 
@@ -243,9 +243,10 @@ def _read_feed(body: bytes, url: str) -> Page:
     urls = UrlBatch.of([entry.url for entry in (*named.entries, *named.children)[:LINKS_PER_PAGE_MAX]])
     if not len(urls):
         return Page(url=url, base=url)
-    fit = within(np.ones(len(urls), np.bool_), urls, len(url), {True: LINKS_PER_PAGE_BYTES_MAX})
-    left_out = len(named.entries) + len(named.children) - int(np.count_nonzero(fit))
-    return Page(url=url, base=url, found=FoundLinks.of(urls.filter(fit)), left_out=left_out)
+    room = room_of(url)
+    found = FoundLinks.of(urls.filter(within([True] * len(urls), urls, room)))
+    behind = len(named.entries) + len(named.children) - len(urls)
+    return Page(url=url, base=url, found=found, left_out=behind + room.left_out)
 
 
 PARSED: Final[Mapping[str, int]] = {"text/html": HTML, "application/xhtml+xml": XHTML, "text/plain": TEXT}

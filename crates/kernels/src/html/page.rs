@@ -1,6 +1,6 @@
 //! A page as columns: links with kinds, rels and texts, base, title, metas, visible text.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use encoding_rs::Encoding;
 
@@ -12,7 +12,8 @@ use crate::eight;
 /// How much of a page is kept; the first ones each time.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Links that lead on, and as many others.
+    /// Links that lead on, and as many others. Behind the first ones a link is kept if it names another place than all
+    /// before it; of places there are no more than so many.
     pub links: usize,
     /// Bytes of visible text.
     pub text_bytes: usize,
@@ -76,7 +77,7 @@ pub struct Page {
     pub language: Option<String>,
     /// The visible text in UTF-8, words parted by one blank or line feed.
     pub text: Vec<u8>,
-    /// Links behind the bounds.
+    /// Links behind the bounds that name places of their own.
     pub left_out: u64,
 }
 
@@ -118,6 +119,11 @@ fn cut_octets(text: &[u8], bytes_max: usize) -> &[u8] {
         end -= 1;
     }
     &text[..end]
+}
+
+/// An address without its fragment.
+fn place_of(address: &str) -> &str {
+    address.split_once('#').map_or(address, |(place, _)| place)
 }
 
 /// How the sink knows elements.
@@ -516,6 +522,8 @@ struct Reader<'t> {
     xml: bool,
     page: Page,
     left: [usize; 2],
+    /// The places that the links of each sort name, once it has as many links as may be.
+    places: [Option<HashSet<String>>; 2],
     rel_codes: HashMap<String, u32>,
     metas: usize,
     visible: Words,
@@ -680,6 +688,7 @@ impl<'t> Reader<'t> {
             xml,
             page,
             left: [bounds.links; 2],
+            places: [None, None],
             rel_codes: HashMap::new(),
             metas: 0,
             visible: Words::new(Vec::with_capacity(room), bounds.text_bytes),
@@ -918,19 +927,44 @@ impl<'t> Reader<'t> {
         if has_other_scheme(written.as_bytes()) {
             return None;
         }
-        let left = &mut self.left[usize::from(kind <= META)];
-        if *left == 0 {
-            self.page.left_out += 1;
+        let leads = kind <= META;
+        let start = self.page.arena.len();
+        decode_into(&mut self.page.arena, written, Place::Value);
+        if self.left[usize::from(leads)] > 0 {
+            self.left[usize::from(leads)] -= 1;
+        } else if !self.names_another(leads, start) {
+            self.page.arena.truncate(start);
             return None;
         }
-        *left -= 1;
-        decode_into(&mut self.page.arena, written, Place::Value);
         self.page.offsets.push(self.page.arena.len() as i64);
         self.page.kinds.push(kind);
         self.page.rels.push(0);
         self.page.text_starts.push(0);
         self.page.text_ends.push(0);
         Some(self.page.kinds.len() - 1)
+    }
+
+    /// Whether an address behind the first ones of its sort, which begins at `start` and ends the arena, names another
+    /// place than all before it; counts it where there is no room for it. Indexes name some hundred pages ten thousand
+    /// times, and few of them late.
+    fn names_another(&mut self, leads: bool, start: usize) -> bool {
+        let page = &mut self.page;
+        let places = self.places[usize::from(leads)].get_or_insert_with(|| {
+            let rows = page.kinds.iter().zip(page.offsets.windows(2));
+            rows.filter(|(kind, _)| (**kind <= META) == leads)
+                .map(|(_, ends)| &page.arena[ends[0] as usize..ends[1] as usize])
+                .map(|address| place_of(address).to_owned())
+                .collect()
+        });
+        let place = place_of(&page.arena[start..]);
+        if places.contains(place) {
+            return false;
+        }
+        if places.len() >= self.bounds.links {
+            page.left_out += 1;
+            return false;
+        }
+        places.insert(place.to_owned())
     }
 
     fn code_of(&mut self, rel: String) -> u32 {
