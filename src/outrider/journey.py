@@ -160,8 +160,8 @@ class Outcome(msgspec.Struct, frozen=True):
     line, politeness: one line of JSON each for `pages.jsonl` and `politeness.jsonl`, kept with the outcome or not at
     all.
     digest: of the content, for telling duplicates; duplicate: the content is that of another URL, byte by byte;
-    repeats: it is nearly that, so it counts as no new content either (docs/traps.md). bytes_read: decoded bytes, for
-    the totals.
+    repeats: it is nearly that, so it counts as no new content either (docs/traps.md); first_copy: it is one of both,
+    and no URL of its shape had that page before. bytes_read: decoded bytes, for the totals.
     address, ttl_seconds: the answer to an errand of kind `address`, and how long it holds (None: five minutes).
     """
 
@@ -192,6 +192,7 @@ class Outcome(msgspec.Struct, frozen=True):
     first_byte_seconds: float | None = None
     repeats: bool = False
     challenged: bool = False
+    first_copy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +230,7 @@ class OutcomeBatch:
     first_byte_seconds: Column[float] = None
     challenged: Column[bool] = None
     repeats: Column[bool] = None
+    first_copy: Column[bool] = None
 
     def __len__(self) -> int:
         return len(np.atleast_1d(np.asarray(self.tokens)))

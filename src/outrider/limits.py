@@ -111,6 +111,8 @@ RETURNS_WINDOW_OF_HOST = 64  # the same for a host, which has good shapes beside
 RETURNS_FETCHES_MIN = 48  # a shape is parked after so many fetches at the earliest
 RETURNS_FETCHES_MIN_OF_HOST = 128  # and the new shapes of a host
 RETURNS_FETCHES_OF_TRIALS = 512  # until a host has had so many, each new shape has one fetch to show what it brings
+RETURNS_COPIES_MAX = 1_024  # fetches in a row that bring a shape copies of pages of other shapes, each of another one:
+# behind so many fewer than one page in 300 has content of its own (with 95 % of confidence)
 RETURNS_PROBE_FIRST = 64  # of the URLs of a parked shape the 64th, 128th, 256th … is fetched
 RETURNS_KEPT_MAX = 65_536  # shapes and hosts whose returns are known: some 16 MB; behind them old ones are forgotten
 RETURNS_LOOKS_MAX = 64  # rows that are looked at for one that may be forgotten

@@ -19,10 +19,11 @@ from outrider.engine.asking import Answered, Connections, Remote, parsed
 from outrider.engine.remote import RemoteFrontier
 from outrider.errors import ClosedError, InvalidUrlError, SettingsError, UnreachableError
 from outrider.frontier.priority import weighted
-from outrider.journey import Code, GroupStatus, Kind, PriorityPart, State
+from outrider.journey import Code, GroupStatus, Kind, Outcome, PriorityPart, State, Verdict
 from outrider.service.access import Hosts, Tokens
 from outrider.service.app import application
 from outrider.service.desk import Desk
+from outrider.url.traps import Traps
 
 NOW = 1_700_000_000_000_000
 A, B = "http://a.com/", "http://b.com/"
@@ -143,6 +144,22 @@ def test_report_gives_codes_for_outcomes_and_for_their_links(world):
     assert (["ok"], [["new", "known", "invalid"]]) == (list(report), [list(row) for row in report.links])
     assert ["stale"] == list(world.face.report([lease.done()]))
     assert (State.DONE, State.QUEUED) == (world.face.status(A).state, world.face.status(B).state)
+
+
+@pytest.mark.parametrize(
+    ("told", "fetched"),
+    [({}, 60), ({"repeats": True}, 48), ({"duplicate": True}, 48), ({"duplicate": True, "first_copy": True}, 60)],
+)
+@pytest.mark.parametrize("kind", ["embedded", "remote"])
+def test_pages_without_new_content_count_by_what_an_outcome_says_of_them(kind, told, fetched):
+    """Over HTTP the word `repeats` was lost, so that workers fetched a calendar without end."""
+    world = World(kind, delay=0, traps=Traps(returns_min=0.03))
+    world.face.discover([Link(f"{A}day/{number}", depth=1) for number in range(60)])
+    found = 0
+    while leases := list(world.face.lease(1)):
+        world.face.report([Outcome(lease.token, Verdict.DONE, 0.0, 200, **told) for lease in leases])
+        found += len(leases)
+    assert fetched == found
 
 
 def test_every_verdict_means_what_it_means_here(world):

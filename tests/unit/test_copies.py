@@ -16,6 +16,7 @@ from outrider.crawl.output import Output
 from outrider.crawl.settle import Settler
 from unit.test_crawl_settle import House
 from unit.test_crawl_sitemaps import A, B
+from unit.test_crawl_sitemaps import House as Crawl
 
 WORDS = " ".join(f"word{number}" for number in range(400))
 LONG = f"<p>{WORDS}</p><a href=/x>x</a><a href=/y>y</a>".encode()
@@ -209,3 +210,47 @@ def test_explain_names_the_original_of_a_copy_and_the_record(house):
     said = "\n".join(explained(found))
     assert f"copy of  {leases[0].url} (the same bytes)" in said
     assert f"file    {line['warc']['file']}" in said
+
+
+# -- copies of pages of other shapes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "original", "expected"),
+    [
+        (f"{A}/es/mod/core.html", f"{A}/en/mod/core.html", True),
+        (f"{A}/old/page", f"{A}/page", True),
+        (f"{A}/page/2", f"{A}/page/1", False),  # of its own shape: a calendar, a session
+        (f"{A}/page?print=1", f"{A}/page", False),  # the same path
+        (f"{A}/page;jsessionid=1F", f"{A}/page", False),
+        (f"{B}/es/page", f"{A}/en/page", False),  # a mirror
+    ],
+)
+def test_a_first_copy_is_one_of_a_page_of_another_shape_of_its_host(url: str, original: str, expected: bool) -> None:
+    copies = Copies()
+    assert [expected, False] == [copies.is_first_of_shape(url, (original, distance)) for distance in (None, 3)]
+    assert not copies.is_first_of_shape(url, None)
+
+
+def test_first_copies_are_known_up_to_a_bound() -> None:
+    copies = Copies(pages_max=2)
+    told = [copies.is_first_of_shape(f"{A}/es/{name}", (f"{A}/en/{name}", None)) for name in "abc"]
+    assert [True, True, False] == told
+
+
+def test_pages_of_their_own_among_those_that_were_not_translated_are_fetched(tmp_path) -> None:
+    """A manual in three languages: of 90 pages two are translated, and only pages that are copies lead to them."""
+    pages, translated = 90, (80, 89)
+    crawl = Crawl(tmp_path)
+    for language in ("en", "da", "ru"):
+        for number in range(pages):
+            own = language if number in translated else "en"
+            text = " ".join(f"{own}{number}word{word}" for word in range(80))
+            onward = "".join(f"<a href={more}>x</a>" for more in (2 * number + 1, 2 * number + 2) if more < pages)
+            crawl.web.pages[f"{A}/{language}/manual/{number}"] = f"<title>{number}</title><p>{text}</p>{onward}"
+    crawl.web.pages[f"{A}/"] = "".join(f"<a href=/{language}/manual/0>x</a>" for language in ("en", "da", "ru"))
+    crawl.crawl(sitemaps=False)
+    told = {url: line["outcome"] for url, line in crawl.pages().items()}
+    assert (3 * pages + 1, {"done", "duplicate"}) == (len(told), set(told.values()))
+    assert {"done"} == {told[f"{A}/{language}/manual/{number}"] for language in ("da", "ru") for number in translated}
+    assert 2 * (pages - 2) == sum(word == "duplicate" for word in told.values())

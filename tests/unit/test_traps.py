@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from outrider.limits import (
     HOST_FETCHES_COMPARED,
     HOST_QUANTILE_TIMES,
     HOSTS_COMPARED_MIN,
+    RETURNS_COPIES_MAX,
     RETURNS_FETCHES_MIN,
     RETURNS_FETCHES_MIN_OF_HOST,
     RETURNS_FETCHES_OF_TRIALS,
@@ -333,6 +335,70 @@ def test_honest_pages_beside_a_trap_are_fetched_also_when_they_are_found_late(tm
 )
 def test_pages_that_may_be_without_end_are_told_by_url_and_title(path: str, title: str, expected: bool) -> None:
     assert expected == may_be_endless("http://a.test/" + path, title)
+
+
+def fetch_shape(frontier: Frontier, folder: str, numbers: range, brings: Callable[[int], dict[str, bool]]) -> int:
+    """Fetches pages of a folder, a few at once; brings: of the page of a number. Returns how many were fetched."""
+    fetched = 0
+    for first in range(numbers.start, numbers.stop, 16):
+        some = range(first, min(first + 16, numbers.stop))
+        frontier.discover([Link(f"http://a.test/{folder}/{number}", depth=1) for number in some])
+        while leases := frontier.lease(16, per_queue=16):
+            told = [brings(int(lease.url.rpartition("/")[2])) for lease in leases]
+            rows = zip(leases, told, strict=True)
+            frontier.report([Outcome(lease.token, Verdict.DONE, 0.0, 200, **how) for lease, how in rows])
+            fetched += len(leases)
+    return fetched
+
+
+NEW: Final[dict[str, bool]] = {}
+FIRST_COPY: Final = {"duplicate": True, "repeats": True, "first_copy": True}
+REPEATS: Final = {"duplicate": True, "repeats": True}
+
+
+def test_the_folder_of_a_language_to_which_little_was_translated_is_fetched_whole(tmp_path) -> None:
+    """Its pages are copies, each of another page, and two of its own stood behind them: all of them were parked."""
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        assert 300 == fetch_shape(frontier, "en/manual", range(300), lambda _: NEW)
+        for language in ("da", "es", "ru"):
+            assert 300 == fetch_shape(
+                frontier, f"{language}/manual", range(300), lambda number: NEW if number > 297 else FIRST_COPY
+            )
+        assert {} == frontier.statistics()["traps"]
+
+
+def test_beside_folders_of_copies_a_new_shape_still_has_its_trial(tmp_path) -> None:
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        fetch_shape(frontier, "en/manual", range(300), lambda _: NEW)
+        for language in ("da", "es", "ru"):
+            fetch_shape(frontier, f"{language}/manual", range(300), lambda _: FIRST_COPY)
+        assert 30 == fetch_shape(frontier, "fr/manual", range(30), lambda _: NEW)
+
+
+@pytest.mark.parametrize(
+    ("brings", "most"),
+    [
+        # Each URL once more: as a mirror on the same host.
+        (lambda _: FIRST_COPY, RETURNS_COPIES_MAX + 2),
+        # Each of a hundred pages under any number of URLs.
+        (lambda number: FIRST_COPY if number < 100 else REPEATS, 100 + RETURNS_WINDOW + 16),
+        # Nine of ten answer to a comment, and are the page all the same.
+        (lambda number: FIRST_COPY if not number % 10 else REPEATS, RETURNS_FETCHES_MIN + 16),
+    ],
+)
+def test_a_shape_of_copies_ends(tmp_path, brings: Callable[[int], dict[str, bool]], most: int) -> None:
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        assert RETURNS_FETCHES_MIN <= fetch_shape(frontier, "old/manual", range(3_000), brings) <= most + 6  # probes
+        assert frontier.verify().ok
+
+
+def test_shapes_without_end_that_each_have_some_copies_end_as_others(tmp_path) -> None:
+    """A session id in the folder: each session has a few pages of the site, all of them copies."""
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        fetch_shape(frontier, "page/of", range(100), lambda _: NEW)
+        sessions = ["".join(chr(97 + int(digit)) for digit in str(number)) for number in range(800)]
+        frontier.discover([Link(f"http://a.test/{one}/of/{page}", depth=1) for one in sessions for page in range(3)])
+        assert fetch_all(frontier, want=16, **FIRST_COPY) <= RETURNS_FETCHES_OF_TRIALS
 
 
 def test_a_session_id_is_named_where_its_urls_bring_nothing_new(tmp_path) -> None:

@@ -21,6 +21,7 @@ import msgspec
 from outrider import kernels
 from outrider.crawl.directory import GIVE_A_CRAWL, inspect, no_crawl
 from outrider.crawl.output import FILES, PAGES, whole_lines
+from outrider.frontier.policy.returns import shape_of
 from outrider.limits import COPIES_PAGES_MAX, DUPLICATES_LISTED_MAX
 from outrider.page import SHINGLES_MIN, SimHashIndex
 
@@ -53,6 +54,7 @@ class Copies:
         self._by_site = kernels.Index()  # the first page of each
         self._near = SimHashIndex()
         self._wordings: set[int] = set()
+        self._first_copies: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._ends) - 1
@@ -109,6 +111,25 @@ class Copies:
         first, others_first = struct.unpack("<2I", found)
         return bool(first < others_first)
 
+    def is_first_of_shape(self, url: str, copy_of: tuple[str, int | None] | None) -> bool:
+        """Whether a page is the first copy of another one of its host among the URLs of its shape, in this run: that in
+        the folder of a language to which it was not translated. copy_of: the URL of the other, None for no copy.
+
+        A shape has one for each page of its host at most, so it ends by itself. A copy of a page of its own shape is
+        none, nor one that differs in its query alone: sites make these without end.
+        """
+        if copy_of is None:
+            return False
+        (host, path), (other, other_path) = map(_host_and_path, (url, copy_of[0]))
+        shape = shape_of(path)
+        if host != other or path == other_path or shape == shape_of(other_path):
+            return False
+        number = _site_number(f"{host}{shape}\n{copy_of[0]}")
+        if number in self._first_copies or len(self._first_copies) >= self._pages_max:
+            return False
+        self._first_copies.add(number)
+        return True
+
     def repeats(self, wording: int | None) -> bool:
         """Whether a page with this `wording_of` it came before, in this run; the first ones of a run are known."""
         if wording is None:
@@ -161,6 +182,12 @@ def _site_and_rest(url: str) -> tuple[str, str]:
     """Scheme and authority of a canonical URL, and what follows."""
     end = url.find("/", url.find("://") + 3)
     return (url, "") if end < 0 else (url[:end], url[end:])
+
+
+def _host_and_path(url: str) -> tuple[str, str]:
+    """Host with its port, and path without parameters, of a canonical URL."""
+    site, rest = _site_and_rest(url)
+    return site.partition("://")[2], rest.partition("?")[0].partition(";")[0]
 
 
 def _site_number(site: str) -> int:

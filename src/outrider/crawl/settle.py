@@ -510,6 +510,7 @@ class Settler:
             copy_of=one.copy_of,
             probe=one.probe,
             repeats=one.repeats or (one.copy_of is not None and not one.mirrored),
+            first_copy=not one.repeats and self._copies.is_first_of_shape(visit.lease.url, one.copy_of),
         )
 
     def _note(self, one: Reading, outcome: Outcome, code: Settled) -> None:

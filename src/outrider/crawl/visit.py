@@ -306,11 +306,13 @@ def page_outcome(
     copy_of: tuple[str, int | None] | None = None,
     probe: str | None = None,
     repeats: bool = False,
+    first_copy: bool = False,
 ) -> Outcome:
     """The outcome of a page's lease with its two lines. fields: further ones of the line. follows: whether the target
     of a redirect is wanted. due_again: seconds until the page is due again. copy_of: the URL of which the page is a
     copy, and in how many bits their SimHashes differ (None: in no byte). probe: the URL by chance that was answered
-    with such a page. repeats: it brings no new content all the same."""
+    with such a page. repeats: it brings no new content all the same. first_copy: it does not, and no URL of its shape
+    had that page before."""
     lease, response, status = visit.lease, visit.response, visit.status
     word = judgement.word
     headers = response.headers if response is not None else None
@@ -391,6 +393,7 @@ def page_outcome(
         digest=digest if accepted else None,
         duplicate=word == "duplicate",
         repeats=repeats,
+        first_copy=first_copy,
         bytes_read=len(response.content) if response is not None else 0,
         etag=_validator(etag) if accepted else None,
         last_modified=_validator(modified) if accepted else None,

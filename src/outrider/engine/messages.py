@@ -218,6 +218,8 @@ class OutcomeBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     answered: bool | None = None
     digest: bytes | None = None
     duplicate: bool = False
+    repeats: bool = False
+    first_copy: bool = False
     bytes_read: Count = 0
     etag: Text | None = None
     last_modified: Text | None = None

@@ -5,6 +5,10 @@ less than a fourth loses half of its class, one below an eighth all of it, and o
 parked. The 64th, 128th, 256th … URL after that is fetched all the same: a shape that got better is found out, and one
 that links to any number of its own kind still ends.
 
+A shape of first copies, each of another page of its host, is no trap: it has as many URLs as there are such pages, as
+the folder of a language to which little was translated, and among them are pages of its own. So it goes on while most
+of its fetches are first copies, up to `RETURNS_COPIES_MAX` in a row.
+
 The fetches of hosts are counted in steps of a fourth of an octave: how many hosts have had 16, 19, 23 … of them. So
 their quantiles are known to a fifth, in bounded memory, however many hosts there are.
 """
@@ -23,6 +27,7 @@ from outrider.limits import (
     HOST_QUANTILE_TIMES,
     HOSTS_COMPARED_MIN,
     NEW_URLS_WINDOW_SECONDS,
+    RETURNS_COPIES_MAX,
     RETURNS_FETCHES_MIN,
     RETURNS_FETCHES_MIN_OF_HOST,
     RETURNS_FETCHES_OF_TRIALS,
@@ -47,8 +52,9 @@ _HAS_DIGIT, _HAS_LETTER = re.compile(r"[0-9]").search, re.compile(r"[A-Za-z]").s
 @dataclass(slots=True)
 class Returns:
     """The columns of a RETURNS fact. fetched: how many fetches; share: of those that brought new content; passed: how
-    many URLs were drawn since it is parked; since: the instant at which a window of new URLs began; found: how many
-    came in it."""
+    many URLs were drawn since it is parked; since: the instant at which a window of new URLs began, of a shape how many
+    fetches in a row brought nothing new; found: how many URLs came in the window, of a shape how many more of the last
+    of these fetches brought a first copy than did not."""
 
     fetched: int = 0
     share: float = 1.0
@@ -66,6 +72,16 @@ class Returns:
         self.share += ((1.0 if fresh else 0.0) - self.share) / min(self.fetched, window)
         if fresh:
             self.passed = 0
+
+    def count_copy(self, *, fresh: bool, first_copy: bool) -> None:
+        """Counts whether a fetch of a shape brought a first copy."""
+        self.since = 0 if fresh else min(self.since + 1, _COUNT_MAX)
+        if not fresh:
+            self.found = min(self.found + 1, RETURNS_WINDOW) if first_copy else max(self.found - 1, 0)
+
+    def has_copies(self) -> bool:
+        """Whether most fetches of a shape bring first copies, and not too many of them in a row."""
+        return self.found > 0 and self.since < RETURNS_COPIES_MAX
 
     def is_poor(self, least: float, fetches_min: int) -> bool:
         """Whether so many fetches brought so little that no more are made."""
@@ -95,7 +111,7 @@ def is_parked(shape: Returns, host: Returns, least: float) -> Returns | None:
     its host: a site may make new shapes without end. Not while its own few are good, nor before its first one, as long
     as the host has not had many."""
     if shape.fetched >= RETURNS_FETCHES_MIN:
-        return shape if shape.is_poor(least, RETURNS_FETCHES_MIN) else None
+        return shape if shape.is_poor(least, RETURNS_FETCHES_MIN) and not shape.has_copies() else None
     if not host.is_poor(least, RETURNS_FETCHES_MIN_OF_HOST):
         return None
     good = shape.share >= HALVED_BELOW if shape.fetched else host.fetched < RETURNS_FETCHES_OF_TRIALS
@@ -141,10 +157,15 @@ def sizes_of(reached: Iterable[int], quantile: float) -> Sizes | None:
     return None
 
 
-def counted(shape: Returns, host: Returns, *, fresh: bool) -> None:
-    """Counts a fetch for both."""
+def counted(shape: Returns, host: Returns, *, fresh: bool, first_copy: bool) -> None:
+    """Counts a fetch for both. A first copy tells nothing of the host where the shape is known for them: beside one
+    that has many, new shapes still have their trials."""
     shape.count(fresh=fresh, window=RETURNS_WINDOW)
-    host.count(fresh=fresh, window=RETURNS_WINDOW_OF_HOST)
+    shape.count_copy(fresh=fresh, first_copy=first_copy)
+    if first_copy and not fresh and shape.fetched >= RETURNS_FETCHES_MIN and shape.has_copies():
+        host.fetched = min(host.fetched + 1, _COUNT_MAX)
+    else:
+        host.count(fresh=fresh, window=RETURNS_WINDOW_OF_HOST)
 
 
 @lru_cache(maxsize=4_096)

@@ -69,6 +69,7 @@ class Outcomes:
     challenged: Flags | None = None
     duplicate: Flags | None = None
     repeats: Flags | None = None
+    first_copy: Flags | None = None
     bytes_read: Instants | None = None
     errors: Mapping[int, str] = _NO_TEXTS
     locations: Mapping[int, str] = _NO_TEXTS
@@ -247,7 +248,7 @@ def _spread(name: str, given: Any, rows: int) -> Sequence[Any]:
 
 _COLUMNS: Final = {
     **{name: name for name in ("ended_at", "at", "after_seconds", "retry_after_seconds", "refused", "answered")},
-    **{name: name for name in ("duplicate", "repeats", "bytes_read", "politeness")},
+    **{name: name for name in ("duplicate", "repeats", "first_copy", "bytes_read", "politeness")},
     **{name: name for name in ("last_modified", "metadata", "ttl_seconds")},
     "first_byte_seconds": "first_byte_seconds",
     "challenged": "challenged",
@@ -260,7 +261,8 @@ _COLUMNS: Final = {
     "addresses": "address",
 }
 """The columns of an OutcomeBatch that may be left out, and the field of Outcome that each stands for."""
-_ABSENT: Final = {"refused": False, "challenged": False, "duplicate": False, "repeats": False, "bytes_read": 0}
+_FLAGS: Final = ("refused", "challenged", "duplicate", "repeats", "first_copy")
+_ABSENT: Final = {**dict.fromkeys(_FLAGS, False), "bytes_read": 0}
 
 
 def _completed(found: Outcomes, fields: Mapping[str, Sequence[Any]]) -> Outcomes:
@@ -374,10 +376,7 @@ _NUMBERS: Final[Mapping[str, _Number]] = {
     "bytes_read": _Number(
         lambda name, value: arguments.whole(name, value, 0, INSTANT_MAX), (int,), "i8", None, INSTANT_MAX
     ),
-    "refused": _FLAG,
-    "challenged": _FLAG,
-    "duplicate": _FLAG,
-    "repeats": _FLAG,
+    **dict.fromkeys(_FLAGS, _FLAG),
     "answered": _Number(_check_flag_or_none, (bool,), "i1", -1, 1),
 }
 _NUMBERS_LEFT_OUT: Final = tuple(name for name in _NUMBERS if name not in ("seconds", "status", "answered"))

@@ -167,11 +167,12 @@ class Trapping(Deciding):
                 brought &= ~flags
         rows = [row for row in told.nonzero()[0].tolist() if row not in outcomes.locations]
         slots, fresh = heads["slot"].tolist(), brought.tolist()
+        first = outcomes.first_copy.tolist() if outcomes.first_copy is not None else [False] * len(fresh)
         for row, (shape, host) in zip(rows, self._names_of([urls[row] for row in rows]), strict=True):
             slot, new, there = slots[row], fresh[row], draft.returns(slots[row], host)
             if not there.fetched and (name := self._name_of_hosts(urls[row])) and draft.returns_seen(name).since:
                 draft.returns(slot, name).count(fresh=new, window=RETURNS_WINDOW)
-            counted(draft.returns(slot, shape), there, fresh=new)
+            counted(draft.returns(slot, shape), there, fresh=new, first_copy=first[row])
             if (step := level_reached(there)) is not None:
                 count_level(draft.returns(slot, self._sizes.name_of(step)))
 
