@@ -97,9 +97,11 @@ class FingerprintSet:
 FetchRow = tuple[int, int, str, str, int, bytes, bool, int, float, float, float, float]
 """id, TLS (0 none, 1 verified, 2 not verified), host, address, port, bytes to send, whether the connection is new and
 not kept, bytes of the answer at most; seconds to connect, to the first byte, between bytes, in all."""
-FetchColumns = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, list[str], list[bytes], list[bytes]]
-"""ids (u64), statuses (u16), faults, truncations and flags (u8), microseconds in all and to the first byte (u64),
-words, heads, bodies."""
+FetchColumns = tuple[
+    *tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes], *tuple[list[str], list[bytes], list[bytes]]
+]
+"""ids (u64), statuses (u16), faults, truncations and flags (u8), microseconds (u64): of the site, to the first byte,
+before the beginning, from there to the end; words, heads, bodies."""
 
 class FetchEngine:
     def __init__(
@@ -114,10 +116,13 @@ class FetchEngine:
         head_lines_max: int,
         rate_bytes_min: int,
         rate_after_seconds: float,
+        train_seconds: float,
+        missing: list[int],
     ) -> None: ...
     def fileno(self) -> int: ...
-    def submit(self, rows: list[FetchRow]) -> None: ...
+    def submit(self, trains: list[list[FetchRow]]) -> None: ...
     def cancel(self, one: int) -> None: ...
+    def let_go(self, one: int) -> None: ...
     def drain(self, bytes_max: int) -> FetchColumns: ...
     def open(self) -> int: ...
     def close(self) -> None: ...

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from limiting import set_limits
 from outrider.archive import WarcWriter
 from outrider.clock import instant
 from outrider.crawl import loop as loop_module
@@ -227,8 +228,9 @@ def test_more_ready_hosts_than_places_make_the_concurrency_the_bound(crawl):
     assert "concurrency" == found["bound"]
 
 
-def test_slow_names_make_a_crawl_network_bound(crawl):
+def test_slow_names_make_a_crawl_network_bound(crawl, monkeypatch):
     """A name takes nine times as long as the answer."""
+    set_limits(monkeypatch, TRAIN_PAGES_MAX=1)  # the pages of a train need one address
     found = crawl.told(hosts=12, places=12, names=0.45, site={"seconds": 0.05})
     assert near({"dns": 90, "fetching": 10}, largest(found, 2))
     assert "network" == found["bound"]

@@ -466,8 +466,11 @@ class Silent:
     def __init__(self) -> None:
         self.asked: list[int] = []
 
-    def begin(self, request, tag, ended) -> None:
-        self.asked.append(tag)
+    def begin(self, train, ended) -> None:
+        self.asked += [tag for tag, _ in train]
+
+    def let_go(self, tag) -> None:
+        pass
 
     def cancel(self, tag) -> None:
         pass
@@ -492,7 +495,7 @@ def test_sitemaps_beyond_four_hold_no_place_of_the_crawl():
             one = msgspec.structs.replace(
                 lease(), url=f"http://a.test/{token}.xml", token=token, kind=Kind.SITEMAP, address="127.0.0.1"
             )
-            fetching.begin(one, lambda *_: None)
+            fetching.begin([one], lambda *_: None)
         counts = [fetching.aside]
         assert tokens[: limits.SITEMAPS_AT_ONCE] == wire.asked
         fetching.break_off(tokens[-1:])

@@ -1,6 +1,8 @@
 //! The threads that fetch: each has a runtime of its own and the hosts that fall to it; no signal is delivered to them.
+//!
+//! Requests come in trains to one host: each begins when the one before has ended well, without a turn of the caller.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::hash_map::DefaultHasher;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -44,13 +46,26 @@ pub struct Settings {
     pub head_bytes_max: usize,
     /// Lines of head, likewise.
     pub head_lines_max: usize,
+    /// Behind so much time no further request of a train begins.
+    pub train: Duration,
+    /// Statuses from 400 on behind which a train goes on.
+    pub missing: Vec<u16>,
 }
 
 enum Order {
-    Fetch(Vec<Job>),
+    Fetch(Vec<Vec<Job>>),
     Cancel(u64),
+    LetGo(u64),
     Close,
 }
+
+/// The task of a train, and whether it is to begin no further request.
+struct Running {
+    task: AbortHandle,
+    let_go: Rc<Cell<bool>>,
+}
+
+type Tasks = Rc<RefCell<HashMap<u64, Running>>>;
 
 struct Thread {
     orders: mpsc::UnboundedSender<Order>,
@@ -76,6 +91,7 @@ impl Engine {
             let (orders, taken) = mpsc::unbounded_channel();
             let (started, is_started) = plain::channel();
             let (settings, tls) = (settings.clone(), tls.clone());
+            let rules = TrainRules { time: settings.train, missing: settings.missing.clone() };
             let inbox = Arc::clone(&engine.inbox);
             let connections_max = (settings.connections_max / count).max(1);
             // A thread takes the mask of the one that makes it: no signal may reach it before it runs.
@@ -88,7 +104,7 @@ impl Engine {
                         lines_max: settings.head_lines_max,
                     };
                     let desk = Desk::new(inbox, tls, heads, connections_max, settings.keep);
-                    run(taken, desk, &started);
+                    run(taken, desk, rules, &started);
                 });
             if let Ok(before) = before {
                 let _ = before.thread_set_mask();
@@ -115,15 +131,16 @@ impl Engine {
         self.inbox.descriptor()
     }
 
-    /// Begins to fetch; each of the requests is answered, unless it is cancelled.
-    pub fn submit(&self, jobs: Vec<Job>) {
-        self.inbox.expect(jobs.len());
-        let mut shares: Vec<Vec<Job>> = self.threads.iter().map(|_| Vec::new()).collect();
-        for job in jobs {
+    /// Begins to fetch trains of requests, each to one host; each request is answered, unless its train is cancelled.
+    pub fn submit(&self, trains: Vec<Vec<Job>>) {
+        self.inbox.expect(trains.iter().map(Vec::len).sum());
+        let mut shares: Vec<Vec<Vec<Job>>> = self.threads.iter().map(|_| Vec::new()).collect();
+        for train in trains {
+            let Some(job) = train.first() else { continue };
             let mut hasher = DefaultHasher::new();
             job.host.hash(&mut hasher);
             let at = (hasher.finish() % self.threads.len() as u64) as usize;
-            shares[at].push(job);
+            shares[at].push(train);
         }
         for (thread, share) in self.threads.iter().zip(shares) {
             if !share.is_empty() {
@@ -132,16 +149,23 @@ impl Engine {
         }
     }
 
-    /// Breaks a request off: it is not answered, unless its answer is here already.
+    /// Breaks the train of a request off: none of it is answered, but for answers that are here already.
     pub fn cancel(&self, id: u64) {
         for thread in &self.threads {
             self.order(thread, Order::Cancel(id));
         }
     }
 
+    /// Lets the train of a request begin no further one: those are answered as left out.
+    pub fn let_go(&self, id: u64) {
+        for thread in &self.threads {
+            self.order(thread, Order::LetGo(id));
+        }
+    }
+
     fn order(&self, thread: &Thread, order: Order) {
-        if let Err(mpsc::error::SendError(Order::Fetch(jobs))) = thread.orders.send(order) {
-            for job in jobs {
+        if let Err(mpsc::error::SendError(Order::Fetch(trains))) = thread.orders.send(order) {
+            for job in trains.into_iter().flatten() {
                 self.inbox.put(Answer::empty(
                     job.id,
                     Fault::Internal,
@@ -188,7 +212,8 @@ impl Drop for Engine {
 struct Ticket {
     id: u64,
     desk: Rc<Desk>,
-    tasks: Rc<RefCell<HashMap<u64, AbortHandle>>>,
+    tasks: Tasks,
+    begun: bool,
     answered: bool,
 }
 
@@ -216,11 +241,11 @@ impl Drop for Ticket {
             return;
         }
         if known && std::thread::panicking() {
-            self.desk.inbox.put(Answer::empty(
-                self.id,
-                Fault::Internal,
-                "a bug in the fetch kernel",
-            ));
+            self.desk.inbox.put(if self.begun {
+                Answer::empty(self.id, Fault::Internal, "a bug in the fetch kernel")
+            } else {
+                Answer::left_out(self.id)
+            });
             self.desk.inbox.ring();
         } else {
             self.desk.inbox.forget();
@@ -228,9 +253,35 @@ impl Drop for Ticket {
     }
 }
 
+/// When a train ends before its last request.
+struct TrainRules {
+    time: Duration,
+    missing: Vec<u16>,
+}
+
+/// Fetches one request of a train after the other, and answers each.
+async fn fetch(train: Vec<(Job, Ticket)>, let_go: Rc<Cell<bool>>, rules: Rc<TrainRules>) {
+    let began = Instant::now();
+    let mut goes_on = true;
+    for (job, mut ticket) in train {
+        if !goes_on || let_go.get() {
+            goes_on = false;
+            ticket.answer(Answer::left_out(job.id));
+            continue;
+        }
+        ticket.begun = true;
+        #[cfg(test)]
+        assert_ne!(job.host, tests::PLANTED, "a planted bug");
+        let answer = transfer(&ticket.desk, job).await;
+        goes_on = answer.is_well(&rules.missing) && began.elapsed() < rules.time;
+        ticket.answer(answer);
+    }
+}
+
 fn run(
     mut orders: mpsc::UnboundedReceiver<Order>,
     desk: Desk,
+    rules: TrainRules,
     started: &plain::Sender<Result<(), String>>,
 ) {
     let runtime = match Builder::new_current_thread().enable_io().enable_time().build() {
@@ -241,8 +292,8 @@ fn run(
         }
     };
     let _ = started.send(Ok(()));
-    let desk = Rc::new(desk);
-    let tasks: Rc<RefCell<HashMap<u64, AbortHandle>>> = Rc::default();
+    let (desk, rules) = (Rc::new(desk), Rc::new(rules));
+    let tasks = Tasks::default();
     LocalSet::new().block_on(&runtime, async {
         let sweeping = Rc::clone(&desk);
         tokio::task::spawn_local(async move {
@@ -256,27 +307,34 @@ fn run(
             match order {
                 Order::Close => return,
                 Order::Cancel(id) => {
-                    let task = tasks.borrow_mut().remove(&id);
-                    if let Some(task) = task {
-                        task.abort();
+                    let running = tasks.borrow_mut().remove(&id);
+                    if let Some(running) = running {
+                        running.task.abort();
                     }
                 }
-                Order::Fetch(jobs) => {
-                    for job in jobs {
-                        let id = job.id;
-                        let mut ticket = Ticket {
-                            id,
-                            desk: Rc::clone(&desk),
-                            tasks: Rc::clone(&tasks),
-                            answered: false,
-                        };
-                        let task = tokio::task::spawn_local(async move {
-                            #[cfg(test)]
-                            assert_ne!(job.host, tests::PLANTED, "a planted bug");
-                            let answer = transfer(&ticket.desk, job).await;
-                            ticket.answer(answer);
+                Order::LetGo(id) => {
+                    if let Some(running) = tasks.borrow().get(&id) {
+                        running.let_go.set(true);
+                    }
+                }
+                Order::Fetch(trains) => {
+                    for train in trains {
+                        let ids: Vec<u64> = train.iter().map(|job| job.id).collect();
+                        let let_go = Rc::new(Cell::new(false));
+                        let tickets = train.into_iter().map(|job| {
+                            let (id, desk, tasks) = (job.id, Rc::clone(&desk), Rc::clone(&tasks));
+                            (job, Ticket { id, desk, tasks, begun: false, answered: false })
                         });
-                        tasks.borrow_mut().insert(id, task.abort_handle());
+                        let task = tokio::task::spawn_local(fetch(
+                            tickets.collect(),
+                            Rc::clone(&let_go),
+                            Rc::clone(&rules),
+                        ));
+                        for id in ids {
+                            let running =
+                                Running { task: task.abort_handle(), let_go: Rc::clone(&let_go) };
+                            tasks.borrow_mut().insert(id, running);
+                        }
                     }
                 }
             }
@@ -313,6 +371,7 @@ mod tests {
                 rate_min: 0,
                 rate_after: LONG,
             },
+            submitted: Instant::now(),
         }
     }
 
@@ -338,14 +397,16 @@ mod tests {
             inbox_bytes_max: 1 << 20,
             head_bytes_max: 1 << 16,
             head_lines_max: 100,
+            train: LONG,
+            missing: vec![404],
         })?;
         for round in 0..2 {
             let first = round * 4;
             engine.submit(vec![
-                job(first, "a.test", address),
-                job(first + 1, PLANTED, address),
-                job(first + 2, "b.test", address),
-                job(first + 3, PLANTED, address),
+                vec![job(first, "a.test", address)],
+                vec![job(first + 1, PLANTED, address)],
+                vec![job(first + 2, "b.test", address)],
+                vec![job(first + 3, PLANTED, address)],
             ]);
             while engine.open() > 0 {
                 std::thread::sleep(Duration::from_millis(1));

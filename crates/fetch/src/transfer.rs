@@ -119,6 +119,8 @@ pub struct Job {
     pub fresh: bool,
     /// The bounds of this request.
     pub limits: Limits,
+    /// When it was handed over.
+    pub submitted: Instant,
 }
 
 /// How a request ended. `raw` has the final answer's bytes as they came, its head first.
@@ -150,6 +152,12 @@ pub struct Answer {
     pub first_byte: Option<Duration>,
     /// From the connection to the last byte, without the handshake of TLS and without waits for room here.
     pub took: Duration,
+    /// How long it waited here before it began.
+    pub waited: Duration,
+    /// From its beginning to its end, all in all.
+    pub lasted: Duration,
+    /// Whether it was left out: the request before it in its train did not end well.
+    pub left_out: bool,
 }
 
 impl Answer {
@@ -168,7 +176,21 @@ impl Answer {
             head_bytes: 0,
             first_byte: None,
             took: Duration::ZERO,
+            waited: Duration::ZERO,
+            lasted: Duration::ZERO,
+            left_out: false,
         }
+    }
+
+    pub(crate) fn left_out(id: u64) -> Self {
+        Self { left_out: true, ..Self::empty(id, Fault::None, "") }
+    }
+
+    /// Whether its site is well: a whole head without a refusal. missing: further statuses of a site that is.
+    pub(crate) fn is_well(&self, missing: &[u16]) -> bool {
+        self.fault == Fault::None
+            && self.status > 0
+            && (self.status < 400 || missing.contains(&self.status))
     }
 
     /// Bytes that it holds, with some for itself.
@@ -381,6 +403,8 @@ pub(crate) async fn transfer(desk: &Rc<Desk>, job: Job) -> Answer {
         }
     };
     answer.took = times.took();
+    answer.waited = times.began.saturating_duration_since(job.submitted);
+    answer.lasted = times.began.elapsed();
     answer.first_byte = times.first_byte;
     answer.fault = end.fault;
     answer.truncated = if message.has_head() { end.truncated } else { Truncated::No };

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use outrider_fetch::{Answer, Engine, Job, Limits, Settings, Tls};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -19,6 +19,7 @@ const SENT: u8 = 1;
 const NEW_CONNECTION: u8 = 2;
 const AMBIGUOUS: u8 = 4;
 const KEPT_DIED: u8 = 8;
+const LEFT_OUT: u8 = 16;
 
 /// One request as Python tells it: id, TLS (0 none, 1 verified, 2 not verified), host, address, port, bytes to send, whether the connection must be new and
 /// is closed, bytes of the answer, seconds to connect, to the first byte, between bytes, in all.
@@ -72,7 +73,7 @@ fn job(row: Row, rate_min: u32, rate_after: Duration) -> PyResult<Job> {
         rate_after,
     };
     let (address, head) = (SocketAddr::new(address, port), head.to_vec());
-    Ok(Job { id, tls, host, address, head, fresh, limits })
+    Ok(Job { id, tls, host, address, head, fresh, limits, submitted: Instant::now().into() })
 }
 
 fn flags(answer: &Answer) -> u8 {
@@ -81,13 +82,14 @@ fn flags(answer: &Answer) -> u8 {
         | flag(answer.new_connection, NEW_CONNECTION)
         | flag(answer.ambiguous, AMBIGUOUS)
         | flag(answer.kept_died, KEPT_DIED)
+        | flag(answer.left_out, LEFT_OUT)
 }
 
 #[pymethods]
 impl FetchEngine {
     #[new]
     #[pyo3(signature = (roots_pem, *, threads, connections_max, keep_seconds, inbox_bytes_max, head_bytes_max,
-                        head_lines_max, rate_bytes_min, rate_after_seconds))]
+                        head_lines_max, rate_bytes_min, rate_after_seconds, train_seconds, missing))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -100,6 +102,8 @@ impl FetchEngine {
         head_lines_max: usize,
         rate_bytes_min: u32,
         rate_after_seconds: f64,
+        train_seconds: f64,
+        missing: Vec<u16>,
     ) -> PyResult<Self> {
         let settings = Settings {
             threads,
@@ -109,6 +113,8 @@ impl FetchEngine {
             inbox_bytes_max,
             head_bytes_max,
             head_lines_max,
+            train: time(train_seconds),
+            missing,
         };
         let engine = py.detach(|| Engine::start(&settings)).map_err(PyRuntimeError::new_err)?;
         Ok(Self { engine, rate_min: rate_bytes_min, rate_after: time(rate_after_seconds) })
@@ -118,10 +124,17 @@ impl FetchEngine {
         Ok(self.here()?.descriptor())
     }
 
-    fn submit(&self, rows: Vec<Row>) -> PyResult<()> {
+    fn submit(&self, trains: Vec<Vec<Row>>) -> PyResult<()> {
         let engine = self.here()?;
-        let jobs = rows.into_iter().map(|row| job(row, self.rate_min, self.rate_after));
-        engine.submit(jobs.collect::<PyResult<_>>()?);
+        let train_of = |rows: Vec<Row>| {
+            rows.into_iter().map(|row| job(row, self.rate_min, self.rate_after)).collect()
+        };
+        engine.submit(trains.into_iter().map(train_of).collect::<PyResult<_>>()?);
+        Ok(())
+    }
+
+    fn let_go(&self, one: u64) -> PyResult<()> {
+        self.here()?.let_go(one);
         Ok(())
     }
 
@@ -138,6 +151,8 @@ impl FetchEngine {
         let bodies = rows().map(|answer| PyBytes::new(py, &answer.raw[answer.head_bytes..]));
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let took = rows().map(|answer| micros(answer.took));
+        let waited = rows().map(|answer| micros(answer.waited).to_le_bytes());
+        let lasted = rows().map(|answer| micros(answer.lasted).to_le_bytes());
         // An answer's first byte may come within the first microsecond; 0 says that none came.
         let first = rows().map(|answer| answer.first_byte.map_or(0, |time| micros(time).max(1)));
         (
@@ -148,6 +163,8 @@ impl FetchEngine {
             bytes_of(py, rows().map(|answer| [flags(answer)])),
             bytes_of(py, took.map(u64::to_le_bytes)),
             bytes_of(py, first.map(u64::to_le_bytes)),
+            bytes_of(py, waited),
+            bytes_of(py, lasted),
             texts,
             PyList::new(py, heads)?,
             PyList::new(py, bodies)?,

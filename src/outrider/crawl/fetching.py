@@ -1,10 +1,11 @@
 """From a lease to an answer: name, address, guard, port, request (the only way a crawl touches a site).
 
-    lease -> [name] -> guard -> [turn of sitemaps] -> [place] -> request, at one address after the other -> visit
+    leases -> [name] -> guard -> [turn of sitemaps] -> [place] -> requests, at one address after the other -> visits
 
-Each step goes straight on to the next one, and a visit waits only at those in brackets and for its answer; no task
-stands behind it. An errand for an address ends at the guard. A lease that says where its host is goes there, past the
-name service.
+Leases come in trains: pages of one host that need no gap, asked for one after another; any other lease is a train of
+its own. Each step goes straight on to the next one, and a train waits only at those in brackets and for its answers; no
+task stands behind it. An errand for an address ends at the guard. A lease that says where its host is goes there, past
+the name service.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
+
+import msgspec
 
 from outrider.clock import Instant, wall
 from outrider.crawl.bottleneck import Bottleneck, Stage
@@ -62,25 +65,33 @@ class NameService(Protocol):
 
 
 class _Way:
-    """A visit on its way. began: when its first request was sent; others: the addresses to ask at after that one."""
+    """A visit on its way. began: when its request was sent, as far as that is known."""
 
-    __slots__ = (
-        *("asked_at", "at", "began", "ended", "host", "is_mapless", "is_mapping", "lease", "naming", "others", "own"),
-        *("place", "request"),
-    )
-    host: str
-    own: HostSettings
+    __slots__ = ("at", "began", "lease", "request", "train")
     request: Request
 
-    def __init__(self, lease: Lease, ended: Ended, at: Instant) -> None:
-        self.lease, self.ended, self.at = lease, ended, at
+    def __init__(self, lease: Lease, train: _Train, at: Instant) -> None:
+        self.lease, self.train, self.at = lease, train, at
         self.began: Instant | None = None
+
+
+class _Train:
+    """Visits to one host, one behind the other. ways: those without an end; others: the addresses to ask at after the
+    first one; is_mapping: it is one of the few that fetch sitemaps; is_mapless: it waits to be one, without a place."""
+
+    __slots__ = (
+        *("asked_at", "ended", "host", "is_mapless", "is_mapping", "naming", "others", "own", "place", "ways"),
+    )
+    own: HostSettings
+
+    def __init__(self, host: str, ended: Ended) -> None:
+        self.host, self.ended = host, ended
+        self.ways: list[_Way] = []
         self.asked_at = 0.0
         self.others: Sequence[str] = ()
         self.place: Place | None = None
         self.naming: asyncio.Task[None] | None = None
-        self.is_mapping = False  # it is one of the few that fetch sitemaps
-        self.is_mapless = False  # it waits to be one, and holds no place
+        self.is_mapping = self.is_mapless = False
 
 
 def _nothing_known(_host: str, _port: int) -> None:
@@ -107,10 +118,12 @@ class Fetching:
         headers: tuple[tuple[str, str], ...] = (),
         bottleneck: Bottleneck | None = None,
         pins: bool = True,
+        goes_on: Callable[[Visit], bool] = lambda _: True,
     ) -> None:
         """concurrency: requests at once; aside_most: slow ones beside them. make_room: is told of each visit whose name
         or answer is long in coming. headers: of each request. bottleneck: is told where each visit is. pins: whether a
-        request goes to the address that its lease names; where no group goes by addresses, that one grows old."""
+        request goes to the address that its lease names; where no group goes by addresses, that one grows old. goes_on:
+        whether a train goes on behind this visit, if its answer is well."""
         self._headers = headers
         self._bottleneck = bottleneck or Bottleneck(concurrency, clock())
         self._hooks = hooks
@@ -120,6 +133,9 @@ class Fetching:
         self._names = names
         self._known: Callable[[str, int], Sequence[str] | None] = getattr(names, "known", _nothing_known)
         self._ways: dict[int, _Way] = {}  # by token
+        self._goes_on = goes_on
+        self.trains = 0
+        """Trains under way."""
         self._pins = pins
         self._guard = guard
         self._user_agent = user_agent
@@ -128,7 +144,7 @@ class Fetching:
         self._places = Places(concurrency, aside_most, make_room)
         self._make_room = make_room
         self._mapping = 0  # visits that fetch sitemaps
-        self._map_line: deque[_Way] = deque()  # visits that wait until other sitemaps are read
+        self._map_line: deque[_Train] = deque()  # visits that wait until other sitemaps are read
         self._mapless = 0  # and hold no place meanwhile
         self._unnamed = 0  # visits whose name is long in coming
         self._counts = {"names": 0, "names_waited": 0, "names_seconds": 0.0, "requests": 0, "kept": 0}
@@ -153,25 +169,36 @@ class Fetching:
         """Visits under way."""
         return len(self._ways)
 
-    def begin(self, lease: Lease, ended: Ended) -> None:
-        """Begins the visit of a lease. `ended` is told of its end, perhaps from within this call."""
-        way = self._ways[lease.token] = _Way(lease, ended, wall())
-        if lease.kind is Kind.ADDRESS:
-            way.host = lease.host
-            self._name(way, lease.host, _PORT_ASKED)
+    def begin(self, leases: Sequence[Lease], ended: Ended) -> None:
+        """Begins the visits of a train: leases of one host, or one lease. `ended` is told of the end of each, perhaps
+        from within this call."""
+        train = _Train(leases[0].host, ended)
+        self.trains += 1
+        at = wall()
+        for lease in leases:
+            self._ways[lease.token] = way = _Way(lease, train, at)
+            train.ways.append(way)
+        if leases[0].kind is Kind.ADDRESS:
+            self._name(train, train.host, _PORT_ASKED)
             return
-        try:
-            target = target_of(lease.url)
-        except InvalidUrlError as refused:
-            self._refuse(way, FetchError.MALFORMED, refused.facts)
+        port = 0
+        for way in train.ways.copy():
+            try:
+                target = target_of(way.lease.url)
+            except InvalidUrlError as refused:
+                self._refuse(way, FetchError.MALFORMED, refused.facts)
+                continue
+            if is_web_port(target.port):
+                train.host, port = target.host, target.port
+            else:
+                self._refuse(way, FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP")
+        if not train.ways:
             return
-        way.host = target.host
-        if not is_web_port(target.port):
-            self._refuse(way, FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP")
-        elif self._pins and lease.address is not None:
-            self._named(way, (lease.address,))
+        address = train.ways[0].lease.address if self._pins else None
+        if address is not None:
+            self._named(train, (address,))
         else:
-            self._name(way, target.host, target.port)
+            self._name(train, train.host, port)
 
     async def visit(self, lease: Lease) -> Visit:
         """The visit of a lease, to await. When it is cancelled, the visit says whether the site may have noticed."""
@@ -183,12 +210,18 @@ class Fetching:
             else:
                 made.set_exception(visit)
 
-        self.begin(lease, ended)
+        self.begin([lease], ended)
         try:
             return await asyncio.shield(made)
         except asyncio.CancelledError:
             self.break_off((lease.token,))
             return made.result()
+
+    def let_go(self) -> None:
+        """Lets every train go on with no further visit; those that are not made say so."""
+        for way in list(self._ways.values()):
+            if len(way.train.ways) > 1 and way is way.train.ways[0]:
+                self._let_go(way.train)
 
     def break_off(self, tokens: Iterable[int] | None = None) -> None:
         """Ends the visits of these tokens now, all by default; each says whether the site may have noticed."""
@@ -196,30 +229,28 @@ class Fetching:
             way = self._ways.get(token)
             if way is None:
                 continue
-            if way.naming is not None:
-                way.naming.cancel()
             self._downloader.cancel(token)
             self._end(way, Visit(way.lease, way.at, self._clock(), stopped=True, began=way.began))
 
-    # -- the steps of a visit -----------------------------------------------------------------------------------------
+    # -- the steps of a train -----------------------------------------------------------------------------------------
 
-    def _name(self, way: _Way, host: str, port: int) -> None:
+    def _name(self, train: _Train, host: str, port: int) -> None:
         """Finds the addresses: at once where they are known, else in a task."""
         try:
             addresses = self._known(host, port)
         except FetchFailure as failure:
             self._counts["names"] += 1
-            self._fail(way, failure)
+            self._fail_all(train, failure)
             return
         if addresses is not None:
             self._counts["names"] += 1
-            self._named(way, addresses)
+            self._named(train, addresses)
         else:
-            self._bottleneck.move(way.lease.token, Stage.NAMED, self._clock())
-            way.naming = asyncio.create_task(self._resolve(way, host, port))
+            self._bottleneck.move(train.ways[0].lease.token, Stage.NAMED, self._clock())
+            train.naming = asyncio.create_task(self._resolve(train, host, port))
 
-    async def _resolve(self, way: _Way, host: str, port: int) -> None:
-        """Asks the name service; a visit that waits long for it gives its place to another one."""
+    async def _resolve(self, train: _Train, host: str, port: int) -> None:
+        """Asks the name service; a train that waits long for it gives its place to another one."""
         waits = False
 
         def give_place() -> None:
@@ -231,16 +262,11 @@ class Fetching:
         loop = asyncio.get_running_loop()
         began = loop.time()
         patience = loop.call_later(DNS_PROMPT_SECONDS, give_place)
+        found: Sequence[str] | Exception
         try:
-            addresses = await self._names.resolve(host, port)
-        except FetchFailure as failure:
-            way.naming = None
-            self._fail(way, failure)
-            return
+            found = await self._names.resolve(host, port)
         except Exception as error:  # noqa: BLE001 - a bug in one visit ends the crawl, and the loop says so
-            way.naming = None
-            self._end(way, error)
-            return
+            found = error
         finally:
             patience.cancel()
             self._unnamed -= waits
@@ -248,35 +274,51 @@ class Fetching:
             if (took := loop.time() - began) >= DNS_MEMORY_SECONDS:
                 self._counts["names_waited"] += 1
                 self._counts["names_seconds"] += took
-        way.naming = None
-        self._named(way, addresses)
+        train.naming = None
+        if isinstance(found, FetchFailure):
+            self._fail_all(train, found)
+        elif isinstance(found, Exception):
+            for way in train.ways.copy():
+                self._end(way, found)
+        else:
+            self._named(train, found)
 
-    def _named(self, way: _Way, found: Sequence[str]) -> None:
+    def _named(self, train: _Train, found: Sequence[str]) -> None:
         """Goes on with the addresses of the host."""
-        lease, hooks = way.lease, self._hooks
         try:
-            first, *way.others = self._permitted(way.host, found)
-            if lease.kind is Kind.ADDRESS:
-                self._end(way, Visit(lease, way.at, self._clock(), address=first))
-                return
-            way.own = own = self._per_host.of(way.host)
-            again = validators_of(lease) if lease.etag is not None or lease.last_modified is not None else ()
-            most = _BYTES_MAX.get(lease.kind, own.bytes_max)
-            way.request = own.request(lease.url, first, self._user_agent, self._headers, last=again, bytes_max=most)
+            first, *train.others = self._permitted(train.host, found)
+        except FetchFailure as failure:
+            self._fail_all(train, failure)
+            return
+        lease = train.ways[0].lease
+        if lease.kind is Kind.ADDRESS:
+            way = train.ways[0]
+            self._end(way, Visit(lease, way.at, self._clock(), address=first))
+            return
+        train.own = self._per_host.of(train.host)
+        for way in train.ways.copy():
+            self._prepare(way, first)
+        if not train.ways:
+            return
+        if lease.kind is Kind.SITEMAP:
+            self._map(train)
+        else:
+            self._enter(train)
+
+    def _prepare(self, way: _Way, address: str) -> None:
+        """Makes the request of a visit."""
+        lease, own, hooks = way.lease, way.train.own, self._hooks
+        again = validators_of(lease) if lease.etag is not None or lease.last_modified is not None else ()
+        most = _BYTES_MAX.get(lease.kind, own.bytes_max)
+        try:
+            way.request = own.request(lease.url, address, self._user_agent, self._headers, last=again, bytes_max=most)
             if hooks is not None and lease.kind is Kind.PAGE:
                 way.request = hooks.request(way.request, lease)
         except HookFailed as failed:
             self._end(way, Visit(lease, way.at, self._clock(), fault=failed))
-        except FetchFailure as failure:
-            self._fail(way, failure)
         except (InvalidUrlError, SettingsError) as refused:
             # Spelled canonically and yet nothing that may stand on the wire.
             self._refuse(way, FetchError.MALFORMED, refused.facts)
-        else:
-            if lease.kind is Kind.SITEMAP:
-                self._map(way)
-            else:
-                self._enter(way)
 
     def _permitted(self, host: str, addresses: Sequence[str]) -> Sequence[str]:
         """The addresses that may be dialled, in order: first those that took connections."""
@@ -289,46 +331,54 @@ class Fetching:
             return permitted
         return sorted(permitted, key=lambda address: (host, address) in self._failed)
 
-    def _map(self, way: _Way) -> None:
+    def _map(self, train: _Train) -> None:
         """Lets `SITEMAPS_AT_ONCE` visits to sitemaps go on; the others wait, and most of them hold no place."""
         if self._mapping < SITEMAPS_AT_ONCE:
             self._mapping += 1
-            way.is_mapping = True
-            self._enter(way)
+            train.is_mapping = True
+            self._enter(train)
             return
-        self._map_line.append(way)
+        self._map_line.append(train)
         if self._mapless < SITEMAPS_WAITING_MAX:
             self._mapless += 1
-            way.is_mapless = True
+            train.is_mapless = True
             self._make_room()
 
-    def _enter(self, way: _Way) -> None:
+    def _enter(self, train: _Train) -> None:
         """Asks once there is a place."""
-        way.place = Place(way.host, partial(self._ask, way))
-        self._places.enter(way.place)
-        if not way.place.is_held:
-            self._bottleneck.move(way.lease.token, Stage.WAITS, self._clock())
+        train.place = Place(train.host, partial(self._ask, train))
+        self._places.enter(train.place)
+        if not train.place.is_held:
+            self._bottleneck.move(train.ways[0].lease.token, Stage.WAITS, self._clock())
 
-    def _ask(self, way: _Way) -> None:
+    def _ask(self, train: _Train) -> None:
+        train.asked_at = asyncio.get_running_loop().time()
+        self._at_site(train.ways[0])
+        self._dial([(way.lease.token, way.request) for way in train.ways])
+
+    def _at_site(self, way: _Way) -> None:
+        """The request of a visit is the next one of its train."""
         way.at, way.began = wall(), self._clock()
-        way.asked_at = asyncio.get_running_loop().time()
         stage = Stage.ROBOTS if way.lease.kind is Kind.ROBOTS else Stage.SITE
         self._bottleneck.move(way.lease.token, stage, way.began)
-        self._dial(way.lease.token, way.request)
 
-    def _dial(self, token: int, request: Request) -> None:
+    def _dial(self, train: Sequence[tuple[int, Request]]) -> None:
         try:
-            self._downloader.begin(request, token, self._answered)
+            self._downloader.begin(train, self._answered)
         except Exception as error:  # noqa: BLE001 - a bug in one visit ends the crawl, and the loop says so
-            asyncio.get_running_loop().call_soon(self._answered, token, error)
+            for token, _ in train:
+                asyncio.get_running_loop().call_soon(self._answered, token, error)
 
-    def _answered(self, token: int, answer: Response | BaseException) -> None:
+    def _answered(self, token: int, answer: Response | BaseException | None) -> None:
         """An answer came, or an error of the downloader. An address that takes no connection is dialled last from then
         on, until it takes one; the next one is dialled, and all of them share the time of one."""
         way = self._ways.get(token)
         if way is None:
             return  # it was broken off
         lease, hooks = way.lease, self._hooks
+        if answer is None:
+            self._end(way, Visit(lease, way.at, self._clock(), stopped=True))
+            return
         if hooks is not None and hooks.downloader is not None:
             try:
                 answer = _given(answer)
@@ -336,24 +386,26 @@ class Fetching:
                 self._end(way, Visit(lease, way.at, self._clock(), began=way.began, fault=failed))
                 return
         if isinstance(answer, FetchFailure):
-            self._fail(way, answer)
-            return
-        if isinstance(answer, SettingsError):
+            self._refuse(way, answer.error, _facts_of(answer))
+        elif isinstance(answer, SettingsError):
             self._refuse(way, FetchError.MALFORMED, answer.facts)
-            return
-        if isinstance(answer, BaseException):
+        elif isinstance(answer, BaseException):
             self._end(way, answer)
-            return
-        if answer.request_head:
+        else:
+            self._responded(way, answer)
+
+    def _responded(self, way: _Way, response: Response) -> None:
+        train = way.train
+        if response.request_head:
             self._counts["requests"] += 1
-            self._counts["kept"] += not answer.new_connection
-        if answer.unconnected:
-            self._note_failed((way.host, answer.address))
-            if way.others and self._dial_next(way):
+            self._counts["kept"] += not response.new_connection
+        if response.unconnected:
+            self._note_failed((train.host, response.address))
+            if train.others and self._dial_next(way):
                 return
         elif self._failed:
-            self._failed.pop((way.host, answer.address), None)
-        self._visited(way, answer)
+            self._failed.pop((train.host, response.address), None)
+        self._visited(way, response)
 
     def _note_failed(self, key: tuple[str, str]) -> None:
         self._failed[key] = None
@@ -363,50 +415,75 @@ class Fetching:
 
     def _dial_next(self, way: _Way) -> bool:
         """Asks at the next address, if there is time left."""
-        passed = asyncio.get_running_loop().time() - way.asked_at
+        train, first = way.train, way.request
+        passed = asyncio.get_running_loop().time() - train.asked_at
         if passed >= CONNECT_ALL_SECONDS_MAX:
             return False
-        first = way.request
-        address, *way.others = way.others
+        address, *train.others = train.others
         connect_seconds = min(first.connect_seconds, CONNECT_ALL_SECONDS_MAX - passed)
         total_seconds = first.total_seconds - passed
-        self._dial(
-            way.lease.token,
-            replace(first, address=address, connect_seconds=connect_seconds, total_seconds=total_seconds),
-        )
+        request = replace(first, address=address, connect_seconds=connect_seconds, total_seconds=total_seconds)
+        self._dial([(way.lease.token, request)])
         return True
 
     def _visited(self, way: _Way, response: Response) -> None:
-        """The visit has its answer."""
-        now, lease = self._clock(), way.lease
+        """The visit has its answer; the next one of its train is under way, unless the site needs rest."""
+        now, lease, train = self._clock(), way.lease, way.train
         if lease.kind is not Kind.ROBOTS:
             body = response.ended_at - response.first_byte_at if response.first_byte_at is not None else 0
             self._bottleneck.answered(body, now - response.ended_at)
         self._bottleneck.move(lease.token, Stage.BEGINS, now)
         if lease.kind is Kind.PAGE:
-            response = way.own.cut(response)
-        self._end(way, Visit(lease, way.at, now, response))
+            response = train.own.cut(response)
+        visit = Visit(lease, way.at, now, response)
+        if len(train.ways) > 1:
+            following = train.ways[1]
+            following.lease = msgspec.structs.replace(following.lease, ended_before=response.ended_at)
+            self._at_site(following)
+            assert train.place is not None
+            self._places.renew(train.place)
+            if visit.sign is not None or not self._goes_on(visit):
+                self._let_go(train)
+        self._end(way, visit)
 
-    def _fail(self, way: _Way, failure: FetchFailure) -> None:
-        self._refuse(way, failure.error, failure.facts.removeprefix(f"{failure.error}: "))
+    def _let_go(self, train: _Train) -> None:
+        """Lets a train go on with no visit behind the one under way."""
+        if train.place is not None and train.place.is_held:
+            self._downloader.let_go(train.ways[-1].lease.token)
+        else:
+            for way in train.ways[1:]:
+                self._end(way, Visit(way.lease, way.at, self._clock(), stopped=True))
+
+    def _fail_all(self, train: _Train, failure: FetchFailure) -> None:
+        for way in train.ways.copy():
+            self._refuse(way, failure.error, _facts_of(failure))
 
     def _refuse(self, way: _Way, error: FetchError, text: str) -> None:
         """Ends a visit for which no request was sent."""
         self._end(way, Visit(way.lease, way.at, self._clock(), None, error, text))
 
     def _end(self, way: _Way, visit: Visit | BaseException) -> None:
-        """Gives back what a visit holds, and tells of its end."""
+        """Tells of the end of a visit; gives back what its train holds, with the last one."""
+        train = way.train
         del self._ways[way.lease.token]
-        if way.place is not None:
-            self._places.leave(way.place)
-        if way.is_mapless:
+        train.ways.remove(way)
+        if not train.ways:
+            self._leave(train)
+        train.ended(way.lease, visit)
+
+    def _leave(self, train: _Train) -> None:
+        self.trains -= 1
+        if train.naming is not None:
+            train.naming.cancel()
+        if train.place is not None:
+            self._places.leave(train.place)
+        if train.is_mapless:
             self._mapless -= 1
-        if way.is_mapping:
+        if train.is_mapping:
             self._mapping -= 1
             self._map_next()
-        elif way.lease.kind is Kind.SITEMAP and way in self._map_line:
-            self._map_line.remove(way)
-        way.ended(way.lease, visit)
+        elif train in self._map_line:
+            self._map_line.remove(train)
 
     def _map_next(self) -> None:
         if self._map_line:
@@ -427,6 +504,10 @@ class Fetching:
             raise HookFailed("downloader", error) from error
         finally:
             await self._names.close()
+
+
+def _facts_of(failure: FetchFailure) -> str:
+    return failure.facts.removeprefix(f"{failure.error}: ")
 
 
 def _given(answer: Response | BaseException) -> Response | BaseException:

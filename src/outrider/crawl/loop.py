@@ -14,8 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
@@ -63,7 +62,7 @@ from outrider.crawl.settle import LEASE_SECONDS, Settler, Turn
 from outrider.crawl.sitemaps import Sitemaps
 from outrider.crawl.summary import counted, held_back, left_alone, nothing_done
 from outrider.crawl.tabular import FRONTIER, Count, write_records
-from outrider.crawl.trains import Trains
+from outrider.crawl.trains import Trains, trains_of
 from outrider.crawl.version import version
 from outrider.crawl.visit import Visit, visit_bytes
 from outrider.engine import Frontier
@@ -84,7 +83,6 @@ from outrider.limits import (
     HOOK_ANSWER_SECONDS,
     LEASES_PER_PLACE_MAX,
     RETRY_SECONDS,
-    TRAIN_SECONDS_MAX,
     TURN_BYTES_MAX,
 )
 from outrider.storage.files import Directory
@@ -246,7 +244,7 @@ class CrawlRun:
         if self._stopping > 1:
             self._break_off()
         else:
-            self._let_go(self._trains.uncouple_all())
+            self._let_trains_go()
         self._wake.set()
 
     def stop_soon(self, reason: str) -> None:
@@ -458,6 +456,7 @@ class CrawlRun:
             headers=options.headers_sent,
             bottleneck=self._bottleneck,
             pins=grouping is not None and grouping.needs_addresses,
+            goes_on=self._goes_on,
         )
         watching = asyncio.create_task(self._watch())
         try:
@@ -522,37 +521,22 @@ class CrawlRun:
 
     def _begin_all(self, turn: Turn, fetching: Fetching) -> None:
         """Begins the visits of a turn's leases, and remembers when more of them may begin."""
-        for lease in self._trains.couple(turn.leases, self._limit_train):
-            self._begin(lease, fetching)
-        self._bottleneck.behind = len(self._trains)
+        trains = trains_of(turn.leases) if self._has_trains else [[lease] for lease in turn.leases]
+        for train in trains:
+            fetching.begin(train, self._visited)
+        self._bottleneck.behind = len(fetching) - fetching.trains
         ready = turn.next_ready_seconds
         self._ready_at = None if ready is None else asyncio.get_running_loop().time() + ready + READY_SLACK_SECONDS
-
-    def _begin(self, lease: Lease, fetching: Fetching) -> None:
-        """Asks for the lease's URL, and then for those that wait behind it."""
-        fetching.begin(lease, self._visited)
-
-    def _limit_train(self, host: str, train: deque[Lease]) -> None:
-        """Lets the rest of a train go when it takes long: its leases hold places that other hosts may have."""
-        asyncio.get_running_loop().call_later(
-            TRAIN_SECONDS_MAX, lambda: self._let_go(self._trains.uncouple(host, train))
-        )
-
-    def _let_go(self, leases: Iterable[Lease]) -> None:
-        """Gives leases back whose requests were never sent."""
-        for lease in leases:
-            self._finished.append(Visit(lease, wall(), self._clock(), stopped=True))
-            self._wake.set()
 
     async def _turn(self, visits: Sequence[Visit], want: int, *, held: bool) -> Turn:
         """A turn of the books, after which the places are counted. held: it leases nothing, for a reader is full."""
         self._unwritten += [visit.lease.token for visit in visits]
         ending, archive, began = self._ending_leases(), self._output.archive_synced, self._clock()
-        hosts = self._places_free if self._has_trains and want else None
+        trains = (self._places_free, self._trains.pages_max) if self._has_trains and want else None
 
         def made() -> tuple[Turn, Standing, float]:
             before = self._frontier._synced_seconds()
-            turn = self._settler.turn(visits, want, ending, queues_max=hosts)
+            turn = self._settler.turn(visits, want, ending, trains=trains)
             standing, after = self._frontier._standing()
             return turn, standing, after - before
 
@@ -582,41 +566,33 @@ class CrawlRun:
 
     def _visited(self, lease: Lease, visit: Visit | BaseException) -> None:
         """A visit has ended, one way or another."""
-        if isinstance(visit, Visit):
-            self._held_bytes += visit_bytes(visit)
-        self._go_on_behind(lease, visit)
         if isinstance(visit, BaseException):
             self._failure = visit  # a bug in one visit ends the crawl, in good order
-        elif visit.response is None or visit.stopped:
-            self._finished.append(visit)
         else:
-            if not self._read_soon:
-                asyncio.get_running_loop().call_soon(self._have_read)
-            self._read_soon.append(visit)
-            return
+            self._held_bytes += visit_bytes(visit)
+            if visit.response is not None and not visit.stopped:
+                if lease.kind is Kind.PAGE and visit.seconds is not None:
+                    self._trains.answered(visit.seconds)
+                if not self._read_soon:
+                    asyncio.get_running_loop().call_soon(self._have_read)
+                self._read_soon.append(visit)
+                return
+            self._finished.append(visit)
         self._bottleneck.move(lease.token, Stage.BOOKS, self._clock())
         self._wake.set()
+
+    def _goes_on(self, visit: Visit) -> bool:
+        """Whether a train goes on: not while more answers wait than are held, nor while the disk is full."""
+        return self._full_since is None and self._held_bytes <= ANSWERS_BYTES_MAX
+
+    def _let_trains_go(self) -> None:
+        if self._fetching is not None:
+            self._fetching.let_go()
 
     def _have_read(self) -> None:
         """Has the answers read that came in one turn of the event loop."""
         self._readings.put(self._read_soon)
         self._read_soon = []
-
-    def _go_on_behind(self, lease: Lease, visit: Visit | BaseException) -> None:
-        """Begins the next lease of a train whose last visit ended well; lets the rest of any other train go."""
-        if lease.kind is not Kind.PAGE:
-            return
-        following: Lease | None = None
-        if isinstance(visit, Visit) and self._full_since is None:
-            if visit.seconds is not None:
-                self._trains.answered(visit.seconds)
-            if self._held_bytes <= ANSWERS_BYTES_MAX:
-                following = self._trains.behind(visit)
-        if following is not None:
-            assert self._fetching is not None
-            self._begin(following, self._fetching)
-        else:
-            self._let_go(self._trains.uncouple(lease.host))
 
     def _read(self, visits: Sequence[Visit], error: BaseException | None) -> None:
         """Visits were read; or one could not be, which is a bug."""
@@ -628,12 +604,13 @@ class CrawlRun:
     @property
     def _at_work(self) -> int:
         """Visits that have not come to their end: under way, waiting behind one that is, or being read."""
-        return self._in_flight + len(self._trains) + len(self._read_soon) + len(self._readings)
+        under_way = len(self._fetching) if self._fetching is not None else 0
+        return under_way + len(self._read_soon) + len(self._readings)
 
     @property
     def _in_flight(self) -> int:
-        """Visits under way."""
-        return len(self._fetching) if self._fetching is not None else 0
+        """Requests under way, and trains that wait to send theirs."""
+        return self._fetching.trains if self._fetching is not None else 0
 
     def _leases_under_way(self) -> list[Lease]:
         """The leases of visits under way, and of those that are being read."""
@@ -649,7 +626,7 @@ class CrawlRun:
             self._ending = (LIMIT, f"stopped at a limit (--max-seconds {limit:g}), work is left")
             self._stop_by = time.monotonic() + self._stop_seconds_max
             self._stopping = 1
-            self._let_go(self._trains.uncouple_all())
+            self._let_trains_go()
             return 0
         return self._room(fetching)
 
@@ -763,7 +740,6 @@ class CrawlRun:
         return False
 
     def _break_off(self) -> None:
-        self._let_go(self._trains.uncouple_all())
         if self._fetching is not None:
             self._fetching.break_off()
 

@@ -47,7 +47,7 @@ class Places:
         self._slow_hosts: OrderedDict[str, None] = OrderedDict()
         self._waiting: deque[Place] = deque()
         # In the order of their beginnings, so the first one is the next that may be slow: one timer serves all.
-        self._begun: deque[Place] = deque()
+        self._begun: deque[tuple[float, Place]] = deque()
         self._patience: asyncio.TimerHandle | None = None
         self.aside = 0
 
@@ -78,9 +78,13 @@ class Places:
         else:
             self._give_place()
 
+    def renew(self, place: Place) -> None:
+        """The next request of a train has begun at this place."""
+        place.began = asyncio.get_running_loop().time()
+
     def _start(self, place: Place) -> None:
         place.is_held, place.began = True, asyncio.get_running_loop().time()
-        self._begun.append(place)
+        self._begun.append((place.began, place))
         self._be_patient()
         place.begin()
 
@@ -88,7 +92,7 @@ class Places:
         """Sets the timer for the request that may be slow next."""
         if self._patience is None and self._begun:
             loop = asyncio.get_running_loop()
-            self._patience = loop.call_at(self._begun[0].began + SLOW_REQUEST_SECONDS, self._look)
+            self._patience = loop.call_at(self._begun[0][0] + SLOW_REQUEST_SECONDS, self._look)
 
     def _give_place(self) -> None:
         """A place is free: the request that waits longest has it."""
@@ -101,10 +105,12 @@ class Places:
         """Has the requests that are slow by now stand aside."""
         self._patience = None
         begun, now = self._begun, asyncio.get_running_loop().time()
-        while begun and (begun[0].is_left or begun[0].began + SLOW_REQUEST_SECONDS <= now):
-            place = begun.popleft()
-            if not place.is_left:
+        while begun and (begun[0][1].is_left or begun[0][0] + SLOW_REQUEST_SECONDS <= now):
+            began, place = begun.popleft()
+            if not place.is_left and place.began == began:
                 self._be_slow(place)
+            elif not place.is_left:
+                begun.append((place.began, place))
         self._be_patient()
 
     def _be_slow(self, place: Place) -> None:

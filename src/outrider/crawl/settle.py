@@ -132,12 +132,12 @@ class Settler:
         self._pending: list[Reading] = []
 
     def turn(
-        self, visits: Sequence[Visit], want: int, ending: Sequence[int] = (), *, queues_max: int | None = None
+        self, visits: Sequence[Visit], want: int, ending: Sequence[int] = (), *, trains: tuple[int, int] | None = None
     ) -> Turn:
         """Reports these visits and those of calls that found the disk full, then leases. Raises StoreError.
 
-        ending: tokens of visits under way whose leases are to be extended. queues_max: where no gap is due, so many
-        queues give the leases, each its share of those that are wanted.
+        ending: tokens of visits under way whose leases are to be extended. trains: how many queues give leases at
+        most, and how many leases each, where no gap is due between them.
         """
         answered = self.settle(visits)
         if ending:
@@ -145,10 +145,10 @@ class Settler:
         leases = LeaseBatch()
         ready: float | None = None
         if want:
-            trains: dict[str, Any] = {}
-            if queues_max is not None:
-                trains = {"per_queue": max(1, want // queues_max), "train_seconds": 0.0, "queues_max": queues_max}
-            leases = self._frontier.lease(want, ttl_seconds=LEASE_SECONDS, errands=True, **trains)
+            how: dict[str, Any] = {}
+            if trains is not None:
+                how = {"queues_max": trains[0], "per_queue": trains[1], "train_seconds": 0.0}
+            leases = self._frontier.lease(want, ttl_seconds=LEASE_SECONDS, errands=True, **how)
             if leases.lines:
                 self._output.write(leases.lines, leases.lsn)
             if self._options.host:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView
+from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from outrider import kernels
 from outrider.clock import Instant
@@ -280,8 +280,9 @@ class Response:
 
 Tag = Hashable
 """The caller's own name for a fetch that it has begun: any object of which no other is equal."""
-Ended = Callable[[Any, Response | BaseException], None]
-"""A function that is told of the end of a fetch: its tag, and the answer or the error that broke it off."""
+Ended = Callable[[Any, Response | BaseException | None], None]
+"""A function that is told of the end of a fetch: its tag, and the answer or the error that broke it off; None for one
+of a train that was let go and never sent."""
 
 
 class Downloader(Protocol):
@@ -296,16 +297,31 @@ class Downloader(Protocol):
         ...
 
 
+MISSING: Final = (404, 410)
+"""Statuses from 400 on that show a site which is well: such a page is missing, and that is all."""
+
+
+def is_well(response: Response) -> bool:
+    """Whether an answer shows a site that may be asked for the next page of a train: a whole head without a refusal."""
+    status = response.status
+    return response.error is None and status is not None and (status < 400 or status in MISSING)
+
+
 class Beginner(Protocol):
     """A downloader that tells of an answer instead of having it awaited: no task stands behind each fetch."""
 
-    def begin(self, request: Request, tag: Tag, ended: Ended) -> None:
-        """Begins to ask for one page. `ended` is told in the event loop, and never from within this call. Raises
-        ClosedError."""
+    def begin(self, train: Sequence[tuple[Tag, Request]], ended: Ended) -> None:
+        """Begins to ask for pages of one host, one after another: the next one when the answer before it `is_well` and
+        the train has not lasted for `TRAIN_SECONDS_MAX`. `ended` is told of each in the event loop, and never from
+        within this call. Raises ClosedError."""
+        ...
+
+    def let_go(self, tag: Tag) -> None:
+        """Lets the train of a fetch go on with no further one."""
         ...
 
     def cancel(self, tag: Tag) -> None:
-        """Breaks a fetch off; `ended` is not told of it."""
+        """Breaks a fetch off; `ended` is not told of it. Those behind it in its train are let go."""
         ...
 
     async def close(self) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from outrider.clock import ClockFunction, Instant
 from outrider.errors import ClosedError, SettingsError
 from outrider.fetch.addresses import is_web_port
 from outrider.fetch.answers import AwkwardOrigins, Ended, response_of, unsent
+from outrider.fetch.downloader import MISSING, Request, Response, Tag
 from outrider.fetch.downloader import Ended as EndedFunction
-from outrider.fetch.downloader import Request, Response, Tag
 from outrider.fetch.outcomes import FetchError
 from outrider.fetch.roots import roots_pem
 from outrider.limits import (
@@ -25,6 +26,7 @@ from outrider.limits import (
     IDLE_CONNECTION_SECONDS_MAX,
     RATE_BYTES_PER_SECOND_MIN,
     RATE_SECONDS_FIRST,
+    TRAIN_SECONDS_MAX,
 )
 
 if TYPE_CHECKING:
@@ -48,18 +50,28 @@ _FAULTS = (
 )
 _TRUNCATED = (None, "length", "time", "disconnect", "unspecified")
 _PLAIN, _VERIFIED, _UNVERIFIED = 0, 1, 2
-_SENT, _NEW_CONNECTION, _AMBIGUOUS, _KEPT_DIED = 1, 2, 4, 8
+_SENT, _NEW_CONNECTION, _AMBIGUOUS, _KEPT_DIED, _LEFT_OUT = 1, 2, 4, 8, 16
 
 
 class _Fetch:
     """A fetch that was begun: its request, and the function that is told of its answer."""
 
-    __slots__ = ("ended", "id", "request", "started_at", "tag")
+    __slots__ = ("id", "request", "submitted_at", "tag", "train")
 
-    def __init__(self, request: Request, tag: Tag, ended: EndedFunction) -> None:
-        self.request, self.tag, self.ended = request, tag, ended
-        self.id = 0  # in the kernel; 0 until it is its turn
-        self.started_at: Instant = 0
+    def __init__(self, tag: Tag, request: Request, train: _Train) -> None:
+        self.request, self.tag, self.train = request, tag, train
+        self.id = 0  # in the kernel; 0 until it is the turn of its host
+        self.submitted_at: Instant = 0
+
+
+class _Train:
+    """Fetches of one host, one behind the other. left: those without an answer."""
+
+    __slots__ = ("ended", "host", "left")
+
+    def __init__(self, host: str, ended: EndedFunction) -> None:
+        self.host, self.ended = host, ended
+        self.left: list[_Fetch] = []
 
 
 class NativeDownloader:
@@ -95,14 +107,17 @@ class NativeDownloader:
             head_lines_max=HEADER_LINES_MAX,
             rate_bytes_min=RATE_BYTES_PER_SECOND_MIN,
             rate_after_seconds=RATE_SECONDS_FIRST,
+            train_seconds=TRAIN_SECONDS_MAX,
+            missing=list(MISSING),
         )
         self._process = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._open: dict[Tag, _Fetch] = {}
         self._running: dict[int, _Fetch] = {}  # by their ids in the kernel
-        self._lines: dict[str, list[_Fetch]] = {}  # by host that is asked: the fetches behind that one
-        self._crowd: deque[_Fetch] = deque()  # their hosts are free, and all places taken
-        self._unsubmitted: dict[int, FetchRow] = {}
+        self._trains = 0  # in the kernel
+        self._lines: dict[str, list[_Train]] = {}  # by host that is asked: the trains behind that one
+        self._crowd: deque[_Train] = deque()  # their hosts are free, and all places taken
+        self._unsubmitted: list[_Train] = []
         self._last_id = 0
         self._closed = False
         self._fetches = 0
@@ -122,30 +137,35 @@ class NativeDownloader:
         """Asks for one page; never raises for a fault of the site. Cancelling it closes its connection."""
         self._require_open()
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self.begin(request, answer, _settle)
+        self.begin([(answer, request)], _settle)
         try:
             return await answer
         except asyncio.CancelledError:
             self.cancel(answer)
             raise
 
-    def begin(self, request: Request, tag: Tag, ended: EndedFunction) -> None:
-        """Begins to ask for one page, and tells `ended` of the answer in the event loop, later. Requests that are begun
-        in one turn of the loop go to the kernel together. Raises ClosedError."""
+    def begin(self, train: Sequence[tuple[Tag, Request]], ended: EndedFunction) -> None:
+        """Begins to ask for pages of one host, one after another, and tells `ended` of each answer in the event loop,
+        later. Trains that are begun in one turn of the loop go to the kernel together. Raises ClosedError."""
         self._require_open()
         loop = self._loop or self._listen()
-        target = request.target
-        if not is_web_port(target.port):
-            refused = unsent(request, FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP", self._clock())
-            loop.call_soon(ended, tag, refused)
+        one = _Train(train[0][1].target.host, ended)
+        for tag, request in train:
+            port = request.target.port
+            if is_web_port(port):
+                self._open[tag] = fetch = _Fetch(tag, request, one)
+                one.left.append(fetch)
+            else:
+                text = f"port {port} is not one for HTTP"
+                loop.call_soon(ended, tag, unsent(request, FetchError.BLOCKED_PORT, text, self._clock()))
+        if not one.left:
             return
-        one = self._open[tag] = _Fetch(request, tag, ended)
-        line = self._lines.get(target.host)
+        line = self._lines.get(one.host)
         if line is not None:
             line.append(one)
             return
-        self._lines[target.host] = []
-        if len(self._running) < self._connections_max:
+        self._lines[one.host] = []
+        if self._trains < self._connections_max:
             self._run(one)
         else:
             self._crowd.append(one)
@@ -159,33 +179,55 @@ class NativeDownloader:
                 "here"
             )
 
+    def let_go(self, tag: Tag) -> None:
+        """Lets the train of a fetch go on with no further one: the kernel tells of those, where it has them."""
+        one = self._open.get(tag)
+        if one is None:
+            return
+        if one.train in self._unsubmitted:
+            self._submit()
+        if one.id and not self._closed:
+            self._engine.let_go(one.id)
+
     def cancel(self, tag: Tag) -> None:
-        """Breaks a fetch off: its connection is closed, and no function is told of it."""
+        """Breaks a fetch off: its connection is closed, and no function is told of it. Those behind it are let go."""
         one = self._open.pop(tag, None)
         if one is None:
             return
-        host = one.request.target.host
-        if one.id:
-            del self._running[one.id]
-            if self._unsubmitted.pop(one.id, None) is None and not self._closed:
-                self._engine.cancel(one.id)
-            self._leave(host)
-        elif one in self._crowd:
-            self._crowd.remove(one)
-            self._leave(host)
+        train = one.train
+        for other in train.left:
+            self._running.pop(other.id, None)
+            if self._open.pop(other.tag, None) is not None:
+                asyncio.get_running_loop().call_soon(train.ended, other.tag, None)
+        if not one.id and train not in self._crowd:
+            self._lines[train.host].remove(train)
+            return
+        if not one.id:
+            self._crowd.remove(train)
         else:
-            self._lines[host].remove(one)
+            self._trains -= 1
+            if train in self._unsubmitted:
+                self._unsubmitted.remove(train)
+            elif not self._closed:
+                self._engine.cancel(one.id)
+        self._leave(train.host)
 
-    def _run(self, one: _Fetch) -> None:
+    def _run(self, train: _Train) -> None:
         """Has the kernel ask."""
-        request, target = one.request, one.request.target
-        self._last_id = one.id = self._last_id + 1
-        one.started_at = self._clock()
-        self._running[one.id] = one
+        now = self._clock()
+        self._trains += 1
+        for one in train.left:
+            self._last_id = one.id = self._last_id + 1
+            one.submitted_at = now
+            self._running[one.id] = one
         if not self._unsubmitted:
             assert self._loop is not None
             self._loop.call_soon(self._submit)
-        self._unsubmitted[one.id] = (
+        self._unsubmitted.append(train)
+
+    def _row(self, one: _Fetch) -> FetchRow:
+        request, target = one.request, one.request.target
+        return (
             one.id,
             _PLAIN if target.scheme != "https" else _VERIFIED if request.verified else _UNVERIFIED,
             target.host,
@@ -201,13 +243,13 @@ class NativeDownloader:
         )
 
     def _leave(self, host: str) -> None:
-        """A fetch of this host has ended: the next one of its line gets in, or its place is free for another host."""
+        """No train of this host runs: the next one of its line gets in, or its place is free for another host."""
         line = self._lines[host]
         if line:
             self._crowd.append(line.pop(0))
         else:
             del self._lines[host]
-        while self._crowd and len(self._running) < self._connections_max and not self._closed:
+        while self._crowd and self._trains < self._connections_max and not self._closed:
             self._run(self._crowd.popleft())
 
     def _listen(self) -> asyncio.AbstractEventLoop:
@@ -216,28 +258,37 @@ class NativeDownloader:
         return loop
 
     def _submit(self) -> None:
-        """Hands over all requests that were made in one turn of the loop."""
-        if self._unsubmitted and not self._closed:
-            rows = list(self._unsubmitted.values())
-            self._unsubmitted.clear()
+        """Hands over all trains that were made in one turn of the loop."""
+        trains, self._unsubmitted = self._unsubmitted, []
+        if trains and not self._closed:
             try:
-                self._engine.submit(rows)
+                self._engine.submit([list(map(self._row, train.left)) for train in trains])
             except (OverflowError, TypeError, ValueError):
-                self._submit_singly(rows)  # nothing of the batch was taken
+                for train in trains:
+                    self._submit_alone(train)  # nothing of the batch was taken
 
-    def _submit_singly(self, rows: list[FetchRow]) -> None:
-        """A request that the kernel refuses fails alone: the others of its batch would wait for ever."""
-        for row in rows:
-            try:
-                self._engine.submit([row])
-            except (OverflowError, TypeError, ValueError) as error:
-                one = self._running.pop(row[0])
-                self._end(one, SettingsError(f"request to {row[2]}: {error}"))
+    def _submit_alone(self, train: _Train) -> None:
+        """A request that the kernel refuses fails alone: the others of its batch would wait for ever. A train with such
+        a request is taken apart."""
+        try:
+            self._engine.submit([list(map(self._row, train.left))])
+        except (OverflowError, TypeError, ValueError) as error:
+            if len(train.left) == 1:
+                one = self._running.pop(train.left[0].id)
+                self._end(one, SettingsError(f"request to {train.host}: {error}"))
+                return
+            line = self._lines[train.host]
+            for place, one in enumerate(train.left):
+                del self._running[one.id]
+                one.id, one.train = 0, _Train(train.host, train.ended)
+                one.train.left.append(one)
+                line.insert(place, one.train)
+            self._trains -= 1
+            self._leave(train.host)
 
     def _drain(self) -> None:
-        ids, statuses, faults, truncated, flags, took, first, texts, heads, bodies = self._engine.drain(
-            FETCH_DRAIN_BYTES
-        )
+        columns = self._engine.drain(FETCH_DRAIN_BYTES)
+        ids, statuses, faults, truncated, flags, took, first, waited, lasted, texts, heads, bodies = columns
         now = self._clock()
         rows = zip(
             memoryview(ids).cast("Q"),
@@ -245,22 +296,27 @@ class NativeDownloader:
             faults,
             truncated,
             flags,
-            memoryview(took).cast("Q"),
-            memoryview(first).cast("Q"),
+            *(memoryview(micros).cast("Q") for micros in (took, first, waited, lasted)),
             texts,
             heads,
             bodies,
             strict=True,
         )
-        for number, status, fault, cut, flag, micros, first_micros, text, head, body in rows:
+        for number, status, fault, cut, flag, micros, first_micros, before, length, text, head, body in rows:
             one = self._running.pop(number, None)
             if one is None:
+                continue
+            if flag & _LEFT_OUT:
+                self._end(one, None)
                 continue
             if flag & (_AMBIGUOUS | _KEPT_DIED):
                 self._awkward.add(one.request.target)
             is_new = bool(flag & _NEW_CONNECTION)
             self._fetches += 1
             self._connections += is_new
+            # The threads and the clock tell the same time at another pace: no end comes after it was noticed.
+            ended_at = min(now, one.submitted_at + before + length)
+            started_at = min(one.submitted_at + before, ended_at)
             ended = Ended(
                 status or None,
                 _FAULTS[fault],
@@ -269,18 +325,22 @@ class NativeDownloader:
                 bool(flag & _SENT),
                 head,
                 body,
-                one.started_at,
-                now,
+                started_at,
+                ended_at,
                 micros / 1_000_000,
                 is_new,
-                one.started_at + first_micros if first_micros else None,
+                started_at + first_micros if first_micros else None,
             )
             self._end(one, response_of(one.request, ended))
 
-    def _end(self, one: _Fetch, answer: Response | BaseException) -> None:
+    def _end(self, one: _Fetch, answer: Response | BaseException | None) -> None:
+        train = one.train
         del self._open[one.tag]
-        self._leave(one.request.target.host)
-        one.ended(one.tag, answer)
+        train.left.remove(one)
+        if not train.left:
+            self._trains -= 1
+            self._leave(train.host)
+        train.ended(one.tag, answer)
 
     async def close(self) -> None:
         """Ends the fetches that were begun (as `internal`) and closes every connection."""
@@ -291,7 +351,8 @@ class NativeDownloader:
         self._open.clear()
         self._running.clear()
         for one in left:
-            one.ended(one.tag, unsent(one.request, FetchError.INTERNAL, "the downloader was closed", self._clock()))
+            closed = unsent(one.request, FetchError.INTERNAL, "the downloader was closed", self._clock())
+            one.train.ended(one.tag, closed)
         # The tasks that wait for these answers get their turn.
         await asyncio.sleep(0)
         if self._loop is not None:
@@ -299,10 +360,11 @@ class NativeDownloader:
         self._engine.close()
 
 
-def _settle(answer: asyncio.Future[Response], found: Response | BaseException) -> None:
-    """Gives an answer to the caller that awaits it."""
+def _settle(answer: asyncio.Future[Response], found: Response | BaseException | None) -> None:
+    """Gives an answer to the caller that awaits it, and is alone in its train."""
     if answer.done():
         return
+    assert found is not None
     if isinstance(found, BaseException):
         answer.set_exception(found)
     else:

@@ -1,11 +1,23 @@
-"""Fetches of a downloader that is awaited, begun like those of one that tells: each in a task of its own."""
+"""Fetches of a downloader that is awaited, begun like those of one that tells: each train in a task of its own."""
 
 from __future__ import annotations
 
 import asyncio
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from outrider.fetch.downloader import Beginner, Downloader, Ended, Request, Response, Tag
+from outrider.fetch.downloader import Beginner, Downloader, Ended, Request, Response, Tag, is_well
+from outrider.limits import TRAIN_SECONDS_MAX
+
+
+@dataclass(slots=True, eq=False)
+class _Train:
+    """Fetches one behind the other. left: those without an answer; asking: the one under way."""
+
+    left: list[tuple[Tag, Request]]
+    ended: Ended
+    is_let_go: bool = False
+    asking: asyncio.Task[Response] | None = None
 
 
 class Tasks:
@@ -13,44 +25,70 @@ class Tasks:
 
     def __init__(self, downloader: Downloader) -> None:
         self._downloader = downloader
-        self._running: dict[Tag, asyncio.Task[Response]] = {}
-        self._broken: set[asyncio.Task[Response]] = set()  # cancelled, and not at their end
+        self._trains: dict[Tag, _Train] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, request: Request, tag: Tag, ended: Ended) -> None:
-        """Begins to ask for one page. An error of the downloader is told like an answer."""
-        task = asyncio.create_task(self._downloader.fetch(request))
-        self._running[tag] = task
-        task.add_done_callback(partial(self._ended, tag, ended))
+    def begin(self, train: Sequence[tuple[Tag, Request]], ended: Ended) -> None:
+        """Begins to ask for the pages of a train. An error of the downloader is told like an answer, and ends it."""
+        one = _Train(list(train), ended)
+        for tag, _ in train:
+            self._trains[tag] = one
+        task = asyncio.create_task(self._run(one))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    def _ended(self, tag: Tag, ended: Ended, task: asyncio.Task[Response]) -> None:
-        if self._running.get(tag) is not task:
-            self._broken.discard(task)
-            if not task.cancelled():
-                task.exception()  # it came too late for the caller
-            return
-        del self._running[tag]
-        if task.cancelled():
-            ended(tag, asyncio.CancelledError())
-        else:
-            ended(tag, task.exception() or task.result())
+    async def _run(self, train: _Train) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        goes_on = True
+        while train.left:
+            tag, request = train.left[0]
+            if train.is_let_go or not goes_on:
+                self._tell(train, tag, None)
+                continue
+            # A task of its own: to cancel one fetch must not end those behind it without a word.
+            train.asking = asyncio.create_task(self._downloader.fetch(request))
+            await asyncio.wait([train.asking])
+            asking, train.asking = train.asking, None
+            answer: Response | BaseException
+            if asking.cancelled():
+                answer = asyncio.CancelledError()
+            else:
+                answer = asking.exception() or asking.result()
+            goes_on = isinstance(answer, Response) and is_well(answer) and loop.time() - began < TRAIN_SECONDS_MAX
+            if train.left and train.left[0][0] is tag:
+                self._tell(train, tag, answer)
+
+    def _tell(self, train: _Train, tag: Tag, answer: Response | BaseException | None) -> None:
+        del train.left[0], self._trains[tag]
+        train.ended(tag, answer)
+
+    def let_go(self, tag: Tag) -> None:
+        """Lets the train of a fetch go on with no further one."""
+        train = self._trains.get(tag)
+        if train is not None:
+            train.is_let_go = True
 
     def cancel(self, tag: Tag) -> None:
-        """Cancels a fetch; its end is told to nobody."""
-        task = self._running.pop(tag, None)
-        if task is not None:
-            self._broken.add(task)
-            task.cancel()
+        """Cancels a fetch; its end is told to no function. Those behind it are let go."""
+        train = self._trains.pop(tag, None)
+        if train is None:
+            return
+        train.is_let_go = True
+        if train.left[0][0] is tag and train.asking is not None:
+            train.asking.cancel()
+        train.left = [one for one in train.left if one[0] is not tag]
 
     async def close(self) -> None:
         """Cancels what is under way, waits for its end, and closes the downloader."""
-        for tag in list(self._running):
+        for tag in list(self._trains):
             self.cancel(tag)
-        await asyncio.gather(*self._broken, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._downloader.close()
 
 
 def beginner_of(downloader: Downloader | Beginner) -> Beginner:
     """The downloader itself where it tells of its answers."""
-    if hasattr(downloader, "begin") and hasattr(downloader, "cancel"):
+    if hasattr(downloader, "begin") and hasattr(downloader, "let_go"):
         return downloader  # type: ignore[return-value]
     return Tasks(downloader)
