@@ -39,7 +39,7 @@ class FullNow(Output):
         self.keeps += 1
         if self.keep_fails_at is not None and self.keeps == self.keep_fails_at:
             raise StoreFullError("no room for a record")
-        self.kept.append(records.url)
+        self.kept += [one.url for one in records]
         return super().keep(records)
 
     def sync_archive(self):
@@ -139,14 +139,14 @@ def test_the_links_of_a_copy_are_followed_too(house):
     assert [State.QUEUED, State.QUEUED] == known
 
 
-def test_what_was_archived_before_the_disk_was_full_is_not_archived_again(house):
+def test_records_that_found_no_room_are_archived_once_there_is_some(house):
     leases = house.pages()
     house.output.kept.clear()
-    house.output.keep_fails_at = house.output.keeps + 3
+    house.output.keep_fails_at = house.output.keeps + 1
     visits = [house.visit(lease) for lease in leases]
     with pytest.raises(StoreFullError):
         house.settler.settle(visits)
-    assert 4 == house.settler.waiting
+    assert (4, []) == (house.settler.waiting, house.output.kept)
     house.settler.settle([])
     assert ([lease.url for lease in leases], 4) == (house.output.kept, len(house.lines()))
 

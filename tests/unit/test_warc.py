@@ -225,6 +225,19 @@ def test_each_record_is_one_gzip_member_at_its_place(tmp_path: Path) -> None:
             assert b"<html>%d</html>\r\n\r\n" % number == member.read()[-len(b"<html>%d</html>\r\n\r\n" % number) :]
 
 
+def test_many_records_are_one_write_and_have_the_places_that_they_had_alone(tmp_path):
+    alone, together = writer(tmp_path / "alone"), writer(tmp_path / "together")
+    exchanges = [exchange(number) for number in range(5)]
+    records = together.records_of(exchanges)
+    places = [alone.add(one) for one in records]
+    assert places == together.add_all(records)
+    assert [] == together.add_all([])
+    together.sync()
+    files = Directory(tmp_path / "together")
+    assert [one.url for one in exchanges] == [read_record(files, place).fields["warc-target-uri"] for place in places]
+    assert alone.statistics() == together.statistics()
+
+
 def test_the_digest_of_nothing_is_the_known_one() -> None:
     """SHA-1 of the empty string in base 32, as it stands in millions of WARC files."""
     assert "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ" == payload_digest(b"")

@@ -232,17 +232,27 @@ class WarcWriter:
 
         Raises as `records` does, and StoreFullError, StoreFailedError: then nothing of it is in the archive.
         """
-        packed = self.records(given) if isinstance(given, Exchange) else given
+        return self.add_all([self.records(given) if isinstance(given, Exchange) else given])[0]
+
+    def add_all(self, records: Sequence[Records]) -> list[WarcPlace]:
+        """Appends many in one write, to one file; gives the places of the responses. Raises as `add` does, and then
+        nothing of them is in the archive."""
+        if not records:
+            return []
         # A file without a byte is one whose first write failed.
         begin = self._tail is None or self._tail.length == 0 or self._tail.length >= self._roll_bytes
-        prelude = self._begin_file(packed.at) if begin else b""
+        prelude = self._begin_file(records[0].at) if begin else b""
         assert self._tail is not None
-        data = b"".join((prelude, packed.response, packed.request))
-        self._tail.append(data)
-        self._bytes += len(data)
-        self._records += 1
-        response_bytes = len(packed.response)
-        return WarcPlace(self._name, self._tail.length - response_bytes - len(packed.request), response_bytes)
+        at = self._tail.length + len(prelude)
+        pieces, places = [prelude], []
+        for one in records:
+            pieces += (one.response, one.request)
+            places.append(WarcPlace(self._name, at, len(one.response)))
+            at += len(one.response) + len(one.request)
+        self._tail.append(b"".join(pieces))
+        self._bytes += sum(map(len, pieces))
+        self._records += len(records)
+        return places
 
     def sync(self) -> None:
         """Returns when everything added is on the device. Raises StoreFailedError, and StoreFullError before that."""

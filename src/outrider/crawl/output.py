@@ -111,10 +111,12 @@ class Output:
         packed = iter(self._archive.records_of(exchanges))
         return [next(packed) if response.head else None for response, _, _ in answers]
 
-    def keep(self, records: Records) -> WarcPlace:
-        """Appends one answer to the archive. Raises StoreFullError."""
+    def keep(self, records: Sequence[Records]) -> list[WarcPlace]:
+        """Appends answers to the archive. Raises StoreFullError, and then none of them is there."""
+        if not records:
+            return []
         assert self._archive is not None, "without an archive nothing is packed for it"
-        return self._archive.add(records)
+        return self._archive.add_all(records)
 
     def sync_archive(self) -> tuple[str, bytes] | None:
         """Makes the kept records durable, and gives the watermark that the report carries."""

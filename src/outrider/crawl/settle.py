@@ -205,11 +205,12 @@ class Settler:
                 break
         self._tell_copies([one for one in some if not one.ready])
         self._ask_hooks(some)
+        self._archive(some)
         for one in some:
             if one.found is not None and one.outcome is None:
                 self._sitemaps.queue(one.found)
             if one.outcome is None:
-                one.outcome = self._archived(one)
+                one.outcome = self._outcome_of(one)
                 one.page = None
         self._probes.write()
         watermark = self._output.sync_archive()
@@ -482,16 +483,19 @@ class Settler:
                 one.last = False
                 one.judgement = one.judgement.as_duplicate()
 
-    def _archived(self, one: Reading) -> Outcome:
+    def _archive(self, some: Sequence[Reading]) -> None:
+        """Appends the records of visits to the archive, all in one write."""
+        kept = [one for one in some if one.records is not None and not one.visit.stopped]
+        for one, place in zip(kept, self._output.keep([one.records for one in kept if one.records]), strict=True):
+            one.warc = {"file": place.file, "offset": place.offset, "length": place.length}
+            one.records = None
+
+    def _outcome_of(self, one: Reading) -> Outcome:
         visit = one.visit
         if visit.stopped:
             return stopped_outcome(visit)
         if visit.lease.kind is Kind.ADDRESS:
             return address_outcome(visit)
-        if one.records is not None:
-            place = self._output.keep(one.records)
-            one.warc = {"file": place.file, "offset": place.offset, "length": place.length}
-            one.records = None
         if one.judgement is None:
             return robots_outcome(visit)
         if visit.lease.kind is not Kind.PAGE:
