@@ -52,6 +52,7 @@ _TITLE_DATE = re.compile(
 )
 # Eight hexadecimal digits or more, of both sorts: made by chance, or from something.
 _RANDOM = re.compile(r"(?<![0-9a-z])(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{8,}(?![0-9a-z])", re.IGNORECASE)
+_MAY_BE_RANDOM = re.compile("[0-9a-f]{8}", re.IGNORECASE)
 _FILTERS_MIN = 3  # parameters of a URL that combines filters
 _MAY_HOLD_DATE = re.compile("[2-9][0-9]{3}")
 _MAY_HOLD_ANY_DATE = re.compile("[0-9]{4}")
@@ -144,7 +145,7 @@ def may_be_endless(url: str, title: str) -> bool:
         names_month(url)
         or has_session(rest)
         or rest.partition("?")[2].count("&") >= _FILTERS_MIN - 1
-        or _RANDOM.search(rest) is not None
+        or (_MAY_BE_RANDOM.search(rest) is not None and _RANDOM.search(rest) is not None)
         or (_MAY_HOLD_ANY_DATE.search(title) is not None and _TITLE_DATE.search(title) is not None)
     )
 
