@@ -7,6 +7,9 @@ use pyo3::types::PyBytes;
 
 use crate::columns::column;
 
+/// Fewer cost less than another turn at the GIL, for which a busy thread lets this one wait.
+const LET_GO_FINGERPRINTS_MIN: usize = 1_024;
+
 /// See `outrider.kernels.simhash.SimHashIndex`.
 #[pyclass(module = "outrider._native")]
 pub struct SimHashIndex(simhash::SimHashIndex);
@@ -44,6 +47,9 @@ impl SimHashIndex {
         let py = fingerprints.py();
         let fingerprints = column::<u64>(fingerprints, "fingerprints")?;
         let index = &mut self.0;
+        if fingerprints.len() < LET_GO_FINGERPRINTS_MIN {
+            return Ok(index.add_many(fingerprints.into_iter()));
+        }
         Ok(py.detach(|| index.add_many(fingerprints.into_iter())))
     }
 
