@@ -126,6 +126,9 @@ def _built(folder: str, program: str, compiler: str, command: list[str | Path]) 
     print(f"  building {folder}", file=sys.stderr, flush=True)
     source = BUILT / f"{folder}-source"
     shutil.copytree(PEERS / folder, source, dirs_exist_ok=True)
+    if (manifest := source / "Cargo.toml").exists() and "[workspace]" not in manifest.read_text(encoding="utf-8"):
+        with manifest.open("a", encoding="utf-8") as file:
+            file.write("\n[workspace]\n")  # cargo would take it for a part of the project, in whose folder it lies
     made = subprocess.run(
         list(map(str, command)),
         cwd=source,
