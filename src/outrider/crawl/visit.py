@@ -17,7 +17,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -43,7 +43,7 @@ from outrider.limits import (
     ROBOTS_BYTES_MAX,
     URL_BYTES_MAX,
 )
-from outrider.page import Image
+from outrider.page import Page
 from outrider.robots import whole_lines
 from outrider.url import UrlBatch, join
 
@@ -54,6 +54,7 @@ REFUSALS: Final = frozenset({429, 503})  # the site has too much to do
 STOPPED: Final = "stopped"
 TRUNCATED: Final = "truncated"
 TOO_LARGE: Final = "too_large"  # an outcome that the frontier cannot keep
+UNSENT: Final = frozenset({FetchError.BLOCKED_ADDRESS, FetchError.BLOCKED_PORT})
 _NONE: Final[Mapping[str, Any]] = {}
 
 
@@ -136,38 +137,6 @@ def visit_bytes(visit: Visit) -> int:
     if response is None:
         return 0
     return len(response.body) + (len(response.content) if response.content is not response.body else 0)
-
-
-UNSENT: Final = frozenset({FetchError.BLOCKED_ADDRESS, FetchError.BLOCKED_PORT})
-
-
-class Reading(Protocol):
-    """The parts of a read page that an outcome needs."""
-
-    @property
-    def title(self) -> str: ...
-    @property
-    def description(self) -> str: ...
-    @property
-    def canonical(self) -> str | None: ...
-    @property
-    def charset(self) -> str: ...
-    @property
-    def language(self) -> str | None: ...
-    @property
-    def simhash(self) -> int: ...
-    @property
-    def octets(self) -> bytes: ...
-    @property
-    def image(self) -> Image | None: ...
-    @property
-    def shingles(self) -> int: ...
-    @property
-    def text_digest(self) -> int: ...
-    @property
-    def left_out(self) -> int: ...
-    @property
-    def robots(self) -> frozenset[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +264,7 @@ def page_outcome(
     visit: Visit,
     judgement: Judgement,
     *,
-    page: Reading | None,
+    page: Page | None,
     links: UrlBatch | list[Link],
     digest: bytes | None,
     digest_shown: str | None,
