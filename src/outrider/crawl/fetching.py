@@ -51,7 +51,7 @@ DNS_MEMORY_SECONDS = 0.001  # an answer that came sooner was known: no visit wai
 _BYTES_MAX = {Kind.ROBOTS: BODY_BYTES_MAX, Kind.SITEMAP: SITEMAP_BYTES_MAX + HEAD_BYTES_MAX}
 """How much of an answer is asked for, where the host's own settings do not say."""
 
-Ended = Callable[[Lease, Visit | BaseException], None]
+VisitEnded = Callable[[Lease, Visit | BaseException], None]
 """A function that is told of the end of a visit; of an error only where a bug broke it off."""
 
 
@@ -84,7 +84,7 @@ class _Train:
     )
     own: HostSettings
 
-    def __init__(self, host: str, ended: Ended) -> None:
+    def __init__(self, host: str, ended: VisitEnded) -> None:
         self.host, self.ended = host, ended
         self.ways: list[_Way] = []
         self.asked_at = 0.0
@@ -169,7 +169,7 @@ class Fetching:
         """Visits under way."""
         return len(self._ways)
 
-    def begin(self, leases: Sequence[Lease], ended: Ended) -> None:
+    def begin(self, leases: Sequence[Lease], ended: VisitEnded) -> None:
         """Begins the visits of a train: leases of one host, or one lease. `ended` is told of the end of each, perhaps
         from within this call."""
         train = _Train(leases[0].host, ended)

@@ -194,7 +194,7 @@ class Headers:
     def parse(cls, head: bytes) -> Headers:
         """Reads the bytes of a head, status line first; lines without a colon are passed over."""
         made = cls.__new__(cls)
-        made._fields = None  # nearly nobody asks for all of them in order
+        made._fields = None  # made when all of them are asked for in order, which is rare
         made._head = head
         made._first, made._several = kernels.head_index(head)
         return made
@@ -280,7 +280,7 @@ class Response:
 
 Tag = Hashable
 """The caller's own name for a fetch that it has begun: any object of which no other is equal."""
-Ended = Callable[[Any, Response | BaseException | None], None]
+FetchEnded = Callable[[Any, Response | BaseException | None], None]
 """A function that is told of the end of a fetch: its tag, and the answer or the error that broke it off; None for one
 of a train that was let go and never sent."""
 
@@ -310,7 +310,7 @@ def is_well(response: Response) -> bool:
 class Beginner(Protocol):
     """A downloader that tells of an answer instead of having it awaited: no task stands behind each fetch."""
 
-    def begin(self, train: Sequence[tuple[Tag, Request]], ended: Ended) -> None:
+    def begin(self, train: Sequence[tuple[Tag, Request]], ended: FetchEnded) -> None:
         """Begins to ask for pages of one host, one after another: the next one when the answer before it `is_well` and
         the train has not lasted for `TRAIN_SECONDS_MAX`. `ended` is told of each in the event loop, and never from
         within this call. Raises ClosedError."""
@@ -321,7 +321,7 @@ class Beginner(Protocol):
         ...
 
     def cancel(self, tag: Tag) -> None:
-        """Breaks a fetch off; `ended` is not told of it. Those behind it in its train are let go."""
+        """Breaks a fetch off; `ended` is not told of it. The fetches behind it in its train are let go."""
         ...
 
     async def close(self) -> None:

@@ -12,8 +12,7 @@ from outrider.clock import ClockFunction, Instant
 from outrider.errors import ClosedError, SettingsError
 from outrider.fetch.addresses import is_web_port
 from outrider.fetch.answers import AwkwardOrigins, Ended, response_of, unsent
-from outrider.fetch.downloader import MISSING, Request, Response, Tag
-from outrider.fetch.downloader import Ended as EndedFunction
+from outrider.fetch.downloader import MISSING, FetchEnded, Request, Response, Tag
 from outrider.fetch.outcomes import FetchError
 from outrider.fetch.roots import roots_pem
 from outrider.limits import (
@@ -69,7 +68,7 @@ class _Train:
 
     __slots__ = ("ended", "host", "left")
 
-    def __init__(self, host: str, ended: EndedFunction) -> None:
+    def __init__(self, host: str, ended: FetchEnded) -> None:
         self.host, self.ended = host, ended
         self.left: list[_Fetch] = []
 
@@ -144,7 +143,7 @@ class NativeDownloader:
             self.cancel(answer)
             raise
 
-    def begin(self, train: Sequence[tuple[Tag, Request]], ended: EndedFunction) -> None:
+    def begin(self, train: Sequence[tuple[Tag, Request]], ended: FetchEnded) -> None:
         """Begins to ask for pages of one host, one after another, and tells `ended` of each answer in the event loop,
         later. Trains that are begun in one turn of the loop go to the kernel together. Raises ClosedError."""
         self._require_open()
@@ -190,7 +189,7 @@ class NativeDownloader:
             self._engine.let_go(one.id)
 
     def cancel(self, tag: Tag) -> None:
-        """Breaks a fetch off: its connection is closed, and no function is told of it. Those behind it are let go."""
+        """Breaks a fetch off: its connection is closed, its end told to no function. Fetches behind it are let go."""
         one = self._open.pop(tag, None)
         if one is None:
             return

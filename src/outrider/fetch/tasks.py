@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from outrider.fetch.downloader import Beginner, Downloader, Ended, Request, Response, Tag, is_well
+from outrider.fetch.downloader import Beginner, Downloader, FetchEnded, Request, Response, Tag, is_well
 from outrider.limits import TRAIN_SECONDS_MAX
 
 
@@ -15,7 +15,7 @@ class _Train:
     """Fetches one behind the other. left: those without an answer; asking: the one under way."""
 
     left: list[tuple[Tag, Request]]
-    ended: Ended
+    ended: FetchEnded
     is_let_go: bool = False
     asking: asyncio.Task[Response] | None = None
 
@@ -28,7 +28,7 @@ class Tasks:
         self._trains: dict[Tag, _Train] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, train: Sequence[tuple[Tag, Request]], ended: Ended) -> None:
+    def begin(self, train: Sequence[tuple[Tag, Request]], ended: FetchEnded) -> None:
         """Begins to ask for the pages of a train. An error of the downloader is told like an answer, and ends it."""
         one = _Train(list(train), ended)
         for tag, _ in train:
@@ -70,7 +70,7 @@ class Tasks:
             train.is_let_go = True
 
     def cancel(self, tag: Tag) -> None:
-        """Cancels a fetch; its end is told to no function. Those behind it are let go."""
+        """Cancels a fetch; its end is told to no function. The fetches behind it are let go."""
         train = self._trains.pop(tag, None)
         if train is None:
             return
