@@ -24,9 +24,9 @@ from outrider.crawl.visit import NOT_MODIFIED, Judgement, Visit, content_digest,
 from outrider.crawl.wording import wording_of
 from outrider.fetch.downloader import Response
 from outrider.journey import Kind, Lease, Link, Outcome, Verdict
-from outrider.limits import LINKS_PER_PAGE_MAX, READ_AT_ONCE, READ_BYTES_AT_ONCE, READING_THREADS
+from outrider.limits import READ_AT_ONCE, READ_BYTES_AT_ONCE, READING_THREADS
 from outrider.page import NO_LINKS as NO_FOUND
-from outrider.page import Page, Unread, read_many
+from outrider.page import Page, Unread, followed_of, read_many
 from outrider.robots import ROBOTS_FIELD, header_directives, strictest
 from outrider.url import UrlBatch
 
@@ -133,7 +133,8 @@ class Reader:
                     continue
                 if self._hooks.has_reader(response):
                     page = self._hooks.read(response)
-                    self._take(one, page, *_followed(page, self._unread(one, response)))
+                    unread = self._unread(one, response)
+                    self._take(one, page, unread, *followed_of(page, unread))
                 else:
                     plain.append(one)
             except HookFailed as failed:
@@ -187,14 +188,16 @@ class Reader:
         for row, (one, page) in enumerate(zip(plain, found.pages, strict=True)):
             first, last = bounds[row], bounds[row + 1]
             followed = links[first:last] if first < last else NO_LINKS
-            self._take(one, replace_robots(page, unread[row]), followed, found.left_alone[row])
+            self._take(one, page, unread[row], followed, found.left_alone[row])
 
-    def _take(self, one: Reading, page: Page, links: UrlBatch, left_alone: int) -> None:
-        """Takes a page that was read, and its links that are followed."""
+    def _take(self, one: Reading, page: Page, unread: Unread, links: UrlBatch, left_alone: int) -> None:
+        """Takes a page that was read, with the directives of its answer's head, and its links that are followed."""
         assert one.visit.response is not None
         fields = one.visit.response.headers.get_all("link")
         if fields:
             page = page.with_header(fields)
+        if page.robots or unread.robots:
+            page = replace(page, robots=strictest(page.robots | unread.robots))
         one.links = links
         if left_alone:
             one.passed["nofollow"] = left_alone
@@ -205,20 +208,6 @@ class Reader:
             else:
                 page.forget_links()
         one.page = page
-
-
-def replace_robots(page: Page, unread: Unread) -> Page:
-    """The page with the directives that its answer's head has, too."""
-    if not (page.robots or unread.robots):
-        return page
-    return replace(page, robots=strictest(page.robots | unread.robots))
-
-
-def _followed(page: Page, unread: Unread) -> tuple[UrlBatch, int]:
-    """The links of a page of a user's reader that are followed, and how many are left alone."""
-    told = replace_robots(page, unread)
-    links = told.link_batch(nofollow_too=unread.follow_nofollow)[:LINKS_PER_PAGE_MAX]
-    return links, 0 if unread.follow_nofollow else told.left_alone(len(links))
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from outrider.page.likeness import (
     text_digest,
 )
 from outrider.page.link_header import HeaderLink, header_links
-from outrider.page.reader import ReadPages, Unread, read, read_many
+from outrider.page.reader import ReadPages, Unread, followed_of, read, read_many
 from outrider.page.sitemap import Sitemap, SitemapEntry, in_location, read_sitemap
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "Sitemap",
     "SitemapEntry",
     "Unread",
+    "followed_of",
     "header_links",
     "image_of",
     "in_location",

@@ -239,7 +239,7 @@ class Page:
         return replace(self, header_links=links, canonical=self.canonical if self.canonical is not None else named)
 
     def forget_links(self) -> None:
-        """Gives up the memory of its links, which whoever has taken them needs no longer."""
+        """Gives up the memory of its links, once they were taken: in place, where another page would cost 4 µs."""
         object.__setattr__(self, "found", NO_LINKS)
 
     def link_batch(self, *, nofollow_too: bool = False) -> UrlBatch:

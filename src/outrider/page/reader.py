@@ -179,14 +179,20 @@ def read_many(unread: Sequence[Unread], *, agent: str | None = None, key: bytes 
             left_alone.append(said[15])
             continue
         page = _read_alone(one, essence, agent)
-        told = replace(page, robots=page.robots | one.robots) if one.robots else page
-        batch = told.link_batch(nofollow_too=one.follow_nofollow)[:LINKS_PER_PAGE_MAX]
+        batch, refused = followed_of(page, one)
         if len(batch):
             others[place] = batch
         pages.append(page)
         followed.append(len(batch))
-        left_alone.append(0 if one.follow_nofollow else told.left_alone(len(batch)))
+        left_alone.append(refused)
     return ReadPages(pages, [0, *accumulate(followed)], left_alone, kernel, others, key)
+
+
+def followed_of(page: Page, unread: Unread) -> tuple[UrlBatch, int]:
+    """The links of a page that a crawler goes on to, and how many it leaves alone; of one that no kernel read."""
+    told = replace(page, robots=page.robots | unread.robots) if unread.robots else page
+    links = told.link_batch(nofollow_too=unread.follow_nofollow)[:LINKS_PER_PAGE_MAX]
+    return links, 0 if unread.follow_nofollow else told.left_alone(len(links))
 
 
 def _essence(one: Unread) -> str:
