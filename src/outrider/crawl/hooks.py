@@ -339,13 +339,6 @@ class Watch:
         }
 
 
-def reading_failed(error: BaseException) -> HookFailed:
-    """The end of a page on which our own reader met a bug."""
-    failed = HookFailed("reading", error, word=str(FetchError.INTERNAL))
-    failed.__cause__ = error
-    return failed
-
-
 class Hooks:
     """The hooks of one crawl, found and checked; all of them may be absent."""
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from outrider.archive import Records
-from outrider.crawl.hooks import CrawledPage, HookFailed, Hooks, reading_failed
+from outrider.crawl.hooks import CrawledPage, HookFailed, Hooks
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
 from outrider.crawl.perhost import PerHost
@@ -23,6 +23,7 @@ from outrider.crawl.sitemaps import Found
 from outrider.crawl.visit import NOT_MODIFIED, Judgement, Visit, content_digest, judged, visit_bytes
 from outrider.crawl.wording import wording_of
 from outrider.fetch.downloader import Response
+from outrider.fetch.outcomes import FetchError
 from outrider.journey import Kind, Lease, Link, Outcome, Verdict
 from outrider.limits import READ_AT_ONCE, READ_BYTES_AT_ONCE, READING_THREADS
 from outrider.page import NO_LINKS as NO_FOUND
@@ -74,7 +75,7 @@ class Reader:
     """Reads visits of one crawl; those that were read ahead are given from memory."""
 
     def __init__(self, options: CrawlOptions, hooks: Hooks, output: Output, *, keeps_links: bool = False) -> None:
-        """keeps_links: somebody looks at the links of pages that are not followed, too."""
+        """keeps_links: the links of pages that are not followed are looked at, too."""
         self._agent = options.user_agent
         self._hooks = hooks
         self._output = output
@@ -182,7 +183,7 @@ class Reader:
                 for one in plain:
                     self._read([one])
                 return
-            plain[0].fault = reading_failed(error)
+            plain[0].fault = HookFailed("reading", error, word=str(FetchError.INTERNAL))
             return
         links, bounds = found.links, found.bounds
         for row, (one, page) in enumerate(zip(plain, found.pages, strict=True)):
