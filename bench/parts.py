@@ -71,7 +71,7 @@ def _watch_all(parts: Parts) -> None:
     parts.watch(Output, "keep", "archive written and synced")
     parts.watch(Output, "sync_archive", "archive written and synced")
     parts.watch(settle, "page_outcome", "outcomes and their lines")
-    parts.watch(Output, "packed_many", "records of the archive: digests, gzip")
+    parts.watch(Output, "packed", "records of the archive: digests, gzip")
     parts.watch(reading, "content_digest", "records of the archive: digests, gzip")
     parts.watch(reading, "read_many", "pages: links, text, SimHash")
     parts.watch(settle.Settler, "_tell_copies", "copies and probes")

@@ -170,7 +170,7 @@ def test_the_address_that_answered_goes_into_the_archive(tmp_path, monkeypatch):
         kept.extend(response.address for response, *_ in answers)
         return [None] * len(answers)
 
-    monkeypatch.setattr(Output, "packed_many", packed)
+    monkeypatch.setattr(Output, "packed", packed)
     house = House(tmp_path, {"max_pages": 1}, names=lambda: Table("127.0.0.99", "127.0.0.1"))
     house.dead = {"127.0.0.99"}
     asyncio.run(house.run(seeds=["http://h0.test/"]))

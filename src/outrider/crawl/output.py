@@ -88,9 +88,9 @@ class Output:
             )
         return again
 
-    def packed_many(self, answers: Sequence[tuple[Response, Instant, int]]) -> list[Records | None]:
-        """Answers as the archive will have them, each with its instant and the token of its lease; None for one without
-        a head, and where there is no archive. Any thread may ask."""
+    def packed(self, answers: Sequence[tuple[Response, Instant, int]]) -> Sequence[Records | None]:
+        """Answers with a head as the archive will have them, each with its instant and the token of its lease; None for
+        each where there is no archive. Any thread may ask."""
         if self._archive is None:
             return [None] * len(answers)
         exchanges = [
@@ -106,10 +106,8 @@ class Output:
                 None if response.content is response.body else response.content,
             )
             for response, at, token in answers
-            if response.head
         ]
-        packed = iter(self._archive.records_of(exchanges))
-        return [next(packed) if response.head else None for response, _, _ in answers]
+        return self._archive.records_of(exchanges)
 
     def keep(self, records: Sequence[Records]) -> list[WarcPlace]:
         """Appends answers to the archive. Raises StoreFullError, and then none of them is there."""

@@ -110,12 +110,8 @@ class Reader:
     def _answers(self, visits: Sequence[Visit]) -> list[Reading]:
         """Digests, and the records for the archive."""
         made = [Reading(visit) for visit in visits]
-        answers = [
-            (one, one.visit.response) for one in made if one.visit.response is not None and one.visit.response.head
-        ]
-        packed = self._output.packed_many(
-            [(response, one.visit.at, one.visit.lease.token) for one, response in answers]
-        )
+        answers = [(one, response) for one in made if (response := one.visit.response) is not None and response.head]
+        packed = self._output.packed([(response, one.visit.at, one.visit.lease.token) for one, response in answers])
         for (one, response), records in zip(answers, packed, strict=True):
             one.records = records
             if records is None:
