@@ -22,6 +22,7 @@ from outrider.crawl.hooks import Hooks, Watch, idle_with_hooks
 from outrider.crawl.options import LOST, CrawlOptions, as_toml, from_file, resolved
 from outrider.errors import SettingsError, UnreachableError
 from outrider.fetch.downloader import Decoding, Headers, Response
+from outrider.fetch.native import NativeDownloader
 from outrider.journey import Link
 from outrider.limits import LINKS_PER_PAGE_MAX
 from outrider.page import Page
@@ -402,6 +403,18 @@ def test_a_downloader_that_raises_ends_its_page_and_its_host_rests(crawled):
         {"headers": {}},
         {"status": 70_000},
         {"error": "reset"},
+        {"status": "200"},
+        {"body": "text"},
+        {"url": None},
+        {"address": 3},
+        {"truncated": 5},
+        {"truncated": []},
+        {"decoding": None},
+        {"ended_at": None},
+        {"started_at": "now"},
+        {"seconds": "0"},
+        {"seconds": float("nan")},
+        {"verified": "yes"},
     ],
 )
 @pytest.mark.parametrize("name", ["on_response", "downloader"])
@@ -417,6 +430,62 @@ def test_a_response_of_odd_parts_ends_its_page_and_not_the_crawl(crawled, name, 
     lines = crawled(**{name: hooks[name]})
     assert f"hook_{name}" == lines["/"]["error"]
     assert f"{name} gave a Response whose {next(iter(parts))}" in crawled.log()
+
+
+class _Empty(Exception):
+    """An error that is false."""
+
+    def __len__(self):
+        return 0
+
+
+@pytest.mark.parametrize("error", [_Empty("mine"), SystemExit(3), asyncio.CancelledError(), KeyError()])
+def test_any_error_of_a_downloader_ends_its_page_alone(crawled, error):
+    class Faulty(Web):
+        async def fetch(self, request):
+            if request.url.endswith("/a"):
+                raise error
+            return await super().fetch(request)
+
+    lines = crawled(downloader=Faulty)
+    assert ("hook_downloader", "done") == (lines["/a"]["error"], lines["/b"]["outcome"])
+
+
+def test_a_downloader_whose_fetch_is_no_coroutine_ends_its_page_alone(crawled):
+    class Plain(Web):
+        def fetch(self, request):
+            if request.url.endswith("/a"):
+                raise OSError("before it was awaited")
+            if request.url.endswith("/b"):
+                return None
+            return asyncio.ensure_future(super().fetch(request))
+
+    lines = crawled(downloader=Plain)
+    assert ("hook_downloader", "hook_downloader") == (lines["/a"]["error"], lines["/b"]["error"])
+    assert "done" == lines["/"]["outcome"]
+
+
+@pytest.mark.parametrize("parts", [{"started_at": 1, "ended_at": 2}, {"ended_at": 1 << 52}])
+def test_a_downloader_with_a_clock_of_its_own_is_told_of_the_crawls(crawled, parts):
+    class Elsewhere(Web):
+        async def fetch(self, request):
+            response = await super().fetch(request)
+            return dataclasses.replace(response, **parts) if request.url.endswith("/a") else response
+
+    assert "hook_downloader" == crawled(downloader=Elsewhere)["/a"]["error"]
+    assert "take instants from the clock" in crawled.log()
+
+
+def test_a_downloader_derived_from_the_built_in_one_is_asked_by_its_fetch(crawled):
+    class Mine(NativeDownloader):
+        def __init__(self, options, clock):
+            super().__init__(clock=clock)
+            self.web = Web(options, clock)
+
+        async def fetch(self, request):
+            return await self.web.fetch(request)
+
+    assert "done" == crawled(downloader=Mine)["/a"]["outcome"]
 
 
 def test_a_downloader_that_cannot_be_closed_is_told_of_and_the_crawl_has_its_result(crawled):

@@ -21,7 +21,7 @@ import msgspec
 
 from outrider.clock import Instant, wall
 from outrider.crawl.bottleneck import Bottleneck, Stage
-from outrider.crawl.hooks import HookFailed, Hooks, response_given
+from outrider.crawl.hooks import HookFailed, Hooks
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.perhost import HostSettings, PerHost
 from outrider.crawl.places import Place, Places
@@ -375,17 +375,13 @@ class Fetching:
         way = self._ways.get(token)
         if way is None:
             return  # it was broken off
-        lease, hooks = way.lease, self._hooks
+        lease = way.lease
         if answer is None:
             self._end(way, Visit(lease, way.at, self._clock(), stopped=True))
             return
-        if hooks is not None and hooks.downloader is not None:
-            try:
-                answer = _given(answer)
-            except HookFailed as failed:
-                self._end(way, Visit(lease, way.at, self._clock(), began=way.began, fault=failed))
-                return
-        if isinstance(answer, FetchFailure):
+        if isinstance(answer, HookFailed):
+            self._end(way, Visit(lease, way.at, self._clock(), began=way.began, fault=answer))
+        elif isinstance(answer, FetchFailure):
             self._refuse(way, answer.error, _facts_of(answer))
         elif isinstance(answer, SettingsError):
             self._refuse(way, FetchError.MALFORMED, answer.facts)
@@ -498,27 +494,9 @@ class Fetching:
         hook and cannot be closed."""
         try:
             await self._downloader.close()
-        except Exception as error:
-            if self._hooks is None or self._hooks.downloader is None:
-                raise
-            raise HookFailed("downloader", error) from error
         finally:
             await self._names.close()
 
 
 def _facts_of(failure: FetchFailure) -> str:
     return failure.facts.removeprefix(f"{failure.error}: ")
-
-
-def _given(answer: Response | BaseException) -> Response | BaseException:
-    """The answer of a downloader that is a hook. Raises HookFailed for a fault of it, which ends its page alone."""
-    if isinstance(answer, FetchFailure):
-        return answer
-    if isinstance(answer, Exception | SystemExit):
-        raise HookFailed("downloader", answer) from answer
-    if isinstance(answer, BaseException):
-        return answer
-    try:
-        return response_given(answer, "downloader")
-    except (Exception, SystemExit) as error:
-        raise HookFailed("downloader", error) from error

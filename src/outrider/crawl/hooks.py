@@ -18,8 +18,10 @@ lambda) runs in the books. Where neither such a reader nor `on_response` is ther
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
+import math
 import os
 import sys
 import threading
@@ -35,12 +37,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from outrider.clock import rfc3339
 from outrider.crawl.apart import ReaderApart, ReaderFailedError
 from outrider.crawl.given import page_given
 from outrider.crawl.options import LOST, CrawlOptions, is_function, spelled
 from outrider.errors import SettingsError, UnreachableError
-from outrider.fetch.downloader import Downloader, Headers, Request, Response
-from outrider.fetch.outcomes import FetchError
+from outrider.fetch.downloader import TRUNCATIONS, Decoding, Downloader, Headers, Request, Response
+from outrider.fetch.outcomes import FetchError, FetchFailure
 from outrider.frontier import priority as priorities
 from outrider.journey import Lease, Link
 from outrider.limits import (
@@ -48,6 +51,7 @@ from outrider.limits import (
     HOOK_REVISIT_SECONDS_MAX,
     HOOK_SHARE_SLOW,
     HOOK_TRACEBACK_LINES_MAX,
+    INSTANT_MAX,
     LINKS_PER_PAGE_BYTES_MAX,
     LINKS_PER_PAGE_MAX,
     READER_SECONDS_MAX,
@@ -258,21 +262,73 @@ class HookFailed(Exception):  # noqa: N818 - no error of the crawl: it ends one 
         return lines
 
 
+_TEXT: Final = ("a text", lambda given: isinstance(given, str))
+_BYTES: Final = ("bytes", lambda given: isinstance(given, bytes))
+_BOOL: Final = ("True or False", lambda given: isinstance(given, bool))
+_INSTANT: Final = ("an instant of the crawl's clock", lambda given: type(given) is int and 0 <= given <= INSTANT_MAX)
+_RESPONSE: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
+    "url": _TEXT,
+    "address": _TEXT,
+    "status": ("100 to 999, or None", lambda given: given is None or (type(given) is int and 100 <= given <= 999)),
+    "error": ("a FetchError, or None", lambda given: given is None or isinstance(given, FetchError)),
+    "error_text": _TEXT,
+    "request_head": _BYTES,
+    "head": _BYTES,
+    "body": _BYTES,
+    "content": _BYTES,
+    "truncated": (f"{', '.join(sorted(TRUNCATIONS))}, or None", lambda given: given is None or given in TRUNCATIONS),
+    "decoding": ("a Decoding", lambda given: isinstance(given, Decoding)),
+    "headers": ("Headers", lambda given: isinstance(given, Headers)),
+    "started_at": _INSTANT,
+    "ended_at": _INSTANT,
+    "seconds": ("a number from 0", lambda given: isinstance(given, int | float) and 0 <= given < math.inf),
+    "new_connection": _BOOL,
+    "first_byte_at": ("an instant, or None", lambda given: given is None or _INSTANT[1](given)),
+    "verified": _BOOL,
+}
+"""The parts of a Response: the words for what each takes, and whether a value is that."""
+
+
 def response_given(given: object, name: str) -> Response:
     """The response that a hook gave, when its parts are what they are said to be. Raises TypeError."""
     if not isinstance(given, Response):
         raise TypeError(f"{name} gave {given!r:.80}; it takes a Response")
-    for part in ("request_head", "head", "body", "content"):
-        if not isinstance(octets := getattr(given, part), bytes):
-            raise TypeError(f"{name} gave a Response whose {part} is {octets!r:.80}; it takes bytes")
-    if not isinstance(given.headers, Headers):
-        raise TypeError(f"{name} gave a Response whose headers are {given.headers!r:.80}; it takes Headers")
-    status = given.status
-    if status is not None and not (type(status) is int and 100 <= status <= 999):
-        raise TypeError(f"{name} gave a Response whose status is {status!r:.80}; it takes 100 to 999, or None")
-    if given.error is not None and not isinstance(given.error, FetchError):
-        raise TypeError(f"{name} gave a Response whose error is {given.error!r:.80}; it takes a FetchError, or None")
+    for part, (words, fits) in _RESPONSE.items():
+        if not fits(value := getattr(given, part)):
+            raise TypeError(f"{name} gave a Response whose {part} is {value!r:.80}; it takes {words}")
     return given
+
+
+class _UsersDownloader:
+    """The downloader of a user: a fault of it is a HookFailed, whatever it raises or gives."""
+
+    def __init__(self, made: Downloader, clock: Callable[[], int]) -> None:
+        self._made = made
+        self._clock = clock
+
+    async def fetch(self, request: Request) -> Response:
+        """The answer to a request. Raises HookFailed, and FetchFailure where the downloader does."""
+        asked_at = self._clock()
+        try:
+            response = response_given(await self._made.fetch(request), "downloader")
+            began, ended = response.started_at, response.ended_at
+            if not asked_at <= began <= ended <= self._clock():
+                raise ValueError(
+                    f"downloader gave a Response from {rfc3339(began)} to {rfc3339(ended)}, asked at "
+                    f"{rfc3339(asked_at)}: take instants from the clock that the downloader is made with"
+                )
+        except FetchFailure:
+            raise
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            raise HookFailed("downloader", error) from error
+        return response
+
+    async def close(self) -> None:
+        """Closes the downloader. Raises HookFailed."""
+        try:
+            await self._made.close()
+        except Exception as error:
+            raise HookFailed("downloader", error) from error
 
 
 @dataclass(slots=True)
@@ -374,16 +430,14 @@ class Hooks:
     def made_downloader(self, options: CrawlOptions, clock: Callable[[], int]) -> Downloader:
         """The user's downloader. Raises SettingsError for a maker that fails, or that makes something else."""
         maker = self.downloader
-        if not callable(maker):
-            assert maker is not None
-            return maker
+        assert maker is not None
         try:
-            made = maker(options, clock)
+            made = maker(options, clock) if callable(maker) else maker
         except (Exception, SystemExit) as error:
             raise SettingsError(f"downloader: making it failed ({type(error).__name__}: {error})") from error
         if not (hasattr(made, "fetch") and hasattr(made, "close")):
             raise SettingsError(f"downloader made {made!r:.80}: it takes an object with async fetch and close")
-        return made
+        return _UsersDownloader(made, clock)
 
     # -- per request and answer ---------------------------------------------------------------------------------------
 

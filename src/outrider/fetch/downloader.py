@@ -239,6 +239,10 @@ class Decoding(StrEnum):
     UNKNOWN = "unknown"  # a coding that was not asked for, or too many layers: the content still has it
 
 
+TRUNCATIONS: Final = ("length", "time", "disconnect", "unspecified")
+"""The reasons why a body ends early, in the words of WARC-Truncated."""
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """The result of a request; there is one for each request, also where the site fails.
@@ -247,7 +251,7 @@ class Response:
     secrets hidden, empty when none were. `head` is the final response's status line and fields exactly as received,
     with the empty line.
     `body` has the bytes behind it on the wire, chunk framing and content coding in place; `content` has both undone.
-    `truncated` says why the body ends early (WARC-Truncated): `length`, `time`, `disconnect`, `unspecified`.
+    `truncated` says why the body ends early: one of `TRUNCATIONS`, or None.
     `seconds` is the duration without DNS and TLS handshake; the instants are those of the downloader's clock.
     `first_byte_at` is the instant of the answer's first byte, None where none came. `verified`: whether the host had to
     prove its name by a certificate.

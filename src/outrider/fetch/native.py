@@ -12,7 +12,7 @@ from outrider.clock import ClockFunction, Instant
 from outrider.errors import ClosedError, SettingsError
 from outrider.fetch.addresses import is_web_port
 from outrider.fetch.answers import AwkwardOrigins, Ended, response_of, unsent
-from outrider.fetch.downloader import MISSING, FetchEnded, Request, Response, Tag
+from outrider.fetch.downloader import MISSING, TRUNCATIONS, FetchEnded, Request, Response, Tag
 from outrider.fetch.outcomes import FetchError
 from outrider.fetch.roots import roots_pem
 from outrider.limits import (
@@ -47,7 +47,7 @@ _FAULTS = (
     FetchError.TOO_MANY_HEADERS,
     FetchError.INTERNAL,
 )
-_TRUNCATED = (None, "length", "time", "disconnect", "unspecified")
+_TRUNCATED = (None, *TRUNCATIONS)
 _PLAIN, _VERIFIED, _UNVERIFIED = 0, 1, 2
 _SENT, _NEW_CONNECTION, _AMBIGUOUS, _KEPT_DIED, _LEFT_OUT = 1, 2, 4, 8, 16
 

@@ -17,7 +17,7 @@ class _Train:
     left: list[tuple[Tag, Request]]
     ended: FetchEnded
     is_let_go: bool = False
-    asking: asyncio.Task[Response] | None = None
+    asking: asyncio.Task[Response | BaseException] | None = None
 
 
 class Tasks:
@@ -47,17 +47,19 @@ class Tasks:
                 self._tell(train, tag, None)
                 continue
             # A task of its own: to cancel one fetch must not end those behind it without a word.
-            train.asking = asyncio.create_task(self._downloader.fetch(request))
+            train.asking = asyncio.create_task(self._answer(request))
             await asyncio.wait([train.asking])
             asking, train.asking = train.asking, None
-            answer: Response | BaseException
-            if asking.cancelled():
-                answer = asyncio.CancelledError()
-            else:
-                answer = asking.exception() or asking.result()
+            answer = asyncio.CancelledError() if asking.cancelled() else asking.result()
             goes_on = isinstance(answer, Response) and is_well(answer) and loop.time() - began < TRAIN_SECONDS_MAX
             if train.left and train.left[0][0] is tag:
                 self._tell(train, tag, answer)
+
+    async def _answer(self, request: Request) -> Response | BaseException:
+        try:
+            return await self._downloader.fetch(request)
+        except Exception as error:  # noqa: BLE001 - told like an answer
+            return error
 
     def _tell(self, train: _Train, tag: Tag, answer: Response | BaseException | None) -> None:
         del train.left[0], self._trains[tag]
