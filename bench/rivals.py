@@ -127,8 +127,8 @@ def _built(folder: str, program: str, compiler: str, command: list[str | Path]) 
     source = BUILT / f"{folder}-source"
     shutil.copytree(PEERS / folder, source, dirs_exist_ok=True)
     if (manifest := source / "Cargo.toml").exists() and "[workspace]" not in manifest.read_text(encoding="utf-8"):
-        with manifest.open("a", encoding="utf-8") as file:
-            file.write("\n[workspace]\n")  # cargo would take it for a part of the project, in whose folder it lies
+        with manifest.open("a", encoding="utf-8") as lines:
+            lines.write("\n[workspace]\n")  # cargo would take it for a part of the project, in whose folder it lies
     made = subprocess.run(
         list(map(str, command)),
         cwd=source,
