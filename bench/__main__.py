@@ -24,6 +24,7 @@ BENCHES = (
     "looks",
     "parts",
     "crawl",
+    "polite",
     "frontier",
 )  # quick ones first
 RESULTS = ROOT / "bench" / "results" / "latest.json"

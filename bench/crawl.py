@@ -18,19 +18,24 @@ from pathlib import Path
 from bench.measuring import CACHE, ROOT, ChildFailedError, Measured, run
 from bench.rivals import rivals
 from bench.tables import Table, middle, ratio
-from bench.webs import BenchWeb, serving
+from bench.webs import BenchWeb, serving, serving_tls
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 PEER_ROUNDS = int(os.environ.get("BENCH_PEERS", "1"))
 PRESET = os.environ.get("BENCH_WEB", "medium")
 CONCURRENCY = 64
 CRAWL_SECONDS_MAX = 1_800.0
+KEPT = "import sys; from outrider.cli.main import main; sys.exit(main())"
+NOT_KEPT = f"from outrider.fetch import native; native.IDLE_CONNECTION_SECONDS_MAX = 0.0; {KEPT}"
+"""Programs of our crawls: `outrider`, and the same with a new connection for each page."""
 OURS = {
     "outrider": ("--warc",),
     "outrider, on_page": ("--warc", "--on-page", "bench.hooked:title"),
     "outrider, no WARC": ("--no-warc",),
 }
 """Our crawls by name, and the options in which they differ."""
+OURS_TLS = {"outrider, TLS": KEPT, "outrider, TLS, no connection kept": NOT_KEPT}
+"""Our crawls of the same web by https with WARC, and the program of each."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +62,15 @@ def tables() -> list[Table]:
     directory = Path(tempfile.mkdtemp(prefix="crawl-", dir=CACHE))
     absent: list[str] = []
     try:
-        with serving(directory / "web", PRESET) as web:
+        with serving(directory / "web", PRESET) as web, serving_tls(PRESET) as tls:
             found: dict[str, list[Crawl]] = {name: [] for name in OURS}
             others = rivals()
             for row in range(max(ROUNDS, PEER_ROUNDS)):
                 for name, more in OURS.items() if row < ROUNDS else ():
                     found[name].append(ours(web, directory / f"out-{row}", *more))
+                for name, program in OURS_TLS.items() if tls is not None and row < ROUNDS else ():
+                    crawl = ours(tls, directory / f"out-{row}", "--warc", "--ca", tls.authority, program=program)
+                    found.setdefault(name, []).append(crawl)
                 for one in others if row < PEER_ROUNDS else ():
                     if one.command is None:
                         absent.append(f"{one.name} is not here: {one.reason}.")
@@ -79,13 +87,13 @@ def tables() -> list[Table]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def ours(web: BenchWeb, output: Path, *more: str, parts: Path | None = None) -> Crawl:
+def ours(web: BenchWeb, output: Path, *more: str | Path, parts: Path | None = None, program: str = KEPT) -> Crawl:
     """One crawl of our own. parts: a file for the CPU seconds of its parts."""
     command: list[str | Path] = [sys.executable]
     if parts is not None:
         command += ["-m", "bench.parts", parts]
     else:
-        command += ["-c", "import sys; from outrider.cli.main import main; sys.exit(main())"]
+        command += ["-c", program]
     command += ["crawl", f"@{web.seeds}", "-o", output, "--hosts", web.hosts, "--concurrency", str(CONCURRENCY)]
     command += ["--delay", "0", "--delay-factor", "0", "--progress", "none", *more]
     crawl = _crawl(web, command, {"PYTHONPATH": str(ROOT)})
@@ -130,7 +138,7 @@ def _table(web: BenchWeb, found: dict[str, list[Crawl]], absent: Iterable[str]) 
         )
     ours = middles["outrider"]
     for name, theirs in middles.items():
-        if name not in OURS:
+        if not name.startswith("outrider"):
             against = (ratio(ours[0], theirs[0]), None, ratio(theirs[1], ours[1]), None, ratio(theirs[2], ours[2]))
             rows.append((f"against {name}", *against, None, None, None))
     hooked = ratio(middles["outrider, on_page"][1], ours[1])

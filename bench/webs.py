@@ -53,6 +53,10 @@ class RealPages:
     def hosts(self) -> Path:
         return self.web.hosts
 
+    @property
+    def authority(self) -> Path:
+        return self.web.authority
+
     def mark(self) -> int:
         time.sleep(LOG_FLUSH_SECONDS)
         return self.web.log.stat().st_size if self.web.log.exists() else 0
@@ -85,6 +89,16 @@ class MadePages:
             for entry in entries
             if entry["status"] == 200 and entry["path"] != "/robots.txt"
         ]
+
+
+@contextmanager
+def serving_tls(preset: str) -> Iterator[RealPages | None]:
+    """Serves the real pages by https alone until the block ends; None where they are not beside the project."""
+    if not localweb.available():
+        yield None
+        return
+    with localweb.serving(preset, robots=False, tls=True) as web:
+        yield RealPages(web, f"real documentation pages on {_hosts(web.hosts)} hosts, nginx, TLS", web.must_fetch())
 
 
 @contextmanager

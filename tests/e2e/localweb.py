@@ -28,7 +28,14 @@ TOOL = ROOT.parent / "shared" / "localweb" / "localweb"
 CACHE = Path(
     os.environ.get("OUTRIDER_LOCALWEB_CACHE") or Path(tempfile.gettempdir()) / f"outrider-localweb-{os.getuid()}"
 )
-PORTS = {True: (18480, 18443), False: (18580, 18543)}  # with and without robots.txt: both may be served at once
+# (robots.txt, TLS) to the ports for http and https: all may be served at once.
+PORTS = {
+    (True, False): (18480, 18443),
+    (False, False): (18580, 18543),
+    (True, True): (18680, 18643),
+    (False, True): (18780, 18743),
+}
+SYNTHETIC_PORTS = (18880, 18843)
 BUILD_SECONDS_MAX = 900
 READ_BYTES_MAX = 2_000_000  # bytes of a page: a crawler that cuts there does not read the rest
 
@@ -55,6 +62,11 @@ class LocalWeb:
     @property
     def manifest(self) -> Path:
         return self.directory / "manifest.jsonl"
+
+    @property
+    def authority(self) -> Path:
+        """The certificate that vouches for its hosts."""
+        return self.directory / "ca" / "ca.pem"
 
     @property
     def log(self) -> Path:
@@ -145,23 +157,28 @@ class _Links(HTMLParser):
 
 
 @contextlib.contextmanager
-def serving(preset: str = "small", *, robots: bool = True, latency: str | None = None) -> Iterator[LocalWeb]:
+def serving(
+    preset: str = "small", *, robots: bool = True, latency: str | None = None, tls: bool = False
+) -> Iterator[LocalWeb]:
     """Serves the preset until the block ends; builds it first when it never was (some 30 s and 45 MB of download).
 
-    One process at a time: another one waits here. Raises RuntimeError with the tool's own words when it fails.
+    tls: every site is there by https alone. One process at a time: another one waits here. Raises RuntimeError with the
+    tool's own words when it fails.
     """
     if not available():
         raise RuntimeError(f"{TOOL} is not there")
-    name = f"{preset}{'' if robots else '-no-robots'}"
+    name = f"{preset}{'' if robots else '-no-robots'}{'-tls' if tls else ''}"
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         directory = CACHE / name
         web = LocalWeb(directory)
         if not web.manifest.exists():
-            http, https = PORTS[robots]
-            ports = ("--http-port", str(http), "--https-port", str(https), "--debs", str(CACHE / "debs"))
-            _must("build", directory, preset, *ports, *(() if robots else ("--no-robots",)))
+            http, https = PORTS[robots, tls]
+            more = ("--http-port", str(http), "--https-port", str(https), "--debs", str(CACHE / "debs"))
+            more += () if robots else ("--no-robots",)
+            more += ("--https-share", "1") if tls else ()
+            _must("build", directory, preset, *more)
             _must("manifest", directory, "--agent", "outrider")
         _tool("stop", directory, "docs")  # one that an earlier process could not end
         _must("serve", directory, "--daemon", *(("--latency", latency) if latency else ()))
@@ -169,6 +186,21 @@ def serving(preset: str = "small", *, robots: bool = True, latency: str | None =
             yield web
         finally:
             _must("stop", directory, "docs")
+
+
+@contextlib.contextmanager
+def synthetic(directory: Path, hosts: int, *options: str) -> Iterator[LocalWeb]:
+    """Serves a made web without end until the block ends; its seeds are the first pages of all hosts."""
+    directory.mkdir(parents=True, exist_ok=True)
+    http, https = SYNTHETIC_PORTS
+    ports = ("--http-port", str(http), "--https-port", str(https))
+    _must("synth", directory, *ports, "--hosts", str(hosts), "--endless", "--daemon", *options)
+    try:
+        web = LocalWeb(directory)
+        web.seeds.write_text("".join(f"http://h{row}.synth.test:{http}/\n" for row in range(hosts)), encoding="ascii")
+        yield web
+    finally:
+        _must("stop", directory, "synth")
 
 
 @contextlib.contextmanager

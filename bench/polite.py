@@ -1,0 +1,107 @@
+"""`polite`: how near a crawl with gaps comes to the rate that its hosts permit, and how late it asks.
+
+A made web of 1,000 hosts answers each request after 20 ms; each host wants a second of rest behind an answer. So it
+permits one request each 1.02 s, and the hosts together 980 a second. That rate is the limit to which the crawl is held,
+computed from its own record of requests: the gaps it had to keep and the times its answers took.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from tests.e2e import localweb
+
+from bench.measuring import CACHE, run
+from bench.tables import Table, quantile
+
+HOSTS = 1_000
+WEB = ("--ips", "200", "--fanout", "20", "--locality", "0.9", "--latency", "const:0.02", "--no-log")
+CONCURRENCIES = (64, 256)
+SECONDS = 60
+BEGINNING_SECONDS = 5.0
+COUNTED_FROM_SECONDS = 10.0
+COUNTED_BEFORE_END_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """One request for a page: seconds since the first one, seconds it took, its gap and the one required."""
+
+    at: float
+    took: float
+    gap: float | None
+    required: float
+
+    @property
+    def late(self) -> float:
+        """Milliseconds between the moment from which the host may be asked and the request."""
+        assert self.gap is not None
+        return (self.gap - self.required) * 1e3
+
+
+def tables() -> list[Table]:
+    """One crawl for each concurrency; nothing where the made web is not beside the project."""
+    if not localweb.available():
+        print("  polite needs the reference web beside the project, which is not here", file=sys.stderr)
+        return []
+    CACHE.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="polite-", dir=CACHE))
+    try:
+        with localweb.synthetic(directory / "web", HOSTS, *WEB) as web:
+            rows = [_crawl(web, directory / f"out-{concurrency}", concurrency) for concurrency in CONCURRENCIES]
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    columns = (
+        "concurrency",
+        "requests/s",
+        "of the possible",
+        "late ms, p50",
+        "p99",
+        f"p99 of {BEGINNING_SECONDS:.0f} s",
+    )
+    notes = (
+        f"{HOSTS:,} hosts, a gap of 1 s, answers after 20 ms, {SECONDS} s, no WARC.",
+        f"The rate counts from second {COUNTED_FROM_SECONDS:.0f} on.",
+        f"Lateness is that behind the first {BEGINNING_SECONDS:.0f} s; the column beside has the p99 of these.",
+    )
+    return [Table("polite", "Crawls with gaps", (*columns, "CPU s per 1,000", "breaches"), tuple(rows), notes)]
+
+
+def _crawl(web: localweb.LocalWeb, output: Path, concurrency: int) -> tuple[object, ...]:
+    command: list[str | Path] = [sys.executable, "-m", "outrider", "crawl", f"@{web.seeds}", "-o", output]
+    command += ["--hosts", web.hosts, "--concurrency", str(concurrency), "--delay", "1", "--delay-factor", "0"]
+    command += ["--max-seconds", str(SECONDS), "--no-warc", "--progress", "none"]
+    measured = run(command, good=(0, 3))
+    asked = list(_asked(output / "politeness.jsonl"))
+    shutil.rmtree(output, ignore_errors=True)
+    last = max(one.at for one in asked)
+    span = last - COUNTED_FROM_SECONDS - COUNTED_BEFORE_END_SECONDS
+    counted = [one for one in asked if COUNTED_FROM_SECONDS <= one.at < COUNTED_FROM_SECONDS + span]
+    each = sum(one.required + one.took for one in counted) / len(counted)
+    rate, possible = len(counted) / span, HOSTS / each
+    begin = [one.late for one in asked if one.gap is not None and one.at < BEGINNING_SECONDS]
+    late = [one.late for one in asked if one.gap is not None and one.at >= BEGINNING_SECONDS]
+    breaches = sum(one < 0 for one in begin + late)
+    cpu = measured.cpu_seconds / len(asked) * 1e3
+    print(f"  concurrency {concurrency}: {rate:.0f} requests/s of {possible:.0f} possible", file=sys.stderr, flush=True)
+    p99 = quantile(late, 0.99)
+    return (concurrency, rate, f"{rate / possible:.1%}", quantile(late, 0.5), p99, quantile(begin, 0.99), cpu, breaches)
+
+
+def _asked(file: Path) -> Iterator[_Asked]:
+    first: float | None = None
+    with file.open("rb") as lines:
+        for line in lines:
+            told = json.loads(line)
+            if told["kind"] != "page":
+                continue
+            at = datetime.fromisoformat(told["started_at"]).timestamp()
+            first = at if first is None else min(first, at)
+            yield _Asked(at - first, told["seconds"], told["gap"], told["gap_required"] or 0.0)
