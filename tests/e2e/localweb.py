@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+from urllib.robotparser import RobotFileParser
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = ROOT.parent / "shared" / "localweb" / "localweb"
@@ -37,6 +39,8 @@ PORTS = {
 }
 SYNTHETIC_PORTS = (18880, 18843)
 BUILD_SECONDS_MAX = 900
+HEAD_BYTES = 4_096  # of a page, in which its metas stand
+_NOFOLLOW = re.compile(rb"<meta\s[^>]*name=[\"']?robots[\"']?[^>]*content=[^>]*nofollow", re.IGNORECASE)
 READ_BYTES_MAX = 2_000_000  # bytes of a page: a crawler that cuts there does not read the rest
 
 
@@ -77,14 +81,17 @@ class LocalWeb:
     ) -> frozenset[str]:
         """The URLs that a complete polite crawl gets with 200 when it reads so many bytes of each page.
 
-        The manifest's own set (`must_fetch_urls`) follows rel=nofollow; that is this one with `follow_nofollow`.
+        The manifest's own set (`must_fetch_urls`) follows rel=nofollow and knows neither a robots meta nor the
+        robots.txt that came with a site. follow_nofollow: links so marked, by themselves or by the meta, are followed.
         sitemaps: the crawl also begins at what they name.
         """
         known = self._entries()
+        for host in {entry["host"] for entry in known.values()}:
+            self._close(host, known)
         waiting = [
             url
             for url, entry in known.items()
-            if entry.get("polite_depth") == 0 or (sitemaps and entry.get("in_sitemap") and not entry.get("closed"))
+            if not entry.get("closed") and (entry.get("polite_depth") == 0 or (sitemaps and entry.get("in_sitemap")))
         ]
         reached = set(waiting)
         while waiting:
@@ -93,6 +100,8 @@ class LocalWeb:
             if entry.get("closed"):
                 continue
             same = entry.get("same_as", url)  # a folder or ?query answered with that page
+            if not follow_nofollow and self._is_nofollow(same):
+                continue
             aside = () if follow_nofollow else known[same].get("nofollow") or ()
             for onward in self._onward(same, known[same] | entry, read_bytes_max):
                 if onward in aside:
@@ -103,6 +112,26 @@ class LocalWeb:
                     waiting.append(onward)
         wanted = {"page", "file", "variant"}
         return frozenset(url for url in reached if known[url]["status"] == 200 and known[url]["kind"] in wanted)
+
+    def _close(self, host: str, known: dict[str, dict]) -> None:
+        """Marks the pages that the robots.txt of a site's own files closes."""
+        file = self.directory / "sites" / host / "robots.txt"
+        if not file.exists():
+            return
+        rules = RobotFileParser()
+        rules.parse(file.read_text(encoding="utf-8", errors="replace").splitlines())
+        for url, entry in known.items():
+            if entry["host"] == host and not rules.can_fetch("outrider", url):
+                entry["closed"] = True
+
+    def _is_nofollow(self, url: str) -> bool:
+        """Whether the robots meta of a page closes its links."""
+        parts = urlsplit(url)
+        path = self.directory / "sites" / (parts.hostname or "") / unquote(parts.path).lstrip("/")
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return bool(_NOFOLLOW.search(file.read(HEAD_BYTES)))
 
     def _entries(self) -> dict[str, dict]:
         with self.manifest.open(encoding="utf-8") as lines:
