@@ -8,6 +8,7 @@ import resource
 import subprocess
 import sys
 import textwrap
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,30 @@ def test_threads_share_the_hosts_among_them() -> None:
             return {response.status for response in responses}, site.connections
 
     assert ({200}, 20) == asyncio.run(main())
+
+
+def test_no_request_of_a_train_begins_before_the_one_before_it_has_ended() -> None:
+    """A long head takes a while on its way to the threads; the times of all count from one instant."""
+
+    async def main() -> list[tuple[int, int]]:
+        async with hostile(answers(OK)) as site:
+            downloader = NativeDownloader(clock=wall)
+            asked, all_asked, times = wall(), asyncio.Event(), []
+            fields = (("X-Long", "x" * 200_000),)
+
+            def ended(tag: int, response: Response) -> None:
+                times.append((response.started_at, response.ended_at))
+                if len(times) == 20:
+                    all_asked.set()
+
+            url = f"http://h.test:{site.port}/"
+            downloader.begin([(n, Request(url, "127.0.0.1", AGENT, fields)) for n in range(20)], ended)
+            await all_asked.wait()
+            await downloader.close()
+            return [(asked, asked), *times]
+
+    times = asyncio.run(main())
+    assert [] == [(before, began) for (_, before), (began, _) in pairwise(times) if began < before]
 
 
 def test_sockets_stay_within_their_number_kept_ones_included() -> None:

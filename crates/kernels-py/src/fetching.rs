@@ -51,7 +51,7 @@ impl FetchEngine {
     }
 }
 
-fn job(row: Row, rate_min: u32, rate_after: Duration) -> PyResult<Job> {
+fn job(row: Row, rate_min: u32, rate_after: Duration, submitted: Instant) -> PyResult<Job> {
     let (id, tls, host, address, port, head, fresh, bytes_max, connect, first_byte, idle, total) =
         row;
     let address: IpAddr = address
@@ -73,7 +73,7 @@ fn job(row: Row, rate_min: u32, rate_after: Duration) -> PyResult<Job> {
         rate_after,
     };
     let (address, head) = (SocketAddr::new(address, port), head.to_vec());
-    Ok(Job { id, tls, host, address, head, fresh, limits, submitted: Instant::now().into() })
+    Ok(Job { id, tls, host, address, head, fresh, limits, submitted: submitted.into() })
 }
 
 fn flags(answer: &Answer) -> u8 {
@@ -126,8 +126,12 @@ impl FetchEngine {
 
     fn submit(&self, trains: Vec<Vec<Row>>) -> PyResult<()> {
         let engine = self.here()?;
+        // One instant for all: the caller adds their times to one of its own, and a train's requests never overlap.
+        let submitted = Instant::now();
         let train_of = |rows: Vec<Row>| {
-            rows.into_iter().map(|row| job(row, self.rate_min, self.rate_after)).collect()
+            rows.into_iter()
+                .map(|row| job(row, self.rate_min, self.rate_after, submitted))
+                .collect()
         };
         engine.submit(trains.into_iter().map(train_of).collect::<PyResult<_>>()?);
         Ok(())

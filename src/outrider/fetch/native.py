@@ -60,7 +60,7 @@ class _Fetch:
     def __init__(self, tag: Tag, request: Request, train: _Train) -> None:
         self.request, self.tag, self.train = request, tag, train
         self.id = 0  # in the kernel; 0 until it is the turn of its host
-        self.submitted_at: Instant = 0
+        self.submitted_at: Instant = 0  # when the kernel took it
 
 
 class _Train:
@@ -213,11 +213,9 @@ class NativeDownloader:
 
     def _run(self, train: _Train) -> None:
         """Has the kernel ask."""
-        now = self._clock()
         self._trains += 1
         for one in train.left:
             self._last_id = one.id = self._last_id + 1
-            one.submitted_at = now
             self._running[one.id] = one
         if not self._unsubmitted:
             assert self._loop is not None
@@ -261,16 +259,25 @@ class NativeDownloader:
         trains, self._unsubmitted = self._unsubmitted, []
         if trains and not self._closed:
             try:
-                self._engine.submit([list(map(self._row, train.left)) for train in trains])
+                self._hand_over(trains)
             except (OverflowError, TypeError, ValueError):
                 for train in trains:
                     self._submit_alone(train)  # nothing of the batch was taken
+
+    def _hand_over(self, trains: Sequence[_Train]) -> None:
+        """Raises OverflowError, TypeError and ValueError for a request that the kernel refuses; then it takes none."""
+        rows = [list(map(self._row, train.left)) for train in trains]
+        now = self._clock()
+        self._engine.submit(rows)
+        for train in trains:
+            for one in train.left:
+                one.submitted_at = now
 
     def _submit_alone(self, train: _Train) -> None:
         """A request that the kernel refuses fails alone: the others of its batch would wait for ever. A train with such
         a request is taken apart."""
         try:
-            self._engine.submit([list(map(self._row, train.left))])
+            self._hand_over([train])
         except (OverflowError, TypeError, ValueError) as error:
             if len(train.left) == 1:
                 one = self._running.pop(train.left[0].id)
