@@ -7,6 +7,7 @@ import threading
 from dataclasses import fields, replace
 
 import pytest
+from msgspec.structs import replace as replace_lease
 
 from outrider.crawl.hooks import Hooks
 from outrider.crawl.reading import Reader, Readings
@@ -149,6 +150,36 @@ def test_documents_that_hang_in_their_readers_hold_no_page_up(tmp_path):
     told = asyncio.run(asyncio.wait_for(run(), 60))
     assert [] == told.faults
     assert {visit.lease.token for visit in slow} == {visit.lease.token for visit in told.visits[len(pages) :]}
+
+
+def test_the_visits_of_one_host_are_told_in_the_order_in_which_they_were_put(tmp_path):
+    """A long page is read for longer than the next one of its host: the record of requests had that one before it."""
+    house = House(tmp_path)
+    long, other = house.pages()[:2]
+    visits = [house.visit(replace_lease(long, token=long.token + number), body=PAGE) for number in range(3)]
+    elsewhere = house.visit(replace_lease(other, token=long.token + 3), body=PAGE)
+    released = threading.Event()
+
+    def read(some):
+        if visits[0] in some:
+            assert released.wait(60)
+
+    async def run():
+        told = Told(1)
+        readings = Readings(read, told)
+        for visit in (*visits, elsewhere):
+            readings.put([visit])
+        await told.done.wait()
+        assert ([elsewhere], 3) == (told.visits, len(readings))
+        told.done, told.want = asyncio.Event(), 4
+        released.set()
+        await told.done.wait()
+        assert 0 == len(readings)
+        readings.close()
+        return told
+
+    told = asyncio.run(asyncio.wait_for(run(), 60))
+    assert ([elsewhere, *visits], []) == (told.visits, told.faults)
 
 
 def test_errands_and_answers_of_the_books_are_not_slow(tmp_path):

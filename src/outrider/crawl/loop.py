@@ -570,9 +570,10 @@ class CrawlRun:
             self._failure = visit  # a bug in one visit ends the crawl, in good order
         else:
             self._held_bytes += visit_bytes(visit)
-            if visit.response is not None and not visit.stopped:
-                if lease.kind is Kind.PAGE and visit.seconds is not None:
+            if visit.response is not None or visit.began is not None:
+                if lease.kind is Kind.PAGE and visit.response is not None and visit.seconds is not None:
                     self._trains.answered(visit.seconds)
+                # Also a request without an answer: the record has those of a host in order.
                 if not self._read_soon:
                     asyncio.get_running_loop().call_soon(self._have_read)
                 self._read_soon.append(visit)

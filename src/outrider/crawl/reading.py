@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -220,6 +220,8 @@ class _Lane:
 class Readings:
     """Threads in which a reader reads ahead: each takes a few visits at once, and tells the event loop of them.
 
+    Those of one host are told in the order in which they were put, for so its record has them: a visit that is read
+    before an earlier one of its host waits for that.
     Documents that a process of its own reads may take seconds each. They have threads of their own, so that no page
     waits for them, and each is told of by itself.
     """
@@ -243,19 +245,21 @@ class Readings:
         self._slow = _Lane(1, ThreadPoolExecutor(threads, thread_name_prefix="outrider-documents"))
         self._leases: dict[int, Lease] = {}
         self._slow_tokens: set[int] = set()
+        self._lines: dict[str, deque[Visit]] = {}  # by host: those that are not told
+        self._early: set[int] = set()  # tokens of visits that are read, and wait for an earlier one of their host
 
     def __len__(self) -> int:
-        """Visits that are being read."""
+        """Visits that are being read, or wait for one that is."""
         return len(self._leases)
 
     @property
     def slow(self) -> int:
-        """The ones among them that may take seconds."""
+        """The visits being read that may take seconds."""
         return len(self._slow_tokens)
 
     @property
     def leases(self) -> list[Lease]:
-        """The leases of visits that are being read."""
+        """The leases of visits that are being read, or wait for one that is."""
         return list(self._leases.values())
 
     def put(self, visits: Sequence[Visit]) -> None:
@@ -266,6 +270,7 @@ class Readings:
             for visit in visits:
                 token = visit.lease.token
                 self._leases[token] = visit.lease
+                self._lines.setdefault(visit.lease.host, deque()).append(visit)
                 lane = self._quick
                 if self._is_slow(visit):
                     lane = self._slow
@@ -303,10 +308,23 @@ class Readings:
         return some
 
     def _ended(self, some: Sequence[Visit], fault: BaseException | None) -> None:
+        told: list[Visit] = []
         for visit in some:
-            del self._leases[visit.lease.token]
             self._slow_tokens.discard(visit.lease.token)
-        self._told(some, fault)
+            self._early.add(visit.lease.token)
+            told += self._in_order(visit.lease.host)
+        if told or fault is not None:
+            self._told(told, fault)
+
+    def _in_order(self, host: str) -> Iterator[Visit]:
+        """Gives the visits of a host that were read, up to the first one that was not."""
+        line = self._lines[host]
+        while line and (token := line[0].lease.token) in self._early:
+            self._early.remove(token)
+            del self._leases[token]
+            yield line.popleft()
+        if not line:
+            del self._lines[host]
 
     def close(self) -> None:
         """Waits until the visits in hand are read, and ends the threads."""
