@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import sys
 import threading
 
 import pytest
 
 import outrider
 from outrider.cli import main as cli
+from outrider.crawl.loop import SWITCH_SECONDS
 from outrider.errors import OutriderError, SettingsError
 from unit.test_hooks import HOME, Web
 
@@ -54,6 +56,30 @@ def test_a_thread_stops_it_and_another_goes_on(told):
     assert pages_of(told["output"]) < 5
     assert 0 == outrider.Crawler(**told, on_page=lambda page: None).run().exit_code
     assert 5 == pages_of(told["output"])  # one of them says that robots.txt closes it
+
+
+def test_crawls_of_several_threads_leave_the_switches_of_threads_as_they_were(told, tmp_path):
+    usual = sys.getswitchinterval()
+    both, second_goes_on = threading.Barrier(2), threading.Event()
+    quick = []
+
+    def crawl(name, waits):
+        def hold(page):
+            if page.url == HOME:
+                both.wait(30)
+                quick.append(sys.getswitchinterval())
+                assert not waits or second_goes_on.wait(30)
+
+        outrider.Crawler([HOME], on_page=hold, **told | {"output": tmp_path / name}).run()
+
+    threads = [threading.Thread(target=crawl, args=one) for one in (("first", False), ("second", True))]
+    for thread in threads:
+        thread.start()
+    threads[0].join(30)
+    quick.append(sys.getswitchinterval())
+    second_goes_on.set()
+    threads[1].join(30)
+    assert ([pytest.approx(SWITCH_SECONDS)] * 3, usual) == (quick, sys.getswitchinterval())
 
 
 def test_a_hook_stops_the_crawl_and_its_page_is_kept(told):

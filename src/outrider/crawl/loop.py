@@ -139,6 +139,31 @@ class PageReader(Protocol):
         ...
 
 
+class _QuickSwitches:
+    """Lets threads of this process wait less for the GIL as long as a crawl runs in it, or several do."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running = 0
+        self._usual_seconds = 0.0
+
+    def begin(self) -> None:
+        with self._lock:
+            self._running += 1
+            if self._running == 1:
+                self._usual_seconds = sys.getswitchinterval()
+                sys.setswitchinterval(min(self._usual_seconds, SWITCH_SECONDS))
+
+    def end(self) -> None:
+        with self._lock:
+            self._running -= 1
+            if not self._running:
+                sys.setswitchinterval(self._usual_seconds)
+
+
+_quick_switches = _QuickSwitches()
+
+
 class CrawlRun:
     """One run of one crawl. `run` does it all; `stop` may be called from the event loop, twice for at once, and
     `stop_soon` from any thread."""
@@ -293,8 +318,7 @@ class CrawlRun:
         with self._beginning:
             self._event_loop = asyncio.get_running_loop()
         restore = self._catch_signals()
-        switch_seconds = sys.getswitchinterval()
-        sys.setswitchinterval(min(switch_seconds, SWITCH_SECONDS))
+        _quick_switches.begin()
         try:
             await self._in_books(self._open)
             try:
@@ -311,7 +335,7 @@ class CrawlRun:
                     await self._in_books(self._close)
         finally:
             restore()
-            sys.setswitchinterval(switch_seconds)
+            _quick_switches.end()
             self._progress.close()
             self._books.shutdown(wait=True)
 
