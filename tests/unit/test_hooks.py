@@ -166,6 +166,17 @@ def test_a_hook_that_raises_no_usual_exception_ends_its_page_alone(crawled, erro
     assert ("hook_on_page", "done") == (lines["/a"]["error"], lines["/b"]["outcome"])
 
 
+def test_a_hook_that_takes_the_lease_from_its_page_ends_its_page_alone(crawled):
+    """The hooks behind it would ask the page for its URL."""
+
+    def takes(page):
+        if page.url.endswith("/a"):
+            page.lease = None
+
+    lines = crawled(on_page=takes)
+    assert ("hook_on_page", "done") == (lines["/a"]["error"], lines["/b"]["outcome"])
+
+
 @pytest.mark.parametrize("links", ["/deep", b"/deep", 7])
 def test_a_text_in_place_of_a_list_of_links_is_refused(crawled, links):
     def follows(page):

@@ -81,7 +81,7 @@ class CrawledPage:
     """
 
     def __init__(self, lease: Lease, response: Response | None, outcome: str, content: Page | None, links: UrlBatch):
-        self.lease = lease
+        self._lease = lease
         self.response = response
         self.outcome = outcome
         """The word of pages.jsonl: done, truncated, duplicate, redirect, gone …"""
@@ -95,9 +95,14 @@ class CrawledPage:
         self._follow: Iterable[str | Link] | None = None
 
     @property
+    def lease(self) -> Lease:
+        """The lease that it was fetched under."""
+        return self._lease
+
+    @property
     def url(self) -> str:
         """Where it was fetched from, in canonical spelling."""
-        return self.lease.url
+        return self._lease.url
 
     @property
     def status(self) -> int | None:
