@@ -112,5 +112,40 @@ def test_one_timer_serves_requests_that_begin_at_different_times():
     assert (2, ["h0", "h1", "h2", "h3"]) == second
 
 
+def test_each_request_of_a_train_has_the_time_of_one():
+    """The next request at a place is slow by its own beginning, neither sooner nor with those that began later."""
+
+    async def main():
+        time, begun = Moved(), []
+        places = Places(2, 8, lambda: None)
+        (train,) = enter(places, "h0", begun=begun)
+        await time.on(SLOW_REQUEST_SECONDS * 0.2)
+        places.renew(train)
+        await time.on(SLOW_REQUEST_SECONDS * 0.4)
+        enter(places, "h1", begun=begun)
+        found = []
+        for share in (0.5, 0.2, 0.4):
+            await time.on(SLOW_REQUEST_SECONDS * share)
+            found.append(places.aside)
+        return found
+
+    assert [0, 1, 2] == asyncio.run(main())
+
+
+def test_a_train_that_was_slow_once_stands_aside_to_its_end():
+    async def main():
+        time, begun = Moved(), []
+        places = Places(1, 8, lambda: None)
+        (train,) = enter(places, "tarpit", begun=begun)
+        await time.on(2 * SLOW_REQUEST_SECONDS)
+        places.renew(train)
+        enter(places, "good", begun=begun)
+        before = (begun, places.aside)
+        places.leave(train)
+        return before, places.aside
+
+    assert ((["tarpit", "good"], 1), 0) == asyncio.run(main())
+
+
 def test_slow_requests_have_the_sockets_that_are_left():
     assert [448, 7, 0, 36] == [aside_max(64, 512), aside_max(1, 512), aside_max(600, 600), aside_max(64, 100)]

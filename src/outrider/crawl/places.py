@@ -46,8 +46,9 @@ class Places:
         self._make_room = make_room
         self._slow_hosts: OrderedDict[str, None] = OrderedDict()
         self._waiting: deque[Place] = deque()
-        # In the order of their beginnings, so the first one is the next that may be slow: one timer serves all.
-        self._begun: deque[tuple[float, Place]] = deque()
+        # Requests that are not slow yet, in the order of their beginnings: the first one may be slow next, so one timer
+        # serves all.
+        self._prompt: OrderedDict[Place, None] = OrderedDict()
         self._patience: asyncio.TimerHandle | None = None
         self.aside = 0
 
@@ -71,6 +72,7 @@ class Places:
         if not place.is_held:
             self._waiting.remove(place)
             return
+        self._prompt.pop(place, None)
         if self._slow_hosts and asyncio.get_running_loop().time() - place.began < SLOW_REQUEST_SECONDS:
             self._slow_hosts.pop(place.host, None)
         if place.is_aside:
@@ -79,20 +81,22 @@ class Places:
             self._give_place()
 
     def renew(self, place: Place) -> None:
-        """The next request of a train has begun at this place."""
+        """The next request of a train has begun at this place. One that was slow stays so to the end of its train."""
         place.began = asyncio.get_running_loop().time()
+        if place in self._prompt:
+            self._prompt.move_to_end(place)
 
     def _start(self, place: Place) -> None:
         place.is_held, place.began = True, asyncio.get_running_loop().time()
-        self._begun.append((place.began, place))
+        self._prompt[place] = None
         self._be_patient()
         place.begin()
 
     def _be_patient(self) -> None:
         """Sets the timer for the request that may be slow next."""
-        if self._patience is None and self._begun:
-            loop = asyncio.get_running_loop()
-            self._patience = loop.call_at(self._begun[0][0] + SLOW_REQUEST_SECONDS, self._look)
+        if self._patience is None and self._prompt:
+            first = next(iter(self._prompt))
+            self._patience = asyncio.get_running_loop().call_at(first.began + SLOW_REQUEST_SECONDS, self._look)
 
     def _give_place(self) -> None:
         """A place is free: the request that waits longest has it."""
@@ -104,13 +108,10 @@ class Places:
     def _look(self) -> None:
         """Has the requests that are slow by now stand aside."""
         self._patience = None
-        begun, now = self._begun, asyncio.get_running_loop().time()
-        while begun and (begun[0][1].is_left or begun[0][0] + SLOW_REQUEST_SECONDS <= now):
-            began, place = begun.popleft()
-            if not place.is_left and place.began == began:
-                self._be_slow(place)
-            elif not place.is_left:
-                begun.append((place.began, place))
+        now = asyncio.get_running_loop().time()
+        while self._prompt and (first := next(iter(self._prompt))).began + SLOW_REQUEST_SECONDS <= now:
+            del self._prompt[first]
+            self._be_slow(first)
         self._be_patient()
 
     def _be_slow(self, place: Place) -> None:
