@@ -77,11 +77,10 @@ class _Way:
 
 class _Train:
     """Visits to one host, one behind the other. ways: those without an end; others: the addresses to ask at after the
-    first one; is_mapping: it is one of the few that fetch sitemaps; is_mapless: it waits to be one, without a place."""
+    first one; own: of the host, from the step that has its address; is_mapping: it is one of the few that fetch
+    sitemaps; is_mapless: it waits to be one, without a place."""
 
-    __slots__ = (
-        *("asked_at", "ended", "host", "is_mapless", "is_mapping", "naming", "others", "own", "place", "ways"),
-    )
+    __slots__ = ("asked_at", "ended", "host", "is_mapless", "is_mapping", "naming", "others", "own", "place", "ways")
     own: HostSettings
 
     def __init__(self, host: str, ended: VisitEnded) -> None:
@@ -118,12 +117,12 @@ class Fetching:
         headers: tuple[tuple[str, str], ...] = (),
         bottleneck: Bottleneck | None = None,
         pins: bool = True,
-        goes_on: Callable[[Visit], bool] = lambda _: True,
+        goes_on: Callable[[], bool] = lambda: True,
     ) -> None:
         """concurrency: requests at once; aside_most: slow ones beside them. make_room: is told of each visit whose name
         or answer is long in coming. headers: of each request. bottleneck: is told where each visit is. pins: whether a
         request goes to the address that its lease names; where no group goes by addresses, that one grows old. goes_on:
-        whether a train goes on behind this visit, if its answer is well."""
+        whether there is room for the answers of further visits: where there is none, trains are let go."""
         self._headers = headers
         self._bottleneck = bottleneck or Bottleneck(concurrency, clock())
         self._hooks = hooks
@@ -357,7 +356,8 @@ class Fetching:
         self._dial([(way.lease.token, way.request) for way in train.ways])
 
     def _at_site(self, way: _Way) -> None:
-        """The request of a visit is the next one of its train."""
+        """The site is at work on the request of a visit, as far as that is known here: the downloader sends the next
+        one of a train by itself."""
         way.at, way.began = wall(), self._clock()
         stage = Stage.ROBOTS if way.lease.kind is Kind.ROBOTS else Stage.SITE
         self._bottleneck.move(way.lease.token, stage, way.began)
@@ -370,8 +370,7 @@ class Fetching:
                 asyncio.get_running_loop().call_soon(self._answered, token, error)
 
     def _answered(self, token: int, answer: Response | BaseException | None) -> None:
-        """An answer came, or an error of the downloader. An address that takes no connection is dialled last from then
-        on, until it takes one; the next one is dialled, and all of them share the time of one."""
+        """An answer came, or an error of the downloader; None where the visit was let go."""
         way = self._ways.get(token)
         if way is None:
             return  # it was broken off
@@ -391,6 +390,8 @@ class Fetching:
             self._responded(way, answer)
 
     def _responded(self, way: _Way, response: Response) -> None:
+        """An address that takes no connection is dialled last from then on, until it takes one; the next one is
+        dialled, and all of them share the time of one."""
         train = way.train
         if response.request_head:
             self._counts["requests"] += 1
@@ -438,7 +439,7 @@ class Fetching:
             self._at_site(following)
             assert train.place is not None
             self._places.renew(train.place)
-            if visit.sign is not None or not self._goes_on(visit):
+            if visit.sign is not None or not self._goes_on():
                 self._let_go(train)
         self._end(way, visit)
 

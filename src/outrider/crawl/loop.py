@@ -87,9 +87,8 @@ from outrider.limits import (
 )
 from outrider.storage.files import Directory
 
-GATHER_SECONDS: Final = (
-    0.005  # finished visits wait for others, for one sync serves them all: while some come so closely,
-)
+# Finished visits wait for others, for one sync serves them all: while some come so closely,
+GATHER_SECONDS: Final = 0.005
 GATHER_STEPS_MAX: Final = 4  # but not longer than so many times that,
 GATHER_VISITS_MAX: Final = 64  # and no longer once so many are there
 READY_SLACK_SECONDS: Final = 0.000_5  # a look at a host a moment before its instant would be in vain
@@ -606,8 +605,8 @@ class CrawlRun:
         self._bottleneck.move(lease.token, Stage.BOOKS, self._clock())
         self._wake.set()
 
-    def _goes_on(self, visit: Visit) -> bool:
-        """Whether a train goes on: not while more answers wait than are held, nor while the disk is full."""
+    def _goes_on(self) -> bool:
+        """Whether trains go on: not while more answers wait than are held, nor while the disk is full."""
         return self._full_since is None and self._held_bytes <= ANSWERS_BYTES_MAX
 
     def _let_trains_go(self) -> None:
