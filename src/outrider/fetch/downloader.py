@@ -325,9 +325,9 @@ class Beginner(Protocol):
         ...
 
     def cancel(self, tag: Tag) -> None:
-        """Breaks a fetch off; `ended` is not told of it. The fetches behind it in its train are let go."""
+        """Breaks off the fetch that its train is at; `ended` is not told of it. The fetches behind it are let go."""
         ...
 
     async def close(self) -> None:
-        """Ends the fetches that were begun and closes every connection."""
+        """Ends the fetches that were begun, with or without a word to `ended`, and closes every connection."""
         ...

@@ -189,7 +189,8 @@ class NativeDownloader:
             self._engine.let_go(one.id)
 
     def cancel(self, tag: Tag) -> None:
-        """Breaks a fetch off: its connection is closed, its end told to no function. Fetches behind it are let go."""
+        """Breaks off the fetch that its train is at: its connection is closed, its end told to no function. The fetches
+        behind it are let go."""
         one = self._open.pop(tag, None)
         if one is None:
             return

@@ -52,7 +52,7 @@ class Tasks:
             asking, train.asking = train.asking, None
             answer = asyncio.CancelledError() if asking.cancelled() else asking.result()
             goes_on = isinstance(answer, Response) and is_well(answer) and loop.time() - began < TRAIN_SECONDS_MAX
-            if train.left and train.left[0][0] is tag:
+            if train.left and train.left[0][0] == tag:  # it was not cancelled
                 self._tell(train, tag, answer)
 
     async def _answer(self, request: Request) -> Response | BaseException:
@@ -72,14 +72,15 @@ class Tasks:
             train.is_let_go = True
 
     def cancel(self, tag: Tag) -> None:
-        """Cancels a fetch; its end is told to no function. The fetches behind it are let go."""
+        """Breaks off the fetch that its train is at; its end is told to no function. The fetches behind it are let
+        go."""
         train = self._trains.pop(tag, None)
         if train is None:
             return
         train.is_let_go = True
-        if train.left[0][0] is tag and train.asking is not None:
+        train.left = [one for one in train.left if one[0] != tag]
+        if train.asking is not None and not train.asking.cancelling():
             train.asking.cancel()
-        train.left = [one for one in train.left if one[0] is not tag]
 
     async def close(self) -> None:
         """Cancels what is under way, waits for its end, and closes the downloader."""

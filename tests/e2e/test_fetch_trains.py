@@ -1,0 +1,212 @@
+"""Trains of requests to one host: by the fetch kernel itself, and by a task around any other downloader, alike."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+
+from e2e.downloaders import each_downloader, new  # noqa: F401 - a fixture
+from e2e.hostile import Connection, Script, Site, answers, hostile
+from limiting import set_limits
+from outrider.fetch.downloader import Beginner, Request, Response, Tag
+from outrider.fetch.outcomes import FetchError
+from outrider.fetch.tasks import beginner_of
+
+T = TypeVar("T")
+pytestmark = pytest.mark.usefixtures("each_downloader")
+
+AGENT = "Outrider/0.1 (+https://example.org/bot)"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+def of_status(status: int) -> bytes:
+    return f"HTTP/1.1 {status} Some\r\nContent-Length: 0\r\n\r\n".encode()
+
+
+class Told:
+    """The ends of fetches as they are told, and a way to wait for so many."""
+
+    def __init__(self) -> None:
+        self.ends: list[tuple[Tag, Response | BaseException | None]] = []
+        self._more = asyncio.Event()
+
+    def ended(self, tag: Tag, answer: Response | BaseException | None) -> None:
+        self.ends.append((tag, answer))
+        self._more.set()
+
+    async def so_many(self, count: int) -> list[tuple[Tag, int | None]]:
+        """Tags with their statuses; None for one that was let go."""
+        async with asyncio.timeout(20):
+            while len(self.ends) < count:
+                self._more.clear()
+                await self._more.wait()
+        return [(tag, answer.status if isinstance(answer, Response) else None) for tag, answer in self.ends]
+
+
+def train(site: Site, *tags: str, host: str = "site.test") -> list[tuple[str, Request]]:
+    """A request for each tag, of which it is the path."""
+    return [(tag, Request(f"http://{host}:{site.port}/{tag}", "127.0.0.1", AGENT)) for tag in tags]
+
+
+def paths(site: Site) -> list[str]:
+    return [head.split()[1].decode().removeprefix("/") for head in site.requests]
+
+
+def run(script: Script, act: Callable[[Beginner, Site, Told], Awaitable[T]]) -> T:
+    async def main() -> T:
+        async with hostile(script) as site:
+            downloader = beginner_of(new())
+            try:
+                return await act(downloader, site, Told())
+            finally:
+                await downloader.close()
+
+    return asyncio.run(main())
+
+
+def held(first: asyncio.Event, *, behind: bytes = OK) -> Script:
+    """A script that answers each request once the event is there."""
+
+    async def script(connection: Connection) -> None:
+        while True:
+            await connection.request()
+            await first.wait()
+            await connection.send(behind)
+
+    return script
+
+
+async def arrived(site: Site, count: int) -> None:
+    async with asyncio.timeout(20):
+        while len(site.requests) < count:  # noqa: ASYNC110 - the site notes requests in a list
+            await asyncio.sleep(0.001)
+
+
+def test_the_pages_of_a_train_are_asked_for_one_after_another():
+    async def act(downloader: Beginner, site: Site, told: Told) -> None:
+        downloader.begin(train(site, *"abc"), told.ended)
+        assert [] == told.ends, "never from within the call"
+        assert [("a", 200), ("b", 200), ("c", 200)] == await told.so_many(3)
+        first, second, third = (answer for _, answer in told.ends if isinstance(answer, Response))
+        assert first.started_at <= first.ended_at <= second.started_at <= second.ended_at <= third.started_at
+        assert (["a", "b", "c"], 1) == (paths(site), site.connections)
+
+    run(answers(OK), act)
+
+
+@pytest.mark.parametrize(
+    ("status", "goes_on"),
+    [(204, True), (304, True), (302, True), (404, True), (410, True)]
+    + [(status, False) for status in (400, 401, 403, 429, 500, 503)],
+)
+def test_a_train_goes_on_behind_a_site_that_is_well(status: int, goes_on: bool):
+    async def act(downloader: Beginner, site: Site, told: Told) -> None:
+        downloader.begin(train(site, *"abc"), told.ended)
+        behind = 200 if goes_on else None
+        assert [("a", status), ("b", behind), ("c", behind)] == await told.so_many(3)
+        assert (3 if goes_on else 1) == len(site.requests)
+
+    run(answers(of_status(status), OK), act)
+
+
+def test_an_answer_that_breaks_off_ends_the_train():
+    async def act(downloader: Beginner, site: Site, told: Told) -> None:
+        downloader.begin(train(site, *"abc"), told.ended)
+        assert ["a", "b", "c"] == [tag for tag, _ in await told.so_many(3)]
+        (_, first), *behind = told.ends
+        assert isinstance(first, Response)
+        assert (FetchError.EMPTY_REPLY, [None, None]) == (first.error, [answer for _, answer in behind])
+        assert ["a"] == paths(site)
+
+    async def closes(connection: Connection) -> None:
+        await connection.request()
+
+    run(closes, act)
+
+
+def test_a_train_that_takes_long_ends(monkeypatch: pytest.MonkeyPatch):
+    set_limits(monkeypatch, TRAIN_SECONDS_MAX=0.05)
+
+    async def act(downloader: Beginner, site: Site, told: Told) -> None:
+        downloader.begin(train(site, *"abc"), told.ended)
+        assert [("a", 200), ("b", None), ("c", None)] == await told.so_many(3)
+
+    async def slow(connection: Connection) -> None:
+        while True:
+            await connection.request()
+            await asyncio.sleep(0.1)
+            await connection.send(OK)
+
+    run(slow, act)
+
+
+@pytest.mark.parametrize("tag", ["a", "c"])
+def test_a_train_that_is_let_go_ends_with_the_request_under_way(tag: str):
+    answered = asyncio.Event()
+
+    async def act(downloader: Beginner, site: Site, told: Told) -> None:
+        downloader.begin(train(site, *"abc"), told.ended)
+        await arrived(site, 1)
+        downloader.let_go(tag)
+        # By the time that a request of a later train arrives, the kernel has heard of it.
+        downloader.begin(train(site, "d", host="other.test"), told.ended)
+        await arrived(site, 2)
+        answered.set()
+        ends = dict(await told.so_many(4))
+        assert {"a": 200, "b": None, "c": None, "d": 200} == ends
+        assert ["a", "d"] == paths(site)
+
+    run(held(answered), act)
+
+
+def test_a_train_is_let_go_before_it_is_sent():
+    async def act(downloader: Beginner, site: Site, told: Told) -> None:
+        downloader.begin(train(site, *"abc"), told.ended)
+        downloader.let_go("b")
+        ends = dict(await told.so_many(3))
+        assert (None, None) == (ends["b"], ends["c"])
+        assert len(site.requests) <= 1
+
+    run(answers(OK), act)
+
+
+def test_a_request_that_is_broken_off_lets_those_behind_it_go():
+    """Its own end is told to no function, and the host is free for another train."""
+    never, told_of_d = asyncio.Event(), []
+
+    async def act(downloader: Beginner, site: Site, told: Told) -> None:
+        downloader.begin(train(site, *"abc"), told.ended)
+        await arrived(site, 1)
+        downloader.cancel("a")
+        assert [("b", None), ("c", None)] == await told.so_many(2)
+        never.set()
+        downloader.begin(train(site, "d"), told.ended)
+        told_of_d.extend(await told.so_many(3))
+
+    run(held(never), act)
+    assert [("b", None), ("c", None), ("d", 200)] == told_of_d
+
+
+def test_trains_of_one_host_have_one_request_at_a_time():
+    under_way = most = 0
+
+    async def one_at_a_time(connection: Connection) -> None:
+        nonlocal under_way, most
+        while True:
+            await connection.request()
+            under_way += 1
+            most = max(most, under_way)
+            await asyncio.sleep(0.002)
+            under_way -= 1
+            await connection.send(OK)
+
+    async def act(downloader: Beginner, site: Site, told: Told) -> None:
+        for tags in ("abc", "def", "ghi"):
+            downloader.begin(train(site, *tags), told.ended)
+        assert dict.fromkeys("abcdefghi", 200) == dict(await told.so_many(9))
+
+    run(one_at_a_time, act)
+    assert 1 == most
