@@ -202,9 +202,9 @@ IDLE_SECONDS_MAX = 30.0  # a server that sends no byte for half of the whole tim
 TOTAL_SECONDS_MAX = 60.0  # below the lease's 90 s: a fetch ends before its lease does
 HEAD_BYTES_MAX = 262_144  # Chromium's cap; real heads stay below 32 KiB; interim (1xx) heads count too
 HEADER_LINES_MAX = 1_000  # a head of 1,000 lines is a flood; interim (1xx) heads count too
-REQUEST_FIELDS_KNOWN = (
-    64  # checked and written once for many requests: a crawl has a handful; those with validators pass
-)
+# sets of request fields that are checked and written once for many requests: a crawl has a handful, and those with
+# validators pass
+REQUEST_FIELDS_KNOWN = 64
 CONTENT_CODINGS_MAX = 2  # gzip within gzip exists by mistake; more layers are only built as bombs
 GZIP_MEMBERS_MAX = 1_024  # thousands of tiny members, or frames of zstd, cost time without giving text
 ZSTD_WINDOW_BITS_MAX = 23  # 8 MB: RFC 9659 lets no content coding have more; a frame may ask for terabytes

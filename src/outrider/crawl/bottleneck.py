@@ -3,8 +3,8 @@ empty.
 
 A crawl has so many places (`--concurrency`), and each could hold a visit all the time. A visit goes from stage to
 stage, and the time in each is summed. The time of places without a visit goes to the causes that the frontier's counts
-name, as they stood when it was asked for leases last. Where visits stand aside there are more of them than places: then
-the time of all shrinks alike.
+name, as they stood when it was asked for leases last. Visits that stand aside, and answers that are read or written
+down, hold no place and count all the same: where there are more of all than places, the time of all shrinks alike.
 """
 
 from __future__ import annotations

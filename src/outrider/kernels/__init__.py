@@ -200,7 +200,6 @@ __all__ = [
     "in_use",
     "pack_frames",
     "pack_heads",
-    "warc_records",
     "read_html",
     "read_pages",
     "read_sitemap_xml",
@@ -217,4 +216,5 @@ __all__ = [
     "texts_of_spans",
     "unique_spans",
     "unpack_heads",
+    "warc_records",
 ]

@@ -25,12 +25,12 @@ def head_fields(head: Bytes) -> tuple[tuple[str, str], ...]:
 
 
 def head_index(head: Bytes) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """The same by name in lower case: the first value of each name, and all values of those that have more."""
+    """The fields of a head as `indexed` has them."""
     return indexed(head_fields(head))
 
 
 def indexed(fields: tuple[tuple[str, str], ...]) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """The index of fields."""
+    """Fields by name in lower case: the first value of each name, and all values, in order, of those that have more."""
     first: dict[str, str] = {}
     several: dict[str, list[str]] = {}
     for name, value in fields:

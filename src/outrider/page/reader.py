@@ -146,8 +146,7 @@ def read(body: bytes, url: str, content_type: str = "text/html", *, agent: str |
 
     text/html and application/xhtml+xml are parsed, text/plain has text and SimHash. RSS, Atom and sitemaps have the
     links that they name, images their size; any other type has only its URL. An empty type counts as HTML if a tag
-    comes first. `agent` is the crawler's product token: a meta of that name counts
-    as one named robots.
+    comes first. `agent` is the crawler's product token: a meta of that name counts as one named robots.
     """
     return read_many([Unread(body, url, content_type)], agent=agent).pages[0]
 
