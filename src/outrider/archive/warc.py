@@ -22,6 +22,7 @@ from outrider import kernels
 from outrider.archive.tail import Tail
 from outrider.clock import Instant, rfc3339_exact
 from outrider.errors import DamagedStoreError, InvalidUrlError, SettingsError
+from outrider.kernels.warc import IDS_BYTES, record_id
 from outrider.limits import WARC_GZIP_LEVEL, WARC_RECORD_BYTES_MAX, WARC_ROLL_BYTES
 from outrider.storage.files import Files
 
@@ -36,7 +37,6 @@ _URI = re.compile(r"[\x21-\x7e]+\Z")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _TRUNCATED = frozenset({None, "length", "time", "disconnect", "unspecified"})
 _END = b"\r\n\r\n"
-_IDS_BYTES = 32  # for the two records of an exchange
 # Base 32, ten bits at a time: a third of the time of base64.b32encode.
 _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
@@ -220,8 +220,8 @@ class WarcWriter:
                 raise InvalidUrlError(f"{_CONTROLS.sub('?', one.url)[:200]!r} cannot stand in a WARC record")
             if one.truncated not in _TRUNCATED:
                 raise ValueError(f"truncated = {one.truncated!r} is no value of WARC-Truncated")
-            rows.append((one[0], _shown_address(one.address), *one[2:]))
-        made = kernels.warc_records(rows, self._random_bytes(_IDS_BYTES * len(rows)))
+            rows.append((one.url, _shown_address(one.address), *one[2:]))
+        made = kernels.warc_records(rows, self._random_bytes(IDS_BYTES * len(rows)))
         return [
             Records(one.url, one.at, shown, digest, _member(response), _member(request))
             for one, (shown, digest, response, request) in zip(exchanges, made, strict=True)
@@ -322,7 +322,8 @@ class WarcWriter:
             self._new_names = True
         header = (
             "WARC/1.1\r\nWARC-Type: warcinfo\r\n"
-            f"WARC-Record-ID: {self._record_id()}\r\nWARC-Date: {rfc3339_exact(at)}\r\nWARC-Filename: {self._name}\r\n"
+            f"WARC-Record-ID: {record_id(self._random_bytes(IDS_BYTES // 2))}\r\nWARC-Date: {rfc3339_exact(at)}\r\n"
+            f"WARC-Filename: {self._name}\r\n"
             f"WARC-Block-Digest: {payload_digest(self._info)}\r\n"
             f"Content-Type: application/warc-fields\r\nContent-Length: {len(self._info)}\r\n\r\n"
         )
@@ -330,14 +331,6 @@ class WarcWriter:
 
     def _length(self) -> int:
         return self._tail.length if self._tail is not None else 0
-
-    def _record_id(self) -> str:
-        """A version 4 UUID (RFC 9562 section 5.4) as a URN in angle brackets."""
-        bits = bytearray(self._random_bytes(16))
-        bits[6] = bits[6] & 0x0F | 0x40
-        bits[8] = bits[8] & 0x3F | 0x80
-        digits = bits.hex()
-        return f"<urn:uuid:{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}>"
 
 
 def _member(record: bytes) -> bytes:

@@ -19,7 +19,8 @@ Packed: TypeAlias = tuple[str, bytes, bytes, bytes]
 """The payload's digest as it is written, the content's (20 bytes), the record of the response, that of the request."""
 
 _FIELDS = 9
-_IDS_BYTES = 32
+IDS_BYTES = 32
+"""The random bytes of the two record ids of an exchange."""
 _LAST = 253_402_300_799_999_999  # the last microsecond of the year 9999: RFC 3339 has four digits for a year
 _END = b"\r\n\r\n"
 
@@ -35,9 +36,9 @@ def warc_records(exchanges: Sequence[Exchange], ids: Bytes) -> list[Packed]:
     rows = [_with_bytes(_shaped(row, exchange)) for row, exchange in enumerate(exchanges)]
     rows = [_checked(row, exchange) for row, exchange in enumerate(rows)]
     octets = _octets(ids)
-    if len(octets) != _IDS_BYTES * len(rows):
+    if len(octets) != IDS_BYTES * len(rows):
         raise ValueError(f"{len(octets)} bytes are no ids of {len(rows)} exchanges")
-    return [_packed(exchange, octets[_IDS_BYTES * row :][:_IDS_BYTES]) for row, exchange in enumerate(rows)]
+    return [_packed(exchange, octets[IDS_BYTES * row :][:IDS_BYTES]) for row, exchange in enumerate(rows)]
 
 
 def _shaped(row: int, exchange: Exchange) -> Exchange:
@@ -80,7 +81,7 @@ def _octets(buffer: Bytes) -> bytes:
 
 def _packed(exchange: Exchange, ids: bytes) -> Packed:
     url, address, at, request_head, head, body, truncated, token, content = exchange
-    response_id, request_id = _record_id(ids[:16]), _record_id(ids[16:])
+    response_id, request_id = record_id(ids[: IDS_BYTES // 2]), record_id(ids[IDS_BYTES // 2 :])
     common = f"WARC-Date: {_date(at)}\r\nWARC-Target-URI: {url}\r\nWARC-IP-Address: {address}\r\n"
     if token is not None:
         common += f"Outrider-Token: {token}\r\n"
@@ -114,8 +115,8 @@ def _date(at: int) -> str:
     return f"{np.datetime64(min(at, _LAST), 'us')}Z"
 
 
-def _record_id(random: bytes) -> str:
-    """A version 4 UUID (RFC 9562 section 5.4) as a URN in angle brackets."""
+def record_id(random: bytes) -> str:
+    """A version 4 UUID (RFC 9562 section 5.4) of 16 random bytes, as a URN in angle brackets."""
     bits = bytearray(random)
     bits[6] = bits[6] & 0x0F | 0x40
     bits[8] = bits[8] & 0x3F | 0x80
