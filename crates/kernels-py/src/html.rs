@@ -1,13 +1,14 @@
 //! Pages: columns of what is in them, and for tests the tokens of the reader.
 
 use outrider_kernels::html;
-use outrider_kernels::html::page::{self, Bounds};
+use outrider_kernels::html::page::{self, Bounds, Links};
 use outrider_kernels::html::references::{decode_into, Place};
 use outrider_kernels::html::tokens::{tokenize, Attribute, Name, Next, Sink};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
+use crate::columns::bytes_of;
 use crate::octets::Octets;
 
 type Limits = (usize, usize, usize, usize, usize, usize);
@@ -24,32 +25,37 @@ pub(crate) fn read_html<'py>(
     let py = body.py();
     let octets = Octets::of(body)?;
     let found = octets.run(py, |octets| page::read(octets, label, xml, bounds));
-    let numbers = |column: &[u32]| {
-        PyBytes::new(py, &column.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>())
-    };
-    let offsets: Vec<u8> = found.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
-    PyTuple::new(
-        py,
-        [
-            found.charset.into_pyobject(py)?.into_any(),
-            PyBytes::new(py, found.arena.as_bytes()).into_any(),
-            PyBytes::new(py, &offsets).into_any(),
-            PyBytes::new(py, &found.kinds).into_any(),
-            numbers(&found.rels).into_any(),
-            PyList::new(py, &found.rel_names)?.into_any(),
-            PyBytes::new(py, &found.texts).into_any(),
-            numbers(&found.text_starts).into_any(),
-            numbers(&found.text_ends).into_any(),
-            found.alternates.into_pyobject(py)?.into_any(),
-            found.metas.into_pyobject(py)?.into_any(),
-            found.refresh.into_pyobject(py)?.into_any(),
-            found.base.into_pyobject(py)?.into_any(),
-            found.title.into_pyobject(py)?.into_any(),
-            found.language.into_pyobject(py)?.into_any(),
-            PyBytes::new(py, &found.text).into_any(),
-            found.left_out.into_pyobject(py)?.into_any(),
-        ],
-    )
+    let offsets = found.offsets.iter().map(|offset| offset.to_le_bytes());
+    let mut columns = vec![
+        found.charset.into_pyobject(py)?.into_any(),
+        PyBytes::new(py, found.arena.as_bytes()).into_any(),
+        bytes_of(py, offsets).into_any(),
+    ];
+    columns.extend(columns_of(py, &found.links)?);
+    columns.extend([
+        found.metas.into_pyobject(py)?.into_any(),
+        found.refresh.into_pyobject(py)?.into_any(),
+        found.base.into_pyobject(py)?.into_any(),
+        found.title.into_pyobject(py)?.into_any(),
+        found.language.into_pyobject(py)?.into_any(),
+        PyBytes::new(py, &found.text).into_any(),
+        found.left_out.into_pyobject(py)?.into_any(),
+    ]);
+    PyTuple::new(py, columns)
+}
+
+/// The columns of links, but for their addresses.
+pub(crate) fn columns_of<'py>(py: Python<'py>, links: &Links) -> PyResult<[Bound<'py, PyAny>; 7]> {
+    let numbers = |column: &[u32]| bytes_of(py, column.iter().map(|n| n.to_le_bytes())).into_any();
+    Ok([
+        PyBytes::new(py, &links.kinds).into_any(),
+        numbers(&links.rels),
+        PyList::new(py, &links.rel_names)?.into_any(),
+        PyBytes::new(py, &links.texts).into_any(),
+        numbers(&links.text_starts),
+        numbers(&links.text_ends),
+        links.alternates.clone().into_pyobject(py)?.into_any(),
+    ])
 }
 
 #[pyfunction]

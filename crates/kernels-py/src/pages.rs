@@ -9,6 +9,7 @@ use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
 use crate::columns::bytes_of;
 use crate::fingerprinter;
+use crate::html::columns_of;
 use crate::octets::Octets;
 
 type Sizes = (
@@ -68,25 +69,16 @@ impl PagesRead {
         let Some(links) = found else {
             return Err(PyIndexError::new_err(format!("there are no links of page {page}")));
         };
-        let numbers = |column: &[u32]| bytes_of(py, column.iter().map(|n| n.to_le_bytes()));
         let offsets = std::iter::once(0).chain(links.ends.iter().map(|end| i64::from(*end)));
-        PyTuple::new(
-            py,
-            [
-                PyBytes::new(py, &links.arena).into_any(),
-                bytes_of(py, offsets.map(i64::to_le_bytes)).into_any(),
-                flags(py, &links.parts).into_any(),
-                host_lengths(py, &links.parts).into_any(),
-                path_starts(py, &links.parts).into_any(),
-                PyBytes::new(py, &links.kinds).into_any(),
-                numbers(&links.rels).into_any(),
-                PyList::new(py, &links.rel_names)?.into_any(),
-                PyBytes::new(py, &links.texts).into_any(),
-                numbers(&links.text_starts).into_any(),
-                numbers(&links.text_ends).into_any(),
-                links.alternates.clone().into_pyobject(py)?.into_any(),
-            ],
-        )
+        let mut columns = vec![
+            PyBytes::new(py, &links.arena).into_any(),
+            bytes_of(py, offsets.map(i64::to_le_bytes)).into_any(),
+            flags(py, &links.parts).into_any(),
+            host_lengths(py, &links.parts).into_any(),
+            path_starts(py, &links.parts).into_any(),
+        ];
+        columns.extend(columns_of(py, &links.said)?);
+        PyTuple::new(py, columns)
     }
 }
 

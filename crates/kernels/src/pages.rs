@@ -1,5 +1,5 @@
-//! Pages read in batches: what each says of itself, its text with SimHash and digest, its links canonical, and of all
-//! pages together the links that are followed. Semantics are written at the twin, `src/outrider/kernels/pages.py`.
+//! Pages read in batches: the content of each, its text with SimHash and digest, its links canonical; and the links
+//! that are followed, of all pages together. Semantics are written at the twin, `src/outrider/kernels/pages.py`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use crate::urls::{self, Parts, State};
 /// How much of a page is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Of its columns.
+    /// Its columns.
     pub bounds: Bounds,
     /// Characters of a base; a longer one counts as none.
     pub base_characters: usize,
@@ -75,7 +75,7 @@ pub struct Given<'a> {
     pub follow: Follow,
 }
 
-/// What a page says; of one of text only charset, text and what is told of that.
+/// The content of a page; one of plain text has charset, text and its likeness only.
 #[derive(Debug, Default)]
 pub struct Values {
     /// The name of the encoding, in lower case.
@@ -98,17 +98,17 @@ pub struct Values {
     pub left_out: u64,
     /// The visible text, in UTF-8.
     pub text: Vec<u8>,
-    /// Of the text.
+    /// The SimHash of the text.
     pub simhash: u64,
-    /// Of the SimHash.
+    /// How many different shingles the SimHash is made of.
     pub shingles: usize,
-    /// Of the text.
+    /// The digest of the text.
     pub digest: u64,
     /// How many links the page has.
     pub links: usize,
-    /// How many different ones are followed.
+    /// How many different ones of those that lead on are followed.
     pub followed: usize,
-    /// How many different ones that lead on are not.
+    /// How many are not.
     pub left_alone: usize,
 }
 
@@ -121,26 +121,14 @@ pub struct Links {
     pub ends: Vec<u32>,
     /// Their parts.
     pub parts: Vec<Parts>,
-    /// Of each its number in `KINDS`.
-    pub kinds: Vec<u8>,
-    /// Of each the number of its rel.
-    pub rels: Vec<u32>,
-    /// The rels, each once; the first is empty.
-    pub rel_names: Vec<String>,
-    /// The texts of links, in UTF-8.
-    pub texts: Vec<u8>,
-    /// Where the text of each begins.
-    pub text_starts: Vec<u32>,
-    /// Where it ends.
-    pub text_ends: Vec<u32>,
-    /// Of links with rel=alternate: row, hreflang, type.
-    pub alternates: Vec<(u32, String, String)>,
+    /// The other columns.
+    pub said: page::Links,
 }
 
 impl Links {
     /// 1 for a row that leads on, else 0.
     fn sort(&self, row: usize) -> usize {
-        usize::from(self.kinds[row] < LEADING)
+        usize::from(self.said.kinds[row] < LEADING)
     }
 
     fn start(&self, row: usize) -> usize {
@@ -215,11 +203,12 @@ impl<'k> Reader<'k> {
         (values.simhash, values.shingles) =
             self.hasher.simhash(&values.text, self.likeness, limits.words);
         values.digest = self.digester.text_digest(&values.text, self.likeness, limits.block_words);
-        values.links = links.kinds.len();
+        values.links = links.said.kinds.len();
         let said = |word: &str| values.robots.iter().any(|other| other == word);
         let none = given.follow == Follow::None
             || (given.follow == Follow::AsSaid && (said("nofollow") || said("none")));
         let refused: Vec<bool> = links
+            .said
             .rel_names
             .iter()
             .map(|rel| {
@@ -279,17 +268,7 @@ impl<'k> Reader<'k> {
             base_bytes: based.as_ref().map_or(given.url.len(), String::len),
             page_bytes: given.url.len(),
         };
-        let links = Links {
-            kinds: page.kinds,
-            rels: page.rels,
-            rel_names: page.rel_names,
-            texts: page.texts,
-            text_starts: page.text_starts,
-            text_ends: page.text_ends,
-            alternates: page.alternates,
-            ..Links::default()
-        };
-        let (links, left_out) = columns.spelled(links, limits)?;
+        let (links, left_out) = columns.spelled(page.links, limits)?;
         values.left_out += left_out;
         values.base = based.filter(|base| base != given.url);
         values.canonical = canonical(&links, limits.url_bytes);
@@ -303,9 +282,9 @@ impl<'k> Reader<'k> {
         let mut known: HashMap<&[u8], bool> = HashMap::new();
         // Rows with fragments of one page stand together.
         let mut last: (&[u8], bool) = (b"", true);
-        for row in (0..links.kinds.len()).filter(|row| links.kinds[*row] < LEADING) {
+        for row in (0..links.said.kinds.len()).filter(|row| links.said.kinds[*row] < LEADING) {
             let text = links.text(row);
-            let wanted = !refused[links.rels[row] as usize];
+            let wanted = !refused[links.said.rels[row] as usize];
             if text == last.0 && (last.1 || !wanted) {
                 continue;
             }
@@ -354,8 +333,9 @@ impl Written<'_> {
     /// None if one takes a full parser.
     ///
     /// A relative link has the length of its base, too: so they are spelled piece by piece until the bounds are reached.
-    fn spelled(&self, mut links: Links, limits: &Limits) -> Option<(Links, u64)> {
-        let rows = links.kinds.len();
+    fn spelled(&self, said: page::Links, limits: &Limits) -> Option<(Links, u64)> {
+        let rows = said.kinds.len();
+        let mut links = Links { said, ..Links::default() };
         let bytes = self.size(rows).min(limits.step_bytes);
         links.arena.reserve(bytes);
         links.ends.reserve(rows);
@@ -419,7 +399,7 @@ impl Written<'_> {
             left_out: 0,
         };
         let mut left = left.iter().peekable();
-        let kept = (0..links.kinds.len()).filter(|row| left.next_if_eq(&row).is_none());
+        let kept = (0..links.said.kinds.len()).filter(|row| left.next_if_eq(&row).is_none());
         for (place, _) in
             (0..links.ends.len()).zip(kept).filter(|(_, row)| links.sort(*row) == sort)
         {
@@ -485,18 +465,19 @@ impl Room {
 impl Links {
     /// Takes rows, in order, out of the columns that have all.
     fn leave_out(&mut self, left: &[usize]) {
-        let mut keep = vec![true; self.kinds.len()];
+        let said = &mut self.said;
+        let mut keep = vec![true; said.kinds.len()];
         left.iter().for_each(|row| keep[*row] = false);
         fn kept<T>(column: &mut Vec<T>, keep: &[bool]) {
             let mut marks = keep.iter();
             column.retain(|_| marks.next().copied().unwrap_or(true));
         }
-        kept(&mut self.kinds, &keep);
-        kept(&mut self.rels, &keep);
-        kept(&mut self.text_starts, &keep);
-        kept(&mut self.text_ends, &keep);
-        self.alternates.retain(|(row, _, _)| keep[*row as usize]);
-        for (row, _, _) in &mut self.alternates {
+        kept(&mut said.kinds, &keep);
+        kept(&mut said.rels, &keep);
+        kept(&mut said.text_starts, &keep);
+        kept(&mut said.text_ends, &keep);
+        said.alternates.retain(|(row, _, _)| keep[*row as usize]);
+        for (row, _, _) in &mut said.alternates {
             *row -= left.partition_point(|other| *other < *row as usize) as u32;
         }
     }
@@ -518,13 +499,14 @@ fn spelled(written: &str, base: &urls::Page<'_>) -> Option<Option<String>> {
 
 /// The address of the first link with rel=canonical, if it is not too long to be one.
 fn canonical(links: &Links, url_bytes: usize) -> Option<String> {
-    let names = &links.rel_names;
+    let names = &links.said.rel_names;
     let named: Vec<bool> =
         names.iter().map(|name| name.split(' ').any(|word| word == "canonical")).collect();
     let is_named = |row: &usize| {
-        KINDS[usize::from(links.kinds[*row])] == "link" && named[links.rels[*row] as usize]
+        KINDS[usize::from(links.said.kinds[*row])] == "link"
+            && named[links.said.rels[*row] as usize]
     };
-    let row = (0..links.kinds.len()).find(is_named)?;
+    let row = (0..links.said.kinds.len()).find(is_named)?;
     let text = links.text(row);
     (text.len() <= url_bytes).then(|| String::from_utf8_lossy(text).into_owned())
 }

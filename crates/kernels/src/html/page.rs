@@ -42,15 +42,9 @@ const BYTES_PER_TEXT_BYTE: usize = 4;
 /// Nesting of svg, math and HTML in them that is followed.
 const FOREIGN_DEPTH_MAX: usize = 64;
 
-/// The columns of a page.
+/// The columns of links, but for their addresses.
 #[derive(Debug, Default)]
-pub struct Page {
-    /// The name of the encoding, in lower case.
-    pub charset: String,
-    /// The addresses as written, one after the other, in UTF-8.
-    pub arena: String,
-    /// Where each begins, and where the last ends.
-    pub offsets: Vec<i64>,
+pub struct Links {
     /// Of each link its number in `KINDS`.
     pub kinds: Vec<u8>,
     /// Of each link the number of its rel.
@@ -65,6 +59,19 @@ pub struct Page {
     pub text_ends: Vec<u32>,
     /// Of links with rel=alternate: row, hreflang, type.
     pub alternates: Vec<(u32, String, String)>,
+}
+
+/// The columns of a page.
+#[derive(Debug, Default)]
+pub struct Page {
+    /// The name of the encoding, in lower case.
+    pub charset: String,
+    /// The addresses as written, one after the other, in UTF-8.
+    pub arena: String,
+    /// Where each begins, and where the last ends.
+    pub offsets: Vec<i64>,
+    /// The other columns of its links.
+    pub links: Links,
     /// Names in lower case and contents of metas that have both.
     pub metas: Vec<(String, String)>,
     /// Seconds and address of the first meta refresh.
@@ -674,12 +681,15 @@ impl<'t> Reader<'t> {
         let page = Page {
             arena: String::with_capacity(links * LINK_BYTES),
             offsets,
-            kinds: Vec::with_capacity(links),
-            rels: Vec::with_capacity(links),
-            rel_names: vec![String::new()],
-            texts: Vec::with_capacity(links * LINK_BYTES / 2),
-            text_starts: Vec::with_capacity(links),
-            text_ends: Vec::with_capacity(links),
+            links: Links {
+                kinds: Vec::with_capacity(links),
+                rels: Vec::with_capacity(links),
+                rel_names: vec![String::new()],
+                texts: Vec::with_capacity(links * LINK_BYTES / 2),
+                text_starts: Vec::with_capacity(links),
+                text_ends: Vec::with_capacity(links),
+                alternates: Vec::new(),
+            },
             ..Page::default()
         };
         let room = (text.len() / BYTES_PER_TEXT_BYTE).min(bounds.text_bytes);
@@ -871,18 +881,18 @@ impl<'t> Reader<'t> {
 
     fn close_anchor(&mut self) {
         let Some(anchor) = self.anchor.take() else { return };
-        self.page.text_starts[anchor.row] = self.page.texts.len() as u32;
+        self.page.links.text_starts[anchor.row] = self.page.links.texts.len() as u32;
         match anchor.from {
-            Some(start) => self.page.texts.extend(shown(&self.visible.text[start..])),
-            None => self.page.texts.extend_from_slice(&anchor.words.text),
+            Some(start) => self.page.links.texts.extend(shown(&self.visible.text[start..])),
+            None => self.page.links.texts.extend_from_slice(&anchor.words.text),
         }
-        self.page.text_ends[anchor.row] = self.page.texts.len() as u32;
+        self.page.links.text_ends[anchor.row] = self.page.links.texts.len() as u32;
     }
 
     fn set_text(&mut self, row: usize, text: &str) {
-        self.page.text_starts[row] = self.page.texts.len() as u32;
-        self.page.texts.extend_from_slice(text.as_bytes());
-        self.page.text_ends[row] = self.page.texts.len() as u32;
+        self.page.links.text_starts[row] = self.page.links.texts.len() as u32;
+        self.page.links.texts.extend_from_slice(text.as_bytes());
+        self.page.links.text_ends[row] = self.page.links.texts.len() as u32;
     }
 
     /// Takes in the link of an element, if it has an address and there is room; answers its row.
@@ -902,11 +912,11 @@ impl<'t> Reader<'t> {
             if let Some(rel) = value(attributes, "rel") {
                 let rel = normal_rel(&rel, self.bounds.value_bytes);
                 let alternate = kind == 5 && rel.split(' ').any(|word| word == "alternate");
-                self.page.rels[row] = self.code_of(rel);
-                if alternate && self.page.alternates.len() < self.bounds.metas {
+                self.page.links.rels[row] = self.code_of(rel);
+                if alternate && self.page.links.alternates.len() < self.bounds.metas {
                     let most = self.bounds.link_text_bytes;
                     let of = |name| one_line(&value(attributes, name).unwrap_or_default(), most);
-                    self.page.alternates.push((row as u32, of("hreflang"), of("type")));
+                    self.page.links.alternates.push((row as u32, of("hreflang"), of("type")));
                 }
             }
         }
@@ -937,11 +947,11 @@ impl<'t> Reader<'t> {
             return None;
         }
         self.page.offsets.push(self.page.arena.len() as i64);
-        self.page.kinds.push(kind);
-        self.page.rels.push(0);
-        self.page.text_starts.push(0);
-        self.page.text_ends.push(0);
-        Some(self.page.kinds.len() - 1)
+        self.page.links.kinds.push(kind);
+        self.page.links.rels.push(0);
+        self.page.links.text_starts.push(0);
+        self.page.links.text_ends.push(0);
+        Some(self.page.links.kinds.len() - 1)
     }
 
     /// Whether an address behind the first ones of its sort, which begins at `start` and ends the arena, names another
@@ -950,7 +960,7 @@ impl<'t> Reader<'t> {
     fn names_another(&mut self, leads: bool, start: usize) -> bool {
         let page = &mut self.page;
         let places = self.places[usize::from(leads)].get_or_insert_with(|| {
-            let rows = page.kinds.iter().zip(page.offsets.windows(2));
+            let rows = page.links.kinds.iter().zip(page.offsets.windows(2));
             rows.filter(|(kind, _)| (**kind <= META) == leads)
                 .map(|(_, ends)| &page.arena[ends[0] as usize..ends[1] as usize])
                 .map(|address| place_of(address).to_owned())
@@ -974,8 +984,8 @@ impl<'t> Reader<'t> {
         if let Some(code) = self.rel_codes.get(&rel) {
             return *code;
         }
-        let code = self.page.rel_names.len() as u32;
-        self.page.rel_names.push(rel.clone());
+        let code = self.page.links.rel_names.len() as u32;
+        self.page.links.rel_names.push(rel.clone());
         self.rel_codes.insert(rel, code);
         code
     }
@@ -1153,15 +1163,16 @@ mod tests {
     }
 
     fn links(page: &Page) -> Vec<(&str, &str, &str)> {
-        let texts = str_of(&page.texts);
-        let text =
-            |row: usize| &texts[page.text_starts[row] as usize..page.text_ends[row] as usize];
+        let texts = str_of(&page.links.texts);
+        let text = |row: usize| {
+            &texts[page.links.text_starts[row] as usize..page.links.text_ends[row] as usize]
+        };
         let address = |row: usize| {
             let (start, end) = (page.offsets[row] as usize, page.offsets[row + 1] as usize);
             &page.arena[start..end]
         };
-        (0..page.kinds.len())
-            .map(|row| (KINDS[usize::from(page.kinds[row])], address(row), text(row)))
+        (0..page.links.kinds.len())
+            .map(|row| (KINDS[usize::from(page.links.kinds[row])], address(row), text(row)))
             .collect()
     }
 
@@ -1216,7 +1227,7 @@ mod tests {
         );
         assert_eq!(
             (Some((5, "n&amp;".to_owned())), "a b"),
-            (read.refresh.clone(), read.rel_names[1].as_str())
+            (read.refresh.clone(), read.links.rel_names[1].as_str())
         );
     }
 }
