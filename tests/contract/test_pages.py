@@ -305,6 +305,8 @@ def test_both_keep_the_same_links_at_the_bounds(drawn, links, links_bytes, step_
     ]
     assert both[0].values() == both[1].values()
     assert both[0].links(0) == both[1].links(0)
+    page = read_odd("".join(drawn).encode(), URL, None, False, limits, None)
+    assert (both[0].values()[0][8], both[0].links(0)[0]) == (page.left_out, page.found.urls.arena)
 
 
 @BOTH

@@ -25,7 +25,6 @@ from outrider.kernels.page_columns import (
     language_of,
     line_of,
 )
-from outrider.limits import LINKS_PER_PAGE_BYTES_MAX, LINKS_SPELLED_BYTES_STEP, URL_BYTES_MAX
 from outrider.page.content import FoundLinks, Page, Uint8s, Uint32s
 from outrider.page.likeness import simhash_of_text, text_digest
 from outrider.url import UrlBatch, spell
@@ -38,7 +37,7 @@ def read_odd(body: bytes, url: str, label: str | None, xml: bool, limits: PagesL
     columns = kernels.read_html(body, label, xml, limits.columns)
     charset, metas, asked, written_base, title, language, text, behind = columns[0], *columns[10:]
     base = _base(written_base, url, limits.base_characters)
-    found, left_out = spelled(_Rows.of(*columns[1:10]), base, url)
+    found, left_out = spelled(_Rows.of(*columns[1:10]), base, url, limits)
     refresh: tuple[int, str] | None = None
     if asked is not None:
         seconds, address = asked
@@ -50,7 +49,7 @@ def read_odd(body: bytes, url: str, label: str | None, xml: bool, limits: PagesL
         found=found,
         left_out=behind + left_out,
         base=base,
-        canonical=_canonical(found),
+        canonical=_canonical(found, limits.url_bytes),
         title=line_of(title or "", limits.title_characters),
         description=description_of(metas, limits.description_characters),
         charset=charset,
@@ -72,13 +71,13 @@ def _base(written: str | None, url: str, characters_max: int) -> str:
     return url if base is None else base
 
 
-def _canonical(found: FoundLinks) -> str | None:
+def _canonical(found: FoundLinks, bytes_max: int) -> str | None:
     """The URL of the first link with rel=canonical, if it is not too long to be one."""
     named = found.with_rel("canonical")
     if named is None:
         return None
     rows = np.flatnonzero((found.codes == KINDS.index("link")) & named)
-    if not len(rows) or found.urls.lengths[rows[0]] > URL_BYTES_MAX:
+    if not len(rows) or found.urls.lengths[rows[0]] > bytes_max:
         return None
     starts, ends = found.urls.texts()
     return found.urls.arena[starts[rows[0]] : ends[rows[0]]].decode()
@@ -125,16 +124,16 @@ class _Rows:
         return FoundLinks(urls, self.codes[rows], self.rel_codes[rows], names, texts, alternates)
 
 
-def spelled(written: _Rows, base: str, url: str) -> tuple[FoundLinks, int]:
+def spelled(written: _Rows, base: str, url: str, limits: PagesLimits) -> tuple[FoundLinks, int]:
     """The links that are URLs, canonical and absolute, and how many others stood behind the bounds of their sort.
 
     A relative link has the length of its base, too: so they are spelled piece by piece until the bounds are reached.
     """
     codes, offsets = written.codes, written.offsets
-    room = room_of(url)
+    room = room_of(url, limits)
     kept: list[npt.NDArray[np.intp]] = []
     parts: list[UrlBatch] = []
-    pieces = _steps(offsets, len(base))
+    pieces = _steps(offsets, len(base), limits.step_bytes)
     for first, last in pieces:
         leads = (codes[first:last] < LEADING).tolist()
         if len(pieces) > 1 and not any(map(room.is_open, set(leads))):
@@ -142,7 +141,7 @@ def spelled(written: _Rows, base: str, url: str) -> tuple[FoundLinks, int]:
             continue
         urls = UrlBatch.from_buffers(written.arena, offsets[first : last + 1], base)
         wanted = urls.valid
-        if len(pieces) > 1 or len(urls.arena) + len(urls) * len(url) > LINKS_PER_PAGE_BYTES_MAX:
+        if len(pieces) > 1 or len(urls.arena) + len(urls) * len(url) > limits.links_bytes:
             wanted = within(leads, urls, room)
         elif wanted.all():
             return written.found(urls, None), 0
@@ -152,22 +151,22 @@ def spelled(written: _Rows, base: str, url: str) -> tuple[FoundLinks, int]:
     return written.found(UrlBatch.concatenate(parts), rows), room.left_out
 
 
-def _steps(offsets: Int64s, base_bytes: int) -> list[tuple[int, int]]:
-    """First and last row of pieces that have about `LINKS_SPELLED_BYTES_STEP` once they are absolute."""
+def _steps(offsets: Int64s, base_bytes: int, step_bytes: int) -> list[tuple[int, int]]:
+    """The rows where pieces begin and end that have about `step_bytes` once they are absolute."""
     rows = len(offsets) - 1
     whole = int(offsets[-1]) + rows * base_bytes
-    if whole <= LINKS_SPELLED_BYTES_STEP:
+    if whole <= step_bytes:
         return [(0, rows)]
     sizes = offsets + np.arange(rows + 1) * base_bytes
-    marks = np.arange(LINKS_SPELLED_BYTES_STEP, whole, LINKS_SPELLED_BYTES_STEP)
+    marks = np.arange(step_bytes, whole, step_bytes)
     # A piece ends with the row that fills it, and has one at least.
     bounds = np.unique(np.concatenate([[0], np.searchsorted(sizes, marks, "right"), [rows]]))
     return list(pairwise(bounds.tolist()))
 
 
-def room_of(url: str) -> Room:
+def room_of(url: str, limits: PagesLimits) -> Room:
     """The room for the links of a page of this URL."""
-    return Room(len(url), LINKS_PER_PAGE_BYTES_MAX, URL_BYTES_MAX)
+    return Room(len(url), limits.links_bytes, limits.url_bytes)
 
 
 def within(leads: Sequence[bool], urls: UrlBatch, room: Room) -> npt.NDArray[np.bool_]:

@@ -248,7 +248,7 @@ def _read_feed(body: bytes, url: str) -> Page:
     urls = UrlBatch.of([entry.url for entry in (*named.entries, *named.children)[:LINKS_PER_PAGE_MAX]])
     if not len(urls):
         return Page(url=url, base=url)
-    room = room_of(url)
+    room = room_of(url, PAGES_LIMITS)
     found = FoundLinks.of(urls.filter(within([True] * len(urls), urls, room)))
     behind = len(named.entries) + len(named.children) - len(urls)
     return Page(url=url, base=url, found=found, left_out=behind + room.left_out)
