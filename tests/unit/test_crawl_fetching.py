@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import wraps
 
 import msgspec
 import pytest
@@ -12,9 +14,10 @@ import pytest
 from limiting import set_limits
 from outrider.crawl.fetching import Fetching
 from outrider.crawl.output import Output
+from outrider.crawl.visit import Visit
 from outrider.engine import Frontier
 from outrider.fetch.addresses import AddressGuard
-from outrider.fetch.downloader import Request, Response
+from outrider.fetch.downloader import FetchEnded, Request, Response
 from outrider.fetch.names import Resolver
 from outrider.fetch.outcomes import FetchError, FetchFailure
 from unit.test_crawl_loop import HOSTS, House, until
@@ -338,3 +341,169 @@ def test_a_request_that_a_hook_changed_has_a_head_of_its_own():
     assert b"X-Key: 1\r\n" in changed.head()
     assert before == first.head()
     assert first == Request("http://one.test/a", "192.0.2.1", "Agent")
+
+
+# -- trains ------------------------------------------------------------------------------------------------------------
+
+
+class Hand:
+    """A downloader whose answers a test gives. begun: the tags of each train; orders: the other calls, in order."""
+
+    def __init__(self) -> None:
+        self.begun: list[list[int]] = []
+        self.orders: list[tuple[str, int]] = []
+        self._ended: dict[int, FetchEnded] = {}
+
+    def begin(self, train: Sequence[tuple[int, Request]], ended: FetchEnded) -> None:
+        self.begun.append([tag for tag, _ in train])
+        self._ended |= dict.fromkeys(self.begun[-1], ended)
+
+    def answers(self, tag: int, answer: Response | None) -> None:
+        self._ended.pop(tag)(tag, answer)
+
+    def let_go(self, tag: int) -> None:
+        self.orders.append(("let go", tag))
+
+    def cancel(self, tag: int) -> None:
+        self.orders.append(("cancel", tag))
+
+    async def close(self) -> None:
+        pass
+
+
+class Trains:
+    """Trains of tokens on a downloader whose answers a test gives, and the visits that have ended, by token."""
+
+    def __init__(self, concurrency: int = 8, *addresses: str) -> None:
+        self.hand, self.now, self.is_full = Hand(), 0, False
+        self.visits: dict[int, Visit] = {}
+        self.fetching = Fetching(
+            self.hand,
+            KnownTable(*(addresses or ("8.8.8.8",))),
+            AddressGuard(),
+            user_agent="Test",
+            loopback_only=False,
+            clock=lambda: self.now,
+            concurrency=concurrency,
+            goes_on=lambda: not self.is_full,
+        )
+
+    def begin(self, *tokens: int, host: str = "a.test", urls: Sequence[str] = ()) -> None:
+        leases = [
+            msgspec.structs.replace(lease(), token=token, host=host, url=url)
+            for token, url in zip(tokens, urls or [f"http://{host}/{token}" for token in tokens], strict=True)
+        ]
+        self.fetching.begin(leases, lambda one, visit: self.visits.__setitem__(one.token, visit))
+
+    def told(self) -> dict[int, tuple[int | None, bool, int | None]]:
+        """Status, whether it was stopped, and since when it was under way, of each visit that has ended."""
+        return {token: (visit.status, visit.stopped, visit.began) for token, visit in self.visits.items()}
+
+
+class KnownTable(Table):
+    """One whose addresses need no wait."""
+
+    def known(self, host: str, port: int):
+        return self.addresses
+
+
+UNSENT = (None, True, None)
+
+
+def in_loop(test):
+    """Runs a test within an event loop that never turns."""
+
+    @wraps(test)
+    def run(**arguments):
+        async def main():
+            test(**arguments)
+
+        asyncio.run(main())
+
+    return run
+
+
+@in_loop
+def test_each_visit_of_a_train_knows_when_the_one_before_it_ended():
+    trains = Trains()
+    trains.begin(1, 2, 3)
+    assert ([[1, 2, 3]], 3, 1) == (trains.hand.begun, len(trains.fetching), trains.fetching.trains)
+    first, second = (replace(response(), ended_at=ended_at) for ended_at in (50, 90))
+    trains.hand.answers(1, first)
+    trains.hand.answers(2, second)
+    trains.hand.answers(3, response())
+    assert [lease().ended_before, 50, 90] == [trains.visits[token].lease.ended_before for token in (1, 2, 3)]
+    assert ([], 0, 0) == (trains.hand.orders, len(trains.fetching), trains.fetching.trains)
+
+
+@in_loop
+def test_visits_that_a_downloader_leaves_out_were_never_sent():
+    trains = Trains()
+    trains.begin(1, 2, 3)
+    trains.hand.answers(1, response(503))
+    trains.hand.answers(2, None)
+    trains.hand.answers(3, None)
+    assert {1: (503, False, None), 2: UNSENT, 3: UNSENT} == trains.told()
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_full"), [(response(cf_mitigated="challenge"), False), (response(), True)], ids=["challenge", "full"]
+)
+@in_loop
+def test_a_train_is_let_go_behind_a_challenge_and_when_there_is_no_room_for_answers(answer, is_full):
+    trains = Trains()
+    trains.begin(1, 2, 3)
+    trains.is_full = is_full
+    trains.hand.answers(1, answer)
+    assert ([("let go", 3)], [1]) == (trains.hand.orders, list(trains.visits))
+
+
+@in_loop
+def test_trains_that_are_let_go_have_no_visit_behind_the_first_one():
+    """The downloader is told of trains that it has; one that waits for a place gives its leases back at once."""
+    trains = Trains(concurrency=1)
+    trains.begin(1, 2, 3)
+    trains.begin(4, 5, 6, host="b.test")
+    trains.begin(7, host="c.test")
+    trains.fetching.let_go()
+    assert ([("let go", 3)], {5: UNSENT, 6: UNSENT}) == (trains.hand.orders, trains.told())
+    for token in (2, 3):
+        trains.hand.answers(token, None)
+    trains.hand.answers(1, response())
+    assert [[1, 2, 3], [4]] == trains.hand.begun
+
+
+@in_loop
+def test_a_train_that_is_broken_off_says_which_of_its_visits_the_site_may_have_noticed():
+    """One that waited for a place had it for a moment when another left it, and said that the site may have noticed."""
+    trains = Trains(concurrency=1)
+    trains.now = 10
+    trains.begin(1, 2)
+    trains.begin(3, host="b.test")
+    trains.now = 30
+    trains.fetching.break_off()
+    assert {1: (None, True, 10), 2: UNSENT, 3: UNSENT} == trains.told()
+    assert [("cancel", token) for token in (3, 1, 2)] == trains.hand.orders
+    assert (0, 0) == (len(trains.fetching), trains.fetching.trains)
+    trains.begin(4)
+    assert [[1, 2], [4]] == trains.hand.begun
+
+
+@in_loop
+def test_a_train_whose_address_takes_no_connection_goes_on_elsewhere_with_one_visit():
+    trains = Trains(8, "8.8.8.8", "9.9.9.9")
+    trains.begin(1, 2)
+    trains.hand.answers(1, replace(response(None, error=FetchError.CONNECT_REFUSED), request_head=b""))
+    trains.hand.answers(2, None)
+    trains.hand.answers(1, response())
+    assert ([[1, 2], [1]], {2: UNSENT, 1: (200, False, None)}) == (trains.hand.begun, trains.told())
+
+
+@in_loop
+def test_a_url_that_cannot_be_asked_for_ends_alone_in_its_train():
+    trains = Trains()
+    trains.begin(1, 2, 3, urls=("http://a.test:25/", "http://a.test/", "http://a b/"))
+    assert [[2]] == trains.hand.begun
+    assert {1: FetchError.BLOCKED_PORT, 3: FetchError.MALFORMED} == {
+        token: visit.failure for token, visit in trains.visits.items()
+    }

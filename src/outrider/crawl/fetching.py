@@ -92,6 +92,11 @@ class _Train:
         self.naming: asyncio.Task[None] | None = None
         self.is_mapping = self.is_mapless = False
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether its requests are with the downloader."""
+        return self.place is not None and self.place.is_held
+
 
 def _nothing_known(_host: str, _port: int) -> None:
     return None
@@ -224,11 +229,11 @@ class Fetching:
 
     def break_off(self, tokens: Iterable[int] | None = None) -> None:
         """Ends the visits of these tokens now, all by default; each says whether the site may have noticed."""
-        for token in list(self._ways) if tokens is None else tokens:
-            way = self._ways.get(token)
-            if way is None:
-                continue
-            self._downloader.cancel(token)
+        wanted = self._ways if tokens is None else tokens
+        ways = [way for token in wanted if (way := self._ways.get(token)) is not None]
+        # Visits that wait for a place go first: it would be theirs when one with a request leaves it.
+        for way in sorted(ways, key=lambda way: way.train.is_asking):
+            self._downloader.cancel(way.lease.token)
             self._end(way, Visit(way.lease, way.at, self._clock(), stopped=True, began=way.began))
 
     # -- the steps of a train -----------------------------------------------------------------------------------------
@@ -445,7 +450,7 @@ class Fetching:
 
     def _let_go(self, train: _Train) -> None:
         """Lets a train go on with no visit behind the one under way."""
-        if train.place is not None and train.place.is_held:
+        if train.is_asking:
             self._downloader.let_go(train.ways[-1].lease.token)
         else:
             for way in train.ways[1:]:
