@@ -2,7 +2,7 @@
 
 Ours has its kill-safe store, and writes its WARC archive where the row says so, with pauses off; the others keep
 nothing but what is in their memory. BENCH_WEB chooses the web (small, medium), BENCH_ROUNDS the rounds of ours and
-BENCH_PEERS those of the others.
+BENCH_PEER_ROUNDS those of the others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bench.tables import Table, middle, ratio
 from bench.webs import BenchWeb, serving, serving_tls
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
-PEER_ROUNDS = int(os.environ.get("BENCH_PEERS", "1"))
+PEER_ROUNDS = int(os.environ.get("BENCH_PEER_ROUNDS", "1"))
 PRESET = os.environ.get("BENCH_WEB", "medium")
 CONCURRENCY = 64
 CRAWL_SECONDS_MAX = 1_800.0
@@ -64,7 +64,7 @@ def tables() -> list[Table]:
     try:
         with serving(directory / "web", PRESET) as web, serving_tls(PRESET) as tls:
             found: dict[str, list[Crawl]] = {name: [] for name in OURS}
-            others = rivals()
+            others = rivals() if PEER_ROUNDS else []  # some are built first, which takes minutes
             for row in range(max(ROUNDS, PEER_ROUNDS)):
                 for name, more in OURS.items() if row < ROUNDS else ():
                     found[name].append(ours(web, directory / f"out-{row}", *more))
@@ -77,7 +77,7 @@ def tables() -> list[Table]:
                         continue
                     place = directory / f"peer-{row}"
                     try:
-                        crawl = _crawl(web, one.command(web, place, CONCURRENCY), {"PYTHONPATH": ""})
+                        crawl = _crawl(one.name, web, one.command(web, place, CONCURRENCY), {"PYTHONPATH": ""})
                         found.setdefault(one.name, []).append(crawl)
                     except ChildFailedError as error:
                         absent.append(f"{one.name} failed: {' '.join(str(error).split())[:160]}.")
@@ -96,30 +96,24 @@ def ours(web: BenchWeb, output: Path, *more: str | Path, parts: Path | None = No
         command += ["-c", program]
     command += ["crawl", f"@{web.seeds}", "-o", output, "--hosts", web.hosts, "--concurrency", str(CONCURRENCY)]
     command += ["--delay", "0", "--delay-factor", "0", "--progress", "none", *more]
-    crawl = _crawl(web, command, {"PYTHONPATH": str(ROOT)})
+    crawl = _crawl("outrider", web, command, {"PYTHONPATH": str(ROOT)})
     shutil.rmtree(output, ignore_errors=True)
     return crawl
 
 
-def _crawl(web: BenchWeb, command: list[str | Path], environment: dict[str, str]) -> Crawl:
+def _crawl(name: str, web: BenchWeb, command: list[str | Path], environment: dict[str, str]) -> Crawl:
     mark = web.mark()
     measured = run(command, seconds_max=CRAWL_SECONDS_MAX, environment=environment)
     got = web.got(mark)
     once = set(got)
     share = len(once & web.must_fetch) / len(web.must_fetch)
     print(
-        f"  {_program(command)}: {len(got)} pages, {measured.wall_seconds:.1f} s, "
+        f"  {name}: {len(got)} pages, {measured.wall_seconds:.1f} s, "
         f"{measured.cpu_seconds:.1f} CPU s, {share:.2%} of what must be fetched",
         file=sys.stderr,
         flush=True,
     )
     return Crawl(measured, len(got), len(got) - len(once), share)
-
-
-def _program(command: list[str | Path]) -> str:
-    """The name of the program that a command runs."""
-    words = [str(word) for word in command if "/" in str(word) or str(word) == "wget2"]
-    return next((Path(word).stem for word in words if "peer" in word or word == "wget2"), "outrider")
 
 
 def _table(web: BenchWeb, found: dict[str, list[Crawl]], absent: Iterable[str]) -> Table:
