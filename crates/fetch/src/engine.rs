@@ -375,13 +375,12 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_panic_answers_its_own_request_and_the_thread_goes_on() -> Result<(), String> {
+    /// A site that answers so many requests, a connection for each.
+    fn site(answers: usize) -> Result<(SocketAddr, std::thread::JoinHandle<()>), String> {
         let site = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
         let address = site.local_addr().map_err(|error| error.to_string())?;
         let served = std::thread::spawn(move || {
-            for taken in site.incoming().take(4).flatten() {
-                let mut taken = taken;
+            for mut taken in site.incoming().take(answers).flatten() {
                 let mut asked = [0; 1024];
                 let _ = taken.read(&mut asked);
                 let _ = taken.write_all(
@@ -389,7 +388,11 @@ mod tests {
                 );
             }
         });
-        let mut engine = Engine::start(&Settings {
+        Ok((address, served))
+    }
+
+    fn engine() -> Result<Engine, String> {
+        Engine::start(&Settings {
             threads: 1,
             roots_pem: Vec::new(),
             connections_max: 8,
@@ -399,7 +402,24 @@ mod tests {
             head_lines_max: 100,
             train: LONG,
             missing: vec![404],
-        })?;
+        })
+    }
+
+    /// All answers in the order of their ids, once none is waited for.
+    fn all(engine: &Engine) -> Vec<Answer> {
+        while engine.open() > 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut answers = engine.take(usize::MAX);
+        answers.sort_by_key(|answer| answer.id);
+        answers
+    }
+
+    #[test]
+    fn a_panic_answers_its_own_request_and_the_thread_goes_on() -> Result<(), String> {
+        let (address, served) = site(4)?;
+        let mut engine = engine()?;
+        let mut found = Vec::new();
         for round in 0..2 {
             let first = round * 4;
             engine.submit(vec![
@@ -408,22 +428,39 @@ mod tests {
                 vec![job(first + 2, "b.test", address)],
                 vec![job(first + 3, PLANTED, address)],
             ]);
-            while engine.open() > 0 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            found.extend(all(&engine).iter().map(|one| (one.id, one.fault, one.status)));
         }
-        let mut answers = engine.take(usize::MAX);
-        answers.sort_by_key(|answer| answer.id);
-        let found: Vec<_> = answers.iter().map(|one| (one.id, one.fault, one.status)).collect();
+        let bug = |id| id % 2 == 1;
         let expected: Vec<_> = (0..8)
-            .map(|id| {
-                (
-                    id,
-                    if id % 2 == 1 { Fault::Internal } else { Fault::None },
-                    [200, 0][id as usize % 2],
-                )
-            })
+            .map(|id| if bug(id) { (id, Fault::Internal, 0) } else { (id, Fault::None, 200) })
             .collect();
+        assert_eq!(found, expected);
+        engine.close();
+        served.join().map_err(|_| "the site failed".to_string())
+    }
+
+    #[test]
+    fn a_panic_in_a_train_gives_the_requests_behind_it_back() -> Result<(), String> {
+        let (address, served) = site(2)?;
+        let mut engine = engine()?;
+        engine.submit(vec![
+            vec![
+                job(1, "a.test", address),
+                job(2, PLANTED, address),
+                job(3, "a.test", address),
+                job(4, "a.test", address),
+            ],
+            vec![job(5, "b.test", address)],
+        ]);
+        let found: Vec<_> =
+            all(&engine).iter().map(|one| (one.id, one.fault, one.status, one.left_out)).collect();
+        let expected = [
+            (1, Fault::None, 200, false),
+            (2, Fault::Internal, 0, false),
+            (3, Fault::None, 0, true),
+            (4, Fault::None, 0, true),
+            (5, Fault::None, 200, false),
+        ];
         assert_eq!(found, expected);
         engine.close();
         served.join().map_err(|_| "the site failed".to_string())
