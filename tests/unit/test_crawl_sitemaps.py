@@ -26,6 +26,7 @@ from outrider.fetch.downloader import Decoding, Headers, Request, Response
 from outrider.frontier.verbs import deciding
 from outrider.journey import Kind, RobotsAnswer, State
 from outrider.limits import SITEMAPS_NAMED_BYTES_MAX
+from unit.test_crawl_fetching import Hand
 from unit.test_crawl_visit import lease
 
 A, B = "http://a.test", "http://b.test"
@@ -460,29 +461,13 @@ def test_a_file_that_is_no_sitemap_is_said_to_be_none(tmp_path, text):
 # -- many at once ------------------------------------------------------------------------------------------------------
 
 
-class Silent:
-    """A downloader that answers nothing."""
-
-    def __init__(self) -> None:
-        self.asked: list[int] = []
-
-    def begin(self, train, ended) -> None:
-        self.asked += [tag for tag, _ in train]
-
-    def let_go(self, tag) -> None:
-        pass
-
-    def cancel(self, tag) -> None:
-        pass
-
-
 def test_sitemaps_beyond_four_hold_no_place_of_the_crawl():
     told: list[int] = []
 
     async def many() -> list[int]:
-        wire = Silent()
+        hand = Hand()
         fetching = Fetching(
-            wire,
+            hand,
             Names(),
             AddressGuard(("127.0.0.0/8",)),
             user_agent="Test",
@@ -497,12 +482,14 @@ def test_sitemaps_beyond_four_hold_no_place_of_the_crawl():
             )
             fetching.begin([one], lambda *_: None)
         counts = [fetching.aside]
-        assert tokens[: limits.SITEMAPS_AT_ONCE] == wire.asked
+        asked = [[token] for token in tokens[: limits.SITEMAPS_AT_ONCE + 1]]
+        assert asked[:-1] == hand.begun
         fetching.break_off(tokens[-1:])
         counts.append(fetching.aside)
         fetching.break_off(tokens[:1])
-        assert tokens[: limits.SITEMAPS_AT_ONCE + 1] == wire.asked
+        assert asked == hand.begun
         fetching.break_off()
+        assert asked == hand.begun
         return [*counts, fetching.aside, len(fetching)]
 
     assert [10, 9, 0, 0] == asyncio.run(many())
