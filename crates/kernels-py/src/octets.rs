@@ -87,7 +87,7 @@ impl<'py> Octets<'py> {
         }
     }
 
-    /// Whether nobody can change the bytes.
+    /// Whether the bytes cannot be changed.
     pub(crate) fn is_fixed(&self) -> bool {
         matches!(self, Self::Fixed(_))
     }

@@ -52,7 +52,7 @@ pub enum Kind {
 /// Which links of a page are followed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Follow {
-    /// Those that neither the page nor their rel forbids.
+    /// The links that neither the page nor their rel forbids.
     AsSaid = 0,
     /// All.
     All = 1,
@@ -90,7 +90,7 @@ pub struct Values {
     pub robots: Vec<String>,
     /// Seconds and canonical address of a refresh.
     pub refresh: Option<(u32, String)>,
-    /// What links are relative to; None for the page's own URL.
+    /// The URL that links are relative to; None for the page's own.
     pub base: Option<String>,
     /// The address of rel=canonical.
     pub canonical: Option<String>,
@@ -151,7 +151,7 @@ pub struct Followed {
     pub parts: Vec<Parts>,
     /// Their fingerprints, where a key was given.
     pub hashes: Vec<u64>,
-    /// Those of their hosts.
+    /// The fingerprints of their hosts.
     pub host_hashes: Vec<u64>,
 }
 
@@ -163,7 +163,7 @@ pub struct Reader<'k> {
     print: Option<&'k Fingerprinter>,
     hasher: SimHasher,
     digester: Digester,
-    /// Of the last row that was followed: where its host lies, and its hash.
+    /// Where the host of the last row that was followed begins and ends, and its fingerprint.
     host_before: (usize, usize, u64),
     /// The links that were followed up to now.
     pub followed: Followed,
@@ -390,7 +390,7 @@ impl Written<'_> {
         Some((links, left_out))
     }
 
-    /// What is left of the room of a sort behind the rows up to now, all of whose URLs are kept but for those of `left`.
+    /// The room of a sort that the rows up to now leave: the URLs of all are kept, but for those of `left`.
     fn room(&self, links: &Links, sort: usize, left: &[usize], limits: &Limits) -> Room {
         let mut room = Room {
             different: limits.links_bytes,
@@ -435,9 +435,9 @@ impl Written<'_> {
 
 /// The bytes that further links of one sort may have.
 struct Room {
-    /// Those that name another URL than all that are kept.
+    /// For links that name another URL than all that are kept.
     different: usize,
-    /// Those that repeat one.
+    /// For links that repeat one.
     repeated: usize,
     /// The URLs that are kept.
     known: HashSet<Vec<u8>>,

@@ -71,7 +71,7 @@ impl Bits {
     }
 }
 
-/// Of three numbers bit by bit the sum and what it carries.
+/// The sum of three numbers bit by bit, and its carry.
 const fn sum(one: u64, two: u64, three: u64) -> (u64, u64) {
     let differing = one ^ two;
     (differing ^ three, one & two | differing & three)
@@ -122,7 +122,7 @@ const BLOCK: usize = 64;
 /// The hashes of the first words, letters of ASCII in lower case.
 ///
 /// Bit by bit, a number says of 64 octets which belong to words; its edges are where words begin and end. The length of
-/// a word is no branch so: nobody could foretell it.
+/// a word is no branch so, which could not be foretold.
 fn hash_words(
     text: &[u8],
     print: &Fingerprinter,
@@ -263,7 +263,7 @@ const fn mixed(all: u64, word: u64) -> u64 {
     value ^ (value >> 32)
 }
 
-/// Of each of 64 octets in lower case, the first one lowest, whether it belongs to words: all but ASCII that is neither
+/// Marks the octets, of 64 in lower case, that belong to words, the first one lowest: all but ASCII that is neither
 /// letter nor digit.
 #[inline]
 fn bits_of_words(block: &[u8]) -> u64 {

@@ -40,9 +40,9 @@ pub struct Exchange<'a> {
 
 /// The digests of an exchange, and where its records lie.
 pub struct Packed {
-    /// Of the body.
+    /// The digest of the body.
     pub payload: Digest,
-    /// Of the content.
+    /// The digest of the content.
     pub content: Digest,
     /// The record of the response.
     pub response: Range<usize>,

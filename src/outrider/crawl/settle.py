@@ -55,8 +55,6 @@ from outrider.url import UrlBatch, canonical_target
 LEASE_SECONDS: Final = 90.0  # DNS (15 s) and a fetch (60 s) end before
 EXTEND_SECONDS: Final = 10.0  # leases that end within so long are extended before their outcome is written down
 QUIET: Final = frozenset({"done", "truncated", "duplicate", "redirect", "gone"})  # pages.jsonl says enough of these
-
-
 LINKS_TIMES: Final = 4  # the bytes of links count so often: read, decided, logged and kept
 
 

@@ -261,7 +261,7 @@ const fn slot_of(number: u64) -> usize {
     (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOT_BITS)) as usize
 }
 
-/// Those of `ELEMENTS` with short names: from where a name's number leads on, to the first place that is free. A number
+/// The short names of `ELEMENTS`: from where a name's number leads on, to the first place that is free. A number
 /// alone does not tell a name from one with NUL behind it: so the length is there, too.
 static SLOTS: [(u64, usize, Element); 1 << SLOT_BITS] = {
     let mut table = [(0, 0, Element::Other); 1 << SLOT_BITS];

@@ -46,7 +46,7 @@ pub struct Name<'t> {
 pub trait Sink<'t> {
     /// How it knows an element.
     type Element: Copy;
-    /// What it knows elements of this name by.
+    /// The element of this name, as the sink knows it.
     fn element(&self, name: Name<'t>) -> Self::Element;
     /// Text as written, `whole[from..to]`; several in a row may belong together.
     fn text(&mut self, whole: &'t str, from: usize, to: usize, place: Place);
