@@ -24,6 +24,7 @@ from outrider.errors import SettingsError, UnreachableError
 from outrider.fetch.downloader import Decoding, Headers, Response
 from outrider.fetch.native import NativeDownloader
 from outrider.journey import Link
+from outrider.kernels import in_use
 from outrider.limits import LINKS_PER_PAGE_MAX
 from outrider.page import Page
 from outrider.page.reader import READERS
@@ -487,6 +488,7 @@ def test_a_downloader_with_a_clock_of_its_own_is_told_of_the_crawls(crawled, par
     assert "take instants from the clock" in crawled.log()
 
 
+@pytest.mark.skipif(in_use() != "native", reason="the fetch kernel was not built")
 def test_a_downloader_derived_from_the_built_in_one_is_asked_by_its_fetch(crawled):
     class Mine(NativeDownloader):
         def __init__(self, options, clock):
