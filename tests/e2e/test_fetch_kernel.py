@@ -8,12 +8,14 @@ import resource
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from e2e.hostile import Connection, answers, hostile
+from e2e.test_fetch_trains import Told, paths, train
 from outrider.clock import wall
 from outrider.errors import ClosedError, SettingsError
 from outrider.fetch import FetchError
@@ -329,3 +331,22 @@ def test_a_request_that_the_kernel_cannot_take_fails_alone() -> None:
 
     failed, error = asyncio.run(main())
     assert (True, True) == (failed, error is not None)
+
+
+def test_a_train_with_a_request_that_the_kernel_cannot_take_is_taken_apart() -> None:
+    """Its other requests are asked for all the same, in their order, and so is a train of the same batch."""
+
+    async def main() -> tuple[list[object], list[str]]:
+        async with hostile(answers(OK)) as site:
+            downloader, told = NativeDownloader(clock=wall), Told()
+            sizes = {"a": 100_000, "b": -1, "c": 100_000}
+            mixed = [(tag, replace(one, bytes_max=sizes[tag])) for tag, one in train(site, *"abc")]
+            downloader.begin(mixed, told.ended)
+            downloader.begin(train(site, "d", host="other.test"), told.ended)
+            await told.so_many(4)
+            await downloader.close()
+            ends = dict(told.ends)
+            found = [one.status if isinstance(one, Response) else type(one) for one in map(ends.__getitem__, "abcd")]
+            return found, [path for path in paths(site) if path != "d"]
+
+    assert ([200, SettingsError, 200, 200], ["a", "c"]) == asyncio.run(main())
