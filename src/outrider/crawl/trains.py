@@ -14,6 +14,7 @@ from outrider.limits import TRAIN_PAGES_MAX, TRAIN_SECONDS_MAX
 
 ANSWER_STEP: Final = 1 / 16  # how far the usual time of an answer moves to each answer
 ANSWER_SECONDS_FIRST: Final = TRAIN_SECONDS_MAX / 16  # before the first one
+ANSWER_SECONDS_MIN: Final = 1e-6  # no answer comes sooner; a clock that stands still would bring the time to 0
 
 
 class Trains:
@@ -26,7 +27,8 @@ class Trains:
     def pages_max(self) -> int:
         """How many leases of a host are worth taking at once: as many as it answers in half of the time that a train
         has."""
-        return max(1, min(TRAIN_PAGES_MAX, int(TRAIN_SECONDS_MAX / 2 / max(self._answer_seconds, 1e-6))))
+        pages = TRAIN_SECONDS_MAX / 2 / max(self._answer_seconds, ANSWER_SECONDS_MIN)
+        return max(1, min(TRAIN_PAGES_MAX, int(pages)))
 
     def answered(self, seconds: float) -> None:
         """A site took so long for an answer."""
