@@ -8,6 +8,7 @@ import resource
 import subprocess
 import sys
 import textwrap
+import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -350,3 +351,27 @@ def test_a_train_with_a_request_that_the_kernel_cannot_take_is_taken_apart() -> 
             return found, [path for path in paths(site) if path != "d"]
 
     assert ([200, SettingsError, 200, 200], ["a", "c"]) == asyncio.run(main())
+
+
+def test_no_answer_ends_before_the_site_has_sent_it() -> None:
+    """A turn of the loop that took long between the beginning of a fetch and its handing over was taken off its end,
+    and its host was asked again before its gap was over."""
+    sent_at: list[int] = []
+
+    async def tells(connection: Connection) -> None:
+        while True:
+            await connection.request()
+            sent_at.append(wall())
+            await connection.send(OK)
+
+    async def main() -> list[int]:
+        async with hostile(tells) as site:
+            downloader, told = NativeDownloader(clock=wall), Told()
+            asyncio.get_running_loop().call_soon(time.sleep, 0.1)
+            downloader.begin(train(site, *"abc"), told.ended)
+            await told.so_many(3)
+            await downloader.close()
+            return [answer.ended_at for _, answer in told.ends if isinstance(answer, Response)]
+
+    ends = asyncio.run(main())
+    assert all(sent <= ended for sent, ended in zip(sent_at, ends, strict=True))

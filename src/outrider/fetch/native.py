@@ -266,10 +266,11 @@ class NativeDownloader:
                     self._submit_alone(train)  # nothing of the batch was taken
 
     def _hand_over(self, trains: Sequence[_Train]) -> None:
-        """Raises OverflowError, TypeError and ValueError for a request that the kernel refuses; then it takes none."""
-        rows = [list(map(self._row, train.left)) for train in trains]
+        """Raises OverflowError, TypeError or ValueError for a request that the kernel refuses, and hands over none."""
+        self._engine.submit([list(map(self._row, train.left)) for train in trains])
+        # The kernel counts from within that call. An instant from before it, perhaps of a turn of the loop that took
+        # long, would let a request end too early, and its host rest too short.
         now = self._clock()
-        self._engine.submit(rows)
         for train in trains:
             for one in train.left:
                 one.submitted_at = now
@@ -321,7 +322,8 @@ class NativeDownloader:
             is_new = bool(flag & _NEW_CONNECTION)
             self._fetches += 1
             self._connections += is_new
-            # The threads and the clock tell the same time at another pace: no end comes after it was noticed.
+            # The threads and the clock tell the same time at another pace: no end comes after it was noticed, and none
+            # before it came, for `submitted_at` is the later end of the call that handed it over.
             ended_at = min(now, one.submitted_at + before + length)
             started_at = min(one.submitted_at + before, ended_at)
             ended = Ended(
