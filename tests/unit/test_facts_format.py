@@ -202,7 +202,12 @@ def page(project):
 
 
 def test_the_page_draws_the_columns_of_every_fact(page):
+    assert [] == [line for line in drawing().splitlines() if line not in page.splitlines()]
     assert drawing() in page
+
+
+def test_the_type_checker_knows_the_cells_of_a_host_that_its_fact_has():
+    assert [column.name for column in KINDS[Fact.HOST_CELLS].columns[2:]] == list(facts.HostCells.__annotations__)
 
 
 def test_the_page_says_what_every_fact_means(page):

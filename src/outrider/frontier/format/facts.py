@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from itertools import pairwise
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -94,6 +94,32 @@ class Fact(IntEnum):
     RETURNS = 41
     ROBOTS_FILE = 42
     LINE = 48
+
+
+Whole = TypeVar("Whole")
+Real = TypeVar("Real")
+
+
+class HostCells(Generic[Whole, Real]):
+    """The durable cells of a host, as the type checker knows them: columns in memory, numbers in a draft. They are the
+    columns of HOST_CELLS, below.
+
+    ended, rest_until, refused_at: instants; gap, back_off: seconds; reason: a GapReason; answered: pages; strain: the
+    share of its rate that a host under strain is not given; usual: milliseconds to a first byte; unwelcome: points for
+    signs (policy/welcome.py)."""
+
+    __slots__ = ()
+
+    ended: Whole
+    rest_until: Whole
+    gap: Real
+    reason: Whole
+    back_off: Real
+    refused_at: Whole
+    answered: Whole
+    strain: Real
+    usual: Whole
+    unwelcome: Whole
 
 
 class Applied(Enum):

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.clock import Instant
-from outrider.frontier.format.facts import DTYPES, KINDS, Fact, Texts
+from outrider.frontier.format.facts import DTYPES, KINDS, Fact, HostCells, Texts
 from outrider.kernels import columns
 from outrider.kernels.host_cells import HOST
 from outrider.limits import COLUMN_ROWS_STEPS, NAMES_FREED_BYTES_MIN
@@ -181,31 +181,18 @@ class Columns:
         self._free.extend(rows.tolist())
 
 
-class Hosts(Columns):
+class Hosts(Columns, HostCells[Column, Column]):
     """The hosts in memory: their clocks, back-offs, and numbers of open requests.
 
-    hash, slot; ended, rest_until, refused_at: instants; gap, back_off: seconds; reason: a GapReason; answered: pages;
-    strain: the share of its rate that a host under strain is not given; usual: milliseconds to a first byte;
-    unwelcome: points for signs (policy/welcome.py);
-    in_flight: open leases; turns: how often it was drawn; flags: MANY …; first_queue: a row of Queues, NONE for none;
-    there: whether a host has the row. cells: the columns that most calls touch, as records; octets: their bytes. _name:
-    the arena of the name (1 bit), its length in bytes (16 bits), its start (47 bits).
+    hash, slot; in_flight: open leases; turns: how often it was drawn; flags: MANY …; first_queue: a row of Queues, NONE
+    for none; there: whether a host has the row. cells: the columns that most calls touch, as records; octets: their
+    bytes. _name: the arena of the name (1 bit), its length in bytes (16 bits), its start (47 bits).
     """
 
     cells: Column
     octets: npt.NDArray[np.uint8]
     hash: Column
     slot: Column
-    ended: Column
-    rest_until: Column
-    gap: Column
-    reason: Column
-    back_off: Column
-    refused_at: Column
-    answered: Column
-    strain: Column
-    usual: Column
-    unwelcome: Column
     in_flight: Column
     turns: Column
     flags: Column

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from outrider.clock import Instant
 from outrider.frontier.format.cards import Cards
-from outrider.frontier.format.facts import LINES_AFTER, PLACES, STREAMS, Block, Fact, Row, columns_of
+from outrider.frontier.format.facts import LINES_AFTER, PLACES, STREAMS, Block, Fact, HostCells, Row, columns_of
 from outrider.frontier.format.lines import completed
 from outrider.frontier.format.records import Record, packed
 from outrider.frontier.policy.returns import Returns
@@ -32,21 +32,10 @@ _Part: TypeAlias = tuple[Cards, Tokens, npt.NDArray[np.uint8], Rows | None]
 """Cards, the tokens of the leases that end, the states the cards leave, the rows of their queues."""
 
 
-class Clock:
-    """The politeness cells of one host as this call leaves them; the columns of a HOST_CELLS fact."""
+class Clock(HostCells[int, float]):
+    """The politeness cells of one host as this call leaves them."""
 
     __slots__ = tuple(CELLS)
-
-    ended: Instant
-    rest_until: Instant
-    gap: float
-    reason: int
-    back_off: float
-    refused_at: Instant
-    answered: int
-    strain: float
-    usual: int
-    unwelcome: int
 
     def __init__(self, cells: Iterable[tuple[str, Any]]) -> None:
         for name, value in cells:
