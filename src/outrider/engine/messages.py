@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from outrider.frontier.state.errand import OF_CALLERS
 from outrider.limits import (
     DELTA_SECONDS_MAX,
     INSTANT_MAX,
@@ -24,6 +25,7 @@ from outrider.limits import (
 )
 
 _TTL_MS_MAX = int(LEASE_SECONDS_MAX * 1000)
+_ERRANDS = [row.kind.value for row in OF_CALLERS.values()]
 _WAIT_MS_MAX = int(SERVICE_WAIT_SECONDS_MAX * 1000)
 
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
@@ -261,9 +263,9 @@ class Codes(Struct, frozen=True):
 
 
 class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
-    """Requests for something else than pages; `kind`: sitemap, probe."""
+    """Requests for something else than pages."""
 
-    kind: Annotated[str, Meta(max_length=SERVICE_TEXT_CHARACTERS_MAX, extra_json_schema={"enum": ["sitemap", "probe"]})]
+    kind: Annotated[str, Meta(max_length=SERVICE_TEXT_CHARACTERS_MAX, extra_json_schema={"enum": _ERRANDS})]
     urls: Annotated[list[str], Meta(max_length=SERVICE_ROWS_MAX)]
     crawl_id: Name | None = None
 

@@ -475,10 +475,10 @@ class Frontier:
 
     def queue_errands(self, kind: str, urls: str | Sequence[str], *, crawl: str | None = None) -> list[Code]:
         """Queue an errand for each URL: a request for something else than a page, which `lease(errands=True)` gives on
-        the clock of its host. kind: "sitemap" or "probe" (docs/traps.md). It is leased once per URL; its outcome ends
-        it, but for a redirect (`location`), whose target is the next hop, `retry`, and `again`. Links of the outcome
-        become URLs of the crawl. Answers a code per URL: new, known, invalid or over_limit. Raises SettingsError and
-        StoreFullError."""
+        the clock of its host. kind: as "sitemap" or "probe" (docs/traps.md). It is leased once per URL; its outcome
+        ends it, but for a redirect (`location`), whose target is the next hop, `retry`, and `again`. Links of the
+        outcome become URLs of the crawl. Answers a code per URL: new, known, invalid or over_limit. Raises
+        SettingsError and StoreFullError."""
         return self._call("queue_errands", lambda m, now: m.queue_errands(kind, urls, crawl, now))
 
     def set_address(self, host: str, address: str | None) -> None:
