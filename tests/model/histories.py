@@ -1113,7 +1113,7 @@ class History:
         idle = frontier.explain_idle()
         assert (idle.reason == "finished") == frontier.finished(), idle
         shared = frontier._machine.turns.shared
-        assert [] == recount(frontier) + (shared.problems() if shared is not None else [])
+        assert [] == recount(frontier) + shared.problems()
 
     def ends(self) -> None:
         """Nothing is forbidden any more, and every page answers: each URL comes to its end."""

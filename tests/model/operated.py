@@ -504,7 +504,7 @@ class Operated:
         self.demand("counters", statistics["accepted"] == states, statistics["urls"])
         if thoroughly:
             shared = self.frontier._machine.turns.shared
-            problems = recount(self.frontier) + (shared.problems() if shared is not None else [])
+            problems = recount(self.frontier) + shared.problems()
             self.demand("counters", not problems, problems)
             listed = Counter(host.state for host in self.frontier.hosts(limit=LISTED))
             counted = {state: count for state, count in statistics["hosts"].items() if count and state != "known"}

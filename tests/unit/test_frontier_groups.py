@@ -27,7 +27,6 @@ def table(**group: object) -> dict[str, object]:
 
 def problems(world: World) -> list[str]:
     shared = world.frontier._machine.turns.shared
-    assert shared is not None
     return recount(world.frontier) + shared.problems()
 
 

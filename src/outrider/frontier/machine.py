@@ -97,9 +97,8 @@ class Machine(Reporting, Operations, Carrying, Errands):
             self._next_in_line(line)
         tables.errands.called.dropped.clear()
         tables.forget_changed()
-        if self.turns.shared is not None:
-            self.turns.shared.rest_all(tables.cold.floor_end())
-            self.turns.shared.meet()  # all hosts join their groups before the first one is offered
+        self.turns.shared.rest_all(tables.cold.floor_end())
+        self.turns.shared.meet()  # all hosts join their groups before the first one is offered
         for first in range(0, tables.hosts.count, WAKES_PER_CALL_MAX):
             self.turns.touch(
                 (np.arange(first, min(first + WAKES_PER_CALL_MAX, tables.hosts.count), dtype=np.uint32),), now
@@ -130,13 +129,13 @@ class Machine(Reporting, Operations, Carrying, Errands):
         shared = self.turns.shared
         # How far the clock has moved beyond the time that passed.
         jump = max(0, now - last - (passed or 0))
-        if shared is not None:
+        if shared.used:
             # The clock of a group comes from its hosts in memory. Hosts that went cold beside groups add nothing to it;
             # these may have gone before there were groups, or when their gap was shorter.
             tables.recall_busy(last, shared.gap_max)
         count = tables.hosts.count
         rests = tables.hosts.rest_until[:count] > last
-        if shared is not None and jump:
+        if shared.used and jump:
             rests |= tables.hosts.ended[:count] > max(0, last - shared.gap_max)
         resting, until, since = self._rested_on(np.flatnonzero(rests), now, passed)
         dead: list[int] = np.frombuffer(tables.urls.leases.of_holder(0), np.uint64).tolist()
@@ -209,7 +208,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
             delays = np.ceil(np.maximum(columns.gap[hosts], self.settings.delay) * MICROSECONDS).astype(np.int64)
             until = np.maximum(old, now + np.minimum(left, delays))
         since = ended
-        if self.turns.shared is not None:
+        if self.turns.shared.used:
             # The gap of its group counts from the end of the last visit, so this instant moves along with the clock.
             late = ended > max(0, last - self.turns.shared.gap_max)
             since = ended + np.where(late, max(0, now - last - (passed or 0)), 0)
@@ -257,8 +256,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
         self._commit(draft)
         tables = self.tables
         rows = {tables.host_row(name): address for name, address in told.items()}
-        if self.turns.shared is not None:
-            tables.changed.append(self.turns.shared.told(row for row, address in rows.items() if address))
+        tables.changed.append(self.turns.shared.told(row for row, address in rows.items() if address))
         places = tables.addresses.by_host
         rows = {
             row: address
@@ -270,8 +268,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
         self._leave_addresses(draft, rows)
         for row, address in rows.items():
             draft.add(Fact.ADDRESS, (int(tables.hosts.slot[row]), int(tables.hosts.hash[row]), address))
-        if self.turns.shared is not None:
-            self.turns.shared.moved(rows)
+        self.turns.shared.moved(rows)
         self._commit(draft)
         return len(rows)
 
@@ -342,8 +339,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
         open_ones = {errand.host for errand in self.tables.errands.open.values() if isinstance(errand, Whereabouts)}
         if lined_up is None:
             lined_up = sum(map(self.turns.is_awaited, chain.from_iterable(self.turns.errands_at.values())))
-        if self.turns.shared is not None:
-            lined_up += sum(host not in open_ones for host in self.turns.shared.seeking)
+        lined_up += sum(host not in open_ones for host in self.turns.shared.seeking)
         closed = self.turns.closed_until
         queued = sum(not errand.token and not closed(errand) for errand in self.tables.errands.called)
         return len(self.tables.errands.open) + lined_up + queued
@@ -666,8 +662,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
             draft = self._draft(now)
             draft.add(Fact.COLD_REST, (OWN_SLOT, now, self.settings.delay))
             self._commit(draft, reserve=True)
-            if self.turns.shared is not None:
-                self.turns.shared.rest_all(self.tables.cold.floor_end())
+            self.turns.shared.rest_all(self.tables.cold.floor_end())
         # A rest without a visit counts as one, too: it comes from a lost lease, whose holder may have fetched.
         visited = np.flatnonzero((hosts.ended[: hosts.count] > 0) | (hosts.rest_until[: hosts.count] > 0)).tolist()
         for first in range(0, len(visited), RESTS_PER_FRAME_MAX):

@@ -85,8 +85,7 @@ class Cooling:
 
     def _put_away(self, rows: Rows, now: Instant) -> None:
         tables, turns = self._tables, self._turns
-        if turns.shared is not None and len(rows):
-            rows = rows[turns.shared.may_leave(rows, now)]
+        rows = rows[turns.shared.may_leave(rows, now)]
         if turns.errands_at and len(rows):
             rows = rows[np.array([row not in turns.errands_at for row in rows.tolist()], np.bool_)]
         if len(tables.errands.called) and len(rows):
@@ -104,8 +103,7 @@ class Cooling:
         queues = np.array([queue for row in several for queue in tables.queues_of(row)], np.uint32)
         turns.ready.withdraw(np.concatenate((tables.hosts.first_queue[rows], queues)))
         turns.timetable.cancel(rows)
-        if turns.shared is not None:
-            turns.shared.leave(rows, now)
+        turns.shared.leave(rows, now)
         tables.cold.put_away(tables, rows)
 
     def _has_room(self, row: int) -> bool:

@@ -90,11 +90,13 @@ class HeldBack:
 
 class SharedTurns:
     """The turns of hosts that belong to groups. Hosts are rows of `Tables.hosts`; a host in a group has the flag
-    GROUPED."""
+    GROUPED. used: whether there are groups at all; without any no host waits, and none is kept here. locates: whether
+    errands may ask for addresses."""
 
-    def __init__(self, tables: Tables, grouping: Grouping) -> None:
+    def __init__(self, tables: Tables, grouping: Grouping, *, locates: bool) -> None:
         self._tables = tables
         self._grouping = grouping
+        self.used = grouping != Grouping()
         self.kernel = self._turns = kernels.Groups()
         self._hosts = _Hosts()
         self._groups = _Clocks()
@@ -108,7 +110,7 @@ class SharedTurns:
         self._floor: Instant = 0  # no group goes on before
         self._moving: set[int] = set()  # hosts with a new address that are still in their old groups
         self._still_at: dict[int, str] = {}  # while hosts join: addresses of open requests, where their hosts left them
-        self.asks = False  # whether errands ask for unknown addresses
+        self.asks = locates and grouping.needs_addresses  # whether errands ask for unknown addresses
         self._told: set[int] = set()  # hosts whose addresses callers gave in this process
         self.seeking: set[int] = set()  # hosts that are offered as soon as their addresses are known
         for group in self._clocked:
@@ -151,6 +153,8 @@ class SharedTurns:
 
     def meet(self) -> None:
         """Lets hosts that became known since the last call join their groups, with their rests and requests."""
+        if not self.used:
+            return
         if not self._hosts.count:  # after a kill; a new host has no open request
             self._still_at = self._tables.addresses.still_at()
             self._moving.update(self._still_at)
@@ -183,6 +187,8 @@ class SharedTurns:
     def leave(self, rows: Rows, now: Instant) -> None:
         """Takes hosts that go cold out of their groups; groups without hosts in memory go too, once they have
         rested."""
+        if not self.used:
+            return
         rows = rows[self._hosts.joined[rows]]
         groups = self._hosts.groups[rows]
         self._part(rows)
@@ -288,7 +294,7 @@ class SharedTurns:
 
     def moved(self, hosts: Iterable[int]) -> None:
         """Notes that the addresses of these hosts changed: they change groups at their next offer."""
-        hosts = list(hosts)
+        hosts = list(hosts) if self.used else []
         self._moving.update(hosts)
         self._hosts.located_until[[host for host in hosts if host < self._hosts.count]] = 0
 
@@ -364,6 +370,8 @@ class SharedTurns:
     def follow(self, rows: Rows) -> None:
         """Brings turns and clocks up to date with these hosts: with requests that began or ended, rests and
         addresses."""
+        if not self.used:
+            return
         self.meet()
         self._come(rows)  # a new host, or one that came back, may have the row of a host that went cold
         self._turns.follow(rows, self._tables.hosts.cells)

@@ -38,12 +38,11 @@ NOT_ALONE = MANY | RULED | GATED | ASKED
 
 
 class Turns:
-    """Timetable, rings, and the errands that are lined up at hosts. shared: the clocks of groups, None without
-    groups."""
+    """Timetable, rings, and the errands that are lined up at hosts. shared: the clocks of groups."""
 
-    def __init__(self, tables: Tables, seed: int, grouping: Grouping | None = None) -> None:
+    def __init__(self, tables: Tables, seed: int, grouping: Grouping, *, locates: bool) -> None:
         self._tables = tables
-        self.shared = SharedTurns(tables, grouping) if grouping is not None else None
+        self.shared = SharedTurns(tables, grouping, locates=locates)
         self.timetable = kernels.Timetable()
         self.ready = kernels.Ready(seed)
         self.seekers = kernels.Ready(seed)
@@ -65,16 +64,14 @@ class Turns:
         if len(parts) == 2 and parts[0].tobytes() == parts[1].tobytes():
             del parts[1]  # the same hosts twice: their clocks changed, and their leases ended
         rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        if self.shared is not None:
-            self.shared.follow(rows)
-            self._wake_shared(now)  # hosts that wait for a turn go before hosts that ask for one now
+        self.shared.follow(rows)
+        self._wake_shared(now)  # hosts that wait for a turn go before hosts that ask for one now
         self._look(rows, now)
-        if self.shared is not None:
-            self._wake_shared(now)  # other hosts may wait for turns that these gave back
+        self._wake_shared(now)  # other hosts may wait for turns that these gave back
 
     def _wake_shared(self, now: Instant) -> None:
-        left = WAKES_PER_CALL_MAX
-        while self.shared is not None and left and len(woken := self.shared.wake(now, left)):
+        left = WAKES_PER_CALL_MAX if self.shared.used else 0
+        while left and len(woken := self.shared.wake(now, left)):
             left -= len(woken)
             self._look(woken, now)
 
@@ -85,10 +82,10 @@ class Turns:
             for row in rows[led].tolist():
                 self._touch_one(row, now)
             rows = rows[~led]
-        cells, crawls = self._tables.hosts.cells, self._tables.queues.crawl
-        if self.shared is not None:
-            self._look_shared(rows, now, self.shared, backlog)
+        if self.shared.used:
+            self._look_shared(rows, now, backlog)
             return
+        cells, crawls = self._tables.hosts.cells, self._tables.queues.crawl
         odd = kernels.settle_turns(rows, now, NOT_ALONE, cells, crawls, backlog, self.ready, self.timetable)
         if odd:
             for row in np.frombuffer(odd, np.uint32).tolist():
@@ -96,8 +93,8 @@ class Turns:
             rows = rows[~np.isin(rows, np.frombuffer(odd, np.uint32))]
             kernels.settle_turns(rows, now, NOT_ALONE, cells, crawls, backlog, self.ready, self.timetable)
 
-    def _look_shared(self, rows: Rows, now: Instant, shared: SharedTurns, backlog: kernels.Backlog) -> None:
-        cells, crawls = self._tables.hosts.cells, self._tables.queues.crawl
+    def _look_shared(self, rows: Rows, now: Instant, backlog: kernels.Backlog) -> None:
+        cells, crawls, shared = self._tables.hosts.cells, self._tables.queues.crawl, self.shared
         located = shared.located_column(rows, now)
         told = (cells, crawls, located, backlog, shared.kernel, self.ready, self.timetable)
         odd, gone, seek = kernels.settle_shared_turns(rows, now, NOT_ALONE, *told)
@@ -128,10 +125,8 @@ class Turns:
     def _seek(self, host: int, offered: list[tuple[int, int]], now: Instant) -> Instant | None:
         """Puts the host among the seekers: one of the next errands asks for its address. Returns the instant at which
         it may be asked for when that lies ahead, else None."""
-        shared = self.shared
-        assert shared is not None
-        shared.step_aside(np.array([host], np.uint32))
-        shared.seeking.add(host)
+        self.shared.step_aside(np.array([host], np.uint32))
+        self.shared.seeking.add(host)
         place = self._tables.addresses.by_host.get(host)
         if place is not None and place.token:
             return None
@@ -187,11 +182,11 @@ class Turns:
             else:
                 withdrawn.append(queue)
         one = np.array([host], np.uint32)
-        if self.shared is not None and in_flight and offered and not self.shared.stays(host, now):
+        if in_flight and offered and not self.shared.stays(host, now):
             # it goes on when its open requests have ended: they go to the address that it had before
             withdrawn, offered = rows, []
         seeks = False
-        if self.shared is not None and self.shared.asks:
+        if self.shared.asks:
             if host in self.shared.seeking:
                 self.shared.seeking.discard(host)
                 self.seekers.withdraw(np.array(rows, np.uint32))
@@ -200,7 +195,7 @@ class Turns:
             later = self._seek(host, offered, now)
             book = min((when for when in (book, later) if when is not None), default=None)
             withdrawn, offered = rows, []
-        elif self.shared is not None and columns.flags[host] & GROUPED:
+        elif columns.flags[host] & GROUPED:
             if offered:
                 wanted = [(klass, int(queues.crawl[queue])) for queue, klass in offered]
                 admitted, displaced = self.shared.ask(host, wanted, now)
@@ -303,7 +298,7 @@ class Turns:
     def claim(self, crawl: int | None, key: str | None, most: int, now: Instant) -> bool:
         """Hosts of a crawl, or with a key, that wait for groups take the turns of hosts that stand in the rings and
         that the call does not want. Returns whether any did."""
-        if self.shared is None:
+        if not self.shared.used:
             return False
         if key is not None:
             queues = [queue for queue in self._with_key(key, crawl).tolist() if self._may_stand(queue, now)]
@@ -380,7 +375,7 @@ class Turns:
         times = [at] if at >= 0 else []
         if not self.runs_errands and (asked := self._asking.next()) >= 0:  # rings and timetable leave them out
             times.append(asked)
-        if self.shared is not None and (turn := self.shared.next()) is not None:
+        if (turn := self.shared.next()) is not None:
             times.append(turn)
         return max(now, min(times)) if times else None
 

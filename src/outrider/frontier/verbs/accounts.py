@@ -101,7 +101,7 @@ def _host_counts(tables: Tables, census: Census) -> dict[str, int]:
 
 
 def statistics(
-    tables: Tables, *, errands: int, census: Census | None, shared: SharedTurns | None = None, recent_bytes: int = 0
+    tables: Tables, *, errands: int, census: Census | None, shared: SharedTurns, recent_bytes: int = 0
 ) -> dict[str, object]:
     """Counts of URLs, hosts, errands and fetches, under the names of `status --json`; without a census none of
     hosts."""
@@ -115,7 +115,7 @@ def statistics(
         "in_transit": tables.transit.under_way,
         "errands": errands,
         **({"hosts": _host_counts(tables, census)} if census is not None else {}),
-        "groups": {"known": len(shared or ()), "waiting": shared.waiting if shared is not None else 0},
+        "groups": {"known": len(shared), "waiting": shared.waiting},
         "answered": tables.registry.tallies.get("answered", 0),
         "bytes": tables.registry.tallies.get("bytes", 0),
         "duplicates": tables.registry.tallies.get("duplicates", 0),
@@ -661,7 +661,7 @@ def explain(
     (there,), shared = host_statuses(tables, (host,), now, turns), turns.shared
     name = authority_of(record.url)
     authority, own = tables.robots.by_name.get(name), tables.queues.group_of.get(row)
-    group = shared.holds_back(host) if shared is not None else None
+    group = shared.holds_back(host)
     word, text, at = _why_not(record, now, queue, there, rules_first, own, group, tables=tables, at_limit=at_limit)
     text = _parked(record, tables, trap, robots) or text
     worker, until = _held_by(tables, token)
@@ -670,9 +670,9 @@ def explain(
     kept = word in ("paused", "not_welcome", "blocked", "limit") or (at is not None and at >= paused_until)
     if record.state == QUEUED and paused_until > now and not kept:
         word, text, at = "network", _paused(paused_until), paused_until
-    place = tables.addresses.by_host.get(host) if shared is not None and shared.asks else None
+    place = tables.addresses.by_host.get(host) if shared.asks else None
     if word in ("host_busy", "host_resting", "group_busy", "group_resting", "behind", "ready"):
-        asked_at = shared.asked_at().get(host) if shared is not None else None
+        asked_at = shared.asked_at().get(host)
         if asked_at is not None:
             word, text, at = _address_sought(there.name, place, asked_at, now)
         elif place is not None and place.error:
@@ -699,7 +699,7 @@ def explain(
         discovered_at=tables.registry.accepted_at(record.order),
         fetched_at=fetched_at(record.fetched),
         before=_before(tables, row, record) if record.state == QUEUED else None,
-        held_by=tuple(shared.holding(host, now)) if shared is not None else (),
+        held_by=tuple(shared.holding(host, now)),
         ranking=ranking,
     )
 

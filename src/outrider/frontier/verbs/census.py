@@ -93,7 +93,7 @@ class Holdings:
         self.may[places[free & (busy < capacity)]] = True
 
     def states(
-        self, tables: Tables, own: slice, now: Instant, asked: Asked, shared: SharedTurns | None, seeking: _Bools
+        self, tables: Tables, own: slice, now: Instant, asked: Asked, shared: SharedTurns, seeking: _Bools
     ) -> npt.NDArray[np.uint8]:
         """The state of these hosts, by their places here.
 
@@ -114,7 +114,7 @@ class Holdings:
             may |= wanted & (at <= now) & (busy == 0)
             later = wanted & (gated | ~pending)
             until[later] = np.maximum(until[later], at[later])
-        if shared is not None:
+        if shared.used:
             all_rows = np.arange(own.start, own.stop) if isinstance(rows, slice) else rows
             may &= ~(shared.waits(all_rows.astype(np.uint32)) | seeking)
         states = np.full(len(may), RESTING, np.uint8)
@@ -146,11 +146,11 @@ class Census:
                 yield
             if (end := min(end, tables.hosts.count)) > first:  # hosts go, too, between two steps
                 self._count(tables, look, first, end, now, turns.shared, delay)
-        self.waits_for_group = turns.shared.waiting if turns.shared is not None else 0
-        self.waits_for_address = len(turns.shared.seeking) if turns.shared is not None else 0
+        self.waits_for_group = turns.shared.waiting
+        self.waits_for_address = len(turns.shared.seeking)
 
     def _count(
-        self, tables: Tables, look: Look, first: int, end: int, now: Instant, shared: SharedTurns | None, delay: float
+        self, tables: Tables, look: Look, first: int, end: int, now: Instant, shared: SharedTurns, delay: float
     ) -> None:
         hosts = tables.hosts
         there, in_flight = hosts.there[first:end], hosts.in_flight[first:end]
@@ -186,7 +186,7 @@ class Look:
     seeking: _Bools
 
     def states(
-        self, tables: Tables, first: int, end: int, now: Instant, shared: SharedTurns | None, *, errands: bool = True
+        self, tables: Tables, first: int, end: int, now: Instant, shared: SharedTurns, *, errands: bool = True
     ) -> npt.NDArray[np.uint8]:
         """The state of the hosts from one row to before another; errands: whether one counts that may be leased."""
         asked = self.asked if errands else NOBODY
@@ -208,7 +208,7 @@ def looked(tables: Tables, turns: Turns, now: Instant, census: Census | None = N
         found |= turns.asking(some)
     holdings = Holdings(tables.hosts.count)
     seeking = np.zeros(holdings.count, np.bool_)
-    seekers = list(turns.shared.seeking) if turns.shared is not None else []
+    seekers = list(turns.shared.seeking)
     for first, end in pieces(len(seekers)):
         if first:
             yield
@@ -266,10 +266,9 @@ def standing_of(tables: Tables, turns: Turns, now: Instant, paused_until: Instan
         elsewhere = np.fromiter((not one.token and one.wanted != host for host, one in some), np.bool_, len(some))
         gated = (int(np.count_nonzero(booked | elsewhere)) * len(turns.gates)) // len(some)
         resting -= (int(np.count_nonzero(booked)) * len(turns.gates)) // len(some)
-    waiting = turns.shared.waiting if turns.shared is not None else 0
     return Standing(
         ready=len(turns.ready) + len(turns.seekers),
-        resting=max(0, resting) + waiting,
+        resting=max(0, resting) + turns.shared.waiting,
         gated=gated,
         paused=_paused_queues(tables, now),
         queued=tables.urls.counts[QUEUED],
@@ -322,7 +321,7 @@ def states_of(tables: Tables, hosts: Iterable[int], now: Instant, turns: Turns) 
     holdings = Holdings(rows)
     queues = [queue for row in rows.tolist() for queue in tables.queues_of(row)]
     holdings.take(tables, np.array(queues, np.uint32), now)
-    seeking = np.array([shared is not None and row in shared.seeking for row in rows.tolist()], np.bool_)
+    seeking = np.array([row in shared.seeking for row in rows.tolist()], np.bool_)
     asked = Asked.of(turns.asking(rows.tolist()))
     states = holdings.states(tables, slice(0, len(rows)), now, asked, shared, seeking)
     return [HOST_STATES[state] for state in states[rows.searchsorted(given)].tolist()]

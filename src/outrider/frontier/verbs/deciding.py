@@ -16,6 +16,7 @@ from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import FRAME_KIND, Block, Compressor, Fact, UnfitFactsError, sealed
 from outrider.frontier.format.lines import refusal
 from outrider.frontier.format.records import Record
+from outrider.frontier.policy.grouping import Grouping
 from outrider.frontier.policy.network import Network
 from outrider.frontier.policy.settings import FrontierSettings
 from outrider.frontier.policy.welcome import SameBodies
@@ -131,11 +132,9 @@ class Deciding:
         public_suffixes()  # the first use reads it from disk, and no call should wait for that
         self._compressor = Compressor()
         self._recent = Recent()
-        self.turns = Turns(tables, self.seed, settings.group)
+        self.turns = Turns(tables, self.seed, settings.group or Grouping(), locates=locates)
         self.turns.pages_per_host = settings.max_pages_per_host
         self.turns.judges_errands = errands and settings.obey_robots
-        if self.turns.shared is not None and settings.group is not None:
-            self.turns.shared.asks = locates and settings.group.needs_addresses
         self.cooling = Cooling(tables, self.turns, settings.hot_hosts_max)
         self._deadlines: list[tuple[Instant, int]] = []  # deadlines of errands, a heap
         tables.robots.rulebook.agent = settings.user_agent
@@ -214,7 +213,7 @@ class Deciding:
         """Brings timetable and rings up to date with the applied facts."""
         changed, self.tables.changed = self.tables.changed, []
         begun, self.tables.begun = self.tables.begun, []
-        if begun and self.turns.shared is not None:
+        if begun and self.turns.shared.used:
             self.turns.shared.follow(np.concatenate(begun))
         if changed:
             self.turns.touch(changed, now)
@@ -379,7 +378,7 @@ class Deciding:
         clock = draft.clock(host)
         delay = self._crawl_delay(host)
         clock.rest_at_least(now + instant(max(clock.gap, floor, delay)))
-        if over or self.turns.shared is not None:
+        if over or self.turns.shared.used:
             # In doubt a request ended now: the gaps of groups and a Crawl-delay that comes later count from there.
             clock.ended = max(clock.ended, now)
 

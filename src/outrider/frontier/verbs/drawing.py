@@ -173,7 +173,7 @@ class Drawing:
         self.tried.append(hosts)
         shared = self._turns.shared
         good: npt.NDArray[np.bool_] = self._tables.hosts.rest_until[hosts.astype(np.intp)] <= self._wish.now
-        if shared is not None:
+        if shared.used:
             shared.hold(hosts)
             may_go = shared.may_go(hosts, self._wish.now)
             if np.count_nonzero(may_go) < len(hosts):  # a clock of their groups moved on, or their addresses expired

@@ -239,8 +239,7 @@ class Settling(Asking, Discovering):
             if not isinstance(errand, Whereabouts):
                 continue
             # It was no request to the host, so the host does not rest.
-            if self.turns.shared is not None:
-                self.turns.shared.moved([errand.host])
+            self.turns.shared.moved([errand.host])
             cells = errand.after_answer(
                 outcomes.addresses.get(row),
                 draft.now,
