@@ -6,9 +6,10 @@ No function here changes the tables.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from outrider.frontier.schedule.turns import Turns
 from outrider.frontier.state.authorities import Authority, RobotsState
 from outrider.frontier.state.cold import ColdAuthority, Told, weigh
 from outrider.frontier.state.crawls import CrawlState
-from outrider.frontier.state.hosts import NONE, Group, QueueRules, Rows, queue_hashes
+from outrider.frontier.state.hosts import CELLS, NONE, Group, QueueRules, Rows, queue_hashes
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.urls import DONE, GONE, LEASED, PARKED, QUEUED, STATES, WAITING, Reason
 from outrider.frontier.state.whereabouts import Whereabouts
@@ -58,6 +59,7 @@ from outrider.limits import (
 from outrider.robots import Rules
 from outrider.url import UrlBatch, authority_of, host_of
 
+_Counts: TypeAlias = tuple[int, int, int, int, int, int]
 _PRIORITY_SLACK = 1e-6  # a priority that differs by less is the same: sums are rounded
 
 
@@ -100,12 +102,15 @@ def _host_counts(tables: Tables, census: Census) -> dict[str, int]:
     return {"known": len(tables.hosts) + cold, **counts, "empty": cold + census.hosts["empty"]}
 
 
+_TALLIES = ("answered", "bytes", "duplicates", "stale", "lost", "dropped", "refused", "retries")
+
+
 def statistics(
     tables: Tables, *, errands: int, census: Census | None, shared: SharedTurns, recent_bytes: int = 0
 ) -> dict[str, object]:
     """Counts of URLs, hosts, errands and fetches, under the names of `status --json`; without a census none of
     hosts."""
-    errors = {name[6:]: value for name, value in tables.registry.tallies.items() if name.startswith("error.")}
+    tallies = tables.registry.tallies
     seen = [found.statistics() for found in tables.urls.seen.of_crawls.values()]
     ledger, cold = tables.urls.ledger.statistics(), tables.cold.statistics()
     return {
@@ -116,16 +121,9 @@ def statistics(
         "errands": errands,
         **({"hosts": _host_counts(tables, census)} if census is not None else {}),
         "groups": {"known": len(shared), "waiting": shared.waiting},
-        "answered": tables.registry.tallies.get("answered", 0),
-        "bytes": tables.registry.tallies.get("bytes", 0),
-        "duplicates": tables.registry.tallies.get("duplicates", 0),
-        "stale": tables.registry.tallies.get("stale", 0),
-        "lost": tables.registry.tallies.get("lost", 0),
-        "dropped": tables.registry.tallies.get("dropped", 0),
-        "refused": tables.registry.tallies.get("refused", 0),
-        "retries": tables.registry.tallies.get("retries", 0),
-        "errors": errors,
-        "traps": {name[5:]: count for name, count in tables.registry.tallies.items() if name.startswith("trap.")},
+        **{name: tallies.get(name, 0) for name in _TALLIES},
+        "errors": {name[6:]: count for name, count in tallies.items() if name.startswith("error.")},
+        "traps": {name[5:]: count for name, count in tallies.items() if name.startswith("trap.")},
         "structures": {
             "seen": {"keys": sum(one["keys"] for one in seen), "bytes": sum(one["bytes"] for one in seen)},
             "recent": {"bytes": recent_bytes},
@@ -333,22 +331,27 @@ def queue_status(tables: Tables, row: int) -> QueueStatus:
     """One queue by its row: its counts, and the rules that operators gave it."""
     queues = tables.queues
     one = np.array([row], np.uint32)
-    rules = queues.rules.get(row)
-    crawl = int(queues.crawl[row])
+    queued = int(tables.urls.backlog.waiting(one)[0])
+    leased = int((leased_queues(tables) == row).sum()) if tables.hosts.in_flight[queues.host[row]] else 0
+    waiting, parked = int(queues.waiting[row]), int(queues.parked[row])
+    counts = (queued, leased, waiting, parked, int(queues.done[row]), int(queues.gone[row]))
+    names = tables.key_of(row), tables.hosts.name(int(queues.host[row]))
+    return _queue_status(tables, int(queues.crawl[row]), names, counts, queues.rules.get(row))
+
+
+def _queue_status(
+    tables: Tables, crawl: int, names: tuple[str, str], counts: _Counts, rules: QueueRules | None
+) -> QueueStatus:
+    """names: its key and its host. counts: URLs that are queued, leased, waiting, parked, done, gone."""
+    rules = rules or QueueRules()
     return QueueStatus(
         tables.crawls.name_of(crawl),
-        tables.key_of(row),
-        tables.hosts.name(int(queues.host[row])),
-        int(tables.urls.backlog.waiting(one)[0]),
-        int((leased_queues(tables) == row).sum()) if tables.hosts.in_flight[queues.host[row]] else 0,
-        int(queues.waiting[row]),
-        int(queues.parked[row]),
-        int(queues.done[row]),
-        int(queues.gone[row]),
-        paused=(rules is not None and rules.paused) or tables.crawls.states[crawl] == CrawlState.PAUSED,
-        blocked_until=(rules.blocked_until or None) if rules is not None else None,
-        delay_seconds=rules.delay if rules is not None else None,
-        limit=(rules.limit or None) if rules is not None else None,
+        *names,
+        *counts,
+        paused=rules.paused or tables.crawls.states[crawl] == CrawlState.PAUSED,
+        blocked_until=rules.blocked_until or None,
+        delay_seconds=rules.delay,
+        limit=rules.limit or None,
     )
 
 
@@ -392,29 +395,41 @@ def host_statuses(tables: Tables, rows: Iterable[int], now: Instant, turns: Turn
 def _host_status(tables: Tables, row: int, state: str) -> HostStatus:
     hosts, queues = tables.hosts, tables.queues
     rows = np.array(list(tables.queues_of(row)), np.uint32)
-    queued = int(tables.urls.backlog.waiting(rows).sum())
-    rules = [queues.rules[queue] for queue in rows.tolist() if queue in queues.rules]
-    paused = bool(len(rows)) and all(
-        (queue in queues.rules and queues.rules[queue].paused)
-        or tables.crawls.states[int(queues.crawl[queue])] != CrawlState.RUNNING
-        for queue in rows.tolist()
+    return _status_of_host(
+        tables,
+        (hosts.name(row), state, int(tables.urls.backlog.waiting(rows).sum()), int(hosts.in_flight[row])),
+        {name: column[row].item() for name in CELLS for column in (getattr(hosts, name),)},
+        [(int(queues.crawl[queue]), queues.rules.get(queue)) for queue in rows.tolist()],
+        tuple(robots_status(one, tables) for one in tables.robots.of_host.get(row, ())),
     )
-    rest_until = int(hosts.rest_until[row])
+
+
+def _status_of_host(
+    tables: Tables,
+    named: tuple[str, str, int, int],
+    cells: Mapping[str, Any],
+    queues: Sequence[tuple[int, QueueRules | None]],
+    robots: tuple[RobotsStatus, ...],
+) -> HostStatus:
+    """named: name, state, and how many URLs are queued and leased. cells: the durable ones. queues: the crawl of each,
+    and its rules."""
+    rules = [rule for _, rule in queues if rule is not None]
     return HostStatus(
-        hosts.name(row),
-        state,
-        queued,
-        int(hosts.in_flight[row]),
-        rest_until or None,
-        float(hosts.gap[row]) if hosts.ended[row] else None,
-        GapReason(int(hosts.reason[row])).name.lower() if hosts.reason[row] else None,
-        float(hosts.back_off[row]),
-        int(hosts.answered[row]),
+        *named,
+        cells["rest_until"] or None,
+        cells["gap"] if cells["ended"] else None,
+        GapReason(cells["reason"]).name.lower() if cells["reason"] else None,
+        float(cells["back_off"]),
+        cells["answered"],
         delay_seconds=max((rule.delay for rule in rules if rule.delay is not None), default=None),
         limit=max((rule.limit for rule in rules if rule.limit), default=None),
-        paused=paused,
-        not_welcome=text_of(int(hosts.unwelcome[row])),
-        robots=tuple(robots_status(one, tables) for one in tables.robots.of_host.get(row, ())),
+        paused=bool(queues)
+        and all(
+            (rule is not None and rule.paused) or tables.crawls.states[crawl] != CrawlState.RUNNING
+            for crawl, rule in queues
+        ),
+        not_welcome=text_of(int(cells["unwelcome"])),
+        robots=robots,
     )
 
 
@@ -579,15 +594,8 @@ def _queues_there(
     for queue in told.queues(place):
         if _listed(tables, queue.crawl, crawl):
             hashed = queue_hashes(np.array([number], np.uint64), np.array([queue.crawl], np.uint32))
-            rules = queue.rules or QueueRules()
-            status = QueueStatus(
-                *(tables.crawls.name_of(queue.crawl), name, name, 0, 0, queue.waiting, 0, queue.done, queue.gone),
-                paused=rules.paused or tables.crawls.states[queue.crawl] == CrawlState.PAUSED,
-                blocked_until=rules.blocked_until or None,
-                delay_seconds=rules.delay,
-                limit=rules.limit or None,
-            )
-            found.append((int(hashed[0]), status))
+            counts = (0, 0, queue.waiting, 0, queue.done, queue.gone)
+            found.append((int(hashed[0]), _queue_status(tables, queue.crawl, (name, name), counts, queue.rules)))
     return sorted(found, key=lambda one: one[0])
 
 
@@ -595,36 +603,21 @@ def _listed(tables: Tables, crawl: int, wanted: int | None) -> bool:
     return tables.crawls.states[crawl] != CrawlState.DELETED and wanted in (None, crawl)
 
 
-def _body_of(tables: Tables, one: ColdAuthority) -> bytes:
-    return one.body or tables.robots.rulebook.body(one.digest)
-
-
 def _cold_status(tables: Tables, told: Told, place: int) -> HostStatus:
-    """As `host_status`, for a cold host, from its record."""
+    """As `_host_status`, for a cold host, from its record."""
     head = told.heads[place]
-    queues = told.queues(place)
-    rules = [queue.rules for queue in queues if queue.rules is not None]
-    return HostStatus(
-        told.names.take(np.array([place])).list()[0],
-        "empty",
-        0,
-        0,
-        int(tables.cold.rest_floor(told)[place]) or None,
-        float(head["gap"]) if head["ended"] else None,
-        GapReason(int(head["reason"])).name.lower() if head["reason"] else None,
-        float(told.rare_cells(place)["back_off"]),
-        int(head["answered"]),
-        delay_seconds=max((rule.delay for rule in rules if rule.delay is not None), default=None),
-        limit=max((rule.limit for rule in rules if rule.limit), default=None),
-        not_welcome=text_of(int(told.rare_cells(place)["unwelcome"])),
-        paused=all(
-            (queue.rules is not None and queue.rules.paused) or tables.crawls.states[queue.crawl] != CrawlState.RUNNING
-            for queue in queues
-        ),
-        robots=tuple(
-            _robots_status(one, body, crawl_delay_of(body, tables.robots.rulebook.agent))
+    cells = {name: head[name].item() for name in ("ended", "gap", "reason", "answered")}
+    rest_until = int(tables.cold.rest_floor(told)[place])
+    rulebook = tables.robots.rulebook
+    return _status_of_host(
+        tables,
+        (told.names.take(np.array([place])).list()[0], "empty", 0, 0),
+        cells | told.rare_cells(place) | {"rest_until": rest_until},
+        [(queue.crawl, queue.rules) for queue in told.queues(place)],
+        tuple(
+            _robots_status(one, body, crawl_delay_of(body, rulebook.agent))
             for one in told.authorities(place)
-            for body in (_body_of(tables, one) if one.state == RobotsState.RULES else b"",)
+            for body in ((one.body or rulebook.body(one.digest)) if one.state == RobotsState.RULES else b"",)
         ),
     )
 
