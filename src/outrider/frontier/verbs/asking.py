@@ -22,9 +22,7 @@ from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.deciding import Place
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.trapping import Trapping
-from outrider.journey import (
-    RobotsAnswer,
-)
+from outrider.journey import RobotsAnswer
 from outrider.kernels.cards import HEAD
 from outrider.limits import (
     MICROSECONDS,
@@ -77,24 +75,18 @@ class Asking(Trapping):
     def _judging(self, now: Instant) -> Callable[[Authority, str], Judgement]:
         """A function that judges a page of an authority at this instant, as the settings take its rules."""
         errands, opens, rulebook = self.errands_mode, self._opens(), self.tables.robots.rulebook
-        if not self.settings.obey_robots:
+        obeys, go = self.settings.obey_robots, Judgement.GO
+        most = self.settings.crawl_delay_max if self.settings.crawl_delay_over == "skip" else None
 
-            def opened(authority: Authority, url: str) -> Judgement:
-                found = judged(authority, url, now, errands=errands, opens=opens, rulebook=rulebook)
-                return Judgement.GO if found in (Judgement.REFUSE, Judgement.READ) else found
-
-            return opened
-        go, most = Judgement.GO, self.settings.crawl_delay_max
-        skips = most is not None and self.settings.crawl_delay_over == "skip"
-
-        def obeyed(authority: Authority, url: str) -> Judgement:
+        def judge(authority: Authority, url: str) -> Judgement:
             found = judged(authority, url, now, errands=errands, opens=opens, rulebook=rulebook)
-            if skips and found is go and most is not None:
-                asked = rulebook.crawl_delay(authority.digest) if authority.state == RobotsState.RULES else 0.0
-                return Judgement.REFUSE if asked > most else found
+            if not obeys:
+                return go if found in (Judgement.REFUSE, Judgement.READ) else found
+            if most is not None and found is go and authority.state == RobotsState.RULES:
+                return Judgement.REFUSE if rulebook.crawl_delay(authority.digest) > most else found
             return found
 
-        return obeyed
+        return judge
 
     def _opens(self) -> bool:
         """Whether the owner's settings open a host whose robots.txt is out of reach."""
@@ -283,9 +275,7 @@ class Asking(Trapping):
 
     def digest_of(self, body: bytes) -> int:
         """The keyed hash by which authorities name a robots.txt, 0 for an empty file. Any thread may call it."""
-        if not body:
-            return 0
-        return self.tables.hash_of(body.decode("latin-1"))
+        return self.tables.hash_of(body.decode("latin-1")) if body else 0
 
     @property
     def unread(self) -> bool:
