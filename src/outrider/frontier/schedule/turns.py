@@ -88,10 +88,15 @@ class Turns:
         cells, crawls = self._tables.hosts.cells, self._tables.queues.crawl
         odd = kernels.settle_turns(rows, now, NOT_ALONE, cells, crawls, backlog, self.ready, self.timetable)
         if odd:
-            for row in np.frombuffer(odd, np.uint32).tolist():
-                self._touch_one(row, now)
-            rows = rows[~np.isin(rows, np.frombuffer(odd, np.uint32))]
+            rows = self._without(odd, rows, now)
             kernels.settle_turns(rows, now, NOT_ALONE, cells, crawls, backlog, self.ready, self.timetable)
+
+    def _without(self, odd: bytes, rows: Rows, now: Instant) -> Rows:
+        """Handles the hosts that a kernel found odd one by one. Returns the others."""
+        some = np.frombuffer(odd, np.uint32)
+        for row in some.tolist():
+            self._touch_one(row, now)
+        return rows[~np.isin(rows, some)]
 
     def _look_shared(self, rows: Rows, now: Instant, backlog: kernels.Backlog) -> None:
         cells, crawls, shared = self._tables.hosts.cells, self._tables.queues.crawl, self.shared
@@ -99,9 +104,7 @@ class Turns:
         told = (cells, crawls, located, backlog, shared.kernel, self.ready, self.timetable)
         odd, gone, seek = kernels.settle_shared_turns(rows, now, NOT_ALONE, *told)
         if odd:
-            for row in np.frombuffer(odd, np.uint32).tolist():
-                self._touch_one(row, now)
-            rows = rows[~np.isin(rows, np.frombuffer(odd, np.uint32))]
+            rows = self._without(odd, rows, now)
             _, gone, seek = kernels.settle_shared_turns(rows, now, NOT_ALONE, *told)
         self._give_way(np.frombuffer(gone, np.uint32))
         if shared.seeking:

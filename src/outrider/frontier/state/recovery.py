@@ -3,7 +3,7 @@ policy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from outrider.errors import DamagedStoreError, ForeignStoreError
 from outrider.frontier.format.facts import FRAME_KIND, STREAMS, Fact, decode, unpacked
@@ -69,24 +69,20 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
 
 def _ranges(checkpoint: Checkpoint | None) -> Iterator[list[tuple[int, bytes]]]:
     """The sections and payloads of a checkpoint's ranges, in lists of about a window's size."""
-    some: list[tuple[int, bytes]] = []
-    size = 0
-    for _, section, _, _, payload in checkpoint.ranges() if checkpoint is not None else ():
-        some.append((section, payload))
-        size += len(payload)
-        if size >= REPLAY_WINDOW_BYTES:
-            yield some
-            some, size = [], 0
-    yield some
+    ranges = checkpoint.ranges() if checkpoint is not None else ()
+    return _in_windows((section, payload) for _, section, _, _, payload in ranges)
 
 
 def _payloads(log: Log, after: int) -> Iterator[list[tuple[int, bytes]]]:
     """The LSNs and payloads of the frames behind an LSN, in lists of about a window's size."""
+    return _in_windows((frame.lsn, _payload(frame)) for frame in log.replay(after))
+
+
+def _in_windows(payloads: Iterable[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
     some: list[tuple[int, bytes]] = []
     size = 0
-    for frame in log.replay(after):
-        payload = _payload(frame)
-        some.append((frame.lsn, payload))
+    for number, payload in payloads:
+        some.append((number, payload))
         size += len(payload)
         if size >= REPLAY_WINDOW_BYTES:
             yield some

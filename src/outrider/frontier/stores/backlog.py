@@ -11,7 +11,7 @@ import contextlib
 import itertools
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -264,16 +264,15 @@ class Backlog:
 
     def drain(self, queue: int, most: int) -> Cards:
         """Takes the best `most` cards of one queue, the best first. Raises DamagedStoreError; nothing is taken then."""
-        loaded = self._bring_aside(_rows([queue])) + self._bring(queue, most)
-        cards = Cards.of_columns(*self._kernel.drain(queue, most))
-        if loaded:
-            self._settle(loaded)
-        return cards
+        return self._best_of(queue, most, self._kernel.drain)
 
     def peek(self, queue: int, most: int) -> Cards:
         """The best `most` cards of one queue, the best first; they stay. Raises DamagedStoreError."""
+        return self._best_of(queue, most, self._kernel.peek)
+
+    def _best_of(self, queue: int, most: int, verb: Callable[[int, int], tuple[bytes, bytes, bytes]]) -> Cards:
         loaded = self._bring_aside(_rows([queue])) + self._bring(queue, most)
-        cards = Cards.of_columns(*self._kernel.peek(queue, most))
+        cards = Cards.of_columns(*verb(queue, most))
         if loaded:
             self._settle(loaded)
         return cards
@@ -292,7 +291,7 @@ class Backlog:
                 count += len(cards)
         except BaseException:
             for part in parts:
-                self._put(np.full(len(part), queue, np.uint32), part)
+                self._put_all(queue, part)
             raise
         if count < most:
             parts.append(Cards.of_columns(*self._kernel.drain(queue, most - count)))
@@ -373,6 +372,9 @@ class Backlog:
     def _put(self, rows: Rows, cards: Cards) -> None:
         self._kernel.put(rows, cards.heads.tobytes(), cards.arena, np.ascontiguousarray(cards.offsets, np.int64))
 
+    def _put_all(self, queue: int, cards: Cards) -> None:
+        self._put(np.full(len(cards), queue, np.uint32), cards)
+
     def _tails_of(self, rows: Rows) -> list[tuple[int, _Tail]]:
         tails = self._tails
         if len(rows) <= len(tails):
@@ -402,7 +404,7 @@ class Backlog:
 
     def _load(self, queue: int, tail: _Tail, at: int = 0) -> int:
         cards = self._take_chunk(queue, tail, at)
-        self._put(np.full(len(cards), queue, np.uint32), cards)
+        self._put_all(queue, cards)
         return len(cards)
 
     def _bring_best(self, rows: Rows) -> int:
@@ -508,10 +510,10 @@ class Backlog:
         try:
             kept = self._write(queue, cards, room)
         except BaseException:
-            self._put(np.full(len(cards), queue, np.uint32), cards)
+            self._put_all(queue, cards)
             raise
         if len(kept):
-            self._put(np.full(len(kept), queue, np.uint32), kept)
+            self._put_all(queue, kept)
         self._spilled += len(cards) - len(kept)
         return len(cards), keep_now == keep
 
