@@ -201,14 +201,7 @@ class Hosts(Columns, HostCells[Column, Column]):
     _name: Column
 
     def __init__(self) -> None:
-        super().__init__(
-            {
-                "cells": HOST,
-                **RARE_CELLS,
-                "turns": "u4",
-                "_name": "u8",
-            }
-        )
+        super().__init__({"cells": HOST, **RARE_CELLS, "turns": "u4", "_name": "u8"})
         self._index = kernels.Index()
         self._arenas = (bytearray(), bytearray())  # names; one of them is empty, except while `tidy` copies names
         self._freed = [0, 0]  # bytes of removed hosts' names in each arena
@@ -389,19 +382,8 @@ class Queues(Columns):
     gone: Column
 
     def __init__(self) -> None:
-        super().__init__(
-            {
-                "hash": "u8",
-                "host": "u4",
-                "crawl": "u4",
-                "after": "u4",
-                "served": "u4",
-                "waiting": "u4",
-                "parked": "u4",
-                "done": "u4",
-                "gone": "u4",
-            }
-        )
+        rows_and_counts = ("host", "crawl", "after", "served", "waiting", "parked", "done", "gone")
+        super().__init__({"hash": "u8", **dict.fromkeys(rows_and_counts, "u4")})
         self._index = kernels.Index()
         self.keys: dict[int, str] = {}  # by row, where the key is not the host
         self.rules: dict[int, QueueRules] = {}

@@ -401,19 +401,13 @@ class Window:
         if facts is not None:
             _, tokens, orders = facts[1]
             tables.apply(Fact.TOKEN, columns_of([(OWN_SLOT, int(tokens.max()), int(orders.max()))]))
-        for kind in (Fact.TALLY, Fact.WATERMARK, Fact.PROJECTION):
+        for kind in (Fact.TALLY, Fact.WATERMARK, Fact.PROJECTION, Fact.RETURNS):
             facts = self._columns(kind)
             if facts is not None:
-                slots, names, *rest = facts[1]
-                lasting = {name: row for row, name in enumerate(names.list())}
+                lasting = {name: row for row, name in enumerate(facts[1][1])}
                 chosen = np.fromiter(lasting.values(), np.intp, len(lasting))
-                tables.apply(kind, [slots[chosen], list(lasting), *(_listed(_taken(one, chosen)) for one in rest)])
-        facts = self._columns(Fact.RETURNS)
-        if facts is not None:
-            values = facts[1]
-            lasting = {name: row for row, name in enumerate(values[1].tolist())}
-            chosen = np.fromiter(lasting.values(), np.intp, len(lasting))
-            tables.apply(Fact.RETURNS, [one[chosen] for one in values])
+                slots, names, *rest = (_taken(column, chosen) for column in facts[1])
+                tables.apply(kind, [slots, names, *map(_listed, rest)])
         facts = self._columns(Fact.ACCEPTED)
         if facts is not None:
             tables.apply(Fact.ACCEPTED, facts[1])

@@ -112,7 +112,7 @@ class Salvage:
         """
         tables = self._tables
         self.meet_cold()
-        self._recall()
+        tables.recall_all()  # their records may be out of date, and the ledger counts their URLs anew
         self.found.leave_out(Fact.ROBOTS_FILE, tables.robots.forget_lost())
         tables.robots.settle()
         self._complete()
@@ -125,11 +125,6 @@ class Salvage:
         column = hosts.rest_until[: hosts.count]
         np.maximum(column, rest_until, out=column)
         tables.changed.append(np.arange(hosts.count, dtype=np.uint32))
-
-    def _recall(self) -> None:
-        """Recalls all cold hosts: their records may be out of date, and the ledger counts their URLs anew."""
-        tables = self._tables
-        tables.recall_all()
 
     # -- one block --------------------------------------------------------------------------------------------------
 

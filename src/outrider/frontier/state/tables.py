@@ -200,10 +200,8 @@ class Tables:
             raise KeyError(f"host {int(hashes[rows == NONE][0]):016x}")
         return rows
 
-    def rows_of_queues(self, hashes: Uint64s, expected: Rows | None = None) -> Rows:
+    def rows_of_queues(self, hashes: Uint64s) -> Rows:
         """As `rows_of_hosts`, for queues."""
-        if expected is not None and _named(self.queues.hash[: self.queues.count], expected, hashes):
-            return expected
         rows = self.queues.find(hashes)
         if (rows == NONE).any() and len(self.cold):
             unknown = np.ascontiguousarray(hashes)[rows == NONE]
