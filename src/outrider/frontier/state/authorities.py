@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from outrider.clock import Instant
-from outrider.frontier.format.facts import Block, Fact, Row, columns_of
+from outrider.frontier.format.facts import KINDS, Block, Fact, Row, columns_of
 from outrider.frontier.state.errand import Errand
 from outrider.frontier.state.hosts import NONE, ROBOTS
 from outrider.frontier.stores.rulebook import Rulebook
@@ -63,19 +63,20 @@ class Authority(Errand):
         return Fact.ERRAND, (self.slot, self.name, token, deadline, holder)
 
     def ending(self, until: Instant, *, lost: bool = False) -> tuple[Fact, Row]:
-        return Fact.ROBOTS, robots_cells(self, max(self.next_at, until))
+        return Fact.ROBOTS, robots_cells(self, next_at=max(self.next_at, until))
 
     def __repr__(self) -> str:
         return f"<Authority {self.name} {RobotsState(self.state).name.lower()}>"
 
 
-def robots_cells(authority: Authority, next_at: Instant | None = None, again: Again | None = None) -> Row:
-    """An authority as the columns of a ROBOTS fact. next_at, again: replace its own."""
-    a = authority
-    at = a.next_at if next_at is None else next_at
-    later = int(a.again if again is None else again)
-    place = (a.slot, a.name, int(a.state), a.expires, at, a.attempts, a.hops, a.status, a.url, a.error)
-    return (*place, later, a.fetched, a.failing_since)
+CELLS = tuple(column.name for column in KINDS[Fact.ROBOTS].columns[2:])
+"""The cells of an authority that a ROBOTS fact sets."""
+
+
+def robots_cells(authority: Authority, **changed: Any) -> Row:
+    """An authority as the columns of a ROBOTS fact. changed: cells that replace its own."""
+    cells = (changed[name] if name in changed else getattr(authority, name) for name in CELLS)
+    return (authority.slot, authority.name, *cells)
 
 
 class Authorities:
@@ -118,34 +119,12 @@ class Authorities:
             self._tables.host_row(self._tables.home_of(host_of(name + "/")))
         return self.by_name[name]
 
-    def _robots(
-        self,
-        slot: int,
-        name: str,
-        state: int,
-        expires: int,
-        next_at: int,
-        attempts: int,
-        hops: int,
-        status: int,
-        url: str,
-        error: str,
-        again: int,
-        fetched: int,
-        failing_since: int,
-    ) -> None:
+    def _robots(self, slot: int, name: str, *cells: Any) -> None:
         authority = self._known(name)
         self._tables.errands.end(authority)
-        authority.state = RobotsState(state)
-        authority.expires = expires
-        authority.next_at = next_at
-        authority.attempts = attempts
-        authority.hops = hops
-        authority.status = status
-        authority.url = url
-        authority.error = error
-        authority.again = Again(again)
-        authority.fetched, authority.failing_since = fetched, failing_since
+        for cell, value in zip(CELLS, cells, strict=True):
+            setattr(authority, cell, value)
+        authority.state, authority.again = RobotsState(authority.state), Again(authority.again)
         self._tables.changed.append(np.array([authority.host], np.uint32))
 
     def _robots_file(self, slot: int, digest: int, body: bytes) -> None:

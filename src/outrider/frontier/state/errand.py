@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from outrider.clock import Instant, instant
+from outrider.frontier.format.facts import KINDS as KINDS_OF_FACTS
 from outrider.frontier.format.facts import Block, Fact, Row, columns_of
 from outrider.frontier.policy.revisit import retries_left, retry_seconds
 from outrider.frontier.priority import class_of
@@ -118,6 +119,10 @@ Name: TypeAlias = tuple[int, int, str]
 """Number of the kind, row of the crawl, URL as it was queued."""
 
 
+_CELLS = tuple(column.name for column in KINDS_OF_FACTS[Fact.QUEUED_ERRAND].columns[4:-1])
+"""The cells of an errand of a caller that its fact sets, beside its end."""
+
+
 class CallersErrand(Errand):
     """An errand that a caller queued: `name` is its URL, `url` the next hop. losses: leases in a row that ended without
     a report. place: its place in `CallersErrands`."""
@@ -171,7 +176,7 @@ class CallersErrand(Errand):
 
     def own_cells(self) -> Row:
         """Its cells as they are, as the columns of a fact."""
-        return self.cells(self.url, self.next_at, self.attempts, self.hops, self.losses, self.error)[1]
+        return self.cells(*(getattr(self, cell) for cell in _CELLS))[1]
 
     def after_answer(
         self,
@@ -363,29 +368,17 @@ class Errands:
             self._tables.changed.append(np.array([errand.busy], np.uint32))
         errand.closed()
 
-    def _queued_errand(
-        self,
-        slot: int,
-        kind: int,
-        crawl: int,
-        name: str,
-        url: str,
-        next_at: int,
-        attempts: int,
-        hops: int,
-        losses: int,
-        error: str,
-        ended: int,
-    ) -> None:
+    def _queued_errand(self, slot: int, kind: int, crawl: int, name: str, *cells: Any) -> None:
         errand = self.called.get(kind, crawl, name)
+        *own, ended = cells
         if errand is None:
             host = NONE if ended else self._tables.host_row(self._tables.home_of(host_of(name)))
             if host == NONE:  # in a checkpoint: younger than the copied hosts, and the log repeats this fact
                 return
             errand = self.called.add(CallersErrand(slot, host, kind, crawl, name))
         self.end(errand)
-        errand.url, errand.next_at, errand.attempts, errand.hops = url, next_at, attempts, hops
-        errand.losses, errand.error = losses, error
+        for cell, value in zip(_CELLS, own, strict=True):
+            setattr(errand, cell, value)
         if ended or self._tables.crawls.gone.take(crawl, mode="clip"):
             self.called.remove(errand)
             if errand.wanted != NONE:  # robots.txt refused it in line

@@ -9,7 +9,7 @@ from enum import Enum
 from outrider.clock import Instant, instant
 from outrider.frontier.format.facts import Row
 from outrider.frontier.policy.revisit import retries_left, retry_seconds
-from outrider.frontier.state.authorities import Again, Authority, RobotsState
+from outrider.frontier.state.authorities import CELLS, Again, Authority, RobotsState, robots_cells
 from outrider.frontier.stores.rulebook import Rulebook
 from outrider.journey import RobotsAnswer
 from outrider.limits import (
@@ -113,11 +113,14 @@ class Found:
     fetched: Instant = 0
     failing_since: Instant = 0
 
+    @classmethod
+    def of(cls, authority: Authority) -> Found:
+        """The cells of an authority as they are."""
+        return cls(**{name: getattr(authority, name) for name in CELLS if name != "again"})
+
     def row(self, authority: Authority, again: Again) -> Row:
         """The columns of a ROBOTS fact."""
-        place = (authority.slot, authority.name, int(self.state), self.expires, self.next_at)
-        cells = (self.attempts, self.hops, self.status, self.url, self.error, int(again))
-        return (*place, *cells, self.fetched, self.failing_since)
+        return robots_cells(authority, again=again, **{name: getattr(self, name) for name in CELLS if name != "again"})
 
 
 def again_after(authority: Authority, found: Found, digest: int) -> Again:
@@ -165,19 +168,8 @@ def after_answer(
     if verdict == "redirect":
         target = spell([answer.location or ""], authority.url or own)[0] if answer.location else None
         if target is not None and len(target) <= URL_BYTES_MAX and authority.hops < REDIRECT_HOPS_MAX:
-            return Found(
-                authority.state,
-                authority.expires,
-                authority.next_at,
-                authority.attempts,
-                authority.hops + 1,
-                status,
-                target,
-                authority.error,
-                asks_next=host_of(target),
-                fetched=authority.fetched,
-                failing_since=authority.failing_since,
-            )
+            hops = authority.hops + 1
+            return replace(Found.of(authority), hops=hops, status=status, url=target, asks_next=host_of(target))
         verdict = "allow"  # beyond five hops a robots.txt may be treated as unavailable, RFC 9309 §2.3.1.2
     if verdict == "unreachable":
         return _unreachable(authority, status, error or "", retry_after, now, retries=retries, opens=opens)
