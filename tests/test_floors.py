@@ -236,6 +236,11 @@ def test_no_module_of_the_frontier_imports_itself_by_way_of_others(project):
     assert [] == sorted(left)
 
 
+def test_one_place_of_the_tests_knows_where_the_inside_of_a_frontier_lies(project):
+    files = [file for file in (project / "tests").rglob("*.py") if "._" + "machine" in file.read_text("utf-8")]
+    assert [project / "tests" / "model" / "inside.py"] == files
+
+
 LINES_MAX, ATTRIBUTES_MAX, METHODS_MAX = 70, 25, 40
 """Of a function; of a class of the frontier: attributes that its methods set, public methods."""
 

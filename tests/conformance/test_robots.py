@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from model.inside import inspect
 from outrider import Frontier
 from outrider.limits import MICROSECONDS
 from outrider.robots import Rules, verdict_of_status
@@ -203,7 +204,7 @@ def test_many_authorities_with_the_same_files_take_what_few_take_and_a_kill_lose
     read = [Rules.parse(body) for body in bodies]
     now = [1_760_000_000 * MICROSECONDS]
     with Frontier.open(tmp_path / "store", clock=lambda: now[0], robots="errands", settings={"delay": 1.0}) as frontier:
-        book = frontier._machine.tables.robots.rulebook.statistics()
+        book = inspect(frontier).tables.robots.rulebook.statistics()
         assert len({body for number, body in enumerate(bodies) if body and number < count}) == book["files"]
         assert book["bytes"] < 16 << 20
         frontier.checkpoint()

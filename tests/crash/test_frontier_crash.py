@@ -14,6 +14,7 @@ import pytest
 
 from crash.busy import Busy
 from limiting import set_limits
+from model.inside import inspect
 from model.interleaving import Interleaving
 from model.world import START, Clock, World, everything, hosts_go_cold, outcome, recall_all, recount, rows
 from outrider import Frontier, Link
@@ -177,7 +178,7 @@ def test_a_flipped_bit_in_what_was_synced_is_refused_and_nothing_is_touched():
 
 
 def rest_until(frontier: Frontier, host: str) -> int:
-    tables = frontier._machine.tables
+    tables = inspect(frontier).tables
     return int(tables.hosts.rest_until[tables.host_row(host)])
 
 
@@ -251,7 +252,7 @@ def test_a_power_cut_in_the_middle_of_a_call_leaves_it_whole_or_out():
         for name, data in base.disk.contents().items():
             disk.put(name, data)
         world = World(disk=disk, clock=Clock(base.clock.at))
-        assert [token] == np.frombuffer(world.frontier._machine.tables.urls.leases.tokens(), np.uint64).tolist()
+        assert [token] == np.frombuffer(world.inspect().tables.urls.leases.tokens(), np.uint64).tolist()
         disk.fail(cut, errno.EIO, forever=True)
         failed = False
         try:
@@ -722,7 +723,7 @@ def test_a_power_cut_at_any_call_of_a_round_keeps_the_old_checkpoint_or_the_new_
             looker.close()
             again = World(disk=image, clock=world.clock, delay=0.2)
             numbers.add(again.frontier.statistics()["checkpoint"]["number"])
-            listed = set(again.frontier._machine.tables.urls.ledger._tiers.names())
+            listed = set(inspect(again.frontier).tables.urls.ledger._tiers.names())
             assert listed == {name for name in image.names() if name.endswith(".run")}, "nothing is left over"
             again.frontier.close()
         if not failed:

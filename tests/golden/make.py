@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from model.inside import inspect
 from outrider import Frontier, Link
 from outrider import clock as clocks
 from outrider.clock import instant
@@ -78,7 +79,7 @@ def build(name: str) -> tuple[MemoryFiles, dict[str, Any]]:
 
 def _robots(frontier: Frontier, now: list[int], answers: dict[str, tuple[int | None, bytes]]) -> None:
     """Tells the robots.txt of some authorities: as answers to errands where those are, else by the caller."""
-    if not frontier._machine.errands_mode:
+    if not inspect(frontier).errands_mode:
         for authority, (status, body) in answers.items():
             frontier.set_robots(authority, 404 if status == 301 else status, body)
         return
@@ -179,7 +180,7 @@ def _third_part(frontier: Frontier, now: list[int]) -> None:
 
 def contents_of(frontier: Frontier) -> dict[str, Any]:
     """Everything that people and callers can see of it, as JSON has it."""
-    tables = frontier._machine.tables
+    tables = inspect(frontier).tables
     verified = frontier.verify()
     return {
         "counts": dict(verified.counts),

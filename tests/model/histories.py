@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from model.inside import inspect
 from model.interleaving import Interleaving
 from model.world import Clock, recount
 from outrider import Frontier, Link
@@ -1112,7 +1113,7 @@ class History:
             assert url.state == frontier.explain(text, crawl=crawl.name).state
         idle = frontier.explain_idle()
         assert (idle.reason == "finished") == frontier.finished(), idle
-        shared = frontier._machine.turns.shared
+        shared = inspect(frontier).turns.shared
         assert [] == recount(frontier) + shared.problems()
 
     def ends(self) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from model.inside import inspect
 from outrider.engine import Frontier
 from outrider.sim.disk import MemoryFiles
 
@@ -149,7 +150,7 @@ class Interleaving:
         rounds = frontier._rounds
         rounds._beside = self.start  # type: ignore[assignment,method-assign]
         rounds.step = self._now_and_then(rounds.step)  # type: ignore[method-assign]
-        for owner in (frontier._log, rounds._failure, *frontier._machine.tables.kept_in_runs()):
+        for owner in (frontier._log, rounds._failure, *inspect(frontier).tables.kept_in_runs()):
             self.share(getattr(owner, "_tiers", owner))
         if not hasattr(disk, "stepped"):
             disk.stepped = True  # type: ignore[attr-defined]

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from model.bystander import ALL, SECOND, Judge, Request, Settings
+from model.inside import inspect
 from model.interleaving import Interleaving
 from model.world import Clock, recount
 from outrider import Frontier, Link
@@ -503,7 +504,7 @@ class Operated:
         states = sum(statistics["urls"].values())
         self.demand("counters", statistics["accepted"] == states, statistics["urls"])
         if thoroughly:
-            shared = self.frontier._machine.turns.shared
+            shared = inspect(self.frontier).turns.shared
             problems = recount(self.frontier) + shared.problems()
             self.demand("counters", not problems, problems)
             listed = Counter(host.state for host in self.frontier.hosts(limit=LISTED))

@@ -84,7 +84,7 @@ class Web:
 
 def forbidden(lease: Lease, world: World) -> bool:
     """Whether the rules that were reported last forbid this page."""
-    tables = world.frontier._machine.tables
+    tables = world.inspect().tables
     body = tables.robots.rulebook.body(tables.robots.by_name[lease.authority].digest)
     return b"Disallow: /3" in body and lease.url.endswith("/3")
 

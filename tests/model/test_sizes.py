@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from model.inside import inspect
 from outrider import Frontier, Link
 from outrider.crawl import exchange
 from outrider.crawl.tabular import FRONTIER, write_records
@@ -171,7 +172,7 @@ def link_metadata(walk: Walk, case: Case) -> Taken:
 def request_client(walk: Walk, case: Case) -> Taken:
     client = names(case.size, case.letter)
     discover(walk, case.url, request_id=(client, 1))
-    return True, lambda walk: client in walk.frontier._machine.tables.registry.requests
+    return True, lambda walk: client in inspect(walk.frontier).tables.registry.requests
 
 
 # -- lease and report -------------------------------------------------------------------------------------------------
@@ -180,7 +181,7 @@ def request_client(walk: Walk, case: Case) -> Taken:
 def lease_worker(walk: Walk, case: Case) -> Taken:
     given = names(case.size, case.letter)
     walk.lease(case, worker=given, ttl_seconds=86_400)
-    return True, lambda walk: given in walk.frontier._machine.tables.registry.holder_rows
+    return True, lambda walk: given in inspect(walk.frontier).tables.registry.holder_rows
 
 
 def lease_name(what: str) -> Callable[[Walk, Case], Taken]:
@@ -277,7 +278,7 @@ def robots_body(walk: Walk, case: Case) -> Taken:
     kept = given if len(given) <= ROBOTS_BYTES_MAX else given[: given.rindex(b"\n", 0, ROBOTS_BYTES_MAX) + 1]
 
     def look(walk: Walk) -> object:
-        tables = walk.frontier._machine.tables
+        tables = inspect(walk.frontier).tables
         return tables.robots.rulebook.body(tables.robots.by_name[name].digest)
 
     return kept, look
@@ -286,7 +287,7 @@ def robots_body(walk: Walk, case: Case) -> Taken:
 def authority(walk: Walk, case: Case) -> Taken:
     name = f"http://{text(case.size)}.test"
     walk.frontier.set_robots(name, 200, b"User-agent: *")
-    return True, lambda walk: name in walk.frontier._machine.tables.robots.by_name
+    return True, lambda walk: name in inspect(walk.frontier).tables.robots.by_name
 
 
 def addressed(walk: Walk, case: Case) -> Taken:

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from limiting import set_limits
+from model.inside import inspect
 from model.interleaving import Interleaving
 from outrider.clock import instant
 from outrider.engine import Frontier
 from outrider.frontier.format.cards import Cards
+from outrider.frontier.machine import Machine
 from outrider.frontier.state.hosts import ASKED, GATED, NONE
-from outrider.frontier.state.tables import AUTHORITIES, CALLED, OWN, QUEUES, ROBOTS_FILES
+from outrider.frontier.state.tables import AUTHORITIES, CALLED, OWN, QUEUES, ROBOTS_FILES, Tables
 from outrider.frontier.state.urls import STATES
 from outrider.frontier.verbs.accounts import leased_heads
 from outrider.journey import Lease, LeaseBatch, Outcome, Verdict
@@ -80,6 +82,10 @@ class World:
         self.frontier = self._open()
         return self.frontier
 
+    def inspect(self) -> Machine:
+        """The inside of the frontier."""
+        return inspect(self.frontier)
+
     # -- short words for what most tests do
 
     def discover(self, *links: Any, **how: Any) -> list[str]:
@@ -137,7 +143,7 @@ def outcome(lease: Lease, verdict: str = "done", **how: Any) -> Outcome:
 def recount(frontier: Frontier) -> list[str]:
     """The faults inside: those of `verify`, and URLs that the part which has to move them next cannot find."""
     problems = list(frontier.verify().problems)
-    machine = frontier._machine
+    machine = inspect(frontier)
     tables = machine.tables
     places: Counter[str] = Counter()
     open_ones = set(leased_heads(tables)["order"].tolist())
@@ -198,7 +204,7 @@ def hosts_go_cold(monkeypatch: Any) -> None:
 
 def recall_all(frontier: Frontier) -> int:
     """All hosts have rows again, which is no other state; how many had none."""
-    tables = frontier._machine.tables
+    tables = inspect(frontier).tables
     count = len(tables.cold)
     for told in tables.cold.scan():
         tables.recall(told.hashes)
@@ -208,8 +214,12 @@ def recall_all(frontier: Frontier) -> int:
 
 def everything(frontier: Frontier) -> list[object]:
     """All rows as a checkpoint would copy them, and the ledger: equal lists are equal states."""
-    tables = frontier._machine.tables
     recall_all(frontier)
+    return everything_of(inspect(frontier).tables)
+
+
+def everything_of(tables: Tables) -> list[object]:
+    """As `everything`, where no host is cold."""
     facts: list[object] = []
     # An authority of which nothing is known is no fact: a page that was drawn made it, or a call that found no room.
     unknown = {

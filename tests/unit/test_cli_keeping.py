@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from model.inside import inspect
 from outrider.cli import main as cli
 from outrider.engine import Frontier
 from outrider.errors import StoreInUseError
@@ -98,7 +99,7 @@ def test_an_import_keeps_to_the_settings_of_its_crawl(store, tmp_path, capsys):
     assert 0 == cli.run(["import", str(store), str(tmp_path / "x.txt")])
     with Frontier.look(store / "frontier") as frontier:
         assert "queued" == frontier.status("http://c.com/").state
-        assert ["http://c.com/"] == list(frontier._machine.tables.crawls.scope[0])
+        assert ["http://c.com/"] == list(inspect(frontier).tables.crawls.scope[0])
 
 
 def test_importing_into_a_folder_of_something_else_is_refused(tmp_path):

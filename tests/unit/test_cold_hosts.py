@@ -32,7 +32,7 @@ def world(monkeypatch):
 
 
 def cold(world: World) -> int:
-    return len(world.frontier._machine.tables.cold)
+    return len(world.inspect().tables.cold)
 
 
 def visited(world: World, *urls: str, seconds: float = 0.0, **how: object) -> None:
@@ -101,7 +101,7 @@ def test_everything_of_a_host_comes_back(world):
     assert 4 == recall_all(world.frontier)
     assert before == everything(world.frontier)
     assert [] == recount(world.frontier)
-    authority = world.frontier._machine.tables.robots.by_name["http://a.com:8080"]
+    authority = world.inspect().tables.robots.by_name["http://a.com:8080"]
     assert authority.state is RobotsState.REFUSED
 
 
@@ -216,14 +216,14 @@ def with_files(world: World, *hosts: str, files: int) -> None:
 
 def known_files(world: World) -> dict[str, int]:
     """The length of the robots.txt of each authority; recalls all hosts."""
-    tables = world.frontier._machine.tables
+    tables = world.inspect().tables
     tables.recall_all()
     return {one.name: len(tables.robots.rulebook.body(one.digest)) for one in tables.robots.listed}
 
 
 def files_told(world: World) -> tuple[int, int]:
     """How many robots.txt files the records of cold hosts have in them, and how many they name."""
-    cold_hosts = world.frontier._machine.tables.cold
+    cold_hosts = world.inspect().tables.cold
     some = [one for told in cold_hosts.scan() for place in range(len(told)) for one in told.authorities(place)]
     return sum(1 for one in some if one.body), len(cold_hosts.files_named())
 
@@ -288,7 +288,7 @@ def test_an_empty_file_that_records_of_old_stores_name_by_its_digest_is_none(mon
     world.frontier.set_robots("http://a.com", 200, b"")
     world.frontier.set_robots("http://a.com:81", 200, RULES)
     visited(world, "http://a.com/")
-    tables = world.frontier._machine.tables
+    tables = world.inspect().tables
     tables.robots.by_name["http://a.com"].digest = tables.hash_of("")
     world.clock.move(10)
     world.frontier.checkpoint()
@@ -315,7 +315,7 @@ def test_a_host_whose_authorities_have_errors_of_long_characters_stays_where_the
     for number in range(1_270):
         world.frontier.set_robots(f"http://a.com:{1_000 + number}", 404)
     visited(world, "http://a.com/", "http://b.com/")
-    for one in world.frontier._machine.tables.robots.listed:
+    for one in world.inspect().tables.robots.listed:
         one.error = 200 * "\U0001f577"
     world.frontier.checkpoint()
     assert (1, []) == (cold(world), recount(world.frontier))
@@ -327,7 +327,7 @@ def test_the_longest_unasked_go_first(world, monkeypatch):
     for number in range(12):
         visited(world, f"http://h{number}.com/")
     world.frontier.checkpoint()
-    tables = world.frontier._machine.tables
+    tables = world.inspect().tables
     left = {tables.hosts.name(row) for row in np.flatnonzero(tables.hosts.there).tolist()}
     assert {f"h{number}.com" for number in range(5, 12)} == left
 
@@ -477,7 +477,7 @@ def test_a_deleted_crawl_takes_the_urls_of_cold_hosts_along(world, again):
 
 def test_verify_finds_a_record_that_lies(world):
     gone_cold(world, "http://a.com/", "http://b.com/")
-    machine = world.frontier._machine
+    machine = world.inspect()
     ledger = machine.tables.cold.ledger
     (cards,) = ledger.scan()
     heads = cards.changed()
@@ -507,7 +507,7 @@ def test_a_lease_that_is_read_late_has_the_key_it_had(world):
 
 
 def test_rows_are_used_again(world):
-    hosts = world.frontier._machine.tables.hosts
+    hosts = world.inspect().tables.hosts
     for turn in range(12):
         visited(world, *[f"http://h{turn}-{number}.com/" for number in range(20)])
         world.frontier.checkpoint()
@@ -551,7 +551,7 @@ def test_names_are_copied_while_hosts_come_and_go(monkeypatch):
 
 
 def test_rows_that_come_are_those_that_were_told(world):
-    hosts = world.frontier._machine.tables.hosts
+    hosts = world.inspect().tables.hosts
     gone_cold(world, "http://a.com/", "http://b.com/", "http://c.com/")
     coming = hosts.coming(5).tolist()
     assert sorted(coming) == [0, 1, 2, 3, 4]
@@ -593,7 +593,7 @@ def test_a_host_goes_cold_once_the_gap_of_its_group_behind_it_is_over(monkeypatc
 
 def groups(world: World) -> int:
     """How many groups the memory holds."""
-    return len(world.frontier._machine.turns.shared)
+    return len(world.inspect().turns.shared)
 
 
 @pytest.mark.parametrize("killed", [False, True])
@@ -604,7 +604,7 @@ def test_a_clock_that_stepped_back_lets_groups_of_cold_hosts_rest(monkeypatch, k
     world.clock.move(9)
     world.frontier.checkpoint()
     assert 1 == cold(world)
-    world.frontier._machine.rest_everybody(world.clock())
+    world.inspect().rest_everybody(world.clock())
     if killed:
         world.kill()
     world.discover("http://ftp.a.com/")
@@ -655,7 +655,7 @@ def test_hosts_that_go_cold_keep_the_gaps_of_their_groups(steps, domain, address
             world.clock.move(61)
         world.frontier.checkpoint()
         assert {"done": sum(world.counts().values())} == world.counts() or not steps
-        assert (0, 0) == (len(world.frontier._machine.tables.hosts), groups(world))
+        assert (0, 0) == (len(world.inspect().tables.hosts), groups(world))
         assert [] == recount(world.frontier)
 
 
@@ -718,7 +718,7 @@ def test_hosts_of_shared_machines_go_cold_and_leave_nothing_in_memory(monkeypatc
             world.clock.move(1)
         world.clock.move(600)
         world.frontier.checkpoint()
-        tables, shared = world.frontier._machine.tables, world.frontier._machine.turns.shared
+        tables, shared = world.inspect().tables, world.inspect().turns.shared
         assert (first + 1_000, 0, 0, 0) == (cold(world), len(tables.hosts), len(tables.addresses.by_host), len(shared))
         names = [name for name in world.disk.contents() if name.startswith("cold-")]
         sizes.append(sum(len(world.disk.contents()[name]) for name in names))
@@ -813,9 +813,9 @@ def test_an_authority_whose_parked_urls_are_still_to_be_judged_comes_back_as_it_
     world.frontier.set_robots("http://a.com", 404, b"")
     world.frontier.delete(crawl="other")
     world.clock.move(10)
-    again = world.frontier._machine.tables.robots.by_name["http://a.com"].again
+    again = world.inspect().tables.robots.by_name["http://a.com"].again
     assert again
     world.frontier.checkpoint()
     assert 1 == cold(world)
     recall_all(world.frontier)
-    assert again == world.frontier._machine.tables.robots.by_name["http://a.com"].again
+    assert again == world.inspect().tables.robots.by_name["http://a.com"].again

@@ -11,6 +11,7 @@ import tomllib
 
 import pytest
 
+from model.inside import inspect
 from outrider.archive import Exchange, WarcWriter
 from outrider.cli import main as cli
 from outrider.crawl import exchange, mending
@@ -142,7 +143,7 @@ def test_a_file_put_into_the_archive_is_not_removed(tmp_path):
     house = crawled(tmp_path)
     foreign = house.output / "archive" / "crawl-000001.warc.gz"
     with Frontier.look(house.output / "frontier") as frontier:
-        last = frontier._machine.tables.token
+        last = inspect(frontier).tables.token
     writer = WarcWriter(Directory(tmp_path / "more"), prefix="crawl", software="test", random_bytes=os.urandom)
     writer.add(Exchange("http://x.test/", "127.0.0.1", 0, b"GET", b"HTTP/1.1 200 OK\r\n\r\n", b"", token=last + 1))
     writer.close()

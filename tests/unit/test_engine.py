@@ -309,7 +309,7 @@ def test_an_exception_inside_a_verb_stops_the_store_until_it_is_opened_again(mon
     world = World()
     world.discover(A)
     with monkeypatch.context() as patch:
-        patch.setattr(world.frontier._machine.tables.urls, "_turns", lambda *_: 1 / 0)
+        patch.setattr(world.inspect().tables.urls, "_turns", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             world.lease(1)
     with pytest.raises(StoreFailedError, match="division by zero"):
@@ -335,7 +335,7 @@ def test_what_stopped_a_store_without_the_disks_doing_is_told_in_its_own_words(m
     def breaks(*_):
         raise met
 
-    world.frontier._machine.extend = breaks
+    world.inspect().extend = breaks
     with pytest.raises(type(met)):
         world.frontier.extend([lease.token], 60)
     for _ in range(2):
@@ -418,21 +418,21 @@ def test_bytes_duplicates_and_errors_are_added_up():
 def test_verify_finds_a_counter_that_lies():
     world = World()
     world.discover(A)
-    world.frontier._machine.tables.urls.counts[1] += 1
+    world.inspect().tables.urls.counts[1] += 1
     found = world.frontier.verify()
     assert (False, 1) == (found.ok, len(found.problems))
 
 
 def test_verify_finds_links_in_transit_that_nobody_holds():
     world = World()
-    world.frontier._machine.tables.transit.under_way += 1
+    world.inspect().tables.transit.under_way += 1
     assert ("in_transit: the counter says 1, the outboxes hold 0",) == world.frontier.verify().problems
 
 
 def test_verify_finds_a_turn_that_was_not_given_back():
     world = World()
     world.discover(A)
-    world.frontier._machine.tables.hosts.in_flight[0] += 1
+    world.inspect().tables.hosts.in_flight[0] += 1
     assert not world.frontier.verify().ok
 
 

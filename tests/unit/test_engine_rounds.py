@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from limiting import set_limits
+from model.inside import inspect
 from model.interleaving import Interleaving
 from model.world import World, outcome, recount, rows
 from outrider import Frontier
@@ -55,7 +56,7 @@ def runs(disk: MemoryFiles) -> list[str]:
 def test_the_ledger_leaves_the_memory_before_a_checkpoint_begins(light):
     world = World()
     fill(world, 0, 3_000)
-    structures = world.frontier._machine.tables.urls.ledger.statistics()
+    structures = world.inspect().tables.urls.ledger.statistics()
     assert runs(world.disk)
     assert structures.memtable_bytes < 100_000
     assert structures.records == 3_000
@@ -68,7 +69,7 @@ def test_a_long_merge_does_not_make_the_ledger_heavy(light, monkeypatch):
     """While a thread merges, what comes in is frozen for it; and no checkpoint lists what is younger than itself."""
     world = World()
     fill(world, 0, 500)
-    rounds, ledger = world.frontier._rounds, world.frontier._machine.tables.urls.ledger
+    rounds, ledger = world.frontier._rounds, world.inspect().tables.urls.ledger
     going_on, may_end = threading.Event(), threading.Event()
     monkeypatch.setattr(ledger, "merge", lambda: going_on.set() or not may_end.wait(60))
     while not going_on.is_set():
@@ -110,12 +111,12 @@ def test_a_full_disk_leaves_the_ledger_in_memory_until_there_is_room(light):
     world.disk.capacity_bytes = world.disk.used_bytes() + 1_000
     fill(world, 200, 1_200)
     assert world.frontier.count(state="queued") == 1_200
-    assert world.frontier._machine.tables.urls.ledger.statistics().memtable_bytes > 100_000
+    assert world.inspect().tables.urls.ledger.statistics().memtable_bytes > 100_000
     world.disk.capacity_bytes = None
     fill(world, 1_200, 1_400)
     assert [] == recount(world.frontier)
     world.frontier.checkpoint()
-    assert world.frontier._machine.tables.urls.ledger.statistics().memtable_bytes == 0
+    assert world.inspect().tables.urls.ledger.statistics().memtable_bytes == 0
 
 
 def test_where_a_projection_stands_counts_for_the_log_once_that_is_durable(monkeypatch):
@@ -124,7 +125,7 @@ def test_where_a_projection_stands_counts_for_the_log_once_that_is_durable(monke
     for stream in ("pages", "politeness"):
         world.frontier.note_projection(stream, 0, 1)
     world.discover("http://b.com/")
-    log, machine = world.frontier._log, world.frontier._machine
+    log, machine = world.frontier._log, world.inspect()
     finish, dropped = CheckpointWriter.finish, []
 
     def finish_while_it_moves(writer, lsn):
@@ -162,7 +163,7 @@ def test_what_is_too_long_for_one_range_makes_several(monkeypatch):
     assert min(sections.count(OWN), sections.count(LEASES)) > 3
     looker = Frontier.look(files)
     assert rows(world.frontier) == rows(looker)
-    assert world.frontier._machine.tables.crawls.scope == looker._machine.tables.crawls.scope
+    assert world.inspect().tables.crawls.scope == inspect(looker).tables.crawls.scope
     looker.close()
     world.kill()
     assert ["new"] * 60 == world.discover(*[f"http://h{n}.com/" for n in range(60)], request_id=("me", 1))
@@ -181,7 +182,7 @@ def test_a_disk_that_removes_nothing_stops_nobody_and_is_asked_again():
     world.disk.mend()
     fill(world, 600, 700)
     world.frontier.checkpoint()
-    listed = world.frontier._machine.tables.urls.ledger.names()
+    listed = world.inspect().tables.urls.ledger.names()
     assert (listed, 1) == (runs(world.disk), sum(name.endswith(".ckpt") for name in world.disk.names()))
     world.kill()
     assert (700, []) == (world.frontier.statistics()["accepted"], recount(world.frontier))

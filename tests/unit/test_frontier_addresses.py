@@ -20,7 +20,7 @@ def world_of(group: object = "address", **how: Any) -> World:
 
 
 def problems(world: World) -> list[str]:
-    shared = world.frontier._machine.turns.shared
+    shared = world.inspect().turns.shared
     return recount(world.frontier) + shared.problems()
 
 
@@ -396,7 +396,7 @@ def test_a_store_with_answers_opens_without_errands_and_with_other_groups():
     world.clock.move(60)
     world.addresses = "caller"
     world.kill(group=None)
-    assert (["http://a.com/1"], 0) == (world.urls(), len(world.frontier._machine.turns.shared))
+    assert (["http://a.com/1"], 0) == (world.urls(), len(world.inspect().turns.shared))
 
 
 # -- telling

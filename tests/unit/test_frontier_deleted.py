@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from limiting import set_limits
+from model.inside import inspect
 from outrider.engine.owner import Frontier
 from outrider.errors import SettingsError
 from outrider.journey import Link
@@ -43,7 +44,7 @@ class Store:
 
     @property
     def tables(self):
-        return self.frontier._machine.tables
+        return inspect(self.frontier).tables
 
     def crawl(self, name: str, *urls: str) -> None:
         self.frontier.discover([Link(url, crawl=name) for url in urls])

@@ -190,7 +190,7 @@ def test_thousands_of_seeds_widen_the_scope_once_each():
     world = World(scope="host")
     world.discover(*[f"http://h{n}.com/" for n in range(4_000)])
     world.discover(*[f"http://h{n}.com/x" for n in range(4_000)])
-    assert 4_000 == len(world.frontier._machine.tables.crawls.scope[0])
+    assert 4_000 == len(world.inspect().tables.crawls.scope[0])
 
 
 # -- depth, referrer, links of outcomes
@@ -398,6 +398,6 @@ def test_a_crawl_of_low_priority_is_not_starved_by_another_ones_better_urls(worl
 def test_crawls_and_their_generation_survive_a_kill(world):
     world.discover(Link(A, crawl="other"))
     world.kill()
-    assert [("default", 1), ("other", 1)] == list(world.frontier._machine.tables.crawls.names.values())
+    assert [("default", 1), ("other", 1)] == list(world.inspect().tables.crawls.names.values())
     assert ["known", "new"] == world.discover(Link(A, crawl="other"), A)
     assert [] == recount(world.frontier)

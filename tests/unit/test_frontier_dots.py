@@ -155,7 +155,7 @@ def test_a_host_on_disk_is_found_by_either_spelling(monkeypatch):
     world.report(world.one().done(seconds=0))
     world.clock.move(20)
     world.frontier.checkpoint()
-    assert 1 == len(world.frontier._machine.tables.cold)
+    assert 1 == len(world.inspect().tables.cold)
     assert ["new"] == world.discover(DOTTED)
     world.report(world.one().done(seconds=0))
     assert (["a.com"], ["done", "done"]) == (

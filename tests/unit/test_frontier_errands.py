@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from limiting import set_limits
+from model.inside import inspect
 from model.world import Clock, World, everything, hosts_go_cold, recount
 from outrider import Frontier, Link
 from outrider.clock import instant
@@ -220,7 +221,7 @@ def test_errands_are_copied_to_checkpoints_and_places_are_given_again():
     queued(world, *[f"http://h{n}.com/2.xml" for n in range(50)])
     told = everything(world.frontier)
     world.reopen()
-    assert (300, told[-1]) == (world.frontier._machine.tables.errands.called.places(), everything(world.frontier)[-1])
+    assert (300, told[-1]) == (world.inspect().tables.errands.called.places(), everything(world.frontier)[-1])
     world.clock.move(10)
     left = {lease.url for lease in world.lease(300, errands=True)}
     open_ones = {lease.url for lease in batch[100:]}
@@ -284,9 +285,9 @@ def test_errands_of_a_deleted_crawl_are_gone_and_an_open_one_rests_its_host(worl
     assert ["ok", "ok"] == world.report(*[lease.done(seconds=0.0) for lease in leases])
     world.clock.move(1)
     assert ([A], []) == (world.urls(errands=True), recount(world.frontier))
-    assert 0 == len(world.frontier._machine.tables.errands.called)
+    assert 0 == len(world.inspect().tables.errands.called)
     world.kill()
-    assert 0 == len(world.frontier._machine.tables.errands.called)
+    assert 0 == len(world.inspect().tables.errands.called)
 
 
 def test_an_answer_to_another_kind_is_refused(world):
@@ -389,7 +390,7 @@ def test_a_robots_txt_that_moved_to_a_host_of_another_frontier_cannot_be_read(se
 
 def owned_and_foreign(frontier: Frontier) -> list[tuple[str, int]]:
     """A host of the lower half of slots, and one of the upper half, with their slots."""
-    names = {f"h{n}.com": frontier._machine.slot_of(f"h{n}.com") for n in range(20)}
+    names = {f"h{n}.com": inspect(frontier).slot_of(f"h{n}.com") for n in range(20)}
     return [next(one for one in names.items() if (one[1] < 2_048) is lower) for lower in (True, False)]
 
 

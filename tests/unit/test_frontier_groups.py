@@ -26,7 +26,7 @@ def table(**group: object) -> dict[str, object]:
 
 
 def problems(world: World) -> list[str]:
-    shared = world.frontier._machine.turns.shared
+    shared = world.inspect().turns.shared
     return recount(world.frontier) + shared.problems()
 
 
@@ -185,7 +185,7 @@ def test_a_low_class_has_every_eighth_turn_of_its_group():
         world.discover(Link(f"http://h{number}.x.com/", priority=0.9), Link(f"http://g{number}.x.com/", priority=0.9))
         _, urls = next_lease(world)
         order += urls
-        token = world.frontier._machine.tables.token
+        token = world.inspect().tables.token
         world.frontier.report(OutcomeBatch([token], "done", statuses=200))
     assert 8 == order.index("http://low.x.com/")
 

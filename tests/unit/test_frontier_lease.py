@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from limiting import set_limits
+from model.inside import inspect
 from model.world import START, World, outcome, recount
 from outrider import Frontier, Link
 from outrider.clock import instant, seconds
@@ -111,7 +112,7 @@ def test_a_url_that_was_lost_waits_behind_its_class_on_disk_too(monkeypatch):
     world.clock.move(40)
     world.lease(0)
     some = drain(world, 3)
-    assert world.frontier._machine.tables.urls.backlog.statistics()["cards_on_disk"], "some lie on disk"
+    assert world.inspect().tables.urls.backlog.statistics()["cards_on_disk"], "some lie on disk"
     world.kill()
     assert urls[1:] + urls[:1] == some + drain(world)
 
@@ -480,7 +481,7 @@ def test_deadlines_of_leases_that_ended_do_not_pile_up(world, monkeypatch):
     open_lease = world.one(ttl_seconds=5_000)
     while leases := world.lease(5, ttl_seconds=86_400):
         world.report(*[lease.done(seconds=0) for lease in leases])
-    assert len(world.frontier._machine._deadlines) < 40
+    assert len(world.inspect()._deadlines) < 40
     assert [] == recount(world.frontier)
     world.clock.move(5_000)
     assert ["stale"] == world.report(open_lease.done())
@@ -865,7 +866,7 @@ def test_hosts_are_looked_at_alike_by_the_kernel_and_one_by_one(seed, monkeypatc
     pair = [
         Frontier.open(MemoryFiles(), clock=lambda: now[0], seed=seed, keys=(b"k" * 16, b"s" * 16)) for _ in range(2)
     ]
-    turns = pair[1]._machine.turns
+    turns = inspect(pair[1]).turns
 
     def one_by_one(rows: np.ndarray, now: int) -> None:
         rows = np.unique(rows)

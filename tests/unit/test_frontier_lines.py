@@ -96,7 +96,7 @@ def test_each_errand_of_thousands_at_one_host_costs_a_few_looks(monkeypatch):
         assert 1 == len(hops)
         world.report(hops[0].robots(200, b"User-agent: *\nDisallow: /x\n"))
     assert looks.since() < 20 * MANY, "with a look at the whole line for each it was 400 times as much"
-    assert (0, []) == (world.frontier._machine.turns.next(world.clock()) is None, recount(world.frontier))
+    assert (0, []) == (world.inspect().turns.next(world.clock()) is None, recount(world.frontier))
 
 
 def test_when_something_is_ready_is_known_without_a_look_at_errands_that_no_caller_takes(monkeypatch):

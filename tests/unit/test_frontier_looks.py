@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from limiting import set_limits
+from model.inside import inspect
 from model.world import World as Stored
 from model.world import recount
 from outrider import Frontier
@@ -117,7 +118,7 @@ def test_other_calls_come_between_the_steps_of_a_look(small_steps):
     """What is there all the time is told once, whatever is discovered, leased and reported between two steps."""
     small_steps()
     world = World()
-    frontier, machine = world.frontier, world.frontier._machine
+    frontier, machine = world.frontier, inspect(world.frontier)
     before = {row.url for row in walked(frontier.urls)}
     looks = (
         lambda now: machine.statistics(now),
@@ -154,7 +155,7 @@ def test_other_calls_come_between_the_steps_of_a_look(small_steps):
 def test_the_urls_of_a_host_are_read_from_its_part_of_the_ledger(monkeypatch):
     world = World()
     read = []
-    ledger = world.frontier._machine.tables.urls.ledger
+    ledger = inspect(world.frontier).tables.urls.ledger
     scan = type(ledger).scan_heads
     monkeypatch.setattr(type(ledger), "scan_heads", lambda self, **how: read.append(how["after"]) or scan(self, **how))
     world.frontier.urls(host="h5.test")
@@ -248,7 +249,7 @@ def test_a_retry_in_many_steps_puts_back_each_dead_letter_once(small_retries, ho
 def test_leases_and_reports_come_between_the_steps_of_a_retry(small_retries):
     """All dead letters of its beginning are put back, and none twice that is given up again while it goes on."""
     world = dead_world()
-    frontier, machine = world.frontier, world.frontier._machine
+    frontier, machine = world.frontier, inspect(world.frontier)
     back, retry, between = [], machine.retry, []
 
     def spied(chosen, error, now):
@@ -281,7 +282,7 @@ def test_a_retry_that_is_broken_off_leaves_a_store_that_goes_on_with_the_rest(tm
     frontier = Frontier.open(tmp_path / "store", clock=lambda: now, settings=settings, robots="caller")
     frontier.discover([f"http://d{host}.test/" for host in range(40)])
     frontier.report([one.gone(error="http_404") for one in frontier.lease(40)])
-    whole, steps = frontier._machine.retry, []
+    whole, steps = inspect(frontier).retry, []
 
     def broken(chosen, error, at):
         if len(steps) == 4:
@@ -289,7 +290,7 @@ def test_a_retry_that_is_broken_off_leaves_a_store_that_goes_on_with_the_rest(tm
         steps.append(whole(chosen, error, at))
         return steps[-1]
 
-    frontier._machine.retry = broken
+    inspect(frontier).retry = broken
     with pytest.raises(SettingsError, match="broken off"):
         frontier.retry()
     frontier.close()

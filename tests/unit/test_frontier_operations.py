@@ -543,7 +543,7 @@ def test_many_urls_push_as_many_of_lower_classes_out_and_the_queue_is_looked_thr
     world = World(max_urls_per_queue=3, when_full="drop_lowest")
     world.discover(*[Link(f"http://a.com/{n}", priority=0.1 * n) for n in (3, 1, 2)])
     looks: list[int] = []
-    backlog = world.frontier._machine.tables.urls.backlog
+    backlog = world.inspect().tables.urls.backlog
     drain = backlog.drain
     monkeypatch.setattr(backlog, "drain", lambda queue, most: looks.append(queue) or drain(queue, most))
     new = [Link(f"http://a.com/new{n}", priority=priority) for n, priority in enumerate((0.9, 0.05, 0.9, 0.2))]

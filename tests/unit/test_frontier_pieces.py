@@ -33,7 +33,7 @@ def small(monkeypatch):
 
 def frames(world, call) -> tuple[object, list[int]]:
     """The answer of a call, and the sizes of the frames that it logged."""
-    log = world.frontier._machine._log
+    log = world.inspect()._log
     sizes: list[int] = []
     append = log.append
 
@@ -178,7 +178,7 @@ def broken_off(world, call) -> Frontier:
     for frame in range(1, 1_000):
         world.disk = disk.copy()
         world.frontier = world._open()
-        log = world.frontier._machine._log
+        log = world.inspect()._log
         append, left = log.append, [frame]
 
         def refuses(kind, payload, *, append=append, left=left, **how):
@@ -273,7 +273,7 @@ def test_answers_that_no_caller_came_back_for_are_bounded(monkeypatch):
     world.frontier.release([])
     stale = []
     for _ in broken_off(world, lambda: world.frontier.report(outcomes)):
-        assert len(world.frontier._machine._unanswered) <= 3
+        assert len(world.inspect()._unanswered) <= 3
         codes = list(map(str, world.frontier.report(outcomes).outcomes))
         assert sorted(codes, reverse=True) == codes, "those whose answers went come first"
         stale.append(codes.count("stale"))
@@ -296,7 +296,7 @@ def test_a_power_cut_between_the_frames_of_a_report_loses_no_link_and_ends_no_le
         for name, data in base.disk.contents().items():
             disk.put(name, data)
         world = World(disk=disk, clock=Clock(base.clock.at))
-        assert [token] == np.frombuffer(world.frontier._machine.tables.urls.leases.tokens(), np.uint64).tolist()
+        assert [token] == np.frombuffer(world.inspect().tables.urls.leases.tokens(), np.uint64).tolist()
         disk.fail(cut, errno.EIO, forever=True)
         failed = False
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from crash.busy import Busy
 from limiting import set_limits
 from model.interleaving import Interleaving
-from model.world import World, everything, hosts_go_cold, outcome
+from model.world import World, everything_of, hosts_go_cold, outcome
 from outrider import Link
 from outrider.clock import instant
 from outrider.engine.opening import read_store
@@ -107,6 +106,7 @@ def _listed(cards: Cards) -> list[tuple[bytes, bytes]]:
 
 
 def all_of(tables: Tables) -> dict[str, object]:
+    tables.recall_all()
     hosts, queues = tables.hosts, tables.queues
     *lease_cells, heads, arena, offsets = tables.urls.open_leases()
     calendar = [
@@ -115,7 +115,7 @@ def all_of(tables: Tables) -> dict[str, object]:
     ]
     waiting = sorted((card for bucket in calendar for card in bucket), key=lambda card: (card[1], card[0][:8]))
     state: dict[str, object] = {
-        "facts": everything(SimpleNamespace(_machine=SimpleNamespace(tables=tables))),  # type: ignore[arg-type]
+        "facts": everything_of(tables),
         "counts": tables.urls.counts,
         "numbers": (
             tables.token,

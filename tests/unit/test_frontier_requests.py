@@ -95,7 +95,7 @@ def test_kept_answers_have_a_size_and_the_oldest_of_the_client_unused_longest_go
     world.discover(*[f"http://a.com/{n}" for n in range(40)], request_id=("old", 1))
     world.discover(*[f"http://a.com/{n}" for n in range(40)], request_id=("old", 2))
     world.discover(*[f"http://a.com/{n}" for n in range(40)], request_id=("new", 1))
-    tables = world.frontier._machine.tables
+    tables = world.inspect().tables
     kept = {client: list(window) for client, window in tables.registry.requests.items()}
     assert ({"old": [2], "new": [1]}, 80) == (kept, tables.registry.request_bytes)
 

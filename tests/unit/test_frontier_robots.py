@@ -320,7 +320,7 @@ def test_a_stale_errand_changes_nothing(world):
 def test_robots_takes_the_class_of_the_best_url_that_waits_for_it(world):
     world.discover(Link(A, priority=0.2), Link("http://a.com/2", priority=0.9))
     world.lease()
-    authority = world.frontier._machine.tables.robots.by_name["http://a.com"]
+    authority = world.inspect().tables.robots.by_name["http://a.com"]
     assert 14 == authority.klass
 
 
@@ -328,9 +328,9 @@ def test_urls_stay_in_their_queue_while_the_rules_of_their_authority_are_unknown
     """One card is drawn and goes back; then the host is gated, and no call looks at its queue."""
     world.discover(*[f"http://a.com/{n}" for n in range(2_500)], "http://b.com/")
     world.lease()
-    tables = world.frontier._machine.tables
+    tables = world.inspect().tables
     assert (2_501, 2_501) == (len(tables.urls.backlog), world.counts()["queued"])
-    assert ["a.com", "b.com"] == [tables.hosts.name(row) for row in sorted(world.frontier._machine.turns.gates)]
+    assert ["a.com", "b.com"] == [tables.hosts.name(row) for row in sorted(world.inspect().turns.gates)]
 
 
 def test_a_gate_opens_when_the_urls_behind_it_are_deleted(world):
@@ -338,7 +338,7 @@ def test_a_gate_opens_when_the_urls_behind_it_are_deleted(world):
     world.discover(Link(A, crawl="one"))
     world.lease()
     world.frontier.delete(crawl="one")
-    assert (True, [], {}) == (world.frontier.finished(), world.urls(errands=True), world.frontier._machine.turns.gates)
+    assert (True, [], {}) == (world.frontier.finished(), world.urls(errands=True), world.inspect().turns.gates)
 
 
 def test_deleting_a_crawl_leaves_the_daily_errand_of_another(world):
@@ -402,12 +402,12 @@ def test_rules_that_changed_judge_again_behind_a_kill_in_the_middle_and_not_twic
     world.frontier.set_robots("http://a.com", 200, b"User-agent: *\nDisallow: /1")
     world.lease()
     world.kill()
-    while not world.frontier.finished() and world.frontier._machine._waiting.again:
+    while not world.frontier.finished() and world.inspect()._waiting.again:
         world.lease(0)
     told = {"parked": 1 + 10 + 100 + 200 + 1, "queued": 1_209 - 312 - world.counts().get("leased", 0)}
     assert told == {state: count for state, count in world.counts().items() if state != "leased"}
     world.kill()
-    assert {} == world.frontier._machine._waiting.again
+    assert {} == world.inspect()._waiting.again
 
 
 # -- several requests at once

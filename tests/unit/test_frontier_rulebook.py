@@ -257,7 +257,7 @@ def test_half_a_megabyte_of_one_rule_is_one_rule():
 
 
 def rules_in_memory(world: World) -> int:
-    return world.frontier._machine.tables.robots.rulebook.memory_bytes
+    return world.inspect().tables.robots.rulebook.memory_bytes
 
 
 @pytest.fixture
@@ -346,7 +346,7 @@ def test_rules_that_left_memory_are_read_outside_of_the_lease_call(reads):
     world = World()
     world.frontier.set_robots("http://a.com", 200, LONG)
     world.discover("http://a.com/closed", "http://a.com/open")
-    world.frontier._machine.tables.robots.rulebook.bytes_max = 0
+    world.inspect().tables.robots.rulebook.bytes_max = 0
     world.frontier.set_robots("http://b.com", 200, LONG + b"# another")
     reads[1].append(world)
     assert (["http://a.com/open"], []) == (world.urls(), held_long(reads))
@@ -408,7 +408,7 @@ def test_parked_urls_are_judged_again_by_a_long_robots_txt_outside_of_the_call(r
     world.kill()
     reads[1].append(world)
     assert (["http://a.com/open"], []) == (world.urls(), held_long(reads))
-    assert not world.frontier._machine.unread
+    assert not world.inspect().unread
 
 
 def test_a_host_whose_rules_are_to_be_read_may_be_deleted_meanwhile():
@@ -416,11 +416,11 @@ def test_a_host_whose_rules_are_to_be_read_may_be_deleted_meanwhile():
     world.frontier.set_robots("http://a.com", 200, LONG)
     world.discover("http://a.com/open")
     world.reopen()
-    world.frontier._machine.lease(10, START)
-    assert world.frontier._machine.unread
+    world.inspect().lease(10, START)
+    assert world.inspect().unread
     world.frontier.delete("a.com")
     assert ([], {}) == (world.urls(), world.counts())
-    assert not world.frontier._machine.unread
+    assert not world.inspect().unread
     assert world.frontier.verify().ok
 
 
@@ -429,7 +429,7 @@ def test_new_rules_that_come_while_the_old_ones_are_to_be_read_count():
     world.frontier.set_robots("http://a.com", 200, LONG)
     world.discover("http://a.com/open", "http://a.com/closed")
     world.reopen()
-    world.frontier._machine.lease(10, START)
+    world.inspect().lease(10, START)
     world.frontier.set_robots("http://a.com", 200, b"User-agent: *\nDisallow: /open")
     assert ["http://a.com/closed"] == world.urls()
 
@@ -465,7 +465,7 @@ def test_tasks_get_pages_whose_long_rules_are_read_beside_the_loop():
         errand = next(lease for lease in await frontier.lease(10, errands=True) if lease.kind is Kind.ROBOTS)
         await frontier.report([errand.robots(200, LONG + b"# a")])
         world.clock.move(10)
-        world.frontier._machine.tables.robots.rulebook.bytes_max = 0
+        world.inspect().tables.robots.rulebook.bytes_max = 0
         await frontier.set_robots("http://c.com", 200, LONG + b"# c")
         found = []
         for _ in range(3):
@@ -485,7 +485,7 @@ def test_cold_hosts_take_their_rules_along_or_name_them_and_bring_them_back(monk
         world.frontier.set_robots(host, 200, body_of(number, 40_000))
     world.frontier.checkpoint()
     world.frontier.checkpoint()  # files that nobody names go with the next one
-    tables = world.frontier._machine.tables
+    tables = world.inspect().tables
     assert (8, 8 if files else 0) == (len(tables.cold), len(tables.robots.rulebook))
     world.discover(*[f"{host}/{path}" for host in hosts for path in ("closed", "open")])
     found: list[str] = []
@@ -498,25 +498,25 @@ def test_hosts_that_go_cold_bring_no_more_rules_to_the_disk_at_once_than_may_be_
     monkeypatch.setattr(Rulebook, "cold_files_max", 0)
     hosts_go_cold(monkeypatch)
     world = World()
-    world.frontier._machine.tables.robots.rulebook.bytes_max = 100_000
+    world.inspect().tables.robots.rulebook.bytes_max = 100_000
     for number in range(8):
         world.frontier.set_robots(f"http://h{number}.com", 200, body_of(number, 40_000))
     left = []
     for _ in range(8):
         world.frontier.checkpoint()
-        left.append(8 - len(world.frontier._machine.tables.cold))
+        left.append(8 - len(world.inspect().tables.cold))
     assert left[0] >= 5
     assert left[-1] == 0
 
 
 def test_rules_on_disk_are_in_every_checkpoint_and_after_every_end():
     world = World(memory_bytes=1)
-    world.frontier._machine.tables.robots.rulebook.bytes_max = 10_000
+    world.inspect().tables.robots.rulebook.bytes_max = 10_000
     for number in range(30):
         world.frontier.set_robots(f"http://h{number}.com", 200, body_of(number, 6_000))
     world.frontier.checkpoint()
     world.kill()
-    tables = world.frontier._machine.tables
+    tables = world.inspect().tables
     found = {one.name: tables.robots.rulebook.body(one.digest) for one in tables.robots.listed}
     assert {f"http://h{number}.com": body_of(number, 6_000) for number in range(30)} == found
 
@@ -557,18 +557,18 @@ def test_a_file_lies_on_the_disk_once_however_many_authorities_have_it(monkeypat
     few = store_bytes(world)
     given(world, range(5, 1_005), bodies)
     world.frontier.checkpoint()
-    assert (1_005 if cold else 0) == len(world.frontier._machine.tables.cold)
+    assert (1_005 if cold else 0) == len(world.inspect().tables.cold)
     assert store_bytes(world) - few < 1_000 * 200
     world.kill()
-    looks = {name: world.frontier._machine.tables.robots.rulebook.body(digest) for name, digest in named(world).items()}
+    looks = {name: world.inspect().tables.robots.rulebook.body(digest) for name, digest in named(world).items()}
     assert {f"http://h{number}.com": bodies[number % 5] for number in range(1_005)} == looks
     assert [] == recount(world.frontier)
 
 
 def named(world: World) -> dict[str, int]:
     """The digest of each authority; recalls all hosts."""
-    world.frontier._machine.tables.recall_all()
-    return {one.name: one.digest for one in world.frontier._machine.tables.robots.listed}
+    world.inspect().tables.recall_all()
+    return {one.name: one.digest for one in world.inspect().tables.robots.listed}
 
 
 def test_a_file_that_nobody_names_leaves_the_disk_with_the_checkpoints(monkeypatch):
@@ -582,7 +582,7 @@ def test_a_file_that_nobody_names_leaves_the_disk_with_the_checkpoints(monkeypat
     assert (0, True) == (robots_bytes_of(world, old), robots_bytes_of(world, new) > 0)
     world.kill()
     assert ({new}, []) == (
-        {world.frontier._machine.tables.robots.rulebook.body(digest) for digest in named(world).values()},
+        {world.inspect().tables.robots.rulebook.body(digest) for digest in named(world).values()},
         recount(world.frontier),
     )
 
@@ -612,7 +612,7 @@ def test_authorities_whose_file_is_lost_are_asked_anew():
 def test_a_checkpoint_without_a_file_that_it_names_is_refused():
     world = World()
     given(world, range(3), [plain_body(1)])
-    tables = world.frontier._machine.tables
+    tables = world.inspect().tables
     tables.robots.rulebook._listed.clear()
     world.frontier.checkpoint()
     world.frontier.set_robots("http://h9.com", 404)
@@ -640,7 +640,7 @@ def test_files_and_names_agree_after_every_history(monkeypatch):
                 else:
                     world.kill()
                 assert [] == recount(world.frontier)
-            bodies = world.frontier._machine.tables.robots.rulebook
+            bodies = world.inspect().tables.robots.rulebook
             assert expected == {one: bodies.body(digest) for one, digest in named(world).items()}
             assert [] == recount(world.frontier)
 
@@ -652,6 +652,6 @@ def test_an_errands_answer_of_half_a_megabyte_keeps_what_the_limit_allows():
     world.discover("http://a.com/open")
     (errand,) = world.lease(errands=True)
     world.report(outcome(errand, seconds=0.0, robots=errand.robots(200, body_of(1, 2 * ROBOTS_BYTES_MAX)).robots))
-    tables = world.frontier._machine.tables
+    tables = world.inspect().tables
     (authority,) = tables.robots.listed
     assert ROBOTS_BYTES_MAX - 30 < tables.robots.rulebook.size(authority.digest) <= ROBOTS_BYTES_MAX

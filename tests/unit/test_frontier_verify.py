@@ -68,7 +68,7 @@ def test_any_byte_that_is_not_what_was_written_is_told_with_its_file(world, suff
 
 def test_each_damaged_block_is_told(world):
     name = files_of(world, ".run")[0]
-    run = world.frontier._machine.tables.urls.ledger._tiers.layers.runs[0]
+    run = world.inspect().tables.urls.ledger._tiers.layers.runs[0]
     starts = run._offsets.tolist()[:-1]
     assert len(starts) >= 3
     problems = spoiled(world, name, *(start + 40 for start in starts))

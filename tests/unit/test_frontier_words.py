@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from model.inside import inspect
 from outrider.engine.owner import Frontier
 from outrider.frontier.verbs import accounts
 from outrider.journey import Link
@@ -214,7 +215,7 @@ def test_an_errand_whose_host_rests_is_ready_when_it_has_rested():
     asked.frontier.report([errand.robots(200, b"", seconds=0.1)])
     asked.frontier.discover([A])
     asked.time += 1 * SECOND
-    asked.frontier._machine.turns.runs_errands = False  # as when it is opened again
+    inspect(asked.frontier).turns.runs_errands = False  # as when it is opened again
     asked.frontier.lease(5)
     assert 1.0 == asked.frontier.next_ready_seconds()
 

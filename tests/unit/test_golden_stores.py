@@ -8,6 +8,7 @@ import tarfile
 
 import pytest
 
+from model.inside import inspect
 from model.world import recount
 from outrider import Frontier
 from outrider.errors import ForeignStoreError
@@ -116,12 +117,12 @@ def test_a_store_whose_authorities_brought_a_file_each_goes_on_with_one_for_all(
     told = json.loads((project / "tests" / "golden" / "v2" / "apart.json").read_text("utf-8"))
     disk = golden("apart")
     frontier = Frontier.open(disk, clock=lambda: make.START + 700_000_000, settings=make.SETTINGS)
-    tables = frontier._machine.tables
+    tables = inspect(frontier).tables
     assert (told["cold"], []) == (len(tables.cold), recount(frontier))
     tables.recall_all()
 
     def robots(frontier):
-        tables = frontier._machine.tables
+        tables = inspect(frontier).tables
         return {one.name: tables.robots.rulebook.body(one.digest).decode() for one in tables.robots.listed}
 
     assert (told["robots"], 2) == (robots(frontier), len(tables.robots.rulebook))

@@ -11,6 +11,7 @@ import pytest
 
 from crash.directories import Killed, Killer
 from limiting import set_limits
+from model.inside import inspect
 from outrider import Frontier, Link
 from outrider.crawl.mending import repair, verify
 from outrider.errors import DamagedStoreError, ForeignStoreError, SettingsError, StoreInUseError
@@ -367,7 +368,7 @@ def discovered(frontier, **more):
 
 
 def reported(frontier, **more):
-    token = frontier._machine.tables.token  # the youngest lease
+    token = inspect(frontier).tables.token  # the youngest lease
     frontier.report([Outcome(token, Verdict.DONE, **more)])
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
+from model.inside import inspect
 from outrider import Frontier, Link
 from outrider.clock import instant
 from outrider.errors import SettingsError
@@ -269,14 +270,14 @@ def test_the_returns_of_a_shape_are_the_same_after_a_replay_and_behind_a_checkpo
     with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
         calendar(frontier, "calendar/2031", fresh=False, pages=40)
         calendar(frontier, "honest/page", fresh=True, pages=30)
-        before = frontier._machine.tables.returns.blocks(0, 100)
+        before = inspect(frontier).tables.returns.blocks(0, 100)
         assert before
     for _ in range(2):
         with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
-            assert sorted(map(str, before)) == sorted(map(str, frontier._machine.tables.returns.blocks(0, 100)))
+            assert sorted(map(str, before)) == sorted(map(str, inspect(frontier).tables.returns.blocks(0, 100)))
             frontier.checkpoint()
     with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
-        assert frontier._machine.tables.returns.get(0) == Returns()
+        assert inspect(frontier).tables.returns.get(0) == Returns()
         assert calendar(frontier, "calendar/2032", fresh=False, pages=1_000) <= RETURNS_FETCHES_MIN
 
 
@@ -470,10 +471,10 @@ def test_a_host_with_twice_the_fetches_of_nearly_all_others_is_parked_explained_
         bound = 2 * next(level for level in LEVELS if level > 20)
         assert bound <= fetched <= bound + 4
         assert {"trap_host_size": 500 - fetched} == frontier.statistics()["traps"]
-        levels = [frontier._machine.tables.returns.get(frontier._machine._sizes.name_of(step)) for step in range(9)]
+        levels = [inspect(frontier).tables.returns.get(inspect(frontier)._sizes.name_of(step)) for step in range(9)]
     with Frontier.open(tmp_path / "store", settings=rules) as frontier:
-        kept = frontier._machine.tables.returns
-        assert levels == [kept.get(frontier._machine._sizes.name_of(step)) for step in range(9)]
+        kept = inspect(frontier).tables.returns
+        assert levels == [kept.get(inspect(frontier)._sizes.name_of(step)) for step in range(9)]
         parked = next(iter(frontier.urls(state="parked"))).url
         text = frontier.explain(parked).reason_text
         numbers = f"{fetched} pages of its host", f"of {hosts + 1} hosts", "99 % had at most", f"may have {bound}"
