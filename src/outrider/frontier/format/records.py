@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -12,7 +12,19 @@ from outrider.clock import Instant
 from outrider.frontier.format.cards import Cards
 from outrider.kernels.cards import HAS_CONTENT, HEAD
 
-_DIGEST, _ETAG, _MODIFIED, _METADATA = "d", "t", "l", "m"
+
+class _Told(msgspec.Struct, omit_defaults=True, gc=False):
+    """The packed values of an extra, without empty ones."""
+
+    digest: bytes = msgspec.field(name="d", default=b"")
+    etag: str = msgspec.field(name="t", default="")
+    modified: str = msgspec.field(name="l", default="")
+    metadata: bytes = msgspec.field(name="m", default=b"")
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Told).decode
+_NOTHING = _encode(_Told())
 
 
 class Record:
@@ -90,10 +102,8 @@ def parts_of(extra: bytes, flags: int) -> Parts:
     content = 0
     if flags & HAS_CONTENT:
         content, extra = int.from_bytes(extra[:8], "little"), extra[8:]
-    told: dict[str, Any] = msgspec.msgpack.decode(extra) if extra else {}
-    return Parts(
-        told.get(_DIGEST, b""), told.get(_ETAG, ""), told.get(_MODIFIED, ""), told.get(_METADATA, b""), content
-    )
+    told = _decode(extra) if extra else _Told()
+    return Parts(told.digest, told.etag, told.modified, told.metadata, content)
 
 
 NO_PARTS = Parts()
@@ -101,16 +111,9 @@ NO_PARTS = Parts()
 
 def extra_of(digest: bytes = b"", etag: str = "", modified: str = "", metadata: bytes = b"", content: int = 0) -> bytes:
     """The last part of a body; empty when all values are."""
-    told: dict[str, bytes | str] = {}
-    if digest:
-        told[_DIGEST] = digest
-    if etag:
-        told[_ETAG] = etag
-    if modified:
-        told[_MODIFIED] = modified
-    if metadata:
-        told[_METADATA] = metadata
-    packed = msgspec.msgpack.encode(told) if told else b""
+    packed = _encode(_Told(digest, etag, modified, metadata))
+    if packed == _NOTHING:
+        packed = b""
     return content.to_bytes(8, "little") + packed if content else packed
 
 

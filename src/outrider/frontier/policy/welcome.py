@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from enum import IntEnum
-from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
@@ -104,29 +103,31 @@ class SameBodies:
 
     def __init__(self) -> None:
         self._runs: OrderedDict[int, tuple[bytes, bool, int, int]] = OrderedDict()
-        self._asked: OrderedDict[bytes, bytes | None] = OrderedDict()
+        self._asked: OrderedDict[int, bytes | None] = OrderedDict()
 
     def take(self, host: int, digest: bytes, token: int, url: str, *, copy: bool) -> bool:
         """Counts a page of a host (by its hash). copy: whether its body is that of another URL. Whether its run is so
         long that it is a sign; a host that never gave another body, as an application that draws its pages in the
         browser, gives none. Nor do URLs that differ in the query alone while their path never gave another body: it
         does not read its query, as `index.html?PAGE` of a page with frames."""
-        last, others, run, ended = self._runs.pop(host, (digest, False, 0, -1))
+        runs = self._runs
+        last, others, run, ended = runs.pop(host, (digest, False, 0, -1))
         counts = "?" not in url or self._reads_its_query(host, digest, url)
         if digest != last:
             others, run = True, 0
         elif copy and counts and token != ended:  # a report that is told twice is one page
             run += 1
-        self._runs[host] = (digest, others, run, token)
-        if len(self._runs) > UNWELCOME_RUNS_MAX:
-            self._runs.popitem(last=False)
+        runs[host] = digest, others, run, token
+        if len(runs) > UNWELCOME_RUNS_MAX:
+            runs.popitem(last=False)
         return others and run >= UNWELCOME_SAME_BODIES
 
     def _reads_its_query(self, host: int, digest: bytes, url: str) -> bool:
         """Whether the path of a URL with a query has given more than one body."""
-        key = blake2b(b"%d %b" % (host, url.partition("?")[0].encode()), digest_size=8).digest()
-        first = self._asked.pop(key, digest)
-        self._asked[key] = first = first if first == digest else None
-        if len(self._asked) > UNWELCOME_RUNS_MAX:
-            self._asked.popitem(last=False)
+        asked = self._asked
+        key = hash((host, url[: url.index("?")]))  # Python's own: keyed, and nothing but this run knows it
+        first = asked.pop(key, digest)
+        asked[key] = first = first if first == digest else None
+        if len(asked) > UNWELCOME_RUNS_MAX:
+            asked.popitem(last=False)
         return first is None

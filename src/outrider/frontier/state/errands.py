@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -69,29 +69,33 @@ def is_closed(authority: Authority, now: Instant, *, errands: bool, opens: bool)
     return bool(copied) and authority.expires <= now and not errands and not opens
 
 
-def judged(
-    authority: Authority, url: str, now: Instant, *, errands: bool, opens: bool, rulebook: Rulebook
-) -> Judgement:
-    """Whether a page may be fetched. errands: errands fetch the rules; without them only rules from the caller
-    count. opens: the owner's settings open a host whose robots.txt is out of reach."""
-    state = authority.state
-    fresh = errands and state in _WITH_COPY and not authority.token and authority.expires > now
-    if not fresh:  # nearly all are
-        if errands:
-            if authority.token or unanswered(authority, now):
-                return _HOLD
-        elif state in (RobotsState.UNKNOWN, RobotsState.RETRYING):
+def judging(now: Instant, *, errands: bool, opens: bool, rulebook: Rulebook) -> Callable[[Authority, str], Judgement]:
+    """A function that tells whether a page of an authority may be fetched at this instant. errands: errands fetch the
+    rules; without them only rules from the caller count. opens: the owner's settings open a host whose robots.txt is
+    out of reach."""
+    rules_of = rulebook.rules
+
+    def judged(authority: Authority, url: str) -> Judgement:
+        state = authority.state
+        fresh = errands and state in _WITH_COPY and not authority.token and authority.expires > now
+        if not fresh:  # nearly all are
+            if errands:
+                if authority.token or unanswered(authority, now):
+                    return _HOLD
+            elif state in (RobotsState.UNKNOWN, RobotsState.RETRYING):
+                return _GO
+            if is_closed(authority, now, errands=errands, opens=opens):
+                return _REFUSE
+            if state == RobotsState.DEAD:
+                return Judgement.DEAD
+        if state == _ALLOW:
             return _GO
-        if is_closed(authority, now, errands=errands, opens=opens):
-            return _REFUSE
-        if state == RobotsState.DEAD:
-            return Judgement.DEAD
-    if state == _ALLOW:
-        return _GO
-    rules = rulebook.rules(authority.digest)
-    if rules is None:
-        return _READ
-    return _GO if rules.allowed(url) else _REFUSE
+        rules = rules_of(authority.digest)
+        if rules is None:
+            return _READ
+        return _GO if rules.verdict(url) >= 0 else _REFUSE
+
+    return judged
 
 
 @dataclass(frozen=True, slots=True)

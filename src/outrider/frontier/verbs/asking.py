@@ -14,7 +14,7 @@ from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.format.records import Record
 from outrider.frontier.state.authorities import Again, Authority, RobotsState, robots_cells
-from outrider.frontier.state.errands import Judgement, after_answer, again_after, is_closed, judged, unanswered
+from outrider.frontier.state.errands import Judgement, after_answer, again_after, is_closed, judging, unanswered
 from outrider.frontier.state.hosts import Rows
 from outrider.frontier.state.urls import GONE, PARKED, QUEUED, WAITING, Reason
 from outrider.frontier.stores.ledger import FINGERPRINT_MAX, before_slot
@@ -74,12 +74,14 @@ class Asking(Trapping):
 
     def _judging(self, now: Instant) -> Callable[[Authority, str], Judgement]:
         """A function that judges a page of an authority at this instant, as the settings take its rules."""
-        errands, opens, rulebook = self.errands_mode, self._opens(), self.tables.robots.rulebook
-        obeys, go = self.settings.obey_robots, Judgement.GO
+        rulebook, obeys, go = self.tables.robots.rulebook, self.settings.obey_robots, Judgement.GO
+        judged = judging(now, errands=self.errands_mode, opens=self._opens(), rulebook=rulebook)
         most = self.settings.crawl_delay_max if self.settings.crawl_delay_over == "skip" else None
+        if obeys and most is None:
+            return judged
 
         def judge(authority: Authority, url: str) -> Judgement:
-            found = judged(authority, url, now, errands=errands, opens=opens, rulebook=rulebook)
+            found = judged(authority, url)
             if not obeys:
                 return go if found in (Judgement.REFUSE, Judgement.READ) else found
             if most is not None and found is go and authority.state == RobotsState.RULES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 
 import msgspec
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from outrider.clock import Instant
 from outrider.frontier.format.cards import Cards
-from outrider.frontier.format.records import Record
+from outrider.frontier.format.records import NO_PARTS, parts_of
 from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.state.errand import CallersErrand, Errand
 from outrider.frontier.state.hosts import NONE, Rows
@@ -83,47 +84,44 @@ class Leased:
 
     def leases(self) -> Sequence[Lease]:
         """The leases, in the order of their tokens."""
-        tables, heads = self._tables, self._cards.heads
-        crawls = tables.crawls.names
-        made: list[Lease] = []
-        columns = (
-            *(self._cards.urls(), heads["priority"].tolist(), heads["depth"].tolist(), heads["attempts"].tolist()),
-            *(heads["hops"].tolist(), heads["crawl"].tolist(), heads["referrer_bytes"].tolist()),
-            *(heads["extra_bytes"].tolist(), self._keys, self._not_before.tolist()),
-            *(self._ended.tolist(), self._gaps.tolist(), self._reasons.tolist(), self._addresses),
+        tables, cards, heads = self._tables, self._cards, self._cards.heads
+        rows, crawls, urls = len(cards), tables.crawls.names, self._cards.urls()
+        hosts = [host if host[-1:] != "." else tables.home_of(host) for host in map(host_of, urls)]
+        told = [
+            parts_of(cards.extra_of(row), int(heads["flags"][row])) if size else NO_PARTS
+            for row, size in enumerate(heads["extra_bytes"].tolist())
+        ]
+        visited = self._ended.tolist()
+        made = map(
+            Lease,
+            urls,
+            [key or host for key, host in zip(self._keys, hosts, strict=True)],
+            repeat(Kind.PAGE),
+            map(authority_of, urls),
+            hosts,
+            range(self._first, self._first + rows),
+            repeat(self._deadline),
+            heads["priority"].tolist(),
+            heads["depth"].tolist(),
+            (heads["attempts"].astype(np.int64) + 1).tolist(),
+            self._not_before.tolist(),
+            heads["hops"].tolist(),
+            [
+                cards.referrer(row) or None if size else None
+                for row, size in enumerate(heads["referrer_bytes"].tolist())
+            ],
+            [msgspec.json.decode(one.metadata) if one.metadata else None for one in told],
+            self._addresses,
+            [one.etag or None for one in told],
+            [one.modified or None for one in told],
+            [crawls[crawl][0] for crawl in heads["crawl"].tolist()],
+            [ended or None for ended in visited],
+            [gap if ended else None for ended, gap in zip(visited, self._gaps.tolist(), strict=True)],
+            [
+                GAP_WORDS[reason] if ended else None
+                for ended, reason in zip(visited, self._reasons.tolist(), strict=True)
+            ],
         )
-        for row, cells in enumerate(zip(*columns, strict=True)):
-            url, priority, depth, attempts, hops, crawl, referrer, extra, key, not_before, *rest, address = cells
-            ended, gap, reason = rest
-            told = Record.of(self._cards, row) if extra else None
-            host = host_of(url)
-            if host[-1:] == ".":
-                host = tables.home_of(host)
-            made.append(
-                Lease(
-                    url,
-                    key or host,
-                    Kind.PAGE,
-                    authority_of(url),
-                    host,
-                    self._first + row,
-                    self._deadline,
-                    priority,
-                    depth,
-                    attempts + 1,
-                    not_before,
-                    hops,
-                    (self._cards.referrer(row) or None) if referrer else None,
-                    msgspec.json.decode(told.metadata) if told is not None and told.metadata else None,
-                    address,
-                    (told.etag or None) if told is not None else None,
-                    (told.modified or None) if told is not None else None,
-                    crawls[crawl][0],
-                    ended or None,
-                    gap if ended else None,
-                    GAP_WORDS[reason] if ended else None,
-                )
-            )
         return (*made, *self._errands)
 
 

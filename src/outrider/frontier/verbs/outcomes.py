@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -31,6 +31,8 @@ from outrider.limits import (
 from outrider.url import UrlBatch
 
 Value = TypeVar("Value")
+_Field: TypeAlias = tuple[Sequence[Any], set[type]]
+"""The values of a field, one per outcome, and their types."""
 Floats = npt.NDArray[np.float64]
 Instants = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -42,6 +44,8 @@ _VERDICTS: Final[Mapping[Verdict, int]] = {
 }  # fmt: skip
 NO_INSTANT: Final = -1
 _NONE_ALONE: Final = {type(None)}
+_LEFT: Final[_Field] = ((), set())
+"""A field that every outcome leaves out."""
 _BOOL_ALONE: Final = {bool}
 
 
@@ -171,19 +175,19 @@ def outcomes_of(given: Iterable[Outcome] | OutcomeBatch) -> Outcomes:
     _bounded(len(given))
     fields = _fields_of(given)
     found = Outcomes()
-    found.tokens = _tokens(fields.get("token", ()))
-    _verdicts(found, fields.get("verdict", ()))
-    seconds = _numbers("seconds", fields.get("seconds", ()))
+    found.tokens = _tokens(*fields.get("token", _LEFT))
+    _verdicts(found, *fields.get("verdict", _LEFT))
+    seconds = _numbers("seconds", *fields.get("seconds", _LEFT))
     found.seconds = np.full(len(given), np.nan) if seconds is None else seconds
-    statuses = _numbers("status", fields.get("status", ()))
+    statuses = _numbers("status", *fields.get("status", _LEFT))
     found.statuses = np.zeros(len(given), np.uint16) if statuses is None else statuses
-    found.links = _links(fields.get("links", ()))
+    found.links = _links(*fields.get("links", _LEFT))
     return _completed(found, fields)
 
 
-def _fields_of(given: Sequence[Outcome]) -> dict[str, Sequence[Any]]:
-    """The values of each field that not all outcomes leave out, in order. Raises SettingsError for what is no
-    outcome."""
+def _fields_of(given: Sequence[Outcome]) -> dict[str, _Field]:
+    """The values of each field that not all outcomes leave out, in order, and their types. Raises SettingsError for
+    what is no outcome."""
     if set(map(type, given)) <= _OUTCOME_ALONE:
         rows = list(map(_astuple, given))
     else:
@@ -191,12 +195,16 @@ def _fields_of(given: Sequence[Outcome]) -> dict[str, Sequence[Any]]:
             if not isinstance(one, Outcome):
                 raise SettingsError(f"{shown(one)} is no outcome: make one from its lease, as lease.done(seconds=0.2)")
         rows = [_astuple(one if type(one) is Outcome else arguments.of_builtins(one)) for one in given]
-    found: dict[str, Sequence[Any]] = {}
+    found: dict[str, _Field] = {}
     for name, values in zip(_FIELDS, zip(*rows, strict=True), strict=False):
         kinds = set(map(type, values))
         if kinds != _NONE_ALONE or name not in _LEFT_OUT:
-            found[name] = values if kinds <= arguments.BUILTINS else arguments.all_builtin(values)
+            found[name] = (values, kinds) if kinds <= arguments.BUILTINS else _field(arguments.all_builtin(values))
     return found
+
+
+def _field(values: Sequence[Any]) -> _Field:
+    return values, set(map(type, values))
 
 
 _FIELDS: Final = Outcome.__struct_fields__
@@ -227,9 +235,11 @@ def _of_batch(given: OutcomeBatch) -> Outcomes:
     if same is Verdict.DONE:
         found.verdicts, found.all_done = np.zeros(rows, np.uint8), True
     else:
-        _verdicts(found, verdicts)
+        _verdicts(found, *_field(verdicts))
     told = ((name, field, getattr(given, name)) for name, field in _COLUMNS.items())
-    return _completed(found, {field: _spread(name, column, rows) for name, field, column in told if column is not None})
+    return _completed(
+        found, {field: _field(_spread(name, column, rows)) for name, field, column in told if column is not None}
+    )
 
 
 def _spread(name: str, given: Any, rows: int) -> Sequence[Any]:
@@ -265,19 +275,19 @@ _FLAGS: Final = ("refused", "challenged", "duplicate", "repeats", "first_copy")
 _ABSENT: Final = {**dict.fromkeys(_FLAGS, False), "bytes_read": 0}
 
 
-def _completed(found: Outcomes, fields: Mapping[str, Sequence[Any]]) -> Outcomes:
+def _completed(found: Outcomes, fields: Mapping[str, _Field]) -> Outcomes:
     """Reads and checks the fields that most outcomes leave out."""
-    answered = _numbers("answered", fields.get("answered", ()))
+    answered = _numbers("answered", *fields.get("answered", _LEFT))
     found.answered = found.statuses != 0
     if answered is not None:
         np.copyto(found.answered, answered == 1, where=answered >= 0)
     for name in _NUMBERS_LEFT_OUT:
         if name in fields:
-            setattr(found, name, _numbers(name, fields[name]))
+            setattr(found, name, _numbers(name, *fields[name]))
     for name, field in _TEXTS.items():
         if field in fields:
-            setattr(found, name, _present(field, fields[field]))
-    metadata = _present("metadata", fields.get("metadata", ()))
+            setattr(found, name, _present(field, *fields[field]))
+    metadata = _present("metadata", *fields.get("metadata", _LEFT))
     found.metadata = {row: arguments.metadata(value) for row, value in metadata.items()}
     for packed in found.metadata.values():
         arguments.kept("metadata", packed, METADATA_BYTES_MAX)
@@ -304,8 +314,8 @@ def _bounded(rows: int) -> None:
         raise SettingsError(f"{rows} outcomes in one call; cut it into calls of at most {CALL_ROWS_MAX}")
 
 
-def _tokens(values: Sequence[Any]) -> Uint64s:
-    for value in values if not set(map(type, values)) <= {int} else ():
+def _tokens(values: Sequence[Any], kinds: set[type]) -> Uint64s:
+    for value in values if not kinds <= {int} else ():
         if not isinstance(value, int | np.integer) or isinstance(value, bool):
             raise SettingsError(f"token {shown(value)}: give that of a lease, a whole number")
     try:
@@ -314,17 +324,16 @@ def _tokens(values: Sequence[Any]) -> Uint64s:
         raise SettingsError("the outcomes cannot be read: a token is a whole number of at most 63 bits") from None
 
 
-def _verdicts(found: Outcomes, values: Sequence[Any]) -> None:
-    for value in values if not set(map(type, values)) <= {Verdict} else ():
+def _verdicts(found: Outcomes, values: Sequence[Any], kinds: set[type]) -> None:
+    for value in values if not kinds <= {Verdict} else ():
         if not isinstance(value, Verdict):
             raise SettingsError(f"verdict {shown(value)}: give one of Verdict")
-    found.verdicts = np.array([_VERDICTS[value] for value in values], np.uint8)
+    found.verdicts = np.frombuffer(bytes(map(_VERDICTS.__getitem__, values)), np.uint8)
     found.all_done = not np.count_nonzero(found.verdicts)
 
 
-def _links(values: Sequence[Any]) -> dict[int, Any]:
+def _links(values: Sequence[Any], kinds: set[type]) -> dict[int, Any]:
     """The links of each row that has any."""
-    kinds = set(map(type, values))
     for links in values if not kinds <= {tuple, list, UrlBatch} else ():
         if isinstance(links, str | bytes) or not (isinstance(links, Sequence) or hasattr(links, "strings")):
             raise SettingsError(f"links {shown(links)}: give a list of links")
@@ -383,11 +392,10 @@ _NUMBERS_LEFT_OUT: Final = tuple(name for name in _NUMBERS if name not in ("seco
 """The fields of numbers that most outcomes leave out; the others are read first."""
 
 
-def _numbers(name: str, values: Sequence[Any]) -> npt.NDArray[Any] | None:
+def _numbers(name: str, values: Sequence[Any], kinds: set[type]) -> npt.NDArray[Any] | None:
     """The column of a field; None where no row has a value other than the one that stands for none. Raises
     SettingsError."""
     field = _NUMBERS[name]
-    kinds = set(map(type, values))
     if kinds == _NONE_ALONE and field.absent is not None and field is not _FLAG:
         return None
     if not values or (field is _FLAG and kinds == _BOOL_ALONE and not any(values)):
@@ -426,13 +434,14 @@ def _check_octets(name: str, value: object) -> None:
     arguments.kept(name, value, _OCTETS[name])
 
 
-def _present(name: str, values: Sequence[Any]) -> dict[int, Any]:
+def _present(name: str, values: Sequence[Any], kinds: set[type]) -> dict[int, Any]:
     """The values of a field by row, without None, after their checks. Raises SettingsError."""
-    kinds = set(map(type, values))
     if not kinds or kinds == _NONE_ALONE:
         return {}
-    found = {row: value for row, value in enumerate(values) if value is not None}
-    kinds.discard(type(None))
+    found = dict(enumerate(values))
+    if type(None) in kinds:
+        found = {row: value for row, value in found.items() if value is not None}
+        kinds = kinds - _NONE_ALONE
     most = _BYTES_MAX.get(name)
     if most is not None and kinds == {bytes if name in _OCTETS else str}:
         texts = found.values()

@@ -594,14 +594,14 @@ class Settling(Asking, Discovering):
         rewritten = outcomes.rewritten()
         if not rewritten:
             return {}
-        digests, etags, modified, metadata = outcomes.digests, outcomes.etags, outcomes.modified, outcomes.metadata
+        digest_of, etag_of = outcomes.digests.get, outcomes.etags.get
+        modified_of, metadata_of = outcomes.modified.get, outcomes.metadata.get
         changed: dict[int, tuple[bytes, str, str, bytes, int]] = {}
-        flags, sizes = heads["flags"].tolist(), heads["extra_bytes"].tolist()
-        digest_of, etag_of, modified_of, metadata_of = digests.get, etags.get, modified.get, metadata.get
+        sizes = heads["extra_bytes"].tolist()
         for row in sorted(rewritten):
             if keeps is not None and not keeps[row]:
                 continue
-            old = parts_of(pages.cards.extra_of(row), flags[row]) if sizes[row] else NO_PARTS
+            old = parts_of(pages.cards.extra_of(row), int(heads["flags"][row])) if sizes[row] else NO_PARTS
             digest = digest_of(row) or old.digest
             new = (digest, etag_of(row, ""), modified_of(row, ""), metadata_of(row, old.metadata), old.content)
             if new != old:
@@ -610,8 +610,8 @@ class Settling(Asking, Discovering):
         hashed = [row for row, parts in changed.items() if parts[0] or parts[4]]
         heads["flags"][hashed] |= HAS_CONTENT
         return {
-            row: extra_of(*parts[:4], content if parts[0] else parts[4])
-            for (row, parts), content in zip(changed.items(), contents, strict=True)
+            row: extra_of(digest, etag, modified, metadata, content if digest else old)
+            for (row, (digest, etag, modified, metadata, old)), content in zip(changed.items(), contents, strict=True)
         }
 
     # -- links and lines -----------------------------------------------------------------------------------------------
