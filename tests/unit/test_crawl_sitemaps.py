@@ -377,7 +377,7 @@ def test_a_robots_txt_behind_a_long_name_names_no_more_sitemaps_than_one_frame_t
         frontier.discover([f"{A}/"])
         reader, answer = Sitemaps(frontier, CrawlOptions()), RobotsAnswer(200, b"User-agent: *\n" + lines)
         found = reader.of_robots(f"{long}r", A, answer)
-        reader.queue(found)
+        reader.queue([found])
         most = SITEMAPS_NAMED_BYTES_MAX // len(f"{long}00000")
         assert (most, {"limit": 2_000 - most}) == (frontier.statistics()["errands"], found.left_out)
 

@@ -11,7 +11,7 @@ import hashlib
 import os
 import struct
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -27,7 +27,7 @@ from outrider.page import SHINGLES_MIN, SimHashIndex
 
 _ORIGINALS: Final = frozenset({"done", "truncated"})
 _NO_ROW: Final = b"\xff" * 4  # as an index gives it
-_READ_PAGES: Final = 8_192  # taken in at once: the fixed price of a call is spread thin
+_INDEXED_TOGETHER: Final = 1_024  # pages: the fixed price of a call is spread thin
 _Page = tuple[str, bytes, int, int]  # URL, digest, SimHash, number of shingles
 
 
@@ -53,6 +53,10 @@ class Copies:
         self._by_simhash = kernels.Index()
         self._by_site = kernels.Index()  # the first page of each
         self._near = SimHashIndex()
+        # Rows of the values that the indexes lack; `_near` has its own at once.
+        self._digests: dict[int, int] = {}
+        self._simhashes: dict[int, int] = {}
+        self._sites: dict[str, int] = {}
         self._wordings: set[int] = set()
         self._first_copies: set[int] = set()
 
@@ -61,34 +65,34 @@ class Copies:
 
     def read(self, lines: Iterable[bytes]) -> None:
         """Takes in the pages of earlier runs. A line that says nothing of the kind is passed over."""
-        pages = _pages(lines)
-        while some := list(islice(pages, min(_READ_PAGES, self._pages_max - len(self)))):
-            self._add(some)
+        for page in islice(_pages(lines), self._pages_max - len(self)):
+            self.add(*page)
 
     def add(self, url: str, digest: bytes, simhash: int, shingles: int) -> None:
-        """Takes in a page that is no exact copy."""
-        if len(self) < self._pages_max:
-            self._add([(url, digest, simhash, shingles)])
+        """Takes in a page that is no exact copy. The first page of each value stays."""
+        row = len(self)
+        if row >= self._pages_max:
+            return
+        self._texts += url.encode()
+        self._ends.append(len(self._texts))
+        self._digests.setdefault(_number(digest), row)
+        self._sites.setdefault(_site_and_rest(url)[0], row)
+        if shingles >= SHINGLES_MIN and self._near.add(simhash):
+            self._simhashes[simhash] = row
+        if len(self._digests) >= _INDEXED_TOGETHER:
+            self._index()
 
-    def _add(self, pages: Sequence[_Page]) -> None:
-        """The first page of each value stays."""
-        digests: dict[int, int] = {}
-        sites: dict[str, int] = {}
-        simhashes: dict[int, int] = {}
-        for row, (url, digest, simhash, shingles) in enumerate(pages, len(self)):
-            self._texts += url.encode()
-            self._ends.append(len(self._texts))
-            digests.setdefault(_number(digest), row)
-            sites.setdefault(_site_and_rest(url)[0], row)
-            if shingles >= SHINGLES_MIN:
-                simhashes.setdefault(simhash, row)
-        _note(self._by_digest, digests)
-        _note(self._by_site, {_site_number(site): row for site, row in sites.items()})
-        self._near.add_many(_note(self._by_simhash, simhashes))
+    def _index(self) -> None:
+        """Gives the indexes the pages that they lack."""
+        _note(self._by_digest, self._digests)
+        _note(self._by_simhash, self._simhashes)
+        _note(self._by_site, {_site_number(site): row for site, row in self._sites.items()})
+        for rows in (self._digests, self._simhashes, self._sites):
+            rows.clear()
 
     def exact(self, url: str, digest: bytes) -> str | None:
         """The URL of the page with this digest, if it is another one."""
-        found = self._url(self._by_digest, _number(digest))
+        found = self._url(self._by_digest, self._digests, _number(digest))
         return found if found != url else None
 
     def near(self, url: str, simhash: int, shingles: int) -> tuple[str, int] | None:
@@ -96,7 +100,7 @@ class Copies:
         if shingles < SHINGLES_MIN:
             return None
         for other in self._near.near(simhash):
-            found = self._url(self._by_simhash, other)
+            found = self._url(self._by_simhash, self._simhashes, other)
             if found is not None and found != url:
                 return found, (other ^ simhash).bit_count()
         return None
@@ -107,6 +111,7 @@ class Copies:
         (own, path), (other, other_path) = _site_and_rest(url), _site_and_rest(original)
         if own == other or path != other_path:
             return False
+        self._index()
         found = self._by_site.find(struct.pack("<2Q", _site_number(own), _site_number(other)))
         first, others_first = struct.unpack("<2I", found)
         return bool(first < others_first)
@@ -140,14 +145,14 @@ class Copies:
             self._wordings.add(wording)
         return False
 
-    def _url(self, index: kernels.Index, number: int) -> str | None:
+    def _url(self, index: kernels.Index, lacks: dict[int, int], number: int) -> str | None:
         found = index.find(struct.pack("<Q", number))
-        row = int.from_bytes(found, "little")
-        return None if found == _NO_ROW else self._texts[self._ends[row] : self._ends[row + 1]].decode()
+        row = int.from_bytes(found, "little") if found != _NO_ROW else lacks.get(number)
+        return None if row is None else self._texts[self._ends[row] : self._ends[row + 1]].decode()
 
 
-def _note(index: kernels.Index, rows: dict[int, int]) -> bytes:
-    """Gives the values that the index does not know their rows; returns a column of those values."""
+def _note(index: kernels.Index, rows: dict[int, int]) -> None:
+    """Gives the values that the index does not know their rows."""
     values = struct.pack(f"<{len(rows)}Q", *rows)
     found = index.find(values)
     if found != _NO_ROW * len(rows):
@@ -156,7 +161,6 @@ def _note(index: kernels.Index, rows: dict[int, int]) -> bytes:
         values = struct.pack(f"<{len(rows)}Q", *rows)
     if rows:
         index.add(values, struct.pack(f"<{len(rows)}I", *rows.values()))
-    return values
 
 
 def _pages(lines: Iterable[bytes]) -> Iterator[_Page]:

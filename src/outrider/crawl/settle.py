@@ -204,9 +204,8 @@ class Settler:
         self._tell_copies([one for one in some if not one.ready])
         self._ask_hooks(some)
         self._archive(some)
+        self._sitemaps.queue([one.found for one in some if one.found is not None and one.outcome is None])
         for one in some:
-            if one.found is not None and one.outcome is None:
-                self._sitemaps.queue(one.found)
             if one.outcome is None:
                 one.outcome = self._outcome_of(one)
                 one.page = None

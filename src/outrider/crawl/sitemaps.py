@@ -7,17 +7,19 @@ that outcome, and loses no sitemap.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from outrider.crawl.accounts import Books
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.visit import Judgement, Visit
 from outrider.errors import InvalidUrlError
 from outrider.frontier.priority import PRIORITY_DEFAULT
+from outrider.frontier.verbs.arrivals import pieces_of
 from outrider.journey import Code, Link, RobotsAnswer, Verdict
 from outrider.limits import (
     REDIRECT_HOPS_MAX,
@@ -149,26 +151,35 @@ class Sitemaps:
         (allowed,) = self._frontier.robots_allow([url])
         return "scope" if allowed is None else None if allowed else "robots"
 
-    def queue(self, found: Found) -> None:
-        """Queues the sitemaps that were named, and remembers them durably; the same call again changes nothing. Raises
-        StoreError."""
-        asked = found.asked
-        queued = [asked] if asked is not None and asked.url not in self._known else []
+    def queue(self, finds: Sequence[Found]) -> None:
+        """Queues the sitemaps that these answers named, and remembers them durably, all together; the same call again
+        changes nothing. Raises StoreError."""
+        for first, last in pieces_of(np.array([found.bytes for found in finds], np.int64), SITEMAPS_NAMED_BYTES_MAX):
+            self._queue(finds[first:last])
+
+    def _queue(self, finds: Sequence[Found]) -> None:
+        known = self._known
+        asked = [found.asked for found in finds if found.asked is not None and found.asked.url not in known]
+        queued = {(one.url, one.authority): one for one in asked}
         new = {
-            (one.url, one.authority): one for one in found.named if one.authority not in self._known.get(one.url, {})
+            (one.url, one.authority): (one, found)
+            for found in finds
+            for one in found.named
+            if one.authority not in known.get(one.url, {})
         }
-        codes = self._frontier.queue_errands("sitemap", [one.url for one in new.values()]) if new else []
-        for one, code in zip(new.values(), codes, strict=True):
+        codes = self._frontier.queue_errands("sitemap", [url for url, _ in new]) if new else []
+        for (one, found), code in zip(new.values(), codes, strict=True):
             if code in (Code.NEW, Code.KNOWN):
-                queued.append(one)
+                queued[one.url, one.authority] = one
             else:
                 found.leave_out("limit")
-        self._write(queued)
-        for one in queued:
+        self._write(queued.values())
+        for one in queued.values():
             self._remember(one)
-        found.named, found.asked = [], None
+        for found in finds:
+            found.named, found.asked = [], None
 
-    def _write(self, queued: Sequence[Named]) -> None:
+    def _write(self, queued: Collection[Named]) -> None:
         if self._files is None or not queued:
             return
         lines = b"".join(msgspec.json.encode(one) + b"\n" for one in queued)

@@ -20,6 +20,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from outrider.archive import shown_digest
 from outrider.clock import Instant, instant, rfc3339, rfc3339_exact, seconds
@@ -56,6 +57,68 @@ TRUNCATED: Final = "truncated"
 TOO_LARGE: Final = "too_large"  # an outcome that the frontier cannot keep
 UNSENT: Final = frozenset({FetchError.BLOCKED_ADDRESS, FetchError.BLOCKED_PORT})
 _NONE: Final[Mapping[str, Any]] = {}
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class _PageLine(msgspec.Struct, kw_only=True):
+    """A line of `pages.jsonl`. Fields that are UNSET are left out."""
+
+    url: str
+    outcome: str
+    status: int | None
+    error: str | UnsetType = UNSET
+    fetched_at: str
+    seconds: float | None
+    bytes: int
+    content_type: str | None
+    digest: str | None
+    simhash: str | None = None
+    depth: int
+    referrer: str | None
+    priority: float
+    attempt: int
+    location: str | None
+    title: str | None = None
+    description: str | None = None
+    canonical: str | None = None
+    charset: str | None = None
+    language: str | None = None
+    http_date: str | None
+    last_modified: str | None
+    etag: str | None
+    links: int
+    token: int
+    warc: dict[str, Any] | None
+    shingles: int | UnsetType = UNSET
+    text_digest: str | UnsetType = UNSET
+    image: dict[str, Any] | UnsetType = UNSET
+    content_digest: str | UnsetType = UNSET
+    duplicate_of: str | UnsetType = UNSET
+    distance: int | UnsetType = UNSET
+    probe: str | UnsetType = UNSET
+    directives: list[str | None] | UnsetType = UNSET
+    links_left_out: int | UnsetType = UNSET
+    tls: str | UnsetType = UNSET
+
+
+class _PolitenessLine(msgspec.Struct):
+    """A line of `politeness.jsonl`, but for its seal."""
+
+    host: str
+    authority: str
+    url: str
+    kind: str
+    started_at: str
+    first_byte_at: str | None
+    ended_at: str
+    seconds: float
+    gap_required: float | None
+    gap: float | None
+    reason: str | None
+    groups: tuple[dict[str, Any], ...]
+    status: int | None
+    error: str | None
+    token: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,60 +347,61 @@ def page_outcome(
     had that page before."""
     lease, response, status = visit.lease, visit.response, visit.status
     word = judgement.word
-    headers = response.headers if response is not None else None
-    content_type = _cut(headers.get("content-type")) if headers is not None else None
-    etag = headers.get("etag") if headers is not None else None
-    modified = headers.get("last-modified") if headers is not None else None
-    line: dict[str, Any] = {"url": lease.url, "outcome": word, "status": status}
-    if judgement.error is not None:
-        line["error"] = judgement.error
-    line |= {
-        "fetched_at": rfc3339(visit.at),
-        "seconds": round(response.seconds, 6) if response is not None else None,
-        "bytes": len(response.content) if response is not None else 0,
-        "content_type": content_type,
-        "digest": digest_shown if status != NOT_MODIFIED else None,
-        "simhash": f"{page.simhash:016x}" if page is not None and page.octets else None,
-        "depth": lease.depth,
-        "referrer": lease.referrer,
-        "priority": round(lease.priority, 6),
-        "attempt": lease.attempt,
-        "location": _location_shown(judgement, response),
-        "title": _cut(page.title) or None if page is not None else None,
-        "description": _cut(page.description, DESCRIPTION_CHARACTERS_MAX) or None if page is not None else None,
-        "canonical": _cut(page.canonical, URL_BYTES_MAX) if page is not None else None,
-        "charset": page.charset if page is not None and (page.octets or page.title or len(links)) else None,
-        "language": _cut(page.language) if page is not None else None,
-        "http_date": _cut(headers.get("date")) if headers is not None else None,
-        "last_modified": _cut(modified),
-        "etag": _cut(etag),
-        "links": len(links),
-        "token": lease.token,
-        "warc": warc,
-    }
-    if page is not None and page.octets:
-        line["shingles"] = page.shingles
-        line["text_digest"] = f"{page.text_digest:016x}"
-    if page is not None and page.image is not None:
-        line["image"] = page.image._asdict()
+    field_of = response.headers.get if response is not None else _NONE.get
+    etag, modified = field_of("etag"), field_of("last-modified")
+    size = len(response.content) if response is not None else 0
+    line = _PageLine(
+        url=lease.url,
+        outcome=word,
+        status=status,
+        error=UNSET if judgement.error is None else judgement.error,
+        fetched_at=rfc3339(visit.at),
+        seconds=round(response.seconds, 6) if response is not None else None,
+        bytes=size,
+        content_type=_cut(field_of("content-type")),
+        digest=digest_shown if status != NOT_MODIFIED else None,
+        depth=lease.depth,
+        referrer=lease.referrer,
+        priority=round(lease.priority, 6),
+        attempt=lease.attempt,
+        location=_location_shown(judgement, response),
+        http_date=_cut(field_of("date")),
+        last_modified=_cut(modified),
+        etag=_cut(etag),
+        links=len(links),
+        token=lease.token,
+        warc=warc,
+    )
+    if page is not None:
+        line.title = _cut(page.title) or None
+        line.description = _cut(page.description, DESCRIPTION_CHARACTERS_MAX) or None
+        line.canonical = _cut(page.canonical, URL_BYTES_MAX)
+        line.charset = page.charset if page.octets or page.title or line.links else None
+        line.language = _cut(page.language)
+        if page.octets:
+            line.simhash, line.text_digest = f"{page.simhash:016x}", f"{page.text_digest:016x}"
+            line.shingles = page.shingles
+        if page.image is not None:
+            line.image = page.image._asdict()
+        if page.robots:
+            line.directives = [_cut(word) for word in sorted(page.robots)]
+        if page.left_out:
+            line.links_left_out = page.left_out
     # A content that is the body itself has the digest of the record.
     if digest is not None and response is not None and response.content is not response.body:
         content = shown_digest(digest)
         if content != digest_shown:
-            line["content_digest"] = content
+            line.content_digest = content
     if copy_of is not None:
-        line["duplicate_of"] = copy_of[0]
-        if copy_of[1] is not None:
-            line["distance"] = copy_of[1]
+        line.duplicate_of = copy_of[0]
+        line.distance = UNSET if copy_of[1] is None else copy_of[1]
     if probe is not None:
-        line["probe"] = probe
-    if page is not None and page.robots:
-        line["directives"] = [_cut(word) for word in sorted(page.robots)]
-    if page is not None and page.left_out:
-        line["links_left_out"] = page.left_out
+        line.probe = probe
     if response is not None and not response.verified and response.url.startswith("https:"):
-        line["tls"] = UNVERIFIED
-    line |= fields
+        line.tls = UNVERIFIED
+    octets = _encode(line)
+    if fields:
+        octets = b"%b,%b" % (octets[:-1], _encode(fields)[1:])
     page_is_here = judgement.verdict is Verdict.DONE and judgement.location is None
     again = visit.now + instant(due_again) if due_again is not None and page_is_here else None
     # A page that has not changed keeps the digest and validators that it has: the answer may repeat but some of them.
@@ -357,13 +421,13 @@ def page_outcome(
         location=judgement.location if follows else None,
         links=links,
         answered=status is not None,
-        line=msgspec.json.encode(line),
+        line=octets,
         politeness=politeness_line(visit),
         digest=digest if accepted else None,
         duplicate=word == "duplicate",
         repeats=repeats,
         first_copy=first_copy,
-        bytes_read=len(response.content) if response is not None else 0,
+        bytes_read=size,
         etag=_validator(etag) if accepted else None,
         last_modified=_validator(modified) if accepted else None,
     )
@@ -508,24 +572,17 @@ def _politeness(visit: Visit, started: Instant, ended: Instant, took: float, err
     lease, response = visit.lease, visit.response
     before = lease.ended_before
     first = response.first_byte_at if response is not None else None
-    line = {
-        "host": lease.host,
-        "authority": lease.authority,
-        "url": lease.url,
-        "kind": str(lease.kind),
-        "started_at": rfc3339_exact(started),
-        "first_byte_at": rfc3339_exact(first) if first is not None else None,
-        "ended_at": rfc3339_exact(ended),
-        "seconds": round(took, 6),
-        "gap_required": round(lease.gap_seconds, 6) if before is not None and lease.gap_seconds is not None else None,
-        "gap": round(seconds(started - before), 6) if before is not None else None,
-        "reason": lease.gap_reason if before is not None else None,
-        "groups": visit.groups,
-        "status": visit.status,
-        "error": error,
-        "token": lease.token,
-    }
-    return sealed(msgspec.json.encode(line))
+    line = _PolitenessLine(
+        *(lease.host, lease.authority, lease.url, str(lease.kind), rfc3339_exact(started)),
+        rfc3339_exact(first) if first is not None else None,
+        rfc3339_exact(ended),
+        round(took, 6),
+        round(lease.gap_seconds, 6) if before is not None and lease.gap_seconds is not None else None,
+        round(seconds(started - before), 6) if before is not None else None,
+        lease.gap_reason if before is not None else None,
+        *(visit.groups, visit.status, error, lease.token),
+    )
+    return sealed(_encode(line))
 
 
 def sealed(line: bytes) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
-from itertools import count
+from itertools import count, repeat
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -273,10 +273,10 @@ class Draft:
         if not self._keeps_lines or not texts:
             return
         self._first_line(stream)
-        streams = [STREAMS.index(stream)] * len(texts)
+        streams = np.full(len(texts), STREAMS.index(stream), np.uint8)
         told = texts if new_links is None else map(completed, texts, new_links)
-        self.lines += [(stream, text) for text in told]
-        self.add_columns(Fact.LINE, [slots, tokens, streams, new_links or [-1] * len(texts), texts])
+        self.lines += zip(repeat(stream), told, strict=False)
+        self.add_columns(Fact.LINE, [slots, tokens, streams, new_links or np.full(len(texts), -1), texts])
 
     def _first_line(self, stream: str) -> None:
         if stream not in self._first_lines and not self._tables.registry.projections[stream][1]:

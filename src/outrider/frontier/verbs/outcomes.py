@@ -95,6 +95,11 @@ class Outcomes:
         """The rows whose URLs may get another text beside them: a digest, validators or metadata."""
         return self.digests.keys() | self.etags.keys() | self.modified.keys() | self.metadata.keys()
 
+    def rewritten_most(self) -> int:
+        """About how many `rewritten` names, and no fewer."""
+        told = len(self.digests) + len(self.etags) + len(self.modified) + len(self.metadata)
+        return min(len(self), told)
+
     def needs_bodies(self) -> bool:
         """Whether the texts of some URLs are needed: they change, come back to a queue, or name a redirect's base."""
         if self.locations or self.digests or self.etags or self.modified or self.metadata:

@@ -61,7 +61,7 @@ class Costs:
     def fit(self, bytes_max: int, *, page: int = URL_BYTES_MAX, body: int = _CARD_BYTES_MAX) -> bool:
         """Whether all of it surely has at most `bytes_max` bytes. page: bytes of the longest URL of a page; body: bytes
         of the longest body of a card."""
-        most = len(self._outcomes) * _OUTCOME_BYTES + len(self._outcomes.rewritten()) * body
+        most = len(self._outcomes) * _OUTCOME_BYTES + self._outcomes.rewritten_most() * body
         most += self._outcomes.text_bytes() + sum(self._links.values())
         return most + sum(self._counts.values()) * (LINK_BYTES + page) <= bytes_max
 

@@ -130,17 +130,25 @@ class Trapping(Deciding):
         if most is None:
             return
         new = np.flatnonzero((heads["depth"] > 0) & (heads["state"] != PARKED))
+        if not len(new):
+            return
         over = np.zeros(len(rows), np.bool_)
         of_domains = urls.keys("domain")
+        domains = set(of_domains.names)
         for where, names in (urls.keys("host"), of_domains):
-            for code in np.unique(where[rows[new]]).tolist():
-                if names is not of_domains.names and names[code] in of_domains.names:
+            told = where[rows[new]]
+            order = np.argsort(told, kind="stable")
+            each, firsts = np.unique(told[order], return_index=True)
+            those = [names[code] for code in each.tolist()]
+            texts = [f"{name}\nnew" for name in those]
+            hashes = np.frombuffer(kernels.fingerprints(texts, self.tables.fingerprint_key), np.uint64).tolist()
+            parts = np.split(new[order], firsts[1:])
+            for text, name, here in zip(those, hashes, parts, strict=True):
+                if names is not of_domains.names and text in domains:
                     continue  # such a host has one window with its subdomains
-                here = new[where[rows[new]] == code]
                 here = here[~over[here]]
                 if not len(here):
                     continue
-                name = self.tables.hash_of(f"{names[code]}\nnew")
                 window = draft.returns(int(heads["slot"][here[0]]), name)
                 room = window.room(most, draft.now)
                 window.found += min(room, len(here))
