@@ -25,7 +25,7 @@ def completed(text: bytes, new_links: int) -> bytes:
     if new_links < 0:
         return text
     opened = text[:-1] if text.endswith(b"}") else text.rstrip().removesuffix(b"}")
-    return b'%b,"new_links":%d}' % (opened, new_links)
+    return opened + b',"new_links":%d}' % new_links
 
 
 def refusal(

@@ -4,6 +4,7 @@ healthy answer between them."""
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from enum import IntEnum
 
 import numpy as np
@@ -105,29 +106,29 @@ class SameBodies:
         self._runs: OrderedDict[int, tuple[bytes, bool, int, int]] = OrderedDict()
         self._asked: OrderedDict[int, bytes | None] = OrderedDict()
 
-    def take(self, host: int, digest: bytes, token: int, url: str, *, copy: bool) -> bool:
-        """Counts a page of a host (by its hash). copy: whether its body is that of another URL. Whether its run is so
-        long that it is a sign; a host that never gave another body, as an application that draws its pages in the
-        browser, gives none. Nor do URLs that differ in the query alone while their path never gave another body: it
-        does not read its query, as `index.html?PAGE` of a page with frames."""
-        runs = self._runs
-        last, others, run, ended = runs.pop(host, (digest, False, 0, -1))
-        counts = "?" not in url or self._reads_its_query(host, digest, url)
-        if digest != last:
-            others, run = True, 0
-        elif copy and counts and token != ended:  # a report that is told twice is one page
-            run += 1
-        runs[host] = digest, others, run, token
-        if len(runs) > UNWELCOME_RUNS_MAX:
-            runs.popitem(last=False)
-        return others and run >= UNWELCOME_SAME_BODIES
-
-    def _reads_its_query(self, host: int, digest: bytes, url: str) -> bool:
-        """Whether the path of a URL with a query has given more than one body."""
-        asked = self._asked
-        key = hash((host, url[: url.index("?")]))  # Python's own: keyed, and nothing but this run knows it
-        first = asked.pop(key, digest)
-        asked[key] = first = first if first == digest else None
-        if len(asked) > UNWELCOME_RUNS_MAX:
-            asked.popitem(last=False)
-        return first is None
+    def take(self, pages: Iterable[tuple[int, int, bytes, int, str, bool]]) -> list[int]:
+        """Counts pages: (row, host by its hash, digest, token, URL, whether its body is that of another URL). Returns
+        the rows whose run is so long that it is a sign; a host that never gave another body, as an application that
+        draws its pages in the browser, gives none. Nor do URLs that differ in the query alone while their path never
+        gave another body: it does not read its query, as `index.html?PAGE` of a page with frames."""
+        runs, asked, found = self._runs, self._asked, []
+        for row, host, digest, token, url, copy in pages:
+            last, others, run, ended = runs.pop(host, (digest, False, 0, -1))
+            counts = copy
+            if (query := url.find("?")) >= 0:
+                path = hash((host, url[:query]))  # Python's own: keyed, and nothing but this run knows it
+                first = asked.pop(path, digest)
+                asked[path] = first = first if first == digest else None
+                counts = copy and first is None
+                if len(asked) > UNWELCOME_RUNS_MAX:
+                    asked.popitem(last=False)
+            if digest != last:
+                others, run = True, 0
+            elif counts and token != ended:  # a report that is told twice is one page
+                run += 1
+            runs[host] = digest, others, run, token
+            if len(runs) > UNWELCOME_RUNS_MAX:
+                runs.popitem(last=False)
+            if others and run >= UNWELCOME_SAME_BODIES:
+                found.append(row)
+        return found

@@ -27,6 +27,7 @@ from outrider.frontier.state.urls import PARKED, QUEUED, Reason
 from outrider.frontier.verbs.asking import Asking
 from outrider.frontier.verbs.draft import Draft
 from outrider.limits import OLDEST_DRAW_EVERY
+from outrider.storage.records import distinct
 from outrider.url import authority_of
 from outrider.url.traps import RULES
 
@@ -346,7 +347,7 @@ class Drawing:
             stay = np.zeros(len(rows), np.bool_) if away is None else away
             if pick.most is not None:
                 stay |= gave & (pick.got[rows] < pick.most[rows])
-            going = rows[stay] if pick.most is None else np.unique(rows[stay])
+            going = rows[stay] if pick.most is None else distinct(rows[stay])
         if len(self._cards) - first > 1 and pick.most is not None and pick.most.max() > 1:
             self._in_trains(first, pick)
 

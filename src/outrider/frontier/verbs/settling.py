@@ -147,7 +147,7 @@ class Settling(Asking, Discovering):
         if not bodies and np.count_nonzero(leases.cards.heads["flags"]):
             leases = self._by_token(tokens)
         ended, first = leases.found, None
-        if np.count_nonzero(tokens[1:] > tokens[:-1]) < rows - 1 and len(np.unique(tokens)) < rows:
+        if has_equals(tokens):
             first = np.zeros(rows, np.bool_)
             first[np.unique(tokens, return_index=True)[1]] = True  # the second naming of a token finds the lease ended
             ended = ended & first
@@ -399,10 +399,13 @@ class Settling(Asking, Discovering):
             healthy = (rested & (signals == HEALTHY)).tolist()
             names = self.tables.hosts.hash[np.where(rested, hosts, 0).astype(np.intp)].tolist()
             copies = [False] * len(outcomes) if outcomes.duplicate is None else outcomes.duplicate.tolist()
-            tokens, take, urls = outcomes.tokens.tolist(), self._same_bodies.take, ends.urls()
-            for row, digest in outcomes.digests.items():
-                if healthy[row] and take(names[row], digest, tokens[row], urls[row], copy=copies[row]):
-                    signals[row] = Signal.SAME
+            tokens, urls = outcomes.tokens.tolist(), ends.urls()
+            same = self._same_bodies.take(
+                (row, names[row], digest, tokens[row], urls[row], copies[row])
+                for row, digest in outcomes.digests.items()
+                if healthy[row]
+            )
+            signals[same] = Signal.SAME
         if outcomes.challenged is not None:
             signals[outcomes.challenged] = Signal.CHALLENGE
         return signals
