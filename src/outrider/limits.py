@@ -218,6 +218,10 @@ RATE_BYTES_PER_SECOND_MIN = 100  # a body that comes more slowly on average is c
 RATE_SECONDS_FIRST = 15.0  # and that is first looked at so long after the head: half of the time that silence may last
 FETCH_THREADS = 1  # of the fetch kernel: one fetches 10,000 pages a second
 FETCH_INBOX_BYTES_MAX = 16 << 20  # answers that wait to be taken; beyond, nothing more is read from the sites
+LARGE_BYTES_MAX = 128 << 20  # bytes that answers have beyond BODY_BYTES_MAX while they come in: two of the largest
+LARGE_HELD_BYTES_MAX = 64 << 20  # the same of answers that a crawl reads or writes down; beyond, the others rest
+# and so long such an answer waits for others: servers wait a minute for whoever reads slowly (nginx, Apache)
+LARGE_WAIT_SECONDS_MAX = 60.0
 FETCH_DRAIN_BYTES = 4 << 20  # answers taken at once: a millisecond or two of copying
 SUBMITTED_MAX = 100_000  # requests of a Fetcher under way: some 500 bytes each while they wait
 FETCHED_BYTES_MAX = 64 << 20  # answers of a Fetcher that wait to be drained; beyond, no request begins
@@ -259,7 +263,7 @@ HOSTS_FILE_BYTES_MAX = 16 << 20  # a --hosts file; a million lines have place
 # archive
 WARC_ROLL_BYTES = 1 << 30  # a WARC file is finished at 1 GB, as the standard advises
 WARC_GZIP_LEVEL = 2  # the level of isal: 5x smaller at 650 MB/s
-WARC_RECORD_BYTES_MAX = 64 << 20  # the reader of one record unpacks so much; records of this crawler stay below 2.1 MB
+WARC_RECORD_BYTES_MAX = 64 << 20  # the reader of one record unpacks so much; records of this crawler stay below
 
 # storage
 LOG_SEGMENT_BYTES_FIRST = 1 << 20  # the smallest segment and the reserve: a few thousand frames, and nothing to a disk
@@ -352,10 +356,11 @@ READING_THREADS = 2  # threads that read answers: one more than a crawl keeps bu
 READ_AT_ONCE = 16  # answers that such a thread takes at once: what is paid once for them falls on more of them
 READ_BYTES_AT_ONCE = 512 << 10  # and of bytes: the links of all of them are in memory together
 TIMEOUT_SECONDS_MAX = 600.0  # ten minutes for one request: leases under way are extended; longer is a hung site
-TRUNCATE_BYTES_MAX = 16 << 20  # bytes of one answer: 64 at once are a gigabyte, and WARC readers take 64 MiB
+TRUNCATE_BYTES_MAX = 64_000_000  # bytes of one answer: a record of so many is what WARC readers take, 64 MiB
+PDF_BYTES_MAX = 64_000_000  # of a PDF where it is read: one that is cut has lost its table, and most of its links
 GUARDED_HOSTS_MAX = 10_000  # names and their addresses that the guard remembers to have permitted
 HOSTS_RULED_MAX = 10_000  # hosts whose own settings are remembered; they are made again in microseconds
-# documents in work or waiting for a reader's process that hold no place of a crawl: with bodies of 2 MB each 64 MB
+# documents in work or waiting for a reader's process that hold no place of a crawl: with 2 MB of each 64 MB
 DOCUMENTS_ASIDE_MAX = 32
 READER_SECONDS_MAX = 10.0  # a reader of the user, or of PDF, has so long for a page, and two at most read at once
 READER_START_SECONDS_MAX = 60.0  # and its process so long to load its function: large libraries take half a minute

@@ -20,6 +20,7 @@ use tokio::task::{AbortHandle, LocalSet};
 use tokio::time::{interval, sleep, Instant};
 
 use crate::inbox::{Inbox, Wake};
+use crate::large::Large;
 use crate::message::HeadLimits;
 use crate::tls;
 use crate::transfer::{transfer, Answer, Desk, Fault, Job};
@@ -42,6 +43,10 @@ pub struct Settings {
     pub keep: Duration,
     /// Bytes of answers that wait to be taken; with more, nothing is read from the sites.
     pub inbox_bytes_max: usize,
+    /// Bytes beyond the usual limits that answers have together while they come in.
+    pub large_bytes_max: usize,
+    /// How long a transfer waits for others in all, where they have more.
+    pub large_wait: Duration,
     /// Bytes of head, interim answers and trailers included.
     pub head_bytes_max: usize,
     /// Lines of head, likewise.
@@ -75,6 +80,7 @@ struct Thread {
 /// Fetches in threads of its own until it is closed or dropped.
 pub struct Engine {
     inbox: Arc<Inbox>,
+    large: Arc<Large>,
     threads: Vec<Thread>,
     process: u32,
 }
@@ -85,14 +91,18 @@ impl Engine {
         let tls = tls::configs(&settings.roots_pem)?;
         let inbox = Inbox::new(settings.inbox_bytes_max).map_err(|error| error.to_string())?;
         let count = settings.threads.max(1);
-        let mut engine =
-            Self { inbox: Arc::new(inbox), threads: Vec::new(), process: std::process::id() };
+        let mut engine = Self {
+            inbox: Arc::new(inbox),
+            large: Arc::new(Large::new(settings.large_bytes_max, settings.large_wait)),
+            threads: Vec::new(),
+            process: std::process::id(),
+        };
         for number in 0..count {
             let (orders, taken) = mpsc::unbounded_channel();
             let (started, is_started) = plain::channel();
             let (settings, tls) = (settings.clone(), tls.clone());
             let rules = TrainRules { time: settings.train, missing: settings.missing.clone() };
-            let inbox = Arc::clone(&engine.inbox);
+            let (inbox, large) = (Arc::clone(&engine.inbox), Arc::clone(&engine.large));
             let connections_max = (settings.connections_max / count).max(1);
             // A thread takes the mask of the one that makes it: no signal may reach it before it runs.
             let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
@@ -103,7 +113,7 @@ impl Engine {
                         bytes_max: settings.head_bytes_max,
                         lines_max: settings.head_lines_max,
                     };
-                    let desk = Desk::new(inbox, tls, heads, connections_max, settings.keep);
+                    let desk = Desk::new(inbox, large, tls, heads, connections_max, settings.keep);
                     run(taken, desk, rules, &started);
                 });
             if let Ok(before) = before {
@@ -161,6 +171,11 @@ impl Engine {
         for thread in &self.threads {
             self.order(thread, Order::LetGo(id));
         }
+    }
+
+    /// Lets answers beyond the usual limits rest, or go on: whoever takes them has no room for them.
+    pub fn rest(&self, resting: bool) {
+        self.large.rest(resting);
     }
 
     fn order(&self, thread: &Thread, order: Order) {
@@ -365,12 +380,12 @@ mod tests {
             limits: Limits {
                 bytes_max: 1 << 20,
                 connect: LONG,
-                first_byte: LONG,
                 idle: LONG,
                 total: LONG,
                 rate_min: 0,
                 rate_after: LONG,
             },
+            types: None,
             submitted: Instant::now(),
         }
     }
@@ -398,6 +413,8 @@ mod tests {
             connections_max: 8,
             keep: LONG,
             inbox_bytes_max: 1 << 20,
+            large_bytes_max: 0,
+            large_wait: LONG,
             head_bytes_max: 1 << 16,
             head_lines_max: 100,
             train: LONG,

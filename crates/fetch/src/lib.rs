@@ -7,9 +7,12 @@
 mod engine;
 mod inbox;
 mod kept;
+mod large;
 mod message;
+mod room;
 mod tls;
 mod transfer;
 
 pub use engine::{Engine, Settings};
+pub use room::TypeLimits;
 pub use transfer::{Answer, Fault, Job, Limits, Tls, Truncated};

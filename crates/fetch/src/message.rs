@@ -4,10 +4,12 @@
 //! say where the message ends and whether the connection may be used again. Lines may end with LF alone (RFC 9112
 //! section 2.2); NUL, a bare CR, a line without a colon and two lengths that differ make an answer `Malformed`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use memchr::{memchr, memchr2};
 
+use crate::room::TypeLimits;
 use crate::transfer::Fault;
 
 /// Bytes of a chunk's extensions that are let pass; longer ones are a flood.
@@ -68,8 +70,13 @@ pub(crate) struct Message {
     /// Whether two readers may see different ends of the message: RFC 9112 section 6.3, points 3 to 5.
     pub(crate) ambiguous: bool,
     bytes_max: usize,
+    types: Option<Arc<TypeLimits>>,
     limits: HeadLimits,
     lines_bytes: usize,
+    /// Where the usual limit ends the message; nowhere until the head is whole.
+    usual_end: usize,
+    /// Where the limit that holds does: the one of its type, or the usual one.
+    room_end: usize,
     /// First byte of the line, chunk or trailer that is being read.
     at: usize,
     /// First byte that was not searched for the end of its line.
@@ -87,11 +94,16 @@ struct Framing {
     codings: Vec<Vec<u8>>,
     connection: Vec<u8>,
     keep_alive: Vec<u8>,
+    content_type: Option<Vec<u8>>,
 }
 
 impl Message {
-    /// An answer of which at most `bytes_max` bytes are kept, head and body together.
-    pub(crate) fn new(bytes_max: usize, limits: HeadLimits) -> Self {
+    /// An answer of which at most `bytes_max` bytes are kept, head and body together, unless its type has a limit.
+    pub(crate) fn new(
+        bytes_max: usize,
+        types: Option<Arc<TypeLimits>>,
+        limits: HeadLimits,
+    ) -> Self {
         Self {
             raw: Vec::new(),
             head_bytes: 0,
@@ -99,8 +111,11 @@ impl Message {
             lines: 0,
             ambiguous: false,
             bytes_max,
+            types,
             limits,
             lines_bytes: 0,
+            usual_end: usize::MAX,
+            room_end: usize::MAX,
             at: 0,
             searched: 0,
             phase: Phase::Head,
@@ -118,6 +133,11 @@ impl Message {
     /// Bytes of the body as they came.
     pub(crate) fn body_bytes(&self) -> usize {
         self.raw.len() - self.head_bytes
+    }
+
+    /// Bytes beyond the usual limit.
+    pub(crate) fn surplus(&self) -> usize {
+        self.raw.len().saturating_sub(self.usual_end)
     }
 
     /// Whether the other side ends the message by closing the connection.
@@ -142,7 +162,7 @@ impl Message {
         if self.raw.capacity() - self.raw.len() < bytes.len() {
             if let Phase::Length { end } = self.phase {
                 // Room for what was promised, as far as it is a usual page: a promise costs its sender nothing.
-                let wanted = end.min(self.head_bytes.saturating_add(self.bytes_max)).min(256 << 10);
+                let wanted = end.min(self.room_end).min(256 << 10);
                 self.raw.reserve(wanted.saturating_sub(self.raw.len()).max(bytes.len()));
             }
         }
@@ -212,7 +232,7 @@ impl Message {
             self.searched = 0;
             return Ok(());
         }
-        let framing = framing_of(&self.raw[..end]);
+        let framing = framing_of(&self.raw[..end], self.types.is_some());
         let version = self.raw[7];
         let length = length_of(&framing.lengths)?;
         let codings: Vec<&[u8]> = framing
@@ -246,11 +266,17 @@ impl Message {
             }
         };
         self.head_bytes = end;
+        self.usual_end = end.max(self.bytes_max);
+        let own = self
+            .types
+            .as_ref()
+            .and_then(|types| types.of(framing.content_type.as_deref().unwrap_or_default()));
+        self.room_end = own.map_or(self.usual_end, |most| end.saturating_add(most));
         Ok(())
     }
 
     fn read_body(&mut self) -> Progress {
-        let room_end = self.head_bytes.max(self.bytes_max);
+        let room_end = self.room_end;
         let found = match self.phase {
             Phase::Head | Phase::UntilClose => Progress::More,
             Phase::Whole => Progress::Done,
@@ -410,8 +436,8 @@ fn status_of(line: &[u8]) -> Option<u16> {
     })
 }
 
-/// The fields of a head that frame its message, folded lines joined.
-fn framing_of(head: &[u8]) -> Framing {
+/// The fields of a head that frame its message, folded lines joined, and the type of its content if it is `typed`.
+fn framing_of(head: &[u8], typed: bool) -> Framing {
     let mut framing = Framing::default();
     let mut last: Option<&mut Vec<u8>> = None;
     for line in head.split(|&byte| byte == b'\n').skip(1) {
@@ -445,6 +471,11 @@ fn framing_of(head: &[u8]) -> Framing {
             framing.keep_alive.push(b',');
             framing.keep_alive.extend_from_slice(value);
             last = Some(&mut framing.keep_alive);
+        } else if typed
+            && framing.content_type.is_none()
+            && name.eq_ignore_ascii_case(b"content-type")
+        {
+            last = Some(framing.content_type.insert(value.to_vec()));
         }
     }
     framing
@@ -501,7 +532,7 @@ mod tests {
     const LIMITS: HeadLimits = HeadLimits { bytes_max: 1 << 18, lines_max: 1000 };
 
     fn read(bytes: &[u8], step: usize, bytes_max: usize) -> (Progress, Message) {
-        let mut message = Message::new(bytes_max, LIMITS);
+        let mut message = Message::new(bytes_max, None, LIMITS);
         let mut progress = Progress::More;
         for piece in bytes.chunks(step) {
             progress = message.take(piece);

@@ -18,11 +18,15 @@ use tokio_rustls::TlsConnector;
 
 use crate::inbox::Inbox;
 use crate::kept::{taken, Connection, Kept, Origin};
+use crate::large::{Large, Share};
 use crate::message::{HeadLimits, Message, Progress};
+use crate::room::TypeLimits;
 use crate::tls::{name_of, Configs};
 
 /// Bytes that are read at once, into one buffer for all connections of a thread: a host that is silent costs none.
 const READ_BYTES: usize = 64 << 10;
+/// Words for a large answer that waited too long for others.
+const NO_ROOM: &str = "no room for more of it beside other large answers";
 
 /// Why there is no whole answer; the names are those of `FetchError` in `outrider.fetch.outcomes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,13 +79,11 @@ pub enum Truncated {
 /// The bounds of one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Head and body together; more is cut.
+    /// Head and body together, where the type has no limit of its own; more is cut.
     pub bytes_max: usize,
     /// For the connection, TLS included.
     pub connect: Duration,
-    /// From the request to the first line of the head, and from line to line.
-    pub first_byte: Duration,
-    /// Between two pieces of the body.
+    /// Between the request, two lines of the head, and two pieces of the body.
     pub idle: Duration,
     /// For all of it.
     pub total: Duration,
@@ -119,6 +121,8 @@ pub struct Job {
     pub fresh: bool,
     /// The bounds of this request.
     pub limits: Limits,
+    /// Bytes of a body by its type, without its head.
+    pub types: Option<Arc<TypeLimits>>,
     /// When it was handed over.
     pub submitted: Instant,
 }
@@ -202,6 +206,7 @@ impl Answer {
 /// All that the transfers of one thread share.
 pub(crate) struct Desk {
     pub(crate) inbox: Arc<Inbox>,
+    pub(crate) large: Arc<Large>,
     pub(crate) kept: RefCell<Kept>,
     pub(crate) busy: Cell<usize>,
     pub(crate) connections_max: usize,
@@ -214,6 +219,7 @@ pub(crate) struct Desk {
 impl Desk {
     pub(crate) fn new(
         inbox: Arc<Inbox>,
+        large: Arc<Large>,
         tls: Configs,
         heads: HeadLimits,
         connections_max: usize,
@@ -221,6 +227,7 @@ impl Desk {
     ) -> Self {
         Self {
             inbox,
+            large,
             kept: RefCell::default(),
             busy: Cell::new(0),
             connections_max,
@@ -303,8 +310,8 @@ impl Times {
         self.body_began += took;
     }
 
-    fn silent_at(&self, message: &Message) -> Instant {
-        self.active + if message.has_head() { self.limits.idle } else { self.limits.first_byte }
+    fn silent_at(&self) -> Instant {
+        self.active + self.limits.idle
     }
 
     /// When a body that brings nothing more has come too slowly.
@@ -318,7 +325,7 @@ impl Times {
     }
 
     fn next(&self, message: &Message) -> Instant {
-        let next = self.total_at().min(self.silent_at(message));
+        let next = self.total_at().min(self.silent_at());
         self.slow_at(message).map_or(next, |slow| slow.min(next))
     }
 
@@ -335,12 +342,11 @@ impl Times {
                 End::fault(Fault::TotalTimeout, text)
             });
         }
-        if now >= self.silent_at(message) {
+        if now >= self.silent_at() {
+            let text = format!("nothing came for {} s", self.limits.idle.as_secs_f64());
             return Some(if whole {
-                let text = format!("nothing came for {} s", self.limits.idle.as_secs_f64());
                 End::new(Fault::IdleTimeout, Truncated::Time, text)
             } else {
-                let text = format!("nothing came for {} s", self.limits.first_byte.as_secs_f64());
                 End::fault(Fault::FirstByteTimeout, text)
             });
         }
@@ -361,7 +367,7 @@ pub(crate) async fn transfer(desk: &Rc<Desk>, job: Job) -> Answer {
     desk.inbox.has_room().await;
     let _busy = Busy::new(desk);
     let mut times = Times::new(job.limits);
-    let mut message = Message::new(job.limits.bytes_max, desk.heads);
+    let mut message = Message::new(job.limits.bytes_max, job.types, desk.heads);
     let mut answer = Answer::empty(job.id, Fault::None, "");
     let origin = Origin { tls: job.tls, host: job.host, address: job.address };
     let resting = if job.fresh { None } else { taken(&desk.kept, &origin).await };
@@ -544,11 +550,16 @@ async fn receive(
     times: &mut Times,
     mut deadline: Pin<&mut Sleep>,
 ) -> End {
+    let mut share = Share::of(&desk.large);
     loop {
-        if desk.inbox.is_full() {
+        if desk.inbox.is_full() || !share.goes_on() {
             let stopped = Instant::now();
             desk.inbox.has_room().await;
+            let goes_on = share.has_room().await;
             times.pause(stopped.elapsed());
+            if !goes_on {
+                return End::new(Fault::None, Truncated::Length, NO_ROOM);
+            }
             deadline.as_mut().reset(times.next(message));
         }
         let mut progress = Progress::More;
@@ -586,6 +597,7 @@ async fn receive(
                         return End::new(fault, Truncated::Unspecified, text)
                     }
                 }
+                share.grow(message.surplus());
                 let now = Instant::now();
                 if message.lines > lines || message.has_head() {
                     times.active = now;

@@ -2,9 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use outrider_fetch::{Answer, Engine, Job, Limits, Settings, Tls};
+use outrider_fetch::{Answer, Engine, Job, Limits, Settings, Tls, TypeLimits};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -22,8 +23,35 @@ const KEPT_DIED: u8 = 8;
 const LEFT_OUT: u8 = 16;
 
 /// One request as Python tells it: id, TLS (0 none, 1 verified, 2 not verified), host, address, port, bytes to send, whether the connection must be new and
-/// is closed, bytes of the answer, seconds to connect, to the first byte, between bytes, in all.
-type Row = (u64, u8, String, String, u16, PyBackedBytes, bool, usize, f64, f64, f64, f64);
+/// is closed, bytes of the answer, bytes by type, seconds to connect, between bytes, in all.
+type Row = (
+    u64,
+    u8,
+    String,
+    String,
+    u16,
+    PyBackedBytes,
+    bool,
+    usize,
+    Option<Py<FetchLimits>>,
+    f64,
+    f64,
+    f64,
+);
+
+/// Bytes of a body by its type, made once for the requests of many.
+#[pyclass(module = "outrider._native", frozen)]
+pub(crate) struct FetchLimits {
+    types: Arc<TypeLimits>,
+}
+
+#[pymethods]
+impl FetchLimits {
+    #[new]
+    fn new(limits: Vec<(String, usize)>) -> Self {
+        Self { types: Arc::new(TypeLimits::new(limits)) }
+    }
+}
 
 #[pyclass(module = "outrider._native")]
 pub(crate) struct FetchEngine {
@@ -52,8 +80,7 @@ impl FetchEngine {
 }
 
 fn job(row: Row, rate_min: u32, rate_after: Duration, submitted: Instant) -> PyResult<Job> {
-    let (id, tls, host, address, port, head, fresh, bytes_max, connect, first_byte, idle, total) =
-        row;
+    let (id, tls, host, address, port, head, fresh, bytes_max, types, connect, idle, total) = row;
     let address: IpAddr = address
         .parse()
         .map_err(|_| PyValueError::new_err(format!("{address:?} is no IP address")))?;
@@ -66,14 +93,14 @@ fn job(row: Row, rate_min: u32, rate_after: Duration, submitted: Instant) -> PyR
     let limits = Limits {
         bytes_max,
         connect: time(connect),
-        first_byte: time(first_byte),
         idle: time(idle),
         total: time(total),
         rate_min,
         rate_after,
     };
+    let types = types.map(|limits| Arc::clone(&limits.get().types));
     let (address, head) = (SocketAddr::new(address, port), head.to_vec());
-    Ok(Job { id, tls, host, address, head, fresh, limits, submitted: submitted.into() })
+    Ok(Job { id, tls, host, address, head, fresh, limits, types, submitted: submitted.into() })
 }
 
 fn flags(answer: &Answer) -> u8 {
@@ -88,8 +115,8 @@ fn flags(answer: &Answer) -> u8 {
 #[pymethods]
 impl FetchEngine {
     #[new]
-    #[pyo3(signature = (roots_pem, *, threads, connections_max, keep_seconds, inbox_bytes_max, head_bytes_max,
-                        head_lines_max, rate_bytes_min, rate_after_seconds, train_seconds, missing))]
+    #[pyo3(signature = (roots_pem, *, threads, connections_max, keep_seconds, inbox_bytes_max, large_bytes_max,
+                        large_wait_seconds, head_bytes_max, head_lines_max, rate_bytes_min, rate_after_seconds, train_seconds, missing))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -98,6 +125,8 @@ impl FetchEngine {
         connections_max: usize,
         keep_seconds: f64,
         inbox_bytes_max: usize,
+        large_bytes_max: usize,
+        large_wait_seconds: f64,
         head_bytes_max: usize,
         head_lines_max: usize,
         rate_bytes_min: u32,
@@ -111,6 +140,8 @@ impl FetchEngine {
             connections_max,
             keep: time(keep_seconds),
             inbox_bytes_max,
+            large_bytes_max,
+            large_wait: time(large_wait_seconds),
             head_bytes_max,
             head_lines_max,
             train: time(train_seconds),
@@ -144,6 +175,11 @@ impl FetchEngine {
 
     fn cancel(&self, one: u64) -> PyResult<()> {
         self.here()?.cancel(one);
+        Ok(())
+    }
+
+    fn rest(&self, resting: bool) -> PyResult<()> {
+        self.here()?.rest(resting);
         Ok(())
     }
 

@@ -507,7 +507,7 @@ mod _native {
     #[pymodule_export]
     use super::caseless::holds_all;
     #[pymodule_export]
-    use super::fetching::FetchEngine;
+    use super::fetching::{FetchEngine, FetchLimits};
     #[pymodule_export]
     use super::fields::{head_fields, head_index};
     #[pymodule_export]

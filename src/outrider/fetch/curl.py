@@ -7,7 +7,9 @@ import errno
 import os
 import socket
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import certifi
@@ -17,7 +19,8 @@ from outrider.clock import ClockFunction, Instant, instant
 from outrider.errors import ClosedError
 from outrider.fetch.addresses import is_web_port, parsed
 from outrider.fetch.answers import AwkwardOrigins, Ended, is_ambiguous, response_of, unsent
-from outrider.fetch.downloader import Request, Response, Target
+from outrider.fetch.downloader import Headers, Request, Response, Target
+from outrider.fetch.large import Large
 from outrider.fetch.outcomes import FetchError
 from outrider.fetch.roots import roots_pem
 from outrider.fetch.turns import Turns
@@ -26,6 +29,8 @@ from outrider.limits import (
     HEAD_BYTES_MAX,
     HEADER_LINES_MAX,
     IDLE_CONNECTION_SECONDS_MAX,
+    LARGE_BYTES_MAX,
+    LARGE_WAIT_SECONDS_MAX,
     RATE_BYTES_PER_SECOND_MIN,
     RATE_SECONDS_FIRST,
 )
@@ -54,6 +59,7 @@ _CONNECT_ERRORS = {
     errno.ECONNRESET: FetchError.RESET,
 }
 _KEPT_DIED = "a kept connection was closed instead of an answer"
+_NO_ROOM = "no room for more of it beside other large answers"
 _TOO_LARGE = 100  # CURLE_TOO_LARGE; pycurl has no name for it
 
 
@@ -69,7 +75,10 @@ class _End:
 class _Transfer:
     """One easy handle and the bytes that its transfer has received; handles are used again, state is not."""
 
-    def __init__(self, options: dict[int, Any]) -> None:
+    def __init__(self, options: dict[int, Any], large: Large, rest: Callable[[_Transfer], None]) -> None:
+        """rest: is told that the transfer reads no more for now."""
+        self._large = large
+        self._rest = rest
         self.easy = pycurl.Curl()
         for option, value in options.items():
             self.easy.setopt(option, value)
@@ -81,7 +90,11 @@ class _Transfer:
 
     def _clear(self) -> None:
         self.address = ""
-        self.room = 0
+        self.request: Request | None = None
+        self.room = 0  # for the body; known once the head is whole
+        self.usual = 0  # for it by the usual limit
+        self.rests_since: float | None = None  # loop time
+        self.rested = 0.0
         self.loop: asyncio.AbstractEventLoop | None = None
         self.done: asyncio.Future[_End] | None = None
         self.timer: asyncio.TimerHandle | None = None
@@ -108,8 +121,7 @@ class _Transfer:
         self._clear()
         self.loop = asyncio.get_running_loop()
         self.done = self.loop.create_future()
-        self.address = request.address
-        self.room = request.bytes_max
+        self.address, self.request = request.address, request
         self.started = self.active = self.loop.time()
         ip = f"[{request.address}]" if ":" in request.address else request.address
         setopt = self.easy.setopt
@@ -195,20 +207,30 @@ class _Transfer:
             else:
                 self.head_complete = True
                 self.body_began = self.active
-                self.room = max(0, self.room - sum(map(len, self.head)))
+                self._measure()
         return None
+
+    def _measure(self) -> None:
+        """The head is whole: its type says how much of the body there is room for."""
+        assert self.request is not None
+        head = b"".join(self.head)
+        content_type = Headers.parse(head).get("content-type") if self.request.type_bytes_max else None
+        self.room, _ = self.request.room(len(head), content_type)
+        self.usual = max(0, self.request.bytes_max - len(head))
 
     def _on_body(self, piece: bytes) -> int | None:
         assert self.loop is not None
+        if not self._large.goes_on(self):
+            self._rest(self)
+            return int(pycurl.WRITEFUNC_PAUSE)  # the same piece comes again when it goes on
         self.active = self.loop.time()
+        self.body.append(piece[: max(0, self.room - self.body_bytes)])
         self.body_bytes += len(piece)
-        if len(piece) > self.room:
-            self.body.append(piece[: self.room])
-            self.room = 0
+        if self.body_bytes > self.room:
             self.cut = True
             return 0
-        self.room -= len(piece)
-        self.body.append(piece)
+        if self.body_bytes > self.usual:
+            self._large.grow(self, self.body_bytes - self.usual)
         return None
 
 
@@ -227,11 +249,19 @@ class CurlDownloader:
     """
 
     def __init__(
-        self, *, clock: ClockFunction, ca_file: str | None = None, connections_max: int = CONNECTIONS_MAX
+        self,
+        *,
+        clock: ClockFunction,
+        ca_file: str | None = None,
+        connections_max: int = CONNECTIONS_MAX,
+        large_bytes_max: int = LARGE_BYTES_MAX,
+        large_wait_seconds: float = LARGE_WAIT_SECONDS_MAX,
     ) -> None:
         self._clock = clock
         self._connections_max = connections_max
         self._turns = Turns(connections_max)
+        self._large = Large(large_bytes_max)
+        self._large_wait_seconds = large_wait_seconds
         self._roots = _Roots(ca_file)
         self._idle: list[_Transfer] = []
         self._running: dict[Any, _Transfer] = {}
@@ -284,7 +314,7 @@ class CurlDownloader:
             return unsent(request, FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP", now)
         # libcurl's own limit counts by address: names that share one would wait for each other.
         async with self._turns.of(target.host):
-            transfer = self._idle.pop() if self._idle else _Transfer(self._options)
+            transfer = self._idle.pop() if self._idle else _Transfer(self._options, self._large, self._rest)
             transfer.prepare(request, target, target in self._awkward)
             started_at = self._clock()
             end = await self._run(transfer, request)
@@ -334,9 +364,57 @@ class CurlDownloader:
         """Takes a transfer out of the multi handle, which closes its connection unless it ended cleanly."""
         if self._running.pop(transfer.easy, None) is not None:
             self._multi.remove_handle(transfer.easy)
+        self._large.leave(transfer)
         transfer.close_opened()
         if transfer.timer is not None:
             transfer.timer.cancel()
+
+    def rest(self, resting: bool) -> None:
+        """Lets answers rest that are beyond the `bytes_max` of their requests, or go on."""
+        self._large.rest(resting)
+
+    def _rest(self, transfer: _Transfer) -> None:
+        """A large answer rests, and its times stand still, until there is room for more of it."""
+        assert transfer.loop is not None
+        assert transfer.timer is not None
+        transfer.rests_since = transfer.loop.time()
+        transfer.timer.cancel()
+        left = max(0.0, self._large_wait_seconds - transfer.rested)
+        transfer.timer = transfer.loop.call_later(left, self._waited, transfer)
+        # In a turn of its own: this may be called by libcurl.
+        self._large.wait(transfer, partial(transfer.loop.call_soon, self._go_on, transfer))
+
+    def _stand_up(self, transfer: _Transfer) -> None:
+        assert transfer.loop is not None
+        assert transfer.rests_since is not None
+        took = transfer.loop.time() - transfer.rests_since
+        transfer.rests_since = None
+        transfer.rested += took
+        transfer.active += took
+        transfer.body_began += took
+
+    def _go_on(self, transfer: _Transfer) -> None:
+        if transfer.rests_since is None or transfer.easy not in self._running:
+            return  # it has ended meanwhile
+        self._stand_up(transfer)
+        assert transfer.request is not None
+        assert transfer.timer is not None
+        transfer.timer.cancel()
+        self._check(transfer, transfer.request)
+        if transfer.easy not in self._running:
+            return
+        try:
+            transfer.easy.pause(pycurl.PAUSE_CONT)
+        except pycurl.error as error:  # the piece that came meanwhile ended it
+            self._end(transfer, _End(*error.args))
+            return
+        self._act(pycurl.SOCKET_TIMEOUT, 0)
+
+    def _waited(self, transfer: _Transfer) -> None:
+        """It has waited too long for room: it ends with what came."""
+        self._stand_up(transfer)
+        transfer.cut, transfer.stop_text = True, _NO_ROOM
+        self._end(transfer, _End(pycurl.E_ABORTED_BY_CALLBACK, _NO_ROOM))
 
     def _stop(self, transfer: _Transfer, error: FetchError, text: str) -> None:
         transfer.stop, transfer.stop_text = error, text
@@ -351,7 +429,7 @@ class CurlDownloader:
         """Runs when the next limit may have passed; sets itself again when it has not."""
         assert transfer.loop is not None
         now = transfer.loop.time()
-        total = transfer.started + request.total_seconds
+        total = transfer.started + transfer.rested + request.total_seconds
         idle = transfer.active + request.idle_seconds if transfer.sent else now + request.idle_seconds
         slow = transfer.slow_at() if transfer.head_complete else total
         if now >= total:
@@ -418,6 +496,7 @@ class CurlDownloader:
             total = max(total, (ended_at - started_at) / 1_000_000)
         handshake = easy.getinfo(pycurl.APPCONNECT_TIME) - easy.getinfo(pycurl.CONNECT_TIME) if connections else 0.0
         error, truncated, text = _verdict(transfer, end)
+        body, transfer.body = b"".join(transfer.body), []  # a handle that rests keeps none
         response = response_of(
             request,
             Ended(
@@ -427,10 +506,10 @@ class CurlDownloader:
                 text=text,
                 sent=transfer.sent,
                 head=b"".join(transfer.head) if transfer.head_complete else b"",
-                body=b"".join(transfer.body),
+                body=body,
                 started_at=started_at,
                 ended_at=ended_at,
-                seconds=max(0.0, total - max(0.0, handshake)),
+                seconds=max(0.0, total - max(0.0, handshake) - transfer.rested),
                 new_connection=connections > 0,
                 first_byte_at=started_at + instant(transfer.first - transfer.started) if transfer.first else None,
             ),
@@ -455,7 +534,7 @@ def _verdict(transfer: _Transfer, end: _End) -> tuple[FetchError | None, str | N
     whole = transfer.head_complete
     stop = transfer.stop
     if transfer.cut:
-        return None, "length", ""
+        return None, "length", transfer.stop_text
     if stop is FetchError.TOTAL_TIMEOUT and whole:
         return None, "time", transfer.stop_text
     if stop is not None:

@@ -14,6 +14,7 @@ from outrider.clock import Instant
 from outrider.errors import InvalidUrlError, SettingsError
 from outrider.fetch.addresses import parsed
 from outrider.fetch.outcomes import UNCONNECTED, FetchError, safe_text
+from outrider.fetch.room import TypeBytes, bytes_of_type, checked_limits
 from outrider.kernels.fields import indexed
 from outrider.limits import (
     BODY_BYTES_MAX,
@@ -129,7 +130,8 @@ class Request:
     """One GET, to exactly one address.
 
     `url` is canonical; `address` the one that the guard chose; `headers` are sent besides Host, User-Agent, Accept and
-    Accept-Encoding, or instead of one of the last two. `bytes_max` bounds head and body together, and the content.
+    Accept-Encoding, or instead of one of the last two. `bytes_max` bounds head and body together, and the content;
+    `type_bytes_max` bounds body and content of its types of content in its place: pairs, also of `image/*` or `*`.
     `credentials` is the Authorization of this origin, where `headers` has none. `verified`: whether the host must prove
     its name by a certificate.
     Raises InvalidUrlError or SettingsError for a value that must not stand on the wire.
@@ -140,6 +142,7 @@ class Request:
     user_agent: str
     headers: Fields = ()
     bytes_max: int = BODY_BYTES_MAX
+    type_bytes_max: TypeBytes = ()
     connect_seconds: float = CONNECT_SECONDS_MAX
     idle_seconds: float = IDLE_SECONDS_MAX
     total_seconds: float = TOTAL_SECONDS_MAX
@@ -152,6 +155,8 @@ class Request:
         object.__setattr__(self, "target", target_of(self.url))
         if type(self.headers) is not tuple:  # from a hook
             object.__setattr__(self, "headers", tuple((name, value) for name, value in self.headers))
+        if self.type_bytes_max != ():
+            object.__setattr__(self, "type_bytes_max", checked_limits(self.type_bytes_max))
         if parsed(self.address) is None:
             raise SettingsError(f"address = {safe_text(self.address)!r}: a request goes to an IP address")
         _check(self.user_agent, self.headers)
@@ -172,6 +177,13 @@ class Request:
         """The head as the archive keeps it: the values of secret fields are hidden."""
         sent, kept = self._ends()
         return self.head() if sent == kept else self._begin() + kept
+
+    def room(self, head_bytes: int, content_type: str | None) -> tuple[int, int]:
+        """How many bytes are kept of a body behind a head of so many, and of its content."""
+        own = bytes_of_type(self.type_bytes_max, content_type or "") if self.type_bytes_max else None
+        if own is not None:
+            return own, own
+        return max(0, self.bytes_max - head_bytes), self.bytes_max
 
     def _begin(self) -> bytes:
         return f"GET {self.target.path} HTTP/1.1\r\nHost: {self.target.authority}\r\n".encode("ascii")
@@ -326,6 +338,11 @@ class Beginner(Protocol):
 
     def cancel(self, tag: Tag) -> None:
         """Breaks off the fetch that its train is at; `ended` is not told of it. The fetches behind it are let go."""
+        ...
+
+    def rest(self, resting: bool) -> None:
+        """Lets answers rest that are beyond the `bytes_max` of their requests, or go on: whoever takes them has no room
+        for them now."""
         ...
 
     async def close(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from outrider.clock import ClockFunction, Instant
@@ -14,6 +15,7 @@ from outrider.fetch.addresses import is_web_port
 from outrider.fetch.answers import AwkwardOrigins, Ended, response_of, unsent
 from outrider.fetch.downloader import MISSING, TRUNCATIONS, FetchEnded, Request, Response, Tag
 from outrider.fetch.outcomes import FetchError
+from outrider.fetch.room import TypeBytes
 from outrider.fetch.roots import roots_pem
 from outrider.limits import (
     CONNECTIONS_MAX,
@@ -23,13 +25,16 @@ from outrider.limits import (
     HEAD_BYTES_MAX,
     HEADER_LINES_MAX,
     IDLE_CONNECTION_SECONDS_MAX,
+    LARGE_BYTES_MAX,
+    LARGE_WAIT_SECONDS_MAX,
     RATE_BYTES_PER_SECOND_MIN,
     RATE_SECONDS_FIRST,
+    REQUEST_FIELDS_KNOWN,
     TRAIN_SECONDS_MAX,
 )
 
 if TYPE_CHECKING:
-    from outrider._native import FetchEngine, FetchRow
+    from outrider._native import FetchEngine, FetchLimits, FetchRow
 
 # In the order of `Fault` and `Truncated` in crates/fetch/src/transfer.rs.
 _FAULTS = (
@@ -90,6 +95,8 @@ class NativeDownloader:
         ca_file: str | None = None,
         connections_max: int = CONNECTIONS_MAX,
         threads: int = FETCH_THREADS,
+        large_bytes_max: int = LARGE_BYTES_MAX,
+        large_wait_seconds: float = LARGE_WAIT_SECONDS_MAX,
     ) -> None:
         from outrider._native import FetchEngine
 
@@ -102,6 +109,8 @@ class NativeDownloader:
             connections_max=connections_max,
             keep_seconds=IDLE_CONNECTION_SECONDS_MAX,
             inbox_bytes_max=FETCH_INBOX_BYTES_MAX,
+            large_bytes_max=large_bytes_max,
+            large_wait_seconds=large_wait_seconds,
             head_bytes_max=HEAD_BYTES_MAX,
             head_lines_max=HEADER_LINES_MAX,
             rate_bytes_min=RATE_BYTES_PER_SECOND_MIN,
@@ -212,6 +221,11 @@ class NativeDownloader:
                 self._engine.cancel(one.id)
         self._leave(train.host)
 
+    def rest(self, resting: bool) -> None:
+        """Lets answers rest that are beyond the `bytes_max` of their requests, or go on."""
+        if not self._closed:
+            self._engine.rest(resting)
+
     def _run(self, train: _Train) -> None:
         """Has the kernel ask."""
         self._trains += 1
@@ -234,8 +248,8 @@ class NativeDownloader:
             request.head(),
             target in self._awkward,
             request.bytes_max,
+            _limits_of(request.type_bytes_max) if request.type_bytes_max else None,
             request.connect_seconds,
-            request.idle_seconds,
             request.idle_seconds,
             request.total_seconds,
         )
@@ -367,6 +381,13 @@ class NativeDownloader:
         if self._loop is not None:
             self._loop.remove_reader(self._engine.fileno())
         self._engine.close()
+
+
+@lru_cache(maxsize=REQUEST_FIELDS_KNOWN)
+def _limits_of(limits: TypeBytes) -> FetchLimits:
+    from outrider._native import FetchLimits
+
+    return FetchLimits(limits)
 
 
 def _settle(answer: asyncio.Future[Response], found: Response | BaseException | None) -> None:

@@ -82,6 +82,11 @@ class Tasks:
         if train.asking is not None and not train.asking.cancelling():
             train.asking.cancel()
 
+    def rest(self, resting: bool) -> None:
+        """Lets large answers rest, or go on, where the downloader can."""
+        if hasattr(self._downloader, "rest"):
+            self._downloader.rest(resting)
+
     async def close(self) -> None:
         """Cancels what is under way, waits for its end, and closes the downloader."""
         for tag in list(self._trains):

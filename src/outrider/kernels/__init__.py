@@ -61,7 +61,7 @@ _FUNCTIONS = (
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans", "unique_spans"),
     *("Backlog", "FingerprintSet", "Groups", "Index", "Leases", "PublicSuffixes", "Ready", "Timetable"),
     *("SimHashIndex",),
-    *("FetchEngine",),
+    *("FetchEngine", "FetchLimits"),
     *("RobotsRules", "RobotsText", "robots_verdicts"),
     *("decode_text", "read_html", "read_pages", "read_sitemap_xml"),
     *("count_leases", "pack_heads", "settle_shared_turns", "settle_turns"),
