@@ -7,7 +7,7 @@ import re
 import pytest
 
 from outrider.crawl.options import SETTINGS
-from outrider.limits import BODY_BYTES_MAX, RETRY_SECONDS, TRUNCATE_BYTES_MAX, WARC_ROLL_BYTES
+from outrider.limits import BODY_BYTES_MAX, PDF_BYTES_MAX, RETRY_SECONDS, TRUNCATE_BYTES_MAX, WARC_ROLL_BYTES
 from outrider.page import FOLLOWABLE
 
 
@@ -37,7 +37,8 @@ def test_every_word_that_an_option_is_given_is_taken(project):
 def test_the_numbers_are_those_of_the_limits(project):
     text = " ".join(page(project, "cannot.md").split())
     assert f"{BODY_BYTES_MAX // 1_000_000} MB of an answer" in text
-    assert f"({TRUNCATE_BYTES_MAX >> 20} MiB at most)" in text
+    assert f"({TRUNCATE_BYTES_MAX // 1_000_000} MB at most)" in text
+    assert f"PDF ({PDF_BYTES_MAX // 1_000_000} MB" in text
     assert "after {:.0f}, {:.0f} and {:.0f} seconds".format(*RETRY_SECONDS) in text
     assert f"files of {WARC_ROLL_BYTES >> 30} GB" in page(project, "coming.md")
     assert {"a", "area", "frame", "iframe", "meta"} == FOLLOWABLE

@@ -11,7 +11,9 @@ from outrider.crawl.perhost import PerHost, unverified_hosts
 from outrider.crawl.seeds import read_seeds
 from outrider.errors import InvalidUrlError, SettingsError
 from outrider.fetch.downloader import Request, target_of
-from outrider.limits import BODY_BYTES_MAX, HEAD_BYTES_MAX
+from outrider.fetch.room import bytes_of_type
+from outrider.limits import BODY_BYTES_MAX, PDF_BYTES_MAX
+from outrider.page.pdf import PDF_TYPE
 from unit.test_hooks import HOME, PAGES, Web, crawled  # noqa: F401 - a fixture
 
 TABLES = [
@@ -27,12 +29,50 @@ def test_tables_hold_in_order_for_the_hosts_that_they_name():
     assert (10.0, 30.0) == (usual.connect_seconds, both.connect_seconds)
     assert [(("X-All", "0"),), (("X-Own", "1"),)] == [usual.header, both.header]
     assert [2, 2, 0] == [one.retries for one in (usual, first, both)]
-    assert (2, BODY_BYTES_MAX, 100 + HEAD_BYTES_MAX) == (both.capacity, first.bytes_max, both.bytes_max)
+    assert (2, (("*", 100),)) == (both.capacity, both.truncate)
 
 
-def test_the_type_decides_how_much_is_kept():
-    own = PerHost(CrawlOptions(truncate=["text/html=10", "image/*=20", "*=30"])).of("a.test")
-    assert [10, 20, 30] == [own.bytes_of(kind) for kind in ("TEXT/HTML; charset=x", "image/png", "a/b")]
+def test_requests_for_pages_bring_the_limits_by_type_and_others_their_own():
+    limits = ("text/html", 10), ("image/*", 20), ("*", 30)
+    own = PerHost(CrawlOptions(truncate=dict(limits))).of("a.test")
+    page, other = (own.request("http://a.test/", "127.0.0.1", "A", (), bytes_max=most) for most in (None, 7))
+    assert (limits, BODY_BYTES_MAX) == (page.type_bytes_max, page.bytes_max)
+    assert ((), 7) == (other.type_bytes_max, other.bytes_max)
+    assert page.type_bytes_max is own.truncate  # one for all requests of the host
+    kinds = ("TEXT/HTML; charset=x", "image/png", "a/b", None)
+    assert [(10, 10), (20, 20), (30, 30), (30, 30)] == [page.room(99, kind) for kind in kinds]
+    assert (0, 7) == other.room(99, "text/html")
+
+
+@pytest.mark.parametrize(
+    ("truncate", "reads", "most"),
+    [
+        ((), True, PDF_BYTES_MAX),
+        ((), False, None),
+        (("text/html=10",), True, PDF_BYTES_MAX),
+        (("application/pdf=10",), True, 10),
+        (("application/*=10",), True, 10),
+        (("*=10",), True, 10),
+    ],
+)
+def test_documents_are_kept_whole_where_they_are_read_and_no_limit_names_them(monkeypatch, truncate, reads, most):
+    monkeypatch.setattr("outrider.crawl.perhost.reads_pdf", lambda: reads)
+    own = PerHost(CrawlOptions(truncate=truncate)).of("a.test")
+    assert most == bytes_of_type(own.truncate, PDF_TYPE)
+
+
+def test_an_answer_of_a_users_downloader_is_cut_at_its_limit(crawled):  # noqa: F811
+    class Much(Web):
+        async def fetch(self, request):
+            import dataclasses
+
+            response = await super().fetch(request)
+            return dataclasses.replace(response, body=b"x" * 3_000_000, content=b"y" * 3_000_000)
+
+    for truncate, most in ((), BODY_BYTES_MAX), (("text/*=70",), 70):
+        line = crawled(downloader=Much, max_depth=0, truncate=truncate, robots_unreachable="open", anew=True)["/"]
+        assert "truncated" == line["outcome"]
+        assert most - 100 < line["bytes"] <= most
 
 
 def test_tables_and_pairs_read_back_from_the_file():

@@ -49,7 +49,7 @@ _PORT_ASKED = 443  # the port in questions to the name service; an address goes 
 DNS_MEMORY_SECONDS = 0.001  # an answer that came sooner was known: no visit waited for it
 
 _BYTES_MAX = {Kind.ROBOTS: BODY_BYTES_MAX, Kind.SITEMAP: SITEMAP_BYTES_MAX + HEAD_BYTES_MAX}
-"""How much of an answer is asked for, where the host's own settings do not say."""
+"""How much of an answer is kept, where the host's own settings do not say."""
 
 VisitEnded = Callable[[Lease, Visit | BaseException], None]
 """A function that is told of the end of a visit; of an error only where a bug broke it off."""
@@ -134,6 +134,7 @@ class Fetching:
         self._per_host = per_host or PerHost(CrawlOptions())
         own = self._hooks is not None and self._hooks.downloader is not None
         self._downloader: Beginner = Tasks(downloader) if own else beginner_of(downloader)
+        self._resting = False
         self._names = names
         self._known: Callable[[str, int], Sequence[str] | None] = getattr(names, "known", _nothing_known)
         self._ways: dict[int, _Way] = {}  # by token
@@ -227,6 +228,12 @@ class Fetching:
             if len(way.train.ways) > 1 and way is way.train.ways[0]:
                 self._let_go(way.train)
 
+    def rest(self, resting: bool) -> None:
+        """Lets large answers rest, or go on: there is no room for them now."""
+        if resting is not self._resting:
+            self._resting = resting
+            self._downloader.rest(resting)
+
     def break_off(self, tokens: Iterable[int] | None = None) -> None:
         """Ends the visits of these tokens now, all by default; each says whether the site may have noticed."""
         wanted = self._ways if tokens is None else tokens
@@ -313,7 +320,7 @@ class Fetching:
         """Makes the request of a visit."""
         lease, own, hooks = way.lease, way.train.own, self._hooks
         again = validators_of(lease) if lease.etag is not None or lease.last_modified is not None else ()
-        most = _BYTES_MAX.get(lease.kind, own.bytes_max)
+        most = _BYTES_MAX.get(lease.kind)
         try:
             way.request = own.request(lease.url, address, self._user_agent, self._headers, last=again, bytes_max=most)
             if hooks is not None and lease.kind is Kind.PAGE:
@@ -435,8 +442,6 @@ class Fetching:
             body = response.ended_at - response.first_byte_at if response.first_byte_at is not None else 0
             self._bottleneck.answered(body, now - response.ended_at)
         self._bottleneck.move(lease.token, Stage.BEGINS, now)
-        if lease.kind is Kind.PAGE:
-            response = train.own.cut(response)
         visit = Visit(lease, way.at, now, response)
         if len(train.ways) > 1:
             following = train.ways[1]

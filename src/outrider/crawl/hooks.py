@@ -304,6 +304,20 @@ def response_given(given: object, name: str) -> Response:
     return given
 
 
+def _cut(response: Response, request: Request) -> Response:
+    """The response with as much of its body and content as was asked for: downloaders of ours stop there themselves,
+    and one of a user need not know of it."""
+    body, content = request.room(len(response.head), response.headers.get("content-type"))
+    if len(response.body) <= body and len(response.content) <= content:
+        return response
+    return replace(
+        response,
+        body=response.body[:body],
+        content=response.content[:content],
+        truncated=response.truncated or "length",
+    )
+
+
 class _UsersDownloader:
     """The downloader of a user: a fault of it is a HookFailed, whatever it raises or gives."""
 
@@ -326,7 +340,7 @@ class _UsersDownloader:
             raise
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             raise HookFailed("downloader", error) from error
-        return response
+        return _cut(response, request)
 
     async def close(self) -> None:
         """Closes the downloader. Raises HookFailed."""

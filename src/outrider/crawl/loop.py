@@ -64,7 +64,7 @@ from outrider.crawl.summary import counted, held_back, left_alone, nothing_done
 from outrider.crawl.tabular import FRONTIER, Count, write_records
 from outrider.crawl.trains import Trains, trains_of
 from outrider.crawl.version import version
-from outrider.crawl.visit import Visit, visit_bytes
+from outrider.crawl.visit import Visit, large_bytes, visit_bytes
 from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreError, StoreFullError, UnreachableError
 from outrider.fetch.addresses import AddressGuard
@@ -81,6 +81,8 @@ from outrider.limits import (
     DNS_THREADS_MAX,
     DOCUMENTS_ASIDE_MAX,
     HOOK_ANSWER_SECONDS,
+    LARGE_BYTES_MAX,
+    LARGE_HELD_BYTES_MAX,
     LEASES_PER_PLACE_MAX,
     RETRY_SECONDS,
     TURN_BYTES_MAX,
@@ -216,6 +218,7 @@ class CrawlRun:
         self._has_trains = not (options.delay or options.delay_factor or options.host)
         self._places_free = 0  # as of the last look
         self._held_bytes = 0  # of answers that no turn has taken
+        self._held_large = 0  # of them, what pages have beyond the usual limit
         self._ready_at: float | None = None  # when the frontier has more leases, by the clock of the event loop
         self._extended: dict[int, Instant] = {}  # until when leases under way were extended, by token
         self._looked_at: Instant = 0
@@ -577,12 +580,13 @@ class CrawlRun:
 
     def _some_finished(self) -> list[Visit]:
         """The visits that this turn takes; the others wait for the next turn."""
-        size = count = 0
+        size = large = count = 0
         while count < len(self._finished) and size < TURN_BYTES_MAX:
             size += visit_bytes(self._finished[count])
+            large += large_bytes(self._finished[count])
             count += 1
         some, self._finished = self._finished[:count], self._finished[count:]
-        self._held_bytes -= size
+        self._hold(-size, -large)
         for visit in some if self._extended else ():
             self._extended.pop(visit.lease.token, None)
         return some
@@ -592,7 +596,7 @@ class CrawlRun:
         if isinstance(visit, BaseException):
             self._failure = visit  # a bug in one visit ends the crawl, in good order
         else:
-            self._held_bytes += visit_bytes(visit)
+            self._hold(visit_bytes(visit), large_bytes(visit))
             if visit.response is not None or visit.began is not None:
                 if lease.kind is Kind.PAGE and visit.response is not None and visit.seconds is not None:
                     self._trains.answered(visit.seconds)
@@ -605,9 +609,23 @@ class CrawlRun:
         self._bottleneck.move(lease.token, Stage.BOOKS, self._clock())
         self._wake.set()
 
+    def _hold(self, size: int, large: int) -> None:
+        """Counts the bytes of answers. Large ones rest on their way while too many bytes of such are here: documents
+        that take seconds to read stop no lease of other pages."""
+        self._held_bytes += size
+        self._held_large += large
+        if self._fetching is not None:
+            self._fetching.rest(self._held_large > LARGE_HELD_BYTES_MAX)
+
+    @property
+    def _holds_enough(self) -> bool:
+        """Whether so many answers are here that no lease is begun."""
+        usual = self._held_bytes - self._held_large
+        return usual > ANSWERS_BYTES_MAX or self._held_large > LARGE_HELD_BYTES_MAX + LARGE_BYTES_MAX
+
     def _goes_on(self) -> bool:
         """Whether trains go on: not while more answers wait than are held, nor while the disk is full."""
-        return self._full_since is None and self._held_bytes <= ANSWERS_BYTES_MAX
+        return self._full_since is None and not self._holds_enough
 
     def _let_trains_go(self) -> None:
         if self._fetching is not None:
@@ -658,7 +676,7 @@ class CrawlRun:
         """The number of leases that may be asked for. A place is held by a request under way; a visit holds none whose
         name or answer is long in coming, nor one that has its answer. Leases beside the places are bounded, and so are
         the bytes of answers that are read or wait for their turn."""
-        if self._held_bytes > ANSWERS_BYTES_MAX:
+        if self._holds_enough:
             return 0
         aside = min(fetching.aside, ASIDE_MAX)
         documents = min(self._readings.slow, DOCUMENTS_ASIDE_MAX)

@@ -799,7 +799,7 @@ class CrawlOptions:
     )
     truncate: Any = _setting(
         (),
-        "Keep at most so many bytes of a content type; * is any other one (repeatable).",
+        "Keep at most so many bytes of a content type, or of a family (image/*); * is any other one (repeatable).",
         f"TYPE=BYTES, with a whole number from 1 to {TRUNCATE_BYTES_MAX}",
         _truncate,
         "TYPE=BYTES",

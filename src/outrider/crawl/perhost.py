@@ -11,21 +11,22 @@ Tables hold in order, a later one over an earlier one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Any
 
 from outrider.crawl.credentials import sent_to
 from outrider.crawl.options import UNVERIFIED, CrawlOptions
-from outrider.fetch.downloader import Request, Response, target_of
-from outrider.limits import BODY_BYTES_MAX, HEAD_BYTES_MAX, HOSTS_RULED_MAX
-
-ANY_TYPE: Final = "*"
+from outrider.fetch.downloader import Request, target_of
+from outrider.fetch.room import TypeBytes, bytes_of_type
+from outrider.limits import BODY_BYTES_MAX, HOSTS_RULED_MAX, PDF_BYTES_MAX
+from outrider.page.pdf import PDF_TYPE, reads_pdf
 
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """The settings of one host. delay, capacity: None where no table says anything, and the crawl's own hold."""
+    """The settings of one host. delay, capacity: None where no table says anything, and the crawl's own hold. truncate:
+    with the limit of PDF where it is read."""
 
     delay: float | None
     capacity: int | None
@@ -33,30 +34,11 @@ class HostSettings:
     connect_seconds: float
     first_byte_seconds: float
     total_seconds: float
-    truncate: Mapping[str, int]
+    truncate: TypeBytes
     retries: int
     follow_nofollow: bool
     credentials: Mapping[tuple[str, str, int], str] = field(default_factory=dict, repr=False)
     verified: bool = True
-
-    @property
-    def bytes_max(self) -> int:
-        """How much of an answer is asked for, its head included, before its type is known."""
-        if not self.truncate:
-            return BODY_BYTES_MAX
-        largest = max(self.truncate.values()) + HEAD_BYTES_MAX
-        return largest if ANY_TYPE in self.truncate else max(largest, BODY_BYTES_MAX)
-
-    def bytes_of(self, content_type: str) -> int:
-        """How much of a type of content is kept."""
-        if not self.truncate:
-            return BODY_BYTES_MAX
-        essence = content_type.partition(";")[0].strip().lower()
-        family = essence.partition("/")[0] + "/*"
-        for name in (essence, family, ANY_TYPE):
-            if name in self.truncate:
-                return self.truncate[name]
-        return BODY_BYTES_MAX
 
     def request(
         self,
@@ -66,10 +48,10 @@ class HostSettings:
         usual: tuple[tuple[str, str], ...],
         *,
         last: tuple[tuple[str, str], ...] = (),
-        bytes_max: int = BODY_BYTES_MAX,
+        bytes_max: int | None = None,
     ) -> Request:
         """A request with the host's own fields, the `usual` ones that it does not name itself, and `last`; with
-        credentials where its origin is theirs."""
+        credentials where its origin is theirs. bytes_max: in place of the limits of pages."""
         named = {name.lower() for name, _ in self.header}
         fields = self.header + tuple(field for field in usual if field[0].lower() not in named) + last
         return Request(
@@ -80,22 +62,10 @@ class HostSettings:
             connect_seconds=self.connect_seconds,
             idle_seconds=self.first_byte_seconds,
             total_seconds=self.total_seconds,
-            bytes_max=bytes_max,
+            bytes_max=BODY_BYTES_MAX if bytes_max is None else bytes_max,
+            type_bytes_max=self.truncate if bytes_max is None else (),
             credentials=self.credentials.get(target_of(url).origin) if self.credentials else None,
             verified=self.verified,
-        )
-
-    def cut(self, response: Response) -> Response:
-        """The response with as much of its body and content as is kept; it is truncated then, as one that a limit
-        cut."""
-        most = self.bytes_of(response.headers.get("content-type") or "")
-        if len(response.body) <= most and len(response.content) <= most:
-            return response
-        return replace(
-            response,
-            body=response.body[:most],
-            content=response.content[:most],
-            truncated=response.truncated or "length",
         )
 
 
@@ -112,6 +82,7 @@ class PerHost:
     def __init__(self, options: CrawlOptions) -> None:
         self._tables = [dict(table) for table in options.host]
         self._options = options
+        self._reads_pdf = reads_pdf()
         self._usual = self._made({})
         self._made_ones: dict[str, HostSettings] = {}
 
@@ -143,9 +114,15 @@ class PerHost:
             times["connect"],
             times["first-byte"],
             times["total"],
-            dict(value("truncate")),
+            self._with_pdf(tuple(value("truncate"))),
             value("retries"),
             value("follow_nofollow"),
             {target_of(origin).origin: sent for origin, sent in map(sent_to, value("credentials"))},
             told.get("tls") != UNVERIFIED,
         )
+
+    def _with_pdf(self, limits: TypeBytes) -> TypeBytes:
+        """The limits with the one of PDF, where PDF is read and none of them says how much of it is kept."""
+        if not self._reads_pdf or bytes_of_type(limits, PDF_TYPE) is not None:
+            return limits
+        return (*limits, (PDF_TYPE, PDF_BYTES_MAX))

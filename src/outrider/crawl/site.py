@@ -62,12 +62,11 @@ class Sites:
 
     async def page(self, url: str) -> Response:
         """The answer to a request for a page, with as much of it as a crawl keeps. Raises as `get`."""
-        own = self._per_host.of(Url(url).host)
-        return own.cut(await self.get(url, own.bytes_max))
+        return await self.get(url, None)
 
-    async def get(self, url: str, bytes_max: int = BODY_BYTES_MAX) -> Response:
-        """The answer to one request. Raises SettingsError without a contact, FetchFailure where no address is to be
-        asked."""
+    async def get(self, url: str, bytes_max: int | None = BODY_BYTES_MAX) -> Response:
+        """The answer to one request; bytes_max: None for as much as a crawl keeps of a page. Raises SettingsError
+        without a contact, FetchFailure where no address is to be asked."""
         # A redirect may lead from this machine to others.
         require_contact([url], self._options.contact, self._hosts)
         target = Url(url)

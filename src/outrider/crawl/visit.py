@@ -202,6 +202,11 @@ def visit_bytes(visit: Visit) -> int:
     return len(response.body) + (len(response.content) if response.content is not response.body else 0)
 
 
+def large_bytes(visit: Visit) -> int:
+    """How many of them a page has beyond the usual limit of an answer."""
+    return max(0, visit_bytes(visit) - BODY_BYTES_MAX) if visit.lease.kind is Kind.PAGE else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """The meaning of a visit to a page. `word` is the outcome in pages.jsonl."""

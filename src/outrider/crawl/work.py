@@ -50,7 +50,7 @@ from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.downloader import Downloader
 from outrider.journey import Kind, Lease, Outcome, RobotsAnswer, Settled, Verdict
 from outrider.kernels import in_use
-from outrider.limits import TURN_BYTES_MAX, WORK_FILE_BYTES_MAX
+from outrider.limits import ANSWERS_BYTES_MAX, TURN_BYTES_MAX, WORK_FILE_BYTES_MAX
 from outrider.storage.files import LOCK_NAME, TEMPORARY_SUFFIX, Directory, read_whole, replace
 
 WORK_FILE: Final = "work.json"
@@ -123,6 +123,7 @@ class Worker:
         self._running: dict[asyncio.Task[Visit], Lease] = {}
         self._until: dict[int, Instant] = {}  # when leases under way end, by token
         self._finished: list[Visit] = []
+        self._held_bytes = 0  # of answers that no turn has taken
         self._settling = 0
         self._failure: BaseException | None = None
         self._stopping = 0
@@ -306,7 +307,7 @@ class Worker:
             per_host=PerHost(options),
             headers=options.headers_sent,
         )
-        beside = [asyncio.create_task(self._keep_leases()), asyncio.create_task(self._settle())]
+        beside = [asyncio.create_task(self._keep_leases()), asyncio.create_task(self._settle(fetching))]
         try:
             try:
                 await self._lease(fetching)
@@ -353,7 +354,7 @@ class Worker:
                 self._until[lease.token] = lease.deadline
                 task = asyncio.create_task(fetching.visit(lease))
                 self._running[task] = lease
-                task.add_done_callback(self._visited)
+                task.add_done_callback(partial(self._visited, fetching))
             if not leases and not self._server.stay and await self._is_over(loop):
                 return
 
@@ -385,7 +386,7 @@ class Worker:
             return True
         return False
 
-    def _visited(self, task: asyncio.Task[Visit]) -> None:
+    def _visited(self, fetching: Fetching, task: asyncio.Task[Visit]) -> None:
         lease = self._running.pop(task)
         if task.cancelled():
             self._finished.append(Visit(lease, wall(), self._clock(), stopped=True))
@@ -393,10 +394,16 @@ class Worker:
             self._failure = error
         else:
             self._finished.append(task.result())
+            self._hold(visit_bytes(task.result()), fetching)
         self._wake.set()
         self._news.set()
 
-    async def _settle(self) -> None:
+    def _hold(self, size: int, fetching: Fetching) -> None:
+        """Counts the bytes of answers; while there are too many, large answers rest on their way."""
+        self._held_bytes += size
+        fetching.rest(self._held_bytes > ANSWERS_BYTES_MAX)
+
+    async def _settle(self, fetching: Fetching) -> None:
         """Reports what is finished, until nothing comes any more."""
         loop = asyncio.get_running_loop()
         some: list[Visit] = []
@@ -412,6 +419,7 @@ class Worker:
                 while self._finished and size < TURN_BYTES_MAX:
                     size += visit_bytes(self._finished[0])
                     some.append(self._finished.pop(0))
+                self._hold(-size, fetching)
                 try:
                     await loop.run_in_executor(self._books, self._turn, some)
                 except StoreFullError as error:
