@@ -48,7 +48,9 @@ def response_of(request: Request, ended: Ended) -> Response:
                 # word.
                 error, truncated, text = FetchError.MALFORMED, "unspecified", "a chunk that is none"
         codings += [name for name in transfer_codings if name != "chunked"]
-    _, most = request.room(len(ended.head), headers.get("content-type"))
+    most = request.bytes_max
+    if request.type_bytes_max:
+        _, most = request.room(len(ended.head), headers.get("content-type"))
     content, decoding = decoded(content, codings, most)
     first = ended.first_byte_at
     return Response(
