@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from enum import IntEnum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,12 +72,14 @@ class Authority(Errand):
 
 CELLS = tuple(column.name for column in KINDS[Fact.ROBOTS].columns[2:])
 """The cells of an authority that a ROBOTS fact sets."""
+cells_of = attrgetter(*CELLS)
+"""These cells of an authority, or of an answer."""
 
 
 def robots_cells(authority: Authority, **changed: Any) -> Row:
     """An authority as the columns of a ROBOTS fact. changed: cells that replace its own."""
-    cells = (changed[name] if name in changed else getattr(authority, name) for name in CELLS)
-    return (authority.slot, authority.name, *cells)
+    cells = dict(zip(CELLS, cells_of(authority), strict=True)) | changed
+    return (authority.slot, authority.name, *cells.values())
 
 
 class Authorities:

@@ -9,7 +9,7 @@ from enum import Enum
 from outrider.clock import Instant, instant
 from outrider.frontier.format.facts import Row
 from outrider.frontier.policy.revisit import retries_left, retry_seconds
-from outrider.frontier.state.authorities import CELLS, Again, Authority, RobotsState, robots_cells
+from outrider.frontier.state.authorities import CELLS, Again, Authority, RobotsState, cells_of
 from outrider.frontier.stores.rulebook import Rulebook
 from outrider.journey import RobotsAnswer
 from outrider.limits import (
@@ -102,7 +102,7 @@ def judging(now: Instant, *, errands: bool, opens: bool, rulebook: Rulebook) -> 
 class Found:
     """An authority's cells after an answer, which ends its errand. body: the new rules (b"" for none), None to keep the
     old ones. asks_next: the host of the next hop. fetched: when the last good answer came; failing_since: the first
-    failure since then; 0 for none."""
+    failure since then; 0 for none. again: as `again_after` says where URLs are parked."""
 
     state: RobotsState
     expires: Instant
@@ -116,15 +116,16 @@ class Found:
     asks_next: str | None = None
     fetched: Instant = 0
     failing_since: Instant = 0
+    again: Again = Again.NONE
 
     @classmethod
     def of(cls, authority: Authority) -> Found:
         """The cells of an authority as they are."""
-        return cls(**{name: getattr(authority, name) for name in CELLS if name != "again"})
+        return cls(**dict(zip(CELLS, cells_of(authority), strict=True)))
 
-    def row(self, authority: Authority, again: Again) -> Row:
+    def row(self, authority: Authority) -> Row:
         """The columns of a ROBOTS fact."""
-        return robots_cells(authority, again=again, **{name: getattr(self, name) for name in CELLS if name != "again"})
+        return (authority.slot, authority.name, *cells_of(self))
 
 
 def again_after(authority: Authority, found: Found, digest: int) -> Again:

@@ -251,7 +251,9 @@ class Asking(Trapping):
         self._name(draft, authority)
         digest = self.digest_of(found.body) if found.body is not None else authority.digest
         parked = any(self.tables.queues.parked[queue] for queue in self.tables.queues_of(authority.host))
-        draft.add(Fact.ROBOTS, found.row(authority, again_after(authority, found, digest) if parked else Again.NONE))
+        again = again_after(authority, found, digest) if parked else Again.NONE
+        found = found if found.again == again else replace(found, again=again)
+        draft.add(Fact.ROBOTS, found.row(authority))
         if told and authority.token:
             self._open_errand(draft, authority, authority.token, authority.deadline, authority.holder)
         if found.asks_next is not None:
