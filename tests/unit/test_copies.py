@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from outrider.cli.looking import explained
 from outrider.cli.main import outrider
+from outrider.crawl import copies as copies_of_pages
 from outrider.crawl import looks, output
 from outrider.crawl.copies import Copies, clusters
 from outrider.crawl.output import Output
@@ -102,6 +103,20 @@ def test_only_so_many_pages_are_kept():
         copies.exact("http://b.test/", bytes([2]) * 20),
         copies.exact("http://b.test/", bytes(20)),
     ]
+
+
+@pytest.mark.parametrize("together", [1, 2, 3, 100])
+def test_the_first_page_of_each_value_stays_whether_the_indexes_have_it_or_not(together, monkeypatch):
+    monkeypatch.setattr(copies_of_pages, "_INDEXED_TOGETHER", together)
+    copies = Copies()
+    for row, (digest, simhash) in enumerate([(b"d", 7 << 20), (b"d", 7 << 40), (b"e", 7 << 20), (b"f", 0), (b"d", 0)]):
+        copies.add(f"http://a.test/{row}", digest * 20, simhash, 100)
+    assert ["0", "2", "3", None] == [
+        found and found[-1]
+        for found in (copies.exact("http://b.test/", digest * 20) for digest in (b"d", b"e", b"f", b"g"))
+    ]
+    near = [copies.near("http://b.test/", simhash, 100) for simhash in (7 << 20, 7 << 40, 1, 15 << 50)]
+    assert [("http://a.test/0", 0), ("http://a.test/1", 0), ("http://a.test/3", 1)] == [one for one in near if one]
 
 
 def test_a_page_is_no_copy_of_itself():

@@ -382,6 +382,22 @@ def test_a_robots_txt_behind_a_long_name_names_no_more_sitemaps_than_one_frame_t
         assert (most, {"limit": 2_000 - most}) == (frontier.statistics()["errands"], found.left_out)
 
 
+def test_the_sitemaps_of_many_answers_are_queued_in_one_frame_and_each_counts_once():
+    """Two hops of one sitemap may come in one turn; each answer is told what became of its own."""
+    hosts = [f"http://{name}.test" for name in "ab"]
+    with Frontier.memory(robots="errands") as frontier:
+        frontier.discover([f"{host}/" for host in hosts])
+        reader = Sitemaps(frontier, CrawlOptions())
+        finds = [
+            reader.of_robots(f"{host}/robots.txt", host, RobotsAnswer(200, b"Sitemap: %b/m.xml\n" % host.encode()))
+            for host in (*hosts, hosts[0])
+        ]
+        before = frontier.statistics()["log"]["appended_lsn"]
+        reader.queue(finds)
+        assert (2, 1) == (frontier.statistics()["errands"], frontier.statistics()["log"]["appended_lsn"] - before)
+        assert [([], {})] * 3 == [(found.named, found.left_out) for found in finds]
+
+
 def test_sitemaps_that_robots_txt_closes_are_judged_up_to_the_same_limit():
     """Each verdict may take milliseconds, and a lease lasts a minute and a half."""
     long, lines = f"{A}/{'x' * 8_000}/", b"".join(b"Sitemap: %05d\n" % number for number in range(2_000))
