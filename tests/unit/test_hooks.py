@@ -178,6 +178,20 @@ def test_a_hook_that_takes_the_lease_from_its_page_ends_its_page_alone(crawled):
     assert ("hook_on_page", "done") == (lines["/a"]["error"], lines["/b"]["outcome"])
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [{"priority": float("nan")}, {"priority": 2}, {"depth": -1}, {"hops": "one"}, {"metadata": {"a": object()}}],
+)
+def test_a_link_of_odd_parts_ends_the_page_of_its_hook(crawled, parts):
+    def follows(page):
+        if page.url.endswith("/a"):
+            page.follow = [Link(HOME + "deep", **parts)]
+
+    lines = crawled(on_page=follows)
+    assert ("hook_on_page", "done") == (lines["/a"]["error"], lines["/b"]["outcome"])
+    assert next(iter(parts)) in crawled.log()
+
+
 @pytest.mark.parametrize("links", ["/deep", b"/deep", 7])
 def test_a_text_in_place_of_a_list_of_links_is_refused(crawled, links):
     def follows(page):

@@ -45,6 +45,7 @@ from outrider.errors import SettingsError, UnreachableError
 from outrider.fetch.downloader import TRUNCATIONS, Decoding, Downloader, Headers, Request, Response
 from outrider.fetch.outcomes import FetchError, FetchFailure
 from outrider.frontier import priority as priorities
+from outrider.frontier.verbs import arguments
 from outrider.journey import Lease, Link
 from outrider.limits import (
     HOOK_FIELDS_BYTES_MAX,
@@ -173,6 +174,10 @@ class CrawledPage:
         for item in items:
             if not isinstance(item, str | Link):
                 raise TypeError(f"page.follow has {item!r:.80}; it takes URLs as text, and Links")
+            if isinstance(item, Link):
+                arguments.link(item)
+                arguments.metadata(item.metadata)
+                priorities.checked(item.priority)
         base = self.content.base if self.content is not None and self.content.base else self.url
         batch = UrlBatch.of([item.url if isinstance(item, Link) else item for item in items], base)
         costs = np.where(batch.valid, batch.lengths + len(self.url), 0).cumsum()
