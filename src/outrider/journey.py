@@ -244,6 +244,7 @@ class Lease(msgspec.Struct, frozen=True):
     ended_before: when the last request to this host ended (None: there was none); gap_seconds: what had to lie between,
     gap_reason: the rule that said so (`floor factor crawl_delay retry_after back_off strain`).
     address: where the host is, as it was told or found by an errand (None: not known); connect to exactly that one.
+    capacity: how many requests to this host may be open at once, this one included.
     An errand of kind `address` has a URL of the form `dns:host` (RFC 4501) and no authority.
     """
 
@@ -268,6 +269,7 @@ class Lease(msgspec.Struct, frozen=True):
     ended_before: Instant | None = None
     gap_seconds: float | None = None
     gap_reason: str | None = None
+    capacity: int = 1
 
     def done(
         self,

@@ -121,9 +121,10 @@ def test_a_lease_has_all_that_an_embedded_one_has(world):
     world.now += 500_000
     world.face.report([lease.done(seconds=0.5, links=[A + "2"])])
     world.now += 1_000_000
+    world.face.set_limit(2, "a.com")
     (second,) = world.face.lease(1, worker="w")
-    assert (A, 1, "floor", 1.0, NOW + 500_000) == (
-        second.referrer, second.depth, second.gap_reason, second.gap_seconds, second.ended_before
+    assert (A, 1, "floor", 1.0, NOW + 500_000, 2) == (
+        second.referrer, second.depth, second.gap_reason, second.gap_seconds, second.ended_before, second.capacity
     )  # fmt: skip
 
 

@@ -52,16 +52,25 @@ def test_a_queue_of_one_request_beside_one_of_several_keeps_their_beginnings_apa
     assert ["http://a.com/2"] == world.urls()
 
 
-def test_behind_a_train_of_a_queue_with_several_requests_the_host_keeps_the_gap():
+def test_behind_a_train_of_a_host_with_several_requests_the_gap_is_kept():
+    """The train is of a queue that takes one request, beside one that takes several."""
     world = World(delay=1.0)
-    world.discover(*[f"http://a.com/{number}" for number in range(6)])
-    world.frontier.set_limit(3, "a.com")
-    begins = [lease.not_before for lease in world.lease(2, per_queue=2)]
+    world.discover(*[f"http://a.com/{number}" for number in range(3)], Link("http://a.com/wide", crawl="wide"))
+    world.frontier.set_limit(3, "a.com", crawl="wide")
+    begins = [lease.not_before for lease in world.lease(2, per_queue=2, crawl="default")]
     world.clock.move(1.0)
     assert [] == world.urls()
     world.clock.move(1.0)
-    begins.append(world.one().not_before)
+    begins.append(world.one(crawl="wide").not_before)
     assert [START + instant(second) for second in range(3)] == begins
+
+
+def test_a_host_that_takes_several_requests_gives_no_train():
+    """A train of ten would hold all turns of its host, and be one request at a time."""
+    world = World(delay=0, delay_factor=0)
+    world.discover(*[f"http://a.com/{number}" for number in range(6)])
+    world.frontier.set_limit(3, "a.com")
+    assert [1, 1, 1, 0] == [len(world.lease(per_queue=10)) for _ in range(4)]
 
 
 def test_a_token_given_back_twice_in_one_call_is_stale_the_second_time():

@@ -749,6 +749,41 @@ def test_a_request_that_can_have_ended_when_its_worker_says_rests_its_host_from_
     assert 0.5 == world.ready_in()
 
 
+# -- several requests to a host at once
+
+
+def test_a_lease_tells_how_many_requests_its_host_takes():
+    world = World(delay=0, delay_factor=0)
+    world.discover(*[f"http://a.com/{number}" for number in range(5)], "http://b.com/")
+    capacities = [lease.capacity for lease in world.lease()]
+    world.frontier.set_limit(3, "a.com")
+    capacities += [lease.capacity for _ in range(3) for lease in world.lease()]
+    world.frontier.queue_errands("sitemap", ["http://a.com/s.xml"])
+    world.frontier.set_limit(4, "a.com")
+    capacities += [lease.capacity for lease in world.lease(errands=True)]
+    assert [1, 1, 3, 3, 4] == capacities
+
+
+def test_of_several_requests_the_gap_counts_from_the_end_that_was_last():
+    """The second of two ended first, and is reported last: its longer rest is kept, and told with no other end."""
+    world = World(delay=1.0, delay_factor=10.0)
+    world.discover(*[f"http://a.com/{number}" for number in range(4)])
+    world.frontier.set_limit(2, "a.com")
+    first = world.one()
+    world.clock.move(1.0)
+    second = world.one()
+    world.clock.move(0.7)
+    ended = world.clock()
+    world.report(outcome(first, seconds=0.2, ended_at=ended))
+    world.report(outcome(second, seconds=0.5, ended_at=ended - instant(0.1)))
+    assert 4.9 == world.ready_in()
+    world.clock.move(4.9)
+    third = world.one()
+    assert (ended, 2.0, "factor", world.clock()) == (
+        third.ended_before, third.gap_seconds, third.gap_reason, third.not_before
+    )  # fmt: skip
+
+
 # -- keys
 
 

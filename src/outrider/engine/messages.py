@@ -98,7 +98,8 @@ class RobotsSaid(Struct, frozen=True):
 class Record(Struct, frozen=True):
     """One leased URL. `kind`: page, robots (fetch this robots.txt) or address (find the host's address). `key`: of its
     queue. Instants in `_us` are microseconds since 1970 by the server's clock; `ended_before_us`: when the last request
-    to this host ended, `gap_seconds`: what had to lie between, by the rule `gap_reason`."""
+    to this host ended, `gap_seconds`: what had to lie between, by the rule `gap_reason`. `capacity`: how many requests
+    to this host may be open at once, this one included."""
 
     url: str
     token: int
@@ -124,6 +125,7 @@ class Record(Struct, frozen=True):
     ended_before_us: int | None = None
     gap_seconds: float | None = None
     gap_reason: str | None = None
+    capacity: int = 1
 
 
 class Leased(Struct, frozen=True):

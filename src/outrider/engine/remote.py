@@ -466,6 +466,7 @@ def _lease(one: m.Record) -> Lease:
         ended_before=one.ended_before_us,
         gap_seconds=one.gap_seconds,
         gap_reason=one.gap_reason,
+        capacity=one.capacity,
     )
 
 

@@ -210,6 +210,7 @@ def _record(lease: Lease, delay: float | None, now: Instant) -> m.Record:
         ended_before_us=lease.ended_before,
         gap_seconds=lease.gap_seconds,
         gap_reason=lease.gap_reason,
+        capacity=lease.capacity,
     )
 
 

@@ -354,6 +354,12 @@ class Turns:
             most = min(most, max(1, self.pages_left(int(tables.queues.host[queue]))))
         return most
 
+    def capacities(self, queues: Rows) -> list[int]:
+        """As `capacity`, of each of these queues."""
+        if not self._tables.queues.rules:
+            return [1] * len(queues)
+        return list(map(self.capacity, queues.tolist()))
+
     def pages_left(self, host: int) -> int:
         """How many pages of a host may still be answered, open leases included."""
         return (self.pages_per_host or 0) - int(self._tables.hosts.answered[host])

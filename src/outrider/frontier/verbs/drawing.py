@@ -316,6 +316,11 @@ class Drawing:
             # A URL whose turn comes after the deadline would be lost, and gone in the end.
             in_time = 1 + (wish.before - wish.now - 1) // np.maximum(gaps, 1)
             most = np.where(gaps > 0, np.minimum(most, in_time), most)
+        if self._tables.queues.rules:
+            # A host that takes several requests at once gives no train: that would be one request, with all turns.
+            for place in pick.odd.tolist():
+                if self._turns.capacity(int(pick.queues[place])) > 1:
+                    most[place] = min(most[place], 1)
         limit = self._settings.max_pages_per_host
         if limit is not None:
             left = limit - self._tables.hosts.answered[pick.hosts.astype(np.intp)].astype(np.int64)

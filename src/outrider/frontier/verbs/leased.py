@@ -15,6 +15,7 @@ from outrider.clock import Instant
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.records import NO_PARTS, parts_of
 from outrider.frontier.policy.politeness import GapReason
+from outrider.frontier.schedule.turns import Turns
 from outrider.frontier.state.errand import CallersErrand, Errand
 from outrider.frontier.state.hosts import NONE, Rows
 from outrider.frontier.state.tables import Tables
@@ -41,13 +42,14 @@ class Leased:
     made."""
 
     __slots__ = (
-        *("_addresses", "_cards", "_deadline", "_ended", "_errands", "_first", "_gaps", "_keys", "_not_before"),
-        *("_reasons", "_tables"),
+        *("_addresses", "_capacities", "_cards", "_deadline", "_ended", "_errands", "_first", "_gaps", "_keys"),
+        *("_not_before", "_reasons", "_tables"),
     )
 
     def __init__(
         self,
         tables: Tables,
+        turns: Turns,
         first: int,
         cards: Cards,
         queues: Rows,
@@ -67,6 +69,7 @@ class Leased:
         hosts = tables.queues.host[queues.astype(np.intp)].astype(np.intp)
         self._ended, self._gaps = tables.hosts.ended[hosts], tables.hosts.gap[hosts]
         self._reasons = tables.hosts.reason[hosts]
+        self._capacities = turns.capacities(queues)
         self._addresses: Sequence[str | None] = (None,) * len(hosts)
         if tables.addresses.by_host or tables.addresses.left:
             self._addresses = tables.addresses.of_many(hosts, first)
@@ -121,11 +124,12 @@ class Leased:
                 GAP_WORDS[reason] if ended else None
                 for ended, reason in zip(visited, self._reasons.tolist(), strict=True)
             ],
+            self._capacities,
         )
         return (*made, *self._errands)
 
 
-def errand_lease(errand: Errand, tables: Tables, now: Instant) -> Lease:
+def errand_lease(errand: Errand, tables: Tables, turns: Turns, now: Instant) -> Lease:
     """The lease of an open errand."""
     lease = partial(
         Lease,
@@ -154,4 +158,5 @@ def errand_lease(errand: Errand, tables: Tables, now: Instant) -> Lease:
         ended_before=ended or None,
         gap_seconds=float(tables.hosts.gap[row]) if ended else None,
         gap_reason=GAP_WORDS[int(tables.hosts.reason[row])] if ended else None,
+        capacity=turns.room(row),
     )

@@ -144,8 +144,8 @@ class Leasing(Asking):
         if not given:
             return LeaseBatch((), lines=self._take_lines(draft), lsn=self.lsn)
         opened = [tables.errands.open[token] for token in range(first + drawing.count, first + given)]
-        errand_leases = [errand_lease(errand, tables, now) for errand in opened]
-        leases = Leased(tables, first, cards, queues, not_before, wish.deadline, errand_leases)
+        errand_leases = [errand_lease(errand, tables, self.turns, now) for errand in opened]
+        leases = Leased(tables, self.turns, first, cards, queues, not_before, wish.deadline, errand_leases)
         if len(cards):
             self.delays.note(cards.heads, tables.hosts.rest_until[tables.queues.host[queues]], not_before, now)
         for one in opened:
@@ -226,12 +226,19 @@ class Leasing(Asking):
         for row, token in enumerate(given.tolist()):
             errand = self.tables.errands.open.get(token)
             if errand is not None:
-                leases.append(errand_lease(errand, self.tables, self.now))
+                leases.append(errand_lease(errand, self.tables, self.turns, self.now))
             elif found.found[row]:
                 one = slice(row, row + 1)
                 deadline = int(found.deadlines[row])
                 columns = Leased(
-                    self.tables, token, found.cards.take([row]), found.queues[one], found.not_before[one], deadline, []
+                    self.tables,
+                    self.turns,
+                    token,
+                    found.cards.take([row]),
+                    found.queues[one],
+                    found.not_before[one],
+                    deadline,
+                    [],
                 )
                 leases += columns.leases()
         return LeaseBatch(leases, lsn=self.lsn)

@@ -359,9 +359,14 @@ class Settling(Asking, Discovering):
             first_byte=requests.first_byte,
             usual=clocks["usual"][at],
         )
-        clocks["ended"][at] = np.maximum(clocks["ended"][at], requests.ended)
+        # Of several requests at once the one that ended last may be reported before another: a lease tells its end, so
+        # the gap behind that one stays.
+        before = clocks["ended"][at]
+        last = requests.ended >= before
+        clocks["gap"][at] = np.where(last, rests.gap, clocks["gap"][at])
+        clocks["reason"][at] = np.where(last, rests.reason, clocks["reason"][at])
+        clocks["ended"][at] = np.maximum(before, requests.ended)
         clocks["rest_until"][at] = np.maximum(clocks["rest_until"][at], rests.until)
-        clocks["gap"][at], clocks["reason"][at] = rests.gap, rests.reason
         clocks["back_off"][at], clocks["refused_at"][at] = rests.back_off, rests.refused_at
         clocks["strain"][at], clocks["usual"][at] = rests.strain, rests.usual
         self._hear_welcome(hosts, clocks, at, requests.signals)
