@@ -11,6 +11,7 @@ import pytest
 from e2e.downloaders import each_downloader, new  # noqa: F401 - a fixture
 from e2e.hostile import Connection, Script, Site, answers, hostile
 from limiting import set_limits
+from outrider.errors import SettingsError
 from outrider.fetch.downloader import Beginner, Request, Response, Tag
 from outrider.fetch.outcomes import FetchError
 from outrider.fetch.tasks import beginner_of
@@ -46,9 +47,10 @@ class Told:
         return [(tag, answer.status if isinstance(answer, Response) else None) for tag, answer in self.ends]
 
 
-def train(site: Site, *tags: str, host: str = "site.test") -> list[tuple[str, Request]]:
+def train(site: Site, *tags: str, host: str = "site.test", capacity: int = 1) -> list[tuple[str, Request]]:
     """A request for each tag, of which it is the path."""
-    return [(tag, Request(f"http://{host}:{site.port}/{tag}", "127.0.0.1", AGENT)) for tag in tags]
+    url = f"http://{host}:{site.port}/"
+    return [(tag, Request(url + tag, "127.0.0.1", AGENT, capacity=capacity)) for tag in tags]
 
 
 def paths(site: Site) -> list[str]:
@@ -210,3 +212,102 @@ def test_trains_of_one_host_have_one_request_at_a_time():
 
     run(one_at_a_time, act)
     assert 1 == most
+
+
+class Counting:
+    """A site that notes how many requests are open when one comes, and answers when it is told to. begun: so many were
+    open when this path was asked for, itself included."""
+
+    def __init__(self) -> None:
+        self.open = self.most = 0
+        self.begun: dict[str, int] = {}
+        self._answers = asyncio.Semaphore(0)
+
+    async def script(self, connection: Connection) -> None:
+        while True:
+            path = (await connection.request()).split()[1].decode()
+            self.open += 1
+            self.begun[path] = self.open
+            self.most = max(self.most, self.open)
+            await self._answers.acquire()
+            self.open -= 1
+            await connection.send(OK)
+
+    def answer(self, count: int) -> None:
+        for _ in range(count):
+            self._answers.release()
+
+
+def test_a_host_has_as_many_requests_open_as_they_say():
+    """Three of six at once, never four; the next one begins as soon as one ends."""
+    counting = Counting()
+
+    async def act(downloader: Beginner, site: Site, told: Told) -> list[int]:
+        for tag in "abcdef":
+            downloader.begin(train(site, tag, capacity=3), told.ended)
+        await arrived(site, 3)
+        counting.answer(1)
+        await arrived(site, 4)
+        counting.answer(5)
+        assert dict.fromkeys("abcdef", 200) == dict(await told.so_many(6))
+        return [len(set(paths(site)[:3])), counting.most]
+
+    assert [3, 3] == run(counting.script, act)
+
+
+def test_each_request_goes_by_what_it_says_itself_and_none_goes_before_an_earlier_one():
+    """Behind two at once, one that must be alone holds back those behind it, until it has begun alone."""
+    counting = Counting()
+
+    async def act(downloader: Beginner, site: Site, told: Told) -> list[int]:
+        open_then = []
+        for tag, capacity in (("a", 2), ("b", 2), ("c", 1), ("d", 3), ("e", 3)):
+            downloader.begin(train(site, tag, capacity=capacity), told.ended)
+        await arrived(site, 2)
+        counting.answer(1)
+        await told.so_many(1)
+        open_then.append(counting.open)
+        counting.answer(1)
+        await arrived(site, 5)  # beside the one that was alone when it began
+        open_then.append(counting.open)
+        counting.answer(3)
+        assert dict.fromkeys("abcde", 200) == dict(await told.so_many(5))
+        assert (["c"], {"d", "e"}) == (paths(site)[2:3], set(paths(site)[3:]))
+        return open_then
+
+    assert [1, 3] == run(counting.script, act)
+
+
+def test_each_request_of_a_train_begins_alone_whatever_stands_behind_it():
+    """Its pages are of a time when the host took one request at once."""
+    counting = Counting()
+
+    async def act(downloader: Beginner, site: Site, told: Told) -> list[int]:
+        downloader.begin(train(site, *"abc"), told.ended)
+        downloader.begin(train(site, "d", capacity=3), told.ended)
+        counting.answer(4)
+        assert dict.fromkeys("abcd", 200) == dict(await told.so_many(4))
+        return [counting.begun["/" + tag] for tag in "abc"]
+
+    assert [1, 1, 1] == run(counting.script, act)
+
+
+def test_one_of_several_that_is_broken_off_leaves_its_turn_to_the_next():
+    counting = Counting()
+
+    async def act(downloader: Beginner, site: Site, told: Told) -> list[Tag]:
+        for tag in "abcde":
+            downloader.begin(train(site, tag, capacity=2), told.ended)
+        await arrived(site, 2)
+        downloader.cancel("d")  # it waits
+        downloader.cancel("a")
+        await arrived(site, 3)
+        counting.answer(4)
+        return sorted(tag for tag, _ in await told.so_many(3))
+
+    assert ["b", "c", "e"] == run(counting.script, act)
+
+
+def test_a_request_that_no_host_could_take_is_refused():
+    with pytest.raises(SettingsError):
+        Request("http://site.test/", "127.0.0.1", AGENT, capacity=0)

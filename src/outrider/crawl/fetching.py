@@ -322,7 +322,12 @@ class Fetching:
         again = validators_of(lease) if lease.etag is not None or lease.last_modified is not None else ()
         most = _BYTES_MAX.get(lease.kind)
         try:
-            way.request = own.request(lease.url, address, self._user_agent, self._headers, last=again, bytes_max=most)
+            way.request = own.request(
+                *(lease.url, address, self._user_agent, self._headers),
+                last=again,
+                bytes_max=most,
+                capacity=lease.capacity,
+            )
             if hooks is not None and lease.kind is Kind.PAGE:
                 way.request = hooks.request(way.request, lease)
         except HookFailed as failed:

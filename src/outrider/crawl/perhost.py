@@ -49,9 +49,11 @@ class HostSettings:
         *,
         last: tuple[tuple[str, str], ...] = (),
         bytes_max: int | None = None,
+        capacity: int = 1,
     ) -> Request:
         """A request with the host's own fields, the `usual` ones that it does not name itself, and `last`; with
-        credentials where its origin is theirs. bytes_max: in place of the limits of pages."""
+        credentials where its origin is theirs. bytes_max: in place of the limits of pages. capacity: as the lease has
+        it, for an order may have changed it."""
         named = {name.lower() for name, _ in self.header}
         fields = self.header + tuple(field for field in usual if field[0].lower() not in named) + last
         return Request(
@@ -66,6 +68,7 @@ class HostSettings:
             type_bytes_max=self.truncate if bytes_max is None else (),
             credentials=self.credentials.get(target_of(url).origin) if self.credentials else None,
             verified=self.verified,
+            capacity=capacity,
         )
 
 

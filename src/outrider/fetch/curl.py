@@ -240,7 +240,7 @@ def _status_of(line: bytes) -> int | None:
 
 
 class CurlDownloader:
-    """Fetches over HTTP/1.1 with libcurl, many at once in one event loop, one connection per host.
+    """Fetches over HTTP/1.1 with libcurl, many at once in one event loop, of each host as many as its requests say.
 
     Connects to the request's address and nowhere else; follows no redirect, knows no proxy, cookie or password. TLS is
     verified against certifi's roots and those in `ca_file` (PEM), unless a request says otherwise. `clock` gives the
@@ -313,7 +313,7 @@ class CurlDownloader:
             now = self._clock()
             return unsent(request, FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP", now)
         # libcurl's own limit counts by address: names that share one would wait for each other.
-        async with self._turns.of(target.host):
+        async with self._turns.of(target.host, request.capacity):
             transfer = self._idle.pop() if self._idle else _Transfer(self._options, self._large, self._rest)
             transfer.prepare(request, target, target in self._awkward)
             started_at = self._clock()

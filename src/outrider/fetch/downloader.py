@@ -133,7 +133,8 @@ class Request:
     Accept-Encoding, or instead of one of the last two. `bytes_max` bounds head and body together, and the content;
     `type_bytes_max` bounds body and content of its types of content in its place: pairs, also of `image/*` or `*`.
     `credentials` is the Authorization of this origin, where `headers` has none. `verified`: whether the host must prove
-    its name by a certificate.
+    its name by a certificate. `capacity`: how many requests may be open at its host while this one is begun, itself
+    included.
     Raises InvalidUrlError or SettingsError for a value that must not stand on the wire.
     """
 
@@ -148,6 +149,7 @@ class Request:
     total_seconds: float = TOTAL_SECONDS_MAX
     credentials: str | None = field(default=None, repr=False)
     verified: bool = True
+    capacity: int = 1
     target: Target = field(init=False, repr=False, compare=False)
     _head: bytes = field(init=False, repr=False, compare=False, default=b"")
 
@@ -159,6 +161,8 @@ class Request:
             object.__setattr__(self, "type_bytes_max", checked_limits(self.type_bytes_max))
         if parsed(self.address) is None:
             raise SettingsError(f"address = {safe_text(self.address)!r}: a request goes to an IP address")
+        if self.capacity < 1:
+            raise SettingsError(f"capacity = {self.capacity!r}: a host takes one request at once, or more")
         _check(self.user_agent, self.headers)
         if self.credentials is not None and not _FIELD_VALUE.match(self.credentials):
             raise SettingsError(f"credentials of {self.target.authority}: they have characters that cannot be sent")

@@ -78,8 +78,33 @@ class _Train:
         self.left: list[_Fetch] = []
 
 
+class _Line:
+    """The trains of one host. running: those that were let in; waiting: those behind them, in order. A train of several
+    requests runs alone: the kernel begins each of them without a look at the others."""
+
+    __slots__ = ("is_alone", "running", "waiting")
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.waiting: deque[_Train] = deque()
+        self.is_alone = False
+
+    def let_in(self) -> _Train | None:
+        """The next train, where the host takes it beside those that run."""
+        if not self.waiting:
+            return None
+        left = self.waiting[0].left
+        is_alone = len(left) > 1
+        most = 1 if is_alone or self.is_alone else left[0].request.capacity
+        if self.running >= most:
+            return None
+        self.is_alone = is_alone
+        self.running += 1
+        return self.waiting.popleft()
+
+
 class NativeDownloader:
-    """Fetches over HTTP/1.1 in threads of its own, many at once, one connection per host.
+    """Fetches over HTTP/1.1 in threads of its own, many at once, of each host as many as its requests say.
 
     Connects to the request's address and nowhere else; follows no redirect, knows no proxy, cookie or password. TLS is
     verified against certifi's roots and those in `ca_file` (PEM), unless a request says otherwise. `clock` gives the
@@ -123,7 +148,7 @@ class NativeDownloader:
         self._open: dict[Tag, _Fetch] = {}
         self._running: dict[int, _Fetch] = {}  # by their ids in the kernel
         self._trains = 0  # in the kernel
-        self._lines: dict[str, list[_Train]] = {}  # by host that is asked: the trains behind that one
+        self._lines: dict[str, _Line] = {}  # by host that is asked
         self._crowd: deque[_Train] = deque()  # their hosts are free, and all places taken
         self._unsubmitted: list[_Train] = []
         self._last_id = 0
@@ -169,14 +194,10 @@ class NativeDownloader:
         if not one.left:
             return
         line = self._lines.get(one.host)
-        if line is not None:
-            line.append(one)
-            return
-        self._lines[one.host] = []
-        if self._trains < self._connections_max:
-            self._run(one)
-        else:
-            self._crowd.append(one)
+        if line is None:
+            line = self._lines[one.host] = _Line()
+        line.waiting.append(one)
+        self._let_in(line)
 
     def _require_open(self) -> None:
         if self._closed:
@@ -209,7 +230,9 @@ class NativeDownloader:
             if self._open.pop(other.tag, None) is not None:
                 asyncio.get_running_loop().call_soon(train.ended, other.tag, None)
         if not one.id and train not in self._crowd:
-            self._lines[train.host].remove(train)
+            line = self._lines[train.host]
+            line.waiting.remove(train)
+            self._let_in(line)
             return
         if not one.id:
             self._crowd.remove(train)
@@ -255,12 +278,22 @@ class NativeDownloader:
         )
 
     def _leave(self, host: str) -> None:
-        """No train of this host runs: the next one of its line gets in, or its place is free for another host."""
+        """A train of this host runs no more: the next ones of its line get in, and its place is free."""
         line = self._lines[host]
-        if line:
-            self._crowd.append(line.pop(0))
+        line.running -= 1
+        if line.running or line.waiting:
+            self._let_in(line)
         else:
             del self._lines[host]
+            self._fill()
+
+    def _let_in(self, line: _Line) -> None:
+        """Has the trains run that their host takes now, as far as there are places."""
+        while (train := line.let_in()) is not None:
+            self._crowd.append(train)
+        self._fill()
+
+    def _fill(self) -> None:
         while self._crowd and self._trains < self._connections_max and not self._closed:
             self._run(self._crowd.popleft())
 
@@ -300,11 +333,11 @@ class NativeDownloader:
                 self._end(one, SettingsError(f"request to {train.host}: {error}"))
                 return
             line = self._lines[train.host]
-            for place, one in enumerate(train.left):
+            for one in reversed(train.left):
                 del self._running[one.id]
                 one.id, one.train = 0, _Train(train.host, train.ended)
                 one.train.left.append(one)
-                line.insert(place, one.train)
+                line.waiting.appendleft(one.train)
             self._trains -= 1
             self._leave(train.host)
 

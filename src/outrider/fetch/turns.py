@@ -1,35 +1,65 @@
-"""The turns of hosts in a downloader: one fetch of a host at a time, so many in all; further calls wait, uncounted."""
+"""The turns of hosts in a downloader: as many fetches of a host at once as it takes, so many in all; others wait."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+
+
+class _Host:
+    """A host with open requests. waiting: those behind them, in order, with how many may be open beside each."""
+
+    __slots__ = ("open", "waiting")
+
+    def __init__(self) -> None:
+        self.open = 0
+        self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    def let_in(self) -> None:
+        """Gives turns to those that the host takes now."""
+        while self.waiting and (self.open < self.waiting[0][0] or self.waiting[0][1].done()):
+            turn = self.waiting.popleft()[1]
+            if not turn.done():  # it was not cancelled
+                self.open += 1
+                turn.set_result(None)
 
 
 class Turns:
-    """Lets one fetch of each host run at a time, and `most` of all hosts. Used by one event loop."""
+    """Lets as many fetches of each host run at once as they say, and `most` of all hosts. Used by one event loop."""
 
     def __init__(self, most: int) -> None:
         self._places = asyncio.Semaphore(most)
-        # one for each host with an open request, done when the request ends
-        self._hosts: dict[str, asyncio.Future[None]] = {}
+        self._hosts: dict[str, _Host] = {}
 
-    def of(self, host: str) -> _Turn:
-        """Waits for the turn of this host, and for a place among the others; for `async with`."""
-        return _Turn(self._hosts, self._places, host)
+    def of(self, host: str, capacity: int) -> _Turn:
+        """Waits until fewer than `capacity` requests of this host are open, and for a place among the others; for
+        `async with`."""
+        return _Turn(self._hosts, self._places, host, capacity)
 
 
 class _Turn:
     # A class: a generator with a decorator takes four times as long, once for each request.
-    __slots__ = ("_asked", "_host", "_hosts", "_places")
-    _asked: asyncio.Future[None]
+    __slots__ = ("_capacity", "_hosts", "_name", "_places")
 
-    def __init__(self, hosts: dict[str, asyncio.Future[None]], places: asyncio.Semaphore, host: str) -> None:
-        self._hosts, self._places, self._host = hosts, places, host
+    def __init__(self, hosts: dict[str, _Host], places: asyncio.Semaphore, name: str, capacity: int) -> None:
+        self._hosts, self._places, self._name, self._capacity = hosts, places, name, capacity
 
     async def __aenter__(self) -> None:
-        while (busy := self._hosts.get(self._host)) is not None:
-            await asyncio.shield(busy)
-        self._asked = self._hosts[self._host] = asyncio.get_running_loop().create_future()
+        host = self._hosts.get(self._name)
+        if host is None:
+            host = self._hosts[self._name] = _Host()
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        host.waiting.append((self._capacity, turn))
+        host.let_in()
+        try:
+            await turn
+        except BaseException:
+            if turn.done() and not turn.cancelled():
+                self._leave()  # the turn came together with the end
+            else:
+                turn.cancel()
+                host.let_in()  # it stood before others, perhaps
+            raise
         try:
             await self._places.acquire()
         except BaseException:
@@ -41,5 +71,8 @@ class _Turn:
         self._leave()
 
     def _leave(self) -> None:
-        del self._hosts[self._host]
-        self._asked.set_result(None)
+        host = self._hosts[self._name]
+        host.open -= 1
+        host.let_in()
+        if not host.open and not host.waiting:
+            del self._hosts[self._name]
