@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 
+from model.world import World, outcome
 from outrider.cli import main as cli
 from outrider.clock import instant, rfc3339_exact
 from outrider.crawl.politeness import Judge, Proof, prove
 from outrider.crawl.visit import sealed
-from outrider.journey import Kind
+from outrider.journey import Kind, Lease
 from unit.test_crawl_settle import House
 
 
@@ -170,6 +172,26 @@ def judged(lines) -> list[tuple[str, str | None, int | None]]:
     return [(one.rule, one.host, one.line) for one in proof.violations]
 
 
+def several(*asked, capacity=3, gap_required=1.0, groups=()):
+    """Lines of requests to one host that takes several at once: token, start, end, and the end that the gap counts
+    from, in seconds (None: no gap); then a capacity, where it is another."""
+    for token, started, ended, before, *own in asked:
+        line = {
+            "host": "a.test",
+            "url": f"http://a.test/{token}",
+            "kind": "page",
+            "token": token,
+            "started_at": rfc3339_exact(instant(1e9 + started)),
+            "ended_at": rfc3339_exact(instant(1e9 + ended)),
+            "gap": started - before if before is not None else None,
+            "gap_required": gap_required if before is not None else None,
+            "groups": list(groups),
+        }
+        most = own[0] if own else capacity
+        line |= {"capacity": most} if most > 1 else {}
+        yield sealed(json.dumps(line, separators=(",", ":")).encode())
+
+
 def group(capacity=1, gap=None):
     return [{"name": "domain test", "capacity": capacity, "gap": gap}]
 
@@ -279,3 +301,157 @@ def test_a_line_with_another_kind_of_group_is_no_record(wrong):
 def test_a_line_with_a_token_beyond_64_bits_is_no_record():
     line = next(requests(("a.test", 0, 1), groups=group()))
     assert [("record", None, 1)] == judged([line.replace(b'"token":1', b'"token":18446744073709551615')])
+
+
+# -- hosts that take several requests at once
+
+ROBOTS = (1, 0, 1, None, 1)
+
+
+def found(*asked, true_to_store=True, **how) -> list[tuple[str, int | None]]:
+    proof = Proof()
+    judge = Judge(proof)
+    for number, line in enumerate(several(*asked, **how), 1):
+        judge.take(number, line)
+    judge.end(true_to_store=true_to_store)
+    return [(one.rule, one.line) for one in proof.violations]
+
+
+def test_a_record_of_several_at_once_stands_in_the_order_of_their_ends():
+    """The slow second request is told behind four that were leased later; each gap counts from a reported end."""
+    quick = [(3, 3, 4, 1), (4, 5, 6, 4), (5, 7, 8, 6), (6, 8.5, 9.5, 6)]
+    assert [] == found(ROBOTS, *quick, (2, 2, 10, 1), (7, 11, 12, 10))
+
+
+def test_more_at_once_than_the_host_takes_are_found():
+    asked = [(2, 2, 9, 1), (3, 3, 9.1, 1), (4, 4, 9.2, 1), (5, 5, 9.3, 1)]
+    assert [] == found(ROBOTS, *asked[:3])
+    assert [("at once", 5), ("gap", 5)] == found(ROBOTS, *asked)
+    assert [("at once", 4)] == found(ROBOTS, *asked[:3], capacity=2)[:1]
+
+
+def test_a_gap_to_an_end_that_lies_too_far_back_is_found():
+    """Of five that were leased before it two may have been open: its gap counts from the third end at least."""
+    asked = [(2, 2, 3, 1), (3, 4, 5, 3), (4, 6, 7, 5), (5, 8, 9, 7)]
+    assert [] == found(ROBOTS, *asked, (6, 10, 11, 5))
+    assert [("gap", 6)] == found(ROBOTS, *asked, (6, 10, 11, 3))
+    assert [("gap", 6)] == found(ROBOTS, *asked, (6, 10, 11, 5), capacity=2)
+
+
+def test_a_gap_below_the_required_one_is_found():
+    assert [("gap", 3)] == found(ROBOTS, (2, 2, 3, 1), (3, 3.9, 5, 3))
+
+
+def test_a_gap_to_an_end_of_no_line_is_a_lost_answer_or_a_missing_line():
+    """After a kill three requests count from the same end, which no line has: one request was lost."""
+    asked = [(2, 2, 3, 1), (10, 9, 10, 7.5), (11, 10, 11, 7.5), (12, 11, 12, 7.5)]
+    assert [] == found(ROBOTS, *asked)
+    assert [("missing", 3)] == found(ROBOTS, *asked, true_to_store=False)
+
+
+def test_more_lines_behind_later_ones_than_could_be_open_are_found():
+    asked = [(2, 2, 3, 1), (3, 4, 5, 3), (4, 6, 7, 3)]
+    assert [("order", 2)] == found(ROBOTS, asked[2], *asked[:2], capacity=2)
+    assert [("order", 3), ("order", 4)] == found(ROBOTS, asked[0], asked[1], asked[1])
+
+
+def test_a_request_without_a_gap_behind_a_reported_one_is_found():
+    asked = [(2, 2, 3, 1), (3, 4, 5, 3), (4, 6, 7, None)]
+    assert [("gap", 4)] == found(ROBOTS, *asked)
+    assert [] == found((1, 0, 9, None), (2, 1, 8, None), (3, 2, 7, None))
+
+
+def test_each_line_of_a_host_is_judged_by_the_capacity_that_held_at_its_lease():
+    """Raised while one is open, lowered while two are."""
+    raised = [(1, 0, 1, None, 1), (2, 2, 3, 1, 1), (3, 4, 9, 3, 1), (4, 5, 8, 3), (5, 6, 10, 3)]
+    in_order = [*raised[:2], raised[3], raised[2], raised[4]]
+    assert [] == found(*in_order)
+    assert [] == found(*in_order, (6, 11, 12, 10, 1), (7, 13, 14, 12, 1))
+    assert [("at once", 6), ("gap", 6)] == found(*in_order, (6, 9.5, 12, 8, 1))
+    assert [("gap", 7)] == found(*in_order, (6, 11, 12, 10, 1), (7, 13, 14, 10, 1))
+
+
+def test_a_record_without_capacities_is_judged_as_before():
+    """A version that told none wrote it."""
+    assert [("at once", 3)] == found(ROBOTS, (2, 2, 5, 1), (3, 4, 6, 1), capacity=1)
+
+
+def test_a_group_of_one_turn_rests_behind_a_host_that_takes_several():
+    asked = [(11, 0, 1, None, 1), (12, 2, 3, 1), (13, 4, 5, 3)]
+    beside = requests(("b.test", 3.5, 3.75), groups=group())
+    lines = [*several(*asked, groups=group()), *beside]
+    assert [("group gap", "b.test", 4)] == judged(lines)
+
+
+@pytest.mark.parametrize("wrong", [{"capacity": 0}, {"capacity": 1 << 40}, {"gap": 1e300}, {"gap_required": -1e300}])
+def test_numbers_that_no_crawl_can_have_make_no_record(wrong):
+    (line,) = several((1, 0, 1, None))
+    told = {**json.loads(line), **wrong}
+    del told["seal"]
+    assert [("record", None, 1)] == judged([sealed(json.dumps(told).encode())])
+
+
+def test_an_edited_capacity_is_found(tmp_path):
+    record = crawl(tmp_path, host=[{"name": "h1.test", "capacity": 3}])
+    lines = lines_of(record)
+    told = [json.loads(line) for line in lines]
+    assert [({1}, {3}), ({1}, set())] == [
+        ({one.get("capacity", 1) for one in told if one["kind"] == "robots"},
+         {one["capacity"] for one in told if one["host"] == host and "capacity" in one})
+        for host in ("h1.test", "h2.test")
+    ]  # fmt: skip
+    assert [] == broken(record)
+    place = next(place for place, one in enumerate(told) if one.get("capacity") == 3)
+    write(record, [*lines[:place], changed(lines[place], capacity=9), *lines[place + 1 :]])
+    assert ("seal", "h1.test", place + 1) in broken(record)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_record_of_a_frontier_that_gives_several_at_once_is_proved(seed):
+    """Answers take long and come in any order, the capacity is changed meanwhile, and the process is killed."""
+    chance = random.Random(seed)
+    world = World(delay=chance.choice([0.0, 1.0]), delay_factor=chance.choice([0.0, 3.0]))
+    world.discover(*[f"http://a.com/{number}" for number in range(300)])
+    world.frontier.set_limit(3, "a.com")
+    lines: list[bytes] = []
+    under_way: list[tuple[Lease, int]] = []
+    for _ in range(300):
+        act = chance.random()
+        if act < 0.02:
+            world.frontier.set_limit(chance.randint(1, 4), "a.com")
+        elif act < 0.03:
+            world.kill()
+            under_way.clear()
+        elif act < 0.3:
+            world.clock.move(chance.choice([0.05, 0.5, 1.0]))
+        elif act < 0.7 or not under_way:
+            world.clock.move(min(world.ready_in() or 0.0, 20.0))  # the first instant at which it may be asked again
+            under_way += [(lease, world.clock()) for lease in world.lease(ttl_seconds=3_600)]
+        else:
+            lease, began = under_way.pop(chance.randrange(len(under_way)))
+            ended = world.clock() - round((world.clock() - began) * chance.choice([0.0, 0.01, 0.5]))
+            lines.append(line_of(lease, began, ended))
+            world.report(outcome(lease, seconds=(ended - began) / 1_000_000, status=200, ended_at=ended))
+    proof = Proof()
+    judge = Judge(proof)
+    for number, line in enumerate(lines, 1):
+        judge.take(number, line)
+    judge.end(true_to_store=True)
+    assert [] == proof.violations
+
+
+def line_of(lease, began, ended) -> bytes:
+    before = lease.ended_before
+    line = {
+        "host": lease.host,
+        "url": lease.url,
+        "kind": "page",
+        "token": lease.token,
+        "started_at": rfc3339_exact(began),
+        "ended_at": rfc3339_exact(ended),
+        "groups": [],
+        "gap": round((began - before) / 1_000_000, 6) if before is not None else None,
+        "gap_required": round(lease.gap_seconds, 6) if before is not None else None,
+        **({"capacity": lease.capacity} if lease.capacity > 1 else {}),
+    }
+    return sealed(json.dumps(line, separators=(",", ":")).encode())

@@ -280,3 +280,15 @@ def test_the_host_of_a_record_is_that_of_its_whole_url(url: str):
     except ValueError:
         expected = ""
     assert expected == report._host_of(url)
+
+
+def test_several_requests_at_once_are_no_breach_and_each_rest_stands_behind_its_end():
+    """The third request rests behind the first one, which ended while the second was open."""
+    first, second = request("a.test", 0), {**request("a.test", 1.0, gap=0.99, required=0.5), "ended_at": at(9)}
+    third = request("a.test", 2.0, gap=1.99, required=0.75)
+    told = collect([page()], [first, {**second, "capacity": 2}, {**third, "capacity": 2}])
+    assert [0] == [one.breaches for one in told.politeness]
+    visits = told.timelines[0].visits
+    assert [(False, 0.76), (False, None), (False, None)] == [
+        (one.early, one.rested_until and round(one.rested_until, 6)) for one in visits
+    ]

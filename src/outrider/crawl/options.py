@@ -641,7 +641,8 @@ class CrawlOptions:
     )
     concurrency: int = _setting(
         64,
-        "Requests in flight at once, one per host where nothing says more; up to seven times as many slow ones beside them.",
+        "Requests in flight at once, one per host where nothing says more; up to seven times as many slow ones beside "
+        "them.",
         f"a whole number from 1 to {CONCURRENCY_MAX}",
         _whole(1, CONCURRENCY_MAX),
         "N",

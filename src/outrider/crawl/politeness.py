@@ -2,20 +2,27 @@
 
 Every line was sealed when it was made, and the store keeps a digest of all lines in their order: a line that was
 edited, removed or put elsewhere is found. The gaps and the requests at once are recomputed from the instants of the
-lines, per host and for each clock that hosts share.
+lines, per host and for each clock that hosts share. The lines of a host stand in the order in which its requests were
+reported. Of a host that takes one at a time it is that of the requests, and each line is judged by the one before; of
+a host that takes several, the lines are judged together, at the end.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 import os
+import sys
 from array import array
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from outrider.archive.projection import chained, tame
 from outrider.clock import Instant, seconds
@@ -32,6 +39,7 @@ from outrider.limits import (
 )
 
 _TOLERANCE = 2  # microseconds: the gap of a line is rounded to one
+_SECONDS_MAX = 1e12  # thirty thousand years: no record has longer gaps, and microseconds of it are whole numbers
 _SEAL_BYTES = len(b',"seal":"0123456789abcdef"}')
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -96,13 +104,15 @@ class Proof:
 
 
 _Token = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Seconds = Annotated[float, msgspec.Meta(ge=-_SECONDS_MAX, le=_SECONDS_MAX)]
+_Capacity = Annotated[int, msgspec.Meta(ge=1, le=GROUP_CAPACITY_MAX)]
 
 
 class _Group(msgspec.Struct):
     """A clock that the host shares: how many requests may be open at once, and its own gap in seconds."""
 
     name: str
-    capacity: Annotated[int, msgspec.Meta(ge=1, le=GROUP_CAPACITY_MAX)] | None = None
+    capacity: _Capacity | None = None
     gap: Annotated[float, msgspec.Meta(ge=0, le=GROUP_GAP_SECONDS_MAX)] | None = None
 
 
@@ -115,23 +125,53 @@ class _Request(msgspec.Struct):
     started_at: str
     ended_at: str
     token: _Token
-    gap_required: float | None
-    gap: float | None
+    gap_required: _Seconds | None
+    gap: _Seconds | None
     first_byte_at: str | None = None
     seconds: float | None = None
     reason: str | None = None
     groups: list[_Group] = []
+    capacity: _Capacity = 1
     seal: str | None = None
 
 
-@dataclass(slots=True)
-class _Clock:
+class _Clock(NamedTuple):
     """The last request to a host."""
 
     started: Instant
     ended: Instant
     token: int
     line: int
+    is_grouped: bool
+
+
+class _Several:
+    """The requests of a host that takes several at once, in the order of their lines: as a clock has them, then the
+    capacity that held, and the gap and the required gap in seconds, NaN for none. before: the last requests of the time
+    when it took one, which are judged."""
+
+    __slots__ = ("cells", "gaps", "judged", "reasons")
+
+    def __init__(self, before: Iterable[_Clock]) -> None:
+        self.cells, self.gaps = array("q"), array("d")
+        self.reasons: dict[int, str] = {}  # by place
+        for clock in before:
+            self.add(clock, 1, None, None, None)
+        self.judged = len(self)
+
+    def __len__(self) -> int:
+        return len(self.gaps) // 2
+
+    def add(self, clock: _Clock, capacity: int, gap: float | None, required: float | None, reason: str | None) -> None:
+        """Takes one more request."""
+        if reason:
+            self.reasons[len(self)] = sys.intern(reason)
+        self.cells.extend((*clock, capacity))
+        self.gaps.extend((math.nan if gap is None else gap, math.nan if required is None else required))
+
+    def columns(self) -> list[npt.NDArray[np.int64]]:
+        """Starts, ends, tokens, lines, whether they count in groups, and capacities."""
+        return list(np.frombuffer(self.cells, np.int64).reshape(-1, 6).T)
 
 
 class _Shared:
@@ -195,11 +235,13 @@ class Judge:
 
     def __init__(self, proof: Proof) -> None:
         self._proof = proof
-        self._clocks: dict[str, _Clock] = {}
+        self._clocks: dict[str, tuple[_Clock, ...]] = {}  # of hosts that take one request: the last two
+        self._several: dict[str, _Several] = {}
         self._shared: dict[str, _Shared] = {}
         self._hosts: dict[str, int] = {}
         self._rests: dict[int, float] = {}  # seconds that a host had to rest behind a request, by its token
         self.unseen: list[tuple[str, int]] = []
+        """Hosts and lines of requests before which another one ended that has no line."""
 
     def take(self, number: int, line: bytes) -> _Request | None:
         """Judges one line; gives it back where it is a record."""
@@ -218,7 +260,7 @@ class Judge:
             self._proof.add("seal", host, number, "it was edited")
         if ended < started or (first is not None and not started <= first <= ended):
             self._proof.add("instants", host, number, "its start, first byte and end are not in this order")
-        self._judge_host(number, request, started, ended)
+        self._take_host(request, _Clock(started, ended, request.token, number, bool(request.groups)))
         for group in request.groups:
             clock = self._shared.setdefault(group.name, _Shared())
             number_of_host = self._hosts.setdefault(host, len(self._hosts))
@@ -226,14 +268,23 @@ class Judge:
             clock.cells.extend((started, ended, request.token, number, number_of_host, group.capacity or 1, gap))
         return request
 
-    def _judge_host(self, number: int, request: _Request, started: Instant, ended: Instant) -> None:
-        proof, host = self._proof, request.host
-        told = proof.hosts.setdefault(host, HostProof(host))
-        told.requests += 1
-        before = self._clocks.get(host)
-        self._clocks[host] = _Clock(started, ended, request.token, number)
-        if before is None:
+    def _take_host(self, request: _Request, clock: _Clock) -> None:
+        host = request.host
+        self._proof.hosts.setdefault(host, HostProof(host)).requests += 1
+        several = self._several.get(host)
+        if several is None and request.capacity == 1:
+            last = self._clocks.get(host, ())
+            self._clocks[host] = (*last[-1:], clock)
+            if last:
+                self._judge_next(request, clock, last[-1])
             return
+        if several is None:
+            several = self._several[host] = _Several(self._clocks.pop(host, ()))
+        several.add(clock, request.capacity, request.gap, request.gap_required, request.reason)
+
+    def _judge_next(self, request: _Request, clock: _Clock, before: _Clock) -> None:
+        """Judges a request to a host that takes one at a time, by the one before."""
+        proof, host, number, started = self._proof, request.host, clock.line, clock.started
         if request.token <= before.token:
             proof.add("order", host, number, f"it was leased before line {before.line}, and stands behind it")
             return
@@ -252,19 +303,87 @@ class Judge:
             )
         elif difference > _TOLERANCE:
             self.unseen.append((host, number))  # a request between them, whose answer was lost, ended there
+        self._judge_room(host, number, gap, required, request.reason)
+        if request.groups:
+            self._rests[before.token] = required
+
+    def _judge_room(self, host: str, number: int, gap: float, required: float, reason: str | None) -> None:
+        """Judges a gap that is true, by the one that had to be."""
+        proof, told = self._proof, self._proof.hosts[host]
         if (gap - required) * 1_000_000 < -_TOLERANCE:
-            why = f" ({request.reason})" if request.reason else ""
+            why = f" ({reason})" if reason else ""
             proof.add("gap", host, number, f"{gap:.6f} s of {required:.6f} s required{why}")
         room = gap - required
         if told.room_min is None or room < told.room_min:
             told.gap_min, told.gap_required, told.room_min = round(gap, 6), required, round(room, 6)
-        if request.groups:
-            self._rests[before.token] = required
+
+    def _judge_several(self, host: str, several: _Several) -> None:
+        """Judges the requests to a host that takes several at once.
+
+        A lease with a capacity of c was given while fewer than c were open. So of the requests that were leased before
+        it, all but c - 1 at most had been reported, and stand in the first lines, before any that was leased later; and
+        its gap counts from the latest end in so many first lines.
+        """
+        proof = self._proof
+        self._judge_at_once(host, several)
+        columns = several.columns()
+        starts, ends, tokens, lines, is_grouped, capacities = (column.tolist() for column in columns)
+        in_order = np.sort(columns[2])
+        leased_before = np.searchsorted(in_order, columns[2]).tolist()  # so many of them
+        leased_until = np.searchsorted(in_order, columns[2], side="right").tolist()
+        behind = np.searchsorted(np.maximum.accumulate(columns[2]), columns[2]).tolist()  # of so many first lines
+        latest: list[Instant] = np.maximum.accumulate(columns[1]).tolist()
+        lost: set[Instant] = set()  # ends of requests without a line
+        for place in range(several.judged, len(several)):
+            line, capacity = lines[place], capacities[place]
+            reported = max(0, several.judged - 1, leased_before[place] - capacity + 1)  # so many at least
+            if leased_until[place] - leased_before[place] > 1:
+                proof.add("order", host, line, "it has the token of another line")
+                continue
+            if behind[place] < reported:
+                text = f"{capacity} may be open, and more that were leased before it stand behind later ones"
+                proof.add("order", host, line, text)
+                continue
+            gap, required = several.gaps[2 * place : 2 * place + 2]
+            if math.isnan(gap) or math.isnan(required):
+                if reported:
+                    proof.add("gap", host, line, f"it names no gap, and line {lines[0]} is a request to the same host")
+                continue
+            told = starts[place] - round(gap * 1_000_000)
+            if reported and told < latest[reported - 1] - _TOLERANCE:
+                last = ends.index(latest[reported - 1])
+                text = f"from line {lines[last]} on {seconds(starts[place] - ends[last]):.6f} s passed"
+                proof.add("gap", host, line, f"it says {gap:.6f} s; {text}")
+                continue
+            found = bisect_left(latest, told - _TOLERANCE, 0, behind[place])
+            if found == behind[place] or latest[found] > told + _TOLERANCE:
+                if told not in lost:  # a request whose answer was lost ended there
+                    lost.add(told)
+                    self.unseen.append((host, line))
+            elif is_grouped[place]:
+                self._rests[tokens[found]] = required
+            self._judge_room(host, line, gap, required, several.reasons.get(place))
+
+    def _judge_at_once(self, host: str, several: _Several) -> None:
+        starts, ends, _, lines, _, capacities = several.columns()
+        open_until: list[Instant] = []
+        rows = zip(
+            starts.tolist(), capacities.tolist(), ends.tolist(), lines.tolist(), range(len(several)), strict=True
+        )
+        for started, capacity, ended, line, place in sorted(rows):
+            while open_until and open_until[0] <= started:
+                heapq.heappop(open_until)
+            heapq.heappush(open_until, ended)
+            if len(open_until) > capacity and place >= several.judged:
+                text = f"{len(open_until)} requests at once, and the host takes {capacity}"
+                self._proof.add("at once", host, line, text)
 
     def end(self, *, true_to_store: bool) -> None:
-        """Judges the clocks that hosts share. A request without a line was lost in a crash, where the lines are the
-        ones that the store knows."""
+        """Judges the hosts that take several requests, and the clocks that hosts share. A request without a line was
+        lost in a crash, where the lines are the ones that the store knows."""
         proof = self._proof
+        for host, several in self._several.items():
+            self._judge_several(host, several)
         proof.groups, proof.unseen = len(self._shared), len(self.unseen)
         if not true_to_store:
             for host, line in self.unseen:

@@ -31,6 +31,7 @@ from outrider.crawl.summary import (
 HOSTS_TRACKED_MAX = 50_000  # each keeps a row of counts; hosts beyond are summed into one row
 HOSTS_SHOWN_MAX = 200  # a page a person scrolls through; the rest is a number
 TIMELINE_HOSTS_MAX = 60  # rows a screen or two holds
+SAME_SECONDS = 5e-6  # instants that differ by less are one: they were rounded
 TIMELINE_REQUESTS_MAX = 400  # per row; more would be a solid bar
 TIMELINE_HOSTS_TRACKED_MAX = 1_000  # candidates for the rows: 24 bytes a request kept
 TIMELINE_SECONDS_MAX = 120.0  # beyond two minutes a gap of a second is thinner than a pixel
@@ -196,25 +197,36 @@ class _Pulse:
 
 
 class _Track:
-    """The first requests to one host, in columns: start, end, gap required before, robots.txt, too early."""
+    """The first requests to one host, in columns: start, end, the rest that was required behind it (seconds, below 0
+    where none is told), robots.txt, too early."""
 
-    __slots__ = ("early", "ended", "left_out", "required", "robots", "started")
+    __slots__ = ("early", "ended", "left_out", "rests", "robots", "started")
 
     def __init__(self) -> None:
         self.started = array("d")
         self.ended = array("d")
-        self.required = array("d")
+        self.rests = array("d")
         self.robots = bytearray()
         self.early = bytearray()
         self.left_out = 0
 
-    def add(self, started: float, ended: float, required: float | None, *, robots: bool, early: bool) -> None:
+    def add(
+        self, started: float, ended: float, gap: float | None, required: float | None, *, robots: bool, early: bool
+    ) -> None:
+        """Takes the next request. Its gap leads to the end of the one before, or of an earlier one where the host takes
+        several at once."""
         if len(self.started) >= TIMELINE_REQUESTS_MAX:
             self.left_out += 1
             return
+        if gap is not None and required is not None:
+            end = started - gap
+            rows = reversed(range(len(self.ended)))
+            row = next((row for row in rows if abs(self.ended[row] - end) < SAME_SECONDS), None)
+            if row is not None:
+                self.rests[row] = max(required, self.rests[row])
         self.started.append(started)
         self.ended.append(ended)
-        self.required.append(-1.0 if required is None else required)
+        self.rests.append(-1.0)
         self.robots.append(robots)
         self.early.append(early)
 
@@ -225,9 +237,8 @@ class _Track:
             if started - origin > TIMELINE_SECONDS_MAX:
                 left_out += 1
                 continue
-            after = self.required[row + 1] if row + 1 < len(self.required) else -1.0
-            ended = self.ended[row]
-            rested = ended - origin + after if after >= 0 else None
+            ended, rest = self.ended[row], self.rests[row]
+            rested = ended - origin + rest if rest >= 0 else None
             visits.append(
                 Visit(started - origin, ended - origin, rested, bool(self.robots[row]), bool(self.early[row]))
             )
@@ -393,7 +404,7 @@ def _read_politeness(
                 continue
             track = tracks[name] = _Track()
         early = gap is not None and required is not None and breach(gap, required)
-        track.add(started, ended, required, robots=record.get("kind") == "robots", early=early)
+        track.add(started, ended, gap, required, robots=record.get("kind") == "robots", early=early)
     return tracks, requests
 
 

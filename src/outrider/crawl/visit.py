@@ -102,7 +102,7 @@ class _PageLine(msgspec.Struct, kw_only=True):
 
 
 class _PolitenessLine(msgspec.Struct):
-    """A line of `politeness.jsonl`, but for its seal."""
+    """A line of `politeness.jsonl`, but for its seal. capacity: UNSET for one request at a time."""
 
     host: str
     authority: str
@@ -119,6 +119,7 @@ class _PolitenessLine(msgspec.Struct):
     status: int | None
     error: str | None
     token: int
+    capacity: int | UnsetType = UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -586,6 +587,7 @@ def _politeness(visit: Visit, started: Instant, ended: Instant, took: float, err
         round(seconds(started - before), 6) if before is not None else None,
         lease.gap_reason if before is not None else None,
         *(visit.groups, visit.status, error, lease.token),
+        lease.capacity if lease.capacity > 1 else UNSET,
     )
     return sealed(_encode(line))
 
