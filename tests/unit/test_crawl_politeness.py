@@ -371,6 +371,14 @@ def test_each_line_of_a_host_is_judged_by_the_capacity_that_held_at_its_lease():
     assert [("gap", 7)] == found(*in_order, (6, 11, 12, 10, 1), (7, 13, 14, 10, 1))
 
 
+def test_a_capacity_that_is_raised_while_a_train_is_under_way_breaks_nothing():
+    """The first request of several was given while the last two pages of a train were open."""
+    train = [(token, 2 * token, 2 * token + 1, 2 * token - 1 if token > 2 else 1, 1) for token in range(2, 6)]
+    asked = [ROBOTS, *train, (6, 12, 14, 7), (7, 13, 15, 11)]
+    assert ([], []) == (found(*asked), found(*asked, true_to_store=False))
+    assert [("gap", 7)] == found(*asked[:-1], (7, 13, 15, 7), capacity=2)[-1:]
+
+
 def test_a_record_without_capacities_is_judged_as_before():
     """A version that told none wrote it."""
     assert [("at once", 3)] == found(ROBOTS, (2, 2, 5, 1), (3, 4, 6, 1), capacity=1)

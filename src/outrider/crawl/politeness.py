@@ -336,7 +336,7 @@ class Judge:
         lost: set[Instant] = set()  # ends of requests without a line
         for place in range(several.judged, len(several)):
             line, capacity = lines[place], capacities[place]
-            reported = max(0, several.judged - 1, leased_before[place] - capacity + 1)  # so many at least
+            reported = max(0, leased_before[place] - capacity + 1)  # so many at least
             if leased_until[place] - leased_before[place] > 1:
                 proof.add("order", host, line, "it has the token of another line")
                 continue
@@ -357,7 +357,9 @@ class Judge:
                 continue
             found = bisect_left(latest, told - _TOLERANCE, 0, behind[place])
             if found == behind[place] or latest[found] > told + _TOLERANCE:
-                if told not in lost:  # a request whose answer was lost ended there
+                # An end before the lines that are kept of an earlier time is that of a line: those behind it may have
+                # been open, in a train. Any other end is that of a request whose answer was lost.
+                if told not in lost and not (several.judged and told < ends[0]):
                     lost.add(told)
                     self.unseen.append((host, line))
             elif is_grouped[place]:
