@@ -24,7 +24,7 @@ ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 PEER_ROUNDS = int(os.environ.get("BENCH_PEER_ROUNDS", "1"))
 PRESET = os.environ.get("BENCH_WEB", "medium")
 CONCURRENCY = 64
-CRAWL_SECONDS_MAX = 1_800.0
+CRAWL_SECONDS_MAX = 900.0  # wget2 may stop in the midst of a web without an end
 KEPT = "import sys; from outrider.cli.main import main; sys.exit(main())"
 NOT_KEPT = f"from outrider.fetch import native; native.IDLE_CONNECTION_SECONDS_MAX = 0.0; {KEPT}"
 """Programs of our crawls: `outrider`, and the same with a new connection for each page."""
