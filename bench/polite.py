@@ -1,8 +1,9 @@
 """`polite`: how near a crawl with gaps comes to the rate that its hosts permit, and how late it asks.
 
-A made web of 1,000 hosts answers each request after 20 ms; each host wants a second of rest behind an answer. So it
-permits one request each 1.02 s, and the hosts together 980 a second. That rate is the limit to which the crawl is held,
-computed from its own record of requests: the gaps it had to keep and the times its answers took.
+A made web of 1,000 hosts answers each request after 20 ms; each host wants a second of rest behind an answer, a few of
+them more. So most permit one request each 1.02 s. That is the limit to which the crawl is held, computed from its own
+record of requests: the times that answers took and the gaps that were required, over the same with the gaps that were
+kept.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ COUNTED_BEFORE_END_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class _Asked:
-    """One request for a page: seconds since the first one, seconds it took, its gap and the one required."""
+    """One request: seconds since the first one, seconds it took, its gap and the one required."""
 
     at: float
     took: float
@@ -67,7 +68,7 @@ def tables() -> list[Table]:
         f"p99 of {BEGINNING_SECONDS:.0f} s",
     )
     notes = (
-        f"{HOSTS:,} hosts, a gap of 1 s, answers after 20 ms, {SECONDS} s, no WARC.",
+        f"{HOSTS:,} hosts, a gap of 1 s or more, answers after 20 ms, {SECONDS} s, no WARC.",
         f"The rate counts from second {COUNTED_FROM_SECONDS:.0f} on.",
         f"Lateness is that behind the first {BEGINNING_SECONDS:.0f} s; the column beside has the p99 of these.",
     )
@@ -84,15 +85,18 @@ def _crawl(web: localweb.LocalWeb, output: Path, concurrency: int) -> tuple[obje
     last = max(one.at for one in asked)
     span = last - COUNTED_FROM_SECONDS - COUNTED_BEFORE_END_SECONDS
     counted = [one for one in asked if COUNTED_FROM_SECONDS <= one.at < COUNTED_FROM_SECONDS + span]
-    each = sum(one.required + one.took for one in counted) / len(counted)
-    rate, possible = len(counted) / span, HOSTS / each
+    rate = len(counted) / span
+    kept = [(one.took, one.required, one.gap) for one in counted if one.gap is not None]
+    share = sum(took + required for took, required, _ in kept) / sum(took + gap for took, _, gap in kept)
     begin = [one.late for one in asked if one.gap is not None and one.at < BEGINNING_SECONDS]
     late = [one.late for one in asked if one.gap is not None and one.at >= BEGINNING_SECONDS]
     breaches = sum(one < 0 for one in begin + late)
     cpu = measured.cpu_seconds / len(asked) * 1e3
-    print(f"  concurrency {concurrency}: {rate:.0f} requests/s of {possible:.0f} possible", file=sys.stderr, flush=True)
+    print(
+        f"  concurrency {concurrency}: {rate:.0f} requests/s, {share:.1%} of the possible", file=sys.stderr, flush=True
+    )
     p99 = quantile(late, 0.99)
-    return (concurrency, rate, f"{rate / possible:.1%}", quantile(late, 0.5), p99, quantile(begin, 0.99), cpu, breaches)
+    return (concurrency, rate, f"{share:.1%}", quantile(late, 0.5), p99, quantile(begin, 0.99), cpu, breaches)
 
 
 def _asked(file: Path) -> Iterator[_Asked]:
@@ -100,8 +104,6 @@ def _asked(file: Path) -> Iterator[_Asked]:
     with file.open("rb") as lines:
         for line in lines:
             told = json.loads(line)
-            if told["kind"] != "page":
-                continue
             at = datetime.fromisoformat(told["started_at"]).timestamp()
             first = at if first is None else min(first, at)
             yield _Asked(at - first, told["seconds"], told["gap"], told["gap_required"] or 0.0)
