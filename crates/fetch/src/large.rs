@@ -20,7 +20,7 @@ struct State {
     resting: bool,
 }
 
-/// What all transfers have beyond the usual limit.
+/// Bytes of all transfers beyond the usual limit.
 pub(crate) struct Large {
     bytes_max: usize,
     wait_max: Duration,

@@ -76,7 +76,7 @@ class _Transfer:
     """One easy handle and the bytes that its transfer has received; handles are used again, state is not."""
 
     def __init__(self, options: dict[int, Any], large: Large, rest: Callable[[_Transfer], None]) -> None:
-        """rest: is told that the transfer reads no more for now."""
+        """rest: is told when the transfer reads no more until it is let go on."""
         self._large = large
         self._rest = rest
         self.easy = pycurl.Curl()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 
 
 class Large:
-    """What all transfers have beyond the usual limit, by transfer.
+    """Bytes of all transfers beyond the usual limit, by transfer.
 
     A transfer takes part with the bytes that have really come. Beyond the bound all of them rest but the one that takes
     part longest: it waits for no other one, so that some transfer always comes to its end. All rest while the caller
