@@ -85,7 +85,7 @@ def host_busy():
 def two_at_once_are_busy():
     world = World().add(*(A + str(page) for page in range(3)))
     world.frontier.set_limit(2, "a.example.org")
-    urls = {lease.url for lease in world.lease(2, per_queue=2)}
+    urls = {lease.url for lease in (*world.lease(), *world.after(10).lease())}
     (left,) = {A + str(page) for page in range(3)} - urls
     return world, left, "host_busy", "at most 2 requests at once", None
 

@@ -106,8 +106,10 @@ def test_outcomes_of_one_host_in_one_call_rest_it_as_in_calls_of_their_own():
         world = World(keys=(b"k" * 16, b"s" * 16))  # chance in a back-off goes by the host's hash
         world.discover(*(A + str(n) for n in range(4)))
         world.frontier.set_limit(4, key="a.com")
-        leases = list(world.lease(4, per_queue=4))
-        world.clock.move(20.0)
+        leases = []
+        for _ in range(4):
+            leases += world.lease(1)
+            world.clock.move(5.0)
         ends = [
             outcome(leases[0], "retry", seconds=1.0, refused=True),
             outcome(leases[1], "done", seconds=2.0),
