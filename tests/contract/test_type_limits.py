@@ -5,38 +5,25 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from e2e.downloaders import AnyDownloader, each_downloader, new  # noqa: F401 - a fixture
-from e2e.hostile import Connection, Script, Site, closes_after, hostile
+from e2e.downloaders import AnyDownloader, each_downloader, new, run  # noqa: F401 - a fixture
+from e2e.hostile import Connection, Script, Site, closes_after
 from outrider.errors import SettingsError
 from outrider.fetch.downloader import Decoding, Request, Response
 from outrider.fetch.large import Large
 from outrider.fetch.room import TypeBytes, bytes_of_type
 
-T = TypeVar("T")
 pytestmark = pytest.mark.usefixtures("each_downloader")
 
 AGENT = "Outrider/0.1 (+https://example.org/bot)"
 PIECE = b"x" * 65_536
 LIMITS = (("application/pdf", 300_000), ("image/*", 200_000), ("text/plain", 1_000))
 USUAL = 100_000
-
-
-def run(script: Script, act: Callable[[AnyDownloader, Site], Awaitable[T]], **options: Any) -> T:
-    async def main() -> T:
-        async with hostile(script) as site:
-            downloader = new(**options)
-            try:
-                return await act(downloader, site)
-            finally:
-                await downloader.close()
-
-    return asyncio.run(main())
 
 
 def asked(site: Site, path: str = "/", host: str = "site.test", **limits: Any) -> Request:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import gzip
 import zlib
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import brotli
 import pytest
 from backports import zstd
 
-from e2e.downloaders import AnyDownloader, each_downloader, new  # noqa: F401 - a fixture
+from e2e.downloaders import AnyDownloader, each_downloader, new, run  # noqa: F401 - a fixture
 from e2e.hostile import Connection, Script, Site, answers, closes_after, hostile
 from outrider.errors import ClosedError, InvalidUrlError, SettingsError
 from outrider.fetch.downloader import Decoding, Request, Response
 from outrider.fetch.outcomes import FetchError
 
-T = TypeVar("T")
 pytestmark = pytest.mark.usefixtures("each_downloader")
 
 AGENT = "Outrider/0.1 (+https://example.org/bot)"
@@ -26,18 +25,6 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"br": brotli.compress, "zstd": zstd.compress}
-
-
-def run(script: Script, act: Callable[[AnyDownloader, Site], Awaitable[T]], **options: Any) -> T:
-    async def main() -> T:
-        async with hostile(script) as site:
-            downloader = new(**options)
-            try:
-                return await act(downloader, site)
-            finally:
-                await downloader.close()
-
-    return asyncio.run(main())
 
 
 def one(script: Script, path: str = "/", **limits: Any) -> Response:

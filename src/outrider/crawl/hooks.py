@@ -40,6 +40,7 @@ import numpy.typing as npt
 from outrider.clock import rfc3339
 from outrider.crawl.apart import ReaderApart, ReaderFailedError
 from outrider.crawl.given import page_given
+from outrider.crawl.lines import LINE_FIELDS
 from outrider.crawl.options import LOST, CrawlOptions, is_function, spelled
 from outrider.errors import SettingsError, UnreachableError
 from outrider.fetch.downloader import TRUNCATIONS, Decoding, Downloader, Headers, Request, Response
@@ -63,16 +64,6 @@ from outrider.url import UrlBatch
 
 NO_LINKS: Final = UrlBatch.of(())
 _NO_SIGNALS: Final[Mapping[str, float]] = {}
-LINE_FIELDS: Final = frozenset(
-    {
-        *("url", "outcome", "status", "error", "fetched_at", "seconds", "bytes", "content_type", "digest", "simhash"),
-        *("depth", "referrer", "priority", "attempt", "location", "title", "description", "canonical", "charset"),
-        *("language", "http_date", "last_modified", "etag", "links", "links_left_out", "new_links", "directives"),
-        *("duplicate_of", "distance", "token", "warc", "not_followed", "shingles", "content_digest", "image", "tls"),
-        *("probe", "text_digest"),
-    }
-)
-"""The names of a page's line that are the crawl's own; what `on_page` returns goes beside them."""
 
 
 class CrawledPage:

@@ -20,11 +20,12 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from outrider.archive import shown_digest
 from outrider.clock import Instant, instant, rfc3339, rfc3339_exact, seconds
 from outrider.crawl.hooks import HookFailed
+from outrider.crawl.lines import PageLine, PolitenessLine
 from outrider.crawl.options import UNVERIFIED
 from outrider.errors import InvalidUrlError
 from outrider.fetch.codings import unchunk
@@ -58,68 +59,6 @@ TOO_LARGE: Final = "too_large"  # an outcome that the frontier cannot keep
 UNSENT: Final = frozenset({FetchError.BLOCKED_ADDRESS, FetchError.BLOCKED_PORT})
 _NONE: Final[Mapping[str, Any]] = {}
 _encode: Final = msgspec.json.Encoder().encode
-
-
-class _PageLine(msgspec.Struct, kw_only=True):
-    """A line of `pages.jsonl`. Fields that are UNSET are left out."""
-
-    url: str
-    outcome: str
-    status: int | None
-    error: str | UnsetType = UNSET
-    fetched_at: str
-    seconds: float | None
-    bytes: int
-    content_type: str | None
-    digest: str | None
-    simhash: str | None = None
-    depth: int
-    referrer: str | None
-    priority: float
-    attempt: int
-    location: str | None
-    title: str | None = None
-    description: str | None = None
-    canonical: str | None = None
-    charset: str | None = None
-    language: str | None = None
-    http_date: str | None
-    last_modified: str | None
-    etag: str | None
-    links: int
-    token: int
-    warc: dict[str, Any] | None
-    shingles: int | UnsetType = UNSET
-    text_digest: str | UnsetType = UNSET
-    image: dict[str, Any] | UnsetType = UNSET
-    content_digest: str | UnsetType = UNSET
-    duplicate_of: str | UnsetType = UNSET
-    distance: int | UnsetType = UNSET
-    probe: str | UnsetType = UNSET
-    directives: list[str | None] | UnsetType = UNSET
-    links_left_out: int | UnsetType = UNSET
-    tls: str | UnsetType = UNSET
-
-
-class _PolitenessLine(msgspec.Struct):
-    """A line of `politeness.jsonl`, but for its seal. capacity: UNSET for one request at a time."""
-
-    host: str
-    authority: str
-    url: str
-    kind: str
-    started_at: str
-    first_byte_at: str | None
-    ended_at: str
-    seconds: float
-    gap_required: float | None
-    gap: float | None
-    reason: str | None
-    groups: tuple[dict[str, Any], ...]
-    status: int | None
-    error: str | None
-    token: int
-    capacity: int | UnsetType = UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +295,7 @@ def page_outcome(
     field_of = response.headers.get if response is not None else _NONE.get
     etag, modified = field_of("etag"), field_of("last-modified")
     size = len(response.content) if response is not None else 0
-    line = _PageLine(
+    line = PageLine(
         url=lease.url,
         outcome=word,
         status=status,
@@ -578,7 +517,7 @@ def _politeness(visit: Visit, started: Instant, ended: Instant, took: float, err
     lease, response = visit.lease, visit.response
     before = lease.ended_before
     first = response.first_byte_at if response is not None else None
-    line = _PolitenessLine(
+    line = PolitenessLine(
         *(lease.host, lease.authority, lease.url, str(lease.kind), rfc3339_exact(started)),
         rfc3339_exact(first) if first is not None else None,
         rfc3339_exact(ended),
