@@ -151,3 +151,11 @@ def test_a_crawl_that_ends_before_a_paused_host_names_it(told):
     result = outrider.Crawler(max_pages=None, **told).run()
     said = "nothing that is left can be fetched now: one.test is paused; `outrider host DIR HOST resume` resumes it"
     assert (3, said) == (result.exit_code, result.ending)
+
+
+def test_a_crawl_that_got_nothing_says_so_without_progress_too(tmp_path, capsys):
+    where = ["-o", str(tmp_path / "out"), "--progress", "none", "--timeout", "connect=1"]
+    assert 8 == cli.run(["crawl", "http://127.0.0.1:9/", *where])
+    told = capsys.readouterr().err
+    assert told.startswith("outrider: ")
+    assert 1 == told.count("\n")

@@ -95,7 +95,10 @@ def test_tables_and_pairs_read_back_from_the_file():
         ({"host": [{"delay": 3}]}, "no pattern of host names"),
         ({"host": [{"name": "a.test", "scope": "any"}]}, "scope is nothing that a table of one host takes"),
         ({"host": [{"name": "a.test", "delay": -1}]}, "delay of a.test is -1"),
-        ({"host": [{"name": "a.test", "capacity": 0}]}, "too small"),
+        (
+            {"host": [{"name": "a.test", "capacity": 0}]},
+            "capacity of a.test is 0: it is too small, a whole number",
+        ),
         ({"host": {"name": "a.test"}}, "no list of tables"),
         ({"header": "Authorization=Bearer abc"}, "would go to every host of the crawl"),
         ({"header": {"cookie": "a=b"}}, "would go to every host of the crawl"),

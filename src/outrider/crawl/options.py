@@ -366,11 +366,11 @@ def _timeout(value: object) -> tuple[tuple[str, float], ...]:
 
 VERIFIED, UNVERIFIED = "verified", "unverified"
 
-_OF_TABLES: dict[str, Callable[[object], object]] = {
-    "capacity": _whole(1, GROUP_CAPACITY_MAX),
-    "tls": _one_of((VERIFIED, UNVERIFIED)),
+_OF_TABLES: dict[str, tuple[Callable[[object], object], str]] = {
+    "capacity": (_whole(1, GROUP_CAPACITY_MAX), f"a whole number from 1 to {GROUP_CAPACITY_MAX}"),
+    "tls": (_one_of((VERIFIED, UNVERIFIED)), f"{VERIFIED} or {UNVERIFIED}"),
 }
-"""The keys of a [[host]] table that are no options of a whole crawl."""
+"""The keys of a [[host]] table that are no options of a whole crawl: how each is read, and what it takes in words."""
 
 
 def _tables(value: object) -> tuple[tuple[tuple[str, object], ...], ...]:
@@ -390,16 +390,17 @@ def _tables(value: object) -> tuple[tuple[tuple[str, object], ...], ...]:
                 continue
             setting = SETTINGS.get(option)
             if option in _OF_TABLES:
-                checked_pairs[option] = _OF_TABLES[option](one)
+                (read, accepted), secret = _OF_TABLES[option], False
             elif setting is None or not setting.per_host:
                 known = ["name", *_OF_TABLES, *(name for name, setting in SETTINGS.items() if setting.per_host)]
                 raise RefusedError(f"{key} is nothing that a table of one host takes: {', '.join(known)}")
             else:
-                try:
-                    checked_pairs[option] = setting.read(one)
-                except RefusedError as refusal:
-                    shown = "" if setting.secret else f" is {one!r:.80}"
-                    raise RefusedError(f"{key} of {name}{shown}: {refusal}, {setting.accepted}") from None
+                read, accepted, secret = setting.read, setting.accepted, setting.secret
+            try:
+                checked_pairs[option] = read(one)
+            except RefusedError as refusal:
+                shown = "" if secret else f" is {one!r:.80}"
+                raise RefusedError(f"{key} of {name}{shown}: {refusal}, {accepted}") from None
         if checked_pairs.get("tls") == UNVERIFIED and set(name) & set("*?[]"):
             raise RefusedError(
                 f"tls = {UNVERIFIED!r} of {name}: an exception is for one host, not for a pattern of names"

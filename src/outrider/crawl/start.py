@@ -27,7 +27,7 @@ from outrider.crawl.directory import (
 )
 from outrider.crawl.hooks import Hooks
 from outrider.crawl.kept_output import refuse_output_alone
-from outrider.crawl.loop import FINISHED, LIMIT, CrawlResult, CrawlRun, PageReader
+from outrider.crawl.loop import FINISHED, LIMIT, UNREACHABLE, CrawlResult, CrawlRun, PageReader
 from outrider.crawl.options import (
     SETTINGS_FILE,
     CrawlOptions,
@@ -78,6 +78,8 @@ def finished(ready: Prepared, run: CrawlRun, *, talk: TextIO, summary: bool) -> 
     if summary and ready.options.progress != "none":
         for line in lines:
             say(line, talk)
+    elif summary and result.exit_code == UNREACHABLE:
+        say(f"outrider: {result.ending}", talk)  # an error is told, though progress is not
     return result
 
 
