@@ -241,6 +241,18 @@ def test_one_place_of_the_tests_knows_where_the_inside_of_a_frontier_lies(projec
     assert [project / "tests" / "model" / "inside.py"] == files
 
 
+def test_the_verbs_of_a_frontier_are_parts_of_one_core_and_no_ancestors_of_each_other(project):
+    bases = {
+        node.name: [ast.unparse(base) for base in node.bases]
+        for file in (project / "src" / "outrider" / "frontier" / "verbs").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef)
+    }
+    parts = [name for name, of in bases.items() if of == ["Part"]]
+    assert [] == [name for name, of in bases.items() if set(of) & bases.keys() - {"Part"}]
+    assert len(parts) > 8
+
+
 LINES_MAX, ATTRIBUTES_MAX, METHODS_MAX = 70, 25, 40
 """Of a function; of a class of the frontier: attributes that its methods set, public methods."""
 

@@ -79,7 +79,7 @@ def build(name: str) -> tuple[MemoryFiles, dict[str, Any]]:
 
 def _robots(frontier: Frontier, now: list[int], answers: dict[str, tuple[int | None, bytes]]) -> None:
     """Tells the robots.txt of some authorities: as answers to errands where those are, else by the caller."""
-    if not inspect(frontier).errands_mode:
+    if not inspect(frontier).core.errands_mode:
         for authority, (status, body) in answers.items():
             frontier.set_robots(authority, 404 if status == 301 else status, body)
         return

@@ -152,7 +152,7 @@ def recount(frontier: Frontier) -> list[str]:
             state = STATES[head["state"]].value
             if int(head["order"]) in open_ones:
                 state = "leased"
-            elif state == "waiting" and head["due"] <= machine._woken:
+            elif state == "waiting" and head["due"] <= machine.core.woken:
                 state = "queued"
             places[state] += 1
     filed = {
@@ -169,7 +169,7 @@ def recount(frontier: Frontier) -> list[str]:
         busy = int(np.isin(tables.urls.open_leases()[1], group.queues).sum())
         if group.busy != busy:
             problems.append(f"{tables.key_of(queue)} counts {group.busy} turns, there are {busy}")
-    deadlines = set(machine._deadlines)
+    deadlines = set(machine.core.gates.deadlines)
     problems.extend(
         f"the errand of {authority.name} never expires"
         for token, authority in tables.errands.open.items()
@@ -185,7 +185,7 @@ def recount(frontier: Frontier) -> list[str]:
     problems.extend(
         f"the gate of {tables.hosts.name(host)} never opens"
         for host, authority in turns.gates.items()
-        if authority.wanted == NONE and not authority.token and authority.name not in machine._waiting.unread
+        if authority.wanted == NONE and not authority.token and authority.name not in machine.core.gates.unread
     )
     return problems
 

@@ -604,7 +604,7 @@ def test_a_clock_that_stepped_back_lets_groups_of_cold_hosts_rest(monkeypatch, k
     world.clock.move(9)
     world.frontier.checkpoint()
     assert 1 == cold(world)
-    world.inspect().rest_everybody(world.clock())
+    world.inspect().opening.rest_everybody(world.clock())
     if killed:
         world.kill()
     world.discover("http://ftp.a.com/")

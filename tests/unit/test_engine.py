@@ -335,7 +335,7 @@ def test_what_stopped_a_store_without_the_disks_doing_is_told_in_its_own_words(m
     def breaks(*_):
         raise met
 
-    world.inspect().extend = breaks
+    world.inspect().reports.extend = breaks
     with pytest.raises(type(met)):
         world.frontier.extend([lease.token], 60)
     for _ in range(2):

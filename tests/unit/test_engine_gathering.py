@@ -19,16 +19,17 @@ STOPPED = "A call was broken off halfway, so this store was stopped; nothing ack
 
 def counted(world):
     """How often the machine is asked for each verb."""
-    counts = dict.fromkeys(("discover", "lease", "report"), 0)
     machine = world.inspect()
-    for verb in counts:
-        call = getattr(machine, verb)
+    parts = {"discover": machine.links, "lease": machine.leases, "report": machine.reports}
+    counts = dict.fromkeys(parts, 0)
+    for verb, part in parts.items():
+        call = getattr(part, verb)
 
         def count(*given, verb=verb, call=call, **how):
             counts[verb] += 1
             return call(*given, **how)
 
-        setattr(machine, verb, count)
+        setattr(part, verb, count)
     return counts
 
 
@@ -117,7 +118,7 @@ def test_a_call_that_makes_no_sense_spoils_only_itself():
 
 def test_what_stops_a_frontier_goes_to_who_met_it_and_the_others_are_told_what_to_do():
     world = World()
-    world.inspect()._accept = lambda *_: 1 / 0
+    world.inspect().links._accept = lambda *_: 1 / 0
     answers = together(world, *[lambda f: f.discover(["http://a.com/"])] * 3)
     kinds = Counter(type(answer) for answer in answers)
     assert {ZeroDivisionError: 1, StoreStoppedError: 2} == kinds
@@ -149,7 +150,7 @@ def ctrl_c(frontier):
 def test_an_interruption_inside_a_verb_leaves_no_call_without_a_true_answer_or_words(when):
     world = World()
     world.discover("http://a.com/")
-    world.inspect().lease = interrupts(world.inspect().lease, when)
+    world.inspect().leases.lease = interrupts(world.inspect().leases.lease, when)
     answers = together(
         world, lambda f: f.discover(["http://b.com/"]), lambda f: f.lease(1), lambda f: f.lease(1),
         lambda f: f.discover(["http://c.com/"]), first=ctrl_c,
@@ -191,7 +192,7 @@ def test_an_interruption_between_calls_costs_the_others_nothing(monkeypatch, nth
 def test_an_interruption_of_the_loop_leaves_no_task_without_an_answer_or_words():
     """Calls that were made have their answers; the calls in the verb, and behind it, raise and say what to do."""
     world = World()
-    world.inspect().lease = interrupts(world.inspect().lease, "begun")
+    world.inspect().leases.lease = interrupts(world.inspect().leases.lease, "begun")
 
     async def run():
         frontier = AsyncFrontier(world.frontier)

@@ -287,7 +287,7 @@ def test_a_clean_stop_gives_back_what_could_not_be_given_back_before(monkeypatch
         raise StoreFullError("no space")
 
     monkeypatch.setattr(world.frontier, "_durable", interrupted)
-    monkeypatch.setattr(world.inspect(), "unclaim", refuse)
+    monkeypatch.setattr(world.inspect().reports, "unclaim", refuse)
     with pytest.raises(KeyboardInterrupt):
         world.lease(worker="w")
     monkeypatch.undo()

@@ -209,7 +209,7 @@ def test_lines_of_a_wait_that_was_given_up_come_with_the_next_answer(late):
     """A wait may end with lines alone: URLs that robots.txt closes are no leases."""
 
     async def live(frontier, loop):
-        inspect(frontier.sync).keeps_lines = True
+        inspect(frontier.sync).core.keeps_lines = True
         waiting = await began(frontier.lease(1, worker="w", wait_seconds=60))
         lease = frontier._waiting._lease
 

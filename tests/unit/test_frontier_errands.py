@@ -390,7 +390,7 @@ def test_a_robots_txt_that_moved_to_a_host_of_another_frontier_cannot_be_read(se
 
 def owned_and_foreign(frontier: Frontier) -> list[tuple[str, int]]:
     """A host of the lower half of slots, and one of the upper half, with their slots."""
-    names = {f"h{n}.com": inspect(frontier).slot_of(f"h{n}.com") for n in range(20)}
+    names = {f"h{n}.com": inspect(frontier).core.homes.slot_of(f"h{n}.com") for n in range(20)}
     return [next(one for one in names.items() if (one[1] < 2_048) is lower) for lower in (True, False)]
 
 

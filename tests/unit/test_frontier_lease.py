@@ -481,7 +481,7 @@ def test_deadlines_of_leases_that_ended_do_not_pile_up(world, monkeypatch):
     open_lease = world.one(ttl_seconds=5_000)
     while leases := world.lease(5, ttl_seconds=86_400):
         world.report(*[lease.done(seconds=0) for lease in leases])
-    assert len(world.inspect()._deadlines) < 40
+    assert len(world.inspect().core.gates.deadlines) < 40
     assert [] == recount(world.frontier)
     world.clock.move(5_000)
     assert ["stale"] == world.report(open_lease.done())

@@ -121,12 +121,12 @@ def test_other_calls_come_between_the_steps_of_a_look(small_steps):
     frontier, machine = world.frontier, inspect(world.frontier)
     before = {row.url for row in walked(frontier.urls)}
     looks = (
-        lambda now: machine.statistics(now),
-        lambda now: machine.explain_idle(now),
-        lambda now: machine.hosts(now, None, None, 90),
-        lambda now: machine.hosts(now, "ready", None, 90),
-        lambda now: machine.waits(now, 0.0, None),
-        lambda now: machine.urls(state=None, host=None, crawl=None, key=None, after=None, limit=10_000),
+        lambda now: machine.looks.statistics(now),
+        lambda now: machine.looks.explain_idle(now),
+        lambda now: machine.looks.hosts(now, None, None, 90),
+        lambda now: machine.looks.hosts(now, "ready", None, 90),
+        lambda now: machine.looks.waits(now, 0.0, None),
+        lambda now: machine.looks.urls(state=None, host=None, crawl=None, key=None, after=None, limit=10_000),
     )
     found, fresh = [], 0
     for look in looks:
@@ -250,14 +250,14 @@ def test_leases_and_reports_come_between_the_steps_of_a_retry(small_retries):
     """All dead letters of its beginning are put back, and none twice that is given up again while it goes on."""
     world = dead_world()
     frontier, machine = world.frontier, inspect(world.frontier)
-    back, retry, between = [], machine.retry, []
+    back, retry, between = [], machine.operators.retry, []
 
     def spied(chosen, error, now):
         assert len(chosen) <= 3
         back.extend(chosen["fingerprint"].tolist())
         return retry(chosen, error, now)
 
-    machine.retry = spied
+    machine.operators.retry = spied
 
     def called(name, verb, whole=frontier._call, **how):
         answer = whole(name, verb, **how)
@@ -282,7 +282,7 @@ def test_a_retry_that_is_broken_off_leaves_a_store_that_goes_on_with_the_rest(tm
     frontier = Frontier.open(tmp_path / "store", clock=lambda: now, settings=settings, robots="caller")
     frontier.discover([f"http://d{host}.test/" for host in range(40)])
     frontier.report([one.gone(error="http_404") for one in frontier.lease(40)])
-    whole, steps = inspect(frontier).retry, []
+    whole, steps = inspect(frontier).operators.retry, []
 
     def broken(chosen, error, at):
         if len(steps) == 4:
@@ -290,7 +290,7 @@ def test_a_retry_that_is_broken_off_leaves_a_store_that_goes_on_with_the_rest(tm
         steps.append(whole(chosen, error, at))
         return steps[-1]
 
-    inspect(frontier).retry = broken
+    inspect(frontier).operators.retry = broken
     with pytest.raises(SettingsError, match="broken off"):
         frontier.retry()
     frontier.close()

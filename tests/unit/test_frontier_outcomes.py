@@ -31,7 +31,7 @@ def opened(monkeypatch, **how) -> tuple[Frontier, Clock, list[bytes]]:
     """A frontier, its clock, and the payloads of the frames that it appends from here on."""
     clock, frames = Clock(), []
     frontier = Frontier.open(MemoryFiles(), clock=clock, keys=KEYS, output=True, **how)
-    log = inspect(frontier)._log
+    log = inspect(frontier).core._log
     append = log.append
     monkeypatch.setattr(
         log, "append", lambda kind, payload, **rest: frames.append(payload) or append(kind, payload, **rest)

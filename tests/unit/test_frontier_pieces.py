@@ -33,7 +33,7 @@ def small(monkeypatch):
 
 def frames(world, call) -> tuple[object, list[int]]:
     """The answer of a call, and the sizes of the frames that it logged."""
-    log = world.inspect()._log
+    log = world.inspect().core._log
     sizes: list[int] = []
     append = log.append
 
@@ -178,7 +178,7 @@ def broken_off(world, call) -> Frontier:
     for frame in range(1, 1_000):
         world.disk = disk.copy()
         world.frontier = world._open()
-        log = world.inspect()._log
+        log = world.inspect().core._log
         append, left = log.append, [frame]
 
         def refuses(kind, payload, *, append=append, left=left, **how):
@@ -273,7 +273,7 @@ def test_answers_that_no_caller_came_back_for_are_bounded(monkeypatch):
     world.frontier.release([])
     stale = []
     for _ in broken_off(world, lambda: world.frontier.report(outcomes)):
-        assert len(world.inspect()._unanswered) <= 3
+        assert len(world.inspect().reports._unanswered) <= 3
         codes = list(map(str, world.frontier.report(outcomes).outcomes))
         assert sorted(codes, reverse=True) == codes, "those whose answers went come first"
         stale.append(codes.count("stale"))

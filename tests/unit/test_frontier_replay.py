@@ -108,7 +108,7 @@ def _listed(cards: Cards) -> list[tuple[bytes, bytes]]:
 def all_of(tables: Tables) -> dict[str, object]:
     tables.recall_all()
     hosts, queues = tables.hosts, tables.queues
-    *lease_cells, heads, arena, offsets = tables.urls.open_leases()
+    *lease_cells, cards = tables.urls.open_leases()
     calendar = [
         *_contents(tables.urls.calendar._waiting, 1_024).values(),
         *_contents(tables.urls.calendar._coming, 1).values(),
@@ -127,7 +127,7 @@ def all_of(tables: Tables) -> dict[str, object]:
         ),
         "leases": [cells.tolist() for cells in lease_cells],
         "tokens": np.frombuffer(tables.urls.leases.tokens(), np.uint64).tolist(),
-        "leased": _listed(Cards(heads, arena, offsets)),
+        "leased": _listed(cards),
         "calendar": waiting,
         "backlog": _contents(tables.urls.backlog, queues.count),
         "spent": _contents(tables.urls.spent, hosts.count),

@@ -402,12 +402,12 @@ def test_rules_that_changed_judge_again_behind_a_kill_in_the_middle_and_not_twic
     world.frontier.set_robots("http://a.com", 200, b"User-agent: *\nDisallow: /1")
     world.lease()
     world.kill()
-    while not world.frontier.finished() and world.inspect()._waiting.again:
+    while not world.frontier.finished() and world.inspect().core.gates.again:
         world.lease(0)
     told = {"parked": 1 + 10 + 100 + 200 + 1, "queued": 1_209 - 312 - world.counts().get("leased", 0)}
     assert told == {state: count for state, count in world.counts().items() if state != "leased"}
     world.kill()
-    assert {} == world.inspect()._waiting.again
+    assert {} == world.inspect().core.gates.again
 
 
 # -- several requests at once

@@ -408,7 +408,7 @@ def test_parked_urls_are_judged_again_by_a_long_robots_txt_outside_of_the_call(r
     world.kill()
     reads[1].append(world)
     assert (["http://a.com/open"], []) == (world.urls(), held_long(reads))
-    assert not world.inspect().unread
+    assert not world.inspect().robots.unread
 
 
 def test_a_host_whose_rules_are_to_be_read_may_be_deleted_meanwhile():
@@ -416,11 +416,11 @@ def test_a_host_whose_rules_are_to_be_read_may_be_deleted_meanwhile():
     world.frontier.set_robots("http://a.com", 200, LONG)
     world.discover("http://a.com/open")
     world.reopen()
-    world.inspect().lease(10, START)
-    assert world.inspect().unread
+    world.inspect().leases.lease(10, START)
+    assert world.inspect().robots.unread
     world.frontier.delete("a.com")
     assert ([], {}) == (world.urls(), world.counts())
-    assert not world.inspect().unread
+    assert not world.inspect().robots.unread
     assert world.frontier.verify().ok
 
 
@@ -429,7 +429,7 @@ def test_new_rules_that_come_while_the_old_ones_are_to_be_read_count():
     world.frontier.set_robots("http://a.com", 200, LONG)
     world.discover("http://a.com/open", "http://a.com/closed")
     world.reopen()
-    world.inspect().lease(10, START)
+    world.inspect().leases.lease(10, START)
     world.frontier.set_robots("http://a.com", 200, b"User-agent: *\nDisallow: /open")
     assert ["http://a.com/closed"] == world.urls()
 

@@ -471,10 +471,12 @@ def test_a_host_with_twice_the_fetches_of_nearly_all_others_is_parked_explained_
         bound = 2 * next(level for level in LEVELS if level > 20)
         assert bound <= fetched <= bound + 4
         assert {"trap_host_size": 500 - fetched} == frontier.statistics()["traps"]
-        levels = [inspect(frontier).tables.returns.get(inspect(frontier)._sizes.name_of(step)) for step in range(9)]
+        levels = [
+            inspect(frontier).tables.returns.get(inspect(frontier).traps._sizes.name_of(step)) for step in range(9)
+        ]
     with Frontier.open(tmp_path / "store", settings=rules) as frontier:
         kept = inspect(frontier).tables.returns
-        assert levels == [kept.get(inspect(frontier)._sizes.name_of(step)) for step in range(9)]
+        assert levels == [kept.get(inspect(frontier).traps._sizes.name_of(step)) for step in range(9)]
         parked = next(iter(frontier.urls(state="parked"))).url
         text = frontier.explain(parked).reason_text
         numbers = f"{fetched} pages of its host", f"of {hosts + 1} hosts", "99 % had at most", f"may have {bound}"

@@ -267,7 +267,7 @@ class AsyncFrontier:
         return len(self._waiting)
 
     async def _lease(self, want: int, *, request_id: RequestId | None, **how: Any) -> LeaseBatch:
-        if self.sync._machine.unread:
+        if self.sync._machine.robots.unread:
             await self._in_thread(self.sync._read_rules)
         while True:
             small = Small.lease(want, how, request_id)
@@ -276,7 +276,7 @@ class AsyncFrontier:
             else:
                 verb = partial(lease_alone, want, {**how, "request_id": request_id})
                 leases = await self._call("lease", verb, request_id=request_id)
-            if leases or leases.lines or not self.sync._machine.unread:
+            if leases or leases.lines or not self.sync._machine.robots.unread:
                 return leases
             if not await self._in_thread(self.sync._read_rules):
                 return leases
@@ -292,49 +292,51 @@ class AsyncFrontier:
         """As `Frontier.report`."""
         if answers := answers_of(outcomes):
             await self._in_thread(partial(self.sync._read_ahead, answers))
-        small = Small.report(outcomes, links, request_id, watermark) if not self.sync._machine.keeps_lines else None
+        small = (
+            Small.report(outcomes, links, request_id, watermark) if not self.sync._machine.core.keeps_lines else None
+        )
         if small is not None:
             told: Report = await self._gathered(small)
             return told
         return await self._call(
-            "report", lambda m, now: m.report(outcomes, links, now, request_id=request_id, watermark=watermark)
+            "report", lambda m, now: m.reports.report(outcomes, links, now, request_id=request_id, watermark=watermark)
         )
 
     async def extend(self, tokens: Sequence[int], ttl_seconds: float) -> list[Settled]:
         """As `Frontier.extend`."""
-        return await self._call("extend", lambda m, now: m.extend(tokens, ttl_seconds, now))
+        return await self._call("extend", lambda m, now: m.reports.extend(tokens, ttl_seconds, now))
 
     async def release(self, tokens: Sequence[int]) -> list[Settled]:
         """As `Frontier.release`."""
-        return await self._call("release", lambda m, now: m.release(tokens, now))
+        return await self._call("release", lambda m, now: m.reports.release(tokens, now))
 
     async def defer(self, tokens: Sequence[int], until: Instant) -> list[Settled]:
         """As `Frontier.defer`."""
-        return await self._call("defer", lambda m, now: m.defer(tokens, until, now))
+        return await self._call("defer", lambda m, now: m.reports.defer(tokens, until, now))
 
     async def pause(self, key: str | None = None, *, crawl: str | None = None) -> int:
         """As `Frontier.pause`."""
-        return await self._call("pause", lambda m, now: m.pause(key, crawl, now, paused=True))
+        return await self._call("pause", lambda m, now: m.operators.pause(key, crawl, now, paused=True))
 
     async def resume(self, key: str | None = None, *, crawl: str | None = None) -> int:
         """As `Frontier.resume`."""
-        return await self._call("resume", lambda m, now: m.pause(key, crawl, now, paused=False))
+        return await self._call("resume", lambda m, now: m.operators.pause(key, crawl, now, paused=False))
 
     async def block_until(self, until: Instant, key: str | None = None, *, crawl: str | None = None) -> int:
         """As `Frontier.block_until`."""
-        return await self._call("block_until", lambda m, now: m.block_until(until, key, crawl, now))
+        return await self._call("block_until", lambda m, now: m.operators.block_until(until, key, crawl, now))
 
     async def set_delay(self, delay_seconds: float | None, key: str | None = None, *, crawl: str | None = None) -> int:
         """As `Frontier.set_delay`."""
-        return await self._call("set_delay", lambda m, now: m.set_delay(delay_seconds, key, crawl, now))
+        return await self._call("set_delay", lambda m, now: m.operators.set_delay(delay_seconds, key, crawl, now))
 
     async def set_limit(self, limit: int | None, key: str | None = None, *, crawl: str | None = None) -> int:
         """As `Frontier.set_limit`."""
-        return await self._call("set_limit", lambda m, now: m.set_limit(limit, key, crawl, now))
+        return await self._call("set_limit", lambda m, now: m.operators.set_limit(limit, key, crawl, now))
 
     async def delete(self, key: str | None = None, *, crawl: str | None = None) -> int:
         """As `Frontier.delete`."""
-        return await self._call("delete", lambda m, now: m.delete(key, crawl, now))
+        return await self._call("delete", lambda m, now: m.operators.delete(key, crawl, now))
 
     async def reprioritise(
         self,
@@ -344,7 +346,7 @@ class AsyncFrontier:
         crawl: str | None = None,
     ) -> list[State]:
         """As `Frontier.reprioritise`."""
-        return await self._call("reprioritise", lambda m, now: m.reprioritise(urls, priority, crawl, now))
+        return await self._call("reprioritise", lambda m, now: m.operators.reprioritise(urls, priority, crawl, now))
 
     async def retry(self, *, error: str | None = None, host: str | None = None) -> int:
         """As `Frontier.retry`, in a thread: it may read much."""
@@ -418,11 +420,11 @@ class AsyncFrontier:
     async def set_robots(self, authority: str, status: int | None, body: bytes = b"") -> None:
         """As `Frontier.set_robots`."""
         await self._in_thread(partial(self.sync._read_ahead, [RobotsAnswer(status, body)]))
-        await self._call("set_robots", lambda m, now: m.set_robots(authority, status, body, now))
+        await self._call("set_robots", lambda m, now: m.robots.set_robots(authority, status, body, now))
 
     async def queue_errands(self, kind: str, urls: str | Sequence[str], *, crawl: str | None = None) -> list[Code]:
         """As `Frontier.queue_errands`."""
-        return await self._call("queue_errands", lambda m, now: m.queue_errands(kind, urls, crawl, now))
+        return await self._call("queue_errands", lambda m, now: m.errands.queue_errands(kind, urls, crawl, now))
 
     async def pressure(self) -> float:
         """As `Frontier.pressure`."""
@@ -434,15 +436,15 @@ class AsyncFrontier:
 
     async def set_addresses(self, addresses: Mapping[str, str | None]) -> int:
         """As `Frontier.set_addresses`."""
-        return await self._call("set_addresses", lambda m, now: m.set_addresses(addresses, now))
+        return await self._call("set_addresses", lambda m, now: m.errands.set_addresses(addresses, now))
 
     async def note_projection(self, stream: str, length: int, lsn: int) -> None:
         """As `Frontier.note_projection`."""
-        await self._call("note_projection", lambda m, now: m.note_projection(stream, length, lsn, now))
+        await self._call("note_projection", lambda m, now: m.errands.note_projection(stream, length, lsn, now))
 
     async def note_watermark(self, writer: str, value: bytes) -> None:
         """As `Frontier.note_watermark`."""
-        await self._call("note_watermark", lambda m, now: m.note_watermark(writer, value, now))
+        await self._call("note_watermark", lambda m, now: m.errands.note_watermark(writer, value, now))
 
     async def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
         """As `Frontier.seen_content`."""
@@ -466,7 +468,7 @@ class AsyncFrontier:
 
     async def restore(self, records: Iterable[Mapping[str, Any]]) -> int:
         """As `Frontier.restore`."""
-        return await self._call("restore", lambda m, now: m.restore(records, now))
+        return await self._call("restore", lambda m, now: m.carried.restore(records, now))
 
     async def records(self) -> AsyncIterator[dict[str, Any]]:
         """As `Frontier.records`; the pieces are read in a thread."""

@@ -242,10 +242,10 @@ def _together(calls: Sequence[Small], log: Log, machine: Machine, now: Instant) 
 def _answers(calls: Sequence[Small], machine: Machine, now: Instant) -> Sequence[object]:
     first = calls[0]
     if first.kind == "discover":
-        codes = machine.discover([link for one in calls for link in one.rows], now, together=len(calls) > 1)
+        codes = machine.links.discover([link for one in calls for link in one.rows], now, together=len(calls) > 1)
         return _cut(codes, [len(one.rows) for one in calls])
     if first.kind == "lease":
-        leases = machine.lease(sum(one.want for one in calls), now, **(first.how or {}))
+        leases = machine.leases.lease(sum(one.want for one in calls), now, **(first.how or {}))
         if len(calls) == 1:
             return [leases]
         pieces = _cut(list(leases), [one.want for one in calls])
@@ -255,9 +255,9 @@ def _answers(calls: Sequence[Small], machine: Machine, now: Instant) -> Sequence
     starts = [0, *accumulate(len(one.rows) for one in calls)]
     links = [(_row_after(start, link), link) for one, start in zip(calls, starts, strict=False) for link in one.links]
     if len(calls) == 1:
-        return [machine.report(first.rows, first.links, now)]
+        return [machine.reports.report(first.rows, first.links, now)]
     outcomes = [outcome for one in calls for outcome in one.rows]
-    report = machine.report(outcomes, [(row, link[1]) for row, link in links], now, together=True)
+    report = machine.reports.report(outcomes, [(row, link[1]) for row, link in links], now, together=True)
     lengths = [len(one.rows) for one in calls]
     return [
         Report(outcomes, found, report.lines if place == 0 else (), report.lsn)
@@ -283,7 +283,7 @@ def _cut(rows: Sequence[Any], lengths: Sequence[int]) -> list[Any]:
 
 def lease_alone(want: int, how: Mapping[str, Any], machine: Machine, now: Instant) -> LeaseBatch:
     """The verb as a call of its own."""
-    return machine.lease(want, now, **how)
+    return machine.leases.lease(want, now, **how)
 
 
 def discoveries(links: Iterable[str | Link] | UrlBatch, request_id: RequestId | None) -> Iterator[Verb[list[Code]]]:
@@ -291,7 +291,7 @@ def discoveries(links: Iterable[str | Link] | UrlBatch, request_id: RequestId | 
     if isinstance(links, str | bytes | bytearray):
         raise SettingsError(f"discover takes a list of links, not one text: discover([{links!r:.80}])")
     if request_id is not None:
-        yield lambda machine, now: machine.discover(links, now, request_id=request_id)
+        yield lambda machine, now: machine.links.discover(links, now, request_id=request_id)
         return
     if isinstance(links, UrlBatch):
         if len(links) <= DISCOVER_ROWS_PER_FRAME:
@@ -308,4 +308,4 @@ def discoveries(links: Iterable[str | Link] | UrlBatch, request_id: RequestId | 
 
 
 def _discover(links: list[str | Link] | UrlBatch, machine: Machine, now: Instant) -> list[Code]:
-    return machine.discover(links, now)
+    return machine.links.discover(links, now)

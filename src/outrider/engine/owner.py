@@ -60,6 +60,7 @@ from outrider.frontier.stores.ledger import Key
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.asking import NO_HEADS
 from outrider.frontier.verbs.census import Standing
+from outrider.frontier.verbs.deciding import Core
 from outrider.frontier.verbs.delays import Sum
 from outrider.frontier.verbs.leased import Unclaimed
 from outrider.frontier.verbs.listing import Reading
@@ -206,7 +207,7 @@ class Frontier:
             for part in tables.kept_in_runs():
                 part.remove_leftovers()
             log = open_log(files, store, checkpoint)
-            machine = Machine(
+            core = Core(
                 tables,
                 log,
                 options,
@@ -217,16 +218,17 @@ class Frontier:
                 keeps_lines=output,
                 owned=slots,
             )
+            machine = Machine(core)
             source, at, passed, step = clock_of(tables, clock)
             frontier = cls(files, machine, log, clock=source, store=store, checkpoint=checkpoint)
             previous = tables.registry.closed or ("crashed" if tables.registry.opening[0] else "")
             number = tables.registry.opening[0] + 1
             log.continue_as(number)
             boot = clocks.boot() if clock is None else ""
-            ended = machine.open_facts((number, at, clocks.wall(), boot, clocks.elapsed()), at, passed)
+            ended = machine.opening.open_facts((number, at, clocks.wall(), boot, clocks.elapsed()), at, passed)
             log.sync()
             with all_stays():
-                machine.settle_all(at)
+                machine.opening.settle_all(at)
             frontier._last, frontier._heard = at, checked(source())
             frontier.opening = Opening(
                 number, fresh, tuple(notes_of(log, previous, ended, step)), step, ended, previous
@@ -280,15 +282,10 @@ class Frontier:
             checkpoint, tables, log = read_store(files, manifest, scratch=None)
             if judge is not None:
                 judge(Recovered(tables, log))
-            machine = Machine(
-                tables,
-                log,
-                FrontierSettings(),
-                slot_key=manifest.slot_key_bytes,
-                errands=robots == "errands",
-            )
+            core = Core(tables, log, FrontierSettings(), slot_key=manifest.slot_key_bytes, errands=robots == "errands")
+            machine = Machine(core)
             with all_stays():
-                machine.settle_all(tables.now)
+                machine.opening.settle_all(tables.now)
             last = tables.now
             frontier = cls(files, machine, log, clock=lambda: last, store=store, checkpoint=checkpoint)
             frontier._read_only = True
@@ -338,7 +335,7 @@ class Frontier:
                 self._rounds.abandon()
                 if self._failure.error is None and not self._read_only:
                     self._take_back(self._last_instant())
-                    self._machine.note_closing(state, self._last_instant())
+                    self._machine.opening.note_closing(state, self._last_instant())
                     self._log.sync()
                 self._failure.tell()
             finally:
@@ -354,7 +351,7 @@ class Frontier:
         if error is None:
             self.close(
                 "finished"
-                if self._failure.error is None and not self._closed and self._machine.finished()
+                if self._failure.error is None and not self._closed and self._machine.looks.finished()
                 else "stopped"
             )
             return
@@ -414,7 +411,7 @@ class Frontier:
         return self._lease(want, how, request_id)
 
     def _lease(self, want: int, how: Mapping[str, Any], request_id: RequestId | None) -> LeaseBatch:
-        if self._machine.unread:
+        if self._machine.robots.unread:
             self._read_rules()  # before there are leases, which an interruption would cost
         while True:
             small = Small.lease(want, how, request_id)
@@ -424,7 +421,7 @@ class Frontier:
                 verb = partial(lease_alone, want, {**how, "request_id": request_id})
                 leases = self._call("lease", verb, request_id=request_id)
             # A host that is ready and waits for rules to be read need not wait for the next call.
-            if leases or leases.lines or not self._machine.unread or not self._read_rules():
+            if leases or leases.lines or not self._machine.robots.unread or not self._read_rules():
                 return leases
 
     def report(
@@ -444,34 +441,34 @@ class Frontier:
         watermark: (archive writer, opaque place) synced before.
         """
         self._read_ahead(answers_of(outcomes))
-        small = Small.report(outcomes, links, request_id, watermark) if not self._machine.keeps_lines else None
+        small = Small.report(outcomes, links, request_id, watermark) if not self._machine.core.keeps_lines else None
         if small is not None:
             told: Report = self._gathered(small)
             return told
         return self._call(
-            "report", lambda m, now: m.report(outcomes, links, now, request_id=request_id, watermark=watermark)
+            "report", lambda m, now: m.reports.report(outcomes, links, now, request_id=request_id, watermark=watermark)
         )
 
     # -- around them --------------------------------------------------------------------------------------------------
 
     def extend(self, tokens: Sequence[int], ttl_seconds: float) -> list[Settled]:
         """These leases live until ttl_seconds from now."""
-        return self._call("extend", lambda m, now: m.extend(tokens, ttl_seconds, now))
+        return self._call("extend", lambda m, now: m.reports.extend(tokens, ttl_seconds, now))
 
     def release(self, tokens: Sequence[int]) -> list[Settled]:
         """Give leases back unfetched."""
-        return self._call("release", lambda m, now: m.release(tokens, now))
+        return self._call("release", lambda m, now: m.reports.release(tokens, now))
 
     def defer(self, tokens: Sequence[int], until: Instant) -> list[Settled]:
         """Give leases back unfetched; their URLs wait until an instant, and errands are put off until then."""
-        return self._call("defer", lambda m, now: m.defer(tokens, until, now))
+        return self._call("defer", lambda m, now: m.reports.defer(tokens, until, now))
 
     def set_robots(self, authority: str, status: int | None, body: bytes = b"") -> None:
         """The answer of an authority's robots.txt, given by the caller: an HTTP status (None: no answer) and the
         body. It holds until the caller brings another one; once that says out of reach (5xx, 429, None), for what is
         left of its day."""
         self._read_ahead([RobotsAnswer(status, body)])
-        self._call("set_robots", lambda m, now: m.set_robots(authority, status, body, now))
+        self._call("set_robots", lambda m, now: m.robots.set_robots(authority, status, body, now))
 
     def queue_errands(self, kind: str, urls: str | Sequence[str], *, crawl: str | None = None) -> list[Code]:
         """Queue an errand for each URL: a request for something else than a page, which `lease(errands=True)` gives on
@@ -479,7 +476,7 @@ class Frontier:
         ends it, but for a redirect (`location`), whose target is the next hop, `retry`, and `again`. Links of the
         outcome become URLs of the crawl. Answers a code per URL: new, known, invalid or over_limit. Raises
         SettingsError and StoreFullError."""
-        return self._call("queue_errands", lambda m, now: m.queue_errands(kind, urls, crawl, now))
+        return self._call("queue_errands", lambda m, now: m.errands.queue_errands(kind, urls, crawl, now))
 
     def set_address(self, host: str, address: str | None) -> None:
         """The address that a host was found at, given by the caller; None: it is not known any more. It counts for
@@ -489,29 +486,29 @@ class Frontier:
     def set_addresses(self, addresses: Mapping[str, str | None]) -> int:
         """The addresses of many hosts; how many were not known to be there. An address that is known already costs
         nothing."""
-        return self._call("set_addresses", lambda m, now: m.set_addresses(addresses, now))
+        return self._call("set_addresses", lambda m, now: m.errands.set_addresses(addresses, now))
 
     def note_projection(self, stream: str, length: int, lsn: int) -> None:
         """A projection is synced to `length` and holds the lines up to `lsn`."""
-        self._call("note_projection", lambda m, now: m.note_projection(stream, length, lsn, now))
+        self._call("note_projection", lambda m, now: m.errands.note_projection(stream, length, lsn, now))
 
     def note_watermark(self, writer: str, value: bytes) -> None:
         """An archive writer is synced up to this place."""
-        self._call("note_watermark", lambda m, now: m.note_watermark(writer, value, now))
+        self._call("note_watermark", lambda m, now: m.errands.note_watermark(writer, value, now))
 
     def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
         """Whether content with each digest was accepted for some URL before."""
         digests = arguments.digests(digests)
         with self._alone():
             self._check()
-            return self._machine.seen_content(digests)
+            return self._machine.looks.seen_content(digests)
 
     def next_ready_seconds(self) -> float | None:
         """Seconds until a lease call gives a lease, 0 when it does now, None when waiting alone brings none."""
         with self._alone():
             self._check()
             now = self._instant()
-            at = self._machine.next_ready(now)
+            at = self._machine.looks.next_ready(now)
             return None if at is None else seconds(max(0, at - now))
 
     @property
@@ -523,19 +520,19 @@ class Frontier:
         """Whether nothing is queued, leased, waiting or on an errand."""
         with self._alone():
             self._check()
-            return self._machine.finished()
+            return self._machine.looks.finished()
 
     def at_limit(self) -> bool:
         """Whether work is left that a budget forbids."""
         with self._alone():
             self._check()
-            return self._machine.at_limit()
+            return self._machine.looks.at_limit()
 
     def pressure(self) -> float:
         """How far the limit of URLs (`max_urls`) is used up; at 1 and above callers do well to bring no more links."""
         with self._alone():
             self._check()
-            return self._machine.pressure()
+            return self._machine.looks.pressure()
 
     def status(self, url: str, *, crawl: str | None = None) -> UrlStatus:
         """The state of one URL, by any spelling."""
@@ -544,7 +541,7 @@ class Frontier:
         with self._alone():
             self._check()
             self._instant()
-            return self._machine.status(url, crawl)
+            return self._machine.looks.status(url, crawl)
 
     def explain(self, url: str, *, crawl: str | None = None) -> Explanation:
         """Everything known of one URL, and the one reason why it is not being fetched now."""
@@ -552,60 +549,60 @@ class Frontier:
         arguments.name("crawl", crawl)
         with self._alone():
             self._check()
-            return self._machine.explain(url, crawl, self._instant())
+            return self._machine.looks.explain(url, crawl, self._instant())
 
     def explain_idle(self) -> Idle:
         """Why nothing, or no more, can be leased now."""
-        return self._looked(lambda m, now: m.explain_idle(now))
+        return self._looked(lambda m, now: m.looks.explain_idle(now))
 
     def host(self, name: str) -> HostStatus | None:
         """One host, by any spelling; None for an unknown one."""
         with self._alone():
             self._check()
-            return self._machine.host(name, self._instant())
+            return self._machine.looks.host(name, self._instant())
 
     def crawl_delays(self, authorities: Sequence[str]) -> list[float | None]:
         """The Crawl-delay of each authority in seconds, 0 where its rules name none; None where no rules were read."""
         with self._alone():
             self._check()
-            return self._machine.crawl_delays(authorities)
+            return self._machine.looks.crawl_delays(authorities)
 
     def robots_allow(self, urls: Sequence[str]) -> list[bool | None]:
         """Whether robots.txt allows our agent each URL; None where that of its authority was not read. It judges what
         a caller wants to queue as errands; pages are judged when they are leased."""
         with self._alone():
             self._check()
-            return self._machine.robots_allow(urls)
+            return self._machine.looks.robots_allow(urls)
 
     def workers(self) -> list[WorkerStatus]:
         """The named workers that hold leases, by name, with what each holds."""
         with self._alone():
             self._check()
             self._instant()
-            return self._machine.workers()
+            return self._machine.looks.workers()
 
     def held(self, lease_id: int) -> LeaseBatch:
         """The open leases of the call that gave this token first; empty once that lease has ended."""
         with self._alone():
             self._check()
             self._instant()
-            return self._machine.held(lease_id)
+            return self._machine.looks.held(lease_id)
 
     def waits(self, *, beyond_seconds: float = 0.0, within_seconds: float | None = None) -> Waits:
         """Hosts that hold URLs and rest for longer than `beyond_seconds`, and no longer than `within_seconds`."""
-        return self._looked(lambda m, now: m.waits(now, beyond_seconds, within_seconds))
+        return self._looked(lambda m, now: m.looks.waits(now, beyond_seconds, within_seconds))
 
     def queues(self, *, crawl: str | None = None, after: str | None = None, limit: int = 100) -> Page[QueueStatus]:
         """A piece of the list of queues; `after` is the cursor of the piece before."""
         arguments.name("crawl", crawl)
         with self._alone():
             self._check()
-            return self._machine.queues(crawl, after, limit)
+            return self._machine.looks.queues(crawl, after, limit)
 
     def hosts(self, *, state: str | None = None, after: str | None = None, limit: int = 100) -> Page[HostStatus]:
         """A piece of the list of hosts. state: ready, resting, blocked or empty; a piece of these may have fewer rows
         than `limit` and still a cursor."""
-        return self._looked(lambda m, now: m.hosts(now, state, after, limit))
+        return self._looked(lambda m, now: m.looks.hosts(now, state, after, limit))
 
     def urls(
         self,
@@ -620,7 +617,7 @@ class Frontier:
         """A piece of the list of URLs, in an order that stays while others write. host: by any spelling."""
         arguments.name("crawl", crawl)
         return self._looked(
-            lambda m, now: m.urls(state=state, host=host, crawl=crawl, key=key, after=after, limit=limit)
+            lambda m, now: m.looks.urls(state=state, host=host, crawl=crawl, key=key, after=after, limit=limit)
         )
 
     def count(
@@ -628,36 +625,36 @@ class Frontier:
     ) -> int:
         """How many URLs there are, in a state, of a host (by any spelling), a crawl, a key."""
         arguments.name("crawl", crawl)
-        return self._looked(lambda m, now: m.count(state=state, host=host, crawl=crawl, key=key))
+        return self._looked(lambda m, now: m.looks.count(state=state, host=host, crawl=crawl, key=key))
 
     # -- what operators do --------------------------------------------------------------------------------------------
 
     def pause(self, key: str | None = None, *, crawl: str | None = None) -> int:
         """Lease nothing of the queues with this key (None: of the whole crawl) until `resume`; how many queues. A key
         that is a host may be spelled in any way, here and below."""
-        return self._call("pause", lambda m, now: m.pause(key, crawl, now, paused=True))
+        return self._call("pause", lambda m, now: m.operators.pause(key, crawl, now, paused=True))
 
     def resume(self, key: str | None = None, *, crawl: str | None = None) -> int:
         """Lease the paused queues again; how many queues."""
-        return self._call("resume", lambda m, now: m.pause(key, crawl, now, paused=False))
+        return self._call("resume", lambda m, now: m.operators.pause(key, crawl, now, paused=False))
 
     def block_until(self, until: Instant, key: str | None = None, *, crawl: str | None = None) -> int:
         """Lease nothing of these queues before an instant."""
-        return self._call("block_until", lambda m, now: m.block_until(until, key, crawl, now))
+        return self._call("block_until", lambda m, now: m.operators.block_until(until, key, crawl, now))
 
     def set_delay(self, delay_seconds: float | None, key: str | None = None, *, crawl: str | None = None) -> int:
         """The least gap behind a request of these queues; None: that of the settings."""
-        return self._call("set_delay", lambda m, now: m.set_delay(delay_seconds, key, crawl, now))
+        return self._call("set_delay", lambda m, now: m.operators.set_delay(delay_seconds, key, crawl, now))
 
     def set_limit(self, limit: int | None, key: str | None = None, *, crawl: str | None = None) -> int:
         """How many requests of each of these queues may be open at once; None: one."""
-        return self._call("set_limit", lambda m, now: m.set_limit(limit, key, crawl, now))
+        return self._call("set_limit", lambda m, now: m.operators.set_limit(limit, key, crawl, now))
 
     def delete(self, key: str | None = None, *, crawl: str | None = None) -> int:
         """The URLs of these queues, or a whole crawl, are as if they had never been; how many queues. A queue's pause,
         delay and limit stay. A lease that is open goes on until it is reported, which rests the host and answers
         `stale`."""
-        return self._call("delete", lambda m, now: m.delete(key, crawl, now))
+        return self._call("delete", lambda m, now: m.operators.delete(key, crawl, now))
 
     def reprioritise(
         self,
@@ -667,7 +664,7 @@ class Frontier:
         crawl: str | None = None,
     ) -> list[State]:
         """Give URLs another priority; the state of each."""
-        return self._call("reprioritise", lambda m, now: m.reprioritise(urls, priority, crawl, now))
+        return self._call("reprioritise", lambda m, now: m.operators.reprioritise(urls, priority, crawl, now))
 
     def retry(self, *, error: str | None = None, host: str | None = None) -> int:
         """Put dead letters back into their queues: all, or the ones of an error class or of a host (by any spelling);
@@ -693,26 +690,26 @@ class Frontier:
         """
         with self._alone():
             self._check()
-            orders = self._machine.orders()
+            orders = self._machine.carried.orders()
         for begin in range(0, len(orders), RECORDS_PER_SCAN):
             last = min(begin + RECORDS_PER_SCAN, len(orders)) - 1
             with self._alone():
                 self._check()
-                cards = self._machine.cards_between(int(orders[begin]), int(orders[last]))
+                cards = self._machine.carried.cards_between(int(orders[begin]), int(orders[last]))
             for row in range(len(cards)):
-                yield self._machine.record_of(cards, row)
+                yield self._machine.carried.record_of(cards, row)
 
     def restore(self, records: Iterable[Mapping[str, Any]]) -> int:
         """Take URLs with the states that `records` told of them; URLs that are known stay as they are. How many are
         new. Raises SettingsError for a record that makes no sense."""
-        return self._call("restore", lambda m, now: m.restore(records, now))
+        return self._call("restore", lambda m, now: m.carried.restore(records, now))
 
     def statistics(self) -> dict[str, object]:
         """Counts for machines; the names of `status --json`."""
-        return self._looked(lambda m, now: m.statistics(now)) | self._own_statistics()
+        return self._looked(lambda m, now: m.looks.statistics(now)) | self._own_statistics()
 
     def _metrics(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._looked(lambda m, now: m.metrics(now))
+        found: dict[str, Any] = self._looked(lambda m, now: m.looks.metrics(now))
         found["statistics"] |= self._own_statistics()
         return found | {"syncs": self._syncs}
 
@@ -720,13 +717,13 @@ class Frontier:
         """As `statistics`, without the counts of hosts, which cost by their number."""
         with self._alone():
             self._check()
-            return self._machine.tallies() | self._own_statistics()
+            return self._machine.looks.tallies() | self._own_statistics()
 
     def _standing(self) -> tuple[Standing, float]:
         """Counts of hosts that cost nothing by their number, and how many seconds all syncs of the log took."""
         with self._alone():
             self._check()
-            return self._machine.standing(self._instant()), self._syncs.seconds
+            return self._machine.looks.standing(self._instant()), self._syncs.seconds
 
     def _synced_seconds(self) -> float:
         """How many seconds all syncs of the log took."""
@@ -752,7 +749,7 @@ class Frontier:
                 counts = {state.value: tables.urls.counts[row] for row, state in enumerate(STATES) if row}
                 counts = {"accepted": tables.urls.accepted(), **counts}
             else:
-                found = self._machine.verify()
+                found = self._machine.looks.verify()
                 problems, counts = list(found.problems), dict(found.counts)
             for read in (self._read_manifest, self._read_checkpoint, self._read_log):
                 try:
@@ -811,15 +808,15 @@ class Frontier:
 
     def outbox(self, most: int) -> list[tuple[object, ...]]:
         """Up to `most` links for slots of other frontiers: durable parcels (source slot, sequence, target slot, …)."""
-        return self._call("outbox", lambda m, now: m.outbox(most))
+        return self._call("outbox", lambda m, now: m.links.outbox(most))
 
     def receive(self, parcels: Sequence[tuple[object, ...]]) -> list[Code]:
         """Take parcels of another frontier in; each counts once, however often it is brought."""
-        return self._call("receive", lambda m, now: m.receive(parcels, now))
+        return self._call("receive", lambda m, now: m.links.receive(parcels, now))
 
     def delivered(self, source: int, sequence: int) -> None:
         """The receiver has answered for everything from this slot up to this sequence."""
-        self._call("delivered", lambda m, now: m.delivered(source, sequence, now))
+        self._call("delivered", lambda m, now: m.links.delivered(source, sequence, now))
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -832,18 +829,18 @@ class Frontier:
                 f"process {self._process} opened it, and this is a child of it; open it after the fork"
             )
         if self._caller == threading.get_ident():
+            asked = self._machine.core.asked or "something that was given to the call, or that interrupted it,"
             raise NestedCallError(
-                f"{self._machine.asked or 'something that was given to the call, or that interrupted it,'} may not "
-                "call the frontier; let it answer from what it is given, and make the call afterwards"
+                f"{asked} may not call the frontier; let it answer from what it is given, and make the call afterwards"
             )
         return self._lock
 
     def _instant(self) -> Instant:
-        self._caller, self._machine.asked = threading.get_ident(), "the clock"
+        self._caller, self._machine.core.asked = threading.get_ident(), "the clock"
         try:
             now = checked(self._clock())
         finally:
-            self._caller, self._machine.asked = 0, ""
+            self._caller, self._machine.core.asked = 0, ""
         self._stepped_back = self._stepped_back or now < self._heard
         # Where the clock stepped back, time stands still until it has caught up.
         self._heard, self._last = now, max(self._last, now)
@@ -949,7 +946,7 @@ class Frontier:
         """Under the lock: gives back the leases of calls that were given up."""
         with contextlib.suppress(StoreFullError):  # then with a later call
             while self._unclaimed:
-                self._machine.unclaim(self._unclaimed[0], now)
+                self._machine.reports.unclaim(self._unclaimed[0], now)
                 self._unclaimed.popleft()
                 self._bell.ring()
 
@@ -977,7 +974,7 @@ class Frontier:
             try:
                 self._caller = threading.get_ident()
                 if self._stepped_back:
-                    self._machine.rest_everybody(now)
+                    self._machine.opening.rest_everybody(now)
                     self._stepped_back = False
                 if self._unclaimed:
                     self._take_back(now)
@@ -999,15 +996,15 @@ class Frontier:
         """Read the rules of robots.txt files before the call that brings them, in whose time others wait."""
         if not answers:
             return
-        read = read_answers(answers, self._machine.settings.user_agent, self._machine.digest_of)
+        read = read_answers(answers, self._machine.settings.user_agent, self._machine.robots.digest_of)
         if read:
-            self._decide("report", lambda machine, now: machine.read_now(read))
+            self._decide("report", lambda machine, now: machine.robots.read_now(read))
 
     def _read_rules(self) -> bool:
         """Read rules that URLs wait for, which were too long for the last call to lease; whether there were any."""
-        files, _ = self._decide("lease", lambda machine, now: machine.to_be_read())
+        files, _ = self._decide("lease", lambda machine, now: machine.robots.to_be_read())
         read = read_files(files, self._machine.settings.user_agent)
-        self._decide("lease", lambda machine, now: machine.read_now(read))
+        self._decide("lease", lambda machine, now: machine.robots.read_now(read))
         return bool(files)
 
     def _durable(self, lsn: int) -> None:
@@ -1060,11 +1057,11 @@ class Frontier:
 def _given_up(
     error: str | None, host: str | None, after: Key | None, machine: Machine, now: Instant
 ) -> Reading[tuple[Heads, Key | None]]:
-    return machine.given_up(error, host, after)
+    return machine.looks.given_up(error, host, after)
 
 
 def _retry(chosen: Heads, error: str | None, machine: Machine, now: Instant) -> int:
-    return machine.retry(chosen, error, now)
+    return machine.operators.retry(chosen, error, now)
 
 
 def _check_stream(stream: object) -> None:

@@ -129,11 +129,11 @@ class Rounds:
                 self._merge_beside()
                 return
             threshold = max(LOG_BYTES_BEFORE_CHECKPOINT, self.bytes // 2)
-            if self._machine.cooling.presses:
+            if self._machine.core.cooling.presses:
                 threshold //= ROUND_SOONER_FOR_HOSTS
             logged = self._log.bytes_after(self.covered)
             if logged > max(threshold, self._patience):
-                if self._machine.cooling.step(now):
+                if self._machine.core.cooling.step(now):
                     return
                 self.begin(now)
             elif ledger.unfrozen_bytes > self._ledger_bytes_max and logged > self._patience:
@@ -301,7 +301,7 @@ class Rounds:
         """A round from its beginning to its end, behind one that is under way. Raises StoreFailedError."""
         try:
             self._through(now)
-            while self._machine.cooling.step(now):
+            while self._machine.core.cooling.step(now):
                 pass
             self._machine.tables.urls.ledger.freeze()
             with contextlib.suppress(StoreFullError):  # the round is tried all the same

@@ -50,7 +50,7 @@ class Leaving:
         if not len(rows):
             return rows
         if (hosts.in_flight[queues.host[rows]] > 0).any():
-            leased = self._tables.urls.open_leases()[1]
+            leased = self._tables.urls.open_leases().queues
             rows = rows[~np.isin(rows, leased)]  # the end of such a lease names its queue again
         mine = set(rows.tolist())
         for host in np.unique(queues.host[rows]).tolist():

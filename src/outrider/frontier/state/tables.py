@@ -157,7 +157,7 @@ class Tables:
                 self.urls.counts[urls] -= count
             self.urls.seen.drop(row)
             self.words.pop(int(words_of_crawls(np.array([row], np.uint32))[0]), None)
-            *_, heads, _, _ = self.urls.open_leases()
+            heads = self.urls.open_leases().cards.heads
             self.urls.uncount(queues, int(((heads["crawl"] == row) & ~self.urls.void(heads)).sum()))
             self.crawls.delete(row)
             self.leaving.stalled += queues.tolist()
@@ -171,7 +171,7 @@ class Tables:
 
     def forget_holders(self) -> None:
         """Drops the names of workers that have no lease."""
-        _, _, _, held, *_ = self.urls.open_leases()
+        held = self.urls.open_leases().holders
         self.registry.keep_holders({0, *distinct(held), *(errand.holder for errand in self.errands.open.values())})
 
     def _token(self, slot: int, token: int, order: int) -> None:
@@ -383,7 +383,7 @@ class Tables:
         self.hosts.flags[home] |= MANY
         group.rest_until = max(group.rest_until, int(self.hosts.rest_until[home]))
         if self.hosts.in_flight[home]:
-            _, rows, *_ = self.urls.open_leases()
+            rows = self.urls.open_leases().queues
             group.busy += int((rows == queue).sum())
 
     def queues_of(self, host: int) -> Iterator[int]:
@@ -401,6 +401,14 @@ class Tables:
     def hash_of(self, text: str) -> int:
         """The keyed hash of a name or key."""
         return int.from_bytes(kernels.fingerprints([text], self.fingerprint_key), "little")
+
+    def content_hashes(self, digests: Sequence[bytes]) -> list[int]:
+        """The hashes by which contents are known."""
+        if not digests:
+            return []
+        texts = [digest.decode("latin-1") for digest in digests]
+        found = np.frombuffer(kernels.fingerprints(texts, self.fingerprint_key), np.uint64)
+        return np.maximum(found, 1).tolist()  # type: ignore[no-any-return]
 
     def home_of(self, host: str) -> str:
         """The name under which a URL's host has its clock: without the dot behind it, except in stores of an earlier
@@ -490,7 +498,8 @@ class Tables:
         queues = self.queues
         if queues.voids.get(queue, 0) >= order:
             return
-        _, rows, _, _, _, heads, *_ = self.urls.open_leases()
+        leases = self.urls.open_leases()
+        rows, heads = leases.queues, leases.cards.heads
         open_ones = (rows == queue) & (heads["order"] >= queues.voids.get(queue, 0)) & (heads["order"] < order)
         queues.voids[queue] = order
         self.hosts.flags[int(queues.host[queue])] |= VOIDED

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -77,6 +77,17 @@ class Hand:
     @classmethod
     def of_returns(cls, returns: Sequence[Returns]) -> Hand:
         return cls(_NO_CARDS, _NO_STATES, returns=returns)
+
+
+class OpenLeases(NamedTuple):
+    """Leases of pages in columns. found: whether each is open; the other columns say nothing of one that is not."""
+
+    found: npt.NDArray[np.bool_]
+    queues: Rows
+    deadlines: Values
+    holders: npt.NDArray[np.uint32]
+    not_before: Values
+    cards: Cards
 
 
 class Urls:
@@ -439,9 +450,21 @@ class Urls:
         for deadline, rows in by_value(deadlines):
             self.leases.extend(np.ascontiguousarray(tokens[rows]), deadline)
 
-    def open_leases(self) -> tuple[Any, ...]:
-        """All open leases of pages as arrays: found, queues, deadlines, holders, not_before, heads; without bodies."""
-        return lease_columns(self.leases.get(np.frombuffer(self.leases.tokens(), np.uint64), False))
+    def by_token(self, tokens: Uint64s, *, bodies: bool = True) -> OpenLeases:
+        """The leases with these tokens, a row each."""
+        found, queues, deadlines, holders, not_before, *cards = self.leases.get(tokens, bodies)
+        return OpenLeases(
+            np.frombuffer(found, np.bool_),
+            np.frombuffer(queues, np.uint32),
+            np.frombuffer(deadlines, np.int64),
+            np.frombuffer(holders, np.uint32),
+            np.frombuffer(not_before, np.int64),
+            Cards.of_columns(*cards),
+        )
+
+    def open_leases(self) -> OpenLeases:
+        """All open leases of pages, without the bodies of their cards."""
+        return self.by_token(np.frombuffer(self.leases.tokens(), np.uint64), bodies=False)
 
     def wake(self, now: Instant, most: int) -> int:
         """Queues up to `most` waiting URLs that are due. That is no fact: it follows from their due times."""
@@ -521,7 +544,8 @@ class Urls:
     def blocks(self) -> list[Block]:
         """The facts that rebuild the leases. The cards stand in the ledger."""
         tokens = np.frombuffer(self.leases.tokens(), np.uint64)
-        _, rows, deadlines, holders, not_before, heads, *_ = self.open_leases()
+        _, rows, deadlines, holders, not_before, cards = self.open_leases()
+        heads = cards.heads
         hashes = self._tables.queues.hash[rows]
         named = [heads["slot"], hashes, heads["fingerprint"], heads["order"]]
         return [(Fact.LEASE, [*named, tokens, deadlines, holders, not_before])]
@@ -539,22 +563,6 @@ class Urls:
 def states_of(state: int, rows: int) -> Uint8s:
     """A read-only column with one state in `rows` rows."""
     return np.frombuffer(bytes((state,)) * rows, np.uint8)
-
-
-def lease_columns(columns: tuple[bytes, ...]) -> tuple[Any, ...]:
-    """Turns the bytes of `Leases.get` into arrays: found, queues, deadlines, holders, not_before, heads, arena,
-    offsets."""
-    found, queues, deadlines, holders, not_before, heads, arena, offsets = columns
-    return (
-        np.frombuffer(found, np.bool_),
-        np.frombuffer(queues, np.uint32),
-        np.frombuffer(deadlines, np.int64),
-        np.frombuffer(holders, np.uint32),
-        np.frombuffer(not_before, np.int64),
-        np.frombuffer(heads, HEAD),
-        arena,
-        np.frombuffer(offsets, np.int64),
-    )
 
 
 def _of_each(states: Uint8s) -> list[int]:

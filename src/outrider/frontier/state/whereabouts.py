@@ -189,7 +189,7 @@ class Addresses:
             return {}
         urls = self._tables.urls
         tokens = np.frombuffer(urls.leases.tokens(), np.uint64)
-        hosts = self._tables.queues.host[urls.open_leases()[1].astype(np.intp)]
+        hosts = self._tables.queues.host[urls.open_leases().queues.astype(np.intp)]
         open_ones = [*zip(hosts.tolist(), tokens.tolist(), strict=True)]
         errands = self._tables.errands.open
         open_ones += [(errand.busy, token) for token, errand in errands.items() if errand.busy != NONE]

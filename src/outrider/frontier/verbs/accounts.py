@@ -149,8 +149,7 @@ def statistics(
 
 def workers(tables: Tables) -> list[WorkerStatus]:
     """The named workers with open leases, by name."""
-    found = tables.urls.leases.get(np.frombuffer(tables.urls.leases.tokens(), np.uint64), False)
-    deadlines, holders = np.frombuffer(found[2], np.int64), np.frombuffer(found[3], np.uint32)
+    _, _, deadlines, holders, *_ = tables.urls.open_leases()
     kinds = np.zeros(len(holders), np.int64)
     errands = [errand for errand in tables.errands.open.values() if errand.holder]
     deadlines = np.concatenate([deadlines, np.array([errand.deadline for errand in errands], np.int64)])
@@ -297,14 +296,14 @@ def _wrong_turns(tables: Tables) -> Iterator[str]:
 
 def leased_heads(tables: Tables) -> Heads:
     """The heads of all URLs that are leased, void ones left out."""
-    heads: Heads = tables.urls.open_leases()[5]
+    heads: Heads = tables.urls.open_leases().cards.heads
     living: Heads = heads[~tables.urls.void(heads)]
     return living
 
 
 def leased_queues(tables: Tables) -> Rows:
     """The queue of each open lease of a page."""
-    queues: Rows = tables.urls.open_leases()[1]
+    queues: Rows = tables.urls.open_leases().queues
     return queues
 
 
@@ -748,12 +747,12 @@ def _held_by(tables: Tables, token: int) -> tuple[str | None, Instant | None]:
     """The holder of the lease with a token, empty for this process, and until when."""
     if not token:
         return None, None
-    found, _, deadlines, holders = tables.urls.leases.get(np.array([token], np.uint64), False)[:4]
-    if not np.frombuffer(found, np.bool_)[0]:
+    lease = tables.urls.by_token(np.array([token], np.uint64), bodies=False)
+    if not lease.found[0]:
         return None, None
-    holder = int(np.frombuffer(holders, np.uint32)[0])
+    holder = int(lease.holders[0])
     name = tables.registry.holders[holder][0] if holder else ""
-    return name, int(np.frombuffer(deadlines, np.int64)[0])
+    return name, int(lease.deadlines[0])
 
 
 def _leased(holder: str, until: Instant, now: Instant) -> str:

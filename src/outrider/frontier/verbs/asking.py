@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from outrider.clock import Instant, instant
 from outrider.frontier.format.cards import Cards
@@ -15,17 +14,15 @@ from outrider.frontier.format.facts import Fact
 from outrider.frontier.format.records import Record
 from outrider.frontier.state.authorities import Again, Authority, RobotsState, robots_cells
 from outrider.frontier.state.errands import Judgement, after_answer, again_after, is_closed, judging, unanswered
-from outrider.frontier.state.hosts import Rows
 from outrider.frontier.state.urls import GONE, PARKED, QUEUED, WAITING, Reason
 from outrider.frontier.stores.ledger import FINGERPRINT_MAX, before_slot
 from outrider.frontier.verbs import arguments
-from outrider.frontier.verbs.deciding import Place
+from outrider.frontier.verbs.deciding import Part
 from outrider.frontier.verbs.draft import Draft
-from outrider.frontier.verbs.trapping import Trapping
+from outrider.frontier.verbs.gates import Place
 from outrider.journey import RobotsAnswer
 from outrider.kernels.cards import HEAD
 from outrider.limits import (
-    MICROSECONDS,
     OWN_SLOT,
     RECHECK_READ_BYTES,
     RECHECK_ROWS_LEAST,
@@ -41,14 +38,14 @@ THROUGH: Place = (1 << 32, -1)
 NO_HEADS = np.zeros(0, HEAD)
 
 
-class Asking(Trapping):
+class Asking(Part):
     """Judges URLs by robots.txt files, and decides when to ask for a file again."""
 
-    def _living(self, cards: Cards) -> Cards:
+    def living(self, cards: Cards) -> Cards:
         """The cards that are not void."""
         return cards.filter(~self.tables.urls.void(cards.heads)) if self.tables.urls.voids() else cards
 
-    def _requeue(self, draft: Draft, cards: Cards, old: int, now: Instant) -> None:
+    def requeue(self, draft: Draft, cards: Cards, old: int, now: Instant) -> None:
         """Cards that nothing forbids any more become queued, or waiting when their due time lies ahead."""
         if not len(cards):
             return
@@ -63,19 +60,19 @@ class Asking(Trapping):
         SettingsError."""
         arguments.robots(RobotsAnswer(status, body))
         found = arguments.robots_url(authority)
-        now = self._advance(now)
-        draft = self._draft(now)
-        self._add_host(draft, host_of(found))
-        self._commit(draft)
+        now = self._core.advance(now)
+        draft = self._core.draft(now)
+        self._homes.add(draft, host_of(found))
+        self._core.commit(draft)
         owner = self.tables.robots.authority(authority_of(found))
-        draft = self._draft(now)
-        self._robots_answer(draft, owner, RobotsAnswer(status, body), None, None, now, told=True)
-        self._commit(draft)
+        draft = self._core.draft(now)
+        self.answered(draft, owner, RobotsAnswer(status, body), None, None, now, told=True)
+        self._core.commit(draft)
 
-    def _judging(self, now: Instant) -> Callable[[Authority, str], Judgement]:
+    def judging(self, now: Instant) -> Callable[[Authority, str], Judgement]:
         """A function that judges a page of an authority at this instant, as the settings take its rules."""
         rulebook, obeys, go = self.tables.robots.rulebook, self.settings.obey_robots, Judgement.GO
-        judged = judging(now, errands=self.errands_mode, opens=self._opens(), rulebook=rulebook)
+        judged = judging(now, errands=self._core.errands_mode, opens=self._opens(), rulebook=rulebook)
         most = self.settings.crawl_delay_max if self.settings.crawl_delay_over == "skip" else None
         if obeys and most is None:
             return judged
@@ -94,95 +91,80 @@ class Asking(Trapping):
         """Whether the owner's settings open a host whose robots.txt is out of reach."""
         return self.settings.robots_unreachable == "open" or not self.settings.obey_robots
 
-    def _is_closed(self, authority: Authority, now: Instant) -> bool:
-        return is_closed(authority, now, errands=self.errands_mode, opens=self._opens())
+    def is_closed(self, authority: Authority, now: Instant) -> bool:
+        return is_closed(authority, now, errands=self._core.errands_mode, opens=self._opens())
 
-    def _looked_at(self, authority: Authority) -> int:
+    def cost_of(self, authority: Authority) -> int:
         """The cost of a verdict on top of a refusal, counted in refusals: an authority may have many rules."""
         return self.tables.robots.rulebook.count(authority.digest) // RULES_PER_REFUSAL
 
-    def _refuse(self, draft: Draft, record: Record, authority: Authority, verdict: Judgement, now: Instant) -> None:
+    def refuse(self, draft: Draft, record: Record, authority: Authority, verdict: Judgement, now: Instant) -> None:
         if verdict is Judgement.DEAD:
-            self._move(draft, record, GONE, Reason.ERROR, error=authority.error)
+            draft.move(record, GONE, Reason.ERROR, error=authority.error)
             draft.record(record, QUEUED)
             draft.error(authority.error)
-            self._refusal_line(draft, record, now, outcome="error", error=authority.error)
+            draft.refusal(record, now, outcome="error", error=authority.error)
             return
-        error = "robots_unreachable" if self._is_closed(authority, now) else None
+        error = "robots_unreachable" if self.is_closed(authority, now) else None
         first = draft.error_text(record.error) not in ("robots", "robots_unreachable")
-        self._move(draft, record, PARKED, Reason.ROBOTS, error=error or "robots")
+        draft.move(record, PARKED, Reason.ROBOTS, error=error or "robots")
         draft.record(record, QUEUED)
         if first:
             draft.error(error or "robots")
-            self._refusal_line(draft, record, now, outcome="robots", error=error)
-
-    def _gap(self, host: int, floor: float) -> Instant:
-        """The gap between the beginnings of requests to a host whose ends are not known yet."""
-        return instant(max(float(self.tables.hosts.gap[host]), floor, self._crawl_delay(host)))
-
-    def _gaps(self, draft: Draft, hosts: Rows, queues: Rows) -> npt.NDArray[np.int64]:
-        """As `_gap`, behind pages of these queues of different hosts."""
-        floor: npt.NDArray[np.float64] | float = self.settings.delay
-        if self.tables.queues.rules:
-            floor = np.array([self._floor(queue) for queue in queues.tolist()])
-        gaps = np.maximum(self.tables.hosts.gap[hosts.astype(np.intp)], floor)
-        delays = self._crawl_delays(draft, hosts)
-        gaps = gaps if delays is None else np.maximum(gaps, delays)
-        found: npt.NDArray[np.int64] = np.ceil(gaps * MICROSECONDS).astype(np.int64)
-        return found
+            draft.refusal(record, now, outcome="robots", error=error)
 
     # -- parked URLs whose rules changed -------------------------------------------------------------------------------
 
-    def _judge_again(self, now: Instant, most: int) -> int:
+    def judge_again(self, now: Instant, most: int) -> int:
         """Judges parked URLs again where the rules of their authority changed: at most so many, and `RECHECK_ROWS_MAX`
         rows of the ledger, per call. Returns how many verdicts that took."""
         count, room = 0, RECHECK_ROWS_MAX
-        for name in list(self._waiting.again):
+        for name in list(self._gates.again):
             authority = self.tables.robots.by_name.get(name)
             if authority is None or not authority.again:
-                del self._waiting.again[name]  # its host went cold, and has no parked URL
+                del self._gates.again[name]  # its host went cold, and has no parked URL
                 continue
-            while name in self._waiting.again and count < most and room > 0:
+            while name in self._gates.again and count < most and room > 0:
                 state = self._judgeable(authority, now)
                 if state is not Judgement.GO:
                     if state is not Judgement.READ:  # a fact about its robots.txt brings it back
-                        del self._waiting.again[name]
+                        del self._gates.again[name]
                     if state is Judgement.HOLD:
-                        self._line_up(authority)
+                        self._gates.line_up(authority)
                     break
                 judged, rows = self._judge_some(authority, now, most - count)
                 count, room = count + judged, room - rows
-        self._settle(now)
+        self._core.settle(now)
         return count
 
     def _judgeable(self, authority: Authority, now: Instant) -> Judgement:
         """GO when the rules of an authority are at hand, HOLD when an errand must fetch them first, REFUSE when the
         caller must, READ when they are too long to be read in this call: then they are asked for."""
-        if self.errands_mode and (authority.token or unanswered(authority, now)):
+        if self._core.errands_mode and (authority.token or unanswered(authority, now)):
             return Judgement.HOLD
-        if self._is_closed(authority, now):
+        if self.is_closed(authority, now):
             return Judgement.REFUSE
         if authority.state == RobotsState.RULES and self.tables.robots.rulebook.rules(authority.digest) is None:
-            self._waiting.unread[authority.name] = authority
+            self._gates.unread[authority.name] = authority
             return Judgement.READ
         return Judgement.GO
 
     def _judge_some(self, authority: Authority, now: Instant, most: int) -> tuple[int, int]:
         """Judges some parked URLs of an authority again, in a frame of their own. Returns the cost of the verdicts, and
         how many rows of the ledger were looked at."""
-        each = 1 + self._looked_at(authority)
-        cards, place, rows = self._parked_after(authority, self._waiting.again[authority.name], max(1, most // each))
-        draft = self._draft(now)
+        each = 1 + self.cost_of(authority)
+        cards, place, rows = self._parked_after(authority, self._gates.again[authority.name], max(1, most // each))
+        draft = self._core.draft(now)
         if len(cards):
-            judge = self._judging(now)
+            judge = self.judging(now)
             go = np.array([judge(authority, url) is Judgement.GO for url in cards.urls()], np.bool_)
-            self._requeue(draft, cards.filter(go), PARKED, now)
+            self.requeue(draft, cards.filter(go), PARKED, now)
             self._refuse_again(draft, cards.filter(~go))
         if place is THROUGH:
             draft.add(Fact.ROBOTS, robots_cells(authority, again=Again.NONE))
-        self._commit(draft, reserve=True)
+        self._core.commit(draft, reserve=True)
         if place is not THROUGH:
-            self._waiting.again[authority.name] = place
+            self._gates.again[authority.name] = place
         return len(cards) * each, rows
 
     def _refuse_again(self, draft: Draft, cards: Cards) -> None:
@@ -227,7 +209,7 @@ class Asking(Trapping):
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def _robots_answer(
+    def answered(
         self,
         draft: Draft,
         authority: Authority,
@@ -241,27 +223,27 @@ class Asking(Trapping):
         """The draft gets the meaning of an answer as a fact, which ends the authority's errand. told: a caller gave the
         rules unasked; then an open errand goes on, for its request may be under way, and the host gets no second
         request beside it."""
-        opens, retries = self._opens(), self.errands_mode and self.settings.obey_robots
+        opens, retries = self._opens(), self._core.errands_mode and self.settings.obey_robots
         of_answer = partial(after_answer, authority, answer, error, retry_after, now, retries=retries, opens=opens)
         found = of_answer()
-        if found.asks_next is not None and not self._owns(found.asks_next):
+        if found.asks_next is not None and not self._homes.owns(found.asks_next):
             found = of_answer(follows=False)
         if told and authority.token:  # the place that its errand has reached
             found = replace(found, hops=authority.hops, url=authority.url)
-        self._name(draft, authority)
+        draft.authority(authority)
         digest = self.digest_of(found.body) if found.body is not None else authority.digest
         parked = any(self.tables.queues.parked[queue] for queue in self.tables.queues_of(authority.host))
         again = again_after(authority, found, digest) if parked else Again.NONE
         found = found if found.again == again else replace(found, again=again)
         draft.add(Fact.ROBOTS, found.row(authority))
         if told and authority.token:
-            self._open_errand(draft, authority, authority.token, authority.deadline, authority.holder)
+            draft.add(*authority.opening(authority.token, authority.deadline, authority.holder))
         if found.asks_next is not None:
-            self._add_host(draft, found.asks_next)
+            self._homes.add(draft, found.asks_next)
         body = found.body
         if body is None:
             return
-        delay = self._obeyed(self.tables.robots.rulebook.delay_of(digest, body))
+        delay = self._rests.obeyed(self.tables.robots.rulebook.delay_of(digest, body))
         if delay:
             # The delay counts from the last request to the host, also where a redirect led to the rules of another
             # host; and from requests that end in this call.
@@ -284,14 +266,14 @@ class Asking(Trapping):
     @property
     def unread(self) -> bool:
         """Whether URLs wait for rules that are too long to be read inside a call."""
-        return bool(self._waiting.unread)
+        return bool(self._gates.unread)
 
     def to_be_read(self) -> list[tuple[int, bytes]]:
         """Files to read outside of the calls: (digest, body) for `AgentRules`, which `read_now` takes. One file at
         least, whatever its length; several have `RULES_READ_BYTES_AT_ONCE` at most together."""
         found: dict[int, bytes] = {}
         room = RULES_READ_BYTES_AT_ONCE
-        for authority in self._waiting.unread.values():
+        for authority in self._gates.unread.values():
             room -= 0 if authority.digest in found else self.tables.robots.rulebook.size(authority.digest)
             if found and room < 0:
                 break
@@ -308,12 +290,12 @@ class Asking(Trapping):
             if rules is not None:
                 self.tables.robots.rulebook.keep(digest, rules)
                 known.add(digest)
-        for authority in list(self._waiting.unread.values()):
+        for authority in list(self._gates.unread.values()):
             if self.tables.robots.by_name.get(authority.name) is not authority:
-                del self._waiting.unread[authority.name]  # its host went cold: no URL waits
+                del self._gates.unread[authority.name]  # its host went cold: no URL waits
             elif authority.digest in known or not self.tables.robots.rulebook.size(authority.digest):
-                del self._waiting.unread[authority.name]
+                del self._gates.unread[authority.name]
                 if self.turns.gates.get(authority.host) is authority and not authority.token:
                     self.turns.open_gate(authority.host)
                     self.tables.changed.append(np.array([authority.host], np.uint32))
-        self._settle(self.now)
+        self._core.settle(self._core.now)

@@ -24,6 +24,7 @@ from outrider.frontier.state.hosts import NONE
 from outrider.frontier.state.urls import LEASED, QUEUED, STATES, UNKNOWN, WAITING, Reason
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.arrivals import Arrival, Arrivals, Origin
+from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.draft import Draft
 from outrider.limits import (
@@ -42,8 +43,12 @@ _STATE_NUMBERS: Final = {state.value: number for number, state in enumerate(STAT
 _REASONS: Final = {reason.name.lower(): reason for reason in Reason if reason is not Reason.NONE}
 
 
-class Carrying(Discovering):
+class Carrying(Part):
     """The part of the machine that gives and takes records."""
+
+    def __init__(self, core: Core, links: Discovering) -> None:
+        super().__init__(core)
+        self._links = links
 
     # -- out ----------------------------------------------------------------------------------------------------------
 
@@ -106,22 +111,22 @@ class Carrying(Discovering):
         """
         count = 0
         for piece in _pieces(records):
-            now = self._advance(now)
-            draft = self._draft(now)
+            now = self._core.advance(now)
+            draft = self._core.draft(now)
             try:
                 count += self._restore(piece, draft)
             except SettingsError:
-                self._take_back(draft)
+                self._core.take_back(draft)
                 raise
-            self._commit(draft)
-            self._wake(now)  # queues URLs that fell due meanwhile, so that counts are right
+            self._core.commit(draft)
+            self._core.wake(now)  # queues URLs that fell due meanwhile, so that counts are right
         return count
 
     def _restore(self, records: Sequence[Mapping[str, Any]], draft: Draft) -> int:
         # All records are checked before the first makes another URL give way (`drop_lowest`).
         arrivals = [_arrival(record, draft) for record in records]
         words = [_told(record, draft.now) for record in records]
-        links = Arrivals.of_links(arrivals, [Origin()], self._spelled_batch)
+        links = Arrivals.of_links(arrivals, [Origin()], self._links.spelled_batch)
         urls, tables = links.urls, self.tables
         if not urls.valid.all():
             wrong = arrivals[int(np.flatnonzero(~urls.valid)[0])].url
@@ -129,16 +134,16 @@ class Carrying(Discovering):
         if urls.lengths.max(initial=0) > URL_BYTES_MAX:
             arguments.kept("url", urls[int(urls.lengths.argmax())], URL_BYTES_MAX)
         prints = urls.fingerprints(self.tables.fingerprint_key)
-        names = self._homes(urls)
+        names = self._homes.hashes(urls)
         hosts = tables.hosts.find(names)
         there = np.flatnonzero(hosts != NONE)
-        slots = self._slots_at(hosts, there)
+        slots = self._links.slots_at(hosts, there)
         known = np.zeros(len(urls), np.bool_)
         if len(there):
             known[there] = self.tables.urls.seen.check(links.crawl[there], slots[there], prints[there])
-        cold = self._cold_ones(names, hosts)
+        cold = self._homes.cold_ones(names, hosts)
         if len(cold):
-            slots[cold] = self._slots_of_homes(urls, names, cold)
+            slots[cold] = self._homes.slots(urls, names, cold)
             known[cold] = self.tables.urls.seen.check(links.crawl[cold], slots[cold], prints[cold])
             if tables.recall(names[cold[~known[cold]]]):
                 hosts = tables.hosts.find(names)
@@ -159,9 +164,9 @@ class Carrying(Discovering):
                 seeds = np.zeros(len(urls), np.bool_)
                 seeds[some] = True
                 seeds &= links.depth == 0
-                self._scopes.widen(draft, crawl, urls.strings(np.flatnonzero(seeds)))
+                self._core.scopes.widen(draft, crawl, urls.strings(np.flatnonzero(seeds)))
         codes = np.zeros(len(urls), np.uint8)
-        self._welcome(links, rows, prints[rows], names[rows], hosts[rows], slots[rows], codes, draft)
+        self._links.welcome(links, rows, prints[rows], names[rows], hosts[rows], slots[rows], codes, draft)
         told = {(int(links.crawl[row]), urls[row]): words[row] for row in rows.tolist()}
         count = 0
         for cards in draft.taken_back():
@@ -176,13 +181,13 @@ class Carrying(Discovering):
         return count
 
     def _tell(self, record: Record, told: _Told, draft: Draft) -> None:
-        """Copies these values into a record that `_welcome` made: state, due, attempts, outcome and content."""
+        """Copies these values into a record that `welcome` made: state, due, attempts, outcome and content."""
         record.state, record.reason, record.due = told.state, told.reason, told.due
         record.attempts, record.losses, record.status = told.attempts, told.losses, told.status
         record.fetched = told.fetched
         record.error = draft.error_number(told.error) if told.error else 0
         record.etag, record.modified, record.digest = told.etag, told.modified, told.digest
-        record.content = self._content_hashes([told.digest])[0] if told.digest else 0
+        record.content = self.tables.content_hashes([told.digest])[0] if told.digest else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,27 +17,15 @@ from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact, Row, Texts, no_texts
 from outrider.frontier.format.records import Record, extra_of
 from outrider.frontier.priority import PRIORITY_DEFAULT, Referrer, checked, name_of, priorities
-from outrider.frontier.state.hosts import (
-    NONE,
-    VOIDED,
-    Rows,
-    firsts_of,
-    keyed_queue_hash,
-    mixed,
-    queue_hashes,
-)
+from outrider.frontier.state.hosts import NONE, VOIDED, Rows, firsts_of, keyed_queue_hash, mixed, queue_hashes
 from outrider.frontier.state.tables import rules_cells
 from outrider.frontier.state.urls import GONE, LEASED, PARKED, QUEUED, UNKNOWN, WAITING, Hand, Reason
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.arrivals import LINK_BYTES, NO_DUE, Arrival, Arrivals, Origin, pieces_of
-from outrider.frontier.verbs.deciding import CODE_NUMBERS, CODES, KNOWN, NEW, bounded, codes_of
+from outrider.frontier.verbs.deciding import CODE_NUMBERS, CODES, KNOWN, NEW, Core, Part, bounded, codes_of
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.trapping import Trapping
-from outrider.journey import (
-    Code,
-    Link,
-    RequestId,
-)
+from outrider.journey import Code, Link, RequestId
 from outrider.kernels.cards import HEAD, Heads
 from outrider.limits import (
     CALL_BYTES_PER_FRAME,
@@ -52,8 +40,12 @@ from outrider.limits import (
 from outrider.url import UrlBatch, host_of, spell, undotted
 
 
-class Discovering(Trapping):
+class Discovering(Part):
     """The part of the machine that takes links in."""
+
+    def __init__(self, core: Core, traps: Trapping) -> None:
+        super().__init__(core)
+        self._traps = traps
 
     def discover(
         self,
@@ -70,24 +62,24 @@ class Discovering(Trapping):
         fails behind the first frame: before that frame), and StoreFullError; then the first frames may be in already.
         """
         request_id = arguments.request(request_id)
-        now = self._advance(now)
-        known = self._repeated(request_id, "discover")
-        if known is not None and request_id is not None and not self._is_begun(request_id):
+        now = self._core.advance(now)
+        known = self._core.repeated(request_id, "discover")
+        if known is not None and request_id is not None and not self._core.is_begun(request_id):
             return codes_of(known)
         if not isinstance(links, UrlBatch):
             links = arguments.listed("links", links)
         bounded(len(links), "links")
-        self._wake(now)
-        draft = self._draft(now)
+        self._core.wake(now)
+        draft = self._core.draft(now)
         if isinstance(links, UrlBatch):
             arrivals = self._told_in_columns(links, self._ruled(links), draft)
         elif set(map(type, links)) <= {str}:
-            urls = self._spelled_batch(links)
+            urls = self.spelled_batch(links)
             arrivals = self._told_in_columns(urls, urls, draft)
         else:
             origins = [Origin(crawl=draft.crawl(None))]
-            some = [self._arrival(link, 0, origins[0], draft) for link in links]
-            arrivals = Arrivals.of_links(some, origins, self._spelled_batch)
+            some = [self.arrival(link, 0, origins[0], draft) for link in links]
+            arrivals = Arrivals.of_links(some, origins, self.spelled_batch)
         answer = known or b""
         if answer:
             arrivals = arrivals.piece(min(len(answer), len(arrivals)), len(arrivals))
@@ -98,11 +90,11 @@ class Discovering(Trapping):
         for first, last in pieces:
             piece = arrivals.piece(first, last)
             if first:
-                draft = self._draft(now)
+                draft = self._core.draft(now)
                 piece = piece.in_crawls(draft.drawn_again(asked))
             answer += self._accept(piece, draft).tobytes()
-            self._answered(draft, request_id, "discover", answer, begun=last < len(arrivals))
-            self._commit(draft)
+            self._core.answered(draft, request_id, "discover", answer, begun=last < len(arrivals))
+            self._core.commit(draft)
         return codes_of(answer)
 
     def _told_in_columns(self, told: UrlBatch, urls: UrlBatch, draft: Draft) -> Arrivals:
@@ -110,7 +102,7 @@ class Discovering(Trapping):
         depths, priorities = arguments.ranks([told], [0])
         return Arrivals.of_columns(urls, alike(0, len(urls), "i8"), origins, depths, priorities)
 
-    def _arrival(self, link: str | Link, origin_row: int, origin: Origin, draft: Draft) -> Arrival:
+    def arrival(self, link: str | Link, origin_row: int, origin: Origin, draft: Draft) -> Arrival:
         if not isinstance(link, Link):
             link = link if type(link) is str else arguments.builtin(link)
             return Arrival(link, origin_row, origin.depth, crawl=origin.crawl, seed=not origin.page)
@@ -129,7 +121,7 @@ class Discovering(Trapping):
             not origin.page and link.depth == 0 and link.referrer is None,
         )
 
-    def _accept_found(
+    def accept_found(
         self,
         wanted: Sequence[Arrival],
         columns: Sequence[tuple[int, UrlBatch]],
@@ -141,11 +133,11 @@ class Discovering(Trapping):
     ) -> tuple[dict[int, bytes], dict[int, int]]:
         """Takes the links of many outcomes in. Returns the numbers of their codes by row of the outcome, and by row
         whether a redirect's target was new."""
-        parts = [Arrivals.of_links(wanted, origins, self._spelled_batch)] if wanted else []
+        parts = [Arrivals.of_links(wanted, origins, self.spelled_batch)] if wanted else []
         if columns:
             places, told = [of_row[row] for row, _ in columns], [urls for _, urls in columns]
             depths, priorities = arguments.ranks(told, [origins[place].depth for place in places])
-            batches = [self._ruled(urls) for urls in told] if self.rules else told
+            batches = [self._ruled(urls) for urls in told] if self._core.rules else told
             parts.append(Arrivals.of_batches(batches, places, origins, depths, priorities))
         if not parts:
             return {}, {}
@@ -178,7 +170,7 @@ class Discovering(Trapping):
         if len(rows) < len(urls):
             prints, crawls, marks = prints[rows], chosen(crawls, rows), marks[rows]
         if met is None:
-            met = self._recent.hold(marks)
+            met = self._core.recent.hold(marks)
             if np.count_nonzero(met):
                 codes[rows[met]] = KNOWN
                 rest = ~met
@@ -203,7 +195,7 @@ class Discovering(Trapping):
                 equals = rows[fresh], marks[fresh]
                 codes[rows[fresh]] = KNOWN
                 fresh = fresh[firsts]
-        if self._owned is not None:
+        if self._homes.owned is not None:
             fresh = self._send_abroad(links, rows, fresh, names, hosts, codes, draft)
             if not len(fresh):
                 return codes
@@ -211,9 +203,9 @@ class Discovering(Trapping):
             rows, prints, names, hosts, marks = rows[fresh], prints[fresh], names[fresh], hosts[fresh], marks[fresh]
             slots = slots[fresh]
         try:
-            kept = self._welcome(links, rows, prints, names, hosts, slots, codes, draft)
+            kept = self.welcome(links, rows, prints, names, hosts, slots, codes, draft)
         except Exception:
-            self._scopes.forget()  # a priority function failed: the seeds that widened scopes are not accepted
+            self._core.scopes.forget()  # a priority function failed: the seeds that widened scopes are not accepted
             raise
         draft.known.append(marks if kept is None else marks[kept])
         if kept is not None and equals is not None:
@@ -231,22 +223,22 @@ class Discovering(Trapping):
         """The hashes of the hosts of these rows, the rows of the hosts, their slots (0 for new ones), and whether each
         URL was accepted before."""
         tables = self.tables
-        homes = names = self._homes(urls)
+        homes = names = self._homes.hashes(urls)
         if len(rows) < len(urls):
             names = names[rows]
         hosts = tables.hosts.find(names)
         there = (hosts != NONE).nonzero()[0]
-        slots = self._slots_at(hosts, there)
+        slots = self.slots_at(hosts, there)
         if len(there) == len(rows):
             known = tables.urls.seen.check(crawls, slots, prints)
         else:
             known = np.zeros(len(rows), np.bool_)
             if len(there):
                 known[there] = tables.urls.seen.check(chosen(crawls, there), slots[there], prints[there])
-            cold = self._cold_ones(names, hosts)
+            cold = self._homes.cold_ones(names, hosts)
             if len(cold):
                 # Known URLs do not need the rows of a cold host, so only new ones recall it.
-                slots[cold] = self._slots_of_homes(urls, homes, rows[cold])
+                slots[cold] = self._homes.slots(urls, homes, rows[cold])
                 known[cold] = tables.urls.seen.check(chosen(crawls, cold), slots[cold], prints[cold])
                 if tables.recall(names[cold[~known[cold]]]):
                     hosts = tables.hosts.find(names)
@@ -265,7 +257,7 @@ class Discovering(Trapping):
         s = self.settings
         if s.include or s.exclude or s.max_depth is not None:
             return None
-        met = self._recent.hold(marks)
+        met = self._core.recent.hold(marks)
         if s.scope != "any":
             met &= ~links.seed  # a seed must widen the scope
         if links.odd:
@@ -307,16 +299,16 @@ class Discovering(Trapping):
             rows = np.flatnonzero(here & fit)
             seeds = rows[links.seed[rows]]
             if s.scope != "any" and len(seeds):
-                self._scopes.widen(draft, crawl, urls.strings(seeds))
+                self._core.scopes.widen(draft, crawl, urls.strings(seeds))
             looked = urls if len(rows) == len(urls) else urls.take(rows)
-            inside = np.asarray(self._scopes.of(crawl).verdicts(looked, links.depth[rows])) | links.seed[rows]
+            inside = np.asarray(self._core.scopes.of(crawl).verdicts(looked, links.depth[rows])) | links.seed[rows]
             outside = rows[~inside]
             codes[outside] = CODE_NUMBERS[Code.OUT_OF_SCOPE]
             fit = fit.copy()
             fit[outside] = False
         return fit
 
-    def _slots_at(self, hosts: Rows, there: npt.NDArray[np.intp]) -> npt.NDArray[np.uint16]:
+    def slots_at(self, hosts: Rows, there: npt.NDArray[np.intp]) -> npt.NDArray[np.uint16]:
         """The slots of hosts, 0 for unknown ones; there: the places of known ones."""
         column = self.tables.hosts.slot
         slots: npt.NDArray[np.uint16]
@@ -327,7 +319,7 @@ class Discovering(Trapping):
             slots[there] = column[hosts[there]]
         return slots
 
-    def _welcome(
+    def welcome(
         self,
         links: Arrivals,
         rows: npt.NDArray[np.intp],
@@ -356,7 +348,7 @@ class Discovering(Trapping):
             over = answered >= limit
             heads["state"][over], heads["reason"][over] = PARKED, Reason.BUDGET
             codes[rows[over]] = CODE_NUMBERS[Code.PARKED]
-        self._park_new(links.urls, rows, heads, codes, draft)
+        self._traps.park_new(links.urls, rows, heads, codes, draft)
         if not self._limit(heads, known_queues, rows, codes, draft):
             draft.cards(self._bodies(links, rows, heads), queue_rows)
             return None
@@ -460,8 +452,8 @@ class Discovering(Trapping):
             host = int(homes[place])
             if rules.limit > 1 and host < tables.hosts.count and self._stays_busy(draft, host):
                 # A second request may begin beside the open one: their beginnings keep the gap.
-                floor = max(self._floor_under(rules), self._floor_of_host(host))
-                self._rest_whole(draft, host, floor, draft.now, over=False)
+                floor = max(self._rests.floor_under(rules), self._rests.floor_of_host(host))
+                self._rests.whole(draft, host, floor, draft.now, over=False)
 
     def _stays_busy(self, draft: Draft, host: int) -> bool:
         """Whether a host has open requests that this call does not end."""
@@ -514,7 +506,7 @@ class Discovering(Trapping):
                 for place, victim in zip(places.tolist(), victims, strict=True):
                     if victim is None:
                         continue
-                    self._move(draft, victim, GONE, Reason.DROPPED, error="dropped")
+                    draft.move(victim, GONE, Reason.DROPPED, error="dropped")
                     draft.record(victim, QUEUED)
                     draft.tally("dropped", 1)
                     over[place] = False
@@ -572,11 +564,11 @@ class Discovering(Trapping):
             chosen = rows[mask]
             signals = {name: column[chosen] for name, column in links.signals.items()}
             batch = links.urls.take(chosen).with_columns(**signals, depth=links.depth[chosen])
-            self.asked = f"the priority function {name_of(function)}"
+            self._core.asked = f"the priority function {name_of(function)}"
             try:
                 told[mask] = priorities(function, batch, page)
             finally:
-                self.asked = ""
+                self._core.asked = ""
         return told
 
     def _new_hosts(
@@ -590,7 +582,7 @@ class Discovering(Trapping):
         chosen = rows[places[firsts]]
         starts, ends = starts[chosen], ends[chosen]
         texts = Texts(kernels.gather_spans(urls.arena, starts, ends), (ends - starts).astype(np.uint32))
-        found = self._slots_of_spans(urls.arena, starts, ends)
+        found = self._homes.slots_of_spans(urls.arena, starts, ends)
         slots[places] = found[which]
         known = self.tables.hosts
         draft.add_columns(Fact.HOST, [found, names[places[firsts]], texts], Hand.of_rows(None, first=known.made))
@@ -644,23 +636,23 @@ class Discovering(Trapping):
         offsets[1:] = flat.cumsum()[pieces - 1 :: pieces]
         return Cards(heads, kernels.gather_spans(b"".join(arena), begins.reshape(-1), stops.reshape(-1)), offsets)
 
-    def _spelled(self, urls: Sequence[str], base: str | None = None) -> list[str | None]:
+    def spelled(self, urls: Sequence[str], base: str | None = None) -> list[str | None]:
         """Canonical texts under the rules of this store, None where a text is no URL."""
         texts = spell(urls, base)
-        return [None if text is None else self.rules.apply(text) for text in texts] if self.rules else texts
+        return [None if text is None else self._core.rules.apply(text) for text in texts] if self._core.rules else texts
 
-    def _spelled_batch(self, urls: Iterable[Any]) -> UrlBatch:
+    def spelled_batch(self, urls: Iterable[Any]) -> UrlBatch:
         return self._ruled(UrlBatch.of(urls, key=self.tables.fingerprint_key))
 
     def _ruled(self, urls: UrlBatch) -> UrlBatch:
-        if not self.rules:
+        if not self._core.rules:
             return urls
         texts = urls.strings()
-        ruled = UrlBatch.of(self.rules.apply_batch(texts) if urls.valid.all() else map(self._ruled_text, texts))
+        ruled = UrlBatch.of(self._core.rules.apply_batch(texts) if urls.valid.all() else map(self._ruled_text, texts))
         return ruled.with_columns(**urls.columns) if urls.columns else ruled
 
     def _ruled_text(self, text: str) -> str:
-        return self.rules.apply(text) if text else text
+        return self._core.rules.apply(text) if text else text
 
     def _send_abroad(
         self,
@@ -674,12 +666,12 @@ class Discovering(Trapping):
     ) -> npt.NDArray[np.intp]:
         """Puts links for slots of other logs into the outbox of the slot where they were found. Returns the places of
         the other links."""
-        owned = self._owned or frozenset()
+        owned = self._homes.owned or frozenset()
         stay: list[int] = []
         for place in fresh.tolist():
             row = int(rows[place])
             text = links.urls[row]
-            target = self.slot_of(undotted(host_of(text))) if hosts[place] == NONE else -1
+            target = self._homes.slot_of(undotted(host_of(text))) if hosts[place] == NONE else -1
             if target == -1 or target in owned:
                 stay.append(place)
                 continue
@@ -716,15 +708,15 @@ class Discovering(Trapping):
         """Takes OUTBOX rows of other logs in: each (source slot, sequence) once, however often it comes. Raises
         SettingsError for a value that is no such row."""
         rows = arguments.parcels(parcels)
-        now = self._advance(now)
+        now = self._core.advance(now)
         codes = [Code.KNOWN] * len(rows)
         costs = np.array(
             [LINK_BYTES + sum(len(row[place] or b"") for place in (3, 4, 10, 11, 12)) for row in rows], np.int64
         )
         for first, last in pieces_of(costs, CALL_BYTES_PER_FRAME):
-            draft = self._draft(now)
+            draft = self._core.draft(now)
             codes[first:last] = self._received(rows[first:last], draft)
-            self._commit(draft)
+            self._core.commit(draft)
         return codes
 
     def _received(self, rows: Sequence[Sequence[Any]], draft: Draft) -> list[Code]:
@@ -759,7 +751,7 @@ class Discovering(Trapping):
         for (target, source), sequence in marks.items():
             draft.add(Fact.ARRIVED, (target, source, sequence))
         if wanted:
-            numbers = self._accept(Arrivals.of_links(wanted, [Origin()], self._spelled_batch), draft)
+            numbers = self._accept(Arrivals.of_links(wanted, [Origin()], self.spelled_batch), draft)
             for number, code in zip(taken, numbers.tolist(), strict=True):
                 codes[number] = CODES[code]
         return codes
@@ -768,9 +760,9 @@ class Discovering(Trapping):
         """Empties the outbox of a slot up to this sequence, which the other log has. Raises SettingsError."""
         source = arguments.whole("source", source, 0, SLOTS - 1)
         sequence = arguments.whole("sequence", sequence, 0, arguments.INSTANT_MAX)
-        draft = self._draft(self._advance(now))
+        draft = self._core.draft(self._core.advance(now))
         draft.add(Fact.DELIVERED, (source, sequence))
-        self._commit(draft, reserve=True)
+        self._core.commit(draft, reserve=True)
 
 
 @lru_cache(maxsize=1_024)

@@ -17,9 +17,10 @@ import numpy.typing as npt
 from outrider.clock import Instant
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import LINES_AFTER, PLACES, STREAMS, Block, Fact, HostCells, Row, columns_of
-from outrider.frontier.format.lines import completed
+from outrider.frontier.format.lines import completed, refusal
 from outrider.frontier.format.records import Record, packed
 from outrider.frontier.policy.returns import Returns
+from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.hosts import CELLS, RARE_CELLS, Rows
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.urls import Hand
@@ -179,6 +180,17 @@ class Draft:
         """As `heads`, for cards whose bodies changed, too."""
         self._whole.append((cards, tokens, old, queues))
 
+    def move(self, record: Record, state: int, reason: int, *, error: str | None = None) -> None:
+        """Moves a record to another state, for `record` to take in; error: None leaves it as it is."""
+        record.state, record.reason = state, int(reason)
+        if error is not None:
+            record.error = self.error_number(error)
+
+    def authority(self, authority: Authority) -> None:
+        """Adds the fact of an authority, which must come before facts that name it."""
+        if not authority.logged:
+            self.add(Fact.AUTHORITY, (authority.slot, authority.name))
+
     def clock(self, host: int) -> Clock:
         """The host's clock, for the caller to change. It becomes a fact in any case."""
         clock = self._clocks.get(host)
@@ -265,6 +277,19 @@ class Draft:
         self._first_line(stream)
         self.add(Fact.LINE, (slot, token, STREAMS.index(stream), new_links, text))
         self.lines.append((stream, completed(text, new_links)))
+
+    def refusal(self, record: Record, now: Instant, *, outcome: str, error: str | None) -> None:
+        """The line of a page that was not fetched."""
+        line = refusal(
+            record.url,
+            now,
+            outcome=outcome,
+            error=error,
+            depth=record.depth,
+            referrer=record.referrer,
+            priority=record.priority,
+        )
+        self.line(record.slot, 0, "pages", line, 0)
 
     def lines_of(
         self, stream: str, slots: Rows, tokens: Tokens, texts: list[bytes], new_links: list[int] | None

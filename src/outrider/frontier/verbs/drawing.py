@@ -25,7 +25,9 @@ from outrider.frontier.state.errands import Judgement
 from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, NONE, ROBOTS, Group, Rows
 from outrider.frontier.state.urls import PARKED, QUEUED, Reason
 from outrider.frontier.verbs.asking import Asking
+from outrider.frontier.verbs.deciding import Core
 from outrider.frontier.verbs.draft import Draft
+from outrider.frontier.verbs.trapping import Trapping
 from outrider.limits import OLDEST_DRAW_EVERY
 from outrider.storage.records import distinct
 from outrider.url import authority_of
@@ -79,9 +81,10 @@ class Drawing:
     """The draw of one call. refusals: how many more verdicts it may spend. asked: the errands that are leased; sought:
     the hosts whose address is asked for."""
 
-    def __init__(self, verbs: Asking, draft: Draft, wish: Wish, refusals: int) -> None:
-        self._verbs, self._draft, self._wish = verbs, draft, wish
-        self._tables, self._turns, self._settings = verbs.tables, verbs.turns, verbs.settings
+    def __init__(self, core: Core, robots: Asking, traps: Trapping, draft: Draft, wish: Wish, refusals: int) -> None:
+        self._robots, self._traps, self._rests, self._gates = robots, traps, core.rests, core.gates
+        self._draft, self._wish, self._errands_mode = draft, wish, core.errands_mode
+        self._tables, self._turns, self._settings = core.tables, core.turns, core.settings
         self.refusals = refusals
         self.asked: list[Errand] = []
         self.sought: list[int] = []
@@ -245,7 +248,7 @@ class Drawing:
                 return False
             self._tables.hosts.turns[host] += 1
         if room > 1:
-            gap = self._verbs._gap(host, self._verbs._floor_of_host(host))
+            gap = self._rests.gap(host, self._rests.floor_of_host(host))
             self._draft.clock(host).rest_at_least(now + gap)
         self.asked.append(errand)
         self._taken.add(host)
@@ -260,11 +263,11 @@ class Drawing:
             return errand
         if errand in self._refused:
             return None
-        judgement, authority, _ = self._by_robots(self._verbs._judging(now), errand.url)
+        judgement, authority, _ = self._by_robots(self._robots.judging(now), errand.url)
         if judgement is _GO or judgement is Judgement.DEAD or authority is None:
             return errand
         if judgement is not Judgement.REFUSE:
-            self._verbs._gate(authority, unread=judgement is Judgement.READ)
+            self._gates.shut(authority, unread=judgement is Judgement.READ)
             if authority.wanted not in (host, NONE):
                 self._lapsed.append(np.array([authority.wanted], np.uint32))
             return turns.errand_for(host, now)
@@ -310,7 +313,7 @@ class Drawing:
         """How many URLs each queue may give, within the deadline and the budget of its host, and the gaps between
         them."""
         wish = self._wish
-        gaps = self._verbs._gaps(self._draft, pick.hosts, pick.queues)
+        gaps = self._rests.gaps(self._draft, pick.hosts, pick.queues)
         most = np.where((flags & np.uint8(GROUPED)) != 0, 1, wish.per_queue)  # several would not keep their gaps
         if np.count_nonzero(gaps):
             # A URL whose turn comes after the deadline would be lost, and gone in the end.
@@ -394,20 +397,20 @@ class Drawing:
 
     def _verdicts(self, hosts: Rows, queues: Rows, cards: Cards) -> list[_Verdict] | None:
         """A verdict for each card and, where it is not GO, its authority; None when all may be fetched."""
-        verbs, places = self._verbs, hosts.astype(np.intp)
+        traps, places = self._traps, hosts.astype(np.intp)
         limit = self._settings.max_pages_per_host
         spent = self._tables.hosts.answered[places] >= limit if limit is not None else None
         if spent is not None and not np.count_nonzero(spent):
             spent = None
-        ruled = verbs.errands_mode or np.count_nonzero(self._tables.hosts.flags[places] & np.uint8(ROBOTS))
+        ruled = self._errands_mode or np.count_nonzero(self._tables.hosts.flags[places] & np.uint8(ROBOTS))
         if spent is None and not ruled and self._settings.traps is None:
             return None
         heads, urls = cards.heads, cards.urls()
-        trapped = verbs._may_be_traps(heads) if self._settings.traps is not None else [False] * len(cards)
+        trapped = traps.may_be_traps(heads) if self._settings.traps is not None else [False] * len(cards)
         out, plain = [_ALLOWED] * len(cards), True
         slots, classes = heads["slot"].tolist(), heads["klass"].tolist()
-        judge = verbs._judging(self._wish.now)
-        names = verbs._names_judged(urls, trapped)
+        judge = self._robots.judging(self._wish.now)
+        names = traps.names_judged(urls, trapped)
         for place, url in enumerate(urls):
             if self.refusals <= 0:
                 verdict = _LATER
@@ -427,11 +430,11 @@ class Drawing:
         name = authority_of(url)
         authority = self._tables.robots.by_name.get(name) or self._tables.robots.authority(name)
         judgement = judge(authority, url)
-        self.refusals -= self._verbs._looked_at(authority)
+        self.refusals -= self._robots.cost_of(authority)
         return _ALLOWED if judgement is _GO else (judgement, authority, 0)
 
     def _by_traps(self, queue: int, slot: int, before: int, url: str, names: tuple[int, int] | None) -> _Verdict:
-        rule, klass = self._verbs._trap(self._draft, slot, before, url, names)
+        rule, klass = self._traps.judge(self._draft, slot, before, url, names)
         if rule:
             return Judgement.TRAP, None, rule
         # A URL that has fallen goes back only where its queue has better ones.
@@ -443,7 +446,7 @@ class Drawing:
         for now. idle: the call has taken no page of the host."""
         if host in self._turns.gates:
             return
-        self._verbs._gate(authority, unread=unread)
+        self._gates.shut(authority, unread=unread)
         if not self._wish.errands or authority.wanted == NONE:
             return
         if authority.wanted == host:
@@ -456,18 +459,18 @@ class Drawing:
     def _put_away(self, record: Record, judgement: Judgement, authority: Authority | None, number: int) -> None:
         """Takes a card that was drawn out of its queue for good, or for as long as rules and budget stay, or back to a
         lower class of it."""
-        verbs, draft = self._verbs, self._draft
+        draft = self._draft
         if authority is not None:
-            verbs._refuse(draft, record, authority, judgement, self._wish.now)
+            self._robots.refuse(draft, record, authority, judgement, self._wish.now)
             return
         if judgement is Judgement.LOWER:
             record.klass = number
         elif judgement is Judgement.TRAP:
             rule = RULES[number - 1]
-            verbs._move(draft, record, PARKED, Reason.TRAP, error=rule)
+            draft.move(record, PARKED, Reason.TRAP, error=rule)
             draft.tally(f"trap.{rule}", 1)
         else:
-            verbs._move(draft, record, PARKED, Reason.BUDGET)
+            draft.move(record, PARKED, Reason.BUDGET)
         draft.record(record, QUEUED)
 
     def _add(self, pick: _Pick, going: _Places, queues: Rows, cards: Cards) -> None:

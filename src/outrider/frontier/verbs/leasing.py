@@ -15,31 +15,26 @@ from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.errand import Errand
-from outrider.frontier.state.hosts import (
-    Rows,
-)
+from outrider.frontier.state.hosts import Rows
 from outrider.frontier.state.urls import LEASED, PARKED, QUEUED, Hand
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.asking import Asking
+from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.drawing import Drawing, Wish
 from outrider.frontier.verbs.leased import Leased, errand_lease
-from outrider.journey import (
-    Lease,
-    LeaseBatch,
-    RequestId,
-)
-from outrider.limits import (
-    CALL_ROWS_MAX,
-    NETWORK_PROBES,
-    ROBOTS_REFUSALS_PER_CALL_MAX,
-)
+from outrider.frontier.verbs.trapping import Trapping
+from outrider.journey import Lease, LeaseBatch, RequestId
+from outrider.limits import CALL_ROWS_MAX, NETWORK_PROBES, ROBOTS_REFUSALS_PER_CALL_MAX
 
 
-class Leasing(Asking):
+class Leasing(Part):
     """The part of the machine that gives leases."""
 
-    _odd = 0  # how `_seekers_share` halved an odd number the last time: 1 rounded up
+    def __init__(self, core: Core, robots: Asking, traps: Trapping) -> None:
+        super().__init__(core)
+        self._robots, self._traps = robots, traps
+        self._odd = 0  # how `_seekers_share` halved an odd number the last time: 1 rounded up
 
     def lease(
         self,
@@ -70,43 +65,43 @@ class Leasing(Asking):
         crawl, key = arguments.name("crawl", crawl), arguments.name("key", key)
         worker, request_id = arguments.name("worker", worker), arguments.request(request_id)
         tables = self.tables
-        now = self._advance(now)
-        self._wake(now)
-        known = self._repeated(request_id, "lease")
+        now = self._core.advance(now)
+        self._core.wake(now)
+        known = self._core.repeated(request_id, "lease")
         if known:  # empty where the leases never reached the caller
-            return self._same_leases(known)
+            return self.same_leases(known)
         if errands and not self.turns.runs_errands:
             self.turns.runs_errands = True
             self.turns.touch([np.fromiter(self.turns.errands_at, np.uint32)], now)
         refusals = self._left_to_judge(now)
-        draft = self._draft(now)
+        draft = self._core.draft(now)
         holder = draft.holder(worker)
         row = tables.crawls.rows.get(crawl) if crawl is not None else None
         key = None if key is None else self.turns.key_meant(key)
         deadline = now + instant(ttl_seconds)
         before = deadline if train_seconds is None else min(deadline, now + instant(train_seconds) + 1)
-        want, pages_left = self._network_lets(now, want), self._pages_left()
+        want, pages_left = self.network_lets(now, want), self.pages_left()
         wish = Wish(want, pages_left, now, deadline, before, per_queue, queues_max, row, key, errands)
-        drawing = Drawing(self, draft, wish, refusals)
+        drawing = Drawing(self._core, self._robots, self._traps, draft, wish, refusals)
         if crawl is None or row is not None:
             self._draw(drawing, wish)
         return self._given(draft, drawing, wish, holder, request_id)
 
-    def _network_lets(self, now: Instant, want: int) -> int:
+    def network_lets(self, now: Instant, want: int) -> int:
         """How many leases our own network allows: all, and in an outage none but a few that try it behind each
         pause."""
-        if not self.network.down:
+        if not self._core.network.down:
             return want
         tried = len(self.tables.urls.leases) + len(self.tables.errands.open)
-        return 0 if now < self.network.until else min(want, max(0, NETWORK_PROBES - tried))
+        return 0 if now < self._core.network.until else min(want, max(0, NETWORK_PROBES - tried))
 
     def _left_to_judge(self, now: Instant) -> int:
         """Judges parked URLs again where rules changed. Returns how many verdicts are left for URLs that are drawn."""
         refusals = ROBOTS_REFUSALS_PER_CALL_MAX
         self.tables.robots.rulebook.begin_call()
-        if self._waiting.again:
+        if self._gates.again:
             # Half of them are left for URLs that are drawn, or nobody would be leased until all are judged.
-            refusals = max(refusals - self._judge_again(now, refusals - refusals // 2), refusals // 2)
+            refusals = max(refusals - self._robots.judge_again(now, refusals - refusals // 2), refusals // 2)
         return refusals
 
     def _draw(self, drawing: Drawing, wish: Wish) -> None:
@@ -132,26 +127,26 @@ class Leasing(Asking):
         given = drawing.count + len(asked) + len(sought)
         if request_id is not None and given:
             tokens = b"".join(struct.pack("<Q", first + place) for place in range(given))
-            self._answered(draft, request_id, "lease", tokens)
+            self._core.answered(draft, request_id, "lease", tokens)
         draft.drawn.append((queues, cards))
         try:
-            self._commit(draft, reserve=True)
+            self._core.commit(draft, reserve=True)
         except (SettingsError, StoreFullError):
             self.turns.touch(drawing.tried, now)
             raise
         if drawing.uneven:
             self.turns.touch(drawing.tried, now)
         if not given:
-            return LeaseBatch((), lines=self._take_lines(draft), lsn=self.lsn)
+            return LeaseBatch((), lines=self._core.take_lines(draft), lsn=self._core.lsn)
         opened = [tables.errands.open[token] for token in range(first + drawing.count, first + given)]
         errand_leases = [errand_lease(errand, tables, self.turns, now) for errand in opened]
         leases = Leased(tables, self.turns, first, cards, queues, not_before, wish.deadline, errand_leases)
         if len(cards):
-            self.delays.note(cards.heads, tables.hosts.rest_until[tables.queues.host[queues]], not_before, now)
+            self._core.delays.note(cards.heads, tables.hosts.rest_until[tables.queues.host[queues]], not_before, now)
         for one in opened:
             one.begun = now
-            heapq.heappush(self._deadlines, (one.deadline, one.token))
-        return LeaseBatch(leases, lines=self._take_lines(draft), lsn=self.lsn)
+            heapq.heappush(self._gates.deadlines, (one.deadline, one.token))
+        return LeaseBatch(leases, lines=self._core.take_lines(draft), lsn=self._core.lsn)
 
     def _seekers_share(self, most: int) -> int:
         """How many leases of a call go to errands for addresses: half while hosts are ready (an odd number is rounded
@@ -197,17 +192,17 @@ class Leasing(Asking):
             )
         for place, errand in enumerate(asked):
             if isinstance(errand, Authority):
-                self._name(draft, errand)
-            self._open_errand(draft, errand, first + rows + place, deadline, holder)
+                draft.authority(errand)
+            draft.add(*errand.opening(first + rows + place, deadline, holder))
         for token, host in enumerate(sought, first + rows + len(asked)):
             hosts = tables.hosts
             draft.add(Fact.LOCATING, (int(hosts.slot[host]), int(hosts.hash[host]), token, deadline, holder))
 
-    def _spent(self) -> bool:
+    def spent(self) -> bool:
         """Whether URLs are parked for a budget. The count decides, too: `spent` may hold cards of deleted queues."""
         return len(self.tables.urls.spent) > 0 and self.tables.urls.counts[PARKED] > 0
 
-    def _pages_left(self) -> int:
+    def pages_left(self) -> int:
         limit = self.settings.max_pages
         if limit is None:
             return CALL_ROWS_MAX
@@ -218,15 +213,15 @@ class Leasing(Asking):
         """Epoch (the number of the opening) and counter: tokens grow within an opening and across openings."""
         return max(self.tables.token + 1, self.tables.registry.opening[0] << 40)
 
-    def _same_leases(self, tokens: bytes) -> LeaseBatch:
+    def same_leases(self, tokens: bytes) -> LeaseBatch:
         """The answer to a repeated call: those of its leases that are still open."""
         given = np.frombuffer(tokens, np.uint64)
-        found = self._by_token(given)
+        found = self.tables.urls.by_token(given)
         leases: list[Lease] = []
         for row, token in enumerate(given.tolist()):
             errand = self.tables.errands.open.get(token)
             if errand is not None:
-                leases.append(errand_lease(errand, self.tables, self.turns, self.now))
+                leases.append(errand_lease(errand, self.tables, self.turns, self._core.now))
             elif found.found[row]:
                 one = slice(row, row + 1)
                 deadline = int(found.deadlines[row])
@@ -241,4 +236,4 @@ class Leasing(Asking):
                     [],
                 )
                 leases += columns.leases()
-        return LeaseBatch(leases, lsn=self.lsn)
+        return LeaseBatch(leases, lsn=self._core.lsn)

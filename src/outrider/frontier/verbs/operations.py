@@ -24,6 +24,7 @@ from outrider.frontier.state.hosts import NONE, QueueRules, Rows, words_of_crawl
 from outrider.frontier.state.tables import rules_cells
 from outrider.frontier.state.urls import GONE, LEASED, PARKED, QUEUED, STATES, WAITING, Reason
 from outrider.frontier.verbs import arguments
+from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.draft import Draft
 from outrider.journey import State
@@ -33,8 +34,12 @@ from outrider.url import host_of, undotted
 from outrider.url.traps import ANY_TRAP
 
 
-class Operations(Discovering):
+class Operations(Part):
     """The part of the machine that operators call."""
+
+    def __init__(self, core: Core, links: Discovering) -> None:
+        super().__init__(core)
+        self._links = links
 
     # -- queues and crawls --------------------------------------------------------------------------------------------
 
@@ -43,11 +48,11 @@ class Operations(Discovering):
         one). Raises SettingsError for an unknown crawl or key."""
         key, crawl = arguments.name("key", key), arguments.name("crawl", crawl)
         if key is None:
-            row = self._crawl_row(crawl or "default")
+            row = self.crawl_row(crawl or "default")
             queues = self.tables.queues
             found: Rows = np.flatnonzero(queues.crawl[: queues.count] == row).astype(np.uint32)
             return found
-        of_crawl = self._crawl_row(crawl) if crawl is not None else None
+        of_crawl = self.crawl_row(crawl) if crawl is not None else None
         rows = self._queues_with(key, of_crawl)
         if not rows:
             with contextlib.suppress(SettingsError):  # a text that is no host's name may still be a key
@@ -82,7 +87,7 @@ class Operations(Discovering):
         row = self.tables.host_row(name)
         return row if row != NONE else self.tables.host_row(name + ".")
 
-    def _crawl_row(self, crawl: str) -> int:
+    def crawl_row(self, crawl: str) -> int:
         row = self.tables.crawls.rows.get(crawl)
         if row is None:
             known = ", ".join(sorted(self.tables.crawls.rows)[:10])
@@ -94,11 +99,11 @@ class Operations(Discovering):
         queues."""
         key, crawl = arguments.name("key", key), arguments.name("crawl", crawl)
         if key is None:
-            row = self._crawl_row(crawl or "default")
+            row = self.crawl_row(crawl or "default")
             state = CrawlState.PAUSED if paused else CrawlState.RUNNING
-            draft = self._draft(self._advance(now))
+            draft = self._core.draft(self._core.advance(now))
             draft.add(Fact.CRAWL_RULES, (OWN_SLOT, row, int(state)))
-            self._commit(draft, reserve=True)
+            self._core.commit(draft, reserve=True)
             self.turns.touch([self.turns.hops()], now)
             of_crawl = self.tables.queues.crawl[: self.tables.queues.count] == row
             return int(of_crawl.sum()) + self.tables.cold.queues_in(row)
@@ -113,11 +118,11 @@ class Operations(Discovering):
 
     def _forget_signs(self, queues: Rows, now: Instant) -> None:
         """Forgets the signs of hosts that an operator wakes."""
-        draft = self._draft(self._advance(now))
+        draft = self._core.draft(self._core.advance(now))
         for host in np.unique(self.tables.queues.host[queues.astype(np.intp)]).tolist():
             if self.tables.hosts.unwelcome[host]:
                 draft.clock(host).unwelcome = 0
-        self._commit(draft, reserve=True)
+        self._core.commit(draft, reserve=True)
 
     def block_until(self, until: Instant, key: str | None, crawl: str | None, now: Instant) -> int:
         """Keeps these queues from being leased before an instant."""
@@ -155,11 +160,11 @@ class Operations(Discovering):
         key, crawl = arguments.name("key", key), arguments.name("crawl", crawl)
         cold = tables.cold.scan() if key is None else iter(())
         rows = self.chosen(key, crawl)
-        now = self._advance(now)
+        now = self._core.advance(now)
         self._note_word(key, crawl, rows, change, now)
         self._rule_these(rows, change, now, rests=rests)
         count = len(rows)
-        of = self._crawl_row(crawl or "default") if key is None else NONE
+        of = self.crawl_row(crawl or "default") if key is None else NONE
         for told in cold:
             own = [place for place in range(len(told)) if any(queue.crawl == of for queue in told.queues(place))]
             if not own or not tables.recall(told.hashes[own]):
@@ -169,7 +174,7 @@ class Operations(Discovering):
             mine = queues[tables.queues.crawl[queues] == of]
             self._rule_these(mine, change, now, rests=rests)
             count += len(mine)
-            self.cooling.put_back(homes, now)
+            self._core.cooling.put_back(homes, now)
         self.turns.touch([self.turns.hops()], now)
         return count
 
@@ -185,35 +190,35 @@ class Operations(Discovering):
         rules of those that are there."""
         tables = self.tables
         if key is None:
-            numbers = words_of_crawls(np.array([self._crawl_row(crawl or "default")], np.uint32)).tolist()
+            numbers = words_of_crawls(np.array([self.crawl_row(crawl or "default")], np.uint32)).tolist()
         elif crawl is None:
             names = sorted({tables.key_of(queue) for queue in rows.tolist()})  # in the spelling of queues
             numbers = words_of_keys(np.array([tables.hash_of(name) for name in names], np.uint64)).tolist()
         else:
             return
-        draft = self._draft(now)
+        draft = self._core.draft(now)
         for number in numbers:
             rules = change(tables.words.get(number) or QueueRules())
             draft.add(Fact.QUEUE_RULES, rules_cells(OWN_SLOT, number, rules))
-        self._commit(draft, reserve=True)
+        self._core.commit(draft, reserve=True)
 
     def _rule_these(self, rows: Rows, change: Callable[[QueueRules], QueueRules], now: Instant, *, rests: bool) -> None:
         for first in range(0, len(rows), WAKES_PER_CALL_MAX):
             some = rows[first : first + WAKES_PER_CALL_MAX]
-            draft = self._draft(now)
+            draft = self._core.draft(now)
             slower: dict[int, float] = {}  # hosts that rest longer, with the longest delay of their queues
             for queue in some.tolist():
                 rules = change(self.tables.queues.rules.get(queue) or QueueRules())
                 draft.add(Fact.QUEUE_RULES, self.tables.queue_rules(queue, rules))
                 host = int(self.tables.queues.host[queue])
                 if rests and self.tables.hosts.in_flight[host]:
-                    self._rest_whole(draft, host, self._floor_of_host(host), now, over=False)
-                delay = self._floor_under(rules)
-                if delay > self._floor(queue):
+                    self._rests.whole(draft, host, self._rests.floor_of_host(host), now, over=False)
+                delay = self._rests.floor_under(rules)
+                if delay > self._rests.floor(queue):
                     slower[host] = max(delay, slower.get(host, 0.0))
             for host, delay in slower.items():
                 self._rest_longer(draft, host, delay)
-            self._commit(draft, reserve=True)
+            self._core.commit(draft, reserve=True)
 
     def _rest_longer(self, draft: Draft, host: int, delay: float) -> None:
         """Stretches the rest behind a host's last request to a delay at least. A rest that is over stays over."""
@@ -223,7 +228,7 @@ class Operations(Discovering):
             return
         # The last request may be younger than the last reported end, after a lease without a report or with several
         # open ones: the length of the booked rest shows its time.
-        floor = min(map(self._floor, self.tables.queues_of(host)))
+        floor = min(map(self._rests.floor, self.tables.queues_of(host)))
         last = max(int(hosts.ended[host]), until - instant(max(float(hosts.gap[host]), floor)))
         longer = min(last, draft.now) + instant(delay)
         if longer > until:
@@ -236,21 +241,21 @@ class Operations(Discovering):
         """Deletes these queues, or a whole crawl, as if they had never been: one fact each, in one frame. Returns how
         many queues."""
         key, crawl = arguments.name("key", key), arguments.name("crawl", crawl)
-        now = self._advance(now)
+        now = self._core.advance(now)
         tables = self.tables
-        draft = self._draft(now)
+        draft = self._core.draft(now)
         if key is None:
-            row = self._crawl_row(crawl or "default")
+            row = self.crawl_row(crawl or "default")
             count = int((tables.queues.crawl[: tables.queues.count] == row).sum()) + tables.cold.queues_in(row)
             draft.add(Fact.CRAWL_RULES, (OWN_SLOT, row, int(CrawlState.DELETED)))
-            self._commit(draft, reserve=True)
+            self._core.commit(draft, reserve=True)
             tables.leaving.drop(WAKES_PER_CALL_MAX)
             return count
         rows = self.chosen(key, crawl)
         for queue in rows.tolist():
             slot = int(tables.hosts.slot[tables.queues.host[queue]])
             draft.add(Fact.VOID, (slot, int(tables.queues.hash[queue]), tables.urls.order))
-        self._commit(draft, reserve=True)
+        self._core.commit(draft, reserve=True)
         return len(rows)
 
     # -- single URLs --------------------------------------------------------------------------------------------------
@@ -277,13 +282,13 @@ class Operations(Discovering):
             raise SettingsError("reprioritise: give a priority, or a mapping of URLs to priorities")
         values = [checked(wish) for _, wish in wishes]
         crawl = arguments.name("crawl", crawl)
-        row = self._crawl_row(crawl or "default")
-        now = self._advance(now)
-        self._wake(now)
+        row = self.crawl_row(crawl or "default")
+        now = self._core.advance(now)
+        self._core.wake(now)
         mask, records = self.records_of([url for url, _ in wishes], row)
         states = [State.UNKNOWN] * len(wishes)
         places = np.flatnonzero(mask).tolist()
-        draft = self._draft(now)
+        draft = self._core.draft(now)
         moving: dict[int, tuple[Record, float]] = {}  # by order: the last wish for a URL counts
         for place, record in zip(places, records, strict=True):
             states[place] = STATES[record.state]
@@ -293,7 +298,7 @@ class Operations(Discovering):
         if moved:
             cards, old = self._change(draft, [record for record, _ in moved], [value for _, value in moved])
             try:
-                self._commit(draft, reserve=True)
+                self._core.commit(draft, reserve=True)
             except (SettingsError, StoreFullError):
                 self.tables.urls.put_back(cards, old)
                 raise
@@ -319,7 +324,7 @@ class Operations(Discovering):
         """Whether a crawl knows each of these URLs, by any spelling, and the records of the known ones as they are
         now."""
         tables = self.tables
-        texts = self._spelled(urls)
+        texts = self._links.spelled(urls)
         mask = np.array([text is not None for text in texts], np.bool_)
         some = [text for text in texts if text is not None]
         prints = np.frombuffer(kernels.fingerprints(some, self.tables.fingerprint_key), np.uint64)
@@ -329,8 +334,8 @@ class Operations(Discovering):
         there = hosts != NONE
         slots = np.zeros(len(some), np.uint16)
         slots[there] = tables.hosts.slot[hosts[there]]
-        for place in self._cold_ones(names, hosts).tolist():
-            slots[place] = self.slot_of(homes[place])
+        for place in self._homes.cold_ones(names, hosts).tolist():
+            slots[place] = self._homes.slot_of(homes[place])
         found, cards = tables.urls.find(np.full(len(some), crawl, np.uint32), slots, prints)
         mask[np.flatnonzero(mask)[~found]] = False
         return mask, [self.as_it_is(record) for record in map(Record.of, [cards] * len(cards), range(len(cards)))]
@@ -339,7 +344,7 @@ class Operations(Discovering):
         """A record of the ledger in the state that time and leases have given it."""
         if record.state in (QUEUED, WAITING) and self.token_of(record):
             record.state = LEASED
-        elif record.state == WAITING and record.due <= self._woken:
+        elif record.state == WAITING and record.due <= self._core.woken:
             record.state = QUEUED
         return record
 
@@ -350,10 +355,10 @@ class Operations(Discovering):
         if not token:
             return 0
         # The lease may belong to another crawl's record of this URL, or to one whose queue was deleted since.
-        heads = np.frombuffer(self.tables.urls.leases.get(np.array([token], np.uint64))[5], HEAD)
+        heads = self.tables.urls.by_token(np.array([token], np.uint64), bodies=False).cards.heads
         if int(heads["order"][0]) == record.order:
             return token
-        *_, heads, _, _ = self.tables.urls.open_leases()
+        heads = self.tables.urls.open_leases().cards.heads
         place = np.flatnonzero(heads["order"] == record.order)
         return int(np.frombuffer(self.tables.urls.leases.tokens(), np.uint64)[place[0]]) if len(place) else 0
 
@@ -373,8 +378,8 @@ class Operations(Discovering):
     def retry(self, chosen: Heads, error: str | None, now: Instant) -> int:
         """Puts these URLs back into their queues, in one frame, as far as they are dead letters still. Returns how
         many."""
-        now = self._advance(now)
-        self._wake(now)
+        now = self._core.advance(now)
+        self._core.wake(now)
         if not len(chosen):
             return 0
         _, cards = self.tables.urls.find(chosen["crawl"], chosen["slot"], chosen["fingerprint"])
@@ -387,7 +392,7 @@ class Operations(Discovering):
         heads["reason"] = np.where((old == PARKED) & (heads["reason"] == Reason.TRAP), Reason.TRAP, 0)
         heads["state"], heads["attempts"], heads["losses"] = QUEUED, 0, 0
         heads["due"] = now
-        draft = self._draft(now)
+        draft = self._core.draft(now)
         draft.heads(some.with_heads(heads), np.zeros(len(some), np.uint64), old)
-        self._commit(draft)
+        self._core.commit(draft)
         return len(some)

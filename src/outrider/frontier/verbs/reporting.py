@@ -17,29 +17,15 @@ from outrider.frontier.state.errand import CallersErrand
 from outrider.frontier.state.urls import LEASED, QUEUED, WAITING
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.arrivals import Arrival, Origin, pieces_of
-from outrider.frontier.verbs.deciding import NEW, bounded, codes_of
-from outrider.frontier.verbs.discovering import origins_of
+from outrider.frontier.verbs.deciding import NEW, Core, Part, bounded, codes_of
+from outrider.frontier.verbs.discovering import Discovering, origins_of
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.leased import Unclaimed
-from outrider.frontier.verbs.leasing import Leasing
 from outrider.frontier.verbs.outcomes import Outcomes, outcomes_of
 from outrider.frontier.verbs.pieces import Answer, ByRow, Costs, Links, costs_of
 from outrider.frontier.verbs.settling import Settling, of_their_kinds, origin_of_errand
-from outrider.journey import (
-    Code,
-    Line,
-    Link,
-    Outcome,
-    OutcomeBatch,
-    Report,
-    RequestId,
-    Settled,
-)
-from outrider.limits import (
-    ANSWERS_UNTAKEN_MAX,
-    CALL_BYTES_PER_FRAME,
-    OWN_SLOT,
-)
+from outrider.journey import Code, Line, Link, Outcome, OutcomeBatch, Report, RequestId, Settled
+from outrider.limits import ANSWERS_UNTAKEN_MAX, CALL_BYTES_PER_FRAME, OWN_SLOT
 from outrider.storage.records import body_bytes
 from outrider.url import UrlBatch
 
@@ -63,8 +49,15 @@ class Piece(NamedTuple):
         return {row - self.first: links for row, links in found.items() if self.first <= row < self.last}
 
 
-class Reporting(Leasing, Settling):
+class Reporting(Part):
     """The part of the machine that ends leases."""
+
+    def __init__(self, core: Core, settling: Settling, links: Discovering) -> None:
+        super().__init__(core)
+        self._settling, self._links = settling, links
+        # The codes of links, by token, of outcomes whose report broke off behind their frame: a full disk kept their
+        # answer from the caller.
+        self._unanswered: dict[int, bytes] = {}
 
     def report(
         self,
@@ -85,15 +78,15 @@ class Reporting(Leasing, Settling):
         for all; without a request_id only in this process: behind a restart the outcomes in them are stale.
         """
         request_id = arguments.request(request_id)
-        now = self._advance(now)
-        known = self._repeated(request_id, "report")
+        now = self._core.advance(now)
+        known = self._core.repeated(request_id, "report")
         answer = Answer.unpacked(known) if known is not None else Answer()
-        if known is not None and request_id is not None and not self._is_begun(request_id):
+        if known is not None and request_id is not None and not self._core.is_begun(request_id):
             return _report_of(answer, (), 0)
         whole = outcomes_of(outcomes)
         arguments.watermark(watermark, self.tables.registry.watermarks)
         given, extra = whole.links, _by_outcome(links, len(whole))
-        self._wake(now)
+        self._core.wake(now)
         pieces = self._pieces(whole, given, extra, answer)
         if len(pieces) > 1 or pieces[0].ahead:
             if together:
@@ -121,11 +114,11 @@ class Reporting(Leasing, Settling):
                 durable = len(answer.settled)
                 watermark = None  # it covers the archive before all outcomes, so the first frame has it
         except BaseException:
-            self._lines_of_wakes[:0] = lines
+            self._core.lines_of_wakes[:0] = lines
             if request_id is None:
                 self._remember(whole.tokens[:durable], answer)
             raise
-        return _report_of(answer, tuple(lines), self.lsn)
+        return _report_of(answer, tuple(lines), self._core.lsn)
 
     def _remember(self, tokens: npt.NDArray[np.uint64], answer: Answer) -> None:
         """Keeps the answers of a call that broke off, for the call that repeats it."""
@@ -143,7 +136,7 @@ class Reporting(Leasing, Settling):
         first += len(begun)
         if not first and costs.fit(CALL_BYTES_PER_FRAME):
             return [Piece(0, rows)]
-        heads = self._by_token(outcomes.tokens, bodies=False).cards.heads
+        heads = self.tables.urls.by_token(outcomes.tokens, bodies=False).cards.heads
         pages, bodies = heads["url_bytes"].astype(np.int64), body_bytes(heads)
         if not first and costs.fit(CALL_BYTES_PER_FRAME, page=int(pages.max()), body=int(bodies.max())):
             return [Piece(0, rows)]
@@ -157,8 +150,8 @@ class Reporting(Leasing, Settling):
     def _check(self, outcomes: Outcomes, given: ByRow, extra: ByRow, now: Instant) -> None:
         """Checks all outcomes and links before the first of several frames: an error must come before any change.
         Raises SettingsError."""
-        draft, origin = self._draft(now), Origin()
-        ends = self._ends(outcomes, bodies=False)
+        draft, origin = self._core.draft(now), Origin()
+        ends = self._settling.ends(outcomes, bodies=False)
         of_their_kinds(outcomes, ends.errands, ends.ended)
         for links in (*given.values(), *extra.values()):
             bounded(len(links), "links of one outcome")
@@ -166,7 +159,7 @@ class Reporting(Leasing, Settling):
                 arguments.ranks([links], [0])
                 continue
             for link in links if isinstance(links, Sequence) else links.strings():
-                self._arrival(link, 0, origin, draft)
+                self._links.arrival(link, 0, origin, draft)
 
     def _take_ahead(
         self, token: int, found: Sequence[Links], answer: Answer, request_id: RequestId | None, now: Instant
@@ -179,7 +172,7 @@ class Reporting(Leasing, Settling):
             links = some if isinstance(some, UrlBatch | Sequence) else some.strings()
             links, done = links[done:], max(0, done - len(links))
             errand = self.tables.errands.open.get(token)
-            leases = self._by_token(np.array([token], np.uint64))
+            leases = self.tables.urls.by_token(np.array([token], np.uint64))
             if isinstance(errand, CallersErrand):
                 origin = origin_of_errand(errand)
             elif not leases.found[0] or (self.tables.urls.voids() and self.tables.urls.void(leases.cards.heads)[0]):
@@ -189,19 +182,19 @@ class Reporting(Leasing, Settling):
             costs = costs_of(links, len(origin.referrer))
             for first, last in pieces_of(costs, CALL_BYTES_PER_FRAME):
                 piece = links[first:last]
-                draft = self._draft(now)
+                draft = self._core.draft(now)
                 wanted: list[Arrival] = []
                 columns: list[tuple[int, UrlBatch]] = []
                 if isinstance(piece, UrlBatch):
                     columns.append((0, piece))
                 else:
-                    wanted += [self._arrival(link, 0, origin, draft) for link in piece]
+                    wanted += [self._links.arrival(link, 0, origin, draft) for link in piece]
                 spans = {0: (0, len(wanted))} if wanted else {}
-                codes, _ = self._accept_found(wanted, columns, {0: 0}, [origin], spans, {}, draft)
+                codes, _ = self._links.accept_found(wanted, columns, {0: 0}, [origin], spans, {}, draft)
                 answer.codes[row] = answer.codes.get(row, b"") + codes.get(0, b"")
                 if request_id is not None:
-                    self._answered(draft, request_id, "report", answer.packed(), begun=True)
-                self._commit(draft)
+                    self._core.answered(draft, request_id, "report", answer.packed(), begun=True)
+                self._core.commit(draft)
 
     def _report(
         self,
@@ -216,31 +209,31 @@ class Reporting(Leasing, Settling):
     ) -> tuple[Line, ...]:
         """Logs the next outcomes with their links as one frame. Returns its lines. begun: more outcomes come behind
         them."""
-        draft = self._draft(now)
-        ends = self._ends(outcomes, bodies=bool(links[0] or links[1]))
+        draft = self._core.draft(now)
+        ends = self._settling.ends(outcomes, bodies=bool(links[0] or links[1]))
         of_their_kinds(outcomes, ends.errands, ends.ended)
         accepted = ends.accepted()
         taken_before = self._taken_before(outcomes, accepted)
         stale = len(outcomes) - int(np.count_nonzero(accepted)) - len(taken_before)
         if stale:
             draft.tally("stale", stale)
-        self._unwelcome = {}
-        self._hear_network(draft, ends)
-        self._hear_names(ends)
-        self._answer_errands(draft, ends)
-        until, ended = self._rest_hosts(draft, ends)
+        self._settling.unwelcome = {}
+        self._settling.hear_network(draft, ends)
+        self._settling.hear_names(ends)
+        self._settling.answer_errands(draft, ends)
+        until, ended = self._settling.rest_hosts(draft, ends)
         draft.left = ends.hosts[ends.ended]
-        self._park_unwelcome(draft)
-        targets = self._move_pages(draft, ends, until, ended)
+        self._settling.park_unwelcome(draft)
+        targets = self._settling.move_pages(draft, ends, until, ended)
         # The links of stale outcomes stay unread: the present holder of the URL will report them.
-        codes, new_targets = self._take_links(draft, ends, links, targets)
+        codes, new_targets = self._settling.take_links(draft, ends, links, targets)
         new = dict(new_targets)
         for row, numbers in codes.items():
             new[row] = new.get(row, 0) + numbers.count(NEW)
         ahead = answer.codes.get(len(answer.settled), b"").count(NEW)  # links of the first outcome, which is alone then
         if ahead:
             new[0] = new.get(0, 0) + ahead
-        self._add_lines(draft, ends, accepted, new)
+        self._settling.add_lines(draft, ends, accepted, new)
         if watermark is not None:
             draft.add(Fact.WATERMARK, (OWN_SLOT, *watermark))
         settled = [_OK if taken else _STALE for taken in accepted.tolist()] if stale else [_OK] * len(outcomes)
@@ -249,15 +242,15 @@ class Reporting(Leasing, Settling):
             codes[row] = self._unanswered[token]
         answer.add(settled, codes)
         if request_id is not None:
-            self._answered(draft, request_id, "report", answer.packed(), begun=begun)
-        self._commit(draft, reserve=True)
-        self.network = ends.network
-        self.delays.note_fetched(ends.leases.cards.heads, ended, ends.ended & (outcomes.statuses != 0))
-        if self._unwelcome:
-            self.turns.touch([np.array(list(self._unwelcome), np.uint32), self.turns.hops()], draft.now)
+            self._core.answered(draft, request_id, "report", answer.packed(), begun=begun)
+        self._core.commit(draft, reserve=True)
+        self._core.network = ends.network
+        self._core.delays.note_fetched(ends.leases.cards.heads, ended, ends.ended & (outcomes.statuses != 0))
+        if self._settling.unwelcome:
+            self.turns.touch([np.array(list(self._settling.unwelcome), np.uint32), self.turns.hops()], draft.now)
         for token in taken_before.values():
             self._unanswered.pop(token, None)
-        return self._take_lines(draft)
+        return self._core.take_lines(draft)
 
     def _taken_before(self, outcomes: Outcomes, accepted: npt.NDArray[np.bool_]) -> dict[int, int]:
         """The tokens, by row, of stale outcomes that a call which broke off has taken."""
@@ -271,19 +264,19 @@ class Reporting(Leasing, Settling):
         """Prolongs open leases until now + ttl_seconds."""
         ttl_seconds = arguments.ttl(ttl_seconds)
         given = arguments.tokens(tokens)
-        now = self._advance(now)
-        self._wake(now)
-        draft = self._draft(now)
+        now = self._core.advance(now)
+        self._core.wake(now)
+        draft = self._core.draft(now)
         deadline = now + instant(ttl_seconds)
-        leases = self._by_token(given)
+        leases = self.tables.urls.by_token(given)
         answer: list[Settled] = []
         kept: list[tuple[int, int, int]] = []
         for row, token in enumerate(given.tolist()):
             errand = self.tables.errands.open.get(token)
             answer.append(_STALE if errand is None and not leases.found[row] else _OK)
             if errand is not None:
-                self._open_errand(draft, errand, token, deadline, errand.holder)
-                heapq.heappush(self._deadlines, (deadline, token))
+                draft.add(*errand.opening(token, deadline, errand.holder))
+                heapq.heappush(self._gates.deadlines, (deadline, token))
             elif leases.found[row]:
                 kept.append((int(leases.cards.heads["slot"][row]), token, deadline))
         if kept:
@@ -291,7 +284,7 @@ class Reporting(Leasing, Settling):
             draft.add_columns(
                 Fact.EXTEND, [np.array(slots, np.uint16), np.array(some, np.uint64), np.array(deadlines, np.int64)]
             )
-        self._commit(draft, reserve=True)
+        self._core.commit(draft, reserve=True)
         return answer
 
     def release(self, tokens: Sequence[int], now: Instant) -> list[Settled]:
@@ -306,29 +299,29 @@ class Reporting(Leasing, Settling):
     def unclaim(self, call: Unclaimed, now: Instant) -> None:
         """Gives leases back that never reached their caller, also past their deadline. The caller may repeat the call
         under its request id; its lines come with the next answer that has lines."""
-        now = self._advance(now)
-        draft = self._draft(now)
+        now = self._core.advance(now)
+        draft = self._core.draft(now)
         self._back(draft, arguments.tokens(call.tokens), None)
-        self._answered(draft, call.request_id, "lease", _UNCLAIMED)
-        self._commit(draft, reserve=True)
-        self._lines_of_wakes[:0] = call.lines
+        self._core.answered(draft, call.request_id, "lease", _UNCLAIMED)
+        self._core.commit(draft, reserve=True)
+        self._core.lines_of_wakes[:0] = call.lines
 
     def _give_back(self, given: npt.NDArray[np.uint64], until: Instant | None, now: Instant) -> list[Settled]:
-        now = self._advance(now)
-        self._wake(now)
-        draft = self._draft(now)
+        now = self._core.advance(now)
+        self._core.wake(now)
+        draft = self._core.draft(now)
         answer = self._back(draft, given, until)
-        self._commit(draft, reserve=True)
+        self._core.commit(draft, reserve=True)
         return answer
 
     def _back(self, draft: Draft, given: npt.NDArray[np.uint64], until: Instant | None) -> list[Settled]:
         tokens, firsts = np.unique(given, return_index=True)
-        leases = self._by_token(tokens)
+        leases = self.tables.urls.by_token(tokens)
         answer: list[Settled] = [_STALE] * len(given)  # the second naming of a token finds the lease ended
         for row, (token, first) in enumerate(zip(tokens.tolist(), firsts.tolist(), strict=True)):
             errand = self.tables.errands.open.get(token)
             if errand is not None:
-                self._end_errand(draft, errand, until or 0)
+                draft.add(*errand.ending(until or 0))
             if errand is not None or leases.found[row]:
                 answer[first] = _OK
         if leases.found.any():

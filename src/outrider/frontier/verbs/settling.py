@@ -29,28 +29,20 @@ from outrider.frontier.policy.welcome import (
 )
 from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.errand import ANSWERS, CallersErrand, Errand
-from outrider.frontier.state.hosts import (
-    NONE,
-    RULED,
-    QueueRules,
-    Rows,
-    Uint64s,
-    has_equals,
-    mixed,
-    words_of_keys,
-)
+from outrider.frontier.state.hosts import NONE, RULED, QueueRules, Rows, Uint64s, has_equals, mixed, words_of_keys
 from outrider.frontier.state.tables import rules_cells
-from outrider.frontier.state.urls import DONE, GONE, LEASED, QUEUED, WAITING, Reason, states_of
+from outrider.frontier.state.urls import DONE, GONE, LEASED, QUEUED, WAITING, OpenLeases, Reason, states_of
 from outrider.frontier.state.whereabouts import Whereabouts
 from outrider.frontier.verbs import outcomes as verdicts
 from outrider.frontier.verbs.arguments import HTTP_STATUS_MAX
 from outrider.frontier.verbs.arrivals import Arrival, Origin
 from outrider.frontier.verbs.asking import Asking
-from outrider.frontier.verbs.deciding import Found, bounded
+from outrider.frontier.verbs.deciding import Core, Part, bounded
 from outrider.frontier.verbs.discovering import Discovering, origins_of
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.outcomes import Outcomes
 from outrider.frontier.verbs.pieces import ByRow
+from outrider.frontier.verbs.trapping import Trapping
 from outrider.journey import Kind, RobotsAnswer
 from outrider.kernels.cards import HAS_CONTENT, Heads
 from outrider.limits import (
@@ -85,7 +77,7 @@ class Ends:
     outcomes show it; spared: rows that failed in an outage of it; nameless: pages whose host has lost its address."""
 
     outcomes: Outcomes
-    leases: Found
+    leases: OpenLeases
     ended: Flags
     hosts: Rows
     dead: Flags | None
@@ -131,21 +123,25 @@ class _Pages:
         return column[rows] if isinstance(column, np.ndarray) else column
 
 
-class Settling(Asking, Discovering):
+class Settling(Part):
     """The part of the machine that turns outcomes into facts."""
 
-    _unwelcome: dict[int, int]  # cells of the hosts that the draft at hand parks or leaves alone, by row
-    _same_bodies: SameBodies
+    def __init__(self, core: Core, links: Discovering, traps: Trapping, robots: Asking) -> None:
+        super().__init__(core)
+        self._links, self._traps, self._robots = links, traps, robots
+        # Cells of the hosts that the draft at hand parks or leaves alone, by row.
+        self.unwelcome: dict[int, int] = {}
+        self._same_bodies = SameBodies()
 
-    def _ends(self, outcomes: Outcomes, *, bodies: bool) -> Ends:
+    def ends(self, outcomes: Outcomes, *, bodies: bool) -> Ends:
         """Looks up the leases of these outcomes. bodies: whether their texts are needed in any case."""
         tables, tokens = self.tables, outcomes.tokens
         rows = len(outcomes)
         # A URL that was fetched and brought nothing new needs only its head.
-        bodies = bodies or self.counts_returns or outcomes.needs_bodies()
-        leases = self._by_token(tokens, bodies=bodies)
+        bodies = bodies or self._traps.counts_returns or outcomes.needs_bodies()
+        leases = self.tables.urls.by_token(tokens, bodies=bodies)
         if not bodies and np.count_nonzero(leases.cards.heads["flags"]):
-            leases = self._by_token(tokens)
+            leases = self.tables.urls.by_token(tokens)
         ended, first = leases.found, None
         if has_equals(tokens):
             first = np.zeros(rows, np.bool_)
@@ -160,11 +156,11 @@ class Settling(Asking, Discovering):
                     errands[row] = errand
         hosts = tables.queues.host[leases.queues.astype(np.intp)]
         dead = dead if dead is not None and dead.any() else None
-        return Ends(outcomes, leases, ended, hosts, dead, errands, self.network)
+        return Ends(outcomes, leases, ended, hosts, dead, errands, self._core.network)
 
     # -- our own network -----------------------------------------------------------------------------------------------
 
-    def _hear_network(self, draft: Draft, ends: Ends) -> None:
+    def hear_network(self, draft: Draft, ends: Ends) -> None:
         """Finds in these outcomes whether our own network is at fault. In an outage no host is marked: its pages and
         errands come again behind the pause, as if they had not been asked for, and the hosts whose failures told of it
         get the rates back that they had."""
@@ -172,7 +168,7 @@ class Settling(Asking, Discovering):
         accepted = ends.accepted()
         failed = {row for row, error in outcomes.errors.items() if accepted[row] and error in SILENT}
         failed = {row for row in failed if not outcomes.statuses[row]}
-        if not failed and not (self.network.down or self.network.silent or self.network.given_up):
+        if not failed and not (self._core.network.down or self._core.network.silent or self._core.network.given_up):
             return
         silent: dict[int, float] = {}
         for row in failed:
@@ -181,11 +177,11 @@ class Settling(Asking, Discovering):
             if hosts.answered[host]:
                 silent[int(hosts.hash[host])] = float(hosts.strain[host])
         answered = bool((accepted & (outcomes.statuses != 0)).any())
-        ends.network = self.network.after(answered=answered, silent=silent, now=draft.now)
+        ends.network = self._core.network.after(answered=answered, silent=silent, now=draft.now)
         if not ends.network.down:
             return
         ends.spared = frozenset(failed)
-        for name_hash, strain in ends.network.silent.items() if not self.network.down else ():
+        for name_hash, strain in ends.network.silent.items() if not self._core.network.down else ():
             host = hosts.row(name_hash)
             if host != NONE:
                 draft.clock(host).strain = strain
@@ -193,7 +189,7 @@ class Settling(Asking, Discovering):
         if pages:
             outcomes.come_again(pages, ends.network.until)
 
-    def _hear_names(self, ends: Ends) -> None:
+    def hear_names(self, ends: Ends) -> None:
         """Finds the pages whose host has lost its address, though it had one. That says nothing about a page: it goes
         back to its queue as if it had not been asked for, and its host is left alone."""
         outcomes, hosts, robots = ends.outcomes, self.tables.hosts, self.tables.robots
@@ -213,29 +209,29 @@ class Settling(Asking, Discovering):
 
     # -- errands -------------------------------------------------------------------------------------------------------
 
-    def _answer_errands(self, draft: Draft, ends: Ends) -> None:
+    def answer_errands(self, draft: Draft, ends: Ends) -> None:
         """Takes the answers to errands, row by row."""
         outcomes = ends.outcomes
         for row, errand in ends.errands.items():
             error = outcomes.errors.get(row)
             if row in ends.spared:
                 draft.error(error or "other")
-                self._end_errand(draft, errand, ends.network.until)
+                draft.add(*errand.ending(ends.network.until))
                 continue
             if isinstance(errand, Authority):
                 answer = _robots_of(outcomes, row)
-                self._robots_answer(draft, errand, answer, error, outcomes.retry_after_of(row), draft.now)
+                self._robots.answered(draft, errand, answer, error, outcomes.retry_after_of(row), draft.now)
                 continue
             if error is not None:
                 draft.error(error)
             if isinstance(errand, CallersErrand):
-                self._note_probe(draft, errand, outcomes, row)
+                self._traps.note_probe(draft, errand, outcomes, row)
                 fact, cells = errand.after_answer(draft.now, **_answer_of(outcomes, row, error))
-                if not cells[-1] and not self._owns(host_of(cells[4])):
+                if not cells[-1] and not self._homes.owns(host_of(cells[4])):
                     fact, cells = errand.cells(errand.name, ended=True)  # another frontier visits the next hop's host
                 draft.add(fact, cells)
                 if not cells[-1]:
-                    self._add_host(draft, host_of(cells[4]))  # of the next hop
+                    self._homes.add(draft, host_of(cells[4]))  # of the next hop
             if not isinstance(errand, Whereabouts):
                 continue
             # It was no request to the host, so the host does not rest.
@@ -249,12 +245,12 @@ class Settling(Asking, Discovering):
                 final=int(outcomes.verdicts[row]) == verdicts.GONE,
             )
             if cells[0] != errand.address:
-                self._leave_addresses(draft, [errand.host])
+                self._homes.leave_addresses(draft, [errand.host])
             draft.add(Fact.LOCATED, (*errand.place, *cells))
 
     # -- hosts ---------------------------------------------------------------------------------------------------------
 
-    def _rest_hosts(self, draft: Draft, ends: Ends) -> tuple[Instants, Instants | Instant]:
+    def rest_hosts(self, draft: Draft, ends: Ends) -> tuple[Instants, Instants | Instant]:
         """Lets hosts rest after these requests: the longest of floor, factor, crawl delay, Retry-After, back-off
         and strain. Returns for each outcome the end of the rest as it stands behind it, and the end of the request."""
         outcomes, tables = ends.outcomes, self.tables
@@ -277,9 +273,9 @@ class Settling(Asking, Discovering):
             ruled = (tables.hosts.flags[np.where(rested, hosts, 0)] & RULED) != 0
             for row in np.flatnonzero(ruled & rested).tolist():
                 floor[row] = (
-                    self._floor_of_host(int(hosts[row]))
+                    self._rests.floor_of_host(int(hosts[row]))
                     if row in requested
-                    else self._floor_of_page(int(ends.leases.queues[row]))
+                    else self._rests.floor_of_page(int(ends.leases.queues[row]))
                 )
         requests = _Requests(
             seconds=outcomes.seconds,
@@ -302,7 +298,7 @@ class Settling(Asking, Discovering):
 
     def _ends_of_requests(self, ends: Ends, requested: Mapping[int, Errand]) -> Instants | Instant:
         """The instants at which requests ended, by what their holders said; now for all where nobody said any."""
-        given, now = ends.outcomes.ended_at, self.now
+        given, now = ends.outcomes.ended_at, self._core.now
         if given is None:
             return now
         begun: Instants = ends.leases.not_before
@@ -318,12 +314,12 @@ class Settling(Asking, Discovering):
         of their rests."""
         if not has_equals(hosts):
             clocks = draft.clocks(hosts)
-            delays = self._crawl_delays(draft, hosts)
+            delays = self._rests.crawl_delays(draft, hosts)
             self._rest_each(hosts, clocks, _ALL, requests, delays)
             return clocks["rest_until"]
         each, places = np.unique(hosts, return_inverse=True)
         clocks = draft.clocks(each)
-        delays = self._crawl_delays(draft, each)
+        delays = self._rests.crawl_delays(draft, each)
         until = np.zeros(len(hosts), np.int64)
         for rows in _rounds(places):
             at = places[rows]
@@ -386,7 +382,7 @@ class Settling(Asking, Discovering):
                 signals[place] = Signal.NEUTRAL
         after = clocks["unwelcome"][at] = unwelcome_after(before, signals)
         told = (after != before) & (is_silent(after) | (after >= PARKED_FROM))
-        self._unwelcome.update(zip(hosts[at][told].tolist(), after[told].tolist(), strict=True))
+        self.unwelcome.update(zip(hosts[at][told].tolist(), after[told].tolist(), strict=True))
 
     def _signals(self, ends: Ends, hosts: Rows, rested: Flags) -> Signals:
         """The signs that requests give about the welcome of a crawler."""
@@ -418,20 +414,20 @@ class Settling(Asking, Discovering):
     def _draws(self, hashes: Uint64s, ended: Instants | Instant) -> npt.NDArray[np.float64]:
         """Chance from 0 to below 1 for each host, by the frontier's seed: the same request draws the same."""
         instants = np.broadcast_to(np.asarray(ended, np.int64), hashes.shape).astype(np.uint64)
-        drawn = mixed(hashes ^ mixed(instants ^ np.uint64(self.seed)))
+        drawn = mixed(hashes ^ mixed(instants ^ np.uint64(self._core.seed)))
         found: npt.NDArray[np.float64] = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53
         return found
 
     def _left_alone(self, host: int) -> bool:
         """Whether a host that fell silent is left alone just now."""
         rules = [self.tables.queues.rules.get(queue) for queue in self.tables.queues_of(host)]
-        return host in self._unwelcome or any(one is not None and one.blocked_until > self.now for one in rules)
+        return host in self.unwelcome or any(one is not None and one.blocked_until > self._core.now for one in rules)
 
-    def _park_unwelcome(self, draft: Draft) -> None:
+    def park_unwelcome(self, draft: Draft) -> None:
         """Pauses the queues of hosts at which a crawler is not welcome, as an operator would, and blocks those of hosts
         that fell silent for a while: those that are there, and those that come later under the hosts' names."""
         tables = self.tables
-        for host, cell in sorted(self._unwelcome.items()):
+        for host, cell in sorted(self.unwelcome.items()):
             again = 0 if cell >= PARKED_FROM else draft.now + instant(silent_seconds(cell))
 
             def kept(rules: QueueRules | None, again: Instant = again) -> QueueRules:
@@ -446,7 +442,7 @@ class Settling(Asking, Discovering):
 
     # -- URLs ----------------------------------------------------------------------------------------------------------
 
-    def _move_pages(self, draft: Draft, ends: Ends, until: Instants, ended: Instants | Instant) -> dict[int, Arrival]:
+    def move_pages(self, draft: Draft, ends: Ends, until: Instants, ended: Instants | Instant) -> dict[int, Arrival]:
         """Moves the URLs of pages to their next states. Returns the targets of redirects, by row of the outcome."""
         count = np.count_nonzero(ends.ended)
         if not count:
@@ -466,9 +462,9 @@ class Settling(Asking, Discovering):
             pages.keeps = ~dead if pages.keeps is None else pages.keeps & ~dead
             pages.targets = {row: target for row, target in pages.targets.items() if not dead[row]}
         self._count_pages(draft, pages.outcomes, dead)
-        if self.counts_returns:
+        if self._traps.counts_returns:
             urls = ends.urls() if rows is None else [ends.urls()[row] for row in rows.tolist()]
-            self._count_returns(draft, pages.cards.heads, urls, pages.outcomes)
+            self._traps.count_returns(draft, pages.cards.heads, urls, pages.outcomes)
         self._put_pages(draft, pages)
         return pages.targets if rows is None else {int(rows[row]): target for row, target in pages.targets.items()}
 
@@ -536,7 +532,7 @@ class Settling(Asking, Discovering):
             if int(outcomes.verdicts[row]) != verdicts.DONE:
                 continue
             url = pages.cards.url(row)
-            target = self._spelled([location], url)[0]
+            target = self._links.spelled([location], url)[0]
             if target == url:
                 heads["state"][row], heads["reason"][row] = GONE, Reason.REDIRECT_SELF
                 heads["attempts"][row] = pages.cards.heads["attempts"][row]
@@ -614,7 +610,7 @@ class Settling(Asking, Discovering):
             new = (digest, etag_of(row, ""), modified_of(row, ""), metadata_of(row, old.metadata), old.content)
             if new != old:
                 changed[row] = new
-        contents = self._content_hashes([parts[0] for parts in changed.values()])
+        contents = self.tables.content_hashes([parts[0] for parts in changed.values()])
         hashed = [row for row, parts in changed.items() if parts[0] or parts[4]]
         heads["flags"][hashed] |= HAS_CONTENT
         return {
@@ -624,7 +620,7 @@ class Settling(Asking, Discovering):
 
     # -- links and lines -----------------------------------------------------------------------------------------------
 
-    def _take_links(
+    def take_links(
         self, draft: Draft, ends: Ends, links: tuple[ByRow, ByRow], targets: Mapping[int, Arrival]
     ) -> tuple[dict[int, bytes], dict[int, int]]:
         """Takes the links of pages in. Returns the numbers of their codes by row of the outcome, and by row whether a
@@ -656,15 +652,15 @@ class Settling(Asking, Discovering):
                     columns.append((row, found))
                     continue
                 for link in found if isinstance(found, Sequence) else found.strings():
-                    wanted.append(self._arrival(link, place, origins[place], draft))
+                    wanted.append(self._links.arrival(link, place, origins[place], draft))
             if len(wanted) > start:
                 spans[row] = (start, len(wanted))
-        return self._accept_found(wanted, columns, of_row, origins, spans, places, draft)
+        return self._links.accept_found(wanted, columns, of_row, origins, spans, places, draft)
 
-    def _add_lines(self, draft: Draft, ends: Ends, accepted: Flags, new_links: Mapping[int, int]) -> None:
+    def add_lines(self, draft: Draft, ends: Ends, accepted: Flags, new_links: Mapping[int, int]) -> None:
         """Adds the output lines of outcomes that are not stale. new_links: how many links were new, by row."""
         outcomes, errands = ends.outcomes, ends.errands
-        if not self.keeps_lines or not (outcomes.lines or outcomes.politeness):
+        if not self._core.keeps_lines or not (outcomes.lines or outcomes.politeness):
             return
         slots = ends.leases.cards.heads["slot"]
         if errands:

@@ -28,8 +28,9 @@ from outrider.frontier.policy.returns import (
 from outrider.frontier.state.errand import CallersErrand
 from outrider.frontier.state.urls import PARKED, Reason
 from outrider.frontier.verbs import outcomes as verdicts
-from outrider.frontier.verbs.deciding import CODE_NUMBERS, Deciding
+from outrider.frontier.verbs.deciding import CODE_NUMBERS, Core, Part
 from outrider.frontier.verbs.draft import Draft
+from outrider.frontier.verbs.host_sizes import HostSizes
 from outrider.frontier.verbs.outcomes import Outcomes
 from outrider.journey import Code, Kind
 from outrider.kernels.cards import Heads
@@ -43,8 +44,13 @@ GO: Final = (0, None)
 """Neither a trap nor of another class."""
 
 
-class Trapping(Deciding):
+class Trapping(Part):
     """The part of the machine that knows traps."""
+
+    def __init__(self, core: Core) -> None:
+        super().__init__(core)
+        quantile = self.settings.traps.host_quantile if self.settings.traps is not None else None
+        self._sizes = HostSizes(self.tables.returns, self.tables.fingerprint_key, quantile)
 
     @property
     def counts_returns(self) -> bool:
@@ -68,7 +74,7 @@ class Trapping(Deciding):
         domain = registrable_domain(host)
         return self.tables.hash_of(f"{domain}\nhosts") if domain not in (None, host) else None
 
-    def _names_judged(self, urls: Sequence[str], judged: Sequence[bool]) -> dict[int, tuple[int, int]]:
+    def names_judged(self, urls: Sequence[str], judged: Sequence[bool]) -> dict[int, tuple[int, int]]:
         """The names of the drawn URLs whose returns are looked at, by row; none before a fetch was counted."""
         if not self.counts_returns or not len(self.tables.returns):
             return {}
@@ -76,17 +82,17 @@ class Trapping(Deciding):
         return dict(zip(rows, self._names_of([urls[row] for row in rows]), strict=True))
 
     @staticmethod
-    def _may_be_traps(heads: Heads) -> list[bool]:
+    def may_be_traps(heads: Heads) -> list[bool]:
         """Which of these drawn URLs are judged."""
         fetched = (heads["depth"] == 0) | (heads["status"] != 0) | (heads["attempts"] != 0)
         told: list[bool] = (~fetched & (heads["reason"] != _TRAP)).tolist()
         return told
 
-    def _trap(
+    def judge(
         self, draft: Draft, slot: int, before: int, url: str, names: tuple[int, int] | None
     ) -> tuple[int, int | None]:
         """The rule that makes a drawn URL a trap (0: none), and the class that it falls to (None: it keeps its own).
-        before: its class; names: its own among `_names_judged`."""
+        before: its class; names: its own among `names_judged`."""
         traps = self.settings.traps
         if traps is None:
             return GO
@@ -112,7 +118,7 @@ class Trapping(Deciding):
 
     def _is_too_large(self, host: Returns) -> bool:
         """Whether a host has had so many more fetches than others that no more are made."""
-        sizes = self._sizes.at(self.lsn)
+        sizes = self._sizes.at(self._core.lsn)
         return sizes is not None and host.fetched >= sizes.bound
 
     def _is_of_poor_hosts(self, draft: Draft, slot: int, url: str, least: float) -> bool:
@@ -122,7 +128,7 @@ class Trapping(Deciding):
             return False
         return not draft.returns(slot, name).is_probed()
 
-    def _park_new(
+    def park_new(
         self, urls: UrlBatch, rows: npt.NDArray[np.intp], heads: Heads, codes: npt.NDArray[np.uint8], draft: Draft
     ) -> None:
         """Parks new URLs of hosts and registrable domains that have made as many as they may in a window; no seeds."""
@@ -164,7 +170,7 @@ class Trapping(Deciding):
         heads["error"][mask] = draft.error_number(rule)
         draft.tally(f"trap.{rule}", int(np.count_nonzero(mask)))
 
-    def _count_returns(self, draft: Draft, heads: Heads, urls: Sequence[str], outcomes: Outcomes) -> None:
+    def count_returns(self, draft: Draft, heads: Heads, urls: Sequence[str], outcomes: Outcomes) -> None:
         """Counts the first fetches of these pages by host and shape. A redirect counts where it leads to."""
         chosen, statuses = outcomes.verdicts, outcomes.statuses
         told = (chosen == verdicts.DONE) | (chosen == verdicts.AGAIN) | ((chosen == verdicts.GONE) & (statuses > 0))
@@ -184,7 +190,7 @@ class Trapping(Deciding):
             if (step := level_reached(there)) is not None:
                 count_level(draft.returns(slot, self._sizes.name_of(step)))
 
-    def _note_probe(self, draft: Draft, errand: CallersErrand, outcomes: Outcomes, row: int) -> None:
+    def note_probe(self, draft: Draft, errand: CallersErrand, outcomes: Outcomes, row: int) -> None:
         """Takes in the answer to a probe: where it is a page of a host that nobody has fetched a page of, the domain
         answers for any name."""
         page = outcomes.verdicts[row] == verdicts.DONE and outcomes.statuses[row] // 100 == 2
@@ -195,7 +201,7 @@ class Trapping(Deciding):
             hosts = draft.returns(errand.slot, name)
             hosts.since = hosts.since or draft.now
 
-    def _returns_told(self, url: str, rule: int) -> str | None:
+    def returns_told(self, url: str, rule: int) -> str | None:
         """The returns for which a URL is parked by a rule, in words."""
         ((shape, host),) = self._names_of([url])
         if rule == BY_HOSTS:
@@ -205,7 +211,7 @@ class Trapping(Deciding):
         if rule == BY_HOST_SIZE:
             told, sizes = (
                 f"{self.tables.returns.get(host).fetched} pages of its host were fetched",
-                self._sizes.at(self.lsn),
+                self._sizes.at(self._core.lsn),
             )
             if sizes is not None:
                 told += f"; of {sizes.hosts} hosts with {HOST_FETCHES_COMPARED} or more, {100 * sizes.quantile:g} % "

@@ -1,0 +1,122 @@
+"""Gates: hosts whose robots rules are unknown, the errands in line at hosts, and authorities whose URLs are judged
+again."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TypeAlias
+
+import numpy as np
+
+from outrider.clock import Instant
+from outrider.frontier.format.facts import Fact
+from outrider.frontier.schedule.turns import Turns
+from outrider.frontier.state.authorities import Authority, RobotsState
+from outrider.frontier.state.errand import Errand
+from outrider.frontier.state.errand import Line as ErrandLine
+from outrider.frontier.state.errands import unanswered
+from outrider.frontier.state.hosts import NONE
+from outrider.frontier.state.tables import Tables
+from outrider.frontier.verbs.draft import Draft
+from outrider.limits import DEADLINES_KEPT_MAX
+from outrider.url import authority_of, host_of
+
+Place: TypeAlias = tuple[int, int]
+"""A place in a slot of the ledger: the row of a crawl, and the fingerprint of its last URL that was looked at (-1: of
+none)."""
+FIRST: Place = (0, -1)
+
+
+class Gates:
+    """Hosts and errands that wait for robots rules. deadlines: a heap of those of open errands; again: authorities by
+    name whose parked URLs are being judged again, with the last place that was looked at in the ledger; unread:
+    authorities by name whose rules are to be read first."""
+
+    def __init__(self, tables: Tables, turns: Turns, *, errands: bool) -> None:
+        self.tables, self.turns, self._errands = tables, turns, errands
+        self.deadlines: list[tuple[Instant, int]] = []
+        self.again: dict[str, Place] = {}
+        self.unread: dict[str, Authority] = {}
+
+    def errands_changed(self, draft: Draft) -> None:
+        """Brings gates and lines up to date with the facts of a draft that name errands."""
+        self._forget_deadlines()
+        for row in draft.rows.get(Fact.ROBOTS, ()):
+            self._robots_changed(self.tables.robots.by_name[row[1]], draft.now)
+        for row in draft.rows.get(Fact.ERRAND, ()):
+            self.turns.leave_line(self.tables.robots.by_name[row[1]])
+        called = self.tables.errands.called
+        for kind in (Fact.QUEUED_ERRAND, Fact.LEASED_ERRAND):
+            for row in draft.rows.get(kind, ()):
+                self.next_in_line((row[1], row[2], authority_of(row[3])))
+        for errand in called.dropped:
+            self.leave_line(errand)
+        called.dropped.clear()
+
+    def _robots_changed(self, authority: Authority, now: Instant) -> None:
+        """After a fact about a robots.txt: its errand goes on or ends, the gate of its host opens, and parked URLs are
+        judged again."""
+        self.leave_line(authority)
+        if authority.token:
+            return  # rules from the caller beside an open errand
+        host = authority.host
+        if unanswered(authority, now) and self._errands:
+            # Another hop or attempt follows, or the errand was lost.
+            if self.turns.gates.get(host) is authority or self.turns.is_sought(authority):
+                self.line_up(authority)
+        else:
+            if authority.state == RobotsState.REFUSED and self._errands:
+                self.line_up(authority)  # tried again daily, while the crawl goes on
+            if self.turns.gates.get(host) is authority:
+                self.turns.open_gate(host)
+        self.judge_later(authority)
+        self.tables.changed.append(np.array([host], np.uint32))
+
+    def _forget_deadlines(self) -> None:
+        """Drops the deadlines of errands that ended; with long leases they would pile up for a day."""
+        errands = self.tables.errands.open
+        if len(self.deadlines) > 2 * len(errands) + DEADLINES_KEPT_MAX:
+            self.deadlines = [(errand.deadline, token) for token, errand in errands.items()]
+            heapq.heapify(self.deadlines)
+
+    def shut(self, authority: Authority, *, unread: bool) -> None:
+        """Gates the host of an authority until its rules are known. unread: the rules are there, and too long to be
+        read in this call."""
+        self.turns.gate(authority)
+        if unread:
+            self.unread[authority.name] = authority
+        else:
+            self.line_up(authority)
+        self.tables.changed.append(np.array([authority.host], np.uint32))
+
+    def next_in_line(self, line: ErrandLine) -> None:
+        """Lines up the errand of callers that comes next in its line."""
+        called = self.tables.errands.called
+        for errand in called.lined_up(line):
+            self.leave_line(errand)
+        following = called.next_of(line)
+        if following is not None:
+            self.line_up(following)
+
+    def line_up(self, errand: Errand) -> None:
+        """Lines an errand up at the host that the request will go to."""
+        if errand.wanted != NONE or errand.token:
+            return
+        host = self.tables.host_row(self.tables.home_of(host_of(errand.url)))
+        if host == NONE:
+            return
+        self.turns.line_up(errand, host)
+        self.tables.changed.append(np.array([host], np.uint32))
+
+    def leave_line(self, errand: Errand) -> None:
+        """Takes an errand out of its line."""
+        host = self.turns.leave_line(errand)
+        if host != NONE:
+            self.tables.changed.append(np.array([host], np.uint32))
+
+    def judge_later(self, authority: Authority) -> None:
+        """Has parked URLs of an authority judged again, from the first one, where its rules changed."""
+        if authority.again and authority.state in (RobotsState.RULES, RobotsState.ALLOW):
+            self.again[authority.name] = FIRST
+        else:
+            self.again.pop(authority.name, None)

@@ -1,0 +1,101 @@
+"""Homes: the hosts whose clocks count for URLs, by name, row and slot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
+from outrider.frontier.format.facts import Fact
+from outrider.frontier.state.hosts import NONE, Rows, queue_hashes
+from outrider.frontier.state.tables import Tables, rules_cells
+from outrider.frontier.verbs.draft import Draft
+from outrider.url import UrlBatch, domain_spans
+
+
+class Homes:
+    """The hosts whose clocks count for URLs: their names, their slots, and which slots this frontier owns."""
+
+    def __init__(self, tables: Tables, slot_key: bytes, owned: frozenset[int] | None) -> None:
+        self.tables, self._slot_key, self.owned = tables, slot_key, owned
+
+    def owns(self, name: str) -> bool:
+        """Whether the slot of a host is of this frontier: another one's requests go by another clock."""
+        return self.owned is None or self.slot_of(self.tables.home_of(name)) in self.owned
+
+    def slot_of(self, name: str) -> int:
+        """The slot of a host: the top 12 bits of the keyed hash of its registrable domain, or of its name if it has
+        none."""
+        text = name.encode("ascii")
+        return int(self.slots_of_spans(text, np.zeros(1, np.int64), np.array([len(text)], np.int64))[0])
+
+    def slots_of_spans(self, arena: bytes, starts: Any, ends: Any) -> npt.NDArray[np.uint16]:
+        """The slots of hosts whose names lie in an arena."""
+        starts, ends = domain_spans(arena, np.ascontiguousarray(starts), np.ascontiguousarray(ends))
+        numbers = np.frombuffer(kernels.hash_spans(arena, starts, ends, self._slot_key), np.uint64)
+        return (numbers >> np.uint64(52)).astype(np.uint16)
+
+    def hashes(self, urls: UrlBatch) -> npt.NDArray[np.uint64]:
+        """The hashes of the hosts whose clocks count for these URLs, by the rule of `home_of`."""
+        names = urls.clock_fingerprints(self.tables.fingerprint_key)
+        written = urls.host_fingerprints(self.tables.fingerprint_key)
+        rows = np.flatnonzero(names != written) if names is not written else np.zeros(0, np.intp)
+        known = self.tables.knows(written[rows]) if len(rows) else None
+        if known is None or not known.any():
+            return names
+        names = names.copy()
+        names[rows[known]] = written[rows[known]]
+        return names
+
+    def slots(
+        self, urls: UrlBatch, names: npt.NDArray[np.uint64], rows: npt.NDArray[np.intp]
+    ) -> npt.NDArray[np.uint16]:
+        """The slots of these rows. names: the result of `hashes` for all rows."""
+        starts, ends = urls.clock_hosts()
+        ends = ends + (names != urls.clock_fingerprints(self.tables.fingerprint_key))
+        return self.slots_of_spans(urls.arena, starts[rows], ends[rows])
+
+    def cold_ones(self, names: Any, hosts: Rows) -> npt.NDArray[np.intp]:
+        """The places of hosts that have no row and are cold."""
+        places = np.flatnonzero(hosts == NONE)
+        if not len(self.tables.cold):
+            return places[:0]
+        return places[self.tables.cold.has(np.ascontiguousarray(names[places]))]
+
+    def add(self, draft: Draft, name: str, crawl: int | None = None) -> None:
+        """Adds facts for a host and its queue, unless it is known. crawl: the row of a crawl that gets a queue of the
+        host in any case, None for the default crawl and new hosts only."""
+        tables = self.tables
+        name = tables.home_of(name)
+        host = tables.host_row(name)
+        if name in draft.hosts_made:
+            return
+        if host != NONE and (crawl is None or crawl in tables.queues.crawl[list(tables.queues_of(host))]):
+            return
+        draft.hosts_made.add(name)
+        crawl = crawl or 0
+        number, slot = tables.hash_of(name), self.slot_of(name)
+        if host == NONE:
+            draft.add(Fact.HOST, (slot, number, name))
+        queue = int(queue_hashes(np.array([number], np.uint64), np.array([crawl], np.uint32))[0])
+        draft.add(Fact.QUEUE, (slot, queue, number, crawl, ""))
+        rules = tables.rules_of_new(crawl, name)
+        if rules.any():
+            draft.add(Fact.QUEUE_RULES, rules_cells(slot, queue, rules))
+
+    def leave_addresses(self, draft: Draft, hosts: Iterable[int]) -> None:
+        """Keeps the addresses of hosts with open requests, before they get others: until these end, the hosts count in
+        the groups of the address that they leave, also after a kill."""
+        tables = self.tables
+        busy = [host for host in hosts if tables.hosts.in_flight[host]]
+        if not busy:
+            return
+        still_at = tables.addresses.still_at()
+        for host in busy:
+            if host not in still_at:
+                place = tables.addresses.by_host.get(host)
+                address = place.address if place is not None else ""
+                draft.add(Fact.LEFT, tables.addresses.left_cells(host, tables.token, address))

@@ -1,0 +1,413 @@
+"""Looks: the calls that only read a frontier. accounts.py makes their answers, census.py and listing.py go over all
+hosts and URLs."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Generator, Sequence
+from functools import partial
+from itertools import chain
+
+import numpy as np
+
+from outrider.clock import Instant
+from outrider.errors import SettingsError, shown
+from outrider.frontier.format.records import Record
+from outrider.frontier.state.authorities import RobotsState
+from outrider.frontier.state.errands import unanswered
+from outrider.frontier.state.hosts import NONE, Rows
+from outrider.frontier.state.urls import LEASED, PARKED, QUEUED, WAITING, Reason
+from outrider.frontier.state.whereabouts import Whereabouts
+from outrider.frontier.stores.ledger import Key
+from outrider.frontier.verbs import accounts, arguments
+from outrider.frontier.verbs.asking import Asking
+from outrider.frontier.verbs.census import Census, Standing, robots_counts, standing_of
+from outrider.frontier.verbs.deciding import Core, Part
+from outrider.frontier.verbs.discovering import Discovering
+from outrider.frontier.verbs.leasing import Leasing
+from outrider.frontier.verbs.listing import Reading, Wish, after_of, chosen_heads, gathered, listed, state_number
+from outrider.frontier.verbs.operations import Operations
+from outrider.frontier.verbs.trapping import Trapping
+from outrider.journey import (
+    Explanation,
+    HostStatus,
+    Idle,
+    LeaseBatch,
+    Page,
+    QueueStatus,
+    State,
+    UrlStatus,
+    Verification,
+    Waits,
+    WorkerStatus,
+)
+from outrider.kernels.cards import Heads
+from outrider.limits import HELD_ROWS_MAX, LISTED_ROWS_MAX, RETRIED_ROWS_AT_ONCE
+from outrider.robots import Rules
+from outrider.url import authority_of, host_of, spell
+from outrider.url.traps import BY_COUNTS, RULES
+
+_ROBOTS_WORDS = {
+    RobotsState.RULES: "no line matches: it is allowed",
+    RobotsState.ALLOW: "the site has none: everything is allowed",
+    RobotsState.REFUSED: "it cannot be read: nothing is allowed meanwhile",
+    RobotsState.DEAD: "its site does not answer",
+}
+"""Where no line of a robots.txt decides about a URL."""
+
+
+class Looking(Part):
+    """The part of the machine that answers questions."""
+
+    def __init__(
+        self, core: Core, links: Discovering, traps: Trapping, robots: Asking, leases: Leasing, operators: Operations
+    ) -> None:
+        super().__init__(core)
+        self._links, self._traps, self._robots = links, traps, robots
+        self._leases, self._operators = leases, operators
+
+    def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
+        """Whether content with each digest was accepted for any URL."""
+        hashes = np.array(self.tables.content_hashes(digests), np.uint64)
+        return self.tables.urls.seen.has_contents(hashes)
+
+    def finished(self) -> bool:
+        """Whether no URL is queued, leased, waiting, in transit or to be judged again, and no errand is open or
+        wanted."""
+        counts = self.tables.urls.counts
+        waiting = counts[QUEUED] or counts[LEASED] or counts[WAITING] or self.errands() or self.tables.transit.under_way
+        return not (waiting or self._gates.again)
+
+    def at_limit(self) -> bool:
+        """Whether a limit ends the crawl: no page may be leased any more (max_pages), or the rest is parked for a
+        budget."""
+        if (
+            self.settings.max_pages is not None
+            and self.tables.registry.tallies.get("answered", 0) >= self.settings.max_pages
+        ):
+            return not self.finished() or self._leases.spent()
+        return self.finished() and self._leases.spent()
+
+    def errands(self, lined_up: int | None = None) -> int:
+        """How many errands are open or wanted; an errand of a caller does not count while its host is closed, for a
+        robots.txt out of reach keeps no crawl open. lined_up: how many of those in lines are awaited, where a census
+        counted them."""
+        open_ones = {errand.host for errand in self.tables.errands.open.values() if isinstance(errand, Whereabouts)}
+        if lined_up is None:
+            lined_up = sum(map(self.turns.is_awaited, chain.from_iterable(self.turns.errands_at.values())))
+        lined_up += sum(host not in open_ones for host in self.turns.shared.seeking)
+        closed = self.turns.closed_until
+        queued = sum(not errand.token and not closed(errand) for errand in self.tables.errands.called)
+        return len(self.tables.errands.open) + lined_up + queued
+
+    def next_ready(self, now: Instant) -> Instant | None:
+        """The first instant at which anything can be leased; `now` when that is so already; None when time alone will
+        bring nothing."""
+        if self._leases.pages_left() <= 0:
+            # A lease that ends without an answer gives its page back.
+            spent = self.tables.registry.tallies.get("answered", 0) >= (self.settings.max_pages or 0)
+            return None if spent else self._next_deadline(now)
+        if self._gates.again or self._gates.unread:
+            return now
+        times = [self.turns.next(now), self.tables.urls.calendar.next(), self._next_deadline(now)]
+        known = [at for at in times if at is not None]
+        if not known:
+            return None
+        if self._core.network.down and not self._leases.network_lets(max(now, self._core.network.until), 1):
+            return self._next_deadline(now)  # the requests that try the network are under way
+        return max(now, self._core.network.until, min(known))
+
+    def _next_deadline(self, now: Instant) -> Instant | None:
+        found = self.tables.urls.leases.next()
+        times = [found] if found >= 0 else []
+        while self._gates.deadlines:
+            deadline, token = self._gates.deadlines[0]
+            errand = self.tables.errands.open.get(token)
+            if errand is not None and errand.deadline == deadline:
+                times.append(deadline)
+                break
+            heapq.heappop(self._gates.deadlines)
+        return max(now, min(times)) if times else None
+
+    def status(self, url: str, crawl: str | None = None) -> UrlStatus:
+        """The status of one URL, by any spelling, in the default crawl or the one named."""
+        text = self._links.spelled([url])[0]
+        row = self.tables.crawls.rows.get(crawl or "default")
+        if text is None or row is None:
+            return UrlStatus(text or url, State.UNKNOWN)
+        _, records = self._operators.records_of([text], row)
+        if not records:
+            return UrlStatus(text, State.UNKNOWN)
+        return accounts.status_of(records[0], self.tables, self._operators.token_of(records[0]))
+
+    def explain(self, url: str, crawl: str | None, now: Instant) -> Explanation:
+        """The whole status of one URL, and the one reason why it is not being fetched now."""
+        now = max(now, self._core.now)
+        text = self._links.spelled([url])[0]
+        if text is None:
+            raise SettingsError(f"{shown(url, 200)} is no http or https URL")
+        row = self.tables.crawls.rows.get(crawl or "default")
+        _, records = self._operators.records_of([text], row) if row is not None else (None, [])
+        if records:
+            # recalls a cold host, for `explain` reads its rows
+            self.tables.host_row(self.tables.home_of(host_of(text)))
+        fingerprint = self.tables.hash_of(text)
+        return accounts.explain(
+            records[0] if records else None,
+            text,
+            self.tables,
+            now,
+            token=self._operators.token_of(records[0]) if records else 0,
+            slot=self._homes.slot_of(self.tables.home_of(host_of(text))),
+            fingerprint=fingerprint,
+            turns=self.turns,
+            at_limit=self._leases.pages_left() <= 0,
+            rules_first=self._rules_first(text, now) if records else None,
+            paused_until=self._core.network.until,
+            trap=self._trap_told(records[0], now) if records else None,
+            robots=self._robots_line(text, now),
+            refusal="" if records or row is None else self._core.scopes.of(row).refusal(text),
+            ranking=accounts.ranking_of(records[0], self.settings.priority) if records else None,
+        )
+
+    def _robots_line(self, url: str, now: Instant) -> str | None:
+        """The line of a robots.txt that decides about a URL, or why no line does; None for a file that was not read."""
+        authority = self.tables.robots.by_name.get(authority_of(url))
+        if authority is None or authority.state not in _ROBOTS_WORDS:
+            return None
+        if not self.settings.obey_robots:
+            return "the settings ignore it (obey-robots is False)"
+        if self._robots.is_closed(authority, now):
+            return _ROBOTS_WORDS[RobotsState.REFUSED]
+        if authority.state == RobotsState.RULES:
+            rulebook = self.tables.robots.rulebook
+            line = Rules.parse(rulebook.body(authority.digest)).explain(rulebook.agent, url)
+            if line is not None:
+                return f"line {line.number}: {line}"
+        return _ROBOTS_WORDS[RobotsState(authority.state)]
+
+    def _trap_told(self, record: Record, now: Instant) -> str | None:
+        """Which numbers make a parked URL a trap, in words; None where it is none, or where none do any more."""
+        if record.state != PARKED or record.reason != Reason.TRAP or self.settings.traps is None:
+            return None
+        rule = self.tables.registry.errors[record.error]
+        if rule in RULES and (number := RULES.index(rule) + 1) in BY_COUNTS:
+            return self._traps.returns_told(record.url, number)
+        return self.settings.traps.explained(record.url, now)
+
+    def _rules_first(self, url: str, now: Instant) -> tuple[str, Instant | None] | None:
+        """Why the host of a URL waits for a robots.txt, and until when; None where it does not."""
+        host = self.tables.host_row(self.tables.home_of(host_of(url)))
+        name = authority_of(url)
+        gate = self.turns.gates.get(host)
+        if gate is not None:
+            return accounts.rules_first(gate, self.turns, self.tables, now, own=gate.name == name)
+        own = self.tables.robots.by_name.get(name)
+        if not self._core.errands_mode or (own is not None and not (own.token or unanswered(own, now))):
+            return None
+        hosts = self.tables.hosts
+        at = int(hosts.rest_until[host])
+        if hosts.in_flight[host] or at > now:
+            return None  # the visit or the rest comes before the errand
+        return "the robots.txt of its authority is to be asked for first, by whoever leases errands", now
+
+    def explain_idle(self, now: Instant) -> Generator[None, None, Idle]:
+        """Why nothing, or no more, can be leased now. It yields between its steps."""
+        census = yield from self._census(now)
+        now = max(now, self._core.now)
+        return accounts.idle(
+            self.tables,
+            now,
+            census,
+            next_at=self.next_ready(now),
+            at_limit=self._leases.pages_left() <= 0,
+            errands_wanted=self._core.errands_mode and not self.turns.runs_errands,
+            paused_until=self._core.network.until,
+        )
+
+    def _census(self, now: Instant) -> Generator[None, None, Census]:
+        census = Census()
+        yield from census.take(self.tables, self.turns, max(now, self._core.now), self.settings.delay)
+        census.errands = self.errands(census.errands)
+        return census
+
+    def waits(self, now: Instant, beyond_seconds: float, within_seconds: float | None) -> Generator[None, None, Waits]:
+        """Hosts that hold URLs and rest for longer than one and no longer than the other number of seconds. Raises
+        SettingsError."""
+        least = arguments.span("beyond_seconds", beyond_seconds)
+        most = None if within_seconds is None else arguments.span("within_seconds", within_seconds)
+        return accounts.waits(
+            self.tables, self.turns, max(now, self._core.now), beyond_seconds=least, within_seconds=most
+        )
+
+    def queues(self, crawl: str | None, after: str | None, limit: int) -> Page[QueueStatus]:
+        """A piece of the list of queues."""
+        return accounts.list_queues(self.tables, crawl, after, limit)
+
+    def hosts(
+        self, now: Instant, state: str | None, after: str | None, limit: int
+    ) -> Generator[None, None, Page[HostStatus]]:
+        """A piece of the list of hosts. It yields between its steps."""
+        now = max(now, self._core.now)
+        if state is None:
+            return accounts.list_hosts(self.tables, self.turns, now, after, limit)
+        return accounts.list_hosts_in(state, self.tables, self.turns, now, after, limit)
+
+    def _wish(self, state: str | None, host: str | None, crawl: str | None, key: str | None) -> Wish:
+        number = state_number(state)
+        queues: Rows | None = None
+        if host is not None:
+            home = self._operators.host_named(host)
+            queues = np.array(list(self.tables.queues_of(home)) if home != NONE else [], np.uint32)
+        if key is not None:
+            keyed = self._operators.chosen(key, crawl)
+            queues = keyed if queues is None else np.intersect1d(queues, keyed)
+        return Wish(number, self._operators.crawl_row(crawl) if crawl is not None else None, queues)
+
+    def urls(
+        self,
+        *,
+        state: str | None,
+        host: str | None,
+        crawl: str | None,
+        key: str | None,
+        after: str | None,
+        limit: int,
+    ) -> Reading[Page[UrlStatus]]:
+        """A piece of the list of URLs, in the order of their keys."""
+        limit = arguments.whole("limit", limit, 1, LISTED_ROWS_MAX)
+        wish = self._wish(state, host, crawl, key)
+        return listed(self.tables, wish, self._core.woken, after_of(after), limit, self._operators.token_of)
+
+    def given_up(self, error: str | None, host: str | None, after: Key | None) -> Reading[tuple[Heads, Key | None]]:
+        """Heads of dead letters for `retry`, some at a time, and the key behind them. Raises SettingsError."""
+        if error is not None:
+            arguments.text("error", error)
+        wish = self._wish(State.GONE.value if error is None else None, host, None, None)
+        mask_of = partial(self._operators.given_up_mask, error=error)
+        return gathered(self.tables, wish, self._core.woken, after, RETRIED_ROWS_AT_ONCE, mask_of)
+
+    def count(self, *, state: str | None, host: str | None, crawl: str | None, key: str | None) -> Reading[int]:
+        """How many URLs match."""
+        if host is crawl is key is None:
+            number = state_number(state)
+            if number != 0:
+                return self.tables.urls.accepted() if number is None else self.tables.urls.counts[number]
+        count = 0
+
+        def take(heads: Heads) -> bool:
+            nonlocal count
+            count += len(heads)
+            return False
+
+        yield from chosen_heads(self.tables, self._wish(state, host, crawl, key), self._core.woken, take)
+        return count
+
+    def statistics(self, now: Instant) -> Generator[None, None, dict[str, object]]:
+        """Counts of URLs, hosts, errands and fetches, under the names of `status --json`. It yields between its
+        steps."""
+        census = yield from self._census(now)
+        return self._statistics(census.errands, census)
+
+    def metrics(self, now: Instant) -> Generator[None, None, dict[str, object]]:
+        """Numbers of this process, of a census and of robots.txt files, beside those of `statistics`. It yields between
+        its steps."""
+        census = yield from self._census(now)
+        files = yield from robots_counts(self.tables, max(now, self._core.now))
+        return {
+            "statistics": self._statistics(census.errands, census),
+            "front": len(self.turns.ready),
+            "busiest": census.busiest,
+            "largest": {name: count for count, name in census.largest},
+            "robots_status": files.by_status,
+            "robots_age_p95": files.age_p95,
+            "found": self._core.delays.found,
+            "due": self._core.delays.due,
+        }
+
+    def standing(self, now: Instant) -> Standing:
+        """Counts of hosts that hold URLs, as the schedule knows them."""
+        return standing_of(self.tables, self.turns, max(now, self._core.now), self._core.network.until)
+
+    def tallies(self) -> dict[str, object]:
+        """The same without counts of hosts."""
+        return self._statistics(self.errands(), None)
+
+    def _statistics(self, errands: int, census: Census | None) -> dict[str, object]:
+        return accounts.statistics(
+            self.tables,
+            errands=errands,
+            census=census,
+            shared=self.turns.shared,
+            recent_bytes=self._core.recent.bytes(),
+        )
+
+    def host(self, name: str, now: Instant) -> HostStatus | None:
+        """One host by any spelling; None for an unknown one."""
+        row = self._operators.host_named(name)
+        if row == NONE:
+            return None
+        return accounts.host_statuses(self.tables, (row,), max(now, self._core.now), self.turns)[0]
+
+    def crawl_delays(self, authorities: Sequence[str]) -> list[float | None]:
+        """The Crawl-delay of each authority in seconds, 0 for none; None where no rules were read. Raises
+        SettingsError."""
+        found: list[float | None] = []
+        robots = self.tables.robots
+        for name in arguments.authorities(authorities, robots.by_name):
+            authority = robots.by_name.get(name)
+            ruled = authority is not None and authority.state == RobotsState.RULES
+            found.append(robots.rulebook.crawl_delay(authority.digest) if authority is not None and ruled else None)
+        return found
+
+    def robots_allow(self, urls: Sequence[str]) -> list[bool | None]:
+        """Whether robots.txt allows each URL; None for no URL, and where that of its authority was not read."""
+        found: list[bool | None] = []
+        rulebook = self.tables.robots.rulebook
+        rulebook.begin_call()
+        for url in spell([arguments.text("url", url) for url in arguments.listed("urls", urls)]):
+            authority = self.tables.robots.by_name.get(authority_of(url)) if url is not None else None
+            state = authority.state if authority is not None else RobotsState.UNKNOWN
+            if url is None or authority is None or state in (RobotsState.UNKNOWN, RobotsState.RETRYING):
+                found.append(None)
+            elif state == RobotsState.RULES:
+                digest = authority.digest
+                rules = rulebook.rules(digest)
+                if rules is None:
+                    rules = Rules.parse(rulebook.body(digest)).of(rulebook.agent)
+                    rulebook.keep(digest, rules)
+                found.append(rules.allowed(url))
+            else:
+                found.append(state == RobotsState.ALLOW)
+        return found
+
+    def workers(self) -> list[WorkerStatus]:
+        """The named workers with open leases, by name."""
+        return accounts.workers(self.tables)
+
+    def held(self, lease_id: int) -> LeaseBatch:
+        """The open leases of one call, by its first token: the ones behind it with its holder and its deadline, which
+        two calls at different instants cannot share. Empty where that token is not open."""
+        lease_id = arguments.whole("lease_id", lease_id, 1, 2**64 - 1 - HELD_ROWS_MAX)
+        tokens = np.arange(lease_id, lease_id + HELD_ROWS_MAX, dtype=np.uint64)
+        found = self.tables.urls.by_token(tokens, bodies=False)
+        held = {
+            int(tokens[row]): (int(found.holders[row]), int(found.deadlines[row]))
+            for row in np.flatnonzero(found.found).tolist()
+        }
+        for token, errand in self.tables.errands.open.items():
+            if lease_id <= token < lease_id + HELD_ROWS_MAX:
+                held[token] = (errand.holder, errand.deadline)
+        wanted = held.get(lease_id)
+        same = sorted(token for token, whose in held.items() if whose == wanted)
+        return self._leases.same_leases(np.array(same, np.uint64).tobytes())
+
+    def verify(self) -> Verification:
+        """Recounts everything from the records and compares it with the counters."""
+        return accounts.recount(self.tables)
+
+    def pressure(self) -> float:
+        """How far the limit of URLs is used up: 1 and above asks callers to slow down."""
+        limit = self.settings.max_urls
+        counts = self.tables.urls.counts
+        return (counts[QUEUED] + counts[WAITING] + counts[LEASED]) / limit if limit else 0.0

@@ -1,0 +1,249 @@
+"""The life of a frontier: its opening after a recovery, its clock that stepped back, its close."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.clock import Instant, instant
+from outrider.frontier.format.facts import Fact
+from outrider.frontier.state.authorities import Authority, RobotsState
+from outrider.frontier.state.errands import unanswered
+from outrider.frontier.state.urls import LEASED, PARKED, QUEUED, Hand
+from outrider.frontier.verbs.asking import Asking
+from outrider.frontier.verbs.deciding import Core, Part
+from outrider.frontier.verbs.draft import Draft
+from outrider.limits import MICROSECONDS, OWN_SLOT, RESTS_PER_FRAME_MAX, WAKES_PER_CALL_MAX
+
+_Places = npt.NDArray[np.intp]
+_Instants = npt.NDArray[np.int64]
+
+
+class Opening(Part):
+    """The part of the machine that opens and closes a frontier."""
+
+    def __init__(self, core: Core, robots: Asking) -> None:
+        super().__init__(core)
+        self._robots = robots
+
+    def settle_all(self, now: Instant) -> None:
+        """Builds timetable and rings from the tables, after recovery."""
+        tables = self.tables
+        while (at := tables.urls.calendar.next()) is not None and at <= now:
+            tables.urls.wake(now, WAKES_PER_CALL_MAX)
+        self._core.woken = now
+        tables.leaving.drop(len(tables.leaving.stalled))
+        tables.leaving.find()
+        self._core.let_queues_go(len(tables.leaving.waiting))
+        tables.forget_changed()
+        for token, errand in tables.errands.open.items():
+            heapq.heappush(self._gates.deadlines, (errand.deadline, token))
+        for group in tables.queues.groups.values():
+            hosts = tables.queues.host[group.queues]
+            group.rest_until = max(group.rest_until, int(tables.hosts.rest_until[hosts].max()))
+        for authority in list(tables.robots.by_name.values()):
+            if authority.state == RobotsState.REFUSED and self._core.errands_mode:
+                self._gates.line_up(authority)
+            elif self._core.errands_mode and unanswered(authority, now):
+                self._gate_again(authority)
+            self._gates.judge_later(authority)
+        for line in tables.errands.called.lines():
+            self._gates.next_in_line(line)
+        tables.errands.called.dropped.clear()
+        tables.forget_changed()
+        self.turns.shared.rest_all(tables.cold.floor_end())
+        self.turns.shared.meet()  # all hosts join their groups before the first one is offered
+        for first in range(0, tables.hosts.count, WAKES_PER_CALL_MAX):
+            self.turns.touch(
+                (np.arange(first, min(first + WAKES_PER_CALL_MAX, tables.hosts.count), dtype=np.uint32),), now
+            )
+        self._core.now = max(self._core.now, now)
+
+    def _gate_again(self, authority: Authority) -> None:
+        """Gates the host of an authority whose robots.txt was asked for, or was to be, when the store was closed."""
+        tables = self.tables
+        queues = np.array(list(tables.queues_of(authority.host)), np.uint32)
+        asked = authority.state == RobotsState.RETRYING or authority.token or authority.hops or authority.next_at
+        if asked and authority.host not in self.turns.gates and tables.urls.backlog.waiting(queues).any():
+            self._gates.shut(authority, unread=False)
+        elif self.turns.is_sought(authority):
+            self._gates.line_up(authority)
+
+    def open_facts(
+        self, opening: tuple[int, Instant, Instant, str, Instant], now: Instant, passed: Instant | None
+    ) -> int:
+        """Logs a new opening: leases of dead processes end and their hosts rest one whole delay; resting hosts go on
+        resting, and leases of named workers live on for the time they had left.
+
+        passed: real time in microseconds since the last logged instant where it is known (same boot, or the caller's
+        clock), else None. Returns how many leases ended.
+        """
+        tables = self.tables
+        last = tables.now
+        shared = self.turns.shared
+        # How far the clock has moved beyond the time that passed.
+        jump = max(0, now - last - (passed or 0))
+        if shared.used:
+            # The clock of a group comes from its hosts in memory. Hosts that went cold beside groups add nothing to it;
+            # these may have gone before there were groups, or when their gap was shorter.
+            tables.recall_busy(last, shared.gap_max)
+        count = tables.hosts.count
+        rests = tables.hosts.rest_until[:count] > last
+        if shared.used and jump:
+            rests |= tables.hosts.ended[:count] > max(0, last - shared.gap_max)
+        resting, until, since = self._rested_on(np.flatnonzero(rests), now, passed)
+        dead: list[int] = np.frombuffer(tables.urls.leases.of_holder(0), np.uint64).tolist()
+        errands = [errand for errand in tables.errands.open.values() if errand.holder == 0]
+        ended = len(dead) + len(errands)
+        moved = self._moved_deadlines(now, passed)
+        while len(moved[1]) > RESTS_PER_FRAME_MAX:
+            # As with the rests below, dated at the last logged instant: a crash in between leaves deadlines that are
+            # late, never early.
+            draft = self._core.draft(last)
+            draft.add_columns(Fact.EXTEND, [column[:RESTS_PER_FRAME_MAX] for column in moved])
+            moved = [column[RESTS_PER_FRAME_MAX:] for column in moved]
+            self._core.commit(draft, reserve=True)
+        while len(resting) + len(dead) > RESTS_PER_FRAME_MAX:
+            # Logged before the opening, dated at the last logged instant: a crash in between leaves hosts that rest
+            # longer.
+            draft = self._core.draft(last)
+            some = slice(RESTS_PER_FRAME_MAX)
+            self._rest_on(draft, resting[some], until[some], since[some], dead)
+            if not len(resting):
+                self._core.lose(draft, dead[:RESTS_PER_FRAME_MAX], now)
+                del dead[:RESTS_PER_FRAME_MAX]
+            rest = slice(RESTS_PER_FRAME_MAX, None)
+            resting, until, since = resting[rest], until[rest], since[rest]
+            self._core.commit(draft, reserve=True)
+        draft = self._core.draft(now)
+        draft.add(Fact.OPENING, (OWN_SLOT, *opening))
+        if not tables.crawls.next_row:
+            draft.add(Fact.CRAWL, (OWN_SLOT, 0, "default", 1))
+        draft.add(Fact.HOLDER, (OWN_SLOT, 0, "", opening[0]))
+        floor, delay = tables.cold.floor
+        if floor and jump:
+            draft.add(Fact.COLD_REST, (OWN_SLOT, floor + jump, delay))
+        self._rest_on(draft, resting, until, since, dead)
+        self._core.lose(draft, dead, now)
+        for errand in errands:
+            self._core.lose_errand(draft, errand, now)
+        if len(moved[1]):
+            draft.add_columns(Fact.EXTEND, moved)
+        for errand in tables.errands.open.values():
+            old, new = errand.deadline, int(_lived_on(errand.deadline, last, now, passed))
+            if errand.holder and old > last and new != max(old, now):
+                draft.add(*errand.opening(errand.token, new, errand.holder))
+        self._core.commit(draft, reserve=True)
+        self._revive(now)
+        return ended
+
+    def _moved_deadlines(self, now: Instant, passed: Instant | None) -> list[npt.NDArray[Any]]:
+        """The columns of EXTEND for leases of named workers. Deadlines are instants of the clock that dated the log,
+        and between two openings that clock may have jumped."""
+        tables = self.tables
+        tokens = np.frombuffer(tables.urls.leases.tokens(), np.uint64)
+        leases = self.tables.urls.by_token(tokens, bodies=False)
+        last, old = tables.now, leases.deadlines
+        new = _lived_on(old, last, now, passed)
+        rows = np.flatnonzero((leases.holders != 0) & (old > last) & (new != np.maximum(old, now)))
+        return [np.ascontiguousarray(leases.cards.heads["slot"][rows]), tokens[rows], new[rows]]
+
+    def _rested_on(self, hosts: _Places, now: Instant, passed: Instant | None) -> tuple[_Places, _Instants, _Instants]:
+        """Lets hosts rest from the opening on for the time that they had left at the last logged instant. Returns the
+        hosts whose clocks change, the ends of their rests, and the ends of their last visits."""
+        columns, last = self.tables.hosts, self.tables.now
+        old, ended = columns.rest_until[hosts], columns.ended[hosts]
+        left = old - last
+        if passed is not None:
+            until = now + np.maximum(0, left - passed)
+        else:
+            # Another boot: the wall clock may have jumped, so in doubt one whole delay, but never more than the host
+            # had left.
+            delays = np.ceil(np.maximum(columns.gap[hosts], self.settings.delay) * MICROSECONDS).astype(np.int64)
+            until = np.maximum(old, now + np.minimum(left, delays))
+        since = ended
+        if self.turns.shared.used:
+            # The gap of its group counts from the end of the last visit, so this instant moves along with the clock.
+            late = ended > max(0, last - self.turns.shared.gap_max)
+            since = ended + np.where(late, max(0, now - last - (passed or 0)), 0)
+        changed = (until != np.maximum(old, now)) | (since != ended)
+        return hosts[changed], until[changed], since[changed]
+
+    def _rest_on(self, draft: Draft, hosts: _Places, until: _Instants, since: _Instants, dead: Sequence[int]) -> None:
+        """Adds the clocks that `_rested_on` returned to a draft. dead: leases that may end in the same draft."""
+        leased = self.tables.urls.by_token(np.array(dead, np.uint64), bodies=False).queues
+        alone = np.isin(hosts, self.tables.queues.host[leased])
+        for row in np.flatnonzero(alone).tolist():
+            clock = draft.clock(int(hosts[row]))
+            clock.rest_until, clock.ended = int(until[row]), int(since[row])
+        if alone.any():
+            hosts, until, since = hosts[~alone], until[~alone], since[~alone]
+        if len(hosts):
+            columns = self.tables.hosts.durable(hosts, ended=since, rest_until=until)
+            draft.add_columns(Fact.HOST_CELLS, columns, Hand.of_rows(hosts.astype(np.uint32)))
+
+    def _revive(self, now: Instant) -> None:
+        """Queues URLs again that were parked for a budget that has grown since."""
+        limit = self.settings.max_pages_per_host
+        tables = self.tables
+        if not tables.urls.counts[PARKED]:
+            return
+        hosts = np.arange(tables.hosts.count, dtype=np.uint32)
+        parked = hosts[tables.urls.spent.waiting(hosts) > 0]
+        for host in parked.tolist():
+            if limit is not None and tables.hosts.answered[host] >= limit:
+                continue
+            while len(cards := tables.urls.spent.drain(host, WAKES_PER_CALL_MAX)):
+                draft = self._core.draft(now)
+                cards = self._robots.living(cards)
+                self._robots.requeue(draft, cards, PARKED, now)
+                self._core.commit(draft, reserve=True)
+
+    def rest_everybody(self, now: Instant) -> None:
+        """Lets every host that was visited rest one whole delay from now on, after the clock stepped back."""
+        now = self._core.advance(now)
+        hosts = self.tables.hosts
+        if len(self.tables.cold):
+            draft = self._core.draft(now)
+            draft.add(Fact.COLD_REST, (OWN_SLOT, now, self.settings.delay))
+            self._core.commit(draft, reserve=True)
+            self.turns.shared.rest_all(self.tables.cold.floor_end())
+        # A rest without a visit counts as one, too: it comes from a lost lease, whose holder may have fetched.
+        visited = np.flatnonzero((hosts.ended[: hosts.count] > 0) | (hosts.rest_until[: hosts.count] > 0)).tolist()
+        for first in range(0, len(visited), RESTS_PER_FRAME_MAX):
+            draft = self._core.draft(now)
+            for host in visited[first : first + RESTS_PER_FRAME_MAX]:
+                clock = draft.clock(host)
+                clock.rest_at_least(now + instant(max(clock.gap, self.settings.delay)))
+            self._core.commit(draft, reserve=True)
+
+    def note_closing(self, state: str, now: Instant) -> None:
+        """Logs a clean stop. Leases of this process end, which counts as no loss."""
+        now = self._core.advance(now)
+        draft = self._core.draft(now)
+        tables = self.tables
+        for errand in list(tables.errands.open.values()):
+            if errand.holder == 0:
+                self._rests.whole_of_host(draft, errand.busy, now)
+                draft.add(*errand.ending(0))
+        tokens = np.frombuffer(tables.urls.leases.of_holder(0), np.uint64)
+        if len(tokens):
+            leases = self.tables.urls.by_token(tokens)
+            for queue in leases.queues.tolist():
+                self._rests.whole(draft, int(tables.queues.host[queue]), self._rests.floor_of_page(queue), now)
+            heads = leases.cards.changed()
+            heads["state"] = QUEUED
+            draft.heads(leases.cards.with_heads(heads), tokens, np.full(len(tokens), LEASED, np.uint8))
+        draft.add(Fact.CLOSING, (OWN_SLOT, tables.registry.opening[0], state))
+        self._core.commit(draft, reserve=True)
+
+
+def _lived_on(deadlines: npt.ArrayLike, last: Instant, now: Instant, passed: Instant | None) -> npt.NDArray[np.int64]:
+    """Deadlines above `last` after an opening at `now`: the time left at the last logged instant, less the time that
+    `passed` since; where that is not known, all of it."""
+    left = np.asarray(deadlines, np.int64) - last
+    return now + np.maximum(0, left - (passed or 0))

@@ -1,0 +1,104 @@
+"""Rests: the least gap behind a request to a host, by floor and Crawl-delay."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.clock import Instant, instant
+from outrider.frontier.policy.settings import FrontierSettings
+from outrider.frontier.schedule.turns import Turns
+from outrider.frontier.state.errands import crawl_delay
+from outrider.frontier.state.hosts import NONE, ROBOTS, RULED, QueueRules, Rows
+from outrider.frontier.state.tables import Tables
+from outrider.frontier.verbs.draft import Draft
+from outrider.limits import MICROSECONDS
+
+
+class Rests:
+    """The gaps that hosts keep, and the rests of hosts whose leases end without a report."""
+
+    def __init__(self, tables: Tables, settings: FrontierSettings, turns: Turns) -> None:
+        self.tables, self.settings, self.turns = tables, settings, turns
+
+    def floor(self, queue: int) -> float:
+        """The least gap in seconds behind a request of a queue."""
+        return self.floor_under(self.tables.queues.rules.get(queue))
+
+    def floor_of_page(self, queue: int) -> float:
+        """The least gap in seconds behind a page of a queue. Operators cannot rule a queue of a deleted crawl any more,
+        so the other queues of the host count, too."""
+        floor = self.floor(queue)
+        if not self.tables.crawls.gone[self.tables.queues.crawl[queue]]:
+            return floor
+        return max(floor, self.floor_of_host(int(self.tables.queues.host[queue])))
+
+    def floor_under(self, rules: QueueRules | None) -> float:
+        """The least gap in seconds behind a request of a queue with these rules."""
+        return self.settings.delay if rules is None or rules.delay is None else rules.delay
+
+    def floor_of_host(self, host: int) -> float:
+        """The least gap in seconds behind a request of no queue to a host: the largest among its queues."""
+        if not self.tables.hosts.flags[host] & RULED:
+            return self.settings.delay
+        return max(map(self.floor, self.tables.queues_of(host)), default=self.settings.delay)
+
+    def crawl_delay(self, host: int) -> float:
+        """Seconds that robots rules want between two requests to a host."""
+        asked = crawl_delay(self.tables.robots.of_host.get(host, ()), self.tables.robots.rulebook)
+        return self.obeyed(asked) if asked else asked
+
+    def crawl_delays(self, draft: Draft, hosts: Rows) -> npt.NDArray[np.float64] | None:
+        """The Crawl-delays of hosts in seconds, also of rules that came with this call; None where none has any."""
+        if not draft.crawl_delays and not self.tables.robots.of_host:
+            return None
+        asked = (self.tables.hosts.flags[hosts.astype(np.intp)] & ROBOTS).nonzero()[0]
+        if not len(asked) and not draft.crawl_delays:
+            return None
+        delays = np.zeros(len(hosts))
+        of_host, rulebook = self.tables.robots.of_host, self.tables.robots.rulebook
+        found = [crawl_delay(of_host.get(host, ()), rulebook) for host in hosts[asked].tolist()]
+        if any(found):
+            delays[asked] = list(map(self.obeyed, found))
+        for host, delay in draft.crawl_delays.items():
+            delays[hosts == host] = np.maximum(delays[hosts == host], delay)
+        return delays if delays.any() else None
+
+    def obeyed(self, delay: float) -> float:
+        """Seconds of a Crawl-delay as the settings take it."""
+        if not self.settings.obey_robots:
+            return 0.0
+        most = self.settings.crawl_delay_max
+        return min(delay, most) if most is not None and self.settings.crawl_delay_over == "cap" else delay
+
+    def gap(self, host: int, floor: float) -> Instant:
+        """The gap between the beginnings of requests to a host whose ends are not known yet."""
+        return instant(max(float(self.tables.hosts.gap[host]), floor, self.crawl_delay(host)))
+
+    def gaps(self, draft: Draft, hosts: Rows, queues: Rows) -> npt.NDArray[np.int64]:
+        """As `gap`, behind pages of these queues of different hosts."""
+        floor: npt.NDArray[np.float64] | float = self.settings.delay
+        if self.tables.queues.rules:
+            floor = np.array([self.floor(queue) for queue in queues.tolist()])
+        gaps = np.maximum(self.tables.hosts.gap[hosts.astype(np.intp)], floor)
+        delays = self.crawl_delays(draft, hosts)
+        gaps = gaps if delays is None else np.maximum(gaps, delays)
+        found: npt.NDArray[np.int64] = np.ceil(gaps * MICROSECONDS).astype(np.int64)
+        return found
+
+    def whole(self, draft: Draft, host: int, floor: float, now: Instant, *, over: bool = True) -> None:
+        """Lets the host of a lease that ends without a report rest one whole delay: its holder may have fetched just
+        now. over: False for a lease that goes on."""
+        if host == NONE:
+            return
+        clock = draft.clock(host)
+        delay = self.crawl_delay(host)
+        clock.rest_at_least(now + instant(max(clock.gap, floor, delay)))
+        if over or self.turns.shared.used:
+            # In doubt a request ended now: the gaps of groups and a Crawl-delay that comes later count from there.
+            clock.ended = max(clock.ended, now)
+
+    def whole_of_host(self, draft: Draft, host: int, now: Instant) -> None:
+        """As `whole`, for an errand, which has no queue."""
+        if host != NONE:
+            self.whole(draft, host, self.floor_of_host(host), now)
