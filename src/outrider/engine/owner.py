@@ -549,7 +549,7 @@ class Frontier:
         arguments.name("crawl", crawl)
         with self._alone():
             self._check()
-            return self._machine.looks.explain(url, crawl, self._instant())
+            return self._machine.reasons.explain(url, crawl, self._instant())
 
     def explain_idle(self) -> Idle:
         """Why nothing, or no more, can be leased now."""

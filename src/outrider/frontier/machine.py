@@ -9,6 +9,7 @@ from outrider.frontier.verbs.carried import Carrying
 from outrider.frontier.verbs.deciding import Core
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.errands import Errands
+from outrider.frontier.verbs.explaining import Explaining
 from outrider.frontier.verbs.leasing import Leasing
 from outrider.frontier.verbs.looking import Looking
 from outrider.frontier.verbs.opening import Opening
@@ -35,7 +36,8 @@ class Machine:
         self.errands = Errands(core)
         self.operators = Operations(core, self.links)
         self.carried = Carrying(core, self.links)
-        self.looks = Looking(core, self.links, traps, self.robots, self.leases, self.operators)
+        self.looks = Looking(core, self.links, self.leases, self.operators)
+        self.reasons = Explaining(core, self.links, traps, self.robots, self.leases, self.operators)
         self.opening = Opening(core, self.robots)
 
     def __repr__(self) -> str:

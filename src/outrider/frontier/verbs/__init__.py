@@ -1,4 +1,4 @@
-"""The calls that change a frontier: discover, lease, report, and the words of operators.
+"""The calls on a frontier: discover, lease, report, the words of operators, and looks.
 
 A verb checks its arguments, decides on a *draft*, logs the draft as one frame and applies it. A call that ends in an
 error throws its draft away, and the state is what it was. The verbs are parts over one core: a part knows the core and
@@ -22,7 +22,10 @@ the parts that it is given. `machine.py`, above this folder, puts them together.
     reporting.py     report, extend, release, defer; pieces.py cuts long reports into frames
     operations.py    the words of operators: pause, block, delay, limit, delete, retry
     carried.py       records of URLs out of one frontier and into another
-    census.py        counts over all hosts in bounded steps; listing.py lists URLs likewise
-    looking.py       the calls that only read: status, explain, counts, lists; accounts.py makes their answers
+    looking.py       the calls that only read; accounts.py makes statuses and counts
+    explaining.py    why a URL is not being fetched now, and why nothing can be leased
+    census.py        counts over all hosts in bounded steps
+    host_lists.py    lists of hosts and queues; listing.py lists URLs
+    recount.py       the recount of `verify`
     opening.py       the opening after a recovery, a clock that stepped back, a clean stop
 """

@@ -13,14 +13,22 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from outrider.clock import Instant
+from outrider.clock import Instant, instant, seconds
+from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.schedule.shared import SharedTurns
 from outrider.frontier.schedule.turns import Turns
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import GATED, Rows
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.urls import QUEUED
-from outrider.limits import CENSUS_ERRANDS_PER_STEP, CENSUS_FILES_PER_STEP, CENSUS_ROWS_PER_STEP, MICROSECONDS
+from outrider.journey import HostWait, Waits
+from outrider.limits import (
+    CENSUS_ERRANDS_PER_STEP,
+    CENSUS_FILES_PER_STEP,
+    CENSUS_ROWS_PER_STEP,
+    MICROSECONDS,
+    WAITS_NAMED_MAX,
+)
 
 EMPTY, READY, RESTING, BLOCKED = range(4)
 HOST_STATES = ("empty", "ready", "resting", "blocked")
@@ -362,3 +370,40 @@ def _places_in(rows: Rows, told: Mapping[int, object]) -> list[int]:
         return [at for at, row in enumerate(rows.tolist()) if row in told]
     places: list[int] = np.flatnonzero(np.isin(rows, np.fromiter(told, np.uint32, len(told)))).tolist()
     return places
+
+
+def waits(
+    tables: Tables, turns: Turns, now: Instant, *, beyond_seconds: float, within_seconds: float | None
+) -> Generator[None, None, Waits]:
+    """Hosts that hold URLs and rest for longer than `beyond_seconds`, and no longer than `within_seconds`. It yields
+    between its steps."""
+    look = yield from looked(tables, turns, now)
+    hosts = tables.hosts
+    count, last = 0, now
+    soonest: list[tuple[int, int]] = []
+    for first, end in pieces(look.holdings.count):
+        if first:
+            yield
+        end = min(end, hosts.count)
+        until = hosts.rest_until[first:end]
+        resting = (look.holdings.urls[first:end] > 0) & (until > now + instant(beyond_seconds))
+        if within_seconds is not None:
+            resting &= until <= now + instant(within_seconds)
+        rows = np.flatnonzero(resting)
+        if len(rows):
+            count, last = count + len(rows), max(last, int(until[rows].max()))
+            some = rows[np.argsort(until[rows], kind="stable")[:WAITS_NAMED_MAX]]
+            soonest += [(int(until[row]), first + row) for row in some.tolist()]
+            soonest = sorted(soonest)[:WAITS_NAMED_MAX]
+    named = tuple(
+        HostWait(
+            hosts.name(row),
+            at,
+            seconds(at - now),
+            int(look.holdings.urls[row]),
+            GapReason(int(hosts.reason[row])).name.lower(),
+            int(hosts.reason[row]) in (GapReason.RETRY_AFTER, GapReason.BACK_OFF),
+        )
+        for at, row in soonest
+    )
+    return Waits(count, seconds(last - now), named)

@@ -1,5 +1,4 @@
-"""Looks: the calls that only read a frontier. accounts.py makes their answers, census.py and listing.py go over all
-hosts and URLs."""
+"""Looks: the calls that only read a frontier. Most answers come from the other files of looks."""
 
 from __future__ import annotations
 
@@ -11,25 +10,21 @@ from itertools import chain
 import numpy as np
 
 from outrider.clock import Instant
-from outrider.errors import SettingsError, shown
-from outrider.frontier.format.records import Record
 from outrider.frontier.state.authorities import RobotsState
-from outrider.frontier.state.errands import unanswered
 from outrider.frontier.state.hosts import NONE, Rows
-from outrider.frontier.state.urls import LEASED, PARKED, QUEUED, WAITING, Reason
+from outrider.frontier.state.urls import LEASED, QUEUED, WAITING
 from outrider.frontier.state.whereabouts import Whereabouts
 from outrider.frontier.stores.ledger import Key
-from outrider.frontier.verbs import accounts, arguments
-from outrider.frontier.verbs.asking import Asking
-from outrider.frontier.verbs.census import Census, Standing, robots_counts, standing_of
+from outrider.frontier.verbs import accounts, arguments, host_lists
+from outrider.frontier.verbs.census import Census, Standing, robots_counts, standing_of, waits
 from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
+from outrider.frontier.verbs.explaining import idle
 from outrider.frontier.verbs.leasing import Leasing
 from outrider.frontier.verbs.listing import Reading, Wish, after_of, chosen_heads, gathered, listed, state_number
 from outrider.frontier.verbs.operations import Operations
-from outrider.frontier.verbs.trapping import Trapping
+from outrider.frontier.verbs.recount import recount
 from outrider.journey import (
-    Explanation,
     HostStatus,
     Idle,
     LeaseBatch,
@@ -44,27 +39,15 @@ from outrider.journey import (
 from outrider.kernels.cards import Heads
 from outrider.limits import HELD_ROWS_MAX, LISTED_ROWS_MAX, RETRIED_ROWS_AT_ONCE
 from outrider.robots import Rules
-from outrider.url import authority_of, host_of, spell
-from outrider.url.traps import BY_COUNTS, RULES
-
-_ROBOTS_WORDS = {
-    RobotsState.RULES: "no line matches: it is allowed",
-    RobotsState.ALLOW: "the site has none: everything is allowed",
-    RobotsState.REFUSED: "it cannot be read: nothing is allowed meanwhile",
-    RobotsState.DEAD: "its site does not answer",
-}
-"""Where no line of a robots.txt decides about a URL."""
+from outrider.url import authority_of, spell
 
 
 class Looking(Part):
     """The part of the machine that answers questions."""
 
-    def __init__(
-        self, core: Core, links: Discovering, traps: Trapping, robots: Asking, leases: Leasing, operators: Operations
-    ) -> None:
+    def __init__(self, core: Core, links: Discovering, leases: Leasing, operators: Operations) -> None:
         super().__init__(core)
-        self._links, self._traps, self._robots = links, traps, robots
-        self._leases, self._operators = leases, operators
+        self._links, self._leases, self._operators = links, leases, operators
 
     def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
         """Whether content with each digest was accepted for any URL."""
@@ -140,82 +123,11 @@ class Looking(Part):
             return UrlStatus(text, State.UNKNOWN)
         return accounts.status_of(records[0], self.tables, self._operators.token_of(records[0]))
 
-    def explain(self, url: str, crawl: str | None, now: Instant) -> Explanation:
-        """The whole status of one URL, and the one reason why it is not being fetched now."""
-        now = max(now, self._core.now)
-        text = self._links.spelled([url])[0]
-        if text is None:
-            raise SettingsError(f"{shown(url, 200)} is no http or https URL")
-        row = self.tables.crawls.rows.get(crawl or "default")
-        _, records = self._operators.records_of([text], row) if row is not None else (None, [])
-        if records:
-            # recalls a cold host, for `explain` reads its rows
-            self.tables.host_row(self.tables.home_of(host_of(text)))
-        fingerprint = self.tables.hash_of(text)
-        return accounts.explain(
-            records[0] if records else None,
-            text,
-            self.tables,
-            now,
-            token=self._operators.token_of(records[0]) if records else 0,
-            slot=self._homes.slot_of(self.tables.home_of(host_of(text))),
-            fingerprint=fingerprint,
-            turns=self.turns,
-            at_limit=self._leases.pages_left() <= 0,
-            rules_first=self._rules_first(text, now) if records else None,
-            paused_until=self._core.network.until,
-            trap=self._trap_told(records[0], now) if records else None,
-            robots=self._robots_line(text, now),
-            refusal="" if records or row is None else self._core.scopes.of(row).refusal(text),
-            ranking=accounts.ranking_of(records[0], self.settings.priority) if records else None,
-        )
-
-    def _robots_line(self, url: str, now: Instant) -> str | None:
-        """The line of a robots.txt that decides about a URL, or why no line does; None for a file that was not read."""
-        authority = self.tables.robots.by_name.get(authority_of(url))
-        if authority is None or authority.state not in _ROBOTS_WORDS:
-            return None
-        if not self.settings.obey_robots:
-            return "the settings ignore it (obey-robots is False)"
-        if self._robots.is_closed(authority, now):
-            return _ROBOTS_WORDS[RobotsState.REFUSED]
-        if authority.state == RobotsState.RULES:
-            rulebook = self.tables.robots.rulebook
-            line = Rules.parse(rulebook.body(authority.digest)).explain(rulebook.agent, url)
-            if line is not None:
-                return f"line {line.number}: {line}"
-        return _ROBOTS_WORDS[RobotsState(authority.state)]
-
-    def _trap_told(self, record: Record, now: Instant) -> str | None:
-        """Which numbers make a parked URL a trap, in words; None where it is none, or where none do any more."""
-        if record.state != PARKED or record.reason != Reason.TRAP or self.settings.traps is None:
-            return None
-        rule = self.tables.registry.errors[record.error]
-        if rule in RULES and (number := RULES.index(rule) + 1) in BY_COUNTS:
-            return self._traps.returns_told(record.url, number)
-        return self.settings.traps.explained(record.url, now)
-
-    def _rules_first(self, url: str, now: Instant) -> tuple[str, Instant | None] | None:
-        """Why the host of a URL waits for a robots.txt, and until when; None where it does not."""
-        host = self.tables.host_row(self.tables.home_of(host_of(url)))
-        name = authority_of(url)
-        gate = self.turns.gates.get(host)
-        if gate is not None:
-            return accounts.rules_first(gate, self.turns, self.tables, now, own=gate.name == name)
-        own = self.tables.robots.by_name.get(name)
-        if not self._core.errands_mode or (own is not None and not (own.token or unanswered(own, now))):
-            return None
-        hosts = self.tables.hosts
-        at = int(hosts.rest_until[host])
-        if hosts.in_flight[host] or at > now:
-            return None  # the visit or the rest comes before the errand
-        return "the robots.txt of its authority is to be asked for first, by whoever leases errands", now
-
     def explain_idle(self, now: Instant) -> Generator[None, None, Idle]:
         """Why nothing, or no more, can be leased now. It yields between its steps."""
         census = yield from self._census(now)
         now = max(now, self._core.now)
-        return accounts.idle(
+        return idle(
             self.tables,
             now,
             census,
@@ -236,13 +148,11 @@ class Looking(Part):
         SettingsError."""
         least = arguments.span("beyond_seconds", beyond_seconds)
         most = None if within_seconds is None else arguments.span("within_seconds", within_seconds)
-        return accounts.waits(
-            self.tables, self.turns, max(now, self._core.now), beyond_seconds=least, within_seconds=most
-        )
+        return waits(self.tables, self.turns, max(now, self._core.now), beyond_seconds=least, within_seconds=most)
 
     def queues(self, crawl: str | None, after: str | None, limit: int) -> Page[QueueStatus]:
         """A piece of the list of queues."""
-        return accounts.list_queues(self.tables, crawl, after, limit)
+        return host_lists.list_queues(self.tables, crawl, after, limit)
 
     def hosts(
         self, now: Instant, state: str | None, after: str | None, limit: int
@@ -250,8 +160,8 @@ class Looking(Part):
         """A piece of the list of hosts. It yields between its steps."""
         now = max(now, self._core.now)
         if state is None:
-            return accounts.list_hosts(self.tables, self.turns, now, after, limit)
-        return accounts.list_hosts_in(state, self.tables, self.turns, now, after, limit)
+            return host_lists.list_hosts(self.tables, self.turns, now, after, limit)
+        return host_lists.list_hosts_in(state, self.tables, self.turns, now, after, limit)
 
     def _wish(self, state: str | None, host: str | None, crawl: str | None, key: str | None) -> Wish:
         number = state_number(state)
@@ -404,7 +314,7 @@ class Looking(Part):
 
     def verify(self) -> Verification:
         """Recounts everything from the records and compares it with the counters."""
-        return accounts.recount(self.tables)
+        return recount(self.tables)
 
     def pressure(self) -> float:
         """How far the limit of URLs is used up: 1 and above asks callers to slow down."""

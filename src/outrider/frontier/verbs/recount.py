@@ -1,0 +1,146 @@
+"""A recount: everything counted anew from the records, and compared with the counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from outrider.frontier.state.cold import weigh
+from outrider.frontier.state.hosts import NONE
+from outrider.frontier.state.tables import Tables
+from outrider.frontier.state.urls import DONE, GONE, LEASED, PARKED, QUEUED, STATES, WAITING
+from outrider.frontier.verbs.accounts import leased_heads, leased_queues
+from outrider.journey import (
+    Verification,
+)
+from outrider.kernels.cards import Heads
+
+
+def recount(tables: Tables) -> Verification:
+    """Recount everything from the ledger and the leases, and compare it with the counters."""
+    found = _Recount(tables)
+    for cards in tables.urls.ledger.scan():
+        if tables.urls.voids():
+            cards = cards.filter(~tables.urls.void(cards.heads))
+        if len(cards):
+            found.take(cards.heads)
+    found.wake()
+    problems = (
+        *found.problems,
+        *found.wrong_totals(),
+        *found.wrong_queues(),
+        *found.wrong_cold(),
+        *_wrong_turns(tables),
+        *tables.robots.problems(),
+    )
+    names = {STATES[state].value: found.counts[state] for state in range(1, 7)}
+    return Verification(not problems, problems, {"accepted": sum(found.counts), **names})
+
+
+class _Recount:
+    """Counts of the records themselves: URLs by state, in all, by queue, and for cold hosts."""
+
+    def __init__(self, tables: Tables) -> None:
+        leased = leased_heads(tables)
+        self.counts = [0] * 7
+        self.problems: list[str] = []
+        self._tables = tables
+        self._unseen = 0  # URLs without a key in the seen-set
+        self._of_queues = {state: np.zeros(tables.queues.count, np.int64) for state in (WAITING, PARKED, DONE, GONE)}
+        self._of_cold = {state: [0, 0] for state in (WAITING, DONE, GONE)}  # how many, and the sum of their weights
+        self._open = set(zip(leased["crawl"].tolist(), leased["order"].tolist(), strict=True))
+
+    def take(self, heads: Heads) -> None:
+        """Counts some records."""
+        tables = self._tables
+        rows = tables.queues.find(np.ascontiguousarray(heads["queue"]))
+        cold = rows == NONE
+        if cold.any():
+            homeless = int(cold.sum()) - int(tables.cold.have_queues(heads["queue"][cold], heads["crawl"][cold]).sum())
+            if homeless:
+                self.problems.append(f"{homeless} URLs name a queue that does not exist")
+                return
+        self._look_up(heads)
+        states = heads["state"].copy()
+        if self._open:
+            places = zip(heads["crawl"].tolist(), heads["order"].tolist(), strict=True)
+            states[np.array([place in self._open for place in places], np.bool_)] = LEASED
+        for state, number in enumerate(np.bincount(states, minlength=7).tolist()):
+            self.counts[state] += number
+        for state, column in self._of_queues.items():
+            np.add.at(column, rows[(states == state) & ~cold], 1)
+            some = heads["queue"][(states == state) & cold]
+            if state in self._of_cold:
+                self._of_cold[state][0] += len(some)
+                self._of_cold[state][1] += weigh(some, state)
+            elif len(some):
+                self.problems.append(f"{len(some)} URLs of cold hosts are {STATES[state].value}")
+        if (cold & ((states == QUEUED) | (states == LEASED))).any():
+            self.problems.append("URLs of cold hosts are queued or leased")
+
+    def _look_up(self, heads: Heads) -> None:
+        for crawl in np.unique(heads["crawl"]).tolist():
+            mask = heads["crawl"] == crawl
+            seen = self._tables.urls.seen.of_crawls.get(crawl)
+            self._unseen += int(mask.sum())
+            if seen is not None:
+                slots, prints = (np.ascontiguousarray(heads[name][mask]) for name in ("slot", "fingerprint"))
+                self._unseen -= sum(seen.check(slots, prints))
+
+    def wake(self) -> None:
+        """Counts URLs as queued that left the calendar: their records still say waiting."""
+        woken = self.counts[WAITING] - (len(self._tables.urls.calendar) - self._tables.urls.void_waiting)
+        if woken >= 0:
+            self.counts[WAITING] -= woken
+            self.counts[QUEUED] += woken
+
+    def wrong_totals(self) -> Iterator[str]:
+        """Totals that differ from the records."""
+        tables, counts = self._tables, self.counts
+        if self._unseen:
+            yield f"{self._unseen} URLs have no key in the seen-set"
+        for state, counted in enumerate(tables.urls.counts):
+            if state and counts[state] != counted:
+                yield f"{STATES[state].value}: the counter says {counted}, the records say {counts[state]}"
+        queued = len(tables.urls.backlog)
+        if queued < counts[QUEUED]:
+            yield f"{counts[QUEUED]} URLs are queued, the queues hold {queued}"
+        transit = sum(len(home.outbox) for home in tables.transit.homes.values())
+        if transit != tables.transit.under_way:
+            yield f"in_transit: the counter says {tables.transit.under_way}, the outboxes hold {transit}"
+
+    def wrong_queues(self) -> Iterator[str]:
+        """For each count, the first queue where it differs from the records."""
+        queues = self._tables.queues
+        for state, column in ((PARKED, queues.parked), (DONE, queues.done), (GONE, queues.gone)):
+            there = self._of_queues[state]
+            wrong = np.flatnonzero(there != column[: queues.count])
+            if len(wrong):
+                row = int(wrong[0])
+                yield (
+                    f"queue {self._tables.key_of(row)}: {int(column[row])} {STATES[state].value} are counted, "
+                    f"there are {int(there[row])}"
+                )
+
+    def wrong_cold(self) -> Iterator[str]:
+        """Totals of cold hosts that differ from the records."""
+        told, weights = self._tables.cold.totals(self._tables.crawls.gone)
+        for state, (count, weight) in self._of_cold.items():
+            if (count, weight & 0xFFFF_FFFF_FFFF_FFFF) != (told[state], weights[state]):
+                yield f"cold hosts: {told[state]} {STATES[state].value} are counted, there are {count}"
+
+
+def _wrong_turns(tables: Tables) -> Iterator[str]:
+    """Up to ten hosts whose count of turns differs from their number of open leases."""
+    turns = np.zeros(tables.hosts.count, np.int64)
+    np.add.at(turns, tables.queues.host[leased_queues(tables)], 1)
+    for authority in tables.errands.open.values():
+        if authority.busy != NONE:
+            turns[authority.busy] += 1
+    wrong = np.flatnonzero(turns != tables.hosts.in_flight[: tables.hosts.count])
+    for row in wrong[:10].tolist():
+        yield (
+            f"host {tables.hosts.name(row)}: {int(tables.hosts.in_flight[row])} turns are taken, "
+            f"{int(turns[row])} leases are open"
+        )
