@@ -11,33 +11,23 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from outrider.clock import ClockFunction, Instant
+from outrider.clock import ClockFunction
 from outrider.engine.calls import Kept, Small, Verb, discoveries, lease_alone, takes_builtins
 from outrider.engine.opening import Opening, Recovered
 from outrider.engine.owner import Frontier
 from outrider.engine.reading import answers_of
+from outrider.engine.verbs import awaited
 from outrider.engine.waiting import WaitingRoom
 from outrider.frontier.verbs import arguments
 from outrider.journey import (
     Code,
-    Explanation,
-    HostStatus,
-    Idle,
     LeaseBatch,
     Link,
     Outcome,
     OutcomeBatch,
-    Page,
-    QueueStatus,
     Report,
     RequestId,
     RobotsAnswer,
-    Settled,
-    State,
-    UrlStatus,
-    Verification,
-    Waits,
-    WorkerStatus,
 )
 from outrider.limits import DISCOVER_ROWS_PER_FRAME, REMOTE_PATIENCE_SECONDS
 from outrider.storage.files import Files
@@ -302,173 +292,63 @@ class AsyncFrontier:
             "report", lambda m, now: m.reports.report(outcomes, links, now, request_id=request_id, watermark=watermark)
         )
 
-    async def extend(self, tokens: Sequence[int], ttl_seconds: float) -> list[Settled]:
-        """As `Frontier.extend`."""
-        return await self._call("extend", lambda m, now: m.reports.extend(tokens, ttl_seconds, now))
+    # -- made as `Frontier` says ---------------------------------------------------------------------------------------
 
-    async def release(self, tokens: Sequence[int]) -> list[Settled]:
-        """As `Frontier.release`."""
-        return await self._call("release", lambda m, now: m.reports.release(tokens, now))
+    extend = awaited(Frontier.extend)
+    release = awaited(Frontier.release)
+    defer = awaited(Frontier.defer)
+    queue_errands = awaited(Frontier.queue_errands)
+    set_address = awaited(Frontier.set_address)
+    set_addresses = awaited(Frontier.set_addresses)
+    note_projection = awaited(Frontier.note_projection)
+    note_watermark = awaited(Frontier.note_watermark)
+    restore = awaited(Frontier.restore)
 
-    async def defer(self, tokens: Sequence[int], until: Instant) -> list[Settled]:
-        """As `Frontier.defer`."""
-        return await self._call("defer", lambda m, now: m.reports.defer(tokens, until, now))
+    pause = awaited(Frontier.pause)
+    resume = awaited(Frontier.resume)
+    block_until = awaited(Frontier.block_until)
+    set_delay = awaited(Frontier.set_delay)
+    set_limit = awaited(Frontier.set_limit)
+    delete = awaited(Frontier.delete)
+    reprioritise = awaited(Frontier.reprioritise)
+    retry = awaited(Frontier.retry, "it may read much")
 
-    async def pause(self, key: str | None = None, *, crawl: str | None = None) -> int:
-        """As `Frontier.pause`."""
-        return await self._call("pause", lambda m, now: m.operators.pause(key, crawl, now, paused=True))
+    seen_content = awaited(Frontier.seen_content)
+    next_ready_seconds = awaited(Frontier.next_ready_seconds)
+    finished = awaited(Frontier.finished)
+    at_limit = awaited(Frontier.at_limit)
+    pressure = awaited(Frontier.pressure)
+    status = awaited(Frontier.status)
+    explain = awaited(Frontier.explain)
+    explain_idle = awaited(Frontier.explain_idle)
+    host = awaited(Frontier.host)
+    crawl_delays = awaited(Frontier.crawl_delays)
+    robots_allow = awaited(Frontier.robots_allow)
+    workers = awaited(Frontier.workers)
+    held = awaited(Frontier.held)
+    waits = awaited(Frontier.waits)
+    queues = awaited(Frontier.queues)
+    hosts = awaited(Frontier.hosts)
+    urls = awaited(Frontier.urls, "it may read much")
+    count = awaited(Frontier.count)
+    now = awaited(Frontier.now)
+    watermarks = awaited(Frontier.watermarks)
+    projection = awaited(Frontier.projection)
+    statistics = awaited(Frontier.statistics)
+    verify = awaited(Frontier.verify)
 
-    async def resume(self, key: str | None = None, *, crawl: str | None = None) -> int:
-        """As `Frontier.resume`."""
-        return await self._call("resume", lambda m, now: m.operators.pause(key, crawl, now, paused=False))
+    outbox = awaited(Frontier.outbox)
+    receive = awaited(Frontier.receive)
+    delivered = awaited(Frontier.delivered)
 
-    async def block_until(self, until: Instant, key: str | None = None, *, crawl: str | None = None) -> int:
-        """As `Frontier.block_until`."""
-        return await self._call("block_until", lambda m, now: m.operators.block_until(until, key, crawl, now))
+    checkpoint = awaited(Frontier.checkpoint)
 
-    async def set_delay(self, delay_seconds: float | None, key: str | None = None, *, crawl: str | None = None) -> int:
-        """As `Frontier.set_delay`."""
-        return await self._call("set_delay", lambda m, now: m.operators.set_delay(delay_seconds, key, crawl, now))
-
-    async def set_limit(self, limit: int | None, key: str | None = None, *, crawl: str | None = None) -> int:
-        """As `Frontier.set_limit`."""
-        return await self._call("set_limit", lambda m, now: m.operators.set_limit(limit, key, crawl, now))
-
-    async def delete(self, key: str | None = None, *, crawl: str | None = None) -> int:
-        """As `Frontier.delete`."""
-        return await self._call("delete", lambda m, now: m.operators.delete(key, crawl, now))
-
-    async def reprioritise(
-        self,
-        urls: str | Sequence[str] | Mapping[str, float],
-        priority: float | None = None,
-        *,
-        crawl: str | None = None,
-    ) -> list[State]:
-        """As `Frontier.reprioritise`."""
-        return await self._call("reprioritise", lambda m, now: m.operators.reprioritise(urls, priority, crawl, now))
-
-    async def retry(self, *, error: str | None = None, host: str | None = None) -> int:
-        """As `Frontier.retry`, in a thread: it may read much."""
-        return await self._in_thread(partial(self.sync.retry, error=error, host=host))
-
-    async def explain(self, url: str, *, crawl: str | None = None) -> Explanation:
-        """As `Frontier.explain`."""
-        return self.sync.explain(url, crawl=crawl)
-
-    async def explain_idle(self) -> Idle:
-        """As `Frontier.explain_idle`, in a thread."""
-        return await self._in_thread(self.sync.explain_idle)
-
-    async def host(self, name: str) -> HostStatus | None:
-        """As `Frontier.host`."""
-        return self.sync.host(name)
-
-    async def crawl_delays(self, authorities: Sequence[str]) -> list[float | None]:
-        """As `Frontier.crawl_delays`."""
-        return self.sync.crawl_delays(authorities)
-
-    async def robots_allow(self, urls: Sequence[str]) -> list[bool | None]:
-        """As `Frontier.robots_allow`."""
-        return self.sync.robots_allow(urls)
-
-    async def workers(self) -> list[WorkerStatus]:
-        """As `Frontier.workers`."""
-        return self.sync.workers()
-
-    async def held(self, lease_id: int) -> LeaseBatch:
-        """As `Frontier.held`."""
-        return self.sync.held(lease_id)
-
-    async def waits(self, *, beyond_seconds: float = 0.0, within_seconds: float | None = None) -> Waits:
-        """As `Frontier.waits`, in a thread."""
-        return await self._in_thread(
-            partial(self.sync.waits, beyond_seconds=beyond_seconds, within_seconds=within_seconds)
-        )
-
-    async def queues(
-        self, *, crawl: str | None = None, after: str | None = None, limit: int = 100
-    ) -> Page[QueueStatus]:
-        """As `Frontier.queues`."""
-        return self.sync.queues(crawl=crawl, after=after, limit=limit)
-
-    async def hosts(self, *, state: str | None = None, after: str | None = None, limit: int = 100) -> Page[HostStatus]:
-        """As `Frontier.hosts`, in a thread."""
-        return await self._in_thread(partial(self.sync.hosts, state=state, after=after, limit=limit))
-
-    async def urls(
-        self,
-        *,
-        state: str | None = None,
-        host: str | None = None,
-        crawl: str | None = None,
-        key: str | None = None,
-        after: str | None = None,
-        limit: int = 1_000,
-    ) -> Page[UrlStatus]:
-        """As `Frontier.urls`, in a thread: it may read much."""
-        look = partial(self.sync.urls, state=state, host=host, crawl=crawl, key=key, after=after, limit=limit)
-        return await self._in_thread(look)
-
-    async def count(
-        self, *, state: str | None = None, host: str | None = None, crawl: str | None = None, key: str | None = None
-    ) -> int:
-        """As `Frontier.count`, in a thread."""
-        look = partial(self.sync.count, state=state, host=host, crawl=crawl, key=key)
-        return await self._in_thread(look)
+    # -- and the others ------------------------------------------------------------------------------------------------
 
     async def set_robots(self, authority: str, status: int | None, body: bytes = b"") -> None:
         """As `Frontier.set_robots`."""
         await self._in_thread(partial(self.sync._read_ahead, [RobotsAnswer(status, body)]))
         await self._call("set_robots", lambda m, now: m.robots.set_robots(authority, status, body, now))
-
-    async def queue_errands(self, kind: str, urls: str | Sequence[str], *, crawl: str | None = None) -> list[Code]:
-        """As `Frontier.queue_errands`."""
-        return await self._call("queue_errands", lambda m, now: m.errands.queue_errands(kind, urls, crawl, now))
-
-    async def pressure(self) -> float:
-        """As `Frontier.pressure`."""
-        return self.sync.pressure()
-
-    async def set_address(self, host: str, address: str | None) -> None:
-        """As `Frontier.set_address`."""
-        await self.set_addresses({host: address})
-
-    async def set_addresses(self, addresses: Mapping[str, str | None]) -> int:
-        """As `Frontier.set_addresses`."""
-        return await self._call("set_addresses", lambda m, now: m.errands.set_addresses(addresses, now))
-
-    async def note_projection(self, stream: str, length: int, lsn: int) -> None:
-        """As `Frontier.note_projection`."""
-        await self._call("note_projection", lambda m, now: m.errands.note_projection(stream, length, lsn, now))
-
-    async def note_watermark(self, writer: str, value: bytes) -> None:
-        """As `Frontier.note_watermark`."""
-        await self._call("note_watermark", lambda m, now: m.errands.note_watermark(writer, value, now))
-
-    async def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
-        """As `Frontier.seen_content`."""
-        return self.sync.seen_content(digests)
-
-    async def next_ready_seconds(self) -> float | None:
-        """As `Frontier.next_ready_seconds`."""
-        return self.sync.next_ready_seconds()
-
-    async def finished(self) -> bool:
-        """As `Frontier.finished`."""
-        return self.sync.finished()
-
-    async def at_limit(self) -> bool:
-        """As `Frontier.at_limit`."""
-        return self.sync.at_limit()
-
-    async def status(self, url: str, *, crawl: str | None = None) -> UrlStatus:
-        """As `Frontier.status`."""
-        return self.sync.status(url, crawl=crawl)
-
-    async def restore(self, records: Iterable[Mapping[str, Any]]) -> int:
-        """As `Frontier.restore`."""
-        return await self._call("restore", lambda m, now: m.carried.restore(records, now))
 
     async def records(self) -> AsyncIterator[dict[str, Any]]:
         """As `Frontier.records`; the pieces are read in a thread."""
@@ -484,42 +364,6 @@ class AsyncFrontier:
         while some := await self._in_thread(lambda: list(islice(rows, DISCOVER_ROWS_PER_FRAME))):
             for row in some:
                 yield row
-
-    async def checkpoint(self) -> None:
-        """As `Frontier.checkpoint`, in a thread."""
-        await self._in_thread(self.sync.checkpoint)
-
-    async def now(self) -> Instant:
-        """As `Frontier.now`."""
-        return self.sync.now()
-
-    async def watermarks(self) -> dict[str, bytes]:
-        """As `Frontier.watermarks`."""
-        return self.sync.watermarks()
-
-    async def projection(self, stream: str) -> tuple[int, int]:
-        """As `Frontier.projection`."""
-        return self.sync.projection(stream)
-
-    async def outbox(self, most: int) -> list[tuple[object, ...]]:
-        """As `Frontier.outbox`."""
-        return self.sync.outbox(most)
-
-    async def receive(self, parcels: Sequence[tuple[object, ...]]) -> list[Code]:
-        """As `Frontier.receive`, in a thread."""
-        return await self._in_thread(partial(self.sync.receive, parcels))
-
-    async def delivered(self, source: int, sequence: int) -> None:
-        """As `Frontier.delivered`, in a thread."""
-        await self._in_thread(partial(self.sync.delivered, source, sequence))
-
-    async def statistics(self) -> dict[str, object]:
-        """As `Frontier.statistics`, in a thread."""
-        return await self._in_thread(self.sync.statistics)
-
-    async def verify(self) -> Verification:
-        """As `Frontier.verify`, in a thread."""
-        return await self._in_thread(self.sync.verify)
 
     async def close(self, state: str = "stopped") -> None:
         """As `Frontier.close`."""

@@ -36,6 +36,7 @@ from outrider.engine.opening import (
 )
 from outrider.engine.reading import answers_of, read_answers, read_files
 from outrider.engine.rounds import Rounds
+from outrider.engine.verbs import decision, glance, lengthy
 from outrider.engine.waiting import RINGS_NOT, Bell, waited
 from outrider.errors import (
     ClosedError,
@@ -451,17 +452,20 @@ class Frontier:
 
     # -- around them --------------------------------------------------------------------------------------------------
 
-    def extend(self, tokens: Sequence[int], ttl_seconds: float) -> list[Settled]:
+    @decision
+    def extend(self, tokens: Sequence[int], ttl_seconds: float) -> Verb[list[Settled]]:
         """These leases live until ttl_seconds from now."""
-        return self._call("extend", lambda m, now: m.reports.extend(tokens, ttl_seconds, now))
+        return lambda m, now: m.reports.extend(tokens, ttl_seconds, now)
 
-    def release(self, tokens: Sequence[int]) -> list[Settled]:
+    @decision
+    def release(self, tokens: Sequence[int]) -> Verb[list[Settled]]:
         """Give leases back unfetched."""
-        return self._call("release", lambda m, now: m.reports.release(tokens, now))
+        return lambda m, now: m.reports.release(tokens, now)
 
-    def defer(self, tokens: Sequence[int], until: Instant) -> list[Settled]:
+    @decision
+    def defer(self, tokens: Sequence[int], until: Instant) -> Verb[list[Settled]]:
         """Give leases back unfetched; their URLs wait until an instant, and errands are put off until then."""
-        return self._call("defer", lambda m, now: m.reports.defer(tokens, until, now))
+        return lambda m, now: m.reports.defer(tokens, until, now)
 
     def set_robots(self, authority: str, status: int | None, body: bytes = b"") -> None:
         """The answer of an authority's robots.txt, given by the caller: an HTTP status (None: no answer) and the
@@ -470,140 +474,154 @@ class Frontier:
         self._read_ahead([RobotsAnswer(status, body)])
         self._call("set_robots", lambda m, now: m.robots.set_robots(authority, status, body, now))
 
-    def queue_errands(self, kind: str, urls: str | Sequence[str], *, crawl: str | None = None) -> list[Code]:
+    @decision
+    def queue_errands(self, kind: str, urls: str | Sequence[str], *, crawl: str | None = None) -> Verb[list[Code]]:
         """Queue an errand for each URL: a request for something else than a page, which `lease(errands=True)` gives on
         the clock of its host. kind: as "sitemap" or "probe" (docs/traps.md). It is leased once per URL; its outcome
         ends it, but for a redirect (`location`), whose target is the next hop, `retry`, and `again`. Links of the
         outcome become URLs of the crawl. Answers a code per URL: new, known, invalid or over_limit. Raises
         SettingsError and StoreFullError."""
-        return self._call("queue_errands", lambda m, now: m.errands.queue_errands(kind, urls, crawl, now))
+        return lambda m, now: m.errands.queue_errands(kind, urls, crawl, now)
 
-    def set_address(self, host: str, address: str | None) -> None:
+    @decision
+    def set_address(self, host: str, address: str | None) -> Verb[None]:
         """The address that a host was found at, given by the caller; None: it is not known any more. It counts for
         groups by address (docs/groups.md), from the host's next offer on."""
-        self.set_addresses({arguments.host(host): address})
+        addresses = {arguments.host(host): address}
 
-    def set_addresses(self, addresses: Mapping[str, str | None]) -> int:
+        def verb(m: Machine, now: Instant) -> None:
+            m.errands.set_addresses(addresses, now)
+
+        return verb
+
+    @decision
+    def set_addresses(self, addresses: Mapping[str, str | None]) -> Verb[int]:
         """The addresses of many hosts; how many were not known to be there. An address that is known already costs
         nothing."""
-        return self._call("set_addresses", lambda m, now: m.errands.set_addresses(addresses, now))
+        return lambda m, now: m.errands.set_addresses(addresses, now)
 
-    def note_projection(self, stream: str, length: int, lsn: int) -> None:
+    @decision
+    def note_projection(self, stream: str, length: int, lsn: int) -> Verb[None]:
         """A projection is synced to `length` and holds the lines up to `lsn`."""
-        self._call("note_projection", lambda m, now: m.errands.note_projection(stream, length, lsn, now))
+        return lambda m, now: m.errands.note_projection(stream, length, lsn, now)
 
-    def note_watermark(self, writer: str, value: bytes) -> None:
+    @decision
+    def note_watermark(self, writer: str, value: bytes) -> Verb[None]:
         """An archive writer is synced up to this place."""
-        self._call("note_watermark", lambda m, now: m.errands.note_watermark(writer, value, now))
+        return lambda m, now: m.errands.note_watermark(writer, value, now)
 
+    @glance
     def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
         """Whether content with each digest was accepted for some URL before."""
         digests = arguments.digests(digests)
-        with self._alone():
-            self._check()
-            return self._machine.looks.seen_content(digests)
+        self._check()
+        return self._machine.looks.seen_content(digests)
 
+    @glance
     def next_ready_seconds(self) -> float | None:
         """Seconds until a lease call gives a lease, 0 when it does now, None when waiting alone brings none."""
-        with self._alone():
-            self._check()
-            now = self._instant()
-            at = self._machine.looks.next_ready(now)
-            return None if at is None else seconds(max(0, at - now))
+        self._check()
+        now = self._instant()
+        at = self._machine.looks.next_ready(now)
+        return None if at is None else seconds(max(0, at - now))
 
     @property
     def user_agent(self) -> str:
         """The product for which robots.txt files are read."""
         return self._machine.settings.user_agent
 
+    @glance
     def finished(self) -> bool:
         """Whether nothing is queued, leased, waiting or on an errand."""
-        with self._alone():
-            self._check()
-            return self._machine.looks.finished()
+        self._check()
+        return self._machine.looks.finished()
 
+    @glance
     def at_limit(self) -> bool:
         """Whether work is left that a budget forbids."""
-        with self._alone():
-            self._check()
-            return self._machine.looks.at_limit()
+        self._check()
+        return self._machine.looks.at_limit()
 
+    @glance
     def pressure(self) -> float:
         """How far the limit of URLs (`max_urls`) is used up; at 1 and above callers do well to bring no more links."""
-        with self._alone():
-            self._check()
-            return self._machine.looks.pressure()
+        self._check()
+        return self._machine.looks.pressure()
 
+    @glance
     def status(self, url: str, *, crawl: str | None = None) -> UrlStatus:
         """The state of one URL, by any spelling."""
         arguments.text("url", url)
         arguments.name("crawl", crawl)
-        with self._alone():
-            self._check()
-            self._instant()
-            return self._machine.looks.status(url, crawl)
+        self._check()
+        self._instant()
+        return self._machine.looks.status(url, crawl)
 
+    @glance
     def explain(self, url: str, *, crawl: str | None = None) -> Explanation:
         """Everything known of one URL, and the one reason why it is not being fetched now."""
         arguments.text("url", url)
         arguments.name("crawl", crawl)
-        with self._alone():
-            self._check()
-            return self._machine.reasons.explain(url, crawl, self._instant())
+        self._check()
+        return self._machine.reasons.explain(url, crawl, self._instant())
 
+    @lengthy
     def explain_idle(self) -> Idle:
         """Why nothing, or no more, can be leased now."""
         return self._looked(lambda m, now: m.looks.explain_idle(now))
 
+    @glance
     def host(self, name: str) -> HostStatus | None:
         """One host, by any spelling; None for an unknown one."""
-        with self._alone():
-            self._check()
-            return self._machine.looks.host(name, self._instant())
+        self._check()
+        return self._machine.looks.host(name, self._instant())
 
+    @glance
     def crawl_delays(self, authorities: Sequence[str]) -> list[float | None]:
         """The Crawl-delay of each authority in seconds, 0 where its rules name none; None where no rules were read."""
-        with self._alone():
-            self._check()
-            return self._machine.looks.crawl_delays(authorities)
+        self._check()
+        return self._machine.looks.crawl_delays(authorities)
 
+    @glance
     def robots_allow(self, urls: Sequence[str]) -> list[bool | None]:
         """Whether robots.txt allows our agent each URL; None where that of its authority was not read. It judges what
         a caller wants to queue as errands; pages are judged when they are leased."""
-        with self._alone():
-            self._check()
-            return self._machine.looks.robots_allow(urls)
+        self._check()
+        return self._machine.looks.robots_allow(urls)
 
+    @glance
     def workers(self) -> list[WorkerStatus]:
         """The named workers that hold leases, by name, with what each holds."""
-        with self._alone():
-            self._check()
-            self._instant()
-            return self._machine.looks.workers()
+        self._check()
+        self._instant()
+        return self._machine.looks.workers()
 
+    @glance
     def held(self, lease_id: int) -> LeaseBatch:
         """The open leases of the call that gave this token first; empty once that lease has ended."""
-        with self._alone():
-            self._check()
-            self._instant()
-            return self._machine.looks.held(lease_id)
+        self._check()
+        self._instant()
+        return self._machine.looks.held(lease_id)
 
+    @lengthy
     def waits(self, *, beyond_seconds: float = 0.0, within_seconds: float | None = None) -> Waits:
         """Hosts that hold URLs and rest for longer than `beyond_seconds`, and no longer than `within_seconds`."""
         return self._looked(lambda m, now: m.looks.waits(now, beyond_seconds, within_seconds))
 
+    @glance
     def queues(self, *, crawl: str | None = None, after: str | None = None, limit: int = 100) -> Page[QueueStatus]:
         """A piece of the list of queues; `after` is the cursor of the piece before."""
         arguments.name("crawl", crawl)
-        with self._alone():
-            self._check()
-            return self._machine.looks.queues(crawl, after, limit)
+        self._check()
+        return self._machine.looks.queues(crawl, after, limit)
 
+    @lengthy
     def hosts(self, *, state: str | None = None, after: str | None = None, limit: int = 100) -> Page[HostStatus]:
         """A piece of the list of hosts. state: ready, resting, blocked or empty; a piece of these may have fewer rows
         than `limit` and still a cursor."""
         return self._looked(lambda m, now: m.looks.hosts(now, state, after, limit))
 
+    @lengthy
     def urls(
         self,
         *,
@@ -620,6 +638,7 @@ class Frontier:
             lambda m, now: m.looks.urls(state=state, host=host, crawl=crawl, key=key, after=after, limit=limit)
         )
 
+    @lengthy
     def count(
         self, *, state: str | None = None, host: str | None = None, crawl: str | None = None, key: str | None = None
     ) -> int:
@@ -629,43 +648,51 @@ class Frontier:
 
     # -- what operators do --------------------------------------------------------------------------------------------
 
-    def pause(self, key: str | None = None, *, crawl: str | None = None) -> int:
+    @decision
+    def pause(self, key: str | None = None, *, crawl: str | None = None) -> Verb[int]:
         """Lease nothing of the queues with this key (None: of the whole crawl) until `resume`; how many queues. A key
         that is a host may be spelled in any way, here and below."""
-        return self._call("pause", lambda m, now: m.operators.pause(key, crawl, now, paused=True))
+        return lambda m, now: m.operators.pause(key, crawl, now, paused=True)
 
-    def resume(self, key: str | None = None, *, crawl: str | None = None) -> int:
+    @decision
+    def resume(self, key: str | None = None, *, crawl: str | None = None) -> Verb[int]:
         """Lease the paused queues again; how many queues."""
-        return self._call("resume", lambda m, now: m.operators.pause(key, crawl, now, paused=False))
+        return lambda m, now: m.operators.pause(key, crawl, now, paused=False)
 
-    def block_until(self, until: Instant, key: str | None = None, *, crawl: str | None = None) -> int:
+    @decision
+    def block_until(self, until: Instant, key: str | None = None, *, crawl: str | None = None) -> Verb[int]:
         """Lease nothing of these queues before an instant."""
-        return self._call("block_until", lambda m, now: m.operators.block_until(until, key, crawl, now))
+        return lambda m, now: m.operators.block_until(until, key, crawl, now)
 
-    def set_delay(self, delay_seconds: float | None, key: str | None = None, *, crawl: str | None = None) -> int:
+    @decision
+    def set_delay(self, delay_seconds: float | None, key: str | None = None, *, crawl: str | None = None) -> Verb[int]:
         """The least gap behind a request of these queues; None: that of the settings."""
-        return self._call("set_delay", lambda m, now: m.operators.set_delay(delay_seconds, key, crawl, now))
+        return lambda m, now: m.operators.set_delay(delay_seconds, key, crawl, now)
 
-    def set_limit(self, limit: int | None, key: str | None = None, *, crawl: str | None = None) -> int:
+    @decision
+    def set_limit(self, limit: int | None, key: str | None = None, *, crawl: str | None = None) -> Verb[int]:
         """How many requests of each of these queues may be open at once; None: one."""
-        return self._call("set_limit", lambda m, now: m.operators.set_limit(limit, key, crawl, now))
+        return lambda m, now: m.operators.set_limit(limit, key, crawl, now)
 
-    def delete(self, key: str | None = None, *, crawl: str | None = None) -> int:
+    @decision
+    def delete(self, key: str | None = None, *, crawl: str | None = None) -> Verb[int]:
         """The URLs of these queues, or a whole crawl, are as if they had never been; how many queues. A queue's pause,
         delay and limit stay. A lease that is open goes on until it is reported, which rests the host and answers
         `stale`."""
-        return self._call("delete", lambda m, now: m.operators.delete(key, crawl, now))
+        return lambda m, now: m.operators.delete(key, crawl, now)
 
+    @decision
     def reprioritise(
         self,
         urls: str | Sequence[str] | Mapping[str, float],
         priority: float | None = None,
         *,
         crawl: str | None = None,
-    ) -> list[State]:
+    ) -> Verb[list[State]]:
         """Give URLs another priority; the state of each."""
-        return self._call("reprioritise", lambda m, now: m.operators.reprioritise(urls, priority, crawl, now))
+        return lambda m, now: m.operators.reprioritise(urls, priority, crawl, now)
 
+    @lengthy
     def retry(self, *, error: str | None = None, host: str | None = None) -> int:
         """Put dead letters back into their queues: all, or the ones of an error class or of a host (by any spelling);
         how many. Other calls come between its pieces, so one that is broken off has put some back; made again, it
@@ -699,11 +726,13 @@ class Frontier:
             for row in range(len(cards)):
                 yield self._machine.carried.record_of(cards, row)
 
-    def restore(self, records: Iterable[Mapping[str, Any]]) -> int:
+    @decision
+    def restore(self, records: Iterable[Mapping[str, Any]]) -> Verb[int]:
         """Take URLs with the states that `records` told of them; URLs that are known stay as they are. How many are
         new. Raises SettingsError for a record that makes no sense."""
-        return self._call("restore", lambda m, now: m.carried.restore(records, now))
+        return lambda m, now: m.carried.restore(records, now)
 
+    @lengthy
     def statistics(self) -> dict[str, object]:
         """Counts for machines; the names of `status --json`."""
         return self._looked(lambda m, now: m.looks.statistics(now)) | self._own_statistics()
@@ -736,6 +765,7 @@ class Frontier:
             "checkpoint": self._rounds.statistics(),
         }
 
+    @lengthy
     def verify(self) -> Verification:
         """Recount everything, and read every byte of manifest, checkpoint, ledger and log again; up to a hundred
         problems."""
@@ -781,21 +811,21 @@ class Frontier:
     def _read_log(self) -> None:
         recovery.check(self._log, self._rounds.kept_after())
 
+    @glance
     def now(self) -> Instant:
         """The frontier's instant: int microseconds since 1970, never going back."""
-        with self._alone():
-            return self._instant()
+        return self._instant()
 
+    @glance
     def watermarks(self) -> dict[str, bytes]:
         """The places that archive writers were synced to, by writer."""
-        with self._alone():
-            return dict(self._machine.tables.registry.watermarks)
+        return dict(self._machine.tables.registry.watermarks)
 
+    @glance
     def projection(self, stream: str) -> tuple[int, int]:
         """(length, LSN) of a projection as last noted; before that (0, 1) once it has a line, else (0, 0)."""
         _check_stream(stream)
-        with self._alone():
-            return self._machine.tables.registry.projections[stream]
+        return self._machine.tables.registry.projections[stream]
 
     def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
         """Output lines that were logged after an LSN, as (LSN, line)."""
@@ -806,14 +836,17 @@ class Frontier:
 
     # -- between frontiers that own different slots -------------------------------------------------------------------
 
-    def outbox(self, most: int) -> list[tuple[object, ...]]:
+    @decision
+    def outbox(self, most: int) -> Verb[list[tuple[object, ...]]]:
         """Up to `most` links for slots of other frontiers: durable parcels (source slot, sequence, target slot, …)."""
-        return self._call("outbox", lambda m, now: m.links.outbox(most))
+        return lambda m, now: m.links.outbox(most)
 
+    @lengthy
     def receive(self, parcels: Sequence[tuple[object, ...]]) -> list[Code]:
         """Take parcels of another frontier in; each counts once, however often it is brought."""
         return self._call("receive", lambda m, now: m.links.receive(parcels, now))
 
+    @lengthy
     def delivered(self, source: int, sequence: int) -> None:
         """The receiver has answered for everything from this slot up to this sequence."""
         self._call("delivered", lambda m, now: m.links.delivered(source, sequence, now))
@@ -1037,6 +1070,7 @@ class Frontier:
     def _wait_durable(self) -> None:
         self._durable(self._log.appended_lsn)
 
+    @lengthy
     def checkpoint(self) -> None:
         """Take a whole checkpoint now, and drop the log before it. Where there is no room for it the log is kept, and a
         later round tries again.

@@ -1,0 +1,71 @@
+"""How the methods of a frontier are made, and where each is made when it is awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+
+import pytest
+
+from outrider import AsyncFrontier, Frontier
+from outrider.errors import SettingsError
+
+START = 1_700_000_000_000_000
+BY_HAND = {
+    "open", "memory", "look", "connect", "close", "discover", "lease", "report", "set_robots", "records", "lines"
+}  # fmt: skip
+"""The methods that differ where they are awaited."""
+
+
+def test_every_method_says_how_it_is_made():
+    methods = {name: getattr(Frontier, name) for name in vars(Frontier) if name[0] != "_"}
+    declared = {name for name, method in methods.items() if "awaited" in getattr(method, "__dict__", {})}
+    assert BY_HAND == {name for name, method in methods.items() if callable(method)} - declared
+    for name in declared:
+        method = getattr(AsyncFrontier, name)
+        assert inspect.iscoroutinefunction(method)
+        assert method.__doc__.startswith(f"As `Frontier.{name}`")
+        assert inspect.signature(methods[name]) == inspect.signature(method)
+
+
+@pytest.mark.parametrize(
+    ("call", "made", "waited"),
+    [
+        (lambda frontier: frontier.set_delay(2.0, "a.com"), "loop", "thread"),
+        (lambda frontier: frontier.explain("http://a.com/"), "loop", None),
+        (lambda frontier: frontier.hosts(), "thread", None),
+    ],
+)
+def test_a_method_is_awaited_where_its_declaration_says(call, made, waited):
+    """A decision on the loop, and a thread waits for the disk; a glance on the loop; a long look in a thread."""
+    found = {}
+
+    def note(what):
+        found[what] = "loop" if threading.current_thread() is threading.main_thread() else "thread"
+
+    def clock():
+        note("made")
+        return START
+
+    async def ask():
+        async with AsyncFrontier.memory(clock=clock) as frontier:
+            await frontier.discover(["http://a.com/"])
+            durable = frontier.sync._durable
+            frontier.sync._durable = lambda lsn: (note("waited"), durable(lsn))[1]
+            found.clear()
+            await call(frontier)
+            return found.get("made"), found.get("waited")
+
+    assert (made, waited) == asyncio.run(ask())
+
+
+def test_a_host_of_any_type_is_refused_where_it_is_awaited():
+    """A list was no key of a dict: it met a TypeError."""
+
+    async def ask():
+        async with AsyncFrontier.memory() as frontier:
+            await frontier.set_address([], "192.0.2.1")
+
+    with pytest.raises(SettingsError, match="host"):
+        asyncio.run(ask())
