@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+import inspect
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from contextlib import AbstractAsyncContextManager
+from functools import partial, wraps
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
-from outrider.clock import ClockFunction
 from outrider.engine.calls import Kept, Small, Verb, discoveries, lease_alone, takes_builtins
-from outrider.engine.opening import Opening, Recovered
+from outrider.engine.opening import Opening
 from outrider.engine.owner import Frontier
 from outrider.engine.reading import answers_of
 from outrider.engine.verbs import awaited
@@ -30,7 +30,6 @@ from outrider.journey import (
     RobotsAnswer,
 )
 from outrider.limits import DISCOVER_ROWS_PER_FRAME, REMOTE_PATIENCE_SECONDS
-from outrider.storage.files import Files
 from outrider.url import UrlBatch
 
 if TYPE_CHECKING:
@@ -38,30 +37,50 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 Row = TypeVar("Row")
+Given = ParamSpec("Given")
+Plain = TypeVar("Plain")
+Face = TypeVar("Face", bound=AbstractAsyncContextManager[Any])
 
 
-class Opened:
+class Coming(Generic[Plain, Face]):
     """A frontier that is being opened in a thread: `await` gives it, `async with` closes it in the end."""
 
-    def __init__(self, work: Callable[[], Frontier]) -> None:
-        self._work = work
-        self._frontier: AsyncFrontier | None = None
+    def __init__(self, work: Callable[[], Plain], face: Callable[[Plain], Face]) -> None:
+        self._work, self._to_await = work, face
+        self._face: Face | None = None
 
-    def __await__(self) -> Generator[Any, None, AsyncFrontier]:
+    def __await__(self) -> Generator[Any, None, Face]:
         return self._open().__await__()
 
-    async def _open(self) -> AsyncFrontier:
-        return AsyncFrontier(await asyncio.to_thread(self._work))
+    async def _open(self) -> Face:
+        return self._to_await(await asyncio.to_thread(self._work))
 
-    async def __aenter__(self) -> AsyncFrontier:
-        self._frontier = await self._open()
-        return self._frontier
+    async def __aenter__(self) -> Face:
+        self._face = await self._open()
+        return self._face
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._frontier is not None:
-            await self._frontier.__aexit__(kind, error, trace)
+        if self._face is not None:
+            await self._face.__aexit__(kind, error, trace)
+
+
+class Opened(Coming["Frontier", "AsyncFrontier"]):
+    """A frontier of this process, coming."""
+
+
+def _opened(make: Callable[Given, Frontier], doc: str) -> Callable[Given, Opened]:
+    """The same way to a frontier, to await or for `async with`."""
+
+    @wraps(make)
+    def opened(*given: Given.args, **named: Given.kwargs) -> Opened:
+        return Opened(partial(make, *given, **named), AsyncFrontier)
+
+    opened.__module__, opened.__qualname__, opened.__doc__ = __name__, f"AsyncFrontier.{make.__name__}", doc
+    opened.__annotations__ = {**make.__annotations__, "return": Opened}
+    vars(opened)["__signature__"] = inspect.signature(make).replace(return_annotation=Opened)
+    return opened
 
 
 @takes_builtins
@@ -81,63 +100,14 @@ class AsyncFrontier:
             frontier.next_ready_seconds,
         )
 
-    @classmethod
-    def open(
-        cls,
-        path: str | os.PathLike[str] | Files,
-        *,
-        clock: ClockFunction | None = None,
-        seed: int = 0,
-        settings: Mapping[str, object] | None = None,
-        robots: str = "caller",
-        addresses: str = "caller",
-        output: bool = False,
-        slots: frozenset[int] | None = None,
-        keys: tuple[bytes, bytes] | None = None,
-        judge: Callable[[Recovered], None] | None = None,
-    ) -> Opened:
-        """As `Frontier.open`: `await AsyncFrontier.open(…)`, or `async with AsyncFrontier.open(…) as frontier`."""
-        return Opened(
-            partial(
-                Frontier.open,
-                path,
-                clock=clock,
-                seed=seed,
-                settings=settings,
-                robots=robots,
-                addresses=addresses,
-                output=output,
-                slots=slots,
-                keys=keys,
-                judge=judge,
-            )
+    open = staticmethod(
+        _opened(
+            Frontier.open,
+            "As `Frontier.open`: `await AsyncFrontier.open(…)`, or `async with AsyncFrontier.open(…) as frontier`.",
         )
-
-    @classmethod
-    def memory(
-        cls,
-        *,
-        clock: ClockFunction | None = None,
-        seed: int = 0,
-        settings: Mapping[str, object] | None = None,
-        robots: str = "caller",
-        addresses: str = "caller",
-    ) -> Opened:
-        """As `Frontier.memory`, to await or for `async with`."""
-        return Opened(
-            partial(Frontier.memory, clock=clock, seed=seed, settings=settings, robots=robots, addresses=addresses)
-        )
-
-    @classmethod
-    def look(
-        cls,
-        path: str | os.PathLike[str] | Files,
-        *,
-        robots: str = "caller",
-        judge: Callable[[Recovered], None] | None = None,
-    ) -> Opened:
-        """As `Frontier.look`, to await or for `async with`."""
-        return Opened(partial(Frontier.look, path, robots=robots, judge=judge))
+    )
+    memory = staticmethod(_opened(Frontier.memory, "As `Frontier.memory`, to await or for `async with`."))
+    look = staticmethod(_opened(Frontier.look, "As `Frontier.look`, to await or for `async with`."))
 
     @classmethod
     def connect(
@@ -150,11 +120,10 @@ class AsyncFrontier:
         patience_seconds: float = REMOTE_PATIENCE_SECONDS,
     ) -> Connected:
         """As `Frontier.connect`, to await or for `async with`."""
-        from outrider.engine.remote import Connected, connect
+        from outrider.engine.remote import AwaitedRemote, Connected, connect
 
-        return Connected(
-            partial(connect, address, token=token, ca=ca, worker=worker, patience_seconds=patience_seconds)
-        )
+        work = partial(connect, address, token=token, ca=ca, worker=worker, patience_seconds=patience_seconds)
+        return Connected(work, AwaitedRemote)
 
     @property
     def user_agent(self) -> str:

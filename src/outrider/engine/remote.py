@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from outrider.clock import Instant, elapsed, instant, seconds
 from outrider.engine import messages as m
 from outrider.engine.asking import Connections, Remote, path_of
+from outrider.engine.awaited import Coming
 from outrider.errors import ClosedError, SettingsError
 from outrider.frontier.verbs import arguments
 from outrider.journey import (
@@ -333,30 +334,6 @@ class RemoteFrontier:
         self._ahead = now + max(0, ago_at_most) - self._ticks()
 
 
-class Connected:
-    """A served frontier to await: `await` gives it, `async with` closes it in the end."""
-
-    def __init__(self, work: Callable[[], RemoteFrontier]) -> None:
-        self._work = work
-        self._frontier: AwaitedRemote | None = None
-
-    def __await__(self) -> Generator[Any, None, AwaitedRemote]:
-        return self._open().__await__()
-
-    async def _open(self) -> AwaitedRemote:
-        return AwaitedRemote(await asyncio.to_thread(self._work))
-
-    async def __aenter__(self) -> AwaitedRemote:
-        self._frontier = await self._open()
-        return self._frontier
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._frontier is not None:
-            self._frontier.sync.close()
-
-
 class AwaitedRemote:
     """Each method of `RemoteFrontier` to await, made in a thread."""
 
@@ -367,6 +344,18 @@ class AwaitedRemote:
         if name.startswith("_"):
             raise AttributeError(name)
         return partial(asyncio.to_thread, getattr(self.sync, name))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.sync.close()
+
+
+class Connected(Coming[RemoteFrontier, AwaitedRemote]):
+    """A served frontier, coming."""
 
 
 def connect(
