@@ -165,10 +165,12 @@ def recount(frontier: Frontier) -> list[str]:
         for state, count in filed.items()
         if count < places[state] or (count > places[state] and not tables.urls.voids())
     )
-    for queue, group in tables.queues.group_of.items():
+    for queue, group in tables.keys.group_of.items():
         busy = int(np.isin(tables.urls.open_leases()[1], group.queues).sum())
         if group.busy != busy:
             problems.append(f"{tables.key_of(queue)} counts {group.busy} turns, there are {busy}")
+        if group.rest_until < tables.hosts.rest_until[tables.queues.host[queue]]:
+            problems.append(f"{tables.key_of(queue)} rests less long than one of its hosts")
     deadlines = set(machine.core.gates.deadlines)
     problems.extend(
         f"the errand of {authority.name} never expires"

@@ -152,12 +152,12 @@ def test_many_keys_of_a_deleted_crawl_leave_together(store):
     links = [Link(f"http://{host}.example/", crawl="gone", key=f"k{key}") for key in range(50) for host in (key, "x")]
     store.crawl("stays", "http://x.example/", *(f"http://{host}.example/" for host in range(50)))
     store.frontier.discover(links)
-    groups = store.tables.queues.groups
+    groups = store.tables.keys.groups
     store.frontier.delete(crawl="gone")
     for _ in range(5):
         store.frontier.lease(1)
-    queues = store.tables.queues
-    assert ({}, True, {}, {}) == (queues.groups, queues.groups is groups, queues.group_of, queues.keys)
+    keys = store.tables.keys
+    assert ({}, True, {}, {}) == (keys.groups, keys.groups is groups, keys.group_of, store.tables.queues.keys)
     assert store.frontier.verify().ok
 
 
@@ -181,8 +181,8 @@ def test_a_queue_with_a_key_of_a_deleted_crawl_goes_with_its_group(store):
         store.frontier.delete(crawl=name)
     store.frontier.next_ready_seconds()
     assert 2 == len(store.frontier.lease(5))
-    queues = store.tables.queues
-    assert ({}, {}, {}) == (queues.groups, queues.group_of, queues.keys)
+    keys = store.tables.keys
+    assert ({}, {}, {}) == (keys.groups, keys.group_of, store.tables.queues.keys)
     assert store.frontier.verify().ok
 
 
@@ -252,7 +252,7 @@ def test_keys_that_were_deleted_keep_a_row_each_until_their_crawl_goes(store):
     store.frontier.delete(crawl="c")
     for _ in range(3):
         store.frontier.lease(0)
-    assert (1, 0) == (len(store.frontier.queues()), len(store.tables.queues.groups))
+    assert (1, 0) == (len(store.frontier.queues()), len(store.tables.keys.groups))
     assert {"default"} == {queue.crawl for queue in store.frontier.queues()}
 
 

@@ -135,7 +135,7 @@ def all_of(tables: Tables) -> dict[str, object]:
         "seen": {crawl: len(seen) for crawl, seen in tables.urls.seen.of_crawls.items()},
         "voids": queues.voids,
         "rules": {row: repr(rules) for row, rules in queues.rules.items()},
-        "groups": {key: (group.busy, group.rest_until, group.queues) for key, group in queues.groups.items()},
+        "groups": {key: (group.busy, group.rest_until, group.queues) for key, group in tables.keys.groups.items()},
         "requests": [(client, list(window.items())) for client, window in tables.registry.requests.items()],
         "tallies": list(tables.registry.tallies.items()),
         "errors": tables.registry.errors,
@@ -330,7 +330,7 @@ def test_a_key_that_spans_hosts_rests_as_long_as_was_ever_said():
     window = window_of([encode(5, made), *rests])
     window.close()
     tables = window._tables
-    (group,) = tables.queues.groups.values()
+    (group,) = tables.keys.groups.values()
     assert (group.rest_until, int(tables.hosts.rest_until[0])) == (90, 40)
     tables.close()
 

@@ -330,12 +330,9 @@ class Turns:
         if said is None or self._tables.crawls.states[int(queues.crawl[queue])] != CrawlState.RUNNING:
             return None
         at = max(rest_until, said)
-        group = queues.group_of.get(queue)
-        if group is not None:
-            if group.busy:
-                return None
-            at = max(at, group.rest_until)
-        return at
+        group = self._tables.keys.group_of.get(queue)
+        free = group.free_at() if group is not None else at
+        return None if free is None else max(at, free)
 
     def _allowed_at(self, queue: int) -> Instant | None:
         """The first instant at which the rules of a queue allow a request; None while it is paused."""
@@ -512,25 +509,11 @@ class Turns:
 
     def key_meant(self, key: str) -> str:
         """A key in the spelling of queues: a host name without the dot behind it."""
-        groups = self._tables.queues.groups
-        return key if key[-1:] != "." or any(name == key for _, name in groups) else self._tables.home_of(key)
+        tables = self._tables
+        return key if key[-1:] != "." or tables.keys.queues_with(key, None) else tables.home_of(key)
 
     def _with_key(self, key: str, crawl: int | None) -> Rows:
-        tables = self._tables
-        found = [
-            queue
-            for (of, name), group in tables.queues.groups.items()
-            if name == key and (crawl is None or of == crawl)
-            for queue in group.queues
-        ]
-        host = tables.host_row(key)
-        if host != NONE:
-            found += [
-                queue
-                for queue in tables.queues_of(host)
-                if queue not in tables.queues.keys and (crawl is None or tables.queues.crawl[queue] == crawl)
-            ]
-        return np.array(sorted(set(found)), np.uint32)
+        return np.unique(np.array(self._tables.keys.queues_with(key, crawl), np.uint32))
 
     def __repr__(self) -> str:
         return f"<Turns {len(self.ready)} ready, {len(self.timetable)} resting>"

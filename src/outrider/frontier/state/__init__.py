@@ -14,6 +14,7 @@ the log behind them, and derives everything that schedules.
     returns.py      how much new content hosts and shapes of paths brought
     seen.py         the seen-set, which is derived
     hosts.py        hosts and queues: columns with a row each, found by hash
+    keys.py         keys that span hosts: one turn and one clock for all their queues
     leaving.py      queues of deleted crawls, which go bit by bit
     cold.py         hosts with nothing due: records on disk, recalled when a call names them
     errand.py       the kinds of errands, those that are open, and those that callers queue

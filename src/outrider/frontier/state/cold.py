@@ -463,7 +463,7 @@ class ColdHosts:
         self._count(hashes, crawls, heads, -1, tables.crawls.gone)
         for place, extra in told.extras.items():
             self._recall_extra(tables, int(rows[place]), int(youngest[place]), told, place, extra)
-        tables.join_twins(youngest)
+        tables.keys.join_twins(youngest)
         if any(tables.crawls.states[crawl] for crawl in set(crawls.tolist())):
             tables.flag(youngest)
 
@@ -582,7 +582,7 @@ def _holds_nothing(tables: Tables, row: int) -> bool:
     own = list(tables.queues_of(row))
     if told_bytes(tables, row)[0] > EXTRA_BYTES_MAX:
         return False
-    if any(queue in queues.keys or queue in queues.group_of or queues.parked[queue] for queue in own):
+    if any(queue in tables.keys.group_of or queues.parked[queue] for queue in own):
         return False  # a key that spans hosts has a clock and a turn of its own
     if tables.urls.backlog.waiting(np.array(own, np.uint32)).any():
         return False

@@ -355,17 +355,6 @@ class QueueRules:
         )
 
 
-class Group:
-    """A key that spans hosts: one turn at a time for all its queues, and one clock."""
-
-    __slots__ = ("busy", "queues", "rest_until")
-
-    def __init__(self) -> None:
-        self.busy = 0
-        self.rest_until: Instant = 0
-        self.queues: list[int] = []
-
-
 class Queues(Columns):
     """hash; host: a row of Hosts; crawl: its row; after: one more than the next queue of the same host, 0 for none;
     served: the turn in which it was served last; waiting, parked, done, gone: how many of its URLs are in these
@@ -388,8 +377,6 @@ class Queues(Columns):
         self.keys: dict[int, str] = {}  # by row, where the key is not the host
         self.rules: dict[int, QueueRules] = {}
         self.voids: dict[int, int] = {}  # cards accepted under a lower number are void
-        self.groups: dict[tuple[int, str], Group] = {}
-        self.group_of: dict[int, Group] = {}
 
     def find(self, hashes: Uint64s) -> Rows:
         """The rows of queues by hash, NONE for unknown ones."""

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from outrider.frontier.state.hosts import MANY, NONE, Rows
-from outrider.url import undotted
+from outrider.frontier.state.hosts import MANY, Rows
 
 if TYPE_CHECKING:
     from outrider.frontier.state.tables import Tables
@@ -68,23 +67,12 @@ class Leaving:
             hosts.first_queue[host] = chain[0]
             for queue, after in zip(chain, [*chain[1:], -1], strict=True):
                 queues.after[queue] = after + 1
-            if len(chain) == 1 and chain[0] not in queues.group_of:
+            if len(chain) == 1 and chain[0] not in self._tables.keys.group_of:
                 hosts.flags[host] &= ~np.uint8(MANY)
-        self._part(rows)
+        self._tables.keys.part(rows)
         for row in rows.tolist():
             queues.keys.pop(row, None)
             queues.voids.pop(row, None)
         queues.remove(rows)
         self._tables.flag(np.array([hosts.first_queue[host] for host in homes.tolist()], np.uint32))
         self._tables.changed.append(homes)
-
-    def _part(self, rows: Rows) -> None:
-        """These queues leave the groups of their keys; a group without a queue goes."""
-        queues, going = self._tables.queues, set(rows.tolist())
-        parted = {id(group): (row, group) for row in going if (group := queues.group_of.pop(row, None)) is not None}
-        for row, group in parted.values():
-            group.queues = [queue for queue in group.queues if queue not in going]
-            key = self._tables.key_of(row)
-            for name in () if group.queues else ((int(queues.crawl[row]), key), (NONE, undotted(key))):
-                if queues.groups.get(name) is group:
-                    del queues.groups[name]

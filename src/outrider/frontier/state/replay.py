@@ -184,7 +184,7 @@ class Window:
                     return None
                 parts.append((payload[at:stop], payload[stop : stop + tail]))
                 at = stop + tail
-            if kind == Fact.QUEUE and (parts[0][1] or self._tables.queues.groups):
+            if kind == Fact.QUEUE and (parts[0][1] or self._tables.keys.groups):
                 return None  # entering a key that spans hosts reads their clocks and leases
             if kind != Fact.LINE:
                 found.append((kind, rows, parts))
@@ -247,7 +247,7 @@ class Window:
             if facts is not None:
                 tables.apply(kind, _some(facts[1], firsts_of(facts[1][1])[0]))
         if cells is not None:
-            if tables.queues.groups:  # groups keep the longest rest of all facts
+            if tables.keys.groups:  # groups keep the longest rest of all facts
                 tables.apply(Fact.HOST_CELLS, _some(cells[1], _last(cells[1][1], np.lexsort((cells[1][_REST_UNTIL],)))))
             tables.apply(Fact.HOST_CELLS, _some(cells[1], _last(cells[1][1])))
         for kind, values in found:

@@ -39,7 +39,6 @@ from outrider.frontier.state.hosts import (
     RARE_CELLS,
     RULED,
     VOIDED,
-    Group,
     Hosts,
     QueueRules,
     Queues,
@@ -48,6 +47,7 @@ from outrider.frontier.state.hosts import (
     words_of_crawls,
     words_of_keys,
 )
+from outrider.frontier.state.keys import Keys
 from outrider.frontier.state.leaving import Leaving
 from outrider.frontier.state.registry import Registry
 from outrider.frontier.state.returns import ReturnsKept
@@ -88,6 +88,7 @@ class Tables:
         self.fingerprint_key = fingerprint_key
         self.hosts = Hosts()
         self.queues = Queues()
+        self.keys = Keys(self)
         self.words: dict[int, QueueRules] = {}  # rules of whole crawls, and of keys in all crawls
         self.cold = cold if cold is not None else ColdHosts()
         self.cold.empty_file = self.hash_of("")
@@ -277,8 +278,10 @@ class Tables:
         visited = np.flatnonzero((hosts.ended[: hosts.count] > 0) | (hosts.rest_until[: hosts.count] > 0))
         floor = at + np.ceil(np.maximum(hosts.gap[visited], delay) * MICROSECONDS).astype(np.int64)
         later = floor > hosts.rest_until[visited]
-        hosts.rest_until[visited[later]] = floor[later]
-        self.changed.append(visited[later].astype(np.uint32))
+        rows = visited[later].astype(np.uint32)
+        hosts.rest_until[rows] = floor[later]
+        self.changed.append(rows)
+        self.keys.rest(rows)
 
     def _host_cells(
         self,
@@ -296,17 +299,7 @@ class Tables:
             if name not in RARE_CELLS or np.count_nonzero(values) or np.count_nonzero(column[places]):
                 column[places] = values
         self.changed.append(rows)
-        if self.queues.groups:
-            for row in rows[(hosts.flags[rows] & MANY) != 0].tolist():
-                self._rest_groups(row)
-
-    def _rest_groups(self, host: int) -> None:
-        until = int(self.hosts.rest_until[host])
-        for queue in self.queues_of(host):
-            group = self.queues.group_of.get(queue)
-            if group is not None and until > group.rest_until:
-                group.rest_until = until
-                self.changed.append(self.queues.host[group.queues])
+        self.keys.rest(rows)
 
     def _queue(
         self,
@@ -350,41 +343,11 @@ class Tables:
                 first[home] = row
         if not isinstance(keys, Texts) or len(keys.octets):
             told = keys.list() if isinstance(keys, Texts) else keys
-            keyed = {row: told[place] for row, place in zip(rows.tolist(), fresh.tolist(), strict=True) if told[place]}
-            self.queues.keys |= keyed  # all keys first: `_keyed` looks for queues that have none
-            for row, key in keyed.items():
-                self._keyed(row, int(self.queues.host[row]), key)
-        if self.queues.groups:
-            for row, home in zip(rows.tolist(), homes.tolist(), strict=True):
-                if row not in self.queues.keys and row not in self.queues.group_of:
-                    group = self.queues.groups.get((int(self.queues.crawl[row]), self.hosts.name(home)))
-                    if group is not None:
-                        self._join(group, row, home)
-        self.join_twins(rows)
+            named = ((row, told[place]) for row, place in zip(rows.tolist(), fresh.tolist(), strict=True))
+            self.queues.keys |= {row: key for row, key in named if key}
+        self.keys.enter(rows)
         if any(self.crawls.states[crawl] for crawl, _ in by_value(crawls)):
             self.flag(rows)
-
-    def _keyed(self, row: int, home: int, key: str) -> None:
-        """Enters a queue whose key is not its host: the key now spans hosts, and the host of that name joins them."""
-        queues = self.queues
-        crawl = int(queues.crawl[row])
-        group = queues.groups.get((crawl, key))
-        if group is None:
-            group = queues.groups[crawl, key] = Group()
-            namesake = self.host_row(key)
-            for other in self.queues_of(namesake) if namesake != NONE else ():
-                if other not in queues.keys and queues.crawl[other] == crawl:
-                    self._join(group, other, namesake)
-        self._join(group, row, home)
-
-    def _join(self, group: Group, queue: int, home: int) -> None:
-        group.queues.append(queue)
-        self.queues.group_of[queue] = group
-        self.hosts.flags[home] |= MANY
-        group.rest_until = max(group.rest_until, int(self.hosts.rest_until[home]))
-        if self.hosts.in_flight[home]:
-            rows = self.urls.open_leases().queues
-            group.busy += int((rows == queue).sum())
 
     def queues_of(self, host: int) -> Iterator[int]:
         """The queues of a host, the youngest first."""
@@ -424,21 +387,6 @@ class Tables:
         found: npt.NDArray[np.bool_] = self.hosts.find(hosts) != NONE
         return found | self.cold.has(np.ascontiguousarray(hosts))
 
-    def join_twins(self, queues: Rows) -> None:
-        """Gives a host with a row for each spelling, with and without a dot behind it, one turn and one clock."""
-        if not self.hosts.dotted:
-            return
-        for home in np.unique(self.queues.host[queues]).tolist():
-            name = undotted(self.hosts.name(home))
-            twins = [self.hosts.row(self.hash_of(spelling)) for spelling in (name, name + ".")]
-            if NONE in twins:
-                continue
-            group = self.queues.groups.setdefault((NONE, name), Group())
-            for twin in twins:
-                for queue in self.queues_of(twin):
-                    if queue not in self.queues.group_of:
-                        self._join(group, queue, twin)
-
     def host_row(self, name: str) -> int:
         """The row of a host by name, NONE where it is not known; recalls a cold host."""
         number = self.hash_of(name)
@@ -460,22 +408,13 @@ class Tables:
     def rules_of_new(self, crawl: int, key: str) -> QueueRules:
         """The rules of a queue that is made now. A queue of its key in its crawl has every word about both, since
         operators rule the queues of a key together; else the words of the crawl and of the key in all crawls count."""
-        other = self._queue_of_key(crawl, key) if self.queues.rules else None
-        if other is not None:
-            return self.queues.rules.get(other) or QueueRules()
+        others = self.keys.queues_with(key, crawl) if self.queues.rules else []
+        if others:
+            return self.queues.rules.get(others[0]) or QueueRules()
         of_crawl = words_of_crawls(np.array([crawl], np.uint32))
         of_key = words_of_keys(np.array([self.hash_of(key)], np.uint64))
         said = (self.words.get(int(number)) for number in (*of_key, *of_crawl))
         return reduce(QueueRules.and_also, said, QueueRules())
-
-    def _queue_of_key(self, crawl: int, key: str) -> int | None:
-        """A queue of a crawl under a key, None where there is none."""
-        group = self.queues.groups.get((crawl, key))
-        if group is not None and group.queues:
-            return group.queues[0]
-        namesake = self.host_row(key)
-        rows = self.queues_of(namesake) if namesake != NONE else ()
-        return next((row for row in rows if row not in self.queues.keys and self.queues.crawl[row] == crawl), None)
 
     def flag(self, queues: Rows) -> None:
         """Marks the hosts of these queues as RULED while one of their queues or crawls has rules, and clears the mark

@@ -183,12 +183,7 @@ class Urls:
         hosts = np.frombuffer(
             kernels.count_leases(queues, step > 0, self._tables.queues.host, self._tables.hosts.octets), np.uint32
         )
-        if self._tables.queues.group_of:
-            for queue in queues.tolist():
-                group = self._tables.queues.group_of.get(queue)
-                if group is not None:
-                    group.busy += step
-                    self._tables.changed.append(self._tables.queues.host[group.queues])
+        self._tables.keys.count(queues, step)
         if step > 0 and len(hosts):
             quiet = (self._tables.hosts.flags[hosts] & ~np.uint8(GROUPED | ROBOTS)) == 0
             self._tables.begun.append(hosts[quiet])

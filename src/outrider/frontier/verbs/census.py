@@ -348,16 +348,14 @@ def _free_queues(
         if states[crawl] != CrawlState.RUNNING:
             paused |= crawls == crawl
     free, capacity = ~paused, np.ones(len(rows), np.int64)
-    for told in (queues.rules, queues.group_of):
-        for at in _places_in(rows, told):
-            row = int(rows[at])
-            rules, group = queues.rules.get(row), queues.group_of.get(row)
-            if rules is not None:
-                paused[at] |= rules.paused
-                capacity[at] = max(1, rules.limit)
-                free[at] &= not rules.paused and rules.blocked_until <= now
-            if group is not None:
-                free[at] &= not group.busy and group.rest_until <= now
+    for at in _places_in(rows, queues.rules):
+        rules = queues.rules[int(rows[at])]
+        paused[at] |= rules.paused
+        capacity[at] = max(1, rules.limit)
+        free[at] &= not rules.paused and rules.blocked_until <= now
+    for at in _places_in(rows, tables.keys.group_of):
+        key_free = tables.keys.group_of[int(rows[at])].free_at()
+        free[at] &= key_free is not None and key_free <= now
     return free, paused, capacity
 
 

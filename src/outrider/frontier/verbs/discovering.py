@@ -403,7 +403,7 @@ class Discovering(Part):
                     [slots[new], queues[new], names[new], crawls[new], told],
                     Hand.of_rows(homes[new], first=tables.queues.made),
                 )
-                if tables.words or (tables.queues.rules and (keys or tables.queues.groups)):
+                if tables.words or (tables.queues.rules and (keys or tables.keys.groups)):
                     texts = [keys.get(place) or undotted(host_of(urls[int(rows[place])])) for place in new.tolist()]
                     self._rule_new(draft, new, slots, queues, homes, crawls, texts)
         return queues, known_queues, queue_rows

@@ -22,7 +22,8 @@ from outrider.frontier.schedule.turns import EMPTY, NOT_ALONE
 from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.errand import CallersErrand, Errand
 from outrider.frontier.state.errands import Judgement
-from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, NONE, ROBOTS, Group, Rows
+from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, NONE, ROBOTS, Rows
+from outrider.frontier.state.keys import Group
 from outrider.frontier.state.urls import PARKED, QUEUED, Reason
 from outrider.frontier.verbs.asking import Asking
 from outrider.frontier.verbs.deciding import Core
@@ -228,7 +229,7 @@ class Drawing:
             return None
         if queue is not None:
             self._taken.add(host)
-            group = self._tables.queues.group_of.get(queue)
+            group = self._tables.keys.group_of.get(queue)
             if group is not None:
                 self._groups.add(group)
         return queue
@@ -291,8 +292,7 @@ class Drawing:
                 continue
             if wish.key is not None and tables.key_of(queue) != wish.key:
                 continue
-            group = queues.group_of.get(queue)
-            if group is not None and group in self._groups:
+            if tables.keys.group_of.get(queue) in self._groups:
                 continue
             at = self._turns.free_at(queue, 0)
             if at is None or at > wish.now:

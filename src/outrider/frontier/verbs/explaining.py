@@ -262,7 +262,7 @@ class Explaining(Part):
             wait = seconds(host.rest_until - now)
             text = f"{host.name} rests for {wait:.3g} s more ({host.reason or 'in doubt'})"
             return "host_resting", text, host.rest_until
-        own = self.tables.queues.group_of.get(row)
+        own = self.tables.keys.group_of.get(row)
         if own is not None and own.busy:
             return "group_busy", f"another queue of the key {queue.key} is being visited: one request at a time", None
         if own is not None and own.rest_until > now:

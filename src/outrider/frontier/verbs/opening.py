@@ -42,9 +42,6 @@ class Opening(Part):
         tables.forget_changed()
         for token, errand in tables.errands.open.items():
             heapq.heappush(self._gates.deadlines, (errand.deadline, token))
-        for group in tables.queues.groups.values():
-            hosts = tables.queues.host[group.queues]
-            group.rest_until = max(group.rest_until, int(tables.hosts.rest_until[hosts].max()))
         for authority in list(tables.robots.by_name.values()):
             if authority.state == RobotsState.REFUSED and self._core.errands_mode:
                 self._gates.line_up(authority)

@@ -63,22 +63,9 @@ class Operations(Part):
 
     def _queues_with(self, key: str, crawl: int | None) -> set[int]:
         """The living queues with a key in this spelling, with or without a dot behind it, of one crawl or of all."""
-        tables = self.tables
-        queues = tables.queues
-        spellings = (undotted(key), undotted(key) + ".")
-        rows = {
-            queue
-            for (of, name), group in queues.groups.items()
-            if name in spellings and crawl in (None, of)
-            for queue in group.queues
-        }
-        for host in map(tables.host_row, spellings):
-            rows |= {
-                queue
-                for queue in (tables.queues_of(host) if host != NONE else ())
-                if queue not in queues.keys and (crawl is None or queues.crawl[queue] == crawl)
-            }
-        return {queue for queue in rows if tables.crawls.states[int(queues.crawl[queue])] != CrawlState.DELETED}
+        tables, spellings = self.tables, (undotted(key), undotted(key) + ".")
+        rows = {queue for spelling in spellings for queue in tables.keys.queues_with(spelling, crawl)}
+        return {row for row in rows if tables.crawls.states[int(tables.queues.crawl[row])] != CrawlState.DELETED}
 
     def host_named(self, host: str) -> int:
         """The row of a host by any spelling, NONE for an unknown host. Raises SettingsError for a text that is no

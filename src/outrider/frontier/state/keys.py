@@ -1,0 +1,122 @@
+"""Keys that span hosts: the queues of such a key have one turn at a time together, and one clock.
+
+Members are queues, where a group of `SharedTurns` has hosts: while a key is visited at one host, its other hosts go on
+with their other queues and their errands, and a host has any number of keys. A turn is taken by an open lease alone:
+until one is drawn, all queues of the key stand in the rings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from outrider.clock import Instant
+from outrider.frontier.state.hosts import MANY, NONE, Rows
+from outrider.url import undotted
+
+if TYPE_CHECKING:
+    from outrider.frontier.state.tables import Tables
+
+
+class Group:
+    """The queues of one key. name: the row of their crawl, and the key; busy: their open leases; rest_until: the
+    longest rest of their hosts."""
+
+    __slots__ = ("busy", "name", "queues", "rest_until")
+
+    def __init__(self, name: tuple[int, str]) -> None:
+        self.name = name
+        self.busy = 0
+        self.rest_until: Instant = 0
+        self.queues: list[int] = []
+
+    def free_at(self) -> Instant | None:
+        """The first instant at which the key allows a request; None while one is open."""
+        return None if self.busy else self.rest_until
+
+
+class Keys:
+    """The groups of keys that span hosts. groups: by crawl and key; of crawl NONE for a host with a row for each
+    spelling, with and without a dot behind it. group_of: by queue."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self.groups: dict[tuple[int, str], Group] = {}
+        self.group_of: dict[int, Group] = {}
+
+    def queues_with(self, key: str, crawl: int | None) -> list[int]:
+        """The queues with a key in this very spelling, of one crawl or of all; the queues that bear the name of their
+        host are found by the host, and may be named twice."""
+        tables, queues = self._tables, self._tables.queues
+        crawls = (NONE, *tables.crawls.rows.values()) if crawl is None else (crawl,)
+        found = [self.groups[of, key].queues for of in crawls if (of, key) in self.groups] if self.groups else []
+        namesake = tables.host_row(key)
+        own = tables.queues_of(namesake) if namesake != NONE else ()
+        found.append([one for one in own if one not in queues.keys and crawl in (None, queues.crawl[one])])
+        return [queue for some in found for queue in some]
+
+    def enter(self, rows: Rows) -> None:
+        """New queues join the groups of their keys. A key spans hosts from the first queue on that has another name
+        than its host; the host of that name joins it."""
+        tables, queues = self._tables, self._tables.queues
+        for row in rows.tolist() if queues.keys or self.groups else ():
+            name = int(queues.crawl[row]), tables.key_of(row)
+            if name in self.groups:
+                self._join(name, (row,))
+            elif row in queues.keys:
+                self._join(name, (*self.queues_with(name[1], name[0]), row))
+        self.join_twins(rows)
+
+    def join_twins(self, rows: Rows) -> None:
+        """Gives a host with a row for each spelling, with and without a dot behind it, one turn and one clock."""
+        tables = self._tables
+        for home in np.unique(tables.queues.host[rows]).tolist() if tables.hosts.dotted else ():
+            name = undotted(tables.hosts.name(home))
+            twins = [tables.hosts.row(tables.hash_of(spelling)) for spelling in (name, name + ".")]
+            if NONE not in twins:
+                self._join((NONE, name), (queue for twin in twins for queue in tables.queues_of(twin)))
+
+    def _join(self, name: tuple[int, str], rows: Iterable[int]) -> None:
+        hosts, homes = self._tables.hosts, self._tables.queues.host
+        for row in rows:
+            if row in self.group_of:
+                continue
+            home = int(homes[row])
+            self.group_of[row] = group = self.groups.setdefault(name, Group(name))
+            group.queues.append(row)
+            hosts.flags[home] |= MANY
+            group.rest_until = max(group.rest_until, int(hosts.rest_until[home]))
+            if hosts.in_flight[home]:
+                group.busy += int((self._tables.urls.open_leases().queues == row).sum())
+
+    def part(self, rows: Rows) -> None:
+        """These queues leave their groups; a group without a queue goes."""
+        going = set(rows.tolist())
+        for group in {group for row in going if (group := self.group_of.pop(row, None)) is not None}:
+            group.queues = [queue for queue in group.queues if queue not in going]
+            if not group.queues:
+                del self.groups[group.name]
+
+    def count(self, queues: Rows, step: int) -> None:
+        """Counts a lease of each of these queues that was opened (step 1) or ended (-1)."""
+        for queue in queues.tolist() if self.group_of else ():
+            group = self.group_of.get(queue)
+            if group is not None:
+                group.busy += step
+                self._look_again(group)
+
+    def rest(self, hosts: Rows) -> None:
+        """Lets the groups of these hosts' queues rest as long as the hosts."""
+        tables = self._tables
+        for host in hosts[(tables.hosts.flags[hosts] & MANY) != 0].tolist() if self.groups else ():
+            until = int(tables.hosts.rest_until[host])
+            for queue in tables.queues_of(host):
+                group = self.group_of.get(queue)
+                if group is not None and until > group.rest_until:
+                    group.rest_until = until
+                    self._look_again(group)
+
+    def _look_again(self, group: Group) -> None:
+        self._tables.changed.append(self._tables.queues.host[group.queues])
