@@ -378,10 +378,11 @@ class Model:
         failed = outcome.status in range(500, 600) or (outcome.status is None and outcome.error == "reset")
         clock.pace = max(clock.pace / 2, 1 / 64) if failed else min(clock.pace + 1 / 8, 1.0)
         gap = max(self.floor_of_page(url.queue), min(FACTOR * (outcome.seconds or 0.0), 60.0))
-        clock.gap = max(gap, min(gap / clock.pace, 300.0), asked)
+        gap = max(gap, min(gap / clock.pace, 300.0), asked)
+        if ended >= clock.ended:  # the gap behind the request that ended last stays
+            clock.gap, clock.ended = gap, ended
         clock.visited = True
-        clock.ended = max(clock.ended, ended)
-        self.rest(url.queue.host, ended + instant(clock.gap))
+        self.rest(url.queue.host, ended + instant(gap))
         if url.deleted:
             return None
         url.losses = 0
