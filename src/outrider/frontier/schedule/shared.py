@@ -502,32 +502,32 @@ class SharedTurns:
         place = int(np.frombuffer(self._turns.waits_at(np.array([host], np.uint32)), np.uint32)[0])
         if place == NONE:
             return None
-        own = self._hosts.groups[host]
-        own = own[own != 0]
-        clocks = dict(zip(own.tolist(), self._clocks(own).tolist(), strict=True))
-        longest = max(own.tolist(), key=lambda group: clocks[group])
-        group = longest if clocks[longest] > clocks[place] else place
+        told = {group: cells for group, *cells in self._groups_told(host)}
+        longest = max(told, key=lambda group: told[group][0])
+        group = longest if told[longest][0] > told[place][0] else place
         members = np.flatnonzero((self._hosts.groups[: self._hosts.count] == group).any(axis=1)).astype(np.uint32)
         at = np.frombuffer(self._turns.waits_at(members), np.uint32)
-        taken = int(np.frombuffer(self._turns.in_flight(np.array([group], np.uint32)), np.uint32)[0])
         others = int(np.count_nonzero((at == group) & (members != host)))
-        capacity = int(self._groups.capacity[group])
-        return HeldBack(self._name(host, group), clocks[group], taken >= capacity, others)
+        clock, taken, capacity = told[group]
+        return HeldBack(self._name(host, group), clock, taken >= capacity, others)
 
     def holding(self, host: int, now: Instant) -> list[GroupStatus]:
         """All groups that hold a host back now: they rest, or all their turns are taken."""
         if host >= self._hosts.count:
             return []
+        return [
+            GroupStatus(self._name(host, group), clock if clock > now else None, taken, capacity)
+            for group, clock, taken, capacity in self._groups_told(host)
+            if clock > now or taken >= capacity
+        ]
+
+    def _groups_told(self, host: int) -> list[tuple[int, Instant, int, int]]:
+        """The groups of a host: until when each rests, how many turns are taken, and how many there are."""
         own = self._hosts.groups[host]
-        own = np.ascontiguousarray(own[own != 0], np.uint32)
-        taken = np.frombuffer(self._turns.in_flight(own), np.uint32).tolist()
-        found = []
-        for group, clock, count in zip(own.tolist(), self._clocks(own).tolist(), taken, strict=True):
-            capacity = int(self._groups.capacity[group])
-            if clock > now or count >= capacity:
-                rests = clock if clock > now else None
-                found.append(GroupStatus(self._name(host, group), rests, count, capacity))
-        return found
+        own = own[own != 0]
+        taken = np.frombuffer(self._turns.in_flight(own), np.uint32)
+        columns = own, self._clocks(own), taken, self._groups.capacity[own]
+        return list(zip(*(column.tolist() for column in columns), strict=True))
 
     def _name(self, host: int, group: int) -> str:
         if group <= len(self._clocked):

@@ -71,13 +71,8 @@ class _Tail:
         return refs[3 * at] >> PLACE_BITS, refs[3 * at + 1], refs[3 * at + 2]
 
     def push(self, key: _Key, place: int) -> None:
-        refs = self.refs
-        refs.extend((key[0] << PLACE_BITS | place, key[1], key[2]))
-        at = len(self) - 1
-        while at and key < self._key((at - 1) // 2):
-            parent = (at - 1) // 2
-            self._swap(at, parent)
-            at = parent
+        self.refs.extend((key[0] << PLACE_BITS | place, key[1], key[2]))
+        self._order(len(self) - 1)
         self.first = self._key(0)
 
     def _swap(self, one: int, other: int) -> None:
