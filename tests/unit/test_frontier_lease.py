@@ -827,6 +827,20 @@ def test_two_keys_of_one_host_share_its_clock(world):
     assert 1 == len(world.lease())
 
 
+def test_a_key_that_is_being_visited_leaves_its_hosts_their_other_queues(world):
+    b, c = "http://b.com/", "http://c.com/"
+    world.discover(Link(A, key="k"), Link(b, key="k"), b + "own", Link(c, key="k"), Link(c + "other", crawl="other"))
+    assert [A] == world.urls(1, key="k")
+    assert {b + "own", c + "other"} == set(world.urls())
+
+
+def test_a_host_has_any_number_of_keys_and_each_spans_hosts(world):
+    """A host belongs to four groups at most, and to more keys."""
+    world.discover(*[Link(f"{A}{n}", key=f"k{n}") for n in range(6)])
+    world.discover(*[Link(f"http://h{n}.com/", key=f"k{n}") for n in range(6)])
+    assert ({f"k{n}" for n in range(6)}, []) == ({lease.key for lease in world.lease()}, world.urls())
+
+
 # -- the clock
 
 
