@@ -361,3 +361,20 @@ def test_a_list_of_hosts_looks_at_their_own_queues_alone(monkeypatch):
     monkeypatch.setattr(accounts.np, "isin", lambda rows, odd: sizes.append(len(odd)) or np.zeros(len(rows), np.bool_))
     assert ["ready"] * 300 == [host.state for host in asked.frontier.hosts(limit=300)]
     assert [] == sizes
+
+
+# -- the budget of a host
+
+
+def test_a_host_whose_open_requests_use_its_budget_up_is_busy_in_every_look():
+    asked = Asked(settings={"max_pages_per_host": 3, "delay": 0.0})
+    frontier = asked.frontier
+    frontier.discover([f"{A}{n}" for n in range(6)])
+    (host,) = frontier.hosts()
+    frontier.set_limit(5, host.name)
+    leases = frontier.lease(6, per_queue=6)
+    while more := frontier.lease(6):
+        leases = [*leases, *more]
+    assert 3 == len(leases)
+    left = next(f"{A}{n}" for n in range(6) if f"{A}{n}" not in {lease.url for lease in leases})
+    assert (("host_busy", "leased"), {"resting": 1}) == (asked.words(left), asked.hosts())

@@ -13,7 +13,7 @@ asked for, a host without a known address stands in separate rings (`seekers`) u
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -334,6 +334,27 @@ class Turns:
         free = group.free_at() if group is not None else at
         return None if free is None else max(at, free)
 
+    def judged(
+        self, queues: Rows, now: Instant
+    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+        """Three columns for these queues: whether `free_at` allows a request now, whether they are paused, and the
+        `capacity` of each."""
+        tables = self._tables
+        crawls, states = tables.queues.crawl[queues], tables.crawls.states
+        paused: npt.NDArray[np.bool_] = tables.crawls.are_gone(crawls)
+        for crawl in crawls.tolist() if len(crawls) < len(states) else states:
+            if states[crawl] != CrawlState.RUNNING:
+                paused |= crawls == crawl
+        free, capacity = ~paused, np.ones(len(queues), np.int64)
+        for told in (tables.queues.rules, tables.keys.group_of):
+            for place in _places_in(queues, told):
+                queue = int(queues[place])
+                at = self.free_at(queue, 0)
+                free[place] &= at is not None and at <= now
+                paused[place] |= self._allowed_at(queue) is None
+                capacity[place] = self.capacity(queue)
+        return free, paused, capacity
+
     def _allowed_at(self, queue: int) -> Instant | None:
         """The first instant at which the rules of a queue allow a request; None while it is paused."""
         rules = self._tables.queues.rules.get(queue)
@@ -517,3 +538,14 @@ class Turns:
 
     def __repr__(self) -> str:
         return f"<Turns {len(self.ready)} ready, {len(self.timetable)} resting>"
+
+
+def _places_in(rows: Rows, told: Mapping[int, object]) -> list[int]:
+    """The places of the queues that a mapping names. The cost is that of the shorter side: `hosts` asks for each host
+    alone, and an operator may have named every queue."""
+    if not told:
+        return []
+    if len(rows) < len(told):
+        return [at for at, row in enumerate(rows.tolist()) if row in told]
+    places: list[int] = np.flatnonzero(np.isin(rows, np.fromiter(told, np.uint32, len(told)))).tolist()
+    return places

@@ -82,7 +82,7 @@ class Holdings:
         places = self._hosts.searchsorted(hosts)
         return places, self._hosts.take(places, mode="clip") == hosts
 
-    def take(self, tables: Tables, rows: Rows, now: Instant) -> None:
+    def take(self, tables: Tables, turns: Turns, rows: Rows, now: Instant) -> None:
         """Counts some queues in."""
         queues = tables.queues
         places, known = self._places(queues.host[rows].astype(np.int64))
@@ -94,7 +94,7 @@ class Holdings:
         if not len(some):
             return
         rows, places = np.ascontiguousarray(rows[some]), places[some]
-        free, paused, capacity = _free_queues(tables, rows, now)
+        free, paused, capacity = turns.judged(rows, now)
         busy = tables.hosts.in_flight[queues.host[rows]]
         self.pending[places] = True
         self.going[places[~paused]] = True
@@ -226,7 +226,7 @@ def looked(tables: Tables, turns: Turns, now: Instant, census: Census | None = N
         if first:
             yield
         if (end := min(end, tables.queues.count)) > first:
-            holdings.take(tables, np.arange(first, end, dtype=np.uint32), now)
+            holdings.take(tables, turns, np.arange(first, end, dtype=np.uint32), now)
     return Look(holdings, Asked.of(found), seeking)
 
 
@@ -278,13 +278,13 @@ def standing_of(tables: Tables, turns: Turns, now: Instant, paused_until: Instan
         ready=len(turns.ready) + len(turns.seekers),
         resting=max(0, resting) + turns.shared.waiting,
         gated=gated,
-        paused=_paused_queues(tables, now),
+        paused=_paused_queues(tables, turns, now),
         queued=tables.urls.counts[QUEUED],
         outage=paused_until > now,
     )
 
 
-def _paused_queues(tables: Tables, now: Instant) -> int:
+def _paused_queues(tables: Tables, turns: Turns, now: Instant) -> int:
     """How many queues that hold URLs are paused, themselves or with their crawls, among the first ones."""
     queues = tables.queues
     if any(tables.crawls.states[row] == CrawlState.PAUSED for row in tables.crawls.rows.values()):
@@ -292,7 +292,7 @@ def _paused_queues(tables: Tables, now: Instant) -> int:
     else:
         rows = np.fromiter(islice(queues.rules, CENSUS_ERRANDS_PER_STEP), np.uint32)
     rows = rows[tables.urls.backlog.waiting(rows) > 0] if len(rows) else rows
-    return int(np.count_nonzero(_free_queues(tables, rows, now)[1])) if len(rows) else 0
+    return int(np.count_nonzero(turns.judged(rows, now)[1])) if len(rows) else 0
 
 
 @dataclass(slots=True)
@@ -328,46 +328,11 @@ def states_of(tables: Tables, hosts: Iterable[int], now: Instant, turns: Turns) 
     rows, shared = np.unique(given), turns.shared
     holdings = Holdings(rows)
     queues = [queue for row in rows.tolist() for queue in tables.queues_of(row)]
-    holdings.take(tables, np.array(queues, np.uint32), now)
+    holdings.take(tables, turns, np.array(queues, np.uint32), now)
     seeking = np.array([row in shared.seeking for row in rows.tolist()], np.bool_)
     asked = Asked.of(turns.asking(rows.tolist()))
     states = holdings.states(tables, slice(0, len(rows)), now, asked, shared, seeking)
     return [HOST_STATES[state] for state in states[rows.searchsorted(given)].tolist()]
-
-
-def _free_queues(
-    tables: Tables, rows: Rows, now: Instant
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-    """Three columns for these queues: whether their own rules and their key's clock allow a request now, whether they
-    are paused, and how many requests of each may be open at once."""
-    queues = tables.queues
-    crawls = queues.crawl[rows]
-    paused: npt.NDArray[np.bool_] = tables.crawls.are_gone(crawls)
-    states = tables.crawls.states
-    for crawl in crawls.tolist() if len(crawls) < len(states) else states:
-        if states[crawl] != CrawlState.RUNNING:
-            paused |= crawls == crawl
-    free, capacity = ~paused, np.ones(len(rows), np.int64)
-    for at in _places_in(rows, queues.rules):
-        rules = queues.rules[int(rows[at])]
-        paused[at] |= rules.paused
-        capacity[at] = max(1, rules.limit)
-        free[at] &= not rules.paused and rules.blocked_until <= now
-    for at in _places_in(rows, tables.keys.group_of):
-        key_free = tables.keys.group_of[int(rows[at])].free_at()
-        free[at] &= key_free is not None and key_free <= now
-    return free, paused, capacity
-
-
-def _places_in(rows: Rows, told: Mapping[int, object]) -> list[int]:
-    """The places of the queues that a mapping names. The cost is that of the shorter side: `hosts` asks for each host
-    alone, and an operator may have named every queue."""
-    if not told:
-        return []
-    if len(rows) < len(told):
-        return [at for at, row in enumerate(rows.tolist()) if row in told]
-    places: list[int] = np.flatnonzero(np.isin(rows, np.fromiter(told, np.uint32, len(told)))).tolist()
-    return places
 
 
 def waits(
