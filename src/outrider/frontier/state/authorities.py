@@ -13,7 +13,7 @@ import numpy as np
 from outrider.clock import Instant
 from outrider.frontier.format.facts import KINDS, Block, Fact, Row, columns_of
 from outrider.frontier.state.errand import Errand
-from outrider.frontier.state.hosts import NONE, ROBOTS
+from outrider.frontier.state.hosts import DELAYED, NONE, ROBOTS
 from outrider.frontier.stores.rulebook import Rulebook
 from outrider.journey import Kind
 from outrider.url import host_of
@@ -128,6 +128,7 @@ class Authorities:
         for cell, value in zip(CELLS, cells, strict=True):
             setattr(authority, cell, value)
         authority.state, authority.again = RobotsState(authority.state), Again(authority.again)
+        self._tables.hosts.flags[authority.host] |= DELAYED
         self._tables.changed.append(np.array([authority.host], np.uint32))
 
     def _robots_file(self, slot: int, digest: int, body: bytes) -> None:
@@ -143,6 +144,7 @@ class Authorities:
         self.rulebook.name(digest)
         self.rulebook.let_go(authority.digest)
         authority.digest = digest
+        self._tables.hosts.flags[authority.host] |= DELAYED
 
     def _errand(self, slot: int, name: str, token: int, deadline: int, holder: int) -> None:
         authority = self._known(name)

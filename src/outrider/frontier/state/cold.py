@@ -27,6 +27,7 @@ from outrider.errors import DamagedStoreError
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Texts
 from outrider.frontier.state.hosts import (
+    DELAYED,
     MANY,
     NONE,
     RARE_CELLS,
@@ -665,6 +666,7 @@ def _recall_authority(tables: Tables, host: str, cells: Sequence[Any]) -> None:
     one.status, one.error = status, error.decode("utf-8", "surrogatepass")
     one.url = url or one.name + "/robots.txt"
     one.digest = tables.hash_of(body.decode("latin-1")) if body else digest
+    tables.hosts.flags[one.host] |= DELAYED
     if body:
         tables.robots.rulebook.put(one.digest, body)
         tables.robots.rulebook.name(one.digest)

@@ -36,6 +36,7 @@ GROUPED = 8  # it belongs to a named group, or to the group of a domain or an ad
 VOIDED = 16  # one of its queues was deleted: known URLs there may be void
 GATED = 32  # the robots rules of one of its authorities are not known: no page of it is leased
 ASKED = 64  # an errand is lined up at it
+DELAYED = 128  # its robots rules may have a Crawl-delay: they have not been looked at since they changed, or have one
 
 CELLS = {column.name: DTYPES[column.type] for column in KINDS[Fact.HOST_CELLS].columns[2:]}
 """The durable cells of a host by name, as their fact declares them. Every other list of them is read off this one."""

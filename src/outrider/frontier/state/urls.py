@@ -20,7 +20,7 @@ from outrider.frontier.format.alike import by_value
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Block, Fact, Values
 from outrider.frontier.policy.returns import Returns
-from outrider.frontier.state.hosts import GROUPED, NONE, ROBOTS, Rows
+from outrider.frontier.state.hosts import DELAYED, GROUPED, NONE, ROBOTS, Rows
 from outrider.frontier.state.seen import SeenSet
 from outrider.frontier.stores.backlog import Backlog
 from outrider.frontier.stores.calendar import Calendar
@@ -185,7 +185,7 @@ class Urls:
         )
         self._tables.keys.count(queues, step)
         if step > 0 and len(hosts):
-            quiet = (self._tables.hosts.flags[hosts] & ~np.uint8(GROUPED | ROBOTS)) == 0
+            quiet = (self._tables.hosts.flags[hosts] & ~np.uint8(GROUPED | ROBOTS | DELAYED)) == 0
             self._tables.begun.append(hosts[quiet])
             hosts = hosts[~quiet]
         if len(hosts):

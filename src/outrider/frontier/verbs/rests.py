@@ -9,7 +9,7 @@ from outrider.clock import Instant, instant
 from outrider.frontier.policy.settings import FrontierSettings
 from outrider.frontier.schedule.turns import Turns
 from outrider.frontier.state.errands import crawl_delay
-from outrider.frontier.state.hosts import NONE, ROBOTS, RULED, QueueRules, Rows
+from outrider.frontier.state.hosts import DELAYED, NONE, RULED, QueueRules, Rows
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.verbs.draft import Draft
 from outrider.limits import MICROSECONDS
@@ -50,16 +50,17 @@ class Rests:
 
     def crawl_delays(self, draft: Draft, hosts: Rows) -> npt.NDArray[np.float64] | None:
         """The Crawl-delays of hosts in seconds, also of rules that came with this call; None where none has any."""
-        if not draft.crawl_delays and not self.tables.robots.of_host:
-            return None
-        asked = (self.tables.hosts.flags[hosts.astype(np.intp)] & ROBOTS).nonzero()[0]
+        robots, flags = self.tables.robots, self.tables.hosts.flags
+        asked = (flags[hosts.astype(np.intp)] & np.uint8(DELAYED)).nonzero()[0]
         if not len(asked) and not draft.crawl_delays:
             return None
         delays = np.zeros(len(hosts))
-        of_host, rulebook = self.tables.robots.of_host, self.tables.robots.rulebook
-        found = [crawl_delay(of_host.get(host, ()), rulebook) for host in hosts[asked].tolist()]
-        if any(found):
-            delays[asked] = list(map(self.obeyed, found))
+        for place, host in zip(asked.tolist(), hosts[asked].tolist(), strict=True):
+            delay = crawl_delay(robots.of_host.get(host, ()), robots.rulebook)
+            if delay:
+                delays[place] = self.obeyed(delay)
+            else:
+                flags[host] &= ~np.uint8(DELAYED)  # until the rules change
         for host, delay in draft.crawl_delays.items():
             delays[hosts == host] = np.maximum(delays[hosts == host], delay)
         return delays if delays.any() else None
