@@ -25,7 +25,10 @@ def completed(text: bytes, new_links: int) -> bytes:
     if new_links < 0:
         return text
     opened = text[:-1] if text.endswith(b"}") else text.rstrip().removesuffix(b"}")
-    return opened + b',"new_links":%d}' % new_links
+    return opened + (_NO_NEW_LINKS if not new_links else b',"new_links":%d}' % new_links)
+
+
+_NO_NEW_LINKS = b',"new_links":0}'
 
 
 def refusal(
