@@ -819,3 +819,14 @@ def test_an_authority_whose_parked_urls_are_still_to_be_judged_comes_back_as_it_
     assert 1 == cold(world)
     recall_all(world.frontier)
     assert again == world.inspect().tables.robots.by_name["http://a.com"].again
+
+
+def test_a_crawl_delay_lies_between_pages_of_a_host_that_came_back(world):
+    world.frontier.set_robots("http://a.com", 200, RULES)
+    visited(world, "http://a.com/")
+    world.clock.move(10)
+    world.frontier.checkpoint()
+    assert 1 == cold(world)
+    world.discover("http://a.com/2", "http://a.com/3")
+    world.report(world.one().done(seconds=0))
+    assert 7.0 == world.ready_in()

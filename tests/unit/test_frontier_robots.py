@@ -250,6 +250,17 @@ def test_crawl_delay_lies_between_pages(world):
     assert 9.0 == world.ready_in()
 
 
+@pytest.mark.parametrize("body", [b"User-agent: *\nCrawl-delay: 9", b"User-agent: *\nDisallow: /no\nCrawl-delay: 9"])
+def test_crawl_delay_lies_between_pages_once_later_rules_bring_it(world, body):
+    world.discover(A, "http://a.com/2", "http://a.com/3")
+    answer(world, 200, b"User-agent: *\nDisallow: /no")
+    for delay in (1.0, 9.0):
+        world.clock.move(delay)
+        world.report(world.one().done(seconds=0))
+        assert delay == world.ready_in()
+        world.frontier.set_robots("http://a.com", 200, body)
+
+
 def test_crawl_delay_still_lies_between_pages_after_a_kill(world):
     world.discover(A, "http://a.com/2")
     answer(world, 200, b"User-agent: *\nCrawl-delay: 9")
