@@ -16,6 +16,7 @@ mod pages;
 mod planes;
 mod ready;
 mod robots;
+mod same_bodies;
 mod simhash;
 mod sitemap;
 mod suffixes;
@@ -528,6 +529,8 @@ mod _native {
     use super::ready::Ready;
     #[pymodule_export]
     use super::robots::{robots_verdicts, RobotsRules, RobotsText};
+    #[pymodule_export]
+    use super::same_bodies::SameBodies;
     #[pymodule_export]
     use super::simhash::SimHashIndex;
     #[pymodule_export]

@@ -19,6 +19,7 @@ pub mod planes;
 pub mod ready;
 pub mod robots;
 pub mod rows;
+pub mod same_bodies;
 pub mod simhash;
 pub mod siphash;
 pub mod sitemap;

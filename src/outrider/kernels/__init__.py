@@ -60,7 +60,7 @@ _FUNCTIONS = (
     *("spell_urls", "spell_arena", "spell_texts"),
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans", "unique_spans"),
     *("Backlog", "FingerprintSet", "Groups", "Index", "Leases", "PublicSuffixes", "Ready", "Timetable"),
-    *("SimHashIndex",),
+    *("SameBodies", "SimHashIndex"),
     *("FetchEngine", "FetchLimits"),
     *("RobotsRules", "RobotsText", "robots_verdicts"),
     *("decode_text", "read_html", "read_pages", "read_sitemap_xml"),
@@ -86,6 +86,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.planes import pack_heads, shuffle_columns, unpack_heads
     from outrider.kernels.ready import Ready
     from outrider.kernels.robots import RobotsRules, RobotsText, robots_verdicts
+    from outrider.kernels.same_bodies import SameBodies
     from outrider.kernels.simhash import SimHashIndex, simhash_of_text
     from outrider.kernels.siphash import fingerprints
     from outrider.kernels.sitemap import read_sitemap_xml
@@ -115,6 +116,7 @@ else:
         Ready,
         RobotsRules,
         RobotsText,
+        SameBodies,
         SimHashIndex,
         Timetable,
         count_leases,
@@ -182,6 +184,7 @@ __all__ = [
     "PagesRead",
     "PublicSuffixes",
     "Ready",
+    "SameBodies",
     "SimHashIndex",
     "RobotsRules",
     "RobotsText",

@@ -3,8 +3,6 @@ healthy answer between them."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable
 from enum import IntEnum
 
 import numpy as np
@@ -15,8 +13,6 @@ from outrider.limits import (
     SILENT_TRIES_MAX,
     UNWELCOME_CHALLENGE,
     UNWELCOME_POINTS_MAX,
-    UNWELCOME_RUNS_MAX,
-    UNWELCOME_SAME_BODIES,
 )
 
 Signals = npt.NDArray[np.uint8]
@@ -96,39 +92,3 @@ def text_of(cell: int) -> str | None:
     if NAMELESS_FROM <= cell < PARKED_FROM:
         return _NAMELESS
     return _SILENT if SILENT_FROM <= cell < NAMELESS_FROM else _TEXTS.get(cell)
-
-
-class SameBodies:
-    """Runs of pages with one same body, by host. In memory alone, and of a bounded number of hosts, and of paths that
-    are asked for with queries: a restart begins to count anew, which parks a host later and none wrongly."""
-
-    def __init__(self) -> None:
-        self._runs: OrderedDict[int, tuple[bytes, bool, int, int]] = OrderedDict()
-        self._asked: OrderedDict[int, bytes | None] = OrderedDict()
-
-    def take(self, pages: Iterable[tuple[int, int, bytes, int, str, bool]]) -> list[int]:
-        """Counts pages: (row, host by its hash, digest, token, URL, whether its body is that of another URL). Returns
-        the rows whose run is so long that it is a sign; a host that never gave another body, as an application that
-        draws its pages in the browser, gives none. Nor do URLs that differ in the query alone while their path never
-        gave another body: it does not read its query, as `index.html?PAGE` of a page with frames."""
-        runs, asked, found = self._runs, self._asked, []
-        for row, host, digest, token, url, copy in pages:
-            last, others, run, ended = runs.pop(host, (digest, False, 0, -1))
-            counts = copy
-            if (query := url.find("?")) >= 0:
-                path = hash((host, url[:query]))  # Python's own: keyed, and nothing but this run knows it
-                first = asked.pop(path, digest)
-                asked[path] = first = first if first == digest else None
-                counts = copy and first is None
-                if len(asked) > UNWELCOME_RUNS_MAX:
-                    asked.popitem(last=False)
-            if digest != last:
-                others, run = True, 0
-            elif counts and token != ended:  # a report that is told twice is one page
-                run += 1
-            runs[host] = digest, others, run, token
-            if len(runs) > UNWELCOME_RUNS_MAX:
-                runs.popitem(last=False)
-            if others and run >= UNWELCOME_SAME_BODIES:
-                found.append(row)
-        return found

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from outrider import kernels
 from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
 from outrider.frontier.format.cards import Cards, fetched_cells
@@ -20,7 +21,6 @@ from outrider.frontier.policy.welcome import (
     BREAKS,
     NAMELESS,
     PARKED_FROM,
-    SameBodies,
     Signal,
     Signals,
     is_silent,
@@ -52,6 +52,8 @@ from outrider.limits import (
     REDIRECT_HOPS_MAX,
     RETRY_AFTER_SECONDS_MAX,
     RETRY_SECONDS,
+    UNWELCOME_RUNS_MAX,
+    UNWELCOME_SAME_BODIES,
 )
 from outrider.robots import verdict_of_status
 from outrider.url import UrlBatch, host_of
@@ -131,7 +133,7 @@ class Settling(Part):
         self._links, self._traps, self._robots = links, traps, robots
         # Cells of the hosts that the draft at hand parks or leaves alone, by row.
         self.unwelcome: dict[int, int] = {}
-        self._same_bodies = SameBodies()
+        self._same_bodies = kernels.SameBodies(UNWELCOME_RUNS_MAX, UNWELCOME_SAME_BODIES)
 
     def ends(self, outcomes: Outcomes, *, bodies: bool) -> Ends:
         """Looks up the leases of these outcomes. bodies: whether their texts are needed in any case."""
@@ -397,19 +399,27 @@ class Settling(Part):
         for row in ends.nameless:
             signals[row] = Signal.NAMELESS
         if outcomes.digests:
-            healthy = (rested & (signals == HEALTHY)).tolist()
-            names = self.tables.hosts.hash[np.where(rested, hosts, 0).astype(np.intp)].tolist()
-            copies = [False] * len(outcomes) if outcomes.duplicate is None else outcomes.duplicate.tolist()
-            tokens, urls = outcomes.tokens.tolist(), ends.urls()
-            same = self._same_bodies.take(
-                (row, names[row], digest, tokens[row], urls[row], copies[row])
-                for row, digest in outcomes.digests.items()
-                if healthy[row]
-            )
-            signals[same] = Signal.SAME
+            signals[self._count_bodies(ends, hosts, rested & (signals == HEALTHY))] = Signal.SAME
         if outcomes.challenged is not None:
             signals[outcomes.challenged] = Signal.CHALLENGE
         return signals
+
+    def _count_bodies(self, ends: Ends, hosts: Rows, healthy: Flags) -> Places:
+        """Counts the bodies of healthy answers. Returns the rows of those at the end of a long run of same ones."""
+        outcomes, cards, urls = ends.outcomes, ends.leases.cards, ends.urls()
+        rows = np.fromiter(outcomes.digests, np.intp, len(outcomes.digests))
+        # Python's own hash: keyed, and nothing but this run knows it.
+        bodies = np.fromiter(map(hash, outcomes.digests.values()), np.int64, len(rows)).view(np.uint64)
+        told = healthy[rows]
+        rows, bodies = rows[told], bodies[told]
+        lengths = np.array([urls[row].find("?") for row in rows.tolist()], np.int64)
+        starts = cards.offsets[rows]
+        spans = (cards.arena, starts, starts + np.maximum(lengths, 0))
+        paths = np.frombuffer(kernels.hash_spans(*spans, self.tables.fingerprint_key), np.uint64) * (lengths > 0)
+        copies = np.zeros(len(rows), np.bool_) if outcomes.duplicate is None else outcomes.duplicate[rows]
+        names = self.tables.hosts.hash[hosts[rows].astype(np.intp)]
+        same = self._same_bodies.take(names, bodies, outcomes.tokens[rows], copies.view(np.uint8), paths)
+        return rows[np.frombuffer(same, np.uint32)]
 
     def _draws(self, hashes: Uint64s, ended: Instants | Instant) -> npt.NDArray[np.float64]:
         """Chance from 0 to below 1 for each host, by the frontier's seed: the same request draws the same."""
@@ -676,35 +686,25 @@ class Settling(Part):
             draft.lines_of(stream, slots[some], outcomes.tokens[some], told, counts)
 
 
+@dataclass(slots=True)
 class _Requests:
     """The requests that hosts rest after, a row each; a value stands for a column of equal ones, None for one without
     any."""
 
-    __slots__ = ("answered", "ended", "first_byte", "floor", "refused", "retry_after", "seconds", "signals", "strained")
-
-    def __init__(
-        self,
-        *,
-        seconds: npt.NDArray[np.float64],
-        ended: Instants | Instant,
-        floor: npt.NDArray[np.float64] | float,
-        retry_after: npt.NDArray[np.float64] | None,
-        refused: Flags | None,
-        answered: Flags,
-        strained: Flags | None,
-        first_byte: npt.NDArray[np.float64] | None,
-        signals: Signals,
-    ) -> None:
-        self.strained, self.first_byte, self.signals = strained, first_byte, signals
-        self.seconds, self.ended, self.floor = seconds, ended, floor
-        self.retry_after, self.refused, self.answered = retry_after, refused, answered
+    seconds: npt.NDArray[np.float64]
+    ended: Instants | Instant
+    floor: npt.NDArray[np.float64] | float
+    retry_after: npt.NDArray[np.float64] | None
+    refused: Flags | None
+    answered: Flags
+    strained: Flags | None
+    first_byte: npt.NDArray[np.float64] | None
+    signals: Signals
 
     def take(self, rows: Places) -> _Requests:
         """The requests of these rows."""
-        columns = {name: getattr(self, name) for name in self.__slots__}
-        return _Requests(
-            **{name: column[rows] if isinstance(column, np.ndarray) else column for name, column in columns.items()}
-        )
+        columns = (getattr(self, name) for name in self.__slots__)
+        return _Requests(*(one[rows] if isinstance(one, np.ndarray) else one for one in columns))
 
 
 def origin_of_errand(errand: CallersErrand) -> Origin:
