@@ -179,6 +179,20 @@ def test_one_errand_is_open_per_authority(world):
     assert [] == world.lease(errands=True)
 
 
+@pytest.mark.parametrize(
+    ("per_queue", "given"), [(1, "https://a.com/robots.txt"), (2, "https://a.com/robots.txt"), (3, "http://a.com/y")]
+)
+def test_a_call_that_gates_a_host_takes_no_page_of_it_beside_the_errand(world, per_queue, given):
+    """The call gave the errand for https and, a round later, a page of http: the host had two requests at once."""
+    world.discover(A)
+    answer(world, body=b"User-agent: *\nDisallow: /shut")
+    world.clock.move(10)
+    world.report(outcome(*world.lease(errands=True), "done", seconds=0.0, status=200))
+    world.discover("http://a.com/shut", "https://a.com/x", "http://a.com/y", "http://a.com/z")
+    world.clock.move(10)
+    assert [given] == world.urls(per_queue * 2, errands=True, per_queue=per_queue)
+
+
 def test_authorities_of_one_host_ask_one_after_another(world):
     world.discover(A, "https://a.com/")
     first = answer(world, 404)

@@ -355,6 +355,8 @@ class Drawing:
             stay = np.zeros(len(rows), np.bool_) if away is None else away
             if pick.most is not None:
                 stay |= gave & (pick.got[rows] < pick.most[rows])
+            if away is not None and np.count_nonzero(held := ~(gave | away)):
+                stay &= ~np.isin(rows, rows[held])  # these hosts are gated by now, and may have given their errands
             going = rows[stay] if pick.most is None else distinct(rows[stay])
         if len(self._cards) - first > 1 and pick.most is not None and pick.most.max() > 1:
             self._in_trains(first, pick)
