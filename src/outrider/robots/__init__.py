@@ -10,6 +10,7 @@ from outrider.robots.rules import (
     RuleLine,
     Rules,
     verdict_of_status,
+    verdicts,
     whole_lines,
 )
 
@@ -25,5 +26,6 @@ __all__ = [
     "page_directives",
     "strictest",
     "verdict_of_status",
+    "verdicts",
     "whole_lines",
 ]

@@ -10,9 +10,12 @@ import codecs
 import hashlib
 import re
 import sys
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from outrider.kernels import RobotsRules, RobotsText
+import numpy as np
+
+from outrider.kernels import RobotsRules, RobotsText, robots_verdicts
 from outrider.limits import CRAWL_DELAY_SECONDS_MAX, ROBOTS_BYTES_MAX, ROBOTS_WILDCARD_RULES_MAX
 
 Answer = Literal["rules", "redirect", "allow", "unreachable"]
@@ -69,6 +72,12 @@ class AgentRules:
 
     def __repr__(self) -> str:
         return f"<AgentRules {self.count} rules, {self.memory_bytes} bytes>"
+
+
+def verdicts(rules: Iterable[AgentRules], urls: Sequence[str]) -> list[int]:
+    """`AgentRules.verdict` for many URLs, each by the rules beside it."""
+    found: list[int] = np.frombuffer(robots_verdicts([one._matcher for one in rules], urls), np.int64).tolist()
+    return found
 
 
 class Rules:

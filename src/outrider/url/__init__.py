@@ -13,7 +13,17 @@ from outrider.url.keys import (
 from outrider.url.parts import Url
 from outrider.url.rules import RULES_VERSION, HostRules, Rules, canonical_target
 from outrider.url.scope import Scope, span_of
-from outrider.url.spelling import SPELLING_VERSION, authority_of, host_of, join, normalize, spell, undotted
+from outrider.url.spelling import (
+    SPELLING_VERSION,
+    authorities_of,
+    authority_of,
+    host_of,
+    hosts_of,
+    join,
+    normalize,
+    spell,
+    undotted,
+)
 from outrider.url.surt import surt, surt_as_written
 
 __all__ = [
@@ -26,11 +36,13 @@ __all__ = [
     "Scope",
     "Url",
     "UrlBatch",
+    "authorities_of",
     "authority_of",
     "canonical_target",
     "domain_spans",
     "fingerprints",
     "host_of",
+    "hosts_of",
     "join",
     "key",
     "normalize",

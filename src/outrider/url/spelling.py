@@ -236,6 +236,17 @@ def host_of(canonical: str) -> str:
     return authority if colon < 0 else authority[:colon]
 
 
+def authorities_of(canonical: Sequence[str]) -> list[str]:
+    """`authority_of` for many URLs."""
+    return [url[: url.find("/", 8)] for url in canonical]
+
+
+def hosts_of(authorities: Sequence[str]) -> list[str]:
+    """The host of each authority, as `host_of` tells it of a URL."""
+    # One colon stands behind the scheme: others divide an IPv6 address, or stand before a port.
+    return [name[name.index("/") + 2 :] if name.count(":") == 1 else host_of(name + "/") for name in authorities]
+
+
 def undotted(host: str) -> str:
     """A host without the dot behind it, which says that the name is complete (RFC 1034 section 3.1): `example.org.` is
     the host `example.org`. A URL keeps the dot, and so do its authority and the Host header."""

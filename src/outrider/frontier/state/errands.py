@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import TypeAlias
 
 from outrider.clock import Instant, instant
 from outrider.frontier.format.facts import Row
 from outrider.frontier.policy.revisit import retries_left, retry_seconds
 from outrider.frontier.state.authorities import CELLS, Again, Authority, RobotsState, cells_of
-from outrider.frontier.stores.rulebook import Rulebook
+from outrider.frontier.stores.rulebook import NO_RULES, Rulebook
 from outrider.journey import RobotsAnswer
 from outrider.limits import (
     REDIRECT_HOPS_MAX,
     ROBOTS_AGE_SECONDS_MAX,
     ROBOTS_AGE_SECONDS_MIN,
     ROBOTS_UNREACHABLE_SECONDS_MAX,
+    RULES_PER_REFUSAL,
     URL_BYTES_MAX,
 )
-from outrider.robots import verdict_of_status, whole_lines
+from outrider.robots import AgentRules, verdict_of_status, verdicts, whole_lines
 from outrider.url import host_of, spell
 
 _NOBODY_THERE = frozenset({"dns_unknown", "blocked_address", "blocked_port"})  # errors that no later attempt mends
@@ -69,13 +71,17 @@ def is_closed(authority: Authority, now: Instant, *, errands: bool, opens: bool)
     return bool(copied) and authority.expires <= now and not errands and not opens
 
 
-def judging(now: Instant, *, errands: bool, opens: bool, rulebook: Rulebook) -> Callable[[Authority, str], Judgement]:
-    """A function that tells whether a page of an authority may be fetched at this instant. errands: errands fetch the
-    rules; without them only rules from the caller count. opens: the owner's settings open a host whose robots.txt is
-    out of reach."""
+Standing: TypeAlias = Judgement | AgentRules
+"""How the pages of an authority stand: one judgement on all of them, or the rules that judge each."""
+
+
+def standing(now: Instant, *, errands: bool, opens: bool, rulebook: Rulebook) -> Callable[[Authority], Standing]:
+    """A function that tells how the pages of an authority stand at this instant. errands: errands fetch the rules;
+    without them only rules from the caller count. opens: the owner's settings open a host whose robots.txt is out of
+    reach."""
     rules_of = rulebook.rules
 
-    def judged(authority: Authority, url: str) -> Judgement:
+    def stands(authority: Authority) -> Standing:
         state = authority.state
         fresh = errands and state in _WITH_COPY and not authority.token and authority.expires > now
         if not fresh:  # nearly all are
@@ -88,14 +94,23 @@ def judging(now: Instant, *, errands: bool, opens: bool, rulebook: Rulebook) -> 
                 return _REFUSE
             if state == RobotsState.DEAD:
                 return Judgement.DEAD
-        if state == _ALLOW:
-            return _GO
-        rules = rules_of(authority.digest)
-        if rules is None:
-            return _READ
-        return _GO if rules.verdict(url) >= 0 else _REFUSE
+        return _GO if state == _ALLOW else rules_of(authority.digest) or _READ
 
-    return judged
+    return stands
+
+
+def judged(standings: Sequence[Standing], urls: Sequence[str]) -> list[Judgement]:
+    """The judgement on each of these URLs, whose authorities stand so."""
+    found = verdicts([one if isinstance(one, AgentRules) else NO_RULES for one in standings], urls)
+    return [
+        one if isinstance(one, Judgement) else _GO if verdict >= 0 else _REFUSE
+        for one, verdict in zip(standings, found, strict=True)
+    ]
+
+
+def cost_of(standing: Standing) -> int:
+    """The cost of a verdict on top of a refusal, counted in refusals: an authority may have many rules."""
+    return standing.count // RULES_PER_REFUSAL if isinstance(standing, AgentRules) else 0
 
 
 @dataclass(frozen=True, slots=True)

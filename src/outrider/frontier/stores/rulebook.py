@@ -243,7 +243,7 @@ class Rulebook:
         parses it, and `keep` takes the rules."""
         kept = self._files.get(digest)
         if kept is None:
-            return _NO_RULES
+            return NO_RULES
         if kept.rules is None:
             if kept.size > self._room:
                 return None
@@ -367,4 +367,4 @@ def crawl_delay_of(body: bytes, agent: str) -> float:
     return Rules.parse(body).crawl_delay(agent) or 0.0
 
 
-_NO_RULES = ALLOW_ALL.of("")
+NO_RULES = ALLOW_ALL.of("")

@@ -13,7 +13,17 @@ from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.format.records import Record
 from outrider.frontier.state.authorities import Again, Authority, RobotsState, robots_cells
-from outrider.frontier.state.errands import Judgement, after_answer, again_after, is_closed, judging, unanswered
+from outrider.frontier.state.errands import (
+    Judgement,
+    Standing,
+    after_answer,
+    again_after,
+    cost_of,
+    is_closed,
+    judged,
+    standing,
+    unanswered,
+)
 from outrider.frontier.state.urls import GONE, PARKED, QUEUED, WAITING, Reason
 from outrider.frontier.stores.ledger import FINGERPRINT_MAX, before_slot
 from outrider.frontier.verbs import arguments
@@ -27,7 +37,6 @@ from outrider.limits import (
     RECHECK_READ_BYTES,
     RECHECK_ROWS_LEAST,
     RECHECK_ROWS_MAX,
-    RULES_PER_REFUSAL,
     RULES_READ_BYTES_AT_ONCE,
 )
 from outrider.robots import AgentRules
@@ -69,23 +78,24 @@ class Asking(Part):
         self.answered(draft, owner, RobotsAnswer(status, body), None, None, now, told=True)
         self._core.commit(draft)
 
-    def judging(self, now: Instant) -> Callable[[Authority, str], Judgement]:
-        """A function that judges a page of an authority at this instant, as the settings take its rules."""
+    def standing(self, now: Instant) -> Callable[[Authority], Standing]:
+        """A function that tells how the pages of an authority stand at this instant, as the settings take its rules."""
         rulebook, obeys, go = self.tables.robots.rulebook, self.settings.obey_robots, Judgement.GO
-        judged = judging(now, errands=self._core.errands_mode, opens=self._opens(), rulebook=rulebook)
+        stands = standing(now, errands=self._core.errands_mode, opens=self._opens(), rulebook=rulebook)
         most = self.settings.crawl_delay_max if self.settings.crawl_delay_over == "skip" else None
         if obeys and most is None:
-            return judged
+            return stands
 
-        def judge(authority: Authority, url: str) -> Judgement:
-            found = judged(authority, url)
+        def taken(authority: Authority) -> Standing:
+            found = stands(authority)
+            ruled = isinstance(found, AgentRules)
             if not obeys:
-                return go if found in (Judgement.REFUSE, Judgement.READ) else found
-            if most is not None and found is go and authority.state == RobotsState.RULES:
-                return Judgement.REFUSE if rulebook.crawl_delay(authority.digest) > most else found
+                return go if ruled or found in (Judgement.REFUSE, Judgement.READ) else found
+            if most is not None and ruled and rulebook.crawl_delay(authority.digest) > most:
+                return Judgement.REFUSE
             return found
 
-        return judge
+        return taken
 
     def _opens(self) -> bool:
         """Whether the owner's settings open a host whose robots.txt is out of reach."""
@@ -93,10 +103,6 @@ class Asking(Part):
 
     def is_closed(self, authority: Authority, now: Instant) -> bool:
         return is_closed(authority, now, errands=self._core.errands_mode, opens=self._opens())
-
-    def cost_of(self, authority: Authority) -> int:
-        """The cost of a verdict on top of a refusal, counted in refusals: an authority may have many rules."""
-        return self.tables.robots.rulebook.count(authority.digest) // RULES_PER_REFUSAL
 
     def refuse(self, draft: Draft, record: Record, authority: Authority, verdict: Judgement, now: Instant) -> None:
         if verdict is Judgement.DEAD:
@@ -152,12 +158,12 @@ class Asking(Part):
     def _judge_some(self, authority: Authority, now: Instant, most: int) -> tuple[int, int]:
         """Judges some parked URLs of an authority again, in a frame of their own. Returns the cost of the verdicts, and
         how many rows of the ledger were looked at."""
-        each = 1 + self.cost_of(authority)
+        stands = self.standing(now)(authority)
+        each = 1 + cost_of(stands)
         cards, place, rows = self._parked_after(authority, self._gates.again[authority.name], max(1, most // each))
         draft = self._core.draft(now)
         if len(cards):
-            judge = self.judging(now)
-            go = np.array([judge(authority, url) is Judgement.GO for url in cards.urls()], np.bool_)
+            go = np.array([one is Judgement.GO for one in judged([stands] * len(cards), cards.urls())], np.bool_)
             self.requeue(draft, cards.filter(go), PARKED, now)
             self._refuse_again(draft, cards.filter(~go))
         if place is THROUGH:

@@ -8,8 +8,10 @@ goes back, and its host is gated.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TypeAlias
 
 import numpy as np
@@ -21,7 +23,7 @@ from outrider.frontier.format.records import Record
 from outrider.frontier.schedule.turns import EMPTY, NOT_ALONE
 from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.errand import CallersErrand, Errand
-from outrider.frontier.state.errands import Judgement
+from outrider.frontier.state.errands import Judgement, cost_of, judged
 from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, NONE, ROBOTS, Rows
 from outrider.frontier.state.keys import Group
 from outrider.frontier.state.urls import PARKED, QUEUED, Reason
@@ -31,7 +33,7 @@ from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.trapping import Trapping
 from outrider.limits import OLDEST_DRAW_EVERY
 from outrider.storage.records import distinct
-from outrider.url import authority_of
+from outrider.url import authorities_of
 from outrider.url.traps import RULES
 
 _NO_ROWS: Rows = np.zeros(0, np.uint32)
@@ -264,8 +266,9 @@ class Drawing:
             return errand
         if errand in self._refused:
             return None
-        judgement, authority, _ = self._by_robots(self._robots.judging(now), errand.url)
-        if judgement is _GO or judgement is Judgement.DEAD or authority is None:
+        (authority,), (judgement,), (cost,) = self._by_robots([errand.url])
+        self.refusals -= cost
+        if judgement is _GO or judgement is Judgement.DEAD:
             return errand
         if judgement is not Judgement.REFUSE:
             self._gates.shut(authority, unread=judgement is Judgement.READ)
@@ -408,32 +411,45 @@ class Drawing:
         if spent is None and not ruled and self._settings.traps is None:
             return None
         heads, urls = cards.heads, cards.urls()
-        trapped = traps.may_be_traps(heads) if self._settings.traps is not None else [False] * len(cards)
+        trapped = traps.may_be_traps(heads) if self._settings.traps is not None else []
+        asked = urls if spent is None else [url for url, over in zip(urls, spent.tolist(), strict=True) if not over]
+        owners, judgements, costs = self._by_robots(asked) if ruled else ([], [], [])
+        if spent is None and not any(trapped) and judgements.count(_GO) == (len(urls) if ruled else 0):
+            self.refusals -= sum(costs)
+            return None
         out, plain = [_ALLOWED] * len(cards), True
         slots, classes = heads["slot"].tolist(), heads["klass"].tolist()
-        judge = self._robots.judging(self._wish.now)
         names = traps.names_judged(urls, trapped)
+        by_robots = zip(judgements, owners, costs, strict=True)
         for place, url in enumerate(urls):
+            verdict = _ALLOWED
             if self.refusals <= 0:
                 verdict = _LATER
             elif spent is not None and spent[place]:
                 verdict = _SPENT
-            else:
-                verdict = self._by_robots(judge, url) if ruled else _ALLOWED
-                if verdict is _ALLOWED and trapped[place]:
-                    own = names.get(place)
-                    verdict = self._by_traps(int(queues[place]), slots[place], classes[place], url, own)
+            elif ruled:
+                judgement, owner, cost = next(by_robots)
+                self.refusals -= cost
+                verdict = _ALLOWED if judgement is _GO else (judgement, owner, 0)
+            if verdict is _ALLOWED and trapped and trapped[place]:
+                own = names.get(place)
+                verdict = self._by_traps(int(queues[place]), slots[place], classes[place], url, own)
             if verdict is not _ALLOWED:
                 out[place], plain = verdict, False
                 self.refusals -= 1
         return None if plain else out
 
-    def _by_robots(self, judge: Callable[[Authority, str], Judgement], url: str) -> _Verdict:
-        name = authority_of(url)
-        authority = self._tables.robots.by_name.get(name) or self._tables.robots.authority(name)
-        judgement = judge(authority, url)
-        self.refusals -= self._robots.cost_of(authority)
-        return _ALLOWED if judgement is _GO else (judgement, authority, 0)
+    def _by_robots(self, urls: Sequence[str]) -> tuple[list[Authority], list[Judgement], list[int]]:
+        """The authorities of these URLs, the judgements by their rules, and the costs of these on top of a refusal; of
+        the first URLs alone where the costs of all are beyond the verdicts that are left."""
+        known, found = self._tables.robots.by_name.get, self._tables.robots.authority
+        owners = [known(name) or found(name) for name in authorities_of(urls)]
+        standings = list(map(self._robots.standing(self._wish.now), owners))
+        costs = list(map(cost_of, standings))
+        if sum(costs) >= self.refusals:
+            judged_rows = bisect_left(list(accumulate(costs)), self.refusals) + 1
+            owners, standings, costs = owners[:judged_rows], standings[:judged_rows], costs[:judged_rows]
+        return owners, judged(standings, urls[: len(owners)]), costs
 
     def _by_traps(self, queue: int, slot: int, before: int, url: str, names: tuple[int, int] | None) -> _Verdict:
         rule, klass = self._traps.judge(self._draft, slot, before, url, names)
@@ -478,14 +494,12 @@ class Drawing:
     def _add(self, pick: _Pick, going: _Places, queues: Rows, cards: Cards) -> None:
         self._cards.append(cards)
         self._queues.append(queues)
-        firsts = np.flatnonzero(np.concatenate(([True], going[1:] != going[:-1])))
-        times = np.diff([*firsts, len(going)])
+        later = None
         if pick.gaps is not None:
-            nth = pick.got[going] + np.arange(len(going)) - np.repeat(firsts, times)
-            self._later.append(nth * pick.gaps[going])
-        else:
-            self._later.append(None)
-        pick.got[going[firsts]] += times
+            nth = pick.got[going] + np.arange(len(going)) - np.searchsorted(going, going)
+            later = nth * pick.gaps[going]
+        self._later.append(later)
+        np.add.at(pick.got, going, 1)
         self.count += len(cards)
 
     def _in_trains(self, first: int, pick: _Pick) -> None:

@@ -21,7 +21,7 @@ from outrider.frontier.state.hosts import NONE, Rows
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.whereabouts import Whereabouts
 from outrider.journey import Kind, Lease, Line, RequestId
-from outrider.url import authority_of, host_of
+from outrider.url import authorities_of, hosts_of
 
 GAP_WORDS = {int(reason): reason.name.lower() if reason else None for reason in GapReason}
 """The word for each number of a reason, None for none."""
@@ -89,7 +89,8 @@ class Leased:
         """The leases, in the order of their tokens."""
         tables, cards, heads = self._tables, self._cards, self._cards.heads
         rows, crawls, urls = len(cards), tables.crawls.names, self._cards.urls()
-        hosts = [host if host[-1:] != "." else tables.home_of(host) for host in map(host_of, urls)]
+        authorities = authorities_of(urls)
+        hosts = [host if host[-1:] != "." else tables.home_of(host) for host in hosts_of(authorities)]
         told = [
             parts_of(cards.extra_of(row), int(heads["flags"][row])) if size else NO_PARTS
             for row, size in enumerate(heads["extra_bytes"].tolist())
@@ -100,7 +101,7 @@ class Leased:
             urls,
             [key or host for key, host in zip(self._keys, hosts, strict=True)],
             repeat(Kind.PAGE),
-            map(authority_of, urls),
+            authorities,
             hosts,
             range(self._first, self._first + rows),
             repeat(self._deadline),
