@@ -724,6 +724,18 @@ fn path_of(url: &[u8]) -> &[u8] {
     &path[..path.iter().position(|&octet| octet == b'#').unwrap_or(path.len())]
 }
 
+/// The octets that `spell` writes as they are wherever they stand: most of a path, copied in runs.
+const KEPT: [bool; 256] = {
+    let mut kept = [false; 256];
+    let mut octet = 0;
+    while octet < 128 {
+        kept[octet] = (octet as u8).is_ascii_alphanumeric()
+            || matches!(octet as u8, b'-' | b'_' | b'.' | b'~' | b'/' | b'&' | b'=');
+        octet += 1;
+    }
+    kept
+};
+
 fn spell_path(path: &[u8], lenient: bool, decode_query: bool, into: &mut Vec<u8>) {
     if path.first() != Some(&b'/') {
         into.push(b'/');
@@ -731,6 +743,12 @@ fn spell_path(path: &[u8], lenient: bool, decode_query: bool, into: &mut Vec<u8>
     let mut behind = false;
     let mut at = 0;
     while at < path.len() {
+        let run = path[at..].iter().take_while(|&&octet| KEPT[usize::from(octet)]).count();
+        into.extend_from_slice(&path[at..at + run]);
+        at += run;
+        if at == path.len() {
+            return;
+        }
         let (taken, _) = spell(path, at, lenient, behind && decode_query, into);
         behind |= path[at] == b'?';
         at += taken;
