@@ -318,10 +318,17 @@ class Texts:
         return Texts(octets, self.lengths[rows])
 
     @classmethod
-    def of(cls, texts: Sequence[str | bytes]) -> Texts:
-        """From strings, which may hold half surrogate pairs, or bytes."""
-        pieces = [text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text for text in texts]
-        return cls(b"".join(pieces), np.fromiter(map(len, pieces), np.uint32, len(pieces)))
+    def of(cls, texts: Sequence[str]) -> Texts:
+        """From strings, which may hold half surrogate pairs."""
+        joined = "".join(texts)
+        octets = joined.encode("utf-8", "surrogatepass")
+        if len(octets) == len(joined):  # all ASCII
+            return cls(octets, _lengths(texts))
+        return cls(octets, _lengths([text.encode("utf-8", "surrogatepass") for text in texts]))
+
+
+def _lengths(pieces: Sequence[str] | Sequence[bytes]) -> npt.NDArray[np.uint32]:
+    return np.fromiter(map(len, pieces), np.uint32, len(pieces))
 
 
 def no_texts(rows: int) -> Texts:
@@ -461,6 +468,9 @@ def encode(now: Instant, blocks: Sequence[Block]) -> bytes:
                 if column.type == "cards":
                     fixed.append(cells.heads.view(OPAQUE))
                     octets = cells.arena
+                elif column.type == "blob":
+                    fixed.append(_lengths(cells))
+                    octets = b"".join(cells)
                 else:
                     texts = cells if isinstance(cells, Texts) else Texts.of(cells)
                     fixed.append(texts.lengths)

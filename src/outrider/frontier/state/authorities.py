@@ -78,8 +78,10 @@ cells_of = attrgetter(*CELLS)
 
 def robots_cells(authority: Authority, **changed: Any) -> Row:
     """An authority as the columns of a ROBOTS fact. changed: cells that replace its own."""
-    cells = dict(zip(CELLS, cells_of(authority), strict=True)) | changed
-    return (authority.slot, authority.name, *cells.values())
+    cells: Row = cells_of(authority)
+    if changed:
+        cells = tuple(changed.get(name, cell) for name, cell in zip(CELLS, cells, strict=True))
+    return (authority.slot, authority.name, *cells)
 
 
 class Authorities:
