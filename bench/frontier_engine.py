@@ -439,6 +439,7 @@ def run_crawl(given: argparse.Namespace) -> dict[str, Any]:
     want = min(100, given.queues)
     while _full_visit(frontier, rests, min(BATCH, given.queues), Spent(), columns=True):
         pass  # each host once, all of them ready
+    settle(frontier)
     for columns in (False, True):
         spent, visited = Spent(), 0
         while visited < given.visits and rests.wait_for(max(want, round(given.queues * (1 - RESTING_SHARE)))):
