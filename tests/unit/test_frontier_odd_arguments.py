@@ -197,6 +197,26 @@ def test_an_argument_that_makes_no_sense_is_told_and_the_frontier_goes_on(wrong)
         assert frontier.verify().ok
 
 
+class LikeNone:
+    """Equal to everything."""
+
+    def __eq__(self, other):
+        return True
+
+    __hash__ = None
+
+
+@pytest.mark.parametrize("odd", [np.array([1, 2]), LikeNone()], ids=["an array", "equal to None"])
+def test_an_odd_value_behind_outcomes_that_leave_their_field_out_is_told_and_the_frontier_goes_on(odd):
+    """Whether an outcome leaves a field out is asked of no `__eq__`."""
+    with Frontier.memory(clock=lambda: START) as frontier:
+        frontier.discover([A, "http://b.com/"])
+        first, second = frontier.lease(2)
+        with pytest.raises(SettingsError):
+            frontier.report([first.done(seconds=0.1), second.done(seconds=0.1, etag=odd)])
+        assert ["ok", "ok"] == list(frontier.report([one.done(seconds=0.1) for one in (first, second)]))
+
+
 @pytest.mark.parametrize("method", list(GOOD))
 def test_no_argument_of_any_type_stops_a_frontier_or_meets_anything_but_its_own_error(method):
     """A method takes it, or says that it does not: nothing else is raised, and the next call is answered."""

@@ -202,7 +202,8 @@ def _fields_of(given: Sequence[Outcome]) -> dict[str, _Field]:
         rows = [_astuple(one if type(one) is Outcome else arguments.of_builtins(one)) for one in given]
     found: dict[str, _Field] = {}
     for name, values in zip(_FIELDS, zip(*rows, strict=True), strict=False):
-        if name not in _LEFT_OUT or values[0] is not None or values.count(None) < len(values):
+        # By identity: `count` asks `__eq__` of a caller's class, which may raise anything, or say that it equals None.
+        if name not in _LEFT_OUT or values[0] is not None or [one for one in values if one is not None]:
             kinds = set(map(type, values))
             found[name] = (values, kinds) if kinds <= arguments.BUILTINS else _field(arguments.all_builtin(values))
     return found
