@@ -243,6 +243,24 @@ def test_what_is_said_of_a_key_in_one_crawl_holds_for_its_hosts_found_later(worl
     assert 1 == len(world.urls(crawl="default"))
 
 
+def test_a_new_queue_of_a_key_takes_its_rules_from_one_queue_and_looks_at_no_other(world):
+    """A look at all of them would take the square of their number."""
+    looked_at = []
+
+    class Watched(list):
+        def __iter__(self):
+            for queue in super().__iter__():
+                looked_at.append(queue)
+                yield queue
+
+    world.discover(*[Link(f"http://h{n}.com/", key="k") for n in range(9)])
+    world.frontier.set_limit(2, "k")
+    (group,) = world.inspect().tables.keys.groups.values()
+    group.queues = Watched(group.queues)
+    world.discover(Link("http://new.com/", key="k"))
+    assert (1, [2] * 10) == (len(looked_at), [queue.limit for queue in world.frontier.queues()])
+
+
 def test_what_is_said_of_a_host_in_one_crawl_holds_there_alone(world):
     world.discover(A)
     world.frontier.pause("a.com", crawl="default")

@@ -531,10 +531,11 @@ class Turns:
     def key_meant(self, key: str) -> str:
         """A key in the spelling of queues: a host name without the dot behind it."""
         tables = self._tables
-        return key if key[-1:] != "." or tables.keys.queues_with(key, None) else tables.home_of(key)
+        known = key[-1:] != "." or next(tables.keys.queues_with(key, None), None) is not None
+        return key if known else tables.home_of(key)
 
     def _with_key(self, key: str, crawl: int | None) -> Rows:
-        return np.unique(np.array(self._tables.keys.queues_with(key, crawl), np.uint32))
+        return np.unique(np.fromiter(self._tables.keys.queues_with(key, crawl), np.uint32))
 
     def __repr__(self) -> str:
         return f"<Turns {len(self.ready)} ready, {len(self.timetable)} resting>"

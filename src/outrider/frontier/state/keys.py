@@ -7,7 +7,7 @@ until one is drawn, all queues of the key stand in the rings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,16 +46,19 @@ class Keys:
         self.groups: dict[tuple[int, str], Group] = {}
         self.group_of: dict[int, Group] = {}
 
-    def queues_with(self, key: str, crawl: int | None) -> list[int]:
+    def queues_with(self, key: str, crawl: int | None) -> Iterator[int]:
         """The queues with a key in this very spelling, of one crawl or of all; the queues that bear the name of their
-        host are found by the host, and may be named twice."""
+        host are found by the host, which comes back from the cold for that, and may be named twice. The first one costs
+        nothing by their number: each new queue of a key takes its rules from it."""
         tables, queues = self._tables, self._tables.queues
-        crawls = (NONE, *tables.crawls.rows.values()) if crawl is None else (crawl,)
-        found = [self.groups[of, key].queues for of in crawls if (of, key) in self.groups] if self.groups else []
+        if self.groups:
+            for of in (NONE, *tables.crawls.rows.values()) if crawl is None else (crawl,):
+                if (of, key) in self.groups:
+                    yield from self.groups[of, key].queues
         namesake = tables.host_row(key)
-        own = tables.queues_of(namesake) if namesake != NONE else ()
-        found.append([one for one in own if one not in queues.keys and crawl in (None, queues.crawl[one])])
-        return [queue for some in found for queue in some]
+        for queue in tables.queues_of(namesake) if namesake != NONE else ():
+            if queue not in queues.keys and crawl in (None, queues.crawl[queue]):
+                yield queue
 
     def enter(self, rows: Rows) -> None:
         """New queues join the groups of their keys. A key spans hosts from the first queue on that has another name
