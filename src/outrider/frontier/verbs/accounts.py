@@ -118,7 +118,8 @@ def statistics(
 
 def workers(tables: Tables) -> list[WorkerStatus]:
     """The named workers with open leases, by name."""
-    _, _, deadlines, holders, *_ = tables.urls.open_leases()
+    leases = tables.urls.open_leases()
+    deadlines, holders = leases.deadlines, leases.holders
     kinds = np.zeros(len(holders), np.int64)
     errands = [errand for errand in tables.errands.open.values() if errand.holder]
     deadlines = np.concatenate([deadlines, np.array([errand.deadline for errand in errands], np.int64)])

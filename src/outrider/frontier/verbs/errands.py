@@ -1,5 +1,5 @@
-"""The errands that callers queue: requests for something else than a page, such as a sitemap, on the clock of its
-host."""
+"""The errands that callers queue, requests for something else than a page on the clock of its host; also the addresses
+of hosts and the places of output that callers tell."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from outrider.url import host_of, spell
 
 
 class Errands(Part):
-    """The part of the machine that takes errands from callers."""
+    """The part of the machine that takes errands, addresses and places of output from callers."""
 
     def queue_errands(self, kind: str, urls: str | Sequence[str], crawl: str | None, now: Instant) -> list[Code]:
         """Queues an errand of this kind for each URL, in a crawl (None: the default one). Answers for each `new`,

@@ -37,9 +37,7 @@ from outrider.journey import (
     State,
     UrlStatus,
 )
-from outrider.limits import (
-    BEFORE_COUNTED_MAX,
-)
+from outrider.limits import BEFORE_COUNTED_MAX
 from outrider.robots import Rules
 from outrider.url import UrlBatch, authority_of, host_of
 from outrider.url.traps import BY_COUNTS, RULES
@@ -51,8 +49,6 @@ _ROBOTS_WORDS = {
     RobotsState.DEAD: "its site does not answer",
 }
 """Where no line of a robots.txt decides about a URL."""
-
-
 _PRIORITY_SLACK = 1e-6  # a priority that differs by less is the same: sums are rounded
 Why: TypeAlias = tuple[str, str, Instant | None]
 """A reason: its word, its text, and the instant at which time alone ends it, None where none does."""
@@ -120,7 +116,7 @@ class Explaining(Part):
             fetched_at=fetched_at(record.fetched),
             before=_before(tables, row, record) if record.state == QUEUED else None,
             held_by=tuple(turns.shared.holding(host, now)),
-            ranking=ranking_of(record, self.settings.priority),
+            ranking=_ranking_of(record, self.settings.priority),
         )
 
     def _sooner(self, record: Record, host: int, name: str, why: Why, now: Instant) -> Why:
@@ -276,7 +272,7 @@ class Explaining(Part):
         return "ready", "nothing: it is given to whoever leases next", now
 
 
-def ranking_of(record: Record, function: PriorityFunction | None) -> Ranking:
+def _ranking_of(record: Record, function: PriorityFunction | None) -> Ranking:
     """What the priority of a URL is made of. A weighted function is asked for its parts; no other function is called,
     for it may have forgotten the page by now."""
     parts: tuple[PriorityPart, ...] = ()

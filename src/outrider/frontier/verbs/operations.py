@@ -325,9 +325,9 @@ class Operations(Part):
             slots[place] = self._homes.slot_of(homes[place])
         found, cards = tables.urls.find(np.full(len(some), crawl, np.uint32), slots, prints)
         mask[np.flatnonzero(mask)[~found]] = False
-        return mask, [self.as_it_is(record) for record in map(Record.of, [cards] * len(cards), range(len(cards)))]
+        return mask, [self._as_it_is(record) for record in map(Record.of, [cards] * len(cards), range(len(cards)))]
 
-    def as_it_is(self, record: Record) -> Record:
+    def _as_it_is(self, record: Record) -> Record:
         """A record of the ledger in the state that time and leases have given it."""
         if record.state in (QUEUED, WAITING) and self.token_of(record):
             record.state = LEASED

@@ -11,9 +11,7 @@ from outrider.frontier.state.hosts import NONE
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.urls import DONE, GONE, LEASED, PARKED, QUEUED, STATES, WAITING
 from outrider.frontier.verbs.accounts import leased_heads, leased_queues
-from outrider.journey import (
-    Verification,
-)
+from outrider.journey import Verification
 from outrider.kernels.cards import Heads
 
 

@@ -133,6 +133,7 @@ class Settling(Part):
         self._links, self._traps, self._robots = links, traps, robots
         # Cells of the hosts that the draft at hand parks or leaves alone, by row.
         self.unwelcome: dict[int, int] = {}
+        # In memory alone: a restart begins to count anew, which parks a host later and none wrongly.
         self._same_bodies = kernels.SameBodies(UNWELCOME_RUNS_MAX, UNWELCOME_SAME_BODIES)
 
     def ends(self, outcomes: Outcomes, *, bodies: bool) -> Ends:
