@@ -130,7 +130,7 @@ def test_where_a_projection_stands_counts_for_the_log_once_that_is_durable(monke
 
     def finish_while_it_moves(writer, lsn):
         for stream in ("pages", "politeness"):
-            machine.errands.note_projection(stream, 0, log.synced_lsn, world.clock.at)
+            machine.notes.note_projection(stream, 0, log.synced_lsn, world.clock.at)
         finish(writer, lsn)
 
     monkeypatch.setattr(CheckpointWriter, "finish", finish_while_it_moves)

@@ -490,7 +490,7 @@ class Frontier:
         addresses = {arguments.host(host): address}
 
         def verb(m: Machine, now: Instant) -> None:
-            m.errands.set_addresses(addresses, now)
+            m.notes.set_addresses(addresses, now)
 
         return verb
 
@@ -498,17 +498,17 @@ class Frontier:
     def set_addresses(self, addresses: Mapping[str, str | None]) -> Verb[int]:
         """The addresses of many hosts; how many were not known to be there. An address that is known already costs
         nothing."""
-        return lambda m, now: m.errands.set_addresses(addresses, now)
+        return lambda m, now: m.notes.set_addresses(addresses, now)
 
     @decision
     def note_projection(self, stream: str, length: int, lsn: int) -> Verb[None]:
         """A projection is synced to `length` and holds the lines up to `lsn`."""
-        return lambda m, now: m.errands.note_projection(stream, length, lsn, now)
+        return lambda m, now: m.notes.note_projection(stream, length, lsn, now)
 
     @decision
     def note_watermark(self, writer: str, value: bytes) -> Verb[None]:
         """An archive writer is synced up to this place."""
-        return lambda m, now: m.errands.note_watermark(writer, value, now)
+        return lambda m, now: m.notes.note_watermark(writer, value, now)
 
     @glance
     def seen_content(self, digests: Sequence[bytes]) -> list[bool]:

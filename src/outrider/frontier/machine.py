@@ -12,6 +12,7 @@ from outrider.frontier.verbs.errands import Errands
 from outrider.frontier.verbs.explaining import Explaining
 from outrider.frontier.verbs.leasing import Leasing
 from outrider.frontier.verbs.looking import Looking
+from outrider.frontier.verbs.noting import Noting
 from outrider.frontier.verbs.opening import Opening
 from outrider.frontier.verbs.operations import Operations
 from outrider.frontier.verbs.reporting import Reporting
@@ -34,6 +35,7 @@ class Machine:
         self.leases = Leasing(core, self.robots, traps)
         self.reports = Reporting(core, Settling(core, self.links, traps, self.robots), self.links)
         self.errands = Errands(core)
+        self.notes = Noting(core)
         self.operators = Operations(core, self.links)
         self.carried = Carrying(core, self.links)
         self.looks = Looking(core, self.links, self.leases, self.operators)

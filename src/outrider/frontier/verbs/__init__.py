@@ -16,7 +16,8 @@ the parts that it is given. `machine.py`, above this folder, puts them together.
     asking.py        robots rules and the errands that fetch them
     delays.py        how long URLs waited for their leases, summed
     leasing.py       lease; drawing.py draws URLs and errands, leased.py gives a call's leases in columns
-    errands.py       errands that callers queue, addresses and places of output that they tell
+    errands.py       errands that callers queue
+    noting.py        addresses and places of output that callers tell
     outcomes.py      outcomes in columns, read and checked
     settling.py      outcomes become facts: rests, states, texts, links, lines
     reporting.py     report, extend, release, defer; pieces.py cuts long reports into frames

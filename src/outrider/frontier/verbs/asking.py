@@ -75,7 +75,7 @@ class Asking(Part):
         self._core.commit(draft)
         owner = self.tables.robots.authority(authority_of(found))
         draft = self._core.draft(now)
-        self.answered(draft, owner, RobotsAnswer(status, body), None, None, now, told=True)
+        self.take_answer(draft, owner, RobotsAnswer(status, body), None, None, now, told=True)
         self._core.commit(draft)
 
     def standing(self, now: Instant) -> Callable[[Authority], Standing]:
@@ -215,7 +215,7 @@ class Asking(Part):
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def answered(
+    def take_answer(
         self,
         draft: Draft,
         authority: Authority,

@@ -223,7 +223,7 @@ class Settling(Part):
                 continue
             if isinstance(errand, Authority):
                 answer = _robots_of(outcomes, row)
-                self._robots.answered(draft, errand, answer, error, outcomes.retry_after_of(row), draft.now)
+                self._robots.take_answer(draft, errand, answer, error, outcomes.retry_after_of(row), draft.now)
                 continue
             if error is not None:
                 draft.error(error)
