@@ -762,3 +762,12 @@ def test_a_token_named_twice_in_columns_counts_once(world):
 def test_columns_that_make_no_sense_are_told(world, wrong):
     with pytest.raises(SettingsError):
         world.frontier.report(wrong)
+
+
+def test_a_new_queue_of_a_key_takes_the_last_word_about_it_also_where_that_takes_a_rule_back(world):
+    """The last rule of any queue was taken back, and a new queue of the key got the delay of the word before."""
+    world.discover(Link("http://a.com/", key="k"))
+    world.frontier.set_delay(3.0, "k")
+    world.frontier.set_delay(None, "k", crawl="default")
+    world.discover(Link("http://b.com/", key="k"))
+    assert [None, None] == [queue.delay_seconds for queue in world.frontier.queues() if queue.key == "k"]

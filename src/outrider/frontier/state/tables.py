@@ -408,7 +408,9 @@ class Tables:
     def rules_of_new(self, crawl: int, key: str) -> QueueRules:
         """The rules of a queue that is made now. A queue of its key in its crawl has every word about both, since
         operators rule the queues of a key together; else the words of the crawl and of the key in all crawls count."""
-        other = next(self.keys.queues_with(key, crawl), None) if self.queues.rules else None
+        if not (self.queues.rules or self.words):
+            return QueueRules()
+        other = next(self.keys.queues_with(key, crawl), None)
         if other is not None:
             return self.queues.rules.get(other) or QueueRules()
         of_crawl = words_of_crawls(np.array([crawl], np.uint32))
