@@ -157,6 +157,8 @@ class Model:
     def lose(self, token: int, *, counted: bool = True) -> None:
         held = self.end(token)
         self.rest_whole(held.url.queue, self.floor_of_page(held.url.queue))
+        clock = self.hosts[held.url.queue.host]
+        clock.ended = max(clock.ended, self.now)  # in doubt
         held.url.losses += counted
         held.url.state = "queued"
         if counted:
@@ -198,11 +200,13 @@ class Model:
         return DELAY if queue.delay is None else queue.delay
 
     def slowest(self, host: str) -> float:
-        return max(self.floor(queue) for queue in self.queues if queue.host == host)
+        """The largest delay of the host's queues of living crawls."""
+        living = [queue for queue in self.queues if queue.host == host and not queue.crawl.deleted]
+        return max(map(self.floor, living), default=DELAY)
 
     def floor_of_page(self, queue: Queue) -> float:
         """A page of a deleted crawl rests its host by the other queues, too."""
-        return self.slowest(queue.host) if queue.crawl.deleted else self.floor(queue)
+        return max(self.floor(queue), self.slowest(queue.host) if queue.crawl.deleted else 0.0)
 
     def queue(self, crawl: Crawl, key: str | None, host: str) -> Queue:
         key = key or host
@@ -528,8 +532,6 @@ class GroupedModel(Model):
 
     def lose(self, token: int, *, counted: bool = True) -> None:
         self.left(token, self.now)
-        clock = self.hosts[self.leases[token].url.queue.host]
-        clock.ended = max(clock.ended, self.now)
         super().lose(token, counted=counted)
 
     def left(self, token: int, at: int) -> None:

@@ -71,6 +71,12 @@ def test_a_frontier_does_what_the_contract_says(seed, kind):
     live(1_000 * KINDS.index(kind) + seed, kind)
 
 
+@pytest.mark.parametrize("seed", [100_775, 100_783, 200_049, 200_462])
+def test_long_histories_that_failed_once(seed):
+    """Words that were taken back, rules of deleted crawls, and a lease that was lost before another one's report."""
+    live(seed, "checkpoints", 150)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(14_400)
 def test_a_frontier_does_what_the_contract_says_for_long(kind):

@@ -38,10 +38,13 @@ class Rests:
         return self.settings.delay if rules is None or rules.delay is None else rules.delay
 
     def floor_of_host(self, host: int) -> float:
-        """The least gap in seconds behind a request of no queue to a host: the largest among its queues."""
-        if not self.tables.hosts.flags[host] & RULED:
+        """The least gap in seconds behind a request of no queue to a host: the largest among its queues of living
+        crawls."""
+        tables = self.tables
+        if not tables.hosts.flags[host] & RULED:
             return self.settings.delay
-        return max(map(self.floor, self.tables.queues_of(host)), default=self.settings.delay)
+        living = (queue for queue in tables.queues_of(host) if not tables.crawls.gone[tables.queues.crawl[queue]])
+        return max(map(self.floor, living), default=self.settings.delay)
 
     def crawl_delay(self, host: int) -> float:
         """Seconds that robots rules want between two requests to a host."""
