@@ -193,6 +193,21 @@ def test_a_call_that_gates_a_host_takes_no_page_of_it_beside_the_errand(world, p
     assert [given] == world.urls(per_queue * 2, errands=True, per_queue=per_queue)
 
 
+def test_a_host_that_gave_a_page_gives_no_errand_of_another_host_in_the_same_call(world):
+    """The robots.txt of a.com had moved to b.com. The call that lined its errand up there had given a page of b.com."""
+    world.discover("http://b.com/")
+    answer(world)
+    world.clock.move(10)
+    world.report(outcome(*world.lease(), "done", seconds=0.0, status=200))
+    world.discover(Link(A, crawl="gone"))
+    hop = errand(world)
+    world.frontier.delete(crawl="gone")
+    world.report(outcome(hop, seconds=0.0, robots=RobotsAnswer(301, location="http://b.com/r.txt")))
+    world.clock.move(10)
+    world.discover(*[f"http://b.com/{n}" for n in range(4)], A, *[f"http://a.com/{n}" for n in range(4)])
+    assert ["b.com"] == [lease.host for lease in world.lease(20, errands=True)]
+
+
 def test_authorities_of_one_host_ask_one_after_another(world):
     world.discover(A, "https://a.com/")
     first = answer(world, 404)

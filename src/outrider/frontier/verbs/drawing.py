@@ -129,9 +129,12 @@ class Drawing:
                 self._visit(drawn)
 
     def settle(self) -> None:
-        """Looks at hosts again whose groups moved on since they were offered."""
+        """Looks at hosts again whose groups moved on since they were offered, or where an errand was lined up. A host
+        that gave a page has its next turn after this call."""
         if self._lapsed:
-            self._turns.touch(self._lapsed, self._wish.now)
+            rows = np.concatenate(self._lapsed)
+            gave = self._tables.queues.host[np.concatenate([_NO_ROWS, *self._queues]).astype(np.intp)]
+            self._turns.touch((rows[~np.isin(rows, gave)],), self._wish.now)
             self._lapsed = []
 
     def columns(self) -> tuple[Cards, Rows, npt.NDArray[np.int64]]:
