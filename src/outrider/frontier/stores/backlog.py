@@ -161,7 +161,8 @@ class Backlog:
 
     def __len__(self) -> int:
         """How many cards there are, tails included."""
-        return len(self._kernel) + self._tail_cards + self._kernel.statistics()["cards_aside"]
+        aside: int = self._kernel.statistics()["cards_aside"] if self._aside else 0
+        return len(self._kernel) + self._tail_cards + aside
 
     # ------------------------------------------------------------------------------------------------- the verbs
 

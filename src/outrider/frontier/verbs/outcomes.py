@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -110,9 +111,8 @@ class Outcomes:
 
     def text_bytes(self) -> int:
         """The bytes of all texts and answers."""
-        return sum(sum(map(len, texts.values())) for texts in self._texts()) + sum(
-            map(_answer_bytes, self.robots.values())
-        )
+        texts = sum(sum(map(len, some.values())) for some in self._texts() if some)
+        return texts + (sum(map(_answer_bytes, self.robots.values())) if self.robots else 0)
 
     def text_bytes_by_row(self) -> npt.NDArray[np.int64]:
         """The bytes of the texts and answers of each row."""
@@ -242,10 +242,9 @@ def _of_batch(given: OutcomeBatch) -> Outcomes:
         found.verdicts, found.all_done = np.zeros(rows, np.uint8), True
     else:
         _verdicts(found, *_field(verdicts))
-    told = ((name, field, getattr(given, name)) for name, field in _COLUMNS.items())
-    return _completed(
-        found, {field: _field(_spread(name, column, rows)) for name, field, column in told if column is not None}
-    )
+    columns = zip(_COLUMNS.items(), _columns_of(given), strict=True)
+    told = ((name, field, column) for (name, field), column in columns if column is not None)
+    return _completed(found, {field: _field(_spread(name, column, rows)) for name, field, column in told})
 
 
 def _spread(name: str, given: Any, rows: int) -> Sequence[Any]:
@@ -277,14 +276,17 @@ _COLUMNS: Final = {
     "addresses": "address",
 }
 """The columns of an OutcomeBatch that may be left out, and the field of Outcome that each stands for."""
+_columns_of = attrgetter(*_COLUMNS)
 _FLAGS: Final = ("refused", "challenged", "duplicate", "repeats", "first_copy")
 _ABSENT: Final = {**dict.fromkeys(_FLAGS, False), "bytes_read": 0}
 
 
 def _completed(found: Outcomes, fields: Mapping[str, _Field]) -> Outcomes:
     """Reads and checks the fields that most outcomes leave out."""
-    answered = _numbers("answered", *fields.get("answered", _LEFT))
     found.answered = found.statuses != 0
+    if not fields:
+        return found
+    answered = _numbers("answered", *fields.get("answered", _LEFT))
     if answered is not None:
         np.copyto(found.answered, answered == 1, where=answered >= 0)
     for name in _NUMBERS_LEFT_OUT:

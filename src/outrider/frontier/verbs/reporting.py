@@ -359,7 +359,8 @@ def _by_outcome(
 
 
 def _report_of(answer: Answer, lines: tuple[Line, ...], lsn: int) -> Report:
-    codes, told = codes_of(b"".join(answer.codes.values())), [_NO_CODES] * len(answer.settled)
+    told = [_NO_CODES] * len(answer.settled)
+    codes = codes_of(b"".join(answer.codes.values())) if answer.codes else []
     start = 0
     for row, numbers in answer.codes.items():
         end = start + len(numbers)

@@ -63,6 +63,7 @@ Instants = npt.NDArray[np.int64]
 Places = npt.NDArray[np.intp]
 
 _ALL = slice(None)
+_NO_HASHES = np.zeros(0, np.uint64)
 HEALTHY = int(Signal.HEALTHY)  # numpy asks an enumeration of Python 3.11 for names that it lacks, which is slow
 _OF_STATUSES = np.full(HTTP_STATUS_MAX + 1, Signal.NEUTRAL, np.uint8)
 """The sign that an answer of each HTTP status gives."""
@@ -339,35 +340,46 @@ class Settling(Part):
         delays: npt.NDArray[np.float64] | None,
     ) -> None:
         """Sets the clocks at these places, of which each comes once."""
-        hashes = self.tables.hosts.hash[hosts[at].astype(np.intp)]
         windows = delays is not None and self.settings.crawl_delay_as == "window"
+        drawn = windows or requests.refused is not None
+        hashes = self.tables.hosts.hash[hosts[at].astype(np.intp)] if drawn else _NO_HASHES
+        back_off, refused_at = clocks["back_off"][at], clocks["refused_at"][at]
+        strain, usual = clocks["strain"][at], clocks["usual"][at]
         rests = rests_after(
             requests.ended,
             seconds=requests.seconds,
             floor=requests.floor,
             factor=self.settings.delay_factor,
-            back_off=clocks["back_off"][at],
-            refused_at=clocks["refused_at"][at],
+            back_off=back_off,
+            refused_at=refused_at,
             crawl_delay=delays,
             window_phase=(hashes & _PHASES).astype(np.int64) if windows else None,
             retry_after=requests.retry_after,
             refused=requests.refused,
             jitter=0.0 if requests.refused is None else self._draws(hashes, requests.ended),
-            strain=clocks["strain"][at],
+            strain=strain,
             strained=requests.strained,
             first_byte=requests.first_byte,
-            usual=clocks["usual"][at],
+            usual=usual,
         )
         # Of several requests at once the one that ended last may be reported before another: a lease tells its end, so
         # the gap behind that one stays.
         before = clocks["ended"][at]
         last = requests.ended >= before
-        clocks["gap"][at] = np.where(last, rests.gap, clocks["gap"][at])
-        clocks["reason"][at] = np.where(last, rests.reason, clocks["reason"][at])
-        clocks["ended"][at] = np.maximum(before, requests.ended)
+        gap, reason, ended = rests.gap, rests.reason, requests.ended
+        if np.count_nonzero(last) < len(last):
+            gap, reason = np.where(last, gap, clocks["gap"][at]), np.where(last, reason, clocks["reason"][at])
+            ended = np.maximum(before, ended)
+        clocks["gap"][at], clocks["reason"][at], clocks["ended"][at] = gap, reason, ended
         clocks["rest_until"][at] = np.maximum(clocks["rest_until"][at], rests.until)
-        clocks["back_off"][at], clocks["refused_at"][at] = rests.back_off, rests.refused_at
-        clocks["strain"][at], clocks["usual"][at] = rests.strain, rests.usual
+        for name, cells, others in (
+            ("back_off", back_off, rests.back_off),
+            ("refused_at", refused_at, rests.refused_at),
+            ("strain", strain, rests.strain),
+            ("usual", usual, rests.usual),
+        ):
+            if others is not cells:  # most requests leave these cells as they are
+                clocks[name][at] = others
         self._hear_welcome(hosts, clocks, at, requests.signals)
         clocks["answered"][at] += requests.answered
 
@@ -375,9 +387,10 @@ class Settling(Part):
         self, hosts: Rows, clocks: Mapping[str, npt.NDArray[Any]], at: Places | slice, signals: Signals
     ) -> None:
         """Counts the signs of these requests in the clocks of their hosts."""
-        before = clocks["unwelcome"][at].copy()
+        before = clocks["unwelcome"][at]
         if not np.count_nonzero(before) and signals.max() <= HEALTHY:
             return  # as nearly always
+        before = before.copy()
         signals = np.where((signals == Signal.BROKEN) & (clocks["answered"][at] == 0), Signal.NEUTRAL, signals)
         lost = (signals == Signal.BROKEN) | (signals == Signal.NAMELESS)
         for place in np.flatnonzero(is_silent(before) & lost).tolist():
