@@ -341,6 +341,8 @@ def test_spans_are_gathered_read_and_hashed_as_their_texts(kernel, texts):
     assert b"".join(octets) == kernel.gather_spans(arena, starts, ends)
     assert texts == kernel.texts_of_spans(arena, starts, ends)
     assert siphash.fingerprints(texts, KEY) == kernel.hash_spans(arena, starts, ends, KEY)
+    before = [siphash.fingerprints([text.partition("b")[0]], KEY) if "b" in text else bytes(8) for text in texts]
+    assert b"".join(before) == kernel.hash_spans(arena, starts, ends, KEY, until=ord("b"))
     codes = np.frombuffer(kernel.distinct_spans(arena, starts, ends)[0], np.uint32).tolist()
     assert [list(dict.fromkeys(texts)).index(text) for text in texts] == codes
 
@@ -457,6 +459,8 @@ def test_twin_and_kernel_number_spans_alike(texts):
     arena = b"".join(texts)
     assert twin.distinct_spans(arena, starts, ends) == NATIVE.distinct_spans(arena, starts, ends)
     assert twin.hash_spans(arena, starts, ends, KEY) == NATIVE.hash_spans(arena, starts, ends, KEY)
+    for until in (0, 1, 255):
+        assert twin.hash_spans(arena, starts, ends, KEY, until) == NATIVE.hash_spans(arena, starts, ends, KEY, until)
     wanted = np.arange(len(texts)) % 3 != 0
     assert twin.unique_spans(arena, starts, ends, wanted) == NATIVE.unique_spans(arena, starts, ends, wanted)
 

@@ -404,16 +404,22 @@ fn on_spans<T: Send>(
 }
 
 #[pyfunction]
+#[pyo3(signature = (arena, starts, ends, key, until=None))]
 fn hash_spans<'py>(
     arena: &Bound<'py, PyAny>,
     starts: &Bound<'py, PyAny>,
     ends: &Bound<'py, PyAny>,
     key: &Bound<'py, PyAny>,
+    until: Option<u8>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let print = fingerprinter(key)?;
     let out = on_spans(arena, starts, ends, |octets, spans| {
         let mut out = Vec::with_capacity(8 * spans.len());
-        print.fingerprints(spans.iter().map(|&(start, end)| &octets[start..end]), &mut out);
+        let texts = spans.iter().map(|&(start, end)| &octets[start..end]);
+        match until {
+            None => print.fingerprints(texts, &mut out),
+            Some(mark) => print.fingerprints_until(mark, texts, &mut out),
+        }
         out
     })?;
     Ok(PyBytes::new(arena.py(), &out))

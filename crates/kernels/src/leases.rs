@@ -298,7 +298,7 @@ const SHARDS: u64 = 256;
 
 /// A fingerprint is a keyed hash already, and holders are few.
 #[derive(Default)]
-struct Hashed(u64);
+pub(crate) struct Hashed(u64);
 
 impl Hasher for Hashed {
     fn write(&mut self, _: &[u8]) {}

@@ -1,27 +1,31 @@
 //! Pages with one same body in a row, by host.
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use crate::leases::Hashed;
 
 const NO_TOKEN: u64 = u64::MAX;
+
+/// Keys are hashes already.
+type ByHash<V> = HashMap<u64, V, BuildHasherDefault<Hashed>>;
 
 /// Values by key: the newest `most`, and up to as many older ones.
 struct Recent<V> {
     most: u64,
-    young: HashMap<u64, V>,
-    old: HashMap<u64, V>,
+    young: ByHash<V>,
+    old: ByHash<V>,
 }
 
 impl<V: Copy> Recent<V> {
     fn new(most: u64) -> Self {
-        Self { most, young: HashMap::new(), old: HashMap::new() }
+        Self { most, young: ByHash::default(), old: ByHash::default() }
     }
 
-    fn get(&self, key: u64) -> Option<V> {
-        self.young.get(&key).or_else(|| self.old.get(&key)).copied()
-    }
-
-    fn put(&mut self, key: u64, value: V) {
-        self.young.insert(key, value);
+    /// Changes the value of a key, `first` for a new one.
+    fn change(&mut self, key: u64, first: V, change: impl FnOnce(&mut V)) {
+        let old = &self.old;
+        change(self.young.entry(key).or_insert_with(|| old.get(&key).copied().unwrap_or(first)));
         if self.young.len() as u64 >= self.most {
             self.old = std::mem::take(&mut self.young);
         }
@@ -69,21 +73,26 @@ impl SameBodies {
     pub fn take(&mut self, page: &Page) -> bool {
         let varies = page.path == 0 || self.varies(page.path, page.body);
         let first = Run { body: page.body, token: NO_TOKEN, length: 0, others: false };
-        let mut run = self.runs.get(page.host).unwrap_or(first);
-        if page.body != run.body {
-            run = Run { body: page.body, length: 0, others: true, ..run };
-        } else if page.copy && varies && page.token != run.token {
-            run.length += 1;
-        }
-        run.token = page.token;
-        self.runs.put(page.host, run);
-        run.others && run.length >= self.enough
+        let mut signs = false;
+        self.runs.change(page.host, first, |run| {
+            if page.body != run.body {
+                *run = Run { body: page.body, length: 0, others: true, ..*run };
+            } else if page.copy && varies && page.token != run.token {
+                run.length += 1;
+            }
+            run.token = page.token;
+            signs = run.others && run.length >= self.enough;
+        });
+        signs
     }
 
     /// Whether a path gave another body than this, be it now or before.
     fn varies(&mut self, path: u64, body: u64) -> bool {
-        let several = self.asked.get(path).is_some_and(|first| first != Some(body));
-        self.asked.put(path, (!several).then_some(body));
+        let mut several = false;
+        self.asked.change(path, Some(body), |known| {
+            several = *known != Some(body);
+            *known = (!several).then_some(body);
+        });
         several
     }
 }

@@ -61,6 +61,19 @@ impl Fingerprinter {
             out.extend_from_slice(&self.fingerprint(message).to_le_bytes());
         }
     }
+
+    /// The same of each message up to its first `mark`; 0 for a message without one.
+    pub fn fingerprints_until<'a>(
+        &self,
+        mark: u8,
+        messages: impl IntoIterator<Item = &'a [u8]>,
+        out: &mut Vec<u8>,
+    ) {
+        for message in messages {
+            let print = memchr::memchr(mark, message).map_or(0, |at| self.fingerprint(&message[..at]));
+            out.extend_from_slice(&print.to_le_bytes());
+        }
+    }
 }
 
 /// Eight octets as a number; 0 where there are fewer.

@@ -257,9 +257,15 @@ def spell_texts(rows: Sequence[object], page: str | None = None) -> tuple[list[s
     return texts, odd
 
 
-def hash_spans(arena: Bytes, starts: Numbers, ends: Numbers, key: Bytes) -> bytes:
-    """The fingerprint of each span of an arena, as little-endian u64: SipHash-1-3 under a key of 16 bytes."""
-    return hash_messages(spans_of(arena, starts, ends), key)
+def hash_spans(arena: Bytes, starts: Numbers, ends: Numbers, key: Bytes, until: int | None = None) -> bytes:
+    """The fingerprint of each span of an arena, as little-endian u64: SipHash-1-3 under a key of 16 bytes. until: an
+    octet; the fingerprint is of the span up to the first such octet, and 0 for a span without one."""
+    spans = spans_of(arena, starts, ends)
+    if until is None:
+        return hash_messages(spans, key)
+    mark = bytes([until])
+    found = hash_messages([span.partition(mark)[0] for span in spans], key)
+    return b"".join(found[8 * row : 8 * row + 8] if mark in span else bytes(8) for row, span in enumerate(spans))
 
 
 def distinct_spans(arena: Bytes, starts: Numbers, ends: Numbers) -> tuple[bytes, bytes]:

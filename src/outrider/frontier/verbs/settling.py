@@ -420,16 +420,15 @@ class Settling(Part):
 
     def _count_bodies(self, ends: Ends, hosts: Rows, healthy: Flags) -> Places:
         """Counts the bodies of healthy answers. Returns the rows of those at the end of a long run of same ones."""
-        outcomes, cards, urls = ends.outcomes, ends.leases.cards, ends.urls()
+        outcomes, cards = ends.outcomes, ends.leases.cards
         rows = np.fromiter(outcomes.digests, np.intp, len(outcomes.digests))
         # Python's own hash: keyed, and nothing but this run knows it.
         bodies = np.fromiter(map(hash, outcomes.digests.values()), np.int64, len(rows)).view(np.uint64)
         told = healthy[rows]
         rows, bodies = rows[told], bodies[told]
-        lengths = np.array([urls[row].find("?") for row in rows.tolist()], np.int64)
         starts = cards.offsets[rows]
-        spans = (cards.arena, starts, starts + np.maximum(lengths, 0))
-        paths = np.frombuffer(kernels.hash_spans(*spans, self.tables.fingerprint_key), np.uint64) * (lengths > 0)
+        spans = (cards.arena, starts, starts + cards.heads["url_bytes"][rows])
+        paths = np.frombuffer(kernels.hash_spans(*spans, self.tables.fingerprint_key, until=ord("?")), np.uint64)
         copies = np.zeros(len(rows), np.bool_) if outcomes.duplicate is None else outcomes.duplicate[rows]
         names = self.tables.hosts.hash[hosts[rows].astype(np.intp)]
         same = self._same_bodies.take(names, bodies, outcomes.tokens[rows], copies.view(np.uint8), paths)
