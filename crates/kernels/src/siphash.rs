@@ -70,7 +70,8 @@ impl Fingerprinter {
         out: &mut Vec<u8>,
     ) {
         for message in messages {
-            let print = memchr::memchr(mark, message).map_or(0, |at| self.fingerprint(&message[..at]));
+            let print =
+                memchr::memchr(mark, message).map_or(0, |at| self.fingerprint(&message[..at]));
             out.extend_from_slice(&print.to_le_bytes());
         }
     }

@@ -66,7 +66,9 @@ def ends_of(
     rests its whole gap from now on. given: below 0 where there is none.
     """
     lasted = np.ceil(np.minimum(np.fmax(seconds, 0.0) * MICROSECONDS, float(now))).astype(np.int64)
-    return np.where((given >= 0) & (begun >= 0) & (given <= now) & (given - lasted >= begun), given, now)
+    # A given instant below 0 lies before any `begun` that counts.
+    right = (begun >= 0) & (given <= now) & (given - lasted >= begun)
+    return given if np.count_nonzero(right) == len(right) else np.where(right, given, now)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
