@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from outrider.kernels.backlog import Backlog as Backlog
 from outrider.kernels.columns import Column
+from outrider.kernels.extras import ExtraValues
 from outrider.kernels.framing import Bytes, Frame, Row
 from outrider.kernels.groups import Groups as Groups
 from outrider.kernels.leases import Leases as Leases
@@ -51,6 +52,9 @@ def distinct_spans(arena: Bytes, starts: Numbers, ends: Numbers) -> tuple[bytes,
 def unique_spans(arena: Bytes, starts: Numbers, ends: Numbers, wanted: Marks) -> tuple[bytes, bytes, bytes]: ...
 def gather_spans(arena: Bytes, starts: Numbers, ends: Numbers) -> bytes: ...
 def texts_of_spans(arena: Bytes, starts: Numbers, ends: Numbers) -> list[str]: ...
+def with_extras(
+    heads: Column, arena: Bytes, starts: Column, values: ExtraValues, contents: Column, key: Bytes
+) -> tuple[bytes, bytes, bytes]: ...
 def count_leases(queues: Column, opened: bool, hosts: Column, cells: Column) -> bytes: ...
 def settle_turns(
     hosts: Column,

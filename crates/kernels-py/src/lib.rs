@@ -4,6 +4,7 @@
 mod backlog;
 mod caseless;
 mod columns;
+mod extras;
 mod fetching;
 mod fields;
 mod fingerprint_set;
@@ -513,6 +514,8 @@ mod _native {
     use super::backlog::Backlog;
     #[pymodule_export]
     use super::caseless::holds_all;
+    #[pymodule_export]
+    use super::extras::with_extras;
     #[pymodule_export]
     use super::fetching::{FetchEngine, FetchLimits};
     #[pymodule_export]

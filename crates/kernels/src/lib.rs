@@ -7,6 +7,7 @@ pub mod backlog;
 pub mod caseless;
 pub mod digest;
 pub mod eight;
+pub mod extras;
 pub mod fields;
 pub mod fingerprint_set;
 pub mod framing;

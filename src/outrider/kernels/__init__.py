@@ -66,7 +66,7 @@ _FUNCTIONS = (
     *("decode_text", "read_html", "read_pages", "read_sitemap_xml"),
     *("count_leases", "pack_heads", "settle_shared_turns", "settle_turns"),
     *("shuffle_columns", "unpack_heads"),
-    *("head_fields", "head_index", "holds_all", "warc_records"),
+    *("head_fields", "head_index", "holds_all", "warc_records", "with_extras"),
 )
 _OF_GROUPS = ("claim", "follow", "hold", "step_aside")  # where they are not, other verbs take other arguments
 _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
@@ -75,6 +75,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.backlog import Backlog
     from outrider.kernels.caseless import holds_all
     from outrider.kernels.digest import text_digest
+    from outrider.kernels.extras import with_extras
     from outrider.kernels.fields import head_fields, head_index
     from outrider.kernels.fingerprint_set import FingerprintSet
     from outrider.kernels.framing import crc32c, find_frame, pack_frames, scan_frames
@@ -149,6 +150,7 @@ else:
         unique_spans,
         unpack_heads,
         warc_records,
+        with_extras,
     )
 
 FRAME_HEADER_BYTES = 31
@@ -220,4 +222,5 @@ __all__ = [
     "unique_spans",
     "unpack_heads",
     "warc_records",
+    "with_extras",
 ]

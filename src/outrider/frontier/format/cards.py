@@ -87,21 +87,6 @@ class Cards:
         """The same bodies under other heads."""
         return Cards(heads, self.arena, self.offsets)
 
-    def with_extras(self, rows: npt.NDArray[np.intp] | slice, heads: Heads, extras: Sequence[bytes]) -> Cards:
-        """The cards of these rows under other heads, each with another last part of its body; sets its length in the
-        head."""
-        lengths = np.fromiter(map(len, extras), np.int64, len(extras))
-        heads["extra_bytes"] = lengths
-        begins, ends = np.empty((len(heads), 2), np.int64), np.empty((len(heads), 2), np.int64)
-        begins[:, 0] = self.offsets[:-1][rows]
-        ends[:, 0] = begins[:, 0] + heads["url_bytes"] + heads["referrer_bytes"]
-        ends[:, 1] = len(self.arena) + lengths.cumsum()
-        begins[:, 1] = ends[:, 1] - lengths
-        offsets = np.zeros(len(heads) + 1, np.int64)
-        (ends - begins).sum(axis=1).cumsum(out=offsets[1:])
-        arena = b"".join((self.arena, *extras))
-        return Cards(heads, kernels.gather_spans(arena, begins.reshape(-1), ends.reshape(-1)), offsets)
-
     def changed(self) -> Heads:
         """A copy of the heads that the caller may write to."""
         return np.frombuffer(bytearray(self.heads.tobytes()), HEAD)

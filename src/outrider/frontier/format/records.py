@@ -11,20 +11,9 @@ import numpy as np
 from outrider.clock import Instant
 from outrider.frontier.format.cards import Cards
 from outrider.kernels.cards import HAS_CONTENT, HEAD
+from outrider.kernels.extras import Told, extra_of
 
-
-class _Told(msgspec.Struct, omit_defaults=True, gc=False):
-    """The packed values of an extra, without empty ones."""
-
-    digest: bytes = msgspec.field(name="d", default=b"")
-    etag: str = msgspec.field(name="t", default="")
-    modified: str = msgspec.field(name="l", default="")
-    metadata: bytes = msgspec.field(name="m", default=b"")
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Told).decode
-_NOTHING = _encode(_Told())
+_decode = msgspec.msgpack.Decoder(Told).decode
 
 
 class Record:
@@ -102,19 +91,11 @@ def parts_of(extra: bytes, flags: int) -> Parts:
     content = 0
     if flags & HAS_CONTENT:
         content, extra = int.from_bytes(extra[:8], "little"), extra[8:]
-    told = _decode(extra) if extra else _Told()
+    told = _decode(extra) if extra else Told()
     return Parts(told.digest, told.etag, told.modified, told.metadata, content)
 
 
 NO_PARTS = Parts()
-
-
-def extra_of(digest: bytes = b"", etag: str = "", modified: str = "", metadata: bytes = b"", content: int = 0) -> bytes:
-    """The last part of a body; empty when all values are."""
-    packed = _encode(_Told(digest, etag, modified, metadata))
-    if packed == _NOTHING:
-        packed = b""
-    return content.to_bytes(8, "little") + packed if content else packed
 
 
 def packed(records: Sequence[Record]) -> Cards:

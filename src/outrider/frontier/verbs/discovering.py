@@ -15,7 +15,7 @@ from outrider.errors import SettingsError
 from outrider.frontier.format.alike import alike, by_value, chosen, is_alike
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact, Row, Texts, no_texts
-from outrider.frontier.format.records import Record, extra_of
+from outrider.frontier.format.records import Record
 from outrider.frontier.priority import PRIORITY_DEFAULT, Referrer, checked, name_of, priorities
 from outrider.frontier.state.hosts import NONE, VOIDED, Rows, firsts_of, keyed_queue_hash, mixed, queue_hashes
 from outrider.frontier.state.tables import rules_cells
@@ -27,6 +27,7 @@ from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.trapping import Trapping
 from outrider.journey import Code, Link, RequestId
 from outrider.kernels.cards import HEAD, Heads
+from outrider.kernels.extras import extra_of
 from outrider.limits import (
     CALL_BYTES_PER_FRAME,
     CLASSES,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar
@@ -92,9 +93,10 @@ class Outcomes:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def rewritten(self) -> set[int]:
+    def rewritten(self) -> list[int]:
         """The rows whose URLs may get another text beside them: a digest, validators or metadata."""
-        return self.digests.keys() | self.etags.keys() | self.modified.keys() | self.metadata.keys()
+        told = (self.digests, self.etags, self.modified, self.metadata)
+        return list(range(len(self))) if len(self) in map(len, told) else sorted(set(chain(*told)))
 
     def rewritten_most(self) -> int:
         """About how many `rewritten` names, and no fewer."""

@@ -69,7 +69,7 @@ class Costs:
         """Bytes of each outcome with its links. pages: the bytes of each lease's URL; bodies: the bytes of its whole
         card."""
         costs = self._outcomes.text_bytes_by_row() + _OUTCOME_BYTES
-        rewritten = list(self._outcomes.rewritten())
+        rewritten = self._outcomes.rewritten()
         costs[rewritten] += bodies[rewritten]
         for row, count in self._counts.items():
             costs[row] += self._links[row] + count * (LINK_BYTES + int(pages[row]))

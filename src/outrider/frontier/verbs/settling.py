@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
 from outrider.frontier.format.cards import Cards, fetched_cells
 from outrider.frontier.format.facts import Fact
-from outrider.frontier.format.records import NO_PARTS, extra_of, parts_of
+from outrider.frontier.format.records import NO_PARTS, parts_of
 from outrider.frontier.policy.network import SILENT, Network
 from outrider.frontier.policy.politeness import UNANSWERED, ends_of, rests_after
 from outrider.frontier.policy.welcome import (
@@ -44,7 +45,7 @@ from outrider.frontier.verbs.outcomes import Outcomes
 from outrider.frontier.verbs.pieces import ByRow
 from outrider.frontier.verbs.trapping import Trapping
 from outrider.journey import Kind, RobotsAnswer
-from outrider.kernels.cards import HAS_CONTENT, Heads
+from outrider.kernels.cards import Heads
 from outrider.limits import (
     MICROSECONDS,
     NETWORK_HOSTS_MIN,
@@ -600,46 +601,48 @@ class Settling(Part):
     def _put_pages(self, draft: Draft, pages: _Pages) -> None:
         """Adds the heads of pages to the draft, and whole cards where their texts changed."""
         cards, tokens, queues = pages.cards, pages.outcomes.tokens, pages.queues
-        extras = self._new_extras(pages)
-        if extras:
-            every = len(extras) == len(cards)
-            whole = _ALL if every else np.fromiter(extras, np.intp, len(extras))
-            some = cards.with_extras(whole, pages.heads[whole], list(extras.values()))
-            draft.rewritten(some, tokens[whole], states_of(LEASED, len(some)), queues[whole])
-            if every:
-                return
+        rows, values, contents = self._new_values(pages)
+        if not rows:
+            draft.heads(cards.with_heads(pages.heads), tokens, states_of(LEASED, len(cards)), queues)
+            return
+        every = len(rows) == len(cards)
+        whole: Any = _ALL if every else np.array(rows, np.intp)
+        bodies = (cards.arena, cards.offsets[:-1][whole])
+        made = kernels.with_extras(pages.heads[whole], *bodies, values, contents, self.tables.fingerprint_key)
+        draft.rewritten(Cards.of_columns(*made), tokens[whole], states_of(LEASED, len(rows)), queues[whole])
+        if not every:
             bare = np.delete(np.arange(len(cards)), whole)
             cards = cards.take(bare).with_heads(pages.heads[bare])
             draft.heads(cards, tokens[bare], states_of(LEASED, len(bare)), queues[bare])
-            return
-        draft.heads(cards.with_heads(pages.heads), tokens, states_of(LEASED, len(cards)), queues)
 
-    def _new_extras(self, pages: _Pages) -> dict[int, bytes]:
-        """The last parts of the bodies that change: digest, validators, metadata, and the hash of the digest; by row.
-        An outcome that brings none of them leaves them as they are; one that brings any replaces the validators."""
-        outcomes, keeps, heads = pages.outcomes, pages.keeps, pages.heads
-        rewritten = outcomes.rewritten()
-        if not rewritten:
-            return {}
-        digest_of, etag_of = outcomes.digests.get, outcomes.etags.get
-        modified_of, metadata_of = outcomes.modified.get, outcomes.metadata.get
-        changed: dict[int, tuple[bytes, str, str, bytes, int]] = {}
-        sizes = heads["extra_bytes"].tolist()
-        for row in sorted(rewritten):
-            if keeps is not None and not keeps[row]:
-                continue
-            old = parts_of(pages.cards.extra_of(row), int(heads["flags"][row])) if sizes[row] else NO_PARTS
-            digest = digest_of(row) or old.digest
-            new = (digest, etag_of(row, ""), modified_of(row, ""), metadata_of(row, old.metadata), old.content)
-            if new != old:
-                changed[row] = new
-        contents = self.tables.content_hashes([parts[0] for parts in changed.values()])
-        hashed = [row for row, parts in changed.items() if parts[0] or parts[4]]
-        heads["flags"][hashed] |= HAS_CONTENT
-        return {
-            row: extra_of(digest, etag, modified, metadata, content if digest else old)
-            for (row, (digest, etag, modified, metadata, old)), content in zip(changed.items(), contents, strict=True)
-        }
+    def _new_values(self, pages: _Pages) -> tuple[list[int], Any, Uint64s]:
+        """The rows of pages whose texts change, in columns their digests, validators and metadata, and the hashes of
+        contents without a digest. An outcome that brings none of these texts leaves them as they are; one that brings
+        any replaces the validators."""
+        outcomes, cards, heads = pages.outcomes, pages.cards, pages.heads
+        rows = outcomes.rewritten()
+        if pages.keeps is not None:
+            rows = [row for row in rows if pages.keeps[row]]
+        if not rows:
+            return rows, (), _NO_HASHES
+        told = (outcomes.digests, b""), (outcomes.etags, ""), (outcomes.modified, ""), (outcomes.metadata, b"")
+        values: Any = [
+            list(texts.values()) if len(texts) == len(rows) == len(outcomes) else [texts.get(row, none) for row in rows]
+            for texts, none in told
+        ]
+        digests, _, _, metadata = values
+        contents = np.zeros(len(rows), np.uint64)
+        if all(digests) and not np.count_nonzero(heads["extra_bytes"]):
+            return rows, values, contents
+        sizes, flags, changed = heads["extra_bytes"].tolist(), heads["flags"].tolist(), np.ones(len(rows), np.bool_)
+        for place, row in enumerate(rows):
+            old = parts_of(cards.extra_of(row), flags[row]) if sizes[row] else NO_PARTS
+            digests[place] = digests[place] or old.digest
+            metadata[place] = outcomes.metadata.get(row, old.metadata)
+            contents[place] = old.content
+            changed[place] = tuple([column[place] for column in values]) != old[:4]
+        rows, *values = (list(compress(column, changed)) for column in (rows, *values))
+        return rows, values, contents[changed]
 
     # -- links and lines -----------------------------------------------------------------------------------------------
 
@@ -690,13 +693,13 @@ class Settling(Part):
             slots = slots.copy()
             for row, errand in errands.items():
                 slots[row] = errand.slot
-        taken = accepted.tolist()
+        every = np.count_nonzero(accepted) == len(accepted)
         for stream, texts in (("pages", outcomes.lines), ("politeness", outcomes.politeness)):
-            rows = [row for row in texts if taken[row]]
-            some: Any = _ALL if len(rows) == len(taken) else rows
+            rows = list(texts) if every else [row for row in texts if accepted[row]]
+            some: Any = _ALL if len(rows) == len(accepted) else rows
             told = list(texts.values()) if len(rows) == len(texts) else [texts[row] for row in rows]
-            counts = [new_links.get(row, 0) for row in rows] if stream == "pages" else None
-            draft.lines_of(stream, slots[some], outcomes.tokens[some], told, counts)
+            counts = [new_links.get(row, 0) for row in rows] if new_links else [0] * len(rows)
+            draft.lines_of(stream, slots[some], outcomes.tokens[some], told, counts if stream == "pages" else None)
 
 
 @dataclass(slots=True)
