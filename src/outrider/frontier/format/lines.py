@@ -3,6 +3,8 @@ itself."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from outrider.clock import Instant, rfc3339
@@ -26,6 +28,13 @@ def completed(text: bytes, new_links: int) -> bytes:
         return text
     opened = text[:-1] if text.endswith(b"}") else text.rstrip().removesuffix(b"}")
     return opened + (_NO_NEW_LINKS if not new_links else b',"new_links":%d}' % new_links)
+
+
+def all_completed(texts: Sequence[bytes], new_links: Sequence[int]) -> list[bytes]:
+    """As `completed`, for many lines."""
+    if any(new_links):
+        return list(map(completed, texts, new_links))
+    return [text[:-1] + _NO_NEW_LINKS if text[-1:] == b"}" else completed(text, 0) for text in texts]
 
 
 _NO_NEW_LINKS = b',"new_links":0}'

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from outrider.clock import Instant
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import LINES_AFTER, PLACES, STREAMS, Block, Fact, HostCells, Row, columns_of
-from outrider.frontier.format.lines import completed, refusal
+from outrider.frontier.format.lines import all_completed, completed, refusal
 from outrider.frontier.format.records import Record, packed
 from outrider.frontier.policy.returns import Returns
 from outrider.frontier.state.authorities import Authority
@@ -299,7 +299,7 @@ class Draft:
             return
         self._first_line(stream)
         streams = np.full(len(texts), STREAMS.index(stream), np.uint8)
-        told = texts if new_links is None else map(completed, texts, new_links)
+        told = texts if new_links is None else all_completed(texts, new_links)
         self.lines += zip(repeat(stream), told, strict=False)
         self.add_columns(Fact.LINE, [slots, tokens, streams, new_links or np.full(len(texts), -1), texts])
 
