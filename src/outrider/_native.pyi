@@ -1,6 +1,7 @@
 """The native kernels; what they mean is written at their twins in outrider.kernels."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from outrider.kernels.backlog import Backlog as Backlog
 from outrider.kernels.columns import Column
@@ -55,6 +56,7 @@ def texts_of_spans(arena: Bytes, starts: Numbers, ends: Numbers) -> list[str]: .
 def with_extras(
     heads: Column, arena: Bytes, starts: Column, values: ExtraValues, contents: Column, key: Bytes
 ) -> tuple[bytes, bytes, bytes]: ...
+def kinds_of(columns: Sequence[Sequence[Any]]) -> list[tuple[frozenset[type], int]]: ...
 def count_leases(queues: Column, opened: bool, hosts: Column, cells: Column) -> bytes: ...
 def settle_turns(
     hosts: Column,

@@ -23,6 +23,7 @@ mod sitemap;
 mod suffixes;
 mod timetable;
 mod turns;
+mod values;
 mod warc;
 
 use outrider_kernels::{framing, siphash, urls};
@@ -550,6 +551,8 @@ mod _native {
     use super::timetable::Timetable;
     #[pymodule_export]
     use super::turns::{count_leases, settle_shared_turns, settle_turns};
+    #[pymodule_export]
+    use super::values::kinds_of;
     #[pymodule_export]
     use super::warc::warc_records;
     #[pymodule_export]

@@ -64,7 +64,7 @@ _FUNCTIONS = (
     *("FetchEngine", "FetchLimits"),
     *("RobotsRules", "RobotsText", "robots_verdicts"),
     *("decode_text", "read_html", "read_pages", "read_sitemap_xml"),
-    *("count_leases", "pack_heads", "settle_shared_turns", "settle_turns"),
+    *("count_leases", "kinds_of", "pack_heads", "settle_shared_turns", "settle_turns"),
     *("shuffle_columns", "unpack_heads"),
     *("head_fields", "head_index", "holds_all", "warc_records", "with_extras"),
 )
@@ -104,6 +104,7 @@ if TYPE_CHECKING or _IN_USE == "python":
         texts_of_spans,
         unique_spans,
     )
+    from outrider.kernels.values import kinds_of
     from outrider.kernels.warc import warc_records
 else:
     from outrider._native import (
@@ -131,6 +132,7 @@ else:
         head_fields,
         head_index,
         holds_all,
+        kinds_of,
         pack_frames,
         pack_heads,
         read_html,
@@ -203,6 +205,7 @@ __all__ = [
     "head_index",
     "holds_all",
     "in_use",
+    "kinds_of",
     "pack_frames",
     "pack_heads",
     "read_html",

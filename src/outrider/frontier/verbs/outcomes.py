@@ -11,12 +11,13 @@ from functools import partial
 from itertools import chain
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from outrider import kernels
 from outrider.errors import SettingsError, shown
 from outrider.frontier.policy.welcome import NAMELESS
 from outrider.frontier.verbs import arguments
@@ -33,8 +34,6 @@ from outrider.limits import (
 from outrider.url import UrlBatch
 
 Value = TypeVar("Value")
-_Field: TypeAlias = tuple[Sequence[Any], set[type]]
-"""The values of a field, one per outcome, and their types."""
 Floats = npt.NDArray[np.float64]
 Instants = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -46,12 +45,20 @@ _VERDICTS: Final[Mapping[Verdict, int]] = {
 }  # fmt: skip
 NO_INSTANT: Final = -1
 _NONE_ALONE: Final = {type(None)}
-_LEFT: Final[_Field] = ((), set())
-"""A field that every outcome leaves out."""
 _BOOL_ALONE: Final = {bool}
-
-
 _NO_TEXTS: Final[Mapping[int, Any]] = MappingProxyType({})
+
+
+class _Field(NamedTuple):
+    """The values of a field, one per outcome, with what `kinds_of` tells of them; as it stands here, a field that every
+    outcome leaves out."""
+
+    values: Sequence[Any] = ()
+    kinds: frozenset[type] = frozenset()
+    longest: int = 0
+
+
+_LEFT: Final = _Field()
 
 
 class Outcomes:
@@ -182,13 +189,13 @@ def outcomes_of(given: Iterable[Outcome] | OutcomeBatch) -> Outcomes:
     _bounded(len(given))
     fields = _fields_of(given)
     found = Outcomes()
-    found.tokens = _tokens(*fields.get("token", _LEFT))
-    _verdicts(found, *fields.get("verdict", _LEFT))
-    seconds = _numbers("seconds", *fields.get("seconds", _LEFT))
+    found.tokens = _tokens(fields.get("token", _LEFT))
+    _verdicts(found, fields.get("verdict", _LEFT))
+    seconds = _numbers("seconds", fields.get("seconds", _LEFT))
     found.seconds = np.full(len(given), np.nan) if seconds is None else seconds
-    statuses = _numbers("status", *fields.get("status", _LEFT))
+    statuses = _numbers("status", fields.get("status", _LEFT))
     found.statuses = np.zeros(len(given), np.uint16) if statuses is None else statuses
-    found.links = _links(*fields.get("links", _LEFT))
+    found.links = _links(fields.get("links", _LEFT))
     return _completed(found, fields)
 
 
@@ -202,17 +209,17 @@ def _fields_of(given: Sequence[Outcome]) -> dict[str, _Field]:
             if not isinstance(one, Outcome):
                 raise SettingsError(f"{shown(one)} is no outcome: make one from its lease, as lease.done(seconds=0.2)")
         rows = [_astuple(one if type(one) is Outcome else arguments.of_builtins(one)) for one in given]
+    columns = list(zip(*rows, strict=True))
     found: dict[str, _Field] = {}
-    for name, values in zip(_FIELDS, zip(*rows, strict=True), strict=False):
-        # By identity: `count` asks `__eq__` of a caller's class, which may raise anything, or say that it equals None.
-        if name not in _LEFT_OUT or values[0] is not None or [one for one in values if one is not None]:
-            kinds = set(map(type, values))
-            found[name] = (values, kinds) if kinds <= arguments.BUILTINS else _field(arguments.all_builtin(values))
+    for name, values, told in zip(_FIELDS, columns, kernels.kinds_of(columns), strict=False):
+        if told[0] != _NONE_ALONE or name not in _LEFT_OUT:
+            own = told[0] <= arguments.BUILTINS
+            found[name] = _Field(values, *told) if own else _field(arguments.all_builtin(values))
     return found
 
 
 def _field(values: Sequence[Any]) -> _Field:
-    return values, set(map(type, values))
+    return _Field(values, *kernels.kinds_of([values])[0])
 
 
 _FIELDS: Final = Outcome.__struct_fields__
@@ -243,15 +250,15 @@ def _of_batch(given: OutcomeBatch) -> Outcomes:
     if same is Verdict.DONE:
         found.verdicts, found.all_done = np.zeros(rows, np.uint8), True
     else:
-        _verdicts(found, *_field(verdicts))
+        _verdicts(found, _field(verdicts))
     columns = zip(_COLUMNS.items(), _columns_of(given), strict=True)
     told = ((name, field, column) for (name, field), column in columns if column is not None)
     return _completed(found, {field: _field(_spread(name, column, rows)) for name, field, column in told})
 
 
-def _spread(name: str, given: Any, rows: int) -> Sequence[Any]:
+def _spread(name: str, given: Any, rows: int) -> list[Any]:
     """One value per row: from a list, from a mapping of rows, or the same for all."""
-    if isinstance(given, Mapping):
+    if type(given) is not list and isinstance(given, Mapping):
         if not all(type(row) is int and 0 <= row < rows for row in given):
             raise SettingsError(f"{name} of an OutcomeBatch: give a mapping of rows from 0 to {rows - 1}")
         return [given.get(row, _ABSENT.get(name)) for row in range(rows)]
@@ -288,16 +295,16 @@ def _completed(found: Outcomes, fields: Mapping[str, _Field]) -> Outcomes:
     found.answered = found.statuses != 0
     if not fields:
         return found
-    answered = _numbers("answered", *fields.get("answered", _LEFT))
+    answered = _numbers("answered", fields.get("answered", _LEFT))
     if answered is not None:
         np.copyto(found.answered, answered == 1, where=answered >= 0)
     for name in _NUMBERS_LEFT_OUT:
         if name in fields:
-            setattr(found, name, _numbers(name, *fields[name]))
+            setattr(found, name, _numbers(name, fields[name]))
     for name, field in _TEXTS.items():
         if field in fields:
-            setattr(found, name, _present(field, *fields[field]))
-    metadata = _present("metadata", *fields.get("metadata", _LEFT))
+            setattr(found, name, _present(field, fields[field]))
+    metadata = _present("metadata", fields.get("metadata", _LEFT))
     found.metadata = {row: arguments.metadata(value) for row, value in metadata.items()}
     for packed in found.metadata.values():
         arguments.kept("metadata", packed, METADATA_BYTES_MAX)
@@ -324,8 +331,9 @@ def _bounded(rows: int) -> None:
         raise SettingsError(f"{rows} outcomes in one call; cut it into calls of at most {CALL_ROWS_MAX}")
 
 
-def _tokens(values: Sequence[Any], kinds: set[type]) -> Uint64s:
-    for value in values if not kinds <= {int} else ():
+def _tokens(given: _Field) -> Uint64s:
+    values = given.values
+    for value in values if not given.kinds <= {int} else ():
         if not isinstance(value, int | np.integer) or isinstance(value, bool):
             raise SettingsError(f"token {shown(value)}: give that of a lease, a whole number")
     try:
@@ -334,16 +342,18 @@ def _tokens(values: Sequence[Any], kinds: set[type]) -> Uint64s:
         raise SettingsError("the outcomes cannot be read: a token is a whole number of at most 63 bits") from None
 
 
-def _verdicts(found: Outcomes, values: Sequence[Any], kinds: set[type]) -> None:
-    for value in values if not kinds <= {Verdict} else ():
+def _verdicts(found: Outcomes, given: _Field) -> None:
+    values = given.values
+    for value in values if not given.kinds <= {Verdict} else ():
         if not isinstance(value, Verdict):
             raise SettingsError(f"verdict {shown(value)}: give one of Verdict")
     found.verdicts = np.frombuffer(bytes(map(_VERDICTS.__getitem__, values)), np.uint8)
     found.all_done = not np.count_nonzero(found.verdicts)
 
 
-def _links(values: Sequence[Any], kinds: set[type]) -> dict[int, Any]:
+def _links(given: _Field) -> dict[int, Any]:
     """The links of each row that has any."""
+    values, kinds, _ = given
     for links in values if not kinds <= {tuple, list, UrlBatch} else ():
         if isinstance(links, str | bytes) or not (isinstance(links, Sequence) or hasattr(links, "strings")):
             raise SettingsError(f"links {shown(links)}: give a list of links")
@@ -402,10 +412,10 @@ _NUMBERS_LEFT_OUT: Final = tuple(name for name in _NUMBERS if name not in ("seco
 """The fields of numbers that most outcomes leave out; the others are read first."""
 
 
-def _numbers(name: str, values: Sequence[Any], kinds: set[type]) -> npt.NDArray[Any] | None:
+def _numbers(name: str, given: _Field) -> npt.NDArray[Any] | None:
     """The column of a field; None where no row has a value other than the one that stands for none. Raises
     SettingsError."""
-    field = _NUMBERS[name]
+    field, (values, kinds, _) = _NUMBERS[name], given
     if kinds == _NONE_ALONE and field.absent is not None and field is not _FLAG:
         return None
     if not values or (field is _FLAG and kinds == _BOOL_ALONE and not any(values)):
@@ -444,19 +454,15 @@ def _check_octets(name: str, value: object) -> None:
     arguments.kept(name, value, _OCTETS[name])
 
 
-def _present(name: str, values: Sequence[Any], kinds: set[type]) -> dict[int, Any]:
+def _present(name: str, given: _Field) -> dict[int, Any]:
     """The values of a field by row, without None, after their checks. Raises SettingsError."""
-    if not kinds or kinds == _NONE_ALONE:
+    values, kinds, longest = given
+    if kinds <= _NONE_ALONE:
         return {}
-    found = dict(enumerate(values))
-    if type(None) in kinds:
-        found = {row: value for row, value in found.items() if value is not None}
-        kinds = kinds - _NONE_ALONE
-    most = _BYTES_MAX.get(name)
-    if most is not None and kinds == {bytes if name in _OCTETS else str}:
-        texts = found.values()
-        if max(map(len, texts)) <= most and (name in _OCTETS or all(map(str.isascii, texts))):
-            return found
+    found = {row: value for row, value in enumerate(values) if value is not None}
+    kind, most = _PLAIN.get(name, (type, 0))
+    if kinds - _NONE_ALONE == {kind} and 0 <= longest <= most:
+        return found
     check = _CHECKS[name]
     for value in found.values():
         check(value)
@@ -464,7 +470,11 @@ def _present(name: str, values: Sequence[Any], kinds: set[type]) -> dict[int, An
 
 
 _OCTETS: Final = {"digest": DIGEST_BYTES_MAX, "line": LINE_BYTES_MAX, "politeness": LINE_BYTES_MAX}
-_BYTES_MAX: Final = _OCTETS | {"etag": VALIDATOR_BYTES_MAX, "last_modified": VALIDATOR_BYTES_MAX}
+_PLAIN: Final[Mapping[str, tuple[type, int]]] = {
+    **{name: (bytes, most) for name, most in _OCTETS.items()},
+    **dict.fromkeys(("etag", "last_modified"), (str, VALIDATOR_BYTES_MAX)),
+}
+"""The type of a text of a field, and its bytes at the most."""
 _CHECKS: Final[Mapping[str, Callable[[Any], object]]] = {
     **{name: partial(_check_octets, name) for name in _OCTETS},
     "etag": lambda value: arguments.validator("etag", value),
