@@ -15,7 +15,7 @@ from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
 from outrider.frontier.format.cards import Cards, fetched_cells
 from outrider.frontier.format.facts import Fact
-from outrider.frontier.format.records import NO_PARTS, parts_of
+from outrider.frontier.format.records import parts_of
 from outrider.frontier.policy.network import SILENT, Network
 from outrider.frontier.policy.politeness import UNANSWERED, ends_of, rests_after
 from outrider.frontier.policy.welcome import (
@@ -630,19 +630,20 @@ class Settling(Part):
             list(texts.values()) if len(texts) == len(rows) == len(outcomes) else [texts.get(row, none) for row in rows]
             for texts, none in told
         ]
-        digests, _, _, metadata = values
-        contents = np.zeros(len(rows), np.uint64)
+        digests, etags, modified, metadata = values
         if all(digests) and not np.count_nonzero(heads["extra_bytes"]):
-            return rows, values, contents
-        sizes, flags, changed = heads["extra_bytes"].tolist(), heads["flags"].tolist(), np.ones(len(rows), np.bool_)
+            return rows, values, np.zeros(len(rows), np.uint64)
+        sizes, flags, ends = heads["extra_bytes"].tolist(), heads["flags"].tolist(), cards.offsets[1:].tolist()
+        changed, contents = [], []
         for place, row in enumerate(rows):
-            old = parts_of(cards.extra_of(row), flags[row]) if sizes[row] else NO_PARTS
+            old = parts_of(cards.arena[ends[row] - sizes[row] : ends[row]], flags[row])
             digests[place] = digests[place] or old.digest
-            metadata[place] = outcomes.metadata.get(row, old.metadata)
-            contents[place] = old.content
-            changed[place] = tuple([column[place] for column in values]) != old[:4]
-        rows, *values = (list(compress(column, changed)) for column in (rows, *values))
-        return rows, values, contents[changed]
+            if old.metadata and row not in outcomes.metadata:
+                metadata[place] = old.metadata
+            contents.append(old.content)
+            changed.append((digests[place], etags[place], modified[place], metadata[place]) != old[:4])
+        rows, contents, *values = (list(compress(column, changed)) for column in (rows, contents, *values))
+        return rows, values, np.array(contents, np.uint64)
 
     # -- links and lines -----------------------------------------------------------------------------------------------
 
