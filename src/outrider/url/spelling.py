@@ -243,8 +243,9 @@ def authorities_of(canonical: Sequence[str]) -> list[str]:
 
 def hosts_of(authorities: Sequence[str]) -> list[str]:
     """The host of each authority, as `host_of` tells it of a URL."""
-    # One colon stands behind the scheme: others divide an IPv6 address, or stand before a port.
-    return [name[name.index("/") + 2 :] if name.count(":") == 1 else host_of(name + "/") for name in authorities]
+    hosts = [name[8:] if name[4] == "s" else name[7:] for name in authorities]
+    # A colon divides an IPv6 address, or stands before a port.
+    return [host if ":" not in host else host_of(name + "/") for host, name in zip(hosts, authorities, strict=True)]
 
 
 def undotted(host: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,7 @@ class Cards:
     heads: Heads
     arena: bytes
     offsets: Int64s
+    _urls: list[list[str]] = field(default_factory=list)  # once they were asked for
 
     @classmethod
     def none(cls) -> Cards:
@@ -105,9 +106,11 @@ class Cards:
         return ""
 
     def urls(self) -> list[str]:
-        """The URL of each card."""
-        starts = self.offsets[:-1]
-        return kernels.texts_of_spans(self.arena, starts, starts + self.heads["url_bytes"])
+        """The URL of each card, made once: the list is not the caller's to change."""
+        if not self._urls:
+            starts = self.offsets[:-1]
+            self._urls.append(kernels.texts_of_spans(self.arena, starts, starts + self.heads["url_bytes"]))
+        return self._urls[0]
 
     def url(self, row: int) -> str:
         """The URL of one card."""

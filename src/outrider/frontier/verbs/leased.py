@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from outrider.clock import Instant
 from outrider.frontier.format.cards import Cards
-from outrider.frontier.format.records import NO_PARTS, parts_of
+from outrider.frontier.format.records import parts_of
 from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.schedule.turns import Turns
 from outrider.frontier.state.errand import CallersErrand, Errand
@@ -62,7 +63,7 @@ class Leased:
         self._cards = cards
         # Keys are read now: later another queue may have the row.
         own = tables.queues.keys
-        self._keys = [own.get(queue) for queue in queues.tolist()] if own else [None] * len(queues)
+        self._keys = {row: own[queue] for row, queue in enumerate(queues.tolist()) if queue in own} if own else {}
         self._not_before = not_before
         self._deadline = deadline
         self._errands = errands
@@ -91,15 +92,25 @@ class Leased:
         rows, crawls, urls = len(cards), tables.crawls.names, self._cards.urls()
         authorities = authorities_of(urls)
         hosts = [host if host[-1:] != "." else tables.home_of(host) for host in hosts_of(authorities)]
-        told = [
-            parts_of(cards.extra_of(row), int(heads["flags"][row])) if size else NO_PARTS
-            for row, size in enumerate(heads["extra_bytes"].tolist())
-        ]
-        visited = self._ended.tolist()
+        keys = list(hosts)
+        for row, key in self._keys.items():
+            keys[row] = key or hosts[row]
+        blanks: list[list[Any]] = [[None] * rows for _ in range(4)]
+        referrers, metadata, etags, modified = blanks
+        for row in np.flatnonzero(heads["referrer_bytes"]).tolist():
+            referrers[row] = cards.referrer(row)
+        for row in np.flatnonzero(heads["extra_bytes"]).tolist():
+            told = parts_of(cards.extra_of(row), int(heads["flags"][row]))
+            metadata[row] = msgspec.json.decode(told.metadata) if told.metadata else None
+            etags[row], modified[row] = told.etag or None, told.modified or None
+        ended, gaps, reasons = self._ended.tolist(), self._gaps.tolist(), self._reasons.tolist()
+        words = [GAP_WORDS[reason] for reason in reasons]
+        for row in np.flatnonzero(self._ended == 0).tolist():
+            ended[row] = gaps[row] = words[row] = None
         made = map(
             Lease,
             urls,
-            [key or host for key, host in zip(self._keys, hosts, strict=True)],
+            keys,
             repeat(Kind.PAGE),
             authorities,
             hosts,
@@ -110,21 +121,15 @@ class Leased:
             (heads["attempts"].astype(np.int64) + 1).tolist(),
             self._not_before.tolist(),
             heads["hops"].tolist(),
-            [
-                cards.referrer(row) or None if size else None
-                for row, size in enumerate(heads["referrer_bytes"].tolist())
-            ],
-            [msgspec.json.decode(one.metadata) if one.metadata else None for one in told],
+            referrers,
+            metadata,
             self._addresses,
-            [one.etag or None for one in told],
-            [one.modified or None for one in told],
+            etags,
+            modified,
             [crawls[crawl][0] for crawl in heads["crawl"].tolist()],
-            [ended or None for ended in visited],
-            [gap if ended else None for ended, gap in zip(visited, self._gaps.tolist(), strict=True)],
-            [
-                GAP_WORDS[reason] if ended else None
-                for ended, reason in zip(visited, self._reasons.tolist(), strict=True)
-            ],
+            ended,
+            gaps,
+            words,
             self._capacities,
         )
         return (*made, *self._errands)
