@@ -218,6 +218,25 @@ def test_authorities_of_one_host_ask_one_after_another(world):
     assert {"http://a.com", "https://a.com"} == {first.authority, errand(world).authority}
 
 
+@pytest.mark.parametrize("turned", [1, -1])
+def test_each_authority_of_a_host_is_judged_by_its_own_rules(turned):
+    """The row of a host tells the rules of one authority; pages of the others look much like pages of that one."""
+    world = World(robots="errands", delay=0)
+    names = ["http://a.com", "https://a.com", "http://a.com:8080", "http://a.com:8088", "http://a.com.", "http://a.co"]
+    names = names[::turned]
+    rules = {name: f"User-agent: *\nDisallow: /{n}\nDisallow: //{n}".encode() for n, name in enumerate(names)}
+    urls = {name: [f"{name}{slashes}{n}" for slashes in ("/", "//") for n in range(6)] for name in names}
+    world.discover(*(url for some in zip(*urls.values(), strict=True) for url in some))
+    while leases := world.lease(errands=True):
+        for lease in leases:
+            told = lease.robots(200, rules[lease.authority]) if lease.kind is Kind.ROBOTS else lease.done()
+            world.report(told)
+        world.clock.move(1)
+    for n, name in enumerate(names):
+        expected = ["parked" if n == at else "done" for at in range(6)]
+        assert 2 * expected == world.states(urls[name])
+
+
 def test_errands_are_counted_outside_accepted(world):
     world.discover(A)
     errand(world)
@@ -670,6 +689,28 @@ def test_when_rules_expired_no_new_page_is_handed_out(world):
     answer(world)
     world.clock.move(DAY)
     assert [] == world.urls()
+
+
+def visited(world: World) -> None:
+    """Two pages of a host are visited, so that its row tells its rules; a third is there."""
+    world.discover(*[f"{A}{n}" for n in range(3)])
+    answer(world)
+    for _ in range(2):
+        world.clock.move(1)
+        world.report(world.one().done(seconds=0.0))
+    world.clock.move(1)
+
+
+def test_when_rules_expired_a_host_that_was_visited_is_asked_again(world):
+    visited(world)
+    world.clock.move(DAY)
+    assert "http://a.com/robots.txt" == errand(world).url
+
+
+def test_rules_that_changed_count_at_once_for_a_host_that_was_visited(world):
+    visited(world)
+    world.frontier.set_robots("http://a.com", 200, NO)
+    assert ([], "robots") == (world.urls(errands=True), world.reason(f"{A}2"))
 
 
 # -- lazy, bounded, judged again

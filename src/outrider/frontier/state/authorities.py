@@ -9,8 +9,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from outrider.clock import Instant
+from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import KINDS, Block, Fact, Row, columns_of
 from outrider.frontier.state.errand import Errand
 from outrider.frontier.state.hosts import DELAYED, NONE, ROBOTS
@@ -31,6 +33,10 @@ class RobotsState(IntEnum):
     RETRYING = 3
     REFUSED = 4
     DEAD = 5
+
+
+WITH_COPY = (RobotsState.RULES, RobotsState.ALLOW)
+"""The states in which a good answer holds."""
 
 
 class Again(IntEnum):
@@ -118,6 +124,25 @@ class Authorities:
         self._tables.hosts.flags[host] |= ROBOTS
         return authority
 
+    def note_open(self, one: Authority) -> None:
+        """Notes in the row of a host how long the rules of an authority hold, for `open_files`. An authority with a
+        port or a dot behind its host is not noted: its length would not tell its pages from those of others."""
+        if one.name.count(":") == 1 and one.name[-1] != ".":
+            until = 0 if one.token or one.state not in WITH_COPY else one.expires
+            digest = one.digest if one.state == RobotsState.RULES else 0
+            self._tables.hosts.open[one.host] = until, digest, len(one.name), ord(one.name[4])
+
+    def open_files(
+        self, hosts: npt.NDArray[np.intp], cards: Cards, now: Instant
+    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint64]]:
+        """Of which of these cards the rows of their hosts tell the rules that hold now, and the digests of their files;
+        0 for none."""
+        columns, letters, starts = self._tables.hosts, np.frombuffer(cards.arena, np.uint8), cards.offsets[:-1]
+        known = columns.open_until[hosts] > now
+        known &= letters[starts + 4] == columns.open_letter[hosts]
+        known &= letters.take(starts + columns.open_bytes[hosts], mode="clip") == ord("/")
+        return known, columns.open_file[hosts] * known
+
     def _known(self, name: str) -> Authority:
         """An authority that is a fact already. Raises KeyError."""
         if name not in self.by_name and len(self._tables.cold):
@@ -127,6 +152,7 @@ class Authorities:
     def _robots(self, slot: int, name: str, *cells: Any) -> None:
         authority = self._known(name)
         self._tables.errands.end(authority)
+        self._tables.hosts.open_until[authority.host] = 0
         for cell, value in zip(CELLS, cells, strict=True):
             setattr(authority, cell, value)
         authority.state, authority.again = RobotsState(authority.state), Again(authority.again)
@@ -151,6 +177,7 @@ class Authorities:
     def _errand(self, slot: int, name: str, token: int, deadline: int, holder: int) -> None:
         authority = self._known(name)
         self._tables.errands.lease(authority, token, deadline, holder)
+        self._tables.hosts.open_until[authority.host] = 0
 
     def let_go(self, authorities: Iterable[Authority]) -> None:
         """Removes authorities that hold nothing, as their host goes cold. An authority whose

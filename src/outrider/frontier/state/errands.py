@@ -10,7 +10,7 @@ from typing import TypeAlias
 from outrider.clock import Instant, instant
 from outrider.frontier.format.facts import Row
 from outrider.frontier.policy.revisit import retries_left, retry_seconds
-from outrider.frontier.state.authorities import CELLS, Again, Authority, RobotsState, cells_of
+from outrider.frontier.state.authorities import CELLS, WITH_COPY, Again, Authority, RobotsState, cells_of
 from outrider.frontier.stores.rulebook import NO_RULES, Rulebook
 from outrider.journey import RobotsAnswer
 from outrider.limits import (
@@ -43,9 +43,8 @@ class Judgement(Enum):
 
 
 # Python 3.11 looks a member of an enum up by a function of Python's: once here, not with each page.
-_RULES, _ALLOW = RobotsState.RULES, RobotsState.ALLOW
-_WITH_COPY = (_RULES, _ALLOW)
-_GO, _HOLD, _READ, _REFUSE = Judgement.GO, Judgement.HOLD, Judgement.READ, Judgement.REFUSE
+_RULES, _ALLOW = WITH_COPY
+_GO, _HOLD, _REFUSE = Judgement.GO, Judgement.HOLD, Judgement.REFUSE
 
 
 def crawl_delay(authorities: Iterable[Authority], rulebook: Rulebook) -> float:
@@ -75,15 +74,16 @@ Standing: TypeAlias = Judgement | AgentRules
 """How the pages of an authority stand: one judgement on all of them, or the rules that judge each."""
 
 
-def standing(now: Instant, *, errands: bool, opens: bool, rulebook: Rulebook) -> Callable[[Authority], Standing]:
+def standing(
+    now: Instant, *, errands: bool, opens: bool, of_file: Callable[[int], Standing]
+) -> Callable[[Authority], Standing]:
     """A function that tells how the pages of an authority stand at this instant. errands: errands fetch the rules;
     without them only rules from the caller count. opens: the owner's settings open a host whose robots.txt is out of
-    reach."""
-    rules_of = rulebook.rules
+    reach. of_file: how pages stand under the rules of a file, by its digest."""
 
     def stands(authority: Authority) -> Standing:
         state = authority.state
-        fresh = errands and state in _WITH_COPY and not authority.token and authority.expires > now
+        fresh = errands and state in WITH_COPY and not authority.token and authority.expires > now
         if not fresh:  # nearly all are
             if errands:
                 if authority.token or unanswered(authority, now):
@@ -94,23 +94,23 @@ def standing(now: Instant, *, errands: bool, opens: bool, rulebook: Rulebook) ->
                 return _REFUSE
             if state == RobotsState.DEAD:
                 return Judgement.DEAD
-        return _GO if state == _ALLOW else rules_of(authority.digest) or _READ
+        return _GO if state == _ALLOW else of_file(authority.digest)
 
     return stands
 
 
 def judged(standings: Sequence[Standing], urls: Sequence[str]) -> list[Judgement]:
     """The judgement on each of these URLs, whose authorities stand so."""
-    found = verdicts([one if isinstance(one, AgentRules) else NO_RULES for one in standings], urls)
-    return [
-        one if isinstance(one, Judgement) else _GO if verdict >= 0 else _REFUSE
-        for one, verdict in zip(standings, found, strict=True)
-    ]
+    rules = [one if isinstance(one, AgentRules) else NO_RULES for one in standings]
+    found = [_GO if verdict >= 0 else _REFUSE for verdict in verdicts(rules, urls)]
+    if rules == standings:
+        return found
+    return [one if isinstance(one, Judgement) else verdict for one, verdict in zip(standings, found, strict=True)]
 
 
-def cost_of(standing: Standing) -> int:
-    """The cost of a verdict on top of a refusal, counted in refusals: an authority may have many rules."""
-    return standing.count // RULES_PER_REFUSAL if isinstance(standing, AgentRules) else 0
+def costs_of(standings: Sequence[Standing]) -> list[int]:
+    """The costs of verdicts on top of a refusal, counted in refusals: an authority may have many rules."""
+    return [one.count // RULES_PER_REFUSAL if isinstance(one, AgentRules) else 0 for one in standings]
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ RARE_CELLS = {name: dtype for name, dtype in CELLS.items() if name not in (HOST.
 
 _MIX1, _MIX2, _STEP = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB), np.uint64(0x9E3779B97F4A7C15)
 
+_OPEN = [("open_until", "<i8"), ("open_file", "<u8"), ("open_bytes", "<u2"), ("open_letter", "u1")]
 _OPAQUE = np.dtype((np.void, HOST.itemsize))  # numpy copies the fields of records one by one
 _OTHER_SIDE = np.uint64(1 << 63)
 _LENGTH_SHIFT = np.uint64(47)
@@ -187,7 +188,9 @@ class Hosts(Columns, HostCells[Column, Column]):
 
     hash, slot; in_flight: open leases; turns: how often it was drawn; flags: MANY …; first_queue: a row of Queues, NONE
     for none; there: whether a host has the row. cells: the columns that most calls touch, as records; octets: their
-    bytes. _name: the arena of the name (1 bit), its length in bytes (16 bits), its start (47 bits).
+    bytes. _name: the arena of the name (1 bit), its length in bytes (16 bits), its start (47 bits). open: an authority
+    whose rules hold until then, the digest of its robots.txt, the length of its name and the fifth letter, which tells
+    its scheme (authorities.py).
     """
 
     cells: Column
@@ -199,10 +202,15 @@ class Hosts(Columns, HostCells[Column, Column]):
     flags: Column
     first_queue: Column
     there: Column
+    open: Column
+    open_until: Column
+    open_file: Column
+    open_bytes: Column
+    open_letter: Column
     _name: Column
 
     def __init__(self) -> None:
-        super().__init__({"cells": HOST, **RARE_CELLS, "turns": "u4", "_name": "u8"})
+        super().__init__({"cells": HOST, **RARE_CELLS, "turns": "u4", "_name": "u8", "open": _OPEN})
         self._index = kernels.Index()
         self._arenas = (bytearray(), bytearray())  # names; one of them is empty, except while `tidy` copies names
         self._freed = [0, 0]  # bytes of removed hosts' names in each arena

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from outrider.clock import Instant, instant
 from outrider.frontier.format.cards import Cards
@@ -18,7 +19,7 @@ from outrider.frontier.state.errands import (
     Standing,
     after_answer,
     again_after,
-    cost_of,
+    costs_of,
     is_closed,
     judged,
     standing,
@@ -80,22 +81,37 @@ class Asking(Part):
 
     def standing(self, now: Instant) -> Callable[[Authority], Standing]:
         """A function that tells how the pages of an authority stand at this instant, as the settings take its rules."""
-        rulebook, obeys, go = self.tables.robots.rulebook, self.settings.obey_robots, Judgement.GO
-        stands = standing(now, errands=self._core.errands_mode, opens=self._opens(), rulebook=rulebook)
-        most = self.settings.crawl_delay_max if self.settings.crawl_delay_over == "skip" else None
-        if obeys and most is None:
+        stands = standing(now, errands=self._core.errands_mode, opens=self._opens(), of_file=self._of_file)
+        if self.settings.obey_robots:
             return stands
+        return lambda authority: found if (found := stands(authority)) is not Judgement.REFUSE else Judgement.GO
 
-        def taken(authority: Authority) -> Standing:
-            found = stands(authority)
-            ruled = isinstance(found, AgentRules)
-            if not obeys:
-                return go if ruled or found in (Judgement.REFUSE, Judgement.READ) else found
-            if most is not None and ruled and rulebook.crawl_delay(authority.digest) > most:
-                return Judgement.REFUSE
-            return found
+    def _of_file(self, digest: int) -> Standing:
+        """How pages stand under the rules of a file, as the settings take them."""
+        if not self.settings.obey_robots:
+            return Judgement.GO
+        rulebook = self.tables.robots.rulebook
+        most = self.settings.crawl_delay_max if self.settings.crawl_delay_over == "skip" else None
+        rules = rulebook.rules(digest)
+        if rules is not None and most is not None and rulebook.crawl_delay(digest) > most:
+            return Judgement.REFUSE
+        return rules or Judgement.READ
 
-        return taken
+    def standings(self, hosts: npt.NDArray[np.intp], cards: Cards, now: Instant) -> list[Standing]:
+        """How the pages of their authorities stand for these cards, whose hosts have these rows."""
+        robots = self.tables.robots
+        known, digests = robots.open_files(hosts, cards, now)
+        files = digests.tolist()
+        told = {digest: self._of_file(digest) for digest in set(files)}
+        found = [told[digest] for digest in files]
+        if np.count_nonzero(known) < len(known):
+            urls, stands = cards.urls(), self.standing(now)
+            for row in np.flatnonzero(~known).tolist():
+                owner = robots.authority(authority_of(urls[row]))
+                found[row] = stands(owner)
+                if self._core.errands_mode:
+                    robots.note_open(owner)
+        return found
 
     def _opens(self) -> bool:
         """Whether the owner's settings open a host whose robots.txt is out of reach."""
@@ -159,7 +175,7 @@ class Asking(Part):
         """Judges some parked URLs of an authority again, in a frame of their own. Returns the cost of the verdicts, and
         how many rows of the ledger were looked at."""
         stands = self.standing(now)(authority)
-        each = 1 + cost_of(stands)
+        each = 1 + sum(costs_of([stands]))
         cards, place, rows = self._parked_after(authority, self._gates.again[authority.name], max(1, most // each))
         draft = self._core.draft(now)
         if len(cards):

@@ -9,7 +9,6 @@ goes back, and its host is gated.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeAlias
@@ -23,7 +22,7 @@ from outrider.frontier.format.records import Record
 from outrider.frontier.schedule.turns import EMPTY, NOT_ALONE
 from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.errand import CallersErrand, Errand
-from outrider.frontier.state.errands import Judgement, cost_of, judged
+from outrider.frontier.state.errands import Judgement, costs_of, judged
 from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, NONE, ROBOTS, Rows
 from outrider.frontier.state.keys import Group
 from outrider.frontier.state.urls import PARKED, QUEUED, Reason
@@ -33,7 +32,7 @@ from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.trapping import Trapping
 from outrider.limits import OLDEST_DRAW_EVERY
 from outrider.storage.records import distinct
-from outrider.url import authorities_of
+from outrider.url import authority_of
 from outrider.url.traps import RULES
 
 _NO_ROWS: Rows = np.zeros(0, np.uint32)
@@ -269,8 +268,10 @@ class Drawing:
             return errand
         if errand in self._refused:
             return None
-        (authority,), (judgement,), (cost,) = self._by_robots([errand.url])
-        self.refusals -= cost
+        authority = self._tables.robots.authority(authority_of(errand.url))
+        standings = [self._robots.standing(now)(authority)]
+        (judgement,) = judged(standings, [errand.url])
+        self.refusals -= sum(costs_of(standings))
         if judgement is _GO or judgement is Judgement.DEAD:
             return errand
         if judgement is not Judgement.REFUSE:
@@ -415,15 +416,14 @@ class Drawing:
             return None
         heads, urls = cards.heads, cards.urls()
         trapped = traps.may_be_traps(heads) if self._settings.traps is not None else []
-        asked = urls if spent is None else [url for url, over in zip(urls, spent.tolist(), strict=True) if not over]
-        owners, judgements, costs = self._by_robots(asked) if ruled else ([], [], [])
+        judgements, costs = self._by_robots(places, cards, spent) if ruled else ([], [])
         if spent is None and not any(trapped) and judgements.count(_GO) == (len(urls) if ruled else 0):
             self.refusals -= sum(costs)
             return None
         out, plain = [_ALLOWED] * len(cards), True
         slots, classes = heads["slot"].tolist(), heads["klass"].tolist()
         names = traps.names_judged(urls, trapped)
-        by_robots = zip(judgements, owners, costs, strict=True)
+        by_robots = zip(judgements, costs, strict=True)
         for place, url in enumerate(urls):
             verdict = _ALLOWED
             if self.refusals <= 0:
@@ -431,9 +431,10 @@ class Drawing:
             elif spent is not None and spent[place]:
                 verdict = _SPENT
             elif ruled:
-                judgement, owner, cost = next(by_robots)
+                judgement, cost = next(by_robots)
                 self.refusals -= cost
-                verdict = _ALLOWED if judgement is _GO else (judgement, owner, 0)
+                if judgement is not _GO:
+                    verdict = judgement, self._tables.robots.authority(authority_of(url)), 0
             if verdict is _ALLOWED and trapped and trapped[place]:
                 own = names.get(place)
                 verdict = self._by_traps(int(queues[place]), slots[place], classes[place], url, own)
@@ -442,17 +443,17 @@ class Drawing:
                 self.refusals -= 1
         return None if plain else out
 
-    def _by_robots(self, urls: Sequence[str]) -> tuple[list[Authority], list[Judgement], list[int]]:
-        """The authorities of these URLs, the judgements by their rules, and the costs of these on top of a refusal; of
-        the first URLs alone where the costs of all are beyond the verdicts that are left."""
-        known, found = self._tables.robots.by_name.get, self._tables.robots.authority
-        owners = [known(name) or found(name) for name in authorities_of(urls)]
-        standings = list(map(self._robots.standing(self._wish.now), owners))
-        costs = list(map(cost_of, standings))
+    def _by_robots(self, hosts: _Places, cards: Cards, spent: _Mask | None) -> tuple[list[Judgement], list[int]]:
+        """The judgements by robots rules on cards whose hosts are not spent, and the costs of these on top of a
+        refusal; of the first cards alone where the costs of all are beyond the verdicts that are left."""
+        if spent is not None:
+            hosts, cards = hosts[~spent], cards.filter(~spent)
+        standings = self._robots.standings(hosts, cards, self._wish.now)
+        costs = costs_of(standings)
         if sum(costs) >= self.refusals:
             judged_rows = bisect_left(list(accumulate(costs)), self.refusals) + 1
-            owners, standings, costs = owners[:judged_rows], standings[:judged_rows], costs[:judged_rows]
-        return owners, judged(standings, urls[: len(owners)]), costs
+            standings, costs = standings[:judged_rows], costs[:judged_rows]
+        return judged(standings, cards.urls()[: len(standings)]), costs
 
     def _by_traps(self, queue: int, slot: int, before: int, url: str, names: tuple[int, int] | None) -> _Verdict:
         rule, klass = self._traps.judge(self._draft, slot, before, url, names)
