@@ -172,6 +172,7 @@ class Authorities:
         self.rulebook.name(digest)
         self.rulebook.let_go(authority.digest)
         authority.digest = digest
+        self._tables.hosts.open_until[authority.host] = 0
         self._tables.hosts.flags[authority.host] |= DELAYED
 
     def _errand(self, slot: int, name: str, token: int, deadline: int, holder: int) -> None:
