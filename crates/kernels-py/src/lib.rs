@@ -18,6 +18,7 @@ mod planes;
 mod ready;
 mod robots;
 mod same_bodies;
+mod shapes;
 mod simhash;
 mod sitemap;
 mod suffixes;
@@ -541,6 +542,8 @@ mod _native {
     use super::robots::{robots_verdicts, RobotsRules, RobotsText};
     #[pymodule_export]
     use super::same_bodies::SameBodies;
+    #[pymodule_export]
+    use super::shapes::shapes_of;
     #[pymodule_export]
     use super::simhash::SimHashIndex;
     #[pymodule_export]

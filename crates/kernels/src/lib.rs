@@ -21,6 +21,7 @@ pub mod ready;
 pub mod robots;
 pub mod rows;
 pub mod same_bodies;
+pub mod shapes;
 pub mod simhash;
 pub mod siphash;
 pub mod sitemap;

@@ -62,7 +62,7 @@ _FUNCTIONS = (
     *("Backlog", "FingerprintSet", "Groups", "Index", "Leases", "PublicSuffixes", "Ready", "Timetable"),
     *("SameBodies", "SimHashIndex"),
     *("FetchEngine", "FetchLimits"),
-    *("RobotsRules", "RobotsText", "robots_verdicts"),
+    *("RobotsRules", "RobotsText", "robots_verdicts", "shapes_of"),
     *("decode_text", "read_html", "read_pages", "read_sitemap_xml"),
     *("count_leases", "kinds_of", "pack_heads", "settle_shared_turns", "settle_turns"),
     *("shuffle_columns", "unpack_heads"),
@@ -88,6 +88,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.ready import Ready
     from outrider.kernels.robots import RobotsRules, RobotsText, robots_verdicts
     from outrider.kernels.same_bodies import SameBodies
+    from outrider.kernels.shapes import shapes_of
     from outrider.kernels.simhash import SimHashIndex, simhash_of_text
     from outrider.kernels.siphash import fingerprints
     from outrider.kernels.sitemap import read_sitemap_xml
@@ -143,6 +144,7 @@ else:
         settle_shared_turns,
         settle_turns,
         shuffle_columns,
+        shapes_of,
         simhash_of_text,
         spell_arena,
         spell_texts,
@@ -216,6 +218,7 @@ __all__ = [
     "settle_shared_turns",
     "settle_turns",
     "shuffle_columns",
+    "shapes_of",
     "simhash_of_text",
     "spell_arena",
     "spell_texts",

@@ -98,6 +98,9 @@ SESSION_NAMES_BY_VALUE = frozenset({"sid", "s", "session", "sessionid", "session
 """Names that mean a session when the value looks like one, and a story, a song or a search when it does not. All of
 these names are met with an underscore before them too."""
 
+MAY_BE_SESSION = "".join(f"{name}\n" for name in (*sorted(SESSION_NAMES | SESSION_NAMES_BY_VALUE), "aspsessionid*"))
+"""All of these names, and how those of ASP begin, as `kernels.shapes_of` takes them."""
+
 _ASP_SESSION = re.compile(r"aspsessionid[a-z]{8}").fullmatch
 _TOKEN = re.compile(r"(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[0-9A-Za-z]{20,}").fullmatch
 _PATH_SESSION = re.compile(r";(?:jsessionid|phpsessid)=[^;/]*", re.IGNORECASE)

@@ -18,6 +18,10 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from outrider.clock import Instant, seconds
 from outrider.errors import SettingsError
@@ -83,6 +87,19 @@ class Traps:
                 raise SettingsError(f"{name} is {value}; it can be 0 or more, or none")
         if self.host_quantile is not None and self.host_quantile >= 1:
             raise SettingsError(f"host_quantile is {self.host_quantile}; it can be a share below 1, or none")
+
+    def may_break(
+        self, lengths: npt.NDArray[Any], slashes: npt.NDArray[np.uint32], months: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.bool_]:
+        """Which URLs `rule_of` is to look at, by their bytes, the slashes behind their authorities, and whether they
+        may name a month; the others break no rule."""
+        found = months & (self.date_years_max is not None)
+        if self.url_bytes_max is not None:
+            found |= lengths > self.url_bytes_max
+        for most in (self.path_depth_max, self.path_repeats_max):
+            if most is not None:
+                found |= slashes > most
+        return found
 
     def rule_of(self, url: str, now: Instant) -> int:
         """The number of the first rule that a canonical URL breaks by itself, 0 for none."""

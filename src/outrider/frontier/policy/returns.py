@@ -15,13 +15,13 @@ their quantiles are known to a fifth, in bounded memory, however many hosts ther
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from outrider.clock import Instant, instant
+from outrider.kernels.shapes import shape
 from outrider.limits import (
     HOST_FETCHES_COMPARED,
     HOST_QUANTILE_TIMES,
@@ -45,8 +45,6 @@ _COUNT_MAX: Final = 2**32 - 1
 LEVELS: Final = tuple(int(HOST_FETCHES_COMPARED * 2 ** (step / 4)) for step in range(4 * 27))
 """The numbers of fetches at which hosts are counted."""
 _OF_LEVEL: Final = {level: step for step, level in enumerate(LEVELS)}
-_DIGITS = re.compile(r"[0-9]+")
-_HAS_DIGIT, _HAS_LETTER = re.compile(r"[0-9]").search, re.compile(r"[A-Za-z]").search
 
 
 @dataclass(slots=True)
@@ -170,29 +168,7 @@ def counted(shape: Returns, host: Returns, *, fresh: bool, first_copy: bool) -> 
 
 @lru_cache(maxsize=4_096)
 def shape_of(rest: str) -> str:
-    """The shape of what stands behind the host of a canonical URL.
-
-    Its first folder with `#` for digits; of each other name whether it has letters (`a`), digits (`#`) or both; the
-    ending of the last; the names of its parameters, sorted; `session` where it has a session id.
-    """
-    path, _, query = rest.partition("?")
-    names = path.split("/")[1:]
-    last = names.pop() if names else ""
-    parts = [_DIGITS.sub("#", names[0])] if names else []
-    parts += [_kind(name) for name in names[1:]]
-    stem, dot, ending = last.rpartition(".")
-    parts.append(f"{_kind(stem)}.{_DIGITS.sub('#', ending)}" if dot and len(ending) <= 5 else _kind(last))
-    shape = "/" + "/".join(parts)
-    if query:
-        asked = {_DIGITS.sub("#", one.partition("=")[0]) for one in query.split("&")}
-        shape += "?" + "&".join(sorted(asked))
-    shape = shape[:SHAPE_BYTES_MAX]
-    return f"{shape} session" if has_session(rest) else shape
-
-
-def _kind(name: str) -> str:
-    if not name:
-        return ""
-    if _HAS_DIGIT(name) is None:
-        return "a"
-    return "#" if _HAS_LETTER(name) is None else "a#"
+    """The shape of what stands behind the host of a canonical URL (kernels/shapes.py); `session` stands behind it where
+    it has a session id."""
+    found = shape(rest.encode("utf-8", "surrogatepass"), SHAPE_BYTES_MAX).decode("utf-8", "replace")
+    return f"{found} session" if has_session(rest) else found

@@ -29,7 +29,7 @@ from outrider.frontier.state.urls import PARKED, QUEUED, Reason
 from outrider.frontier.verbs.asking import Asking
 from outrider.frontier.verbs.deciding import Core
 from outrider.frontier.verbs.draft import Draft
-from outrider.frontier.verbs.trapping import Trapping
+from outrider.frontier.verbs.trapping import Suspect, Trapping
 from outrider.limits import OLDEST_DRAW_EVERY
 from outrider.storage.records import distinct
 from outrider.url import authority_of
@@ -415,14 +415,13 @@ class Drawing:
         if spent is None and not ruled and self._settings.traps is None:
             return None
         heads, urls = cards.heads, cards.urls()
-        trapped = traps.may_be_traps(heads) if self._settings.traps is not None else []
+        suspects = traps.suspects(cards)
         judgements, costs = self._by_robots(places, cards, spent) if ruled else ([], [])
-        if spent is None and not any(trapped) and judgements.count(_GO) == (len(urls) if ruled else 0):
+        if spent is None and not suspects and judgements.count(_GO) == (len(urls) if ruled else 0):
             self.refusals -= sum(costs)
             return None
         out, plain = [_ALLOWED] * len(cards), True
         slots, classes = heads["slot"].tolist(), heads["klass"].tolist()
-        names = traps.names_judged(urls, trapped)
         by_robots = zip(judgements, costs, strict=True)
         for place, url in enumerate(urls):
             verdict = _ALLOWED
@@ -435,9 +434,8 @@ class Drawing:
                 self.refusals -= cost
                 if judgement is not _GO:
                     verdict = judgement, self._tables.robots.authority(authority_of(url)), 0
-            if verdict is _ALLOWED and trapped and trapped[place]:
-                own = names.get(place)
-                verdict = self._by_traps(int(queues[place]), slots[place], classes[place], url, own)
+            if verdict is _ALLOWED and place in suspects:
+                verdict = self._by_traps(int(queues[place]), slots[place], classes[place], url, suspects[place])
             if verdict is not _ALLOWED:
                 out[place], plain = verdict, False
                 self.refusals -= 1
@@ -455,8 +453,8 @@ class Drawing:
             standings, costs = standings[:judged_rows], costs[:judged_rows]
         return judged(standings, cards.urls()[: len(standings)]), costs
 
-    def _by_traps(self, queue: int, slot: int, before: int, url: str, names: tuple[int, int] | None) -> _Verdict:
-        rule, klass = self._traps.judge(self._draft, slot, before, url, names)
+    def _by_traps(self, queue: int, slot: int, before: int, url: str, suspect: Suspect) -> _Verdict:
+        rule, klass = self._traps.judge(self._draft, slot, before, url, suspect)
         if rule:
             return Judgement.TRAP, None, rule
         # A URL that has fallen goes back only where its queue has better ones.

@@ -487,8 +487,7 @@ class Settling(Part):
             pages.targets = {row: target for row, target in pages.targets.items() if not dead[row]}
         self._count_pages(draft, pages.outcomes, dead)
         if self._traps.counts_returns:
-            urls = ends.urls() if rows is None else [ends.urls()[row] for row in rows.tolist()]
-            self._traps.count_returns(draft, pages.cards.heads, urls, pages.outcomes)
+            self._traps.count_returns(draft, pages.cards, pages.outcomes)
         self._put_pages(draft, pages)
         return pages.targets if rows is None else {int(rows[row]): target for row, target in pages.targets.items()}
 

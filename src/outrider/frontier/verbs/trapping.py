@@ -8,13 +8,14 @@ A domain is a wildcard once a probe of a host that nobody has fetched a page of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from itertools import repeat
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from outrider import kernels
+from outrider.frontier.format.cards import Cards
 from outrider.frontier.policy.returns import (
     Returns,
     are_poor_hosts,
@@ -33,15 +34,28 @@ from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.host_sizes import HostSizes
 from outrider.frontier.verbs.outcomes import Outcomes
 from outrider.journey import Code, Kind
-from outrider.kernels.cards import Heads
-from outrider.limits import HOST_FETCHES_COMPARED, RETURNS_FETCHES_MIN, RETURNS_WINDOW
+from outrider.kernels.shapes import MAY_HAVE_MONTH, MAY_HAVE_SESSION
+from outrider.limits import HOST_FETCHES_COMPARED, RETURNS_FETCHES_MIN, RETURNS_WINDOW, SHAPE_BYTES_MAX
 from outrider.url import UrlBatch, host_of, registrable_domain
-from outrider.url.rules import has_session
+from outrider.url.rules import MAY_BE_SESSION, has_session
 from outrider.url.traps import BY_HOST_SIZE, BY_HOSTS, BY_NEW_URLS, BY_RETURNS, BY_SESSION, RULES
 
 _TRAP: Final = int(Reason.TRAP)
+_MAY_BE_SESSION: Final = MAY_BE_SESSION.encode()
+Suspect: TypeAlias = tuple[bool, tuple[int, int] | None]
+"""Whether a URL may break a rule by itself, and the names of the returns of its shape and its host."""
 GO: Final = (0, None)
 """Neither a trap nor of another class."""
+
+
+class Looks(NamedTuple):
+    """What URLs look like, in columns. names: the names under which the returns of shape and host are kept; lengths: in
+    bytes; slashes: behind the authority; months: whether they may name a month."""
+
+    names: list[tuple[int, int]]
+    lengths: npt.NDArray[np.int64]
+    slashes: npt.NDArray[np.uint32]
+    months: npt.NDArray[np.bool_]
 
 
 class Trapping(Part):
@@ -58,14 +72,19 @@ class Trapping(Part):
         traps = self.settings.traps
         return traps is not None and (traps.returns_min is not None or traps.host_quantile is not None)
 
-    def _names_of(self, urls: Sequence[str]) -> list[tuple[int, int]]:
-        """The names under which the returns of the shapes and of the hosts of these URLs are kept."""
-        texts: list[str] = []
-        for url in urls:
-            host, slash, rest = url.partition("://")[2].partition("/")
-            texts += (f"{host}\n{shape_of(slash + rest)}", f"{host}\n")
-        found = np.frombuffer(kernels.fingerprints(texts, self.tables.fingerprint_key), np.uint64).tolist()
-        return list(zip(found[::2], found[1::2], strict=True))
+    def _looks_of(self, cards: Cards, rows: npt.NDArray[np.intp]) -> Looks:
+        """What the URLs of these cards look like."""
+        starts = cards.offsets[rows]
+        lengths = cards.heads["url_bytes"][rows].astype(np.int64)
+        how = (self.tables.fingerprint_key, SHAPE_BYTES_MAX, _MAY_BE_SESSION)
+        names, slashes, marks = kernels.shapes_of(cards.arena, starts, starts + lengths, *how)
+        found = np.frombuffer(names, np.uint64).tolist()
+        shapes, marked = found[::2], np.frombuffer(marks, np.uint8)
+        for place in (marked & MAY_HAVE_SESSION).nonzero()[0].tolist():
+            host, slash, rest = cards.url(int(rows[place])).partition("://")[2].partition("/")
+            shapes[place] = self.tables.hash_of(f"{host}\n{shape_of(slash + rest)}")
+        months = (marked & MAY_HAVE_MONTH) != 0
+        return Looks(list(zip(shapes, found[1::2], strict=True)), lengths, np.frombuffer(slashes, np.uint32), months)
 
     def _name_of_hosts(self, url: str) -> int | None:
         """The name under which the returns of the new hosts of this URL's domain are kept; None where its host is the
@@ -74,29 +93,27 @@ class Trapping(Part):
         domain = registrable_domain(host)
         return self.tables.hash_of(f"{domain}\nhosts") if domain not in (None, host) else None
 
-    def names_judged(self, urls: Sequence[str], judged: Sequence[bool]) -> dict[int, tuple[int, int]]:
-        """The names of the drawn URLs whose returns are looked at, by row; none before a fetch was counted."""
-        if not self.counts_returns or not len(self.tables.returns):
+    def suspects(self, cards: Cards) -> dict[int, Suspect]:
+        """The drawn URLs that are judged, by row. The names of their returns are missing before a fetch was counted."""
+        traps, heads = self.settings.traps, cards.heads
+        if traps is None:
             return {}
-        rows = [row for row, one in enumerate(judged) if one]
-        return dict(zip(rows, self._names_of([urls[row] for row in rows]), strict=True))
-
-    @staticmethod
-    def may_be_traps(heads: Heads) -> list[bool]:
-        """Which of these drawn URLs are judged."""
         fetched = (heads["depth"] == 0) | (heads["status"] != 0) | (heads["attempts"] != 0)
-        told: list[bool] = (~fetched & (heads["reason"] != _TRAP)).tolist()
-        return told
+        rows = (~fetched & (heads["reason"] != _TRAP)).nonzero()[0]
+        if not len(rows):
+            return {}
+        looks = self._looks_of(cards, rows)
+        odd = traps.may_break(looks.lengths, looks.slashes, looks.months).tolist()
+        counts = self.counts_returns and len(self.tables.returns)
+        return dict(zip(rows.tolist(), zip(odd, looks.names if counts else repeat(None)), strict=True))
 
-    def judge(
-        self, draft: Draft, slot: int, before: int, url: str, names: tuple[int, int] | None
-    ) -> tuple[int, int | None]:
+    def judge(self, draft: Draft, slot: int, before: int, url: str, suspect: Suspect) -> tuple[int, int | None]:
         """The rule that makes a drawn URL a trap (0: none), and the class that it falls to (None: it keeps its own).
-        before: its class; names: its own among `names_judged`."""
-        traps = self.settings.traps
+        before: its class; suspect: as `suspects` gives it."""
+        traps, (odd, names) = self.settings.traps, suspect
         if traps is None:
             return GO
-        broken = traps.rule_of(url, draft.now)
+        broken = traps.rule_of(url, draft.now) if odd else 0
         if broken or names is None:
             return broken, None
         shape, host = names
@@ -170,21 +187,23 @@ class Trapping(Part):
         heads["error"][mask] = draft.error_number(rule)
         draft.tally(f"trap.{rule}", int(np.count_nonzero(mask)))
 
-    def count_returns(self, draft: Draft, heads: Heads, urls: Sequence[str], outcomes: Outcomes) -> None:
+    def count_returns(self, draft: Draft, cards: Cards, outcomes: Outcomes) -> None:
         """Counts the first fetches of these pages by host and shape. A redirect counts where it leads to."""
         chosen, statuses = outcomes.verdicts, outcomes.statuses
         told = (chosen == verdicts.DONE) | (chosen == verdicts.AGAIN) | ((chosen == verdicts.GONE) & (statuses > 0))
-        told &= heads["status"] == 0
+        told &= cards.heads["status"] == 0
         brought = (chosen != verdicts.GONE) & (statuses < 300)
         for flags in (outcomes.duplicate, outcomes.repeats):
             if flags is not None:
                 brought &= ~flags
-        rows = [row for row in told.nonzero()[0].tolist() if row not in outcomes.locations]
-        slots, fresh = heads["slot"].tolist(), brought.tolist()
+        if outcomes.locations:
+            told[list(outcomes.locations)] = False
+        rows = told.nonzero()[0]
+        slots, fresh = cards.heads["slot"].tolist(), brought.tolist()
         first = outcomes.first_copy.tolist() if outcomes.first_copy is not None else [False] * len(fresh)
-        for row, (shape, host) in zip(rows, self._names_of([urls[row] for row in rows]), strict=True):
+        for row, (shape, host) in zip(rows.tolist(), self._looks_of(cards, rows).names, strict=True):
             slot, new, there = slots[row], fresh[row], draft.returns(slots[row], host)
-            if not there.fetched and (name := self._name_of_hosts(urls[row])) and draft.returns_seen(name).since:
+            if not there.fetched and (name := self._name_of_hosts(cards.url(row))) and draft.returns_seen(name).since:
                 draft.returns(slot, name).count(fresh=new, window=RETURNS_WINDOW)
             counted(draft.returns(slot, shape), there, fresh=new, first_copy=first[row])
             if (step := level_reached(there)) is not None:
@@ -203,7 +222,8 @@ class Trapping(Part):
 
     def returns_told(self, url: str, rule: int) -> str | None:
         """The returns for which a URL is parked by a rule, in words."""
-        ((shape, host),) = self._names_of([url])
+        host_name, slash, rest = url.partition("://")[2].partition("/")
+        shape, host = (self.tables.hash_of(f"{host_name}\n{text}") for text in (shape_of(slash + rest), ""))
         if rule == BY_HOSTS:
             name = self._name_of_hosts(url)
             shown = _shown(self.tables.returns.get(name)) if name is not None else ""
