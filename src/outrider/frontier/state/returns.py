@@ -11,7 +11,7 @@ from outrider.frontier.policy.returns import Returns
 from outrider.frontier.state.urls import Hand
 from outrider.limits import RETURNS_KEPT_MAX, RETURNS_LOOKS_MAX
 
-_NONE = Returns()
+_ABSENT = (-1, 0, Returns())  # as a name without returns is kept
 
 
 class ReturnsKept:
@@ -19,20 +19,18 @@ class ReturnsKept:
 
     def __init__(self, most: int = RETURNS_KEPT_MAX) -> None:
         self._most = most
-        self._rows: dict[int, int] = {}  # by name
-        self._kept: list[tuple[int, int, Returns] | None] = []  # slot, name, returns
+        self._kept: dict[int, tuple[int, int, Returns]] = {}  # by name: row, slot, returns
+        self._names: list[int | None] = []  # by row
         self._free: list[int] = []
         self._hand = 0  # goes round the rows in search of a victim
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._kept)
 
     def get(self, name: int) -> Returns:
         """The returns under a name; those of nothing fetched where there are none. They are not for the caller to
         change."""
-        row = self._rows.get(name)
-        kept = self._kept[row] if row is not None else None
-        return kept[2] if kept is not None else _NONE
+        return self._kept.get(name, _ABSENT)[2]
 
     def _returns(self, slots: Values, names: Values, *cells: Values, hand: Hand | None = None) -> None:
         if hand is not None:
@@ -40,37 +38,34 @@ class ReturnsKept:
         else:
             told = [Returns(*one) for one in zip(*(column.tolist() for column in cells), strict=True)]
             slots, names = slots.tolist(), names.tolist()
-        rows, kept = self._rows, self._kept
         for slot, name, one in zip(slots, names, told, strict=True):
-            row = rows.get(name)
+            row = self._kept.get(name, _ABSENT)[0]
             if not one.share and not any(one.cells()):  # a row of zeros takes it away
-                if row is not None:
-                    del rows[name]
-                    kept[row] = None
+                if row >= 0:
+                    del self._kept[name]
+                    self._names[row] = None
                     self._free.append(row)
-            elif row is not None:
-                kept[row] = slot, name, one
-            elif self._free:
-                rows[name] = row = self._free.pop()
-                kept[row] = slot, name, one
-            else:
-                rows[name] = len(kept)
-                kept.append((slot, name, one))
+                continue
+            if row < 0:
+                row = self._free.pop() if self._free else len(self._names)
+                self._names[row : row + 1] = [name]
+            self._kept[name] = row, slot, one
 
     def victims(self, coming: Collection[int]) -> list[tuple[int, int]]:
         """Slots and names of rows that must go before these names come: rows of few fetches first, among some that lie
         side by side."""
         found: dict[int, int] = {}
-        if len(self._rows) + len(coming) <= self._most:
+        if len(self) + len(coming) <= self._most:
             return []
-        new = sum(name not in self._rows for name in coming)
-        for _ in range(min(len(self._rows) + new - self._most, len(self._rows))):
+        new = sum(name not in self._kept for name in coming)
+        for _ in range(min(len(self) + new - self._most, len(self))):
             looked: list[tuple[int, int, int]] = []
-            for _ in range(len(self._kept)):
-                kept = self._kept[self._hand]
-                self._hand = (self._hand + 1) % len(self._kept)
-                if kept is not None and kept[1] not in found and kept[1] not in coming:
-                    looked.append((kept[2].fetched, kept[1], kept[0]))
+            for _ in range(len(self._names)):
+                known = self._names[self._hand]
+                self._hand = (self._hand + 1) % len(self._names)
+                if known is not None and known not in found and known not in coming:
+                    _, slot, returns = self._kept[known]
+                    looked.append((returns.fetched, known, slot))
                 if len(looked) == RETURNS_LOOKS_MAX:
                     break
             if looked:
@@ -80,9 +75,10 @@ class ReturnsKept:
 
     def places(self) -> int:
         """How many rows there are, free ones too."""
-        return len(self._kept)
+        return len(self._names)
 
     def blocks(self, first: int, last: int) -> list[Block]:
         """The facts that rebuild these rows."""
-        rows = [(slot, name, *one.cells()) for slot, name, one in filter(None, self._kept[first:last])]
+        names = [name for name in self._names[first:last] if name is not None]
+        rows = [(slot, name, *one.cells()) for name in names for _, slot, one in [self._kept[name]]]
         return [(Fact.RETURNS, columns_of(rows))] if rows else []
