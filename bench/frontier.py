@@ -336,12 +336,14 @@ def visit_table(
             rows.append(("calls of 100, spread over the rounds", where, size, None, spread * 1e6, None, None))
     for size, found in (crawls or {}).items():
         for one in found["visits"]:
-            what = "calls of 100, a crawl's road" + ("" if one["columns"] else ", list of Outcome")
+            what = "calls of 100, a crawl's road" + (", links" if one["links"] else "")
+            what += "" if one["columns"] else ", list of Outcome"
             rows.append((what, "memory", size, None, one["cpu"] * 1e6, one["wall"] * 1e6, 1 / one["wall"]))
     columns = ("lease + report", "store", "queues", "resting", "CPU µs", "wall µs", "URLs a second")
     form = "reported in columns" if all(found["columns"] for found in memory.values()) else "reported as Outcome each"
     notes = (
         "A crawl's road: robots.txt errands, outcomes with lines, digests and validators, each Lease looked at;",
+        "links: found in pages, judged by the rules for traps, their returns counted; without it as URLs were given;",
         'every other row is robots="caller", with outcomes of seconds and status alone.',
         f"Per URL, {form} unless said. Spread over the rounds: calls of 100 and the CPU time of one checkpoint,",
         f"over the visits that {LOG_BYTES_BEFORE_CHECKPOINT >> 20} MB of log hold; then the next may begin.",
@@ -571,7 +573,7 @@ def figures(
                 result.append(Figure(f"{title}, {at}", found[kind]["cpu"] * 1e6, "µs", most=most))
     for size, found in (crawls or {}).items():
         for one in found["visits"]:
-            form = "in columns" if one["columns"] else "list of Outcome"
+            form = ("links, " if one["links"] else "") + ("in columns" if one["columns"] else "list of Outcome")
             what = f"lease + report on a crawl's road, {form}, calls of 100, {size:,} queues"
             result.append(Figure(what, one["cpu"] * 1e6, "µs", most=15.0))
     for where, sizes in (("memory", memory), ("disk", durable)):

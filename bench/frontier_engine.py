@@ -12,7 +12,8 @@ The clock is virtual. After the first visit of every host the hosts rest from 1 
 clock is moved so that before each call 0.1 % of the queues are ready, or as many as the call wants where that is more.
 With `--bare` it is what the drawing needs, and no checkpoints.
 `visit` ends with os._exit and leases open, as a process that was killed would leave its store; `recover` opens that.
-`crawl` visits as a crawl does: with errands for robots.txt files, and outcomes with lines, digests and validators.
+`crawl` visits as a crawl does: with errands for robots.txt files, and outcomes with lines, digests and validators; URLs
+that were given, and then links, which are judged by the rules for traps.
 `shared` visits two frontiers in turns: one with the clocks of shared machines that a crawl has, one without.
 `memory` fills a frontier far beyond a budget for its memory and tells what it grows by then. `hosts` makes so many
 hosts known with a small budget, and tells what the process takes when nothing goes on beside.
@@ -42,7 +43,8 @@ from bench.measuring import Spent, resident_bytes, sync_latencies
 from bench.tables import quantile
 from outrider import Frontier
 from outrider.crawl.groups import machines as shared_machines
-from outrider.journey import Code, LeaseBatch
+from outrider.crawl.options import CrawlOptions
+from outrider.journey import Code, LeaseBatch, Link
 from outrider.storage.heap import give_back
 from outrider.storage.memory import MemoryFiles
 from outrider.url import UrlBatch, host_of
@@ -60,6 +62,7 @@ SHARED_TURNS = 5  # how often each of two frontiers is visited
 SHARED_GAP = 250_000  # microseconds that a machine rests after a request
 EMPTY_CALLS = 2_000
 LOOKUPS = 300
+PAGE = "https://www.example.org/news/2026/11/"  # where links are found
 PAGE_LINE = b'{"url":"' + b"x" * 700 + b'"}'  # the length of a line of pages.jsonl
 POLITENESS_LINE = b'{"host":"' + b"y" * 260 + b'"}'
 MODIFIED = "Tue, 01 Jan 2030 00:00:00 GMT"
@@ -428,14 +431,21 @@ def answer_errands(frontier: Frontier) -> None:
 
 
 def run_crawl(given: argparse.Namespace) -> dict[str, Any]:
-    """The price of the road that a crawl takes, in calls of 100: full outcomes one by one, then in columns."""
+    """The price of the road that a crawl takes, in calls of 100: full outcomes one by one, then in columns. First of
+    URLs that were given; then of links found in pages, with the rules for traps that a crawl has."""
+    visits = [one for links in (False, True) for one in _crawl_visits(given, links=links)]
+    return {"queues": given.queues, "each": given.each, "visits": visits}
+
+
+def _crawl_visits(given: argparse.Namespace, *, links: bool) -> list[dict[str, Any]]:
     rests = Rests()
-    frontier = Frontier.open(MemoryFiles(), clock=rests, robots="errands", output=True)
+    settings = {"traps": CrawlOptions().frontier_settings()["traps"]} if links else None
+    frontier = Frontier.open(MemoryFiles(), clock=rests, robots="errands", output=True, settings=settings)
     for urls in batches(0, given.queues * given.each, given.queues):
-        frontier.discover(urls)
+        frontier.discover([Link(url, depth=1, referrer=PAGE) for url in urls] if links else urls)
     answer_errands(frontier)
     rests.start_later(REST_TICKS_MAX * TICK)
-    found: dict[str, Any] = {"queues": given.queues, "each": given.each, "visits": []}
+    found: list[dict[str, Any]] = []
     want = min(100, given.queues)
     while _full_visit(frontier, rests, min(BATCH, given.queues), Spent(), columns=True):
         pass  # each host once, all of them ready
@@ -446,14 +456,8 @@ def run_crawl(given: argparse.Namespace) -> dict[str, Any]:
             count = _full_visit(frontier, rests, want, spent, columns=columns)
             rests.ready = rests.ready - count if count == want else 0
             visited += count
-        found["visits"].append(
-            {
-                "columns": columns,
-                "visits": visited,
-                "cpu": sum(spent.cpus) / visited,
-                "wall": sum(spent.walls) / visited,
-            }
-        )
+        cpu, wall = sum(spent.cpus) / visited, sum(spent.walls) / visited
+        found.append({"links": links, "columns": columns, "visits": visited, "cpu": cpu, "wall": wall})
     return found
 
 
