@@ -19,7 +19,20 @@ SESSIONS = b"sid\nphpsessid\naspsessionid*\n"
 NATIVE = native_of(twin)
 BOTH = both(twin)
 PIECES = st.sampled_from(
-    [*"/?&=.;(_#%-", "a", "7", "page", "2031", "2031/05", "year=2031", "1999", "sid", "_SID=x", "aspsessionidqq", ".html"]
+    [
+        *"/?&=.;(_#%-",
+        "a",
+        "7",
+        "page",
+        "2031",
+        "2031/05",
+        "year=2031",
+        "1999",
+        "sid",
+        "_SID=x",
+        "aspsessionidqq",
+        ".html",
+    ]
 )
 URLS = st.lists(PIECES, max_size=12).map(lambda some: f"https://a.example/{''.join(some)}".encode())
 

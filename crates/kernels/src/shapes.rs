@@ -110,7 +110,7 @@ pub fn marks(rest: &[u8], sessions: &[u8]) -> u8 {
         let mut asked = query.unwrap_or(b"").split(|&octet| octet == b'&');
         session = asked.any(|one| is_session(parted(one, b'=').0, sessions));
     }
-    u8::from(session) * MAY_HAVE_SESSION | u8::from(may_have_month(rest)) * MAY_HAVE_MONTH
+    (u8::from(session) * MAY_HAVE_SESSION) | (u8::from(may_have_month(rest)) * MAY_HAVE_MONTH)
 }
 
 fn is_session(name: &[u8], sessions: &[u8]) -> bool {

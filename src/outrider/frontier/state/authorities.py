@@ -135,7 +135,7 @@ class Authorities:
     def open_files(
         self, hosts: npt.NDArray[np.intp], cards: Cards, now: Instant
     ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint64]]:
-        """Of which of these cards the rows of their hosts tell the rules that hold now, and the digests of their files;
+        """Whether the row of each card's host tells the rules that hold now, and the digests of their files;
         0 for none."""
         columns, letters, starts = self._tables.hosts, np.frombuffer(cards.arena, np.uint8), cards.offsets[:-1]
         known = columns.open_until[hosts] > now

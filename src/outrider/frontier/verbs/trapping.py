@@ -8,7 +8,6 @@ A domain is a wildcard once a probe of a host that nobody has fetched a page of 
 
 from __future__ import annotations
 
-from itertools import repeat
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -34,6 +33,7 @@ from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.host_sizes import HostSizes
 from outrider.frontier.verbs.outcomes import Outcomes
 from outrider.journey import Code, Kind
+from outrider.kernels.cards import Heads
 from outrider.kernels.shapes import MAY_HAVE_MONTH, MAY_HAVE_SESSION
 from outrider.limits import HOST_FETCHES_COMPARED, RETURNS_FETCHES_MIN, RETURNS_WINDOW, SHAPE_BYTES_MAX
 from outrider.url import UrlBatch, host_of, registrable_domain
@@ -49,7 +49,7 @@ GO: Final = (0, None)
 
 
 class Looks(NamedTuple):
-    """What URLs look like, in columns. names: the names under which the returns of shape and host are kept; lengths: in
+    """Looks of URLs, in columns. names: the names under which the returns of shape and host are kept; lengths: in
     bytes; slashes: behind the authority; months: whether they may name a month."""
 
     names: list[tuple[int, int]]
@@ -73,7 +73,7 @@ class Trapping(Part):
         return traps is not None and (traps.returns_min is not None or traps.host_quantile is not None)
 
     def _looks_of(self, cards: Cards, rows: npt.NDArray[np.intp]) -> Looks:
-        """What the URLs of these cards look like."""
+        """The looks of the URLs of these cards."""
         starts = cards.offsets[rows]
         lengths = cards.heads["url_bytes"][rows].astype(np.int64)
         how = (self.tables.fingerprint_key, SHAPE_BYTES_MAX, _MAY_BE_SESSION)
@@ -105,7 +105,8 @@ class Trapping(Part):
         looks = self._looks_of(cards, rows)
         odd = traps.may_break(looks.lengths, looks.slashes, looks.months).tolist()
         counts = self.counts_returns and len(self.tables.returns)
-        return dict(zip(rows.tolist(), zip(odd, looks.names if counts else repeat(None)), strict=True))
+        names = looks.names if counts else [None] * len(odd)
+        return dict(zip(rows.tolist(), zip(odd, names, strict=True), strict=True))
 
     def judge(self, draft: Draft, slot: int, before: int, url: str, suspect: Suspect) -> tuple[int, int | None]:
         """The rule that makes a drawn URL a trap (0: none), and the class that it falls to (None: it keeps its own).
