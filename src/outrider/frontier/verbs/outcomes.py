@@ -252,8 +252,9 @@ def _of_batch(given: OutcomeBatch) -> Outcomes:
     else:
         _verdicts(found, _field(verdicts))
     columns = zip(_COLUMNS.items(), _columns_of(given), strict=True)
-    told = ((name, field, column) for (name, field), column in columns if column is not None)
-    return _completed(found, {field: _field(_spread(name, column, rows)) for name, field, column in told})
+    told = {field: _spread(name, column, rows) for (name, field), column in columns if column is not None}
+    kinds = kernels.kinds_of(list(told.values()))
+    return _completed(found, {field: _Field(told[field], *some) for field, some in zip(told, kinds, strict=True)})
 
 
 def _spread(name: str, given: Any, rows: int) -> list[Any]:

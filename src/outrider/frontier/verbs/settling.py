@@ -169,11 +169,13 @@ class Settling(Part):
         """Finds in these outcomes whether our own network is at fault. In an outage no host is marked: its pages and
         errands come again behind the pause, as if they had not been asked for, and the hosts whose failures told of it
         get the rates back that they had."""
-        outcomes, hosts = ends.outcomes, self.tables.hosts
+        outcomes, hosts, network = ends.outcomes, self.tables.hosts, self._core.network
+        if not outcomes.errors and not (network.down or network.silent or network.given_up):
+            return  # as nearly always
         accepted = ends.accepted()
         failed = {row for row, error in outcomes.errors.items() if accepted[row] and error in SILENT}
         failed = {row for row in failed if not outcomes.statuses[row]}
-        if not failed and not (self._core.network.down or self._core.network.silent or self._core.network.given_up):
+        if not failed and not (network.down or network.silent or network.given_up):
             return
         silent: dict[int, float] = {}
         for row in failed:
@@ -182,11 +184,11 @@ class Settling(Part):
             if hosts.answered[host]:
                 silent[int(hosts.hash[host])] = float(hosts.strain[host])
         answered = bool((accepted & (outcomes.statuses != 0)).any())
-        ends.network = self._core.network.after(answered=answered, silent=silent, now=draft.now)
+        ends.network = network.after(answered=answered, silent=silent, now=draft.now)
         if not ends.network.down:
             return
         ends.spared = frozenset(failed)
-        for name_hash, strain in ends.network.silent.items() if not self._core.network.down else ():
+        for name_hash, strain in ends.network.silent.items() if not network.down else ():
             host = hosts.row(name_hash)
             if host != NONE:
                 draft.clock(host).strain = strain
