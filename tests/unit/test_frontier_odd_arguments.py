@@ -197,6 +197,19 @@ def test_an_argument_that_makes_no_sense_is_told_and_the_frontier_goes_on(wrong)
         assert frontier.verify().ok
 
 
+@pytest.mark.parametrize("number", [-1, -(1 << 40), -(1 << 63)])
+@pytest.mark.parametrize("field", ["status", "ended_at", "at", "seconds", "after_seconds"])
+def test_a_number_below_none_beside_outcomes_without_one_is_told_and_the_frontier_goes_on(field, number):
+    with Frontier.memory(clock=lambda: START) as frontier:
+        frontier.discover([A, "http://b.com/"])
+        first, second = frontier.lease(2)
+        with pytest.raises(SettingsError, match=f"{field} -"):
+            frontier.report(
+                [Outcome(first.token, Verdict.AGAIN, **{field: number}), Outcome(second.token, Verdict.AGAIN)]
+            )
+        assert ["ok", "ok"] == list(frontier.report([one.done(seconds=0.1) for one in (first, second)]))
+
+
 class LikeNone:
     """Equal to everything."""
 

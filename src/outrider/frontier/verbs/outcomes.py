@@ -430,12 +430,12 @@ def _numbers(name: str, given: _Field) -> npt.NDArray[Any] | None:
     try:
         if field.dtype.kind == "f":
             column = np.array(values, np.float64)  # None becomes NaN
-            missing = sum(value is None for value in values) if nones else 0
         else:
             column = np.array(
                 [field.absent if value is None else value for value in values] if nones else values, field.dtype
             )
-            missing = int(np.count_nonzero(column < 0)) if nones else 0
+        # The number that stands for None lies outside of the bounds, or is 0; no other may lie outside.
+        missing = values.count(None) if nones and field.absent != 0 else 0
         right = int(np.count_nonzero((column >= 0) & (column <= field.most)))
         if column.shape == (len(values),) and right + missing == len(values):
             return column.astype(np.uint16) if name == "status" else column
