@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from http import HTTPStatus
+from typing import Any
 
+import numpy as np
 import pytest
 
 from model.world import World, outcome
 from outrider.errors import SettingsError
-from outrider.journey import Link, Outcome, RobotsAnswer, Verdict
+from outrider.journey import Link, Outcome, OutcomeBatch, RobotsAnswer, Verdict
 from outrider.limits import TALLY_MAX
 
 
@@ -78,6 +80,25 @@ class OddAnswer(RobotsAnswer):
         return fails() if name == "body" else super().__getattribute__(name)
 
 
+class Short(bytes):
+    """Says that it is shorter than it is."""
+
+    def __len__(self) -> int:
+        return 1
+
+
+class OddKind(type):
+    __hash__ = fails
+
+
+class OfOddKind(metaclass=OddKind):
+    pass
+
+
+class LooksLikeText:
+    __class__ = str
+
+
 FIELDS = {
     "seconds": OddSeconds(0.5),
     "status": OddNumber(200),
@@ -91,6 +112,12 @@ FIELDS = {
     "line": OddBytes(b"{}"),
     "metadata": OddMapping(a=1),
     "robots": OddAnswer(200),
+}
+ODD_ANSWERS = {
+    "status": RobotsAnswer(OddNumber(200), b"User-agent: *\nDisallow: /2"),
+    "body": RobotsAnswer(200, Short(b"User-agent: *\nDisallow: /2\n" * 99)),
+    "location": RobotsAnswer(301, location=OddText("/x")),
+    "fresh_seconds": RobotsAnswer(200, fresh_seconds=OddSeconds(3.0)),
 }
 LINKS = {
     "list": OddList(["http://a.com/2"]),
@@ -110,6 +137,10 @@ def lives_on(world: World) -> bool:
     return "http://other.com/" in world.urls() and world.frontier.verify().ok
 
 
+def in_columns(world: World, tokens: list[int], **columns: Any) -> list[str]:
+    return [str(code) for code in world.frontier.report(OutcomeBatch(tokens, **columns))]
+
+
 def ask(call) -> None:
     """The call may be refused with words, or end with the error that the caller's own code raises before it."""
     with contextlib.suppress(SettingsError, Fails):
@@ -122,6 +153,57 @@ def test_a_field_of_the_callers_class_stops_no_store(name):
     world.discover("http://a.com/")
     ask(lambda: world.report(outcome(world.one(), **{name: FIELDS[name]})))
     assert lives_on(world)
+
+
+BATCHES = {name: [value] for name, value in FIELDS.items()} | {
+    "seconds": OddSeconds(0.5),
+    "verdict": OddText("done"),
+    "digest": {0: OddBytes(b"d")},
+    "metadata": [OddMapping(a=1)],
+    "robots": OddList([RobotsAnswer(200)]),
+    "after_seconds": np.array(3.0),
+}
+COLUMNS = {"status": "statuses", "verdict": "verdicts", "error": "errors", "etag": "etags", "location": "locations"}
+COLUMNS |= {"digest": "digests", "line": "lines"}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_a_column_of_the_callers_class_stops_no_store(name):
+    world = World()
+    world.discover("http://a.com/")
+    ask(lambda: in_columns(world, [world.one().token], **{COLUMNS.get(name, name): BATCHES[name]}))
+    assert lives_on(world)
+
+
+@pytest.mark.parametrize("odd", [OfOddKind(), LooksLikeText()], ids=["a kind without a hash", "an object that lies"])
+@pytest.mark.parametrize("field", ["error", "seconds", "metadata", "links", "robots", "digest"])
+def test_a_value_whose_class_lies_or_fails_is_told_and_stops_no_store(field, odd):
+    world = World()
+    world.discover("http://a.com/")
+    lease = world.one()
+    with pytest.raises(SettingsError):
+        world.report(outcome(lease, **{field: odd}))
+    with pytest.raises(SettingsError):
+        world.report(odd)
+    assert ["ok"] == world.report(lease.done())
+    assert lives_on(world)
+
+
+@pytest.mark.parametrize("columns", [False, True], ids=["one by one", "in columns"])
+@pytest.mark.parametrize("answer", ODD_ANSWERS.values(), ids=ODD_ANSWERS)
+def test_an_answer_with_fields_of_the_callers_class_is_kept_as_it_is(answer, columns):
+    """A body that told another length than it has damaged the store."""
+    world = World(robots="errands")
+    world.discover("http://a.com/1", "http://a.com/2")
+    (lease,) = world.lease(errands=True)
+    if columns:
+        assert ["ok"] == in_columns(world, [lease.token], robots=[answer])
+    else:
+        assert ["ok"] == world.report(outcome(lease, robots=answer))
+    world.kill()
+    world.clock.move(60)
+    assert ["http://a.com/x" if answer.location is not None else "http://a.com/1"] == world.urls(errands=True)
+    assert world.frontier.verify().ok
 
 
 @pytest.mark.parametrize("name", LINKS)

@@ -57,9 +57,12 @@ def _awaited(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _in_builtins(given: tuple[object, ...], named: dict[str, object]) -> tuple[Sequence[object], dict[str, object]]:
-    if arguments.BUILTINS.issuperset(map(type, given)) and arguments.BUILTINS.issuperset(map(type, named.values())):
-        return given, named
-    return [*map(_builtin, given)], {name: _builtin(value) for name, value in named.items()}
+    try:
+        if arguments.BUILTINS.issuperset(map(type, given)) and arguments.BUILTINS.issuperset(map(type, named.values())):
+            return given, named
+        return [*map(_builtin, given)], {name: _builtin(value) for name, value in named.items()}
+    except Exception as error:  # a class of the caller, or the class of that class, may raise anything
+        raise SettingsError(f"an argument cannot be read ({type(error).__name__}: {shown(error, 200)})") from error
 
 
 def _builtin(value: object) -> object:

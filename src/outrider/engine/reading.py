@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from outrider.frontier.stores.rulebook import crawl_delay_of
+from outrider.frontier.verbs import arguments
 from outrider.journey import OutcomeBatch, RobotsAnswer
 from outrider.limits import RULES_READ_BYTES_AT_ONCE
 from outrider.robots import AgentRules, Rules, verdict_of_status, whole_lines
@@ -30,7 +31,14 @@ def read_files(files: Iterable[tuple[int, bytes]], agent: str) -> Read:
 
 
 def answers_of(outcomes: object) -> list[object]:
-    """The robots.txt answers in outcomes."""
+    """The robots.txt answers in outcomes; none where they cannot be read: the call that gets them says so."""
+    try:
+        return _answers_of(outcomes)
+    except Exception:  # noqa: BLE001 - the caller's class may raise anything
+        return []
+
+
+def _answers_of(outcomes: object) -> list[object]:
     if isinstance(outcomes, OutcomeBatch):
         answers: object = outcomes.robots
         rows = answers.values() if isinstance(answers, Mapping) else answers
@@ -44,7 +52,11 @@ def answers_of(outcomes: object) -> list[object]:
 def read_answers(answers: Iterable[object], agent: str, digest_of: Callable[[bytes], int]) -> Read:
     """The rules that answers bring. Answers that make no sense bring none: the call that gets them says so."""
     files: dict[int, bytes] = {}
-    for answer in answers:
+    for given in answers:
+        try:
+            answer = arguments.builtin(given)
+        except Exception:  # noqa: BLE001, S112 - the caller's class may raise anything
+            continue
         if not isinstance(answer, RobotsAnswer) or not isinstance(answer.body, bytes):
             continue
         if isinstance(answer.status, int) and verdict_of_status(answer.status) == "rules" and answer.body:

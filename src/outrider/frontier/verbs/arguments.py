@@ -51,7 +51,7 @@ _COPIES: dict[type, Any] = {
     str: str.__str__,
     bytes: lambda value: bytes.__getitem__(value, slice(None)),
 }
-BUILTINS = frozenset((type(None), bool, int, float, str, bytes, dict, list, tuple, Verdict, RobotsAnswer, UrlBatch))
+BUILTINS = frozenset((type(None), bool, int, float, str, bytes, dict, list, tuple, Verdict, UrlBatch))
 _TEXT = frozenset((str,))
 
 
@@ -295,10 +295,8 @@ def builtin(value: Any) -> Any:
     for kind in (int, float, str, bytes):
         if isinstance(value, kind) and not isinstance(value, Verdict | bool):
             return _COPIES[kind](value)
-    if isinstance(value, RobotsAnswer) and type(value) is not RobotsAnswer:
-        return RobotsAnswer(
-            builtin(value.status), builtin(value.body), builtin(value.location), builtin(value.fresh_seconds)
-        )
+    if isinstance(value, RobotsAnswer):
+        return RobotsAnswer(*map(builtin, (value.status, value.body, value.location, value.fresh_seconds)))
     return value
 
 
@@ -307,7 +305,7 @@ def all_builtin(values: Sequence[Any]) -> Sequence[Any]:
     if BUILTINS.issuperset(map(type, values)):
         return values
     try:
-        return list(map(builtin, values))
+        return [value if type(value) in BUILTINS else builtin(value) for value in values]
     except Exception as error:  # the caller's class may raise anything
         raise SettingsError(f"a value cannot be read ({type(error).__name__}: {error!s:.200})") from error
 

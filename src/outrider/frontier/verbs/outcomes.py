@@ -181,8 +181,16 @@ def _answer_bytes(answer: RobotsAnswer) -> int:
 
 def outcomes_of(given: Iterable[Outcome] | OutcomeBatch) -> Outcomes:
     """The outcomes of a call after all checks of their values. Raises SettingsError naming the value."""
-    if isinstance(given, OutcomeBatch):
-        return _of_batch(given)
+    try:
+        return _of_batch(given) if isinstance(given, OutcomeBatch) else _of_list(given)
+    except SettingsError:
+        raise
+    except Exception as error:  # a class of the caller, or the class of that class, may raise anything
+        why = f"{type(error).__name__}: {shown(error, 200)}"
+        raise SettingsError(f"the outcomes cannot be read ({why}); give values of Python's own types") from error
+
+
+def _of_list(given: Iterable[Outcome]) -> Outcomes:
     if isinstance(given, Outcome):
         raise SettingsError("outcomes is one outcome; give a list: report([lease.done()])")
     given = arguments.listed("outcomes", given)
@@ -213,13 +221,17 @@ def _fields_of(given: Sequence[Outcome]) -> dict[str, _Field]:
     found: dict[str, _Field] = {}
     for name, values, told in zip(_FIELDS, columns, kernels.kinds_of(columns), strict=False):
         if told[0] != _NONE_ALONE or name not in _LEFT_OUT:
-            own = told[0] <= arguments.BUILTINS
-            found[name] = _Field(values, *told) if own else _field(arguments.all_builtin(values))
+            found[name] = _field(values, told)
     return found
 
 
-def _field(values: Sequence[Any]) -> _Field:
-    return _Field(values, *kernels.kinds_of([values])[0])
+def _field(values: Sequence[Any], told: tuple[frozenset[type], int] | None = None) -> _Field:
+    """The values of a field as Python's own types. told: what `kinds_of` tells of them, where that is known."""
+    told = told or kernels.kinds_of([values])[0]
+    if not told[0] <= arguments.BUILTINS:
+        values = arguments.all_builtin(values)
+        told = kernels.kinds_of([values])[0]
+    return _Field(values, *told)
 
 
 _FIELDS: Final = Outcome.__struct_fields__
@@ -266,6 +278,8 @@ def _spread(name: str, given: Any, rows: int) -> list[Any]:
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         return [given] * rows
     values = given.tolist() if isinstance(given, np.ndarray) else arguments.listed(name, given)
+    if not isinstance(values, list):  # an array without a dimension
+        return [values] * rows
     if len(values) != rows:
         raise SettingsError(f"an OutcomeBatch of {rows} tokens has {len(values)} {name}")
     return values
