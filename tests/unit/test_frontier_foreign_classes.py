@@ -217,6 +217,30 @@ def test_links_of_the_callers_class_stop_no_store(verb, name):
     assert lives_on(world)
 
 
+@pytest.mark.parametrize("place", [("w", OddBytes(b"x")), (OddText("w"), b"x"), OddList(["w", b"x"])])
+def test_a_watermark_of_the_callers_class_stops_no_store(place):
+    world = World()
+    world.discover("http://a.com/")
+    ask(lambda: world.report(world.one().done(), watermark=place))
+    assert lives_on(world)
+
+
+def test_a_watermark_that_tells_another_length_than_it_has_is_kept_whole():
+    """The store could not be opened again."""
+    world = World()
+    world.frontier.report([], watermark=("w", Short(b"x" * 500)))
+    world.kill()
+    assert b"x" * 500 == world.frontier.watermarks()["w"]
+
+
+@pytest.mark.parametrize("name", ["state", "etag", "last_modified", "digest", "error", "crawl", "key"])
+def test_a_record_with_texts_of_the_callers_class_stops_no_store(name):
+    world = World()
+    record = {"url": "http://a.com/", "state": "done", name: OddText("done" if name == "state" else "ee")}
+    assert 1 == world.frontier.restore([record])
+    assert lives_on(world)
+
+
 @pytest.mark.parametrize("of", [Mine, Unreadable, Twice])
 def test_an_outcome_of_the_callers_class_is_read_once_or_refused(of):
     world = World()

@@ -430,19 +430,23 @@ def unicode(what: str, value: object) -> None:
             raise SettingsError(f"{what} {shown(value)}: it holds half a surrogate pair, which is no text") from None
 
 
-def watermark(value: object, known: Mapping[str, bytes]) -> None:
-    """The place up to which an archive is synced: (writer, opaque bytes), or None."""
+def watermark(value: object, known: Mapping[str, bytes]) -> tuple[str, bytes] | None:
+    """The place up to which an archive is synced: (writer, opaque bytes) of Python's own types, or None."""
     if value is None:
-        return
-    if not isinstance(value, tuple | list) or len(value) != 2 or value[0] is None or not isinstance(value[1], bytes):
+        return None
+    pair = all_builtin(listed("watermark", value)) if isinstance(value, tuple | list) else ()
+    if len(pair) != 2 or not isinstance(pair[1], bytes):
         raise SettingsError(f"watermark {shown(value)}: give (archive writer, place), a text and bytes")
-    name("the writer of a watermark", value[0])
-    kept("the place of a watermark", value[1], WATERMARK_BYTES_MAX)
-    if value[0] not in known and len(known) >= WATERMARK_WRITERS_MAX:
+    writer, place = name("the writer of a watermark", pair[0]), pair[1]
+    if writer is None:
+        raise SettingsError(f"watermark {shown(value)}: its writer has no name")
+    kept("the place of a watermark", place, WATERMARK_BYTES_MAX)
+    if writer not in known and len(known) >= WATERMARK_WRITERS_MAX:
         raise SettingsError(
-            f"archive writer {shown(value[0])} is one more than the {WATERMARK_WRITERS_MAX} whose places are kept for "
+            f"archive writer {shown(writer)} is one more than the {WATERMARK_WRITERS_MAX} whose places are kept for "
             "ever; go on under one of their names"
         )
+    return writer, place
 
 
 def robots(answer: object) -> None:

@@ -84,7 +84,7 @@ class Reporting(Part):
         if known is not None and request_id is not None and not self._core.is_begun(request_id):
             return _report_of(answer, (), 0)
         whole = outcomes_of(outcomes)
-        arguments.watermark(watermark, self.tables.registry.watermarks)
+        watermark = arguments.watermark(watermark, self.tables.registry.watermarks)
         given, extra = whole.links, _by_outcome(links, len(whole))
         self._core.wake(now)
         pieces = self._pieces(whole, given, extra, answer)
