@@ -266,7 +266,7 @@ def _of_batch(given: OutcomeBatch) -> Outcomes:
     columns = zip(_COLUMNS.items(), _columns_of(given), strict=True)
     told = {field: _spread(name, column, rows) for (name, field), column in columns if column is not None}
     kinds = kernels.kinds_of(list(told.values()))
-    return _completed(found, {field: _Field(told[field], *some) for field, some in zip(told, kinds, strict=True)})
+    return _completed(found, {field: _field(told[field], some) for field, some in zip(told, kinds, strict=True)})
 
 
 def _spread(name: str, given: Any, rows: int) -> list[Any]:
