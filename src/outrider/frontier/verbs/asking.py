@@ -102,7 +102,7 @@ class Asking(Part):
         robots = self.tables.robots
         known, digests = robots.open_files(hosts, cards, now)
         files = digests.tolist()
-        told = {digest: self._of_file(digest) for digest in set(files)}
+        told = {digest: self._of_file(digest) for digest in dict.fromkeys(files)}
         found = [told[digest] for digest in files]
         if np.count_nonzero(known) < len(known):
             urls, stands = cards.urls(), self.standing(now)
