@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -418,6 +419,22 @@ def test_returns_of_many_names_have_a_bound() -> None:
         kept._returns(*map(np.array, zip((7, name, 50 if name < 30 else 1, 0.5, 0, 0, 0))))
     assert (100, 101) >= (len(kept), kept.places())
     assert sum(kept.get(name).fetched == 50 for name in range(30)) >= 25  # names of few fetches go first
+
+
+def test_victims_make_room_for_all_that_come_and_are_none_of_them() -> None:
+    chance, kept = random.Random(3), ReturnsKept(most=200)
+    for _ in range(300):
+        coming = {chance.randrange(1, 600): chance.randrange(1, 9) for _ in range(chance.choice((1, 7, 150)))}
+        victims = kept.victims(coming)
+        gone = [name for _, name in victims]
+        new = sum(not kept.get(name).fetched for name in coming)
+        assert len(gone) == len(set(gone)) == max(0, len(kept) + new - 200)
+        assert all(kept.get(name).fetched and slot == name % 7 for slot, name in victims)
+        assert not coming.keys() & set(gone)
+        rows = [(slot, name, 0, 0.0, 0, 0, 0) for slot, name in victims]
+        rows += [(name % 7, name, fetched, 0.5, 0, 0, 0) for name, fetched in coming.items()]
+        kept._returns(*map(np.array, zip(*rows, strict=True)))
+        assert kept.places() <= 200
 
 
 @pytest.mark.parametrize("pages", [5_000, pytest.param(100_000, marks=pytest.mark.long)])

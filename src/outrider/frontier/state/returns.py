@@ -6,11 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import numpy as np
+
 from outrider.frontier.format.facts import Block, Fact, Values, columns_of
 from outrider.frontier.policy.returns import Returns
 from outrider.frontier.state.urls import Hand
 from outrider.limits import RETURNS_KEPT_MAX, RETURNS_LOOKS_MAX
 
+_FREE = 1 << 62
 _ABSENT = (-1, 0, Returns())  # as a name without returns is kept
 
 
@@ -21,6 +24,7 @@ class ReturnsKept:
         self._most = most
         self._kept: dict[int, tuple[int, int, Returns]] = {}  # by name: row, slot, returns
         self._names: list[int | None] = []  # by row
+        self._fetched = np.zeros(RETURNS_LOOKS_MAX, np.int64)  # by row: how many fetches, _FREE for a free row
         self._free: list[int] = []
         self._hand = 0  # goes round the rows in search of a victim
 
@@ -38,40 +42,47 @@ class ReturnsKept:
         else:
             told = [Returns(*one) for one in zip(*(column.tolist() for column in cells), strict=True)]
             slots, names = slots.tolist(), names.tolist()
+        rows, fetched = [], []
         for slot, name, one in zip(slots, names, told, strict=True):
             row = self._kept.get(name, _ABSENT)[0]
-            if not one.share and not any(one.cells()):  # a row of zeros takes it away
-                if row >= 0:
-                    del self._kept[name]
-                    self._names[row] = None
-                    self._free.append(row)
+            gone = not one.share and not any(one.cells())  # a row of zeros takes it away
+            if gone and row < 0:
                 continue
-            if row < 0:
-                row = self._free.pop() if self._free else len(self._names)
-                self._names[row : row + 1] = [name]
-            self._kept[name] = row, slot, one
+            if gone:
+                del self._kept[name]
+                self._names[row] = None
+                self._free.append(row)
+            else:
+                if row < 0:
+                    row = self._free.pop() if self._free else len(self._names)
+                    self._names[row : row + 1] = [name]
+                self._kept[name] = row, slot, one
+            rows.append(row)
+            fetched.append(_FREE if gone else one.fetched)
+        while len(self._names) > len(self._fetched):
+            self._fetched = np.concatenate((self._fetched, np.zeros_like(self._fetched)))
+        self._fetched[rows] = fetched
 
     def victims(self, coming: Collection[int]) -> list[tuple[int, int]]:
-        """Slots and names of rows that must go before these names come: rows of few fetches first, among some that lie
-        side by side."""
-        found: dict[int, int] = {}
-        if len(self) + len(coming) <= self._most:
+        """Slots and names of rows that must go before these names come: of each group of rows that lie side by side
+        that of the fewest fetches."""
+        known = [self._kept[name][0] for name in coming if name in self._kept]
+        most = len(self) - len(known)  # so many may go
+        wanted = min(len(self) + len(coming) - len(known) - self._most, most)
+        if wanted <= 0:
             return []
-        new = sum(name not in self._kept for name in coming)
-        for _ in range(min(len(self) + new - self._most, len(self))):
-            looked: list[tuple[int, int, int]] = []
-            for _ in range(len(self._names)):
-                known = self._names[self._hand]
-                self._hand = (self._hand + 1) % len(self._names)
-                if known is not None and known not in found and known not in coming:
-                    _, slot, returns = self._kept[known]
-                    looked.append((returns.fetched, known, slot))
-                if len(looked) == RETURNS_LOOKS_MAX:
-                    break
-            if looked:
-                _, name, slot = min(looked)
-                found[name] = slot
-        return [(slot, name) for name, slot in found.items()]
+        fetched = self._fetched[: len(self._names)].copy()
+        fetched[known] = _FREE
+        looks = max(1, min(RETURNS_LOOKS_MAX, len(fetched) // wanted))
+        groups = ((self._hand + np.arange(wanted * looks)) % len(fetched)).reshape(wanted, looks)
+        self._hand = (self._hand + wanted * looks) % len(fetched)
+        rows = groups[np.arange(wanted), fetched[groups].argmin(axis=1)]
+        rows = rows[fetched[rows] != _FREE]
+        if len(rows) < wanted:  # all rows of some groups are free, or to stay
+            fetched[rows] = _FREE
+            rows = np.append(rows, np.flatnonzero(fetched != _FREE)[: wanted - len(rows)])
+        names = [name for row in rows.tolist() if (name := self._names[row]) is not None]
+        return [(self._kept[name][1], name) for name in names]
 
     def places(self) -> int:
         """How many rows there are, free ones too."""
