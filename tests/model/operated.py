@@ -519,6 +519,10 @@ class Operated:
         for queue in frontier.queues(limit=LISTED):
             frontier.resume(queue.key, crawl=queue.crawl)
             frontier.block_until(0, queue.key, crawl=queue.crawl)
+        for key in {word.key for what in ("paused", "blocked") for word in self.judge.words[what] if word.key}:
+            with contextlib.suppress(SettingsError):  # no word about it outlived its queues
+                frontier.resume(key)
+                frontier.block_until(0, key)
         for name, crawl in self.judge.crawls.items():
             with contextlib.suppress(SettingsError):  # it was deleted, or never made
                 frontier.resume(crawl=name)

@@ -388,6 +388,26 @@ def test_a_robots_txt_that_moved_to_a_host_of_another_frontier_cannot_be_read(se
             assert [f"{page}robots.txt"] == frontier.lease(9, errands=True).urls
 
 
+@pytest.mark.parametrize("others", [[], ["http://four.org/0"]])
+def test_a_robots_txt_that_moved_to_a_host_of_a_deleted_crawl_is_held_back_by_words_that_can_be_taken_back(others):
+    """The host of the new place has a queue of the default crawl alone, and its rules go with that crawl."""
+    clock = Clock()
+    with Frontier.open(MemoryFiles(), clock=clock, robots="errands") as frontier:
+        frontier.discover([Link("http://b.com/3", crawl="other")])
+        (lease,) = frontier.lease(1, errands=True)
+        frontier.report([lease.robots(301, location="http://a.com/4.txt")])
+        assert 1 == frontier.pause("a.com")
+        frontier.discover(others)
+        frontier.delete()
+        clock.move(10)
+        assert [] == frontier.lease(9, errands=True).urls
+        assert 0 == frontier.resume("a.com.")
+        assert ["http://a.com/4.txt"] == frontier.lease(9, errands=True).urls
+        with pytest.raises(SettingsError, match="no queue has it"):
+            frontier.resume("a.com")
+        assert [] == recount(frontier)
+
+
 def owned_and_foreign(frontier: Frontier) -> list[tuple[str, int]]:
     """A host of the lower half of slots, and one of the upper half, with their slots."""
     names = {f"h{n}.com": inspect(frontier).core.homes.slot_of(f"h{n}.com") for n in range(20)}

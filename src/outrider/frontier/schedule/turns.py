@@ -26,7 +26,7 @@ from outrider.frontier.schedule.shared import SharedTurns
 from outrider.frontier.state.authorities import Again, Authority, RobotsState
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.errand import CallersErrand, Errand
-from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, MANY, NONE, RULED, Rows
+from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, MANY, NONE, RULED, QueueRules, Rows
 from outrider.frontier.state.tables import Tables
 from outrider.limits import LINE_LOOKED_AT_MAX, WAKES_PER_CALL_MAX
 from outrider.url import authority_of
@@ -225,7 +225,8 @@ class Turns:
         klass: int = -1
         at: Instant | None = None
         # The rules of the host's own queues hold for each errand of its line.
-        open_at = self._first_allowed(self._tables.queues_of(host)) if columns.flags[host] & RULED else 0
+        queues = self._living(host) if columns.flags[host] & RULED else []
+        open_at = self._first_allowed(queues) if queues else 0
         if open_at is not None and columns.in_flight[host] < self.room(host):
             if open_at > now and len(line) > LINE_LOOKED_AT_MAX:
                 at = max(open_at, line.begins())
@@ -357,10 +358,7 @@ class Turns:
 
     def _allowed_at(self, queue: int) -> Instant | None:
         """The first instant at which the rules of a queue allow a request; None while it is paused."""
-        rules = self._tables.queues.rules.get(queue)
-        if rules is None:
-            return 0
-        return None if rules.paused else rules.blocked_until
+        return _allowed_by(self._tables.queues.rules.get(queue))
 
     def capacity(self, queue: int) -> int:
         """How many requests of a queue may be open at once: never more than `pages_left` of its host. In a deleted
@@ -463,9 +461,13 @@ class Turns:
         at = self._first_allowed(running)
         if at is None or host == errand.host:
             return at
-        there = list(tables.queues_of(host))
+        there = self._living(host)
         mine = {int(crawls[queue]) for queue in running}
-        hop = self._first_allowed([queue for queue in there if int(crawls[queue]) in mine] or there)
+        if there:
+            hop = self._first_allowed([queue for queue in there if int(crawls[queue]) in mine] or there)
+        else:
+            name = tables.hosts.name(host)
+            hop = _first(_allowed_by(tables.rules_of_new(crawl, name)) for crawl in mine)
         return None if hop is None else max(at, hop)
 
     def _waits(self, errand: Errand, queues: Rows) -> npt.NDArray[np.bool_]:
@@ -481,9 +483,13 @@ class Turns:
                 waits |= np.isin(tables.queues.crawl[queues], list(held))
         return waits
 
+    def _living(self, host: int) -> list[int]:
+        """The queues of a host, without those of deleted crawls, whose rules nobody can take back."""
+        crawls, gone = self._tables.queues.crawl, self._tables.crawls.gone
+        return [queue for queue in self._tables.queues_of(host) if not gone[crawls[queue]]]
+
     def _first_allowed(self, queues: Iterable[int]) -> Instant | None:
-        times = [at for at in map(self._allowed_at, queues) if at is not None]
-        return min(times, default=None)
+        return _first(map(self._allowed_at, queues))
 
     def errand_for(self, host: int, now: Instant) -> Errand | None:
         """The errand in the line of a host that may be leased now: of the best class, the first of its equals; those
@@ -539,6 +545,16 @@ class Turns:
 
     def __repr__(self) -> str:
         return f"<Turns {len(self.ready)} ready, {len(self.timetable)} resting>"
+
+
+def _allowed_by(rules: QueueRules | None) -> Instant | None:
+    if rules is None:
+        return 0
+    return None if rules.paused else rules.blocked_until
+
+
+def _first(times: Iterable[Instant | None]) -> Instant | None:
+    return min((at for at in times if at is not None), default=None)
 
 
 def _places_in(rows: Rows, told: Mapping[int, object]) -> list[int]:

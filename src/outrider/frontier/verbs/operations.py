@@ -57,9 +57,15 @@ class Operations(Part):
         if not rows:
             with contextlib.suppress(SettingsError):  # a text that is no host's name may still be a key
                 rows = self._queues_with(arguments.host(key), of_crawl)
-        if not rows:
+        if not rows and (of_crawl is not None or not self._word_of(key)):
             raise SettingsError(f"key {key!r:.200}: no queue has it; `queues` lists those there are")
         return np.array(sorted(rows), np.uint32)
+
+    def _word_of(self, key: str) -> list[int]:
+        """The number of the word about a key in all crawls; none where there is no such word. It outlives the queues of
+        the key, and can be taken back without them."""
+        number = int(words_of_keys(np.array([self.tables.hash_of(undotted(key))], np.uint64))[0])
+        return [number] if number in self.tables.words else []
 
     def _queues_with(self, key: str, crawl: int | None) -> set[int]:
         """The living queues with a key in this spelling, with or without a dot behind it, of one crawl or of all."""
@@ -96,11 +102,12 @@ class Operations(Part):
             return int(of_crawl.sum()) + self.tables.cold.queues_in(row)
         if paused:
             return self._rule(key, crawl, now, lambda rules: replace(rules, paused=True))
-        cells = self.tables.hosts.unwelcome[self.tables.queues.host[self.chosen(key, crawl).astype(np.intp)]]
+        queues = self.chosen(key, crawl)
+        cells = self.tables.hosts.unwelcome[self.tables.queues.host[queues.astype(np.intp)]]
         silent = bool(is_silent(cells).any())
         woken = {"blocked_until": 0} if silent else {}
         count = self._rule(key, crawl, now, lambda rules: replace(rules, paused=False, **woken))
-        self._forget_signs(self.chosen(key, crawl), now)
+        self._forget_signs(queues, now)
         return count
 
     def _forget_signs(self, queues: Rows, now: Instant) -> None:
@@ -181,6 +188,7 @@ class Operations(Part):
         elif crawl is None:
             names = sorted({tables.key_of(queue) for queue in rows.tolist()})  # in the spelling of queues
             numbers = words_of_keys(np.array([tables.hash_of(name) for name in names], np.uint64)).tolist()
+            numbers = numbers or self._word_of(key)
         else:
             return
         draft = self._core.draft(now)
