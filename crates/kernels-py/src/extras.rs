@@ -1,5 +1,6 @@
 //! The shell of the last parts of cards' bodies.
 
+use outrider_kernels::backlog::HEAD_BYTES;
 use outrider_kernels::extras::{Cards, Values};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -9,7 +10,6 @@ use crate::columns::{bytes_of, column, same_length, tuple_of};
 use crate::octets::Octets;
 use crate::{fingerprinter, objects_of};
 
-const HEAD_BYTES: usize = 72;
 const NAMES: [&str; 4] = ["digests", "etags", "modified", "metadata"];
 
 /// See `outrider.kernels.extras.with_extras`.

@@ -1,5 +1,5 @@
-//! What kinds of values stand in columns of Python's objects. There is nothing in it but Python's types, so all of it is
-//! shell.
+//! The kinds of values in columns of Python's objects. Python's types are all that it reads, so no kernel stands behind
+//! this shell.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;

@@ -21,9 +21,9 @@ pub const CARD_OVERHEAD_BYTES: u64 = 24;
 const FINGERPRINT: usize = 0;
 const ORDER: usize = 16;
 const DUE: usize = 24;
-const EXTRA_BYTES: usize = 44;
-const URL_BYTES: usize = 56;
-const REFERRER_BYTES: usize = 58;
+pub(crate) const EXTRA_BYTES: usize = 44;
+pub(crate) const URL_BYTES: usize = 56;
+pub(crate) const REFERRER_BYTES: usize = 58;
 const KLASS: usize = 62;
 
 const UNIT: usize = 16;

@@ -1,11 +1,8 @@
 //! The last parts of the bodies of cards: what was found at a URL, and what its holder told of it.
 
+use crate::backlog::{EXTRA_BYTES, HEAD_BYTES, REFERRER_BYTES, URL_BYTES};
 use crate::siphash::Fingerprinter;
 
-const HEAD_BYTES: usize = 72;
-const EXTRA_BYTES: usize = 44;
-const URL_BYTES: usize = 56;
-const REFERRER_BYTES: usize = 58;
 const FLAGS: usize = 65;
 const HAS_CONTENT: u8 = 1;
 

@@ -1,4 +1,4 @@
-"""What kinds of values stand in columns of Python's objects; the plain twin."""
+"""The kinds of values in columns of Python's objects; the plain twin."""
 
 from __future__ import annotations
 

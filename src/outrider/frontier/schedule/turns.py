@@ -517,8 +517,8 @@ class Turns:
         return host
 
     def asking(self, hosts: Iterable[int]) -> dict[int, Instant]:
-        """Those among some hosts where errands are lined up that operators allow, and the first instant at which one of
-        them may be asked."""
+        """The hosts among some at which operators allow an errand that is lined up there, and the first instant at
+        which one may be asked."""
         found: dict[int, Instant] = {}
         for host in hosts:
             for errand in self.errands_at.get(host, ()):

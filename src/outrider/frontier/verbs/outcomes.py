@@ -140,7 +140,7 @@ class Outcomes:
         )
 
     def retry_after_of(self, row: int) -> float | None:
-        """What the site asked for in one row, in seconds."""
+        """Seconds that the site asked for in one row."""
         asked = self.retry_after_seconds
         return None if asked is None or np.isnan(asked[row]) else float(asked[row])
 

@@ -89,13 +89,6 @@ class Ends:
     network: Network = field(default_factory=Network)
     spared: frozenset[int] = frozenset()
     nameless: frozenset[int] = frozenset()
-    _urls: list[str] | None = None
-
-    def urls(self) -> list[str]:
-        """The URL of each lease, where bodies were looked up; "" for an outcome without one."""
-        if self._urls is None:
-            self._urls = self.leases.cards.urls()
-        return self._urls
 
     def accepted(self) -> Flags:
         """The outcomes that are not stale."""
@@ -365,8 +358,8 @@ class Settling(Part):
             first_byte=requests.first_byte,
             usual=usual,
         )
-        # Of several requests at once the one that ended last may be reported before another: a lease tells its end, so
-        # the gap behind that one stays.
+        # The request that ended last of several at once may be reported before another: a lease tells its end, so the
+        # gap behind that one stays.
         before = clocks["ended"][at]
         last = requests.ended >= before
         gap, reason, ended = rests.gap, rests.reason, requests.ended
@@ -663,7 +656,7 @@ class Settling(Part):
         called = {row: errand for row, errand in ends.errands.items() if isinstance(errand, CallersErrand)}
         rows = [row for row in sorted({*targets, *given, *extra}) if pages[row] or row in called]
         of_row = {row: place for place, row in enumerate(rows)}  # the origin of an outcome's links
-        origins = origins_of(ends.leases.cards.heads, ends.urls(), rows)
+        origins = origins_of(ends.leases.cards.heads, ends.leases.cards.urls(), rows)
         for row in called.keys() & of_row.keys():
             origins[of_row[row]] = origin_of_errand(called[row])
         places = {row: place for place, row in enumerate(targets)}
@@ -761,7 +754,7 @@ def _answer_of(outcomes: Outcomes, row: int, error: str | None) -> dict[str, Any
 
 
 def _retry_after_of_hosts(outcomes: Outcomes, errands: Mapping[int, Errand]) -> npt.NDArray[np.float64] | None:
-    """What sites asked for, in seconds. On a redirect Retry-After speaks of the target (RFC 9110 §10.2.3), otherwise it
+    """Seconds that sites asked for. On a redirect Retry-After speaks of the target (RFC 9110 §10.2.3), otherwise it
     rests the whole host."""
     asked = outcomes.retry_after_seconds
     if asked is None:
