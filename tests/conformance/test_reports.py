@@ -43,7 +43,6 @@ OPEN: set[str] = {
     "content type",
     "feeds",
     "link resolution",
-    "queues",
     "redirects",
     "revisits",
     "sitemaps",

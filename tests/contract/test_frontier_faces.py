@@ -128,6 +128,38 @@ def test_a_lease_has_all_that_an_embedded_one_has(world):
     )  # fmt: skip
 
 
+SPELLINGS = (
+    ("h.test", "h.test"), ("H.TEST", "h.test"), ("H.test.", "h.test"), ("h.test:80", "h.test"),
+    (" h.test:8443 ", "h.test"), ("b\u00fccher.test", "xn--bcher-kva.test"),
+    ("XN--BCHER-KVA.test", "xn--bcher-kva.test"),
+    ("B\u00dcCHER\u3002TEST", "xn--bcher-kva.test"), ("127.1", "127.0.0.1"), ("0x7f000001", "127.0.0.1"),
+    ("::1", "[::1]"), ("[0:0::1]:80", "[::1]"), ("%68.test", "h.test"), ("Team A", "Team A"), ("My/Team", "My/Team"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("typed", "key"), SPELLINGS, ids=[typed for typed, _ in SPELLINGS])
+def test_a_lease_takes_a_key_in_every_spelling_that_operators_may_use(world, typed, key):
+    hosts = ("h.test", "xn--bcher-kva.test", "127.0.0.1", "[::1]", "other.test")
+    world.face.discover([*(f"http://{host}/" for host in hosts), Link(A, key="Team A"), Link(B, key="My/Team")])
+    assert [key] == [lease.key for lease in world.face.lease(10, key=typed)]
+
+
+@pytest.mark.parametrize("typed", ["http://h.test/", "h.test/1", "a b", "", "h..test:x", "user@h.test", "[::1"])
+def test_a_lease_refuses_a_key_that_no_queue_can_have(world, typed):
+    world.face.discover([A])
+    with pytest.raises(SettingsError, match="key"):
+        world.face.lease(1, key=typed)
+    with pytest.raises(SettingsError, match="key"):
+        world.face.lease(1, key=typed, wait_seconds=5)
+    assert [A] == [lease.url for lease in world.face.lease(1)]
+
+
+def test_a_key_of_a_host_that_is_not_known_yet_gives_nothing_yet(world):
+    assert [] == list(world.face.lease(1, key="LATER.test"))
+    world.face.discover(["http://later.test/"])
+    assert ["later.test"] == [lease.key for lease in world.face.lease(1, key="LATER.test")]
+
+
 def test_a_host_that_rests_gives_nothing_and_says_until_when(world):
     world.face.discover([A, A + "2"])
     leases = world.face.lease(10)

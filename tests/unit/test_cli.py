@@ -212,6 +212,8 @@ MISTAKES = [
     ("crawl http://127.0.0.1/ --on-page mine", 2, "on-page is 'mine': it names no function; it takes module:function"),
     ("crawl http://127.0.0.1/ --on-page no_such_5473:f", 2, "on-page is 'no_such_5473:f': it cannot be loaded"),
     ("crawl http://127.0.0.1/ --header X", 2, "header: a part of it has no =; it takes NAME=VALUE"),
+    ("crawl http://127.0.0.1/ --exclude (", 2, "exclude is '(': exclude pattern '('"),
+    ("crawl http://127.0.0.1/ --include (", 2, "include is '(': include pattern '('"),
     ("crawl http://127.0.0.1/ --timeout first=3", 2, "timeout is 'first=3': 'first' is none of connect, first-byte"),
     ("crawl http://127.0.0.1/ --truncate pdf=3", 2, "truncate is 'pdf=3': 'pdf' is no content type"),
     ("crawl http://127.0.0.1/ --retries 9", 2, "retries is '9': it is too large; it takes a whole number from 0 to 3"),

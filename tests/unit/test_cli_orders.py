@@ -143,7 +143,9 @@ def test_a_crawl_that_does_not_run_takes_the_same_orders(stopped, capsys):
     [
         (["stop"], "order is 'stop': it takes pause"),
         (["pause", "5"], "pause takes no value, and got '5'"),
-        (["block"], "block is None: it takes seconds above 0"),
+        (["block"], "block needs seconds above 0, as in `outrider host DIR HOST block 3600`"),
+        (["delay"], "delay needs seconds, or none, as in `outrider host DIR HOST delay"),
+        (["limit"], "limit needs a whole number from 1, or none, as in `outrider host DIR HOST limit"),
         (["block", "soon"], "block is 'soon'"),
         (["block", "0"], "block is '0'"),
         (["delay", "-1"], "delay is '-1'"),

@@ -50,6 +50,24 @@ def test_each_url_is_judged_with_its_line(check, file):
     ] == said.out.splitlines()
 
 
+def test_the_rules_are_those_of_the_agent_that_is_typed_or_set(check, tmp_path, monkeypatch):
+    path = tmp_path / "robots.txt"
+    path.write_bytes(b"User-agent: bot\nCrawl-delay: 7\nDisallow: /\n\nUser-agent: other\nUser-agent: *\nAllow: /\n")
+
+    def judged(*words):
+        told = json.loads(check(str(path), "--json", *words, "/x").out)
+        return told["agent"], told["allowed"], told["crawl_delay"]
+
+    assert ("Outrider", True, None) == judged()
+    assert ("bot", False, 7.0) == judged("--user-agent", "bot")
+    assert ("BOT", False, 7.0) == judged("--user-agent", "BOT")
+    assert ("bot", False, 7.0) == judged("--agent", "bot")
+    assert ("other", True, None) == judged("--agent", "other", "--user-agent", "bot")
+    monkeypatch.setenv("OUTRIDER_USER_AGENT", "bot")
+    assert ("bot", False, 7.0) == judged()
+    assert "refused" in check(str(path), "/x").out
+
+
 def test_json_has_all_that_is_known(check, file):
     told = json.loads(check(file, "--json", "/private").out)
     assert {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import socket
 import sys
 import threading
@@ -319,7 +320,8 @@ def test_without_the_extra_it_says_what_to_install(tmp_path, capsys, monkeypatch
     for name in ("running", "crawling"):
         monkeypatch.delitem(sys.modules, f"outrider.service.{name}", raising=False)
     code, told = said(capsys, "crawl", "http://127.0.0.1:9/", "-o", str(tmp_path / "out"), "--http", "127.0.0.1:0")
-    assert (2, True) == (code, "`--http` needs uvicorn: pip install 'outrider[serve]'" in told), told
+    assert (2, True) == (code, "`--http` needs uvicorn" in told), told
+    assert f"{shlex.quote(sys.executable)} -m pip install 'outrider[serve]'" in told
     assert not (tmp_path / "out").exists()
 
 

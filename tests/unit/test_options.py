@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.crawl.options import SETTINGS, CrawlOptions, as_toml, from_environment, from_file, resolved
+from outrider.cli.settings import default_shown
+from outrider.crawl.options import (
+    SETTINGS,
+    CrawlOptions,
+    as_toml,
+    checked,
+    default_of,
+    from_environment,
+    from_file,
+    resolved,
+)
 from outrider.errors import SettingsError
 
 
@@ -192,3 +202,13 @@ def test_robots_txt_is_ignored_only_where_it_was_said_twice_and_all_sites_are_on
     assert "--own-sites" in refusal(obey_robots=False)
     assert "scope is any" in refusal(obey_robots=False, own_sites=True, scope="any")
     assert CrawlOptions(obey_robots=False, own_sites=True).frontier_settings()["obey_robots"] is False
+
+
+def test_each_default_in_the_help_is_what_a_user_types():
+    """The text in brackets, typed behind the flag, gives the default again."""
+    shown = {name: default_shown(name).strip() for name in SETTINGS if not SETTINGS[name].file_only}
+    assert "[default: connect=10,first-byte=30,total=60]" == shown["timeout"]
+    typed = {name: text.removeprefix("[default: ").removesuffix("]") for name, text in shown.items() if text}
+    assert len(typed) > 10
+    for name, text in typed.items():
+        assert default_of(name) == checked(name, text, SETTINGS[name]), name

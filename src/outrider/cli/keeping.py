@@ -232,10 +232,12 @@ def host(directory: str, host: str, order: str, value: str | None, access: Acces
 
 def _value(order: str, value: str | None) -> float | None:
     """The value of an order as it was typed. Raises SettingsError naming it and what the order takes."""
-    from outrider.crawl.looks import order_value
+    from outrider.crawl.looks import missing_value, order_value
 
     if value is None:
-        return order_value(order, "" if order in ("delay", "limit") else None)
+        if order in ("delay", "limit"):
+            raise missing_value(order)
+        return order_value(order, None)
     if order in ("delay", "limit") and value.lower() == "none":
         return None
     number: object = value

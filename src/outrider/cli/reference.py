@@ -9,7 +9,7 @@ import click
 
 from outrider.cli.main import EXIT_CODES, outrider
 from outrider.cli.settings import flag_of
-from outrider.crawl.options import SETTINGS, default_of, value_text
+from outrider.crawl.options import SETTINGS, default_of, typed_text
 
 WIDTH = 100
 
@@ -31,14 +31,12 @@ def reference() -> str:
     parts += ["themselves: each stands on a line of its own there.", ""]
     parts += ["| flag | variable | in outrider.toml | takes | default | meaning |", "|---|---|---|---|---|---|"]
     for name, setting in SETTINGS.items():
-        default = default_of(name)
-        shown = "" if default in ("", ()) else value_text(default).strip('"')
         cells = [
             f"`{flag_of(name)}`" if not setting.file_only else "",
             f"`OUTRIDER_{name.upper()}`" if not setting.file_only else "",
             f"`{name}`" if name != "output" and not setting.once else "",
             setting.accepted.replace("|", "\\|"),
-            shown,
+            typed_text(default_of(name)),
             setting.meaning,
         ]
         parts.append("| " + " | ".join(cells) + " |")

@@ -37,17 +37,18 @@ def robots() -> None:
 @robots.command()
 @click.argument("source", metavar="FILE|URL")
 @click.argument("urls", nargs=-1, required=True, metavar="URL...")
-@click.option("--agent", default="Outrider", show_default=True, metavar="A", help="The crawler that asks.")
+@click.option("--agent", metavar="A", help="The crawler that asks.  [default: that of --user-agent]")
 @click.option("--lenient", is_flag=True, help="Read the file as Google's parser does (docs/decisions/robots.md).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per URL, for programs.")
 @setting_options(*(name for name in SETTINGS if name not in _ASKED))
-def check(source: str, urls: tuple[str, ...], agent: str, lenient: bool, as_json: bool, **flags: Any) -> int:
+def check(source: str, urls: tuple[str, ...], agent: str | None, lenient: bool, as_json: bool, **flags: Any) -> int:
     """Say whether a robots.txt allows each URL, and by which line.
 
     FILE is a robots.txt, - for standard input; of a URL the robots.txt of its site is fetched. A URL to judge may be a
     path.
     """
     options = resolved(given(flags), from_environment(os.environ), {}, "")
+    agent = options.user_agent if agent is None else agent
     if source.lower().startswith(("http://", "https://")):
         found = asyncio.run(_fetched(source, options, lenient))
     else:

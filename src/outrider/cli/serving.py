@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from outrider.crawl.extras import install_command
 from outrider.crawl.terminal import say
 from outrider.errors import SettingsError
 
@@ -81,7 +82,9 @@ def _service(asked: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as missing:
-        raise SettingsError(f"`{asked}` needs {missing.name}: pip install 'outrider[serve]'") from None
+        raise SettingsError(
+            f"`{asked}` needs {missing.name}, which is not installed. This installs it: {install_command('serve')}"
+        ) from None
 
 
 @click.command()

@@ -10,7 +10,16 @@ from typing import Any, TypeVar
 import click
 
 from outrider.cli.layout import machine_text
-from outrider.crawl.options import SETTINGS, SETTINGS_FILE, CrawlOptions, default_of, explained, hidden, value_text
+from outrider.crawl.options import (
+    SETTINGS,
+    SETTINGS_FILE,
+    CrawlOptions,
+    default_of,
+    explained,
+    hidden,
+    typed_text,
+    value_text,
+)
 from outrider.crawl.terminal import safe
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -28,7 +37,7 @@ def default_shown(name: str) -> str:
     value = default_of(name)
     if value is None or value in ("", ()) or SETTINGS[name].switch:
         return ""
-    return f"  [default: {value:g}]" if isinstance(value, float) else f"  [default: {value}]"
+    return f"  [default: {typed_text(value)}]"
 
 
 def setting_options(*left_out: str) -> Callable[[Command], Command]:

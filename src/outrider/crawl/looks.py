@@ -158,6 +158,12 @@ def _host(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _TAKES: Final = {"block": "seconds above 0", "delay": "seconds, or none", "limit": "a whole number from 1, or none"}
+_EXAMPLES: Final = {"block": "block 3600", "delay": "delay 2.5", "limit": "limit 3"}
+
+
+def missing_value(order: str) -> SettingsError:
+    """The error for an order without the value that it needs."""
+    return SettingsError(f"{order} needs {_TAKES[order]}, as in `outrider host DIR HOST {_EXAMPLES[order]}`")
 
 
 def order_value(order: str, given: object, typed: object = None) -> float | None:
@@ -169,7 +175,9 @@ def order_value(order: str, given: object, typed: object = None) -> float | None
         if given is not None:
             raise SettingsError(f"{order} takes no value, and got {shown(given)}")
         return None
-    if given is None and order != "block":
+    if given is None:
+        if order == "block":
+            raise missing_value(order)
         return None
     number = given if isinstance(given, int | float) and not isinstance(given, bool) else -1
     least = 1 if order == "limit" else 0

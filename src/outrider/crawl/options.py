@@ -198,10 +198,18 @@ def _several(value: object) -> tuple[str, ...]:
     raise RefusedError("it is no list of texts")
 
 
-def _patterns(value: object) -> tuple[str, ...]:
+def _include(value: object) -> tuple[str, ...]:
+    return _patterns(value, lambda patterns: Scope("any", include=patterns))
+
+
+def _exclude(value: object) -> tuple[str, ...]:
+    return _patterns(value, lambda patterns: Scope("any", exclude=patterns))
+
+
+def _patterns(value: object, check: Callable[[tuple[str, ...]], object]) -> tuple[str, ...]:
     patterns = _several(value)
     try:
-        Scope("any", include=patterns)
+        check(patterns)
     except SettingsError as error:
         raise RefusedError(error.facts) from None
     return patterns
@@ -506,7 +514,7 @@ class CrawlOptions:
         (),
         "Only URLs in which one of these patterns is found (repeatable).",
         "regular expressions in RE2's syntax",
-        _patterns,
+        _include,
         "PATTERN",
         many=True,
         frontier=True,
@@ -515,7 +523,7 @@ class CrawlOptions:
         (),
         "No URL in which one of these patterns is found (repeatable).",
         "regular expressions in RE2's syntax",
-        _patterns,
+        _exclude,
         "PATTERN",
         many=True,
         frontier=True,
@@ -1073,6 +1081,13 @@ def as_toml(options: CrawlOptions, seeds: Iterable[str]) -> str:
 
 def _paired(value: object) -> str:
     return f"{value:g}" if isinstance(value, int | float) else spelled(value)
+
+
+def typed_text(value: object) -> str:
+    """One value as a user types it behind its flag; "" for an empty list or text."""
+    if isinstance(value, tuple):
+        return ",".join(f"{part[0]}={_paired(part[1])}" if isinstance(part, tuple) else str(part) for part in value)
+    return f"{value:g}" if isinstance(value, float) else value_text(value).strip('"')
 
 
 def value_text(value: object) -> str:

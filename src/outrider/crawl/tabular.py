@@ -24,6 +24,7 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
+from outrider.crawl.extras import install_command
 from outrider.errors import NamedPathError, StoreFailedError, StoreFullError
 from outrider.limits import EXPORT_ROWS_AT_ONCE, IMPORT_LINE_BYTES_MAX
 from outrider.storage.files import is_no_space
@@ -266,8 +267,8 @@ def _arrow() -> tuple[Any, Any]:
         import pyarrow.parquet
     except ImportError:
         raise NamedPathError(
-            "Parquet takes the package pyarrow, which is not installed: pip install 'outrider[parquet]', or choose a "
-            "name that ends in .jsonl or .csv"
+            "Parquet needs the package pyarrow, which is not installed. This installs it: "
+            f"{install_command('parquet')}, or choose a name that ends in .jsonl or .csv"
         ) from None
     return pyarrow, pyarrow.parquet
 

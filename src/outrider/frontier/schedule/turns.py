@@ -534,12 +534,6 @@ class Turns:
         standing: Rows = rows[np.frombuffer(self.ready.standing(rows), np.bool_)]
         return standing
 
-    def key_meant(self, key: str) -> str:
-        """A key in the spelling of queues: a host name without the dot behind it."""
-        tables = self._tables
-        known = key[-1:] != "." or next(tables.keys.queues_with(key, None), None) is not None
-        return key if known else tables.home_of(key)
-
     def _with_key(self, key: str, crawl: int | None) -> Rows:
         return np.unique(np.fromiter(self._tables.keys.queues_with(key, crawl), np.uint32))
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.clock import Instant, instant
-from outrider.errors import SettingsError, StoreFullError
+from outrider.errors import SettingsError, StoreFullError, shown
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.state.authorities import Authority
@@ -26,6 +26,7 @@ from outrider.frontier.verbs.leased import Leased, errand_lease
 from outrider.frontier.verbs.trapping import Trapping
 from outrider.journey import Lease, LeaseBatch, RequestId
 from outrider.limits import CALL_ROWS_MAX, NETWORK_PROBES, ROBOTS_REFUSALS_PER_CALL_MAX
+from outrider.url import undotted
 
 
 class Leasing(Part):
@@ -70,6 +71,7 @@ class Leasing(Part):
         known = self._core.repeated(request_id, "lease")
         if known:  # empty where the leases never reached the caller
             return self.same_leases(known)
+        key = None if key is None else self._key_meant(key)
         if errands and not self.turns.runs_errands:
             self.turns.runs_errands = True
             self.turns.touch([np.fromiter(self.turns.errands_at, np.uint32)], now)
@@ -77,7 +79,6 @@ class Leasing(Part):
         draft = self._core.draft(now)
         holder = draft.holder(worker)
         row = tables.crawls.rows.get(crawl) if crawl is not None else None
-        key = None if key is None else self.turns.key_meant(key)
         deadline = now + instant(ttl_seconds)
         before = deadline if train_seconds is None else min(deadline, now + instant(train_seconds) + 1)
         want, pages_left = self.network_lets(now, want), self.pages_left()
@@ -86,6 +87,24 @@ class Leasing(Part):
         if crawl is None or row is not None:
             self._draw(drawing, wish)
         return self._given(draft, drawing, wish, holder, request_id)
+
+    def _key_meant(self, key: str) -> str:
+        """The key that a text stands for: the text itself where a queue has it, else the host that it spells, known or
+        not yet. Raises SettingsError for a text that is neither, as no queue can match it."""
+        queues = self.tables.keys
+        if next(queues.queues_with(key, None), None) is not None:
+            return key
+        try:
+            name = undotted(arguments.host(key))
+        except SettingsError:
+            raise SettingsError(
+                f"key {shown(key, 200)}: no queue has this key, and it cannot be the name of a host; give a host as in "
+                "`example.org`, or the key of a Link"
+            ) from None
+        # A store of an earlier version may have the host with a dot at the end only.
+        dotted = name + "."
+        known = next(queues.queues_with(name, None), None) is not None
+        return dotted if not known and next(queues.queues_with(dotted, None), None) is not None else name
 
     def network_lets(self, now: Instant, want: int) -> int:
         """How many leases our own network allows: all, and in an outage none but a few that try it behind each
