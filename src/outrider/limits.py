@@ -9,6 +9,7 @@ TALLY_MAX = (1 << 63) - 1  # a count in the log has 63 bits; one that is there s
 # URLs and their company
 URL_BYTES_MAX = 8_192  # longer ones are traps or data; servers commonly refuse above 8 KiB
 REFERRER_BYTES_MAX = URL_BYTES_MAX  # a referrer is a URL; a card has 16 bits for its length
+JSON_DEPTH_MAX = 64  # levels of JSON of callers: readers in Python fail near 970, some in other languages beyond 64
 METADATA_BYTES_MAX = 16_384  # the metadata that a caller attaches to one URL; memory and log keep it
 VALIDATOR_BYTES_MAX = 8_192  # one ETag or Last-Modified: servers commonly refuse a longer header line
 DIGEST_BYTES_MAX = 128  # the digest of one page's content: SHA-512 has 64 bytes, and 128 as hex digits

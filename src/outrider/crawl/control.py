@@ -99,7 +99,7 @@ class Control:
     async def _answered(self, line: bytes) -> dict[str, Any]:
         try:
             question = msgspec.json.decode(line, type=dict[str, Any])
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return {"ok": False, "error": "the question is no JSON object"}
         answer = self._answers.get(str(question.get("ask")))
         if answer is None:

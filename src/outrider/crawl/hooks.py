@@ -46,6 +46,7 @@ from outrider.errors import SettingsError, UnreachableError
 from outrider.fetch.downloader import TRUNCATIONS, Decoding, Downloader, Headers, Request, Response
 from outrider.fetch.outcomes import FetchError, FetchFailure
 from outrider.frontier import priority as priorities
+from outrider.frontier.format.metadata import depth_of, packed
 from outrider.frontier.verbs import arguments
 from outrider.journey import Lease, Link
 from outrider.limits import (
@@ -54,6 +55,7 @@ from outrider.limits import (
     HOOK_SHARE_SLOW,
     HOOK_TRACEBACK_LINES_MAX,
     INSTANT_MAX,
+    JSON_DEPTH_MAX,
     LINKS_PER_PAGE_BYTES_MAX,
     LINKS_PER_PAGE_MAX,
     READER_SECONDS_MAX,
@@ -167,7 +169,7 @@ class CrawledPage:
                 raise TypeError(f"page.follow has {item!r:.80}; it takes URLs as text, and Links")
             if isinstance(item, Link):
                 arguments.link(item)
-                arguments.metadata(item.metadata)
+                packed(item.metadata)
                 priorities.checked(item.priority)
         base = self.content.base if self.content is not None and self.content.base else self.url
         batch = UrlBatch.of([item.url if isinstance(item, Link) else item for item in items], base)
@@ -679,6 +681,8 @@ def _fields(given: Mapping[str, object]) -> dict[str, Any]:
     octets = msgspec.json.encode(dict(given), enc_hook=_plain)
     if len(octets) > HOOK_FIELDS_BYTES_MAX:
         raise ValueError(f"on_page gave {len(octets):,} bytes; a line takes {HOOK_FIELDS_BYTES_MAX:,}")
+    if depth_of(octets) > JSON_DEPTH_MAX:
+        raise ValueError(f"on_page gave values of {depth_of(octets)} levels; a line takes {JSON_DEPTH_MAX}")
     found: dict[str, Any] = msgspec.json.decode(octets)
     return found
 

@@ -20,10 +20,9 @@ from outrider.errors import OutriderError
 from outrider.limits import SERVICE_BODY_BYTES_MAX, SERVICE_BODY_SECONDS_MAX, SERVICE_KEY_CHARACTERS_MAX
 from outrider.service.desk import Desk
 from outrider.service.problems import MEDIA_TYPE, Problem, of_error
-from outrider.service.routes import ROUTES, Ask, Route, Text
+from outrider.service.routes import JSON, ROUTES, Ask, Route, Text, encode
 
 _LOG: Final = logging.getLogger("outrider.service")
-_JSON: Final = "application/json"
 _EXACT: Final = 1 << 53  # whole numbers up to here are themselves as floats
 _KEY: Final = re.compile(rf"[!-~]{{1,{SERVICE_KEY_CHARACTERS_MAX}}}\Z")
 _SAFE: Final = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
@@ -93,8 +92,8 @@ async def _read(desk: Desk, route: Route, decoder: msgspec.json.Decoder[Any] | N
     body = None
     if decoder is not None:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if octets and kind != _JSON:
-            raise Problem("media-type", f"Content-Type is {kind[:100]!r}: send {_JSON}")
+        if octets and kind != JSON:
+            raise Problem("media-type", f"Content-Type is {kind[:100]!r}: send {JSON}")
         body = _decoded(decoder, octets or b"{}")
 
     async def gone() -> None:
@@ -168,7 +167,7 @@ def _whole(value: Any) -> Any:
 def _written(found: Any) -> Response:
     if isinstance(found, Text):
         return Response(found.content, headers={**_SAFE, "content-type": found.media_type})
-    return Response(msgspec.json.encode(found, enc_hook=str), headers={**_SAFE, "content-type": _JSON})
+    return Response(encode(found), headers={**_SAFE, "content-type": JSON})
 
 
 def _refused(problem: Problem, more: dict[str, str] | None = None) -> Response:

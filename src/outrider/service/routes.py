@@ -9,12 +9,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from outrider.clock import Instant, elapsed, seconds
 from outrider.crawl.instants import dated, moment
 from outrider.crawl.looks import HOST_ORDERS, order_value
 from outrider.engine import messages as m
+from outrider.errors import OutriderError
 from outrider.journey import Code, Explanation, HostStatus, Lease, LeaseBatch, Outcome, RequestId, Settled, Verdict
 from outrider.limits import (
     SERVICE_LEASED_URLS_MAX,
@@ -30,6 +32,7 @@ from outrider.service.problems import Problem
 from outrider.service.verdicts import link_of, outcome_of, told
 from outrider.url import host_of, normalize
 
+JSON: Final = "application/json"
 _NEW = frozenset({Code.NEW, Code.HELD, Code.PARKED})
 _CLIENTS: Final = 64  # windows of request ids for each verb, so that one busy client does not push out all others
 
@@ -49,10 +52,15 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """An answer that is no JSON."""
+    """An answer that is written already."""
 
     content: bytes
     media_type: str
+
+
+def encode(found: Any) -> bytes:
+    """An answer as JSON."""
+    return msgspec.json.encode(found, enc_hook=str)
 
 
 Answer = Callable[[Desk, Ask], Awaitable[Struct | dict[str, Any] | Text]]
@@ -97,7 +105,7 @@ async def _add(desk: Desk, ask: Ask) -> m.Added:
     return _added(codes)
 
 
-async def _next(desk: Desk, ask: Ask) -> m.Leased:
+async def _next(desk: Desk, ask: Ask) -> m.Leased | Text:
     wish: m.Next = ask.query
     desk.hear(wish.worker_id)
     if desk.closing.is_set():
@@ -117,11 +125,18 @@ async def _next(desk: Desk, ask: Ask) -> m.Leased:
         return m.Leased([], next_ready_in_ms=in_ms, now_us=await desk.frontier.now(), waited_ms=waited)
     given = Given(min(leases.tokens), wish.worker_id, leases)
     desk.handed.add(given)
-    now = await desk.frontier.now()
-    delays = await desk.frontier.crawl_delays([one.authority for one in leases])
-    records = [_record(one, delay, now) for one, delay in zip(leases, delays, strict=True)]
-    until = moment(given.deadline)
-    return m.Leased(records, given.lease_id, until, _ms(given.deadline - now), now_us=now, waited_ms=waited)
+    try:
+        now = await desk.frontier.now()
+        delays = await desk.frontier.crawl_delays([one.authority for one in leases])
+        records = [_record(one, delay, now) for one, delay in zip(leases, delays, strict=True)]
+        until = moment(given.deadline)
+        told = m.Leased(records, given.lease_id, until, _ms(given.deadline - now), now_us=now, waited_ms=waited)
+        return Text(encode(told), JSON)
+    except BaseException:  # nobody would fetch these URLs before their lease ends
+        desk.handed.drop(given.lease_id)
+        with suppress(OutriderError):
+            await asyncio.shield(desk.frontier.release(leases.tokens))
+        raise
 
 
 async def _leases(

@@ -7,6 +7,7 @@ writes its decision as *facts*: blocks of one kind, column by column, in one fra
     facts.py      the kinds of facts, each declared once: columns, defaults, version, place in a frame; encode, decode
     cards.py      cards in columns: chosen, joined, read
     records.py    one URL unpacked from its card
+    metadata.py   what callers attach to a URL, as JSON
     lines.py      the output lines that the frontier has a part in
     alike.py      columns of one value
 

@@ -7,12 +7,12 @@ import ipaddress
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from outrider import limits
 from outrider.errors import SettingsError, shown
+from outrider.frontier.format import metadata
 from outrider.frontier.format.alike import alike
 from outrider.frontier.policy.grouping import address_of
 from outrider.frontier.verbs.arrivals import NO_DUE
@@ -208,7 +208,7 @@ def parcels(given: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
         if not isinstance(row, tuple | list) or len(row) != _PARCEL_FIELDS:
             raise SettingsError(f"parcel {shown(row)}: give those that `outbox` gave, of {_PARCEL_FIELDS} fields each")
         row = rows[place] = list(all_builtin(row))
-        source, sequence, target, crawl, key, due, priority, depth, hops, seed, referrer, metadata, url = row
+        source, sequence, target, crawl, key, due, priority, depth, hops, seed, referrer, octets, url = row
         whole("the source of a parcel", source, 0, SLOTS - 1)
         whole("the sequence of a parcel", sequence, 0, _SEQUENCE_MAX)
         whole("the target of a parcel", target, 0, SLOTS - 1)
@@ -222,26 +222,11 @@ def parcels(given: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
         whole("the seed of a parcel", seed, 0, 1)
         kept("the referrer of a parcel", text("the referrer of a parcel", referrer), REFERRER_BYTES_MAX)
         text("the URL of a parcel", url)
-        try:
-            if not isinstance(metadata, bytes):
-                raise TypeError("it is no bytes")
-            msgspec.json.decode(metadata or b"null")
-        except (TypeError, ValueError, RecursionError) as error:
-            raise SettingsError(f"the metadata of a parcel {shown(metadata)}: give bytes of JSON") from error
-        kept("the metadata of a parcel", metadata, METADATA_BYTES_MAX)
+        if not isinstance(octets, bytes):
+            raise SettingsError(f"the metadata of a parcel {shown(octets)}: give bytes of JSON")
+        kept("the metadata of a parcel", octets, METADATA_BYTES_MAX)
+        metadata.checked(octets, "the metadata of a parcel")
     return rows
-
-
-def metadata(value: object, what: str = "metadata") -> bytes:
-    """The metadata of a link or outcome, as JSON."""
-    if value is None:
-        return b""
-    if not isinstance(value, Mapping):
-        raise SettingsError(f"{what} {shown(value)}: give a mapping of JSON values")
-    try:
-        return msgspec.json.encode(value)
-    except Exception as error:  # a mapping of the caller's own class may raise anything
-        raise SettingsError(f"{what} cannot be kept: {error}; give a mapping of JSON values") from error
 
 
 def status(value: object) -> None:

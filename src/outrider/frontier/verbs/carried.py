@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 
 from outrider.clock import Instant
 from outrider.errors import SettingsError, shown
 from outrider.frontier.format.alike import by_value
 from outrider.frontier.format.cards import Cards, fetched_at, fetched_cells
+from outrider.frontier.format.metadata import packed, unpacked
 from outrider.frontier.format.records import Record
 from outrider.frontier.priority import checked
 from outrider.frontier.state.hosts import NONE
@@ -99,7 +99,7 @@ class Carrying(Part):
             "digest": record.digest.hex() or None,
             "etag": record.etag or None,
             "last_modified": record.modified or None,
-            "metadata": msgspec.json.decode(record.metadata) if record.metadata else None,
+            "metadata": unpacked(record.metadata),
         }
 
     # -- in -----------------------------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ def _arrival(told: Mapping[str, Any], draft: Draft) -> Arrival:
     state = told.get("state")
     if url is None or not isinstance(state, str) or state not in _STATE_NUMBERS:
         raise SettingsError(f"state {shown(state)} of {shown(url, 200)}: there are {', '.join(_STATE_NUMBERS)}")
-    octets = arguments.metadata(told.get("metadata"), f"metadata of {shown(url, 200)}")
+    octets = packed(told.get("metadata"), f"metadata of {shown(url, 200)}")
     arguments.kept("metadata", octets, METADATA_BYTES_MAX)
     referrer = _text("referrer", told.get("referrer"))
     arguments.kept("referrer", referrer, REFERRER_BYTES_MAX)

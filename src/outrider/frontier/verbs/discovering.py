@@ -15,6 +15,7 @@ from outrider.errors import SettingsError
 from outrider.frontier.format.alike import alike, by_value, chosen, is_alike
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact, Row, Texts, no_texts
+from outrider.frontier.format.metadata import packed
 from outrider.frontier.format.records import Record
 from outrider.frontier.priority import PRIORITY_DEFAULT, Referrer, checked, name_of, priorities
 from outrider.frontier.state.hosts import NONE, VOIDED, Rows, firsts_of, keyed_queue_hash, mixed, queue_hashes
@@ -118,7 +119,7 @@ class Discovering(Part):
             origin.crawl if link.crawl is None else draft.crawl(link.crawl),
             link.key,
             link.referrer,
-            arguments.metadata(link.metadata),
+            packed(link.metadata),
             not origin.page and link.depth == 0 and link.referrer is None,
         )
 

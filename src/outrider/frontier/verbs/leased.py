@@ -8,12 +8,12 @@ from functools import partial
 from itertools import repeat
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from outrider.clock import Instant
 from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.metadata import unpacked
 from outrider.frontier.format.records import parts_of
 from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.schedule.turns import Turns
@@ -101,7 +101,7 @@ class Leased:
             referrers[row] = cards.referrer(row)
         for row in np.flatnonzero(heads["extra_bytes"]).tolist():
             told = parts_of(cards.extra_of(row), int(heads["flags"][row]))
-            metadata[row] = msgspec.json.decode(told.metadata) if told.metadata else None
+            metadata[row] = unpacked(told.metadata)
             etags[row], modified[row] = told.etag or None, told.modified or None
         ended, gaps, reasons = self._ended.tolist(), self._gaps.tolist(), self._reasons.tolist()
         words = [GAP_WORDS[reason] for reason in reasons]

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.errors import SettingsError, shown
+from outrider.frontier.format.metadata import packed
 from outrider.frontier.policy.welcome import NAMELESS
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.arguments import HTTP_STATUS_MAX, INSTANT_MAX, SPAN_SECONDS_MAX, Uint64s
@@ -320,9 +321,9 @@ def _completed(found: Outcomes, fields: Mapping[str, _Field]) -> Outcomes:
         if field in fields:
             setattr(found, name, _present(field, fields[field]))
     metadata = _present("metadata", fields.get("metadata", _LEFT))
-    found.metadata = {row: arguments.metadata(value) for row, value in metadata.items()}
-    for packed in found.metadata.values():
-        arguments.kept("metadata", packed, METADATA_BYTES_MAX)
+    found.metadata = {row: packed(value) for row, value in metadata.items()}
+    for octets in found.metadata.values():
+        arguments.kept("metadata", octets, METADATA_BYTES_MAX)
     return found
 
 
@@ -496,7 +497,7 @@ _CHECKS: Final[Mapping[str, Callable[[Any], object]]] = {
     "last_modified": lambda value: arguments.validator("last_modified", value),
     "error": lambda value: arguments.text("error", value, ERROR_TEXT_MAX),
     "location": lambda value: arguments.text("location", value),
-    "metadata": arguments.metadata,
+    "metadata": packed,
     "robots": arguments.robots,
     "address": arguments.address,
     "ttl_seconds": lambda value: _check_seconds("ttl_seconds", value),

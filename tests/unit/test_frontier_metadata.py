@@ -1,0 +1,129 @@
+"""Metadata of a URL: whatever is accepted can be leased, listed and restored."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import msgspec
+import pytest
+
+from outrider import Frontier
+from outrider.crawl.exchange import import_files
+from outrider.errors import SettingsError
+from outrider.frontier.format.metadata import packed, unpacked
+from outrider.journey import Link, Outcome, Verdict
+from outrider.limits import JSON_DEPTH_MAX, METADATA_BYTES_MAX
+from served import API, A, B, Served
+
+PARCEL = (0, 1, 0, "crawl", "", -1, 0.5, 0, 0, 0, "", b"{}", A)
+
+
+def nested(levels, of="mapping"):
+    """Metadata of so many levels, itself among them."""
+    value = []
+    for _ in range(levels - 2):
+        value = {"a": value} if of == "mapping" else [value]
+    return {"a": value}
+
+
+def octets(levels):
+    return b'{"a":' * levels + b"1" + b"}" * levels
+
+
+@pytest.mark.parametrize("of", ["mapping", "list"])
+def test_metadata_as_deep_as_the_limit_comes_back_with_the_lease(of):
+    with Frontier.memory(robots="caller") as frontier:
+        assert ["new"] == frontier.discover([Link(A, metadata=nested(JSON_DEPTH_MAX, of))])
+        assert [nested(JSON_DEPTH_MAX, of)] == [one.metadata for one in frontier.lease(1)]
+
+
+@pytest.mark.parametrize("levels", [JSON_DEPTH_MAX + 1, 500, 960, 970, 980, 990, 1_100, 50_000])
+def test_deeper_metadata_is_refused_on_every_way_in(levels):
+    deep = nested(levels)
+    with Frontier.memory(robots="caller") as frontier:
+        frontier.discover([B])
+        lease = frontier.lease(1)[0]
+        ways = (
+            lambda: frontier.discover([Link(A, metadata=deep)]),
+            lambda: frontier.restore([{"url": A, "state": "queued", "metadata": deep}]),
+            lambda: frontier.report([lease.done(links=[Link(A, metadata=deep)])]),
+            lambda: frontier.report([Outcome(lease.token, Verdict.DONE, metadata=deep)]),
+            lambda: frontier.receive([(*PARCEL[:11], octets(levels) if levels < 2_500 else b'{"a":' * 2_500, A)]),
+        )
+        for way in ways:
+            with pytest.raises(SettingsError, match="metadata"):
+                way()
+        assert [B] == [record["url"] for record in frontier.records()]
+
+
+def test_brackets_in_texts_are_no_levels():
+    told = {"a": "[{" * 500 + '\\"', "b": ["]"] * 500, '"[\\': [[]]}
+    assert told == unpacked(packed(told))
+    rows = {"rows": [{"n": [n]} for n in range(500)]}
+    assert rows == unpacked(packed(rows))
+
+
+@pytest.mark.parametrize("raw", [b"not json", b"1e999", b"[1,", b"\xff"])
+def test_octets_that_are_no_json_are_refused_as_metadata(raw):
+    with pytest.raises(SettingsError, match="metadata"):
+        packed({"a": msgspec.Raw(raw)})
+
+
+def test_a_parcel_whose_metadata_is_no_mapping_is_refused():
+    with Frontier.memory() as frontier, pytest.raises(SettingsError, match="metadata of a parcel"):
+        frontier.receive([(*PARCEL[:11], b"[1]", A)])
+
+
+def test_long_metadata_is_over_the_limit_whatever_its_depth():
+    with Frontier.memory() as frontier:
+        assert ["over_limit"] == frontier.discover([Link(A, metadata={"a": [[[]]] * METADATA_BYTES_MAX})])
+
+
+def test_a_store_with_metadata_that_nobody_can_read_opens_and_goes_on(tmp_path, monkeypatch):
+    with monkeypatch.context() as before:
+        before.setattr("outrider.frontier.verbs.discovering.packed", lambda value: octets(2_000) if value else b"")
+        with Frontier.open(tmp_path / "store", robots="caller") as frontier:
+            frontier.discover([B, Link(A, metadata={"deep": True})])
+    with Frontier.open(tmp_path / "store") as frontier:
+        assert {A, B} == {record["url"] for record in frontier.records()}
+        served = Served(frontier=frontier)
+        leased = {one["url"]: one["metadata"] for one in served.next()["urls"]}
+    assert {A, B} == set(leased)
+    assert None is leased[B]
+    depth, value = 0, leased[A]
+    while value is not None:
+        depth, value = depth + 1, value["a"]
+    assert JSON_DEPTH_MAX == depth
+
+
+def test_an_answer_that_cannot_be_written_gives_its_leases_back(monkeypatch):
+    served = Served()
+    served.add(A, B)
+    with monkeypatch.context() as broken:
+
+        def failing(_):
+            raise RecursionError
+
+        broken.setattr("outrider.service.routes.encode", failing)
+        assert (500, "bug") == served.problem("GET", f"{API}/frontier/next?worker_id=w&batch_size=10")
+    assert 0 == len(served.desk.handed)
+    assert {A, B} == {one["url"] for one in served.next()["urls"]}
+
+
+@pytest.mark.parametrize("levels", [65, 500, 940, 970, 1_500])
+def test_a_body_with_deep_metadata_is_refused_and_takes_nothing_with_it(levels):
+    served = Served()
+    served.add(A)
+    body = b'{"urls":[{"url":"http://b.com/","metadata":' + octets(levels) + b"}]}"
+    status, name = served.problem("POST", f"{API}/frontier/urls", body)
+    assert (400, True) == (status, name in ("invalid-argument", "malformed-body"))
+    assert [A] == [one["url"] for one in served.next()["urls"]]
+
+
+def test_a_row_with_deep_metadata_is_named_and_the_others_are_imported(tmp_path):
+    rows = [{"url": url, "state": "queued", "metadata": nested(levels)} for url, levels in ((A, 500), (B, 5))]
+    (tmp_path / "urls.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = import_files(str(tmp_path / "crawl"), [str(tmp_path / "urls.jsonl")], io.StringIO())
+    assert (2, 1) == (found.rows, found.skipped)
+    assert [1] == [line for _, line, words in found.faults if "metadata" in words]
