@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-GROUND = {"clock", "errors", "limits"}
+GROUND = {"causes", "clock", "errors", "limits"}
 SECOND = {"kernels"} | GROUND
 ARCHIVE = {"storage", "url", "journey"} | SECOND
 GETTING = {"url", "robots", "journey"} | SECOND
@@ -25,6 +25,7 @@ EVERYTHING = {"service", "sim", "cli", "__init__"} | BELOW_SIM
 
 MAY_IMPORT = {
     "chart": GROUND,
+    "causes": GROUND,
     "clock": GROUND,
     "errors": GROUND,
     "limits": GROUND,

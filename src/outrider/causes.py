@@ -1,0 +1,59 @@
+"""Causes in words: HTTP statuses, and the classes of errors that pages.jsonl and the counts have."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+
+# RFC 9110 renamed these; the library of Python 3.11 and 3.12 has the names of before.
+_RENAMED: Final = {413: "Content Too Large", 416: "Range Not Satisfiable", 422: "Unprocessable Content"}
+
+ERRORS: Final = {
+    "dns_unknown": "the host name does not resolve",
+    "dns_temporary": "no name server could resolve the host name",
+    "blocked_address": "the address is not public, and is not allowed",
+    "blocked_port": "the port is not one of HTTP",
+    "unreachable": "no route to the address",
+    "connect_refused": "connection refused",
+    "connect_timeout": "connection timed out",
+    "tls": "TLS failed",
+    "first_byte_timeout": "the server did not answer in time",
+    "idle_timeout": "the server stopped within its answer",
+    "total_timeout": "the answer took too long",
+    "reset": "connection reset",
+    "empty_reply": "the server closed the connection without an answer",
+    "malformed": "the answer is not valid HTTP",
+    "too_many_headers": "the head of the answer is too long",
+    "decode": "the content coding cannot be undone",
+    "truncated": "the answer broke off",
+    "not_welcome": "the site asks for a browser or a person",
+    "too_large": "the frontier cannot keep an answer of this size",
+    "redirect_foreign": "a redirect leads to a host of another frontier",
+    "redirect_self": "the page redirects to itself",
+    "robots": "closed by robots.txt",
+    "robots_unreachable": "robots.txt cannot be read",
+    "retries": "every attempt failed",
+    "lost": "every lease ended without a report",
+    "internal": "a fault of this program or this machine",
+}
+"""What each class of error means, as a short clause; a fault of a hook has a class of its own (`hook_…`)."""
+
+
+def status_words(status: int) -> str:
+    """An HTTP status with its name in RFC 9110, as `404 Not Found`; the number alone where it has none."""
+    name = _RENAMED.get(status)
+    if name is None:
+        try:
+            name = HTTPStatus(status).phrase
+        except ValueError:
+            return str(status)
+    return f"{status} {name}"
+
+
+def error_words(error: str) -> str:
+    """A class of error as a clause, as `connection refused` or `the server answered 404 Not Found`; "" for a class
+    without words here."""
+    number = error.removeprefix("http_")
+    if number != error and number.isascii() and number.isdigit():
+        return f"the server answered {status_words(int(number))}"
+    return ERRORS.get(error, "")
