@@ -39,7 +39,6 @@ NAMES = {
 # Areas whose cases are not all right yet; one line each.
 OPEN: set[str] = {
     "base",
-    "content codings",
     "content type",
     "feeds",
     "link resolution",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import zlib
 
 import pytest
 
@@ -45,7 +46,7 @@ BROKEN = {
     "brotli that is none": coded("br", b"\xff\xff\x80hello\x03"),
     "brotli that ends early": coded("br", b"\x0b\x02\x80he"),
     "zstd that ends early": coded("zstd", b"\x28\xb5\x2f\xfd\x24\x05\x29\x00\x00hello"),
-    "an unknown coding": coded("x-rot13", b"Hfre-ntrag: *\nQvfnyybj: /\n"),
+    "an unknown coding": coded("x-zip", b"PK\x03\x04\x14\x00 rules that nobody can read"),
     "three layers": coded("gzip, gzip, gzip", gzip.compress(gzip.compress(gzip.compress(WORDS)))),
     "a part": head("Content-Range: bytes 0-24/33", f"Content-Length: {len(CUT)}", status="206 Partial Content") + CUT,
 }
@@ -95,6 +96,26 @@ def test_a_robots_txt_that_breaks_off_is_asked_for_again_and_closes_the_site_mea
         (errand,) = crawl.leases(1)
         assert Kind.ROBOTS is errand.kind
     crawl.answers(errand, head(f"Content-Length: {len(WORDS)}") + WORDS)
+    asked = [lease.url for _ in range(3) for lease in _done(crawl, crawl.leases(10))]
+    assert ["http://site.test/open"] == asked
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        coded("aws-chunked", WORDS),
+        coded("gzip, aws-chunked", WORDS),
+        coded("gzip", WORDS),
+        coded("deflate", WORDS),
+        coded("br", WORDS),
+        coded("gzip", gzip.compress(WORDS)[:-8] + b"checksum"),
+        coded("deflate", zlib.compress(WORDS)[:-4] + b"none"),
+    ],
+)
+def test_a_robots_txt_of_text_holds_whatever_its_coding_is_said_to_be(answer: bytes) -> None:
+    crawl = Crawl()
+    (errand,) = crawl.leases(0)
+    crawl.answers(errand, answer)
     asked = [lease.url for _ in range(3) for lease in _done(crawl, crawl.leases(10))]
     assert ["http://site.test/open"] == asked
 
@@ -149,7 +170,11 @@ def test_a_packed_robots_txt_beyond_the_size_limit_holds_up_to_its_last_whole_li
     [
         (coded("br", b"\xff\xff\x80hello\x03"), Judgement("error", Verdict.GONE, "decode")),
         (coded("zstd", b"\x28\xb5\x2f\xfd"), Judgement("error", Verdict.GONE, "decode")),
-        (coded("x-rot13", b"<c>uryyb</c>"), Judgement("error", Verdict.GONE, "decode")),
+        (coded("x-rot13", b"<c>uryyb</c>"), Judgement("done", Verdict.DONE)),
+        (coded("aws-chunked", b"PK\x03\x04"), Judgement("error", Verdict.GONE, "decode")),
+        (coded("gzip", gzip.compress(b"<p>hello")[:-8] + bytes(8)), Judgement("done", Verdict.DONE, "decode")),
+        (coded("gzip", gzip.compress(b"<p>hello")[:-12]), Judgement("truncated", Verdict.DONE, "decode")),
+        (coded("deflate", b"<p>hello"), Judgement("done", Verdict.DONE)),
         (coded("gzip, gzip, gzip", gzip.compress(b"x")), Judgement("error", Verdict.GONE, "decode")),
         (coded("gzip", b"\x1f\x8b\x08"), Judgement("error", Verdict.GONE, "decode")),
         (coded("gzip", gzip.compress(b"") * 5_000), Judgement("truncated", Verdict.DONE)),
@@ -159,11 +184,24 @@ def test_a_packed_robots_txt_beyond_the_size_limit_holds_up_to_its_last_whole_li
         (head("Content-Encoding: br", "Content-Length: 0"), Judgement("done", Verdict.DONE)),
     ],
     ids=[
-        *("brotli", "zstd", "unknown", "layers", "gzip without content", "members", "bomb", "extension"),
+        *(
+            "brotli",
+            "zstd",
+            "unknown",
+            "unknown and no text",
+            "checksum",
+            "cut",
+            "plain",
+            "layers",
+            "gzip without content",
+            "members",
+            "bomb",
+            "extension",
+        ),
         *("a charset", "nothing"),
     ],
 )
-def test_a_page_whose_decoding_was_cut_or_failed_is_truncated_or_an_error(answer: bytes, expected: Judgement) -> None:
+def test_a_page_says_how_its_decoding_went(answer: bytes, expected: Judgement) -> None:
     """A page is never done with 0 bytes, nor with bytes that cannot be decoded."""
     frontier = Frontier.memory()
     frontier.discover(["http://site.test/page"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import resource
 import struct
 import sys
@@ -88,10 +89,64 @@ def test_a_frame_that_asks_for_a_window_of_a_gigabyte_is_refused() -> None:
 
 
 @pytest.mark.parametrize("coding", PACK)
-def test_a_page_that_only_says_it_is_packed_is_broken(coding: str) -> None:
-    content, verdict = decoded(b"<html>a page</html>", [coding], 100)
-    assert Decoding.BROKEN is verdict
-    assert content in (b"", b"<html>a page</html>")
+def test_a_page_that_only_says_it_is_packed_stays_as_it_is(coding: str) -> None:
+    assert (b"<html>a page</html>", Decoding.UNKNOWN) == decoded(b"<html>a page</html>", [coding], 100)
+
+
+@pytest.mark.parametrize("codings", [["aws-chunked"], ["gzip", "aws-chunked"], ["x-rot13", "gzip"], ["*"], ["chunked"]])
+def test_a_list_with_a_word_that_is_no_coding_leaves_the_bytes_as_they_are(codings: list[str]) -> None:
+    packed = gzip.compress(b"a page")
+    assert (packed, Decoding.UNKNOWN) == decoded(packed, codings, 100)
+
+
+def checked(data: bytes) -> bytes:
+    return zstd.compress(data, options={zstd.CompressionParameter.checksum_flag: 1})
+
+
+CHECKSUMS: dict[str, tuple[str, bytes, int]] = {
+    "gzip": ("gzip", gzip.compress(TEXT), 8),
+    "the length of gzip": ("gzip", gzip.compress(TEXT), 4),
+    "gzip with a name": ("gzip", b"\x1f\x8b\x08\x0c" + bytes(6) + b"\x02\x00xxname\0" + gzip.compress(TEXT)[10:], 8),
+    "the second of gzip": ("gzip", gzip.compress(TEXT[:99]) + gzip.compress(TEXT[99:]), 8),
+    "deflate": ("deflate", zlib.compress(TEXT), 4),
+    "zstd": ("zstd", checked(TEXT), 4),
+    "the second of zstd": ("zstd", checked(TEXT[:99]) + checked(TEXT[99:]), 4),
+}
+
+
+@pytest.mark.parametrize("case", CHECKSUMS)
+@pytest.mark.parametrize(
+    ("end", "verdict"), [(b"wrong!!!", Decoding.CHECKSUM), (b"", Decoding.BROKEN)], ids=["wrong", "missing"]
+)
+def test_a_content_whose_checksum_is_wrong_or_missing_is_kept_whole(case: str, end: bytes, verdict: Decoding) -> None:
+    coding, packed, length = CHECKSUMS[case]
+    damaged = packed[:-length] + end[:length]
+    assert (TEXT, verdict) == decoded(damaged, [coding], len(TEXT))
+
+
+def test_a_member_behind_one_with_a_wrong_checksum_is_kept_too() -> None:
+    damaged = gzip.compress(b"one ")[:-8] + bytes(8) + gzip.compress(b"two")
+    assert (b"one two", Decoding.CHECKSUM) == decoded(damaged, ["gzip"], 100)
+
+
+@pytest.mark.parametrize("coding", PACK)
+def test_a_content_with_a_fault_within_is_kept_up_to_it(coding: str) -> None:
+    """The fault is placed where a decoder notices it, or the checksum behind does; brotli has none, and may not."""
+    text = random.Random(7).randbytes(150_000).hex().encode()
+    packed = checked(text) if coding == "zstd" else PACK[coding](text)
+    at = len(packed) * 3 // 4
+    content, verdict = decoded(packed[:at] + b"\xff" * 64 + packed[at + 64 :], [coding], 1 << 20)
+    kept = next((place for place, (a, b) in enumerate(zip(content, text, strict=False)) if a != b), len(content))
+    told = verdict in (Decoding.BROKEN, Decoding.CHECKSUM)
+    assert (True, True) == (told or coding == "br", kept > len(text) // 2)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_a_small_content_with_a_fault_is_kept_up_to_the_last_byte_before_it(coding: str) -> None:
+    """A stored block, and then a block of the kind that there is not."""
+    block = b"\x00" + struct.pack("<HH", 5, 5 ^ 0xFFFF) + b"<p>hi" + b"\x07" + bytes(20)
+    head = gzip.compress(b"")[:10] if coding == "gzip" else b""
+    assert (b"<p>hi", Decoding.BROKEN) == decoded(head + block, [coding], 100)
 
 
 @given(st.sampled_from(sorted(PACK)), st.binary(max_size=300), st.integers(0, 100))

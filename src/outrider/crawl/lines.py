@@ -47,6 +47,7 @@ class PageLine(msgspec.Struct, kw_only=True):
     directives: list[str | None] | UnsetType = UNSET
     links_left_out: int | UnsetType = UNSET
     tls: str | UnsetType = UNSET
+    decoding: str | UnsetType = UNSET
 
 
 class PolitenessLine(msgspec.Struct):

@@ -18,8 +18,9 @@ from outrider.crawl.output import FILES, PAGES, last_line
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.site import SiteRules, Sites
 from outrider.errors import DamagedStoreError, NamedPathError, UnreachableError
-from outrider.fetch import Decoding, FetchFailure, Response
-from outrider.fetch.codings import codings_of, decoded, unchunk
+from outrider.fetch import FetchFailure, Response
+from outrider.fetch.answers import uncoded
+from outrider.fetch.codings import codings_of, unchunk
 from outrider.fetch.downloader import Headers
 from outrider.limits import BODY_BYTES_MAX, DELAY_FACTOR_SECONDS_MAX
 from outrider.page import FOLLOWABLE, Page, PageLink, read
@@ -112,7 +113,7 @@ async def fetch_page(
         raise UnreachableError(f"{url}: {failure.facts}") from failure
     finally:
         await sites.close()
-    if response.status is not None and 200 <= response.status < 300 and response.decoding is not Decoding.UNKNOWN:
+    if response.status is not None and 200 <= response.status < 300:
         content_type = response.headers.get("content-type") or ""
         found.page = read(response.content, url, content_type, agent=options.user_agent)
         found.page = found.page.with_header(response.headers.get_all("link"))
@@ -232,7 +233,7 @@ def archived(files: Directory, place: WarcPlace, url: str) -> tuple[bytes, bytes
     headers = Headers.parse(head)
     if "chunked" in codings_of(headers.get_all("transfer-encoding")):
         body = unchunk(body).content
-    content, _ = decoded(body, codings_of(headers.get_all("content-encoding")), BODY_BYTES_MAX)
+    content, _ = uncoded(headers, body, BODY_BYTES_MAX)
     return head, content, read(content, url, headers.get("content-type") or "") if content else None
 
 

@@ -9,8 +9,8 @@ from outrider.clock import elapsed
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.seeds import loopback_of, require_contact
-from outrider.crawl.visit import location_of
-from outrider.fetch import AddressGuard, Decoding, Resolver, Response, make_resolver
+from outrider.crawl.visit import location_of, robots_file
+from outrider.fetch import AddressGuard, Resolver, Response, make_resolver
 from outrider.fetch.downloader import Downloader
 from outrider.limits import BODY_BYTES_MAX, REDIRECT_HOPS_MAX, ROBOTS_BYTES_MAX
 from outrider.robots import ALLOW_ALL, REFUSE_ALL, Rules, verdict_of_status
@@ -87,8 +87,10 @@ class Sites:
             if location is not None:
                 asked = location
                 continue
-            if verdict == "rules" and response.decoding in (Decoding.WHOLE, Decoding.CUT):
-                return SiteRules.of(response.content, asked, lenient=lenient, status=status)
+            if verdict == "rules" and status is not None:
+                answer, _ = robots_file(response, status)
+                if answer.status is not None:
+                    return SiteRules.of(answer.body, asked, lenient=lenient, status=status)
             if verdict in ("allow", "redirect"):
                 return SiteRules(ALLOW_ALL, f"{asked} answers {status}: there are no rules", status)
             told = f"answers {response.status}" if response.status is not None else f"fails ({response.error})"

@@ -111,6 +111,7 @@ PAGES: Final = Shape(
         "links": "whole",
         "links_left_out": "whole",
         "tls": "text",
+        "decoding": "text",
         "image": "json",
         "new_links": "whole",
         "token": "whole",

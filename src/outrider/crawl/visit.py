@@ -28,7 +28,7 @@ from outrider.crawl.hooks import HookFailed
 from outrider.crawl.lines import PageLine, PolitenessLine
 from outrider.crawl.options import UNVERIFIED
 from outrider.errors import InvalidUrlError
-from outrider.fetch.codings import unchunk
+from outrider.fetch.codings import is_binary
 from outrider.fetch.downloader import Decoding, Response, is_field_value
 from outrider.fetch.freshness import fresh_seconds
 from outrider.fetch.outcomes import FetchError, retry_after_seconds
@@ -210,22 +210,29 @@ def validators_of(lease: Lease) -> tuple[tuple[str, str], ...]:
 
 
 def _answered(response: Response) -> Judgement:
-    """The judgement of an answer with a page: done, truncated, or an error where no byte of it can be decoded."""
-    undecodable = _undecodable(response)
-    if response.decoding is Decoding.UNKNOWN or (undecodable and not response.content and not response.truncated):
+    """The judgement of an answer with a page: done, truncated, or an error where no byte of it can be decoded.
+
+    A coding that is unknown, or that the body does not have, leaves the bytes as they are (Fetch, "handle content
+    codings"). They are the page, unless its type is text and they are not.
+    """
+    decoding, content = response.decoding, response.content
+    if decoding is Decoding.UNKNOWN and _is_text(response.headers.get("content-type")) and is_binary(content):
         return Judgement("error", Verdict.GONE, str(FetchError.DECODE))
-    if response.truncated or response.decoding is Decoding.CUT:
+    if decoding is Decoding.BROKEN and not content and not response.truncated:
+        return Judgement("error", Verdict.GONE, str(FetchError.DECODE))
+    if response.truncated or decoding is Decoding.CUT:
         return Judgement("truncated", Verdict.DONE)
-    if undecodable:
+    if decoding is Decoding.BROKEN:
         return Judgement("truncated", Verdict.DONE, str(FetchError.DECODE))
+    if decoding is Decoding.CHECKSUM:
+        return Judgement("done", Verdict.DONE, str(FetchError.DECODE))
     return Judgement("done", Verdict.DONE)
 
 
-def _undecodable(response: Response) -> bool:
-    """Whether the content coding breaks off or is corrupt; a page that only claims to be coded is whole."""
-    if response.decoding is not Decoding.BROKEN:
-        return False
-    return not response.content or response.content not in (response.body, unchunk(response.body).content)
+def _is_text(content_type: str | None) -> bool:
+    """Whether a reader takes a body of this type for characters; one without a type is a page."""
+    essence = (content_type or "text/html").partition(";")[0].strip().lower()
+    return essence.startswith("text/") or essence.endswith(("xml", "json", "javascript"))
 
 
 def _retry_after(visit: Visit) -> float | None:
@@ -342,6 +349,8 @@ def page_outcome(
         line.distance = UNSET if copy_of[1] is None else copy_of[1]
     if probe is not None:
         line.probe = probe
+    if response is not None and response.decoding is not Decoding.WHOLE:
+        line.decoding = response.decoding.value
     if response is not None and not response.verified and response.url.startswith("https:"):
         line.tls = UNVERIFIED
     octets = _encode(line)
@@ -387,7 +396,7 @@ def robots_outcome(visit: Visit) -> Outcome:
     elif visit.sign is not None:  # it is no robots.txt, and does not allow anything
         answer, error = RobotsAnswer(None), str(FetchError.NOT_WELCOME)
     elif 200 <= response.status < 300:
-        answer, error = _robots_file(response, response.status)
+        answer, error = robots_file(response, response.status)
     else:
         # A page of choices (300) allows nothing by itself: the first of them is asked, where the answer names it.
         moved = response.status in REDIRECTS or response.status == HTTPStatus.MULTIPLE_CHOICES
@@ -411,7 +420,7 @@ def robots_outcome(visit: Visit) -> Outcome:
     )
 
 
-def _robots_file(response: Response, status: int) -> tuple[RobotsAnswer, str | None]:
+def robots_file(response: Response, status: int) -> tuple[RobotsAnswer, str | None]:
     """The answer that a robots.txt response makes, and its fault.
 
     A body that breaks off, or whose coding cannot be undone, is no robots.txt but a network error (RFC 9309 section
@@ -424,8 +433,12 @@ def _robots_file(response: Response, status: int) -> tuple[RobotsAnswer, str | N
     )
     if response.truncated not in (None, "length"):
         return RobotsAnswer(None), TRUNCATED
+    # Text is read whatever its coding is said to be, and so are all lines of a stream whose checksum is wrong. Bytes
+    # that are no text may be rules in a coding that nobody here can undo.
+    if decoding is Decoding.UNKNOWN and is_binary(content):
+        return RobotsAnswer(None), str(FetchError.DECODE)
     # Where the limit fell into a coded body, its coding breaks off too.
-    if decoding is not Decoding.WHOLE and not (cut and content and decoding is not Decoding.UNKNOWN):
+    if decoding in (Decoding.BROKEN, Decoding.CUT) and not (cut and content):
         return RobotsAnswer(None), str(FetchError.DECODE)
     return RobotsAnswer(status, whole_lines(content, cut=cut)), None
 

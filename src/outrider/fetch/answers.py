@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from outrider.clock import Instant
-from outrider.fetch.codings import codings_of, decoded, unchunk
+from outrider.fetch.codings import codings_of, decoded, unchunk, worse
 from outrider.fetch.downloader import Decoding, Headers, Request, Response, Target
 from outrider.fetch.outcomes import FetchError, safe_text
 from outrider.limits import AWKWARD_ORIGINS_MAX
@@ -36,22 +36,18 @@ def response_of(request: Request, ended: Ended) -> Response:
     error, truncated, text = ended.error, ended.truncated, ended.text
     body = content = ended.body
     headers = Headers.parse(ended.head)
-    codings = codings_of(headers.get_all("content-encoding"))
-    transfer_codings = codings_of(headers.get_all("transfer-encoding"))
-    if transfer_codings:
-        if "chunked" in transfer_codings:
-            unchunked = unchunk(body)
-            content = unchunked.content
-            body = body[: unchunked.end]
-            if body and not unchunked.complete and error is None and truncated is None:
-                # A downloader forgives more than this module: the bytes behind the fault would be missing without a
-                # word.
-                error, truncated, text = FetchError.MALFORMED, "unspecified", "a chunk that is none"
-        codings += [name for name in transfer_codings if name != "chunked"]
+    if "chunked" in codings_of(headers.get_all("transfer-encoding")):
+        unchunked = unchunk(body)
+        content = unchunked.content
+        body = body[: unchunked.end]
+        if body and not unchunked.complete and error is None and truncated is None:
+            # A downloader forgives more than this module: the bytes behind the fault would be missing without a
+            # word.
+            error, truncated, text = FetchError.MALFORMED, "unspecified", "a chunk that is none"
     most = request.bytes_max
     if request.type_bytes_max:
         _, most = request.room(len(ended.head), headers.get("content-type"))
-    content, decoding = decoded(content, codings, most)
+    content, decoding = uncoded(headers, content, most)
     first = ended.first_byte_at
     return Response(
         url=request.url,
@@ -73,6 +69,17 @@ def response_of(request: Request, ended: Ended) -> Response:
         first_byte_at=first if first is None or first < ended.ended_at else ended.ended_at,
         verified=request.verified,
     )
+
+
+def uncoded(headers: Headers, unchunked: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
+    """A body without chunks, with its transfer codings and then its content codings undone (as `decoded`)."""
+    transfer = [name for name in codings_of(headers.get_all("transfer-encoding")) if name != "chunked"]
+    content = codings_of(headers.get_all("content-encoding"))
+    found, verdict = decoded(unchunked, transfer, bytes_max) if transfer else (unchunked, Decoding.WHOLE)
+    if verdict is Decoding.UNKNOWN:
+        return found, verdict
+    found, layer = decoded(found, content, bytes_max)
+    return found, worse(verdict, layer)
 
 
 def unsent(request: Request, error: FetchError, text: str, now: Instant) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 import sys
 import zlib
 from collections.abc import Callable, Sequence
@@ -23,6 +24,8 @@ else:
 _PIECE_BYTES = 1 << 18  # unpacked at once
 _ZSTD_OPTIONS = {int(zstd.DecompressionParameter.window_log_max): ZSTD_WINDOW_BITS_MAX}
 # The frame of content, and the sixteen that are to be skipped: RFC 8878 section 3.1.
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZSTD_CHECKSUM = 4  # the bit of the frame's descriptor that says that a checksum ends it
 _ZSTD_FRAME = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
 
 # chunk-size, then anything up to the end of the line (chunk-ext): RFC 9112 section 7.1. A bare LF is let pass.
@@ -32,6 +35,15 @@ _FAULTS = (zlib.error, cast("type[Exception]", isal_zlib.IsalError))  # its stub
 
 # `identity`, and words that servers write there by mistake and that change no byte: MIME encodings, charsets.
 _NO_CODINGS = frozenset({"", "identity", "none", "binary", "7bit", "8bit", "utf-8", "utf8", "iso-8859-1"})
+_STEP_BYTES = (
+    1 << 10
+)  # of a broken stream, fed at once: smaller than a block, so that what stands before the fault is kept
+# MIME Sniffing section 3 (binary data byte) and 7.2 (the first 1,445 bytes are looked at).
+_BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
+_SNIFFED_BYTES = 1_445
+_MARKS = (b"\xfe\xff", b"\xff\xfe", b"\xef\xbb\xbf")  # of the order of bytes, before text
+# The worst of two layers counts.
+_BY_DAMAGE = (Decoding.WHOLE, Decoding.UNKNOWN, Decoding.CHECKSUM, Decoding.BROKEN, Decoding.CUT)
 
 
 class _Inflater(Protocol):
@@ -95,37 +107,52 @@ def decoded(body: bytes, codings: Sequence[str], bytes_max: int) -> tuple[bytes,
     """The body with its content codings undone, at most `bytes_max` of it, and the result of undoing them.
 
     gzip (members one after another too), deflate (RFC 9110 section 8.4.1; raw deflate as some servers send it), br (RFC
-    7932) and zstd (RFC 8878, windows up to 8 MB as RFC 9659 has it), at most two layers. A body that says gzip or zstd
-    and is not is given as it is, as BROKEN. An empty body is WHOLE.
+    7932) and zstd (RFC 8878, windows up to 8 MB as RFC 9659 has it), at most two layers. A list with another word in it
+    leaves the bytes as they are (Fetch, "handle content codings"), and so does a coding that the body does not have:
+    both are UNKNOWN. Of a damaged stream the content before the fault is kept, of one with a wrong checksum all of it.
+    An empty body is WHOLE.
     """
     if not body:
         return body, Decoding.WHOLE  # a HEAD-like answer, 204, 304
-    if len(codings) > CONTENT_CODINGS_MAX:
+    if len(codings) > CONTENT_CODINGS_MAX or any(name not in _UNDO for name in codings):
         return body[:bytes_max], Decoding.UNKNOWN
     verdict = Decoding.WHOLE
     for name in reversed(codings):
-        undo = _UNDO.get(name)
-        if undo is None:
-            return body[:bytes_max], Decoding.UNKNOWN
-        body, layer = undo(body, bytes_max)
-        if layer is not Decoding.WHOLE and verdict is not Decoding.CUT:
-            verdict = layer
+        body, layer = _UNDO[name](body, bytes_max)
+        verdict = worse(verdict, layer)
     if len(body) > bytes_max:
         return body[:bytes_max], Decoding.CUT
     return body, verdict
 
 
+def worse(one: Decoding, other: Decoding) -> Decoding:
+    """The one of two results that says more about what is missing."""
+    return max(one, other, key=_BY_DAMAGE.index)
+
+
+def is_binary(body: bytes) -> bool:
+    """Whether a body is no text, by its first bytes (MIME Sniffing section 7.2)."""
+    return not body.startswith(_MARKS) and _BINARY.search(body, 0, _SNIFFED_BYTES) is not None
+
+
+def _is_plain(body: bytes) -> bool:
+    """Whether a body that no decoder can begin to read is text that only says that it is coded."""
+    return not body.startswith(_MARKS[:2]) and not is_binary(body)
+
+
 def _ungzip(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
     if not body.startswith(b"\x1f\x8b"):
-        return body, Decoding.BROKEN
-    pieces: list[bytes] = []
+        return body, Decoding.UNKNOWN
+    whole, pieces = body, list[bytes]()
     room = bytes_max
     for _ in range(GZIP_MEMBERS_MAX):
         inflater: _Inflater = isal_zlib.decompressobj(31)
         piece, verdict = _inflated(inflater, body, room)
         pieces.append(piece)
         room -= len(piece)
-        if verdict is not Decoding.WHOLE:
+        if verdict is Decoding.BROKEN:
+            return _ungzip_by_steps(whole, bytes_max)
+        if verdict is Decoding.CUT:
             return b"".join(pieces), verdict
         body = inflater.unused_data
         if not body.startswith(b"\x1f\x8b"):  # padding and rubbish after the last member are passed over
@@ -133,9 +160,90 @@ def _ungzip(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
     return b"".join(pieces), Decoding.CUT
 
 
+def _ungzip_by_steps(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
+    """The same of a stream in which the other reader met a fault: with all bytes before it, and without regard to
+    checksums (RFC 1952 section 2.3)."""
+    pieces: list[bytes] = []
+    room, verdict = bytes_max, Decoding.WHOLE
+    for _ in range(GZIP_MEMBERS_MAX):
+        start = _end_of_gzip_head(body)
+        if start is None:
+            return b"".join(pieces), Decoding.BROKEN
+        content, rest, layer = _inflated_by_steps(body[start:], room)
+        pieces.append(content)
+        room -= len(content)
+        if layer is not Decoding.WHOLE:
+            return b"".join(pieces), layer
+        if len(rest) < 8:
+            return b"".join(pieces), Decoding.BROKEN
+        if rest[:8] != struct.pack("<II", zlib.crc32(content), len(content) & 0xFFFF_FFFF):
+            verdict = Decoding.CHECKSUM
+        body = rest[8:]
+        if not body.startswith(b"\x1f\x8b"):
+            return b"".join(pieces), verdict
+    return b"".join(pieces), Decoding.CUT
+
+
+def _end_of_gzip_head(body: bytes) -> int | None:
+    """Where the deflate stream of a gzip member begins; None where its head is none or breaks off."""
+    if len(body) < 10 or body[2] != 8 or body[3] & 0xE0:
+        return None
+    flags, at = body[3], 10
+    if flags & 4:
+        at += 2 + int.from_bytes(body[at : at + 2], "little")
+    for flag in (8, 16):  # a name, a comment: up to NUL
+        if flags & flag:
+            at = body.find(b"\0", at) + 1
+            if at == 0:
+                return None
+    if flags & 2:
+        at += 2
+    return at if at <= len(body) else None
+
+
 def _undeflate(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
     wrapped = len(body) >= 2 and body[0] & 0x0F == 8 and (body[0] << 8 | body[1]) % 31 == 0
-    return _inflated(isal_zlib.decompressobj(15 if wrapped else -15), body, bytes_max)
+    found, verdict = _inflated(isal_zlib.decompressobj(15 if wrapped else -15), body, bytes_max)
+    if verdict is not Decoding.BROKEN:
+        return found, verdict
+    content, rest, verdict = _inflated_by_steps(body[2:] if wrapped else body, bytes_max)
+    if verdict is Decoding.BROKEN and _is_plain(body):
+        return body, Decoding.UNKNOWN
+    if wrapped and verdict is Decoding.WHOLE:
+        verdict = Decoding.BROKEN if len(rest) < 4 else Decoding.CHECKSUM
+    return content, verdict
+
+
+def _inflated_by_steps(body: bytes, room: int) -> tuple[bytes, bytes, Decoding]:
+    """A raw deflate stream up to its fault, byte by byte near it, and the bytes behind its end."""
+    inflater = zlib.decompressobj(-15)
+    pieces: list[bytes] = []
+    left, at, step = room + 1, 0, _STEP_BYTES
+    while at < len(body) and left > 0 and not inflater.eof:
+        before = inflater.copy()
+        feed = body[at : at + step]
+        made: list[bytes] = []
+        try:
+            while left > sum(map(len, made)) and not inflater.eof:
+                piece = inflater.decompress(feed, left - sum(map(len, made)))
+                made.append(piece)
+                feed = inflater.unconsumed_tail
+                if not piece and not feed:
+                    break
+        except zlib.error:
+            if step == 1:
+                return b"".join(pieces), b"", Decoding.BROKEN
+            inflater, step = before, 1
+            continue
+        pieces += made
+        left -= sum(map(len, made))
+        at += step
+    content = b"".join(pieces)
+    if len(content) > room:
+        return content[:room], b"", Decoding.CUT
+    if not inflater.eof:
+        return content, b"", Decoding.BROKEN
+    return content, inflater.unused_data + body[at:], Decoding.WHOLE
 
 
 def _inflated(inflater: _Inflater, body: bytes, room: int) -> tuple[bytes, Decoding]:
@@ -160,10 +268,19 @@ def _inflated(inflater: _Inflater, body: bytes, room: int) -> tuple[bytes, Decod
 
 
 def _unbrotli(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
+    pieces, verdict = _unbrotli_by(len(body), body, bytes_max)
+    if verdict is Decoding.BROKEN:
+        pieces, verdict = _unbrotli_by(_STEP_BYTES, body, bytes_max)
+        if not any(pieces) and _is_plain(body):
+            return body, Decoding.UNKNOWN
+    return b"".join(pieces)[:bytes_max], verdict
+
+
+def _unbrotli_by(step: int, body: bytes, bytes_max: int) -> tuple[list[bytes], Decoding]:
+    """Feeds so many bytes at once. The decoder gives nothing of a step with a fault."""
     inflater = brotli.Decompressor()
     pieces: list[bytes] = []
-    left = bytes_max + 1
-    feed = body
+    left, at, feed = bytes_max + 1, step, body[:step]
     try:
         while left > 0 and not inflater.is_finished():
             # The decoder gives out whole blocks of its own, which may be a little longer than what is asked for.
@@ -172,23 +289,38 @@ def _unbrotli(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
             left -= len(piece)
             feed = b""
             if not piece and inflater.can_accept_more_data():
-                break
+                if at >= len(body):
+                    break
+                feed = body[at : at + step]
+                at += step
     except brotli.error:
-        return b"".join(pieces)[:bytes_max], Decoding.BROKEN
-    content = b"".join(pieces)
-    if len(content) > bytes_max:
-        return content[:bytes_max], Decoding.CUT
-    return content, Decoding.WHOLE if inflater.is_finished() else Decoding.BROKEN
+        return pieces, Decoding.BROKEN
+    if left <= 0:
+        return pieces, Decoding.CUT
+    return pieces, Decoding.WHOLE if inflater.is_finished() else Decoding.BROKEN
 
 
 def _unzstd(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
     if not _ZSTD_FRAME.match(body):
-        return body, Decoding.BROKEN
+        return body, Decoding.UNKNOWN
+    content, verdict = _unzstd_by(len(body), body, bytes_max, checks=True)
+    if verdict is Decoding.BROKEN:
+        content, verdict = _unzstd_by(_STEP_BYTES, body, bytes_max, checks=False)
+        if verdict is Decoding.WHOLE:  # the fault was in a checksum
+            verdict = Decoding.CHECKSUM
+    return content, verdict
+
+
+def _unzstd_by(step: int, body: bytes, bytes_max: int, *, checks: bool) -> tuple[bytes, Decoding]:
+    """Feeds so many bytes at once; without `checks` the checksums of frames (RFC 8878 section 3.1.1) are left aside."""
     pieces: list[bytes] = []
     left = bytes_max + 1
     for _ in range(GZIP_MEMBERS_MAX):
+        check_bytes = 0
+        if not checks and body.startswith(_ZSTD_MAGIC) and len(body) > 4 and body[4] & _ZSTD_CHECKSUM:
+            body, check_bytes = body[:4] + bytes((body[4] & ~_ZSTD_CHECKSUM,)) + body[5:], 4
         inflater = zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)
-        feed = body
+        at, feed = step, body[:step]
         try:
             while left > 0 and not inflater.eof:
                 piece = inflater.decompress(feed, min(left, _PIECE_BYTES))
@@ -196,14 +328,20 @@ def _unzstd(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
                 left -= len(piece)
                 feed = b""
                 if inflater.needs_input:
-                    break
+                    if at >= len(body):
+                        break
+                    feed = body[at : at + step]
+                    at += step
         except zstd.ZstdError:
             return b"".join(pieces)[:bytes_max], Decoding.BROKEN
         if left <= 0:
             return b"".join(pieces)[:bytes_max], Decoding.CUT
         if not inflater.eof:
             return b"".join(pieces), Decoding.BROKEN
-        body = inflater.unused_data
+        body = inflater.unused_data + body[at:]
+        if len(body) < check_bytes:
+            return b"".join(pieces), Decoding.BROKEN
+        body = body[check_bytes:]
         if not _ZSTD_FRAME.match(body):  # padding and rubbish after the last frame are passed over, as with gzip
             return b"".join(pieces), Decoding.WHOLE
     return b"".join(pieces), Decoding.CUT

@@ -252,7 +252,8 @@ class Decoding(StrEnum):
     WHOLE = "whole"
     CUT = "cut"  # the content went on beyond the bound
     BROKEN = "broken"  # the content ends at the fault, or where the body was cut
-    UNKNOWN = "unknown"  # a coding that was not asked for, or too many layers: the content still has it
+    CHECKSUM = "checksum"  # all of the content is there, and the checksum behind it is wrong
+    UNKNOWN = "unknown"  # no coding that is known, or not that of the body: the content is the body without its framing
 
 
 TRUNCATIONS: Final = ("length", "time", "disconnect", "unspecified")
