@@ -18,7 +18,8 @@ import outrider
 from limiting import set_limits
 from outrider.crawl import hooks
 from outrider.crawl.control import ask
-from outrider.crawl.hooks import Hooks, Watch, idle_with_hooks
+from outrider.crawl.hook_failures import HookFailures
+from outrider.crawl.hooks import HookFailed, Hooks, Watch, idle_with_hooks
 from outrider.crawl.options import LOST, CrawlOptions, as_toml, from_file, resolved
 from outrider.errors import SettingsError, UnreachableError
 from outrider.fetch.downloader import Decoding, Headers, Response
@@ -741,3 +742,103 @@ def test_links_that_say_nofollow_are_counted(crawled, monkeypatch):
 def test_the_result_of_a_crawl_says_how_it_ended(crawled):
     crawled()
     assert ("finished", 0) == (crawled.result.statistics["state"], crawled.result.exit_code)
+
+
+# -- what people are told of a hook that fails -------------------------------------------------------------------------
+
+
+def test_the_first_traceback_is_printed_at_once_and_one_line_of_each_later_kind(crawled, capsys):
+    def on_page(page):
+        if page.url.endswith("/b"):
+            raise KeyError("another kind")
+        if page.url.endswith("/a"):
+            raise ZeroDivisionError(f"in my own code for {page.url}")
+
+    crawled(on_page=on_page, seed=1)
+    told = capsys.readouterr().err
+    assert 1 == told.count("Traceback")
+    assert all(words in told for words in ("in on_page", "in my own code for http://one.test/a", "'another kind'"))
+
+
+def test_a_kind_of_failure_is_printed_once(crawled, capsys):
+    crawled("http://one.test/a", "http://one.test/b", HOME, on_page=lambda page: 1 // 0)
+    assert 1 == capsys.readouterr().err.count("ZeroDivisionError")
+
+
+@pytest.mark.parametrize(
+    ("hook", "words"),
+    [
+        ({"on_page": lambda page: 7}, "it takes a mapping"),
+        ({"scope": lambda urls, page: [True]}, "true or false for each"),
+        ({"priority": lambda urls, page: [7.0] * len(urls) if page else [0.5] * len(urls)}, "7.0"),
+        ({"key": lambda urls, page: [None] * len(urls) if page is None else "k"}, "a text or None for each"),
+        ({"revisit": lambda page: -1}, "seconds from 0"),
+        ({"on_response": lambda response, lease: b"bytes"}, "it takes a Response"),
+        ({"on_request": lambda request, lease: "GET /"}, "it takes a Request"),
+        ({"readers": {"text/html": lambda body, url, content_type: 7}}, "it takes"),
+    ],
+)
+def test_a_returned_value_that_is_refused_is_said_at_the_first_page_with_the_reason(crawled, capsys, hook, words):
+    crawled(**hook)
+    told = capsys.readouterr().err
+    assert (0, 1, True) == (told.count("Traceback"), told.count(words), f"for {HOME}: " in told)
+
+
+def test_a_link_that_the_frontier_cannot_keep_is_said_with_the_reason(crawled, capsys):
+    crawled(on_page=lambda page: page.follow.append(Link("/x", metadata={"x": "y" * 100_000})))
+    told = capsys.readouterr().err
+    assert (1, True) == (told.count(f"1 link of {HOME}"), "16,384 bytes of metadata" in told)
+
+
+def test_a_crawl_whose_hook_fails_on_most_pages_ends_with_a_code_of_its_own(crawled):
+    crawled("http://one.test/a", "http://one.test/b", on_page=lambda page: 1 // 0)
+    (failure,) = crawled.result.hook_failures
+    assert (10, 2, 2, "on_page", "hook_on_page") == (
+        crawled.result.exit_code,
+        *(failure.pages, failure.of_pages, failure.hook, failure.error),
+    )
+    help_ = f"outrider retry {crawled.out} --error hook_on_page"
+    assert all(
+        words in crawled.result.ending for words in ("2 of 2 pages", "ZeroDivisionError: integer division", help_)
+    )
+
+
+def test_a_hook_that_fails_on_few_pages_does_not_change_the_exit_code(crawled):
+    crawled(on_page=raises)
+    (failure,) = crawled.result.hook_failures
+    assert (0, "finished", 1, "ZeroDivisionError: in my own code", "http://one.test/a") == (
+        *(crawled.result.exit_code, crawled.result.ending),
+        *(failure.pages, failure.exception, failure.url),
+    )
+
+
+def test_a_limit_of_pages_does_not_hide_that_a_hook_failed_on_most(crawled):
+    crawled("http://one.test/a", "http://one.test/b", on_page=lambda page: 1 // 0, max_pages=1)
+    assert (10, 1) == (crawled.result.exit_code, crawled.result.hook_failures[0].pages)
+
+
+def test_answers_without_content_do_not_hide_that_a_hook_failed(crawled):
+    missing = [f"http://one.test/missing/{number}" for number in range(4)]
+    crawled(HOME, *missing, on_page=lambda page: 1 // 0)
+    assert 10 == crawled.result.exit_code
+
+
+def test_without_a_failure_nothing_is_said_of_hooks(crawled, capsys):
+    crawled(on_page=titles)
+    assert (0, (), "") == (crawled.result.exit_code, crawled.result.hook_failures, capsys.readouterr().err)
+
+
+def test_a_downloader_that_failed_for_every_robots_txt_failed_on_most():
+    failures = HookFailures()
+    failures.failed(HookFailed("downloader", ValueError("no")), "http://one.test/robots.txt", page=False)
+    assert (True, 1) == (failures.on_most_pages, failures.found()[0].pages)
+    for _ in range(2):
+        failures.page_was_read()
+    assert not failures.on_most_pages
+
+
+def test_a_bug_in_a_reader_of_ours_is_said_and_no_failure_of_a_hook():
+    told: list[str] = []
+    failures = HookFailures(told.append)
+    failures.failed(HookFailed("reading", ValueError("x"), word="internal"), HOME, page=True)
+    assert (False, (), True) == (failures.on_most_pages, failures.found(), "bug" in told[0])

@@ -53,6 +53,7 @@ EXIT_CODES = (
     (7, "the disk is full"),
     (8, "no page could be fetched, or a server or service is out of reach"),
     (9, "`verify`, `politeness` or `judge` found a violation"),
+    (10, "a hook failed on most pages"),
 )
 STOPPED_BY_USER = 4
 USAGE = 2

@@ -45,7 +45,7 @@ class Crawler:
 
     def run(self) -> CrawlResult:
         """Crawls to the end, and blocks until then. Raises SettingsError, InvalidUrlError and StoreError; a crawl that
-        stopped early has an exit code (3, 4, 7) in its result."""
+        stopped early has an exit code (3, 4, 7, 8, 10) in its result."""
         self._take()
         ready = prepared(self._sources, self._flags, stdin=None, talk=sys.stderr)
         return finished(ready, self._begin(ready.crawl_run()), talk=sys.stderr, summary=False)
@@ -101,7 +101,7 @@ def crawl(seeds: Iterable[str] = (), *, output: str | os.PathLike[str] | None = 
     `options` are those of `CrawlOptions`; an option that is not given comes from OUTRIDER_… variables, from
     outrider.toml in the directory, or from the defaults. No progress is shown unless `progress` says so; a seed that is
     skipped, a note of the opening and a stop are a line each on standard error. Raises SettingsError,
-    InvalidUrlError and StoreError; a crawl that stopped early has an exit code (3, 4, 7) in its result.
+    InvalidUrlError and StoreError; a crawl that stopped early has an exit code (3, 4, 7, 8, 10) in its result.
     """
     crawler = Crawler(seeds, output=output, **options)
     try:

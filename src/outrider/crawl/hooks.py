@@ -53,6 +53,7 @@ from outrider.limits import (
     HOOK_FIELDS_BYTES_MAX,
     HOOK_REVISIT_SECONDS_MAX,
     HOOK_SHARE_SLOW,
+    HOOK_TEXT_CHARACTERS_MAX,
     HOOK_TRACEBACK_LINES_MAX,
     INSTANT_MAX,
     JSON_DEPTH_MAX,
@@ -253,18 +254,43 @@ class HookFailed(Exception):  # noqa: N818 - no error of the crawl: it ends one 
         self.error = error
 
     def lines(self) -> list[str]:
-        """Its traceback, the frames of this file left out, at most `HOOK_TRACEBACK_LINES_MAX` lines."""
+        """Its traceback, at most `HOOK_TRACEBACK_LINES_MAX` lines. The frames of this file and of the checks of what
+        hooks give are left out: a refused value has its reason alone."""
         if isinstance(self.error, ReaderFailedError):
             lines = self.error.lines
         else:
             told = traceback.TracebackException.from_exception(self.error)
-            told.stack = traceback.StackSummary.from_list(frame for frame in told.stack if frame.filename != __file__)
+            told.stack = traceback.StackSummary.from_list(
+                frame for frame in told.stack if frame.filename not in _OUR_CHECKS
+            )
             lines = [part for line in told.format(chain=False) for part in line.rstrip().splitlines()]
         if len(lines) > HOOK_TRACEBACK_LINES_MAX:
             lines = [*lines[: HOOK_TRACEBACK_LINES_MAX - 1], lines[-1]]
         return lines
 
+    @property
+    def is_of_user(self) -> bool:
+        """Whether a function of the user failed, not a reader of ours."""
+        return self.word.startswith("hook_")
 
+    def text(self) -> str:
+        """The exception in one line."""
+        if isinstance(self.error, ReaderFailedError):
+            told = self.error.lines[-1] if self.error.lines else ""
+        else:
+            told = "".join(traceback.TracebackException.from_exception(self.error).format_exception_only())
+        return " ".join(told.split())[:HOOK_TEXT_CHARACTERS_MAX]
+
+    def kind(self) -> tuple[str, ...]:
+        """Failures of one kind are equal here: the hook, the class of the exception, and the line that raised it."""
+        if isinstance(self.error, ReaderFailedError):
+            return (self.word, self.text().partition(":")[0])
+        frames = traceback.extract_tb(self.error.__traceback__)
+        where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+        return (self.word, type(self.error).__qualname__, where)
+
+
+_OUR_CHECKS: Final = frozenset(inspect.getfile(where) for where in (page_given, arguments, priorities)) | {__file__}
 _TEXT: Final = ("a text", lambda given: isinstance(given, str))
 _BYTES: Final = ("bytes", lambda given: isinstance(given, bytes))
 _BOOL: Final = ("True or False", lambda given: isinstance(given, bool))

@@ -37,6 +37,7 @@ from outrider.crawl.directory import (
 )
 from outrider.crawl.fetching import Fetching, NameService
 from outrider.crawl.groups import groups_of
+from outrider.crawl.hook_failures import HookFailures
 from outrider.crawl.hooks import (
     CrawledPage,
     HookFailed,
@@ -60,7 +61,7 @@ from outrider.crawl.reading import Reader, Readings
 from outrider.crawl.seeds import loopback_of
 from outrider.crawl.settle import LEASE_SECONDS, Settler, Turn
 from outrider.crawl.sitemaps import Sitemaps
-from outrider.crawl.summary import counted, held_back, left_alone, nothing_done
+from outrider.crawl.summary import HookFailure, counted, held_back, left_alone, nothing_done
 from outrider.crawl.tabular import FRONTIER, Count, write_records
 from outrider.crawl.trains import Trains, trains_of
 from outrider.crawl.version import version
@@ -112,7 +113,7 @@ STATISTICS_SHARE: Final = 20  # counting hosts may take 1/20 of the time at most
 DESCRIPTORS_SPARE: Final = 256
 DESCRIPTORS_KEPT: Final = 24  # descriptors kept back for look-ups of names, log segments and questions for the status
 
-FINISHED, BUG, LIMIT, STOPPED, FULL, UNREACHABLE = 0, 1, 3, 4, 7, 8
+FINISHED, BUG, LIMIT, STOPPED, FULL, UNREACHABLE, HOOKS = 0, 1, 3, 4, 7, 8, 10
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -120,12 +121,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CrawlResult:
-    """The result of a crawl's run: its exit code (surface), why it ended, where it lies, and the frontier's counts."""
+    """The result of a crawl's run: its exit code (surface), why it ended in words, its directory, the counts of the
+    frontier, and the failures of hooks in this run."""
 
     exit_code: int
     ending: str
     output: str
     statistics: Mapping[str, Any]
+    hook_failures: tuple[HookFailure, ...] = ()
 
 
 class PageReader(Protocol):
@@ -191,6 +194,7 @@ class CrawlRun:
         self._beside = beside
         self._reader = reader
         self._hooks = Hooks(options)
+        self._hook_failures = HookFailures(self._say_soon)
         if make_downloader is None and self._hooks.downloader is not None:
             make_downloader = self._hooks.made_downloader
         self._seeds = seeds
@@ -399,6 +403,7 @@ class CrawlRun:
                 sitemaps=Sitemaps(self._frontier, options, self._files),
                 probes=Probes(self._frontier, options, self._files),
                 reader=reader,
+                failures=self._hook_failures,
             )
             self._readings = Readings(reader.ahead, self._read, is_slow=reader.is_slow)
         except BaseException:
@@ -502,15 +507,20 @@ class CrawlRun:
             try:
                 await fetching.close()
             except HookFailed as failed:
-                self._journal.note(failed.word, text=failed.lines()[-1])
+                self._journal.note(failed.word, text=failed.text())
+                self._progress.say(f"the hook {failed.name} failed at its close: {failed.text()}")
             await asyncio.to_thread(self._readings.close)
             network = fetching.statistics()
             self._journal.note("network", **{name: round(count, 3) for name, count in network.items()})
         code, words = self._ending
         statistics: Mapping[str, Any] = await self._in_books(self._frontier.statistics)
-        if code == FINISHED and not statistics["urls"]["done"]:
-            code, words = self._ending = (UNREACHABLE, nothing_done(statistics))
-        return CrawlResult(code, words, options.output, {**statistics, "state": _state_of(code), "network": network})
+        if code in (FINISHED, LIMIT) and self._hook_failures.on_most_pages:
+            code, words = HOOKS, self._hook_failures.ending(options.output)
+        elif code == FINISHED and not statistics["urls"]["done"]:
+            code, words = UNREACHABLE, nothing_done(statistics)
+        self._ending = (code, words or "finished")
+        told = {**statistics, "state": _state_of(code), "network": network}
+        return CrawlResult(code, words or "finished", options.output, told, self._hook_failures.found())
 
     async def _loop(self, fetching: Fetching) -> None:
         while True:
@@ -924,6 +934,12 @@ class CrawlRun:
         self._output.note()
         self._note_run()
         self._journal.flush()
+
+    def _say_soon(self, line: str) -> None:
+        """Says a line from any thread; progress is drawn in that of the event loop."""
+        assert self._event_loop is not None, "a run that has begun knows its loop"
+        with contextlib.suppress(RuntimeError):  # the loop was closed
+            self._event_loop.call_soon_threadsafe(self._progress.say, line)
 
     async def _in_books(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs a function in the thread that owns frontier, archive and line files."""

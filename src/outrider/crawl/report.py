@@ -17,15 +17,18 @@ from urllib.parse import urlsplit
 from outrider import chart
 from outrider.chart import Drawing, Scale
 from outrider.crawl.summary import (
+    HookFailure,
     HostGaps,
     Totals,
     breach,
     bytes_text,
     counted,
+    failure_text,
     ranked,
     seconds_text,
     tightest_first,
     visible,
+    way_out,
 )
 
 HOSTS_TRACKED_MAX = 50_000  # each keeps a row of counts; hosts beyond are summed into one row
@@ -258,13 +261,14 @@ def collect(
     version: str = "",
     seconds: float | None = None,
     errors: Mapping[str, int] | None = None,
+    hooks: Sequence[HookFailure] = (),
 ) -> ReportData:
     """Counts the records of a crawl, each iterable once and in the order of its file.
 
     Memory is bounded by the constants of this module, whatever the crawl's size. A field that is absent or of another
     type than surface says counts as absent: old and foreign files still give a report. seconds: how long the runs of
-    the crawl took together; None: from the first answer to the last. errors: failed attempts by class; None: those that
-    stand in the lines.
+    the crawl took together; None: from the first answer to the last. errors: failed attempts by class; None: those of
+    the lines. hooks: the failures of hooks in the last run.
     """
     hosts: dict[str, _HostTally] = {}
     outcomes: dict[str, int] = {}
@@ -324,6 +328,7 @@ def collect(
             output=output,
             left=left,
             ending=ending,
+            hooks=tuple(hooks),
         ),
         hosts=tuple(rows),
         statuses=statuses,
@@ -511,6 +516,7 @@ def render(data: ReportData) -> str:
         f"<header><h1>{title}</h1>{_subtitle(data)}</header>",
         _figures(data),
         _pages_over_time(data),
+        _hooks_section(data),
         _broken_table(data),
         _closed_table(data),
         _slowest_table(data),
@@ -719,6 +725,15 @@ def _table(heading: str, note: str, heads: Sequence[str], rows: Sequence[Sequenc
         f'<section><h2>{heading}</h2><p class="soft">{note}</p><div class="wide"><table>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}</section>"
     )
+
+
+def _hooks_section(data: ReportData) -> str:
+    """The failures of hooks in the last run; nothing where there were none."""
+    rows = "".join(
+        f"<li>{_safe(failure_text(one))}. {_safe(way_out(one, data.totals.output))}. First for {_safe(one.url)}.</li>"
+        for one in data.totals.hooks
+    )
+    return f'<section><h2>Failed hooks</h2><ul class="bad">{rows}</ul></section>' if rows else ""
 
 
 def _broken_table(data: ReportData) -> str:

@@ -16,6 +16,7 @@ from outrider.clock import Instant, instant
 from outrider.crawl.accounts import Books
 from outrider.crawl.copies import Copies
 from outrider.crawl.groups import groups_of
+from outrider.crawl.hook_failures import TOO_LARGE, HookFailures
 from outrider.crawl.hooks import CrawledPage, HookFailed, Hooks
 from outrider.crawl.journal import Journal
 from outrider.crawl.options import CrawlOptions
@@ -24,9 +25,9 @@ from outrider.crawl.perhost import PerHost
 from outrider.crawl.probes import SOFT_404, Probes
 from outrider.crawl.reading import NO_LINKS, Reader, Reading
 from outrider.crawl.sitemaps import Found, Sitemaps
+from outrider.crawl.summary import counted
 from outrider.crawl.visit import (
     NOT_MODIFIED,
-    TOO_LARGE,
     Judgement,
     Visit,
     address_outcome,
@@ -46,7 +47,9 @@ from outrider.limits import (
     HOOK_SLOW_SECONDS,
     HOOK_TRACEBACKS_MAX,
     HOSTS_RULED_MAX,
+    METADATA_BYTES_MAX,
     TURN_BYTES_MAX,
+    URL_BYTES_MAX,
 )
 from outrider.page import NO_LINKS as NO_FOUND
 from outrider.page import Page
@@ -54,6 +57,7 @@ from outrider.url import UrlBatch, canonical_target
 
 LEASE_SECONDS: Final = 90.0  # DNS (15 s) and a fetch (60 s) end before
 EXTEND_SECONDS: Final = 10.0  # leases that end within so long are extended before their outcome is written down
+WITH_CONTENT: Final = frozenset({"done", "truncated", "duplicate"})  # the outcomes of pages that hooks look at
 QUIET: Final = frozenset({"done", "truncated", "duplicate", "redirect", "gone"})  # pages.jsonl says enough of these
 LINKS_TIMES: Final = 4  # the bytes of links count so often: read, decided, logged and kept
 
@@ -103,10 +107,12 @@ class Settler:
         probes: Probes | None = None,
         reader: Reader | None = None,
         told: Callable[[Settled], None] = lambda _: None,
+        failures: HookFailures | None = None,
     ) -> None:
         """tell: is given each answered page once it is kept. under_way: tokens of visits that have not ended, whose
         leases a slow hook must not let end. reader: has read some visits ahead, perhaps. told: hears the code of each
-        page."""
+        page. failures: counts the failures of hooks."""
+        self._failures = failures if failures is not None else HookFailures()
         self._told = told
         self._hooks = hooks or Hooks(options)
         self._copies = copies if copies is not None else Copies()
@@ -224,6 +230,8 @@ class Settler:
             self._note_fault(one)
             if one.visit.lease.kind is Kind.PAGE:
                 self._told(code)
+                if one.outcome.answered and one.judgement is not None and one.judgement.word in WITH_CONTENT:
+                    self._failures.page_was_read()
         self._count_passed(done, report)
         self._output.write(report.lines, report.lsn)
         self._forget_addresses(done)
@@ -234,11 +242,22 @@ class Settler:
         """Counts the links that were not followed: by rel=nofollow, by the scope of the crawl or of a hook."""
         for one, code, codes in zip(settled, report.outcomes, report.links, strict=False):
             outside = codes.count(Code.OUT_OF_SCOPE) if codes else 0
+            if codes and isinstance(one.links, list) and code is Settled.OK:  # a hook or a sitemap made them
+                self._tell_refused(one, codes.count(Code.OVER_LIMIT))
             if code is not Settled.OK or not (outside or one.passed):
                 continue
             for reason, count in (*one.passed.items(), ("scope", outside)):
                 if count:
                     self.not_followed[reason] = self.not_followed.get(reason, 0) + count
+
+    def _tell_refused(self, one: Reading, count: int) -> None:
+        """Says that links of a hook are over a limit, for the first page of a run."""
+        if count and one.visit.lease.kind is Kind.PAGE:
+            most = f"{URL_BYTES_MAX:,} bytes of URL, {METADATA_BYTES_MAX:,} bytes of metadata"
+            self._journal.note("hook_link", url=one.visit.lease.url, over_limit=count)
+            self._failures.refused(
+                f"{counted(count, 'link')} of {one.visit.lease.url}", f"a hook gave more than a link may have ({most})"
+            )
 
     def _tell_pages(self, settled: Sequence[Reading], report: Report) -> None:
         """Gives the answered pages that were kept to whoever reads them."""
@@ -310,6 +329,7 @@ class Settler:
         if fault is None:
             return
         self._tracebacks += 1
+        self._failures.failed(fault, one.visit.lease.url, page=one.visit.lease.kind is Kind.PAGE)
         lines = fault.lines()
         for line in lines if self._tracebacks <= HOOK_TRACEBACKS_MAX else lines[-1:]:
             self._journal.note(fault.word, url=one.visit.lease.url, text=line)
@@ -338,6 +358,7 @@ class Settler:
                 if one.outcome is None or one.outcome.error == TOO_LARGE:
                     raise
                 self._journal.note(TOO_LARGE, url=one.visit.lease.url, text=str(error))
+                self._failures.refused(f"the page {one.visit.lease.url}", str(error))
                 one.outcome = unkept_outcome(one.visit, one.shown, one.warc)
         for one in some:
             yield from self._reported([one], watermark)

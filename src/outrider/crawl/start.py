@@ -27,7 +27,7 @@ from outrider.crawl.directory import (
 )
 from outrider.crawl.hooks import Hooks
 from outrider.crawl.kept_output import refuse_output_alone
-from outrider.crawl.loop import FINISHED, LIMIT, UNREACHABLE, CrawlResult, CrawlRun, PageReader
+from outrider.crawl.loop import HOOKS, LIMIT, UNREACHABLE, CrawlResult, CrawlRun, PageReader
 from outrider.crawl.options import (
     SETTINGS_FILE,
     CrawlOptions,
@@ -78,7 +78,7 @@ def finished(ready: Prepared, run: CrawlRun, *, talk: TextIO, summary: bool) -> 
     if summary and ready.options.progress != "none":
         for line in lines:
             say(line, talk)
-    elif summary and result.exit_code == UNREACHABLE:
+    elif summary and result.exit_code in (UNREACHABLE, HOOKS):
         say(f"outrider: {result.ending}", talk)  # an error is told, though progress is not
     return result
 
@@ -224,7 +224,6 @@ def conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...
     left: int | None = urls["queued"] + urls["leased"] + urls["waiting"]
     if not left and result.exit_code == LIMIT:
         left = None  # the URLs left are parked, beyond a limit or by robots rules: 0 would be wrong
-    ending = result.ending or ("finished" if result.exit_code == FINISHED else "")
     large = sum(os.path.getsize(path) for path in files.values() if os.path.exists(path)) > REPORT_BYTES_MAX
     data = collect(
         () if large else _records(files[PAGES]),
@@ -233,14 +232,15 @@ def conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...
         seeds=sources,
         output=options.output,
         left=left,
-        ending=ending,
+        ending=result.ending,
+        hooks=result.hook_failures,
         title=_title(options, sources),
         version=version(),
         seconds=last_run(options.output).seconds or None,
         errors=errors_of(result.statistics),
     )
     if large:
-        said = [f"pages       {result.statistics['answered']:,}", f"ended       {ending}"]
+        said = [f"pages       {result.statistics['answered']:,}", f"ended       {result.ending}"]
         return said if left is None else [*said, f"left        {counted(left, 'URL')}"]
     lines = [*summary_lines(data.totals, data.politeness), network_line(result.statistics["network"])]
     report = os.path.join(options.output, REPORT_FILE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,26 @@ from outrider.journey import HostStatus, Waits
 SUMMARY_HOSTS_MAX = 5  # the hosts with the least room; politeness.jsonl has all of them
 SUMMARY_ERRORS_MAX = 8  # classes are a closed set of some dozens; the rest is summed
 GAP_TOLERANCE_SECONDS = 0.000_001  # both figures are rounded to microseconds on their way through the file
+
+
+@dataclass(frozen=True, slots=True)
+class HookFailure:
+    """The failures of one hook in a run."""
+
+    hook: str
+    """The name of the hook, as `on_page`."""
+    error: str
+    """The error class of its pages in pages.jsonl, which `outrider retry --error` takes."""
+    pages: int
+    """How many pages ended so; with no page at all, how many requests for a robots.txt or sitemap did."""
+    of_pages: int
+    """How many pages of the run hooks could have seen."""
+    exception: str
+    """The commonest exception, in one line."""
+    url: str
+    """The page that it failed for first."""
+    kinds: int
+    """How many kinds of exceptions there were: each class, at each line that raises it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +52,7 @@ class Totals:
     output: str = ""
     left: int | None = None  # URLs still queued or waiting; None when they were not counted
     ending: str = ""  # one clause: why the crawl ended
+    hooks: tuple[HookFailure, ...] = ()  # of the last run, the most pages first
 
 
 HINTS = {
@@ -135,6 +157,11 @@ def summary_lines(totals: Totals, politeness: Iterable[HostGaps]) -> list[str]:
     else:
         lines.append("errors      none")
     lines.extend(f"hint        {name}: {HINTS[name]}" for name, _ in errors if name in HINTS)
+    for failure in totals.hooks:
+        if failure_text(failure) in totals.ending:
+            continue
+        lines.append(f"hooks       {visible(failure_text(failure))}")
+        lines.append(f"            {visible(way_out(failure, totals.output))}")
     lines.extend(_politeness_lines(list(politeness)))
     if totals.left is not None:
         lines.append(f"left        {counted(totals.left, 'URL')} not visited")
@@ -143,6 +170,28 @@ def summary_lines(totals: Totals, politeness: Iterable[HostGaps]) -> list[str]:
     if totals.output:
         lines.append(f"output      {visible(totals.output)}")
     return lines
+
+
+def failure_text(failure: HookFailure) -> str:
+    """`on_page failed on 3 of 4 pages: ZeroDivisionError: …`."""
+    of = (
+        f"{failure.pages:,} of {counted(failure.of_pages, 'page')}"
+        if failure.of_pages
+        else counted(failure.pages, "request")
+    )
+    more = (
+        f", and {counted(failure.kinds - 1, 'other kind of exception', 'other kinds of exceptions')}"
+        if failure.kinds > 1
+        else ""
+    )
+    return f"{failure.hook} failed on {of}: {failure.exception}{more}"
+
+
+def way_out(failure: HookFailure, place: str) -> str:
+    """The commands that fetch the pages of a failed hook again. place: the crawl's directory, or a server's address."""
+    where = shlex.quote(place)
+    resume = "" if "://" in place else f" and `outrider resume {where}`"
+    return f"correct the function, then `outrider retry {where} --error {failure.error}`{resume} to fetch them again"
 
 
 def network_line(network: Mapping[str, float]) -> str:

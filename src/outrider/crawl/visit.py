@@ -24,6 +24,7 @@ from msgspec import UNSET
 
 from outrider.archive import shown_digest
 from outrider.clock import Instant, instant, rfc3339, rfc3339_exact, seconds
+from outrider.crawl.hook_failures import TOO_LARGE
 from outrider.crawl.hooks import HookFailed
 from outrider.crawl.lines import PageLine, PolitenessLine
 from outrider.crawl.options import UNVERIFIED
@@ -55,7 +56,6 @@ NOT_MODIFIED: Final = 304  # the content is the one whose validators were sent: 
 REFUSALS: Final = frozenset({429, 503})  # the site has too much to do
 STOPPED: Final = "stopped"
 TRUNCATED: Final = "truncated"
-TOO_LARGE: Final = "too_large"  # an outcome that the frontier cannot keep
 UNSENT: Final = frozenset({FetchError.BLOCKED_ADDRESS, FetchError.BLOCKED_PORT})
 _NONE: Final[Mapping[str, Any]] = {}
 _encode: Final = msgspec.json.Encoder().encode

@@ -25,6 +25,7 @@ from outrider.clock import Instant, anchored, instant, wall
 from outrider.crawl.accounts import FOLDER, Accounts
 from outrider.crawl.directory import FRONTIER_NAME, write_settings
 from outrider.crawl.fetching import Fetching, NameService
+from outrider.crawl.hook_failures import HookFailures
 from outrider.crawl.hooks import Hooks
 from outrider.crawl.journal import JOURNAL_FILE, Journal
 from outrider.crawl.options import SETTINGS_FILE, CrawlOptions, as_toml
@@ -66,7 +67,7 @@ STOP_SECONDS_MAX: Final = 30.0  # after the first stop requests may end for so l
 PATIENCE_SECONDS: Final = 300.0  # so long a worker waits for its server
 PATIENCE_SECONDS_EXTENDING: Final = 5.0
 FULL_STEP_SECONDS: Final = 1.0
-FINISHED, LIMIT, STOPPED = 0, 3, 4
+FINISHED, LIMIT, STOPPED, HOOKS = 0, 3, 4, 10
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -114,6 +115,7 @@ class Worker:
         self._options, self._server, self._hosts, self._say = options, server, hosts, say
         self._make_downloader, self._make_names = make_downloader, make_names
         self._hooks = Hooks(options)
+        self._hook_failures = HookFailures(say)
         self._books = ThreadPoolExecutor(max_workers=1, thread_name_prefix="outrider-books")
         self._asking = ThreadPoolExecutor(max_workers=2, thread_name_prefix="outrider-asking")
         self._given_up, self._stopped = threading.Event(), threading.Event()
@@ -171,6 +173,9 @@ class Worker:
             self._given_up.set()
             self._books.shutdown(wait=True)
             self._asking.shutdown(wait=True)
+        if self._code in (FINISHED, LIMIT) and self._hook_failures.on_most_pages:
+            self._code = HOOKS
+            self._say(f"outrider: {self._hook_failures.ending(self._server.address)}")
         return Worked(self._code, self._accepted, self._late)
 
     # -- opening and closing (in the books' thread) -------------------------------------------------------------------
@@ -232,6 +237,7 @@ class Worker:
                 sitemaps=Sitemaps(self._accounts, self._options, self._files),
                 probes=Probes(self._accounts, self._options, self._files),
                 told=self._told,
+                failures=self._hook_failures,
             )
             self._clock = anchored(self._frontier.now())
         except BaseException:
