@@ -409,6 +409,7 @@ SERVICE_CONNECTIONS_MAX = 6_000  # at once, waiting ones and others
 SERVICE_LEASED_URLS_MAX = 200_000  # URLs that are out: some hundred bytes each
 SERVICE_TEXT_CHARACTERS_MAX = 2_048  # a header's value, hash or cursor
 SERVICE_KEY_CHARACTERS_MAX = 255  # an Idempotency-Key
+SERVICE_KEYS_MAX = 65_536  # keys that are known with their requests, as many as answers are kept; 200 bytes each
 SERVICE_MISSES_MAX = 100  # tokens of an ended lease that one body may have looked up: ten milliseconds
 SERVICE_TOKENS_BYTES_MAX = 1 << 20  # a file of tokens
 SERVICE_WORKERS_HEARD_MAX = 4_096  # workers whose last word is remembered; the one silent longest is forgotten

@@ -58,10 +58,11 @@ class NewUrl(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
 
 class AddUrls(Struct, frozen=True, forbid_unknown_fields=True):
-    """URLs for the frontier, of one crawl unless they say otherwise."""
+    """URLs for the frontier, of one crawl unless they say otherwise. `worker_id`: whose Idempotency-Key it is."""
 
     urls: Annotated[list[str | NewUrl], Meta(max_length=SERVICE_ROWS_MAX)]
     crawl_id: Name | None = None
+    worker_id: Name | None = None
 
 
 class Added(Struct, frozen=True):
@@ -239,9 +240,10 @@ OUTCOME_FIELDS = tuple(
 
 
 class Outcomes(Struct, frozen=True, forbid_unknown_fields=True):
-    """Outcomes of any leases, kept together with their links."""
+    """Outcomes of any leases, kept together with their links. `worker_id`: whose Idempotency-Key it is."""
 
     outcomes: Annotated[list[OutcomeBody], Meta(min_length=1, max_length=SERVICE_ROWS_MAX)]
+    worker_id: Name | None = None
 
 
 class Reported(Struct, frozen=True):

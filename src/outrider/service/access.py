@@ -9,6 +9,7 @@ import os
 import re
 import ssl
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
@@ -19,6 +20,7 @@ from outrider.service.problems import Problem
 
 PORT: Final = 7070
 _LOCAL: Final = "localhost"
+_OWN_SITES: Final = frozenset({"same-origin", "none"})
 _TOKEN = re.compile(r"[!-~]{16,512}\Z", re.ASCII)
 
 
@@ -168,13 +170,21 @@ class Hosts:
     loopback: bool
     names: frozenset[str] = field(default_factory=frozenset)
 
-    def check(self, host: str | None, origin: str | None) -> None:
-        """Raises Problem for a Host or an Origin that is not ours."""
+    def check(self, headers: Mapping[str, str]) -> None:
+        """Raises Problem for a Host that is not ours, and for a request of a page of another origin. An image or a
+        script of such a page has no Origin: browsers tell by Sec-Fetch-Site (W3C Fetch Metadata), older ones by
+        Referer. Sec-Fetch-Site is `none` for an address that somebody typed."""
+        host, origin = headers.get("host"), headers.get("origin")
         name = _name_of(host or "")
         if not self._is_ours(name):
             raise Problem("wrong-host", f"Host is {host!r:.100}: ask by address, localhost, or a --host-name")
         if origin is not None and origin.partition("://")[2].lower() != (host or "").lower():
             raise Problem("cross-origin", f"Origin is {origin!r:.100}, and the Host {host!r:.100}")
+        site, referer = headers.get("sec-fetch-site"), headers.get("referer")
+        if site is not None and site.lower() not in _OWN_SITES:
+            raise Problem("cross-origin", f"Sec-Fetch-Site is {site!r:.100}; pages of other sites may not ask")
+        if referer and _authority_of(referer) != (host or "").lower():
+            raise Problem("cross-origin", f"Referer is {referer!r:.100}, and the Host {host!r:.100}")
 
     def _is_ours(self, name: str) -> bool:
         if name in self.names:
@@ -184,6 +194,12 @@ class Hosts:
         except ValueError:
             return name == _LOCAL and self.loopback
         return address.is_loopback or not self.loopback
+
+
+def _authority_of(referer: str) -> str:
+    """The host and port of a URL of http or https, empty for any other text."""
+    scheme, _, rest = referer.partition("://")
+    return re.split("[/?#]", rest, maxsplit=1)[0].lower() if scheme.lower() in ("http", "https") else ""
 
 
 def _name_of(host: str) -> str:

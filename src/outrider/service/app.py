@@ -39,7 +39,7 @@ def application(desk: Desk) -> Starlette:
         name = {404: "unknown-path", 405: "wrong-method"}.get(status, "bug")
         problem = Problem(name, f"{request.method} {request.url.path[:200]}: /openapi.json lists what there is")
         try:
-            desk.hosts.check(request.headers.get("host"), request.headers.get("origin"))
+            desk.hosts.check(request.headers)
         except Problem as other:
             problem = other
         headers = {"allow": ", ".join(_methods(paths, request))} if problem.name == "wrong-method" else {}
@@ -80,7 +80,7 @@ def _endpoint(desk: Desk, route: Route) -> Callable[[Request], Awaitable[Respons
 
 async def _read(desk: Desk, route: Route, decoder: msgspec.json.Decoder[Any] | None, request: Request) -> Ask:
     headers = request.headers
-    desk.hosts.check(headers.get("host"), headers.get("origin"))
+    desk.hosts.check(headers)
     who = desk.tokens.check(headers.get("authorization"), route.role) if route.role is not None else ""
     if route.fetches and desk.crawl is not None:
         raise Problem(
@@ -101,7 +101,7 @@ async def _read(desk: Desk, route: Route, decoder: msgspec.json.Decoder[Any] | N
             pass
 
     key = _key(headers.get("idempotency-key")) if route.idempotent else None
-    return Ask(who, query, body, dict(request.path_params), key, gone)
+    return Ask(who, query, body, dict(request.path_params), key, octets, gone)
 
 
 def _key(given: str | None) -> str | None:

@@ -23,6 +23,7 @@ from outrider.service.access import Hosts, Tokens
 from outrider.service.audit import Audit
 from outrider.service.errands import Errands
 from outrider.service.handing import Given, Handed
+from outrider.service.keys import Keys
 
 RATES = ("fetched", "failed", "duplicate", "blocked")
 
@@ -49,6 +50,7 @@ class Desk:
         self.errands: Errands | None = None
         """The errands that this server does itself, where it can fetch."""
         self.handed = Handed()
+        self.keys = Keys()
         self.closing = asyncio.Event()
         self.heard: OrderedDict[str, Instant] = OrderedDict()
         self.requests: dict[tuple[str, int], int] = {}  # (path of the table, status) -> how many

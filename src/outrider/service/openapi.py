@@ -91,7 +91,7 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.query is not None:
         parameters += list(_query(route.query))
     if route.idempotent:
-        words = "A repeated request with this key has the first one's answer."
+        words = "A repeated request with this key has the first one's answer; another request with it is refused."
         parameters.append({"name": "Idempotency-Key", "in": "header", "schema": _KEY, "description": words})
     if parameters:
         found["parameters"] = parameters
@@ -129,6 +129,8 @@ def _problems(route: Route) -> dict[str, Any]:
         names += ["malformed-body", "invalid-body", "body-too-large", "media-type", "slow-body"]
     if route.query is not None or route.idempotent:
         names += ["invalid-query"]
+    if route.idempotent:
+        names += ["key-reused"]
     if route.role is not None:
         names += ["token-missing", "token-wrong", "role-missing"]
     if route.fetches:

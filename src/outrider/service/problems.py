@@ -37,6 +37,7 @@ TYPES: Final[dict[str, tuple[int, str]]] = {
     "lease-ended": (409, "This lease has ended; nothing was changed."),
     "url-not-in-lease": (422, "A result is of a URL that this lease does not hold; nothing was changed."),
     "unknown-host": (404, "The frontier knows no such host."),
+    "key-reused": (422, "The Idempotency-Key came with another request."),
     "token-missing": (401, "A token is needed."),
     "token-wrong": (401, "Nobody has this token."),
     "role-missing": (403, "The token's role does not cover this."),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from outrider.clock import Instant, elapsed, seconds
 from outrider.crawl.instants import dated, moment
@@ -34,7 +34,6 @@ from outrider.url import host_of, normalize
 
 JSON: Final = "application/json"
 _NEW = frozenset({Code.NEW, Code.HELD, Code.PARKED})
-_CLIENTS: Final = 64  # windows of request ids for each verb, so that one busy client does not push out all others
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +45,8 @@ class Ask:
     body: Any
     path: dict[str, str]
     key: str | None
+    octets: bytes
+    """The body as it was sent."""
     gone: Callable[[], Awaitable[None]]
     """Returns when the client has gone away."""
 
@@ -84,14 +85,6 @@ class Route:
     fetches: bool = False
 
 
-def _request(ask: Ask, verb: str) -> RequestId | None:
-    """The engine's request id for an Idempotency-Key."""
-    if ask.key is None:
-        return None
-    number = int.from_bytes(hashlib.blake2b(ask.key.encode("utf-8", "replace"), digest_size=8).digest(), "big") >> 1
-    return f"http.{verb}.{number % _CLIENTS}", number
-
-
 def _added(codes: Sequence[Code]) -> m.Added:
     new = sum(code in _NEW for code in codes)
     known = sum(code == Code.KNOWN for code in codes)
@@ -101,7 +94,8 @@ def _added(codes: Sequence[Code]) -> m.Added:
 async def _add(desk: Desk, ask: Ask) -> m.Added:
     body: m.AddUrls = ask.body
     links = [link_of(one, crawl=body.crawl_id) for one in body.urls]
-    codes = await desk.add(links, _request(ask, "urls")) if links else []
+    with desk.keys.used("urls", ask.who, body.worker_id or "", ask.key, ask.octets) as request:
+        codes = await desk.add(links, request) if links else []
     return _added(codes)
 
 
@@ -116,7 +110,11 @@ async def _next(desk: Desk, ask: Ask) -> m.Leased | Text:
     if wish.timeout_ms and desk.frontier.waiting_leases >= SERVICE_WAITERS_MAX:
         raise Problem("too-many-waiters", f"{SERVICE_WAITERS_MAX:,} requests wait; ask with timeout_ms=0")
     began = elapsed()
-    leases = await _pages(desk, ask, wish) if wish.robots == "server" else await _leases(desk, ask, wish)
+    # How long the caller waits is no part of the request: a repeated one may have less time left.
+    asked = b"" if ask.key is None else encode(replace(wish, timeout_ms=0))
+    with desk.keys.used("next", ask.who, wish.worker_id, ask.key, asked) as request:
+        make = _pages if wish.robots == "server" else _leases
+        leases = await make(desk, ask, wish, request)
     desk.hear(wish.worker_id)
     waited = (elapsed() - began) // 1000
     if not leases:
@@ -140,7 +138,13 @@ async def _next(desk: Desk, ask: Ask) -> m.Leased | Text:
 
 
 async def _leases(
-    desk: Desk, ask: Ask, wish: m.Next, wait_seconds: float | None = None, *, errands: bool = True
+    desk: Desk,
+    ask: Ask,
+    wish: m.Next,
+    request: RequestId | None,
+    wait_seconds: float | None = None,
+    *,
+    errands: bool = True,
 ) -> LeaseBatch:
     """Pages and errands; the wait is that of the wish, or what is left of it."""
     wait_seconds = wish.timeout_ms / 1000 if wait_seconds is None else wait_seconds
@@ -153,21 +157,21 @@ async def _leases(
         worker=wish.worker_id,
         errands=errands,
         wait_seconds=wait_seconds,
-        request_id=_request(ask, "next"),
+        request_id=request,
     )
     return await (_waited(desk, ask, lease) if wait_seconds else lease)
 
 
-async def _pages(desk: Desk, ask: Ask, wish: m.Next) -> LeaseBatch:
+async def _pages(desk: Desk, ask: Ask, wish: m.Next, request: RequestId | None) -> LeaseBatch:
     """The same without the errands that the server does itself; it waits on while there was nothing else. A request
     with a key makes one look, which its repetition finds again. A server that cannot fetch leases the pages whose rules
     are known."""
     if desk.errands is None:
-        return await _leases(desk, ask, wish, errands=False)
+        return await _leases(desk, ask, wish, request, errands=False)
     loop = asyncio.get_running_loop()
     ends = loop.time() + wish.timeout_ms / 1000
     while True:
-        found = await _leases(desk, ask, wish, max(0.0, ends - loop.time()))
+        found = await _leases(desk, ask, wish, request, max(0.0, ends - loop.time()))
         own = [one for one in found if one.kind in ERRAND_KINDS]
         await desk.errands.take(own)
         pages = LeaseBatch([one for one in found if one.kind not in ERRAND_KINDS]) if own else found
@@ -233,7 +237,6 @@ async def _results(desk: Desk, ask: Ask) -> m.Taken:
     body: m.Results = ask.body
     if sum(len(one.links) for one in body.results) > SERVICE_LINKS_MAX:
         raise Problem("too-many-rows", f"the results have more than {SERVICE_LINKS_MAX:,} links; send them in parts")
-    request = _request(ask, "results")
     given = await desk.given(body.lease_id, [one.token for one in body.results if one.token is not None])
     if given is None:
         if not desk.was_given(body.lease_id):
@@ -244,7 +247,9 @@ async def _results(desk: Desk, ask: Ask) -> m.Taken:
         if given.worker:
             desk.hear(given.worker)
         outcomes = [_outcome(given, one, row) for row, one in enumerate(body.results)]
-    report = await desk.frontier.report(outcomes, request_id=request)
+    worker = (given.worker if given is not None else "") or f"lease {body.lease_id}"
+    with desk.keys.used("results", ask.who, worker, ask.key, ask.octets) as request:
+        report = await desk.frontier.report(outcomes, request_id=request)
     codes = [str(code) for code in report.outcomes]
     counted = sum(code == Settled.OK for code in report.outcomes)
     if given is not None:
@@ -313,7 +318,9 @@ async def _report(desk: Desk, ask: Ask) -> m.Reported:
     body: m.Outcomes = ask.body
     if sum(len(one.links) for one in body.outcomes) > SERVICE_LINKS_MAX:
         raise Problem("too-many-rows", f"the outcomes have more than {SERVICE_LINKS_MAX:,} links; send them in parts")
-    report = await desk.frontier.report([told(one) for one in body.outcomes], request_id=_request(ask, "report"))
+    outcomes = [told(one) for one in body.outcomes]
+    with desk.keys.used("report", ask.who, body.worker_id or "", ask.key, ask.octets) as request:
+        report = await desk.frontier.report(outcomes, request_id=request)
     desk.handed.settle_tokens(one.token for one in body.outcomes)
     return m.Reported(list(map(str, report.outcomes)), [list(map(str, row)) for row in report.links])
 
