@@ -42,7 +42,6 @@ OPEN: set[str] = {
     "content type",
     "feeds",
     "link resolution",
-    "redirects",
     "revisits",
     "sitemaps",
     "statistics",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -118,9 +119,21 @@ def test_a_redirect_to_nowhere_is_gone(location):
     assert ("gone", Verdict.GONE, "bad_location") == (found.word, found.verdict, found.error)
 
 
-def test_a_location_in_raw_utf_8_is_read_as_such():
-    raw = "/é".encode().decode("latin-1")
-    assert "http://a.test/%C3%A9" == location_of(response(301, location=raw))
+@pytest.mark.parametrize(
+    ("octets", "expected"),
+    [
+        ("/é".encode(), "http://a.test/%C3%A9"),
+        ("/é".encode("latin-1"), "http://a.test/%E9"),
+        ("/s?q=é#é".encode("latin-1"), "http://a.test/s?q=%E9"),
+        ("/中".encode("gbk"), "http://a.test/%D6%D0"),
+        (b"/\xc0\xa0", "http://a.test/%C0%A0"),
+        (b"/\x85", "http://a.test/%85"),
+        ("http://bücher.test/é".encode(), "http://xn--bcher-kva.test/%C3%A9"),
+    ],
+)
+def test_octets_of_a_location_beyond_ascii_are_encoded_as_they_came(octets, expected):
+    headers = Headers.parse(b"HTTP/1.1 301 Moved\r\nLocation: " + octets + b"\r\n\r\n")
+    assert expected == location_of(replace(response(301), headers=headers))
 
 
 @pytest.mark.parametrize(("status", "refused"), [(429, True), (503, True), (500, False), (408, False)])

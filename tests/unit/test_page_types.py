@@ -42,6 +42,52 @@ def test_an_answer_of_any_type_has_the_canonical_url_and_alternates_of_its_head(
     assert 0 == len(page.link_batch())  # recorded, not followed
 
 
+@pytest.mark.parametrize(
+    ("octets", "expected"),
+    [
+        ("/é".encode(), "http://a.test/%C3%A9"),
+        ("/é?é".encode("latin-1"), "http://a.test/%E9?%E9"),
+        ("/中".encode("gbk"), "http://a.test/%D6%D0"),
+    ],
+)
+def test_octets_of_a_field_beyond_ascii_are_encoded_as_they_came(octets: bytes, expected: str) -> None:
+    target = octets.decode("latin-1")  # as fields of a head are
+    page = read(b"", U).with_header([f"<{target}>; rel=canonical"], f"0; url={target}")
+    assert [expected, (0, expected)] == [page.canonical, page.refresh]
+
+
+@pytest.mark.parametrize(
+    ("field", "expected"),
+    [
+        ("0; url=/a", "http://a.test/a"),
+        ('3;URL="/a"', "http://a.test/a"),
+        ("0;/a", "http://a.test/a"),
+        ("5, url='/a'", "http://a.test/a"),
+        (" 1 ; Url = sub", "http://a.test/dir/sub"),
+        ("0;url=//b.test/", "http://b.test/"),
+        ("5", U),
+        ("url=/a", None),
+        ("0; url=mailto:a@b.test", None),
+        ("0; url=http://[", None),
+    ],
+)
+def test_a_refresh_field_leads_on_as_a_meta_refresh_does(field: str, expected: str | None) -> None:
+    page = read(b"<a href=/b>b</a>", U).with_header([], field)
+    led = [] if expected is None else [expected]
+    assert [*led, "http://a.test/b"] == page.followed()
+    assert [*(("meta", url) for url in led)] == [(link.kind, link.url) for link in page.links[1:]]
+
+
+def test_a_refresh_field_is_not_followed_from_a_page_that_says_nofollow() -> None:
+    page = read(b"<meta name=robots content=nofollow>", U).with_header([], "0; url=/a")
+    assert ([], ["http://a.test/a"]) == (page.followed(), page.followed(nofollow_too=True))
+
+
+def test_a_target_that_the_page_links_too_is_followed_once() -> None:
+    page = read(b"<a href=/a>a</a><a href=/b>b</a>", U).with_header([], "0; url=/a")
+    assert ["http://a.test/a", "http://a.test/b"] == page.followed()
+
+
 def test_a_page_that_names_its_canonical_url_itself_keeps_it() -> None:
     page = read(b'<link rel=canonical href="/own"><a href=x>', U).with_header(["</other>; rel=canonical"])
     assert "http://a.test/own" == page.canonical

@@ -116,7 +116,7 @@ async def fetch_page(
     if response.status is not None and 200 <= response.status < 300:
         content_type = response.headers.get("content-type") or ""
         found.page = read(response.content, url, content_type, agent=options.user_agent)
-        found.page = found.page.with_header(response.headers.get_all("link"))
+        found.page = found.page.with_header(response.headers.get_all("link"), response.headers.get("refresh"))
         found.links = fates(found.page, options, rules)
     return found
 
@@ -234,7 +234,10 @@ def archived(files: Directory, place: WarcPlace, url: str) -> tuple[bytes, bytes
     if "chunked" in codings_of(headers.get_all("transfer-encoding")):
         body = unchunk(body).content
     content, _ = uncoded(headers, body, BODY_BYTES_MAX)
-    return head, content, read(content, url, headers.get("content-type") or "") if content else None
+    if not content and headers.get("refresh") is None:
+        return head, content, None
+    page = read(content, url, headers.get("content-type") or "")
+    return head, content, page.with_header(headers.get_all("link"), headers.get("refresh"))
 
 
 def place_of(line: Mapping[str, Any], url: str, path: str) -> WarcPlace:

@@ -25,7 +25,8 @@ from outrider.crawl.wording import wording_of
 from outrider.fetch.downloader import Response
 from outrider.fetch.outcomes import FetchError
 from outrider.journey import Kind, Lease, Link, Outcome, Verdict
-from outrider.limits import READ_AT_ONCE, READ_BYTES_AT_ONCE, READING_THREADS
+from outrider.kernels.page_columns import leads_nowhere
+from outrider.limits import LINKS_PER_PAGE_MAX, READ_AT_ONCE, READ_BYTES_AT_ONCE, READING_THREADS
 from outrider.page import NO_LINKS as NO_FOUND
 from outrider.page import Page, Unread, followed_of, read_many
 from outrider.robots import ROBOTS_FIELD, header_directives, strictest
@@ -190,11 +191,14 @@ class Reader:
     def _take(self, one: Reading, page: Page, unread: Unread, links: UrlBatch, left_alone: int) -> None:
         """Takes a page that was read, with the directives of its answer's head, and its links that are followed."""
         assert one.visit.response is not None
-        fields = one.visit.response.headers.get_all("link")
-        if fields:
-            page = page.with_header(fields)
+        headers = one.visit.response.headers
+        fields, refresh = headers.get_all("link"), headers.get("refresh")
+        if fields or refresh is not None:
+            page = page.with_header(fields, refresh)
         if page.robots or unread.robots:
             page = replace(page, robots=strictest(page.robots | unread.robots))
+        if refresh is not None and (unread.follow_nofollow or not leads_nowhere(page.robots)):
+            links = page.with_refresh(links)[:LINKS_PER_PAGE_MAX]
         one.links = links
         if left_alone:
             one.passed["nofollow"] = left_alone

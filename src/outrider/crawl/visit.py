@@ -48,7 +48,7 @@ from outrider.limits import (
 )
 from outrider.page import Page
 from outrider.robots import whole_lines
-from outrider.url import UrlBatch, join
+from outrider.url import UrlBatch, as_received, join
 
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 RETRIED: Final = frozenset({408, 425, 429})  # RFC 9110 and 8470: the same request may do later; so may any 5xx
@@ -253,14 +253,9 @@ def location_of(response: Response) -> str | None:
 
 
 def written_location(response: Response) -> str | None:
-    """The Location field as the site wrote it, UTF-8 where it is that."""
+    """The Location field as the site wrote it, its octets beyond ASCII percent-encoded."""
     value = response.headers.get("location")
-    if value is None:
-        return None
-    try:
-        return value.encode("latin-1").decode()
-    except UnicodeError:
-        return value
+    return None if value is None else as_received(value)
 
 
 def content_digest(response: Response) -> tuple[bytes, str]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from outrider.kernels.page_columns import KINDS, LEADING, UNFOLLOWED, Alternates, leads_nowhere
 from outrider.page.image import Image
-from outrider.page.link_header import HeaderLink, header_links
+from outrider.page.link_header import HeaderLink, header_links, refresh_of
 from outrider.url import UrlBatch
 
 FOLLOWABLE = frozenset(KINDS[:LEADING])
@@ -192,7 +192,7 @@ class Page:
     robots: frozenset[str] = frozenset()
     """The directives of its robots metas, in lower case."""
     refresh: tuple[int, str] | None = None
-    """(seconds, absolute URL) of its meta refresh."""
+    """(seconds, absolute URL) of its answer's `Refresh` field, or of its meta refresh."""
     octets: bytes = b""
     """Its visible text in UTF-8, at most `TEXT_BYTES_MAX`: words parted by one blank, blocks by a line feed."""
     simhash: int = 0
@@ -206,6 +206,8 @@ class Page:
     """What its bytes say it is, for an image: type, width and height."""
     header_links: tuple[HeaderLink, ...] = ()
     """The links that the `Link` fields of its answer name: recorded, not followed."""
+    refreshed_to: str | None = None
+    """The URL that the `Refresh` field of its answer names: followed, as that of a meta refresh."""
 
     @property
     def text(self) -> str:
@@ -214,9 +216,12 @@ class Page:
 
     @property
     def links(self) -> tuple[PageLink, ...]:
-        """In order of appearance, doubles included; those of the answer's head last, as kind `link`."""
-        named = (PageLink(one.url, "link", one.rel, one.title) for one in self.header_links)
-        return (*self.found.links(), *named) if self.header_links else self.found.links()
+        """In order of appearance, doubles included; those of the answer's head last, as kind `link`, and `meta` for its
+        `Refresh`."""
+        found = self.found.links()
+        if self.header_links:
+            found = (*found, *(PageLink(one.url, "link", one.rel, one.title) for one in self.header_links))
+        return found if self.refreshed_to is None else (*found, PageLink(self.refreshed_to, "meta"))
 
     @property
     def alternates(self) -> tuple[Alternate, ...]:
@@ -229,31 +234,48 @@ class Page:
         """The URLs of its feeds: alternates whose type is that of RSS or Atom."""
         return tuple(one.url for one in self.alternates if one.type.partition(";")[0].strip().lower() in FEED_TYPES)
 
-    def with_header(self, values: Iterable[str]) -> Page:
-        """The page with the links of its answer's `Link` fields. A canonical URL that the page names itself counts
-        more."""
+    def with_header(self, values: Iterable[str], refresh: str | None = None) -> Page:
+        """The page with the links of its answer's `Link` fields, and that of `Refresh`. A canonical URL that the page
+        names itself counts more; of two refreshes that of the head does, which a browser meets first."""
         links = header_links(values, self.url)
-        if not links:
+        target = refresh_of(refresh, self.url) if refresh is not None else None
+        if not links and target is None:
             return self
-        named = next((one.url for one in links if "canonical" in one.rel.split()), None)
-        return replace(self, header_links=links, canonical=self.canonical if self.canonical is not None else named)
+        canonical = self.canonical
+        if canonical is None:
+            canonical = next((one.url for one in links if "canonical" in one.rel.split()), None)
+        return replace(
+            self,
+            header_links=links,
+            canonical=canonical,
+            refresh=self.refresh if target is None else target,
+            refreshed_to=None if target is None else target[1],
+        )
 
     def forget_links(self) -> None:
         """Gives up the memory of its links, once they were taken: in place, where another page would cost 4 µs."""
         object.__setattr__(self, "found", NO_LINKS)
 
     def link_batch(self, *, nofollow_too: bool = False) -> UrlBatch:
-        """The URLs a crawler goes on to: unique, in order, of a, area, frame, iframe and meta refresh.
+        """The URLs a crawler goes on to: unique, in order, of `Refresh`, a, area, frame, iframe and meta refresh.
 
         Not those with rel=nofollow, ugc or sponsored, and none at all if a robots meta says nofollow or none, unless
         `nofollow_too`.
         """
         found = self.found
-        if not len(found) or (not nofollow_too and leads_nowhere(self.robots)):
+        if not nofollow_too and leads_nowhere(self.robots):
             return NO_LINKS.urls
+        if not len(found):
+            return self.with_refresh(NO_LINKS.urls)
         wanted = found.codes < LEADING
         refused = None if nofollow_too else found.with_rel(*UNFOLLOWED)
-        return found.urls.unique(wanted if refused is None else wanted & ~refused)
+        return self.with_refresh(found.urls.unique(wanted if refused is None else wanted & ~refused))
+
+    def with_refresh(self, followed: UrlBatch) -> UrlBatch:
+        """The links that are followed with the target of the `Refresh` field before them."""
+        if self.refreshed_to is None or self.refreshed_to in followed.strings():
+            return followed
+        return UrlBatch.concatenate([UrlBatch.of([self.refreshed_to]), followed])
 
     def left_alone(self, followed: int) -> int:
         """How many URLs a crawler leaves alone for nofollow, ugc or sponsored, that follows so many."""

@@ -1,4 +1,4 @@
-"""`Link:` header fields (RFC 8288): the links that an answer of any type names in its head."""
+"""`Link` header fields (RFC 8288) and `Refresh`: the links that an answer of any type names in its head."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from outrider.limits import HEADER_LINKS_BYTES_MAX, HEADER_LINKS_MAX, URL_BYTES_MAX
-from outrider.url import spell
+from outrider.kernels.html import parse_refresh
+from outrider.limits import HEADER_LINKS_BYTES_MAX, HEADER_LINKS_MAX, PAGE_VALUE_BYTES_MAX, URL_BYTES_MAX
+from outrider.url import as_received, spell
 
 _PARAMETER: Final = re.compile(
     r"""[ \t]*;[ \t]*([A-Za-z0-9!#$&+.^_`|~*-]+)[ \t]*(?:=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s",;]*)))?"""
@@ -38,12 +39,24 @@ def header_links(values: Iterable[str], url: str) -> tuple[HeaderLink, ...]:
         room -= len(value)
         if room <= 0 or len(written) >= HEADER_LINKS_MAX:
             break
-    urls = spell([target for target, _ in written], url) if written else []
+    urls = spell([as_received(target) for target, _ in written], url) if written else []
     return tuple(
         HeaderLink(target, _words(told, "rel"), _words(told, "hreflang"), _words(told, "type"), told.get("title", ""))
         for target, (_, told) in zip(urls, written, strict=True)
         if target is not None and len(target) <= URL_BYTES_MAX and "anchor" not in told
     )
+
+
+def refresh_of(value: str, url: str) -> tuple[int, str] | None:
+    """Seconds and canonical absolute URL of a `Refresh` field of an answer from `url`; None where it names no page.
+
+    WHATWG HTML 4.2.5.3: the steps of a meta refresh, whose value has the same form.
+    """
+    found = parse_refresh(value[:PAGE_VALUE_BYTES_MAX])
+    if found is None:
+        return None
+    target = spell([as_received(found[1])], url)[0]
+    return None if target is None or len(target) > URL_BYTES_MAX else (found[0], target)
 
 
 def _words(told: dict[str, str], name: str) -> str:

@@ -15,6 +15,7 @@ from outrider.url.rules import RULES_VERSION, HostRules, Rules, canonical_target
 from outrider.url.scope import Scope, span_of
 from outrider.url.spelling import (
     SPELLING_VERSION,
+    as_received,
     authorities_of,
     authority_of,
     host_of,
@@ -36,6 +37,7 @@ __all__ = [
     "Scope",
     "Url",
     "UrlBatch",
+    "as_received",
     "authorities_of",
     "authority_of",
     "canonical_target",

@@ -28,6 +28,9 @@ SPELLING_VERSION = "1"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*+):")
 _SLASHES = "/\\"
 _BEHIND_AUTHORITY = "/\\?#"
+_BEYOND_ASCII = re.compile(r"[\x80-\xff]")
+
+_BEYOND_ASCII = re.compile("[\x80-\xff]")
 
 
 def mended(text: str) -> str:
@@ -92,6 +95,15 @@ def join(base: str | Canonical, reference: str | Canonical) -> str:
     if spelled is None:
         raise refusal(reference, page) if spell((page,))[0] is not None else refusal(page)
     return spelled
+
+
+def as_received(text: str) -> str:
+    """A URL of a header field, which is latin-1 text, with its octets beyond ASCII percent-encoded as they came.
+
+    No encoding is guessed: the server that wrote them means these octets (RFC 3987 section 3.2; RFC 9110 section 5.5
+    calls them opaque data). Only a host is read as UTF-8, as every percent-encoded host is.
+    """
+    return text if text.isascii() else _BEYOND_ASCII.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
 def spell(urls: Iterable[object], base: str | Canonical | None = None) -> list[str | None]:
