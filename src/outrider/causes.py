@@ -8,6 +8,9 @@ from typing import Final
 # RFC 9110 renamed these; the library of Python 3.11 and 3.12 has the names of before.
 _RENAMED: Final = {413: "Content Too Large", 416: "Range Not Satisfiable", 422: "Unprocessable Content"}
 
+STOPPED: Final = "stopped"
+"""The class of a request that was broken off as its crawl was stopped: nothing failed."""
+
 ERRORS: Final = {
     "dns_unknown": "the host name does not resolve",
     "dns_temporary": "no name server could resolve the host name",
@@ -57,3 +60,13 @@ def error_words(error: str) -> str:
     if number != error and number.isascii() and number.isdigit():
         return f"the server answered {status_words(int(number))}"
     return ERRORS.get(error, "")
+
+
+def span_words(seconds: float) -> str:
+    """A length of time, as `21 s`, `4 min 05 s` or `23 h 59 min`."""
+    if seconds < 99.5:
+        return f"{seconds:.2g} s" if seconds < 9.5 else f"{seconds:.0f} s"
+    whole = round(seconds)
+    if whole < 7_200:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3_600:,} h {whole % 3_600 // 60:02d} min"

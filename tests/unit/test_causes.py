@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.causes import ERRORS, error_words, status_words
+from outrider.causes import ERRORS, error_words, span_words, status_words
 from outrider.fetch import FetchError
 
 
@@ -26,3 +26,8 @@ def test_a_class_without_words_has_none():
     assert ["", "", "", "connection refused"] == [
         error_words(error) for error in ("", "http_", "hook_on_page", "connect_refused")
     ]
+
+
+def test_a_length_of_time_is_short():
+    told = {0.0: "0 s", 0.25: "0.25 s", 4.96: "5 s", 21.4: "21 s", 245.0: "4 min 05 s", 86_340.0: "23 h 59 min"}
+    assert list(told.values()) == [span_words(seconds) for seconds in told]

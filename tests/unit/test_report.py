@@ -53,6 +53,13 @@ def test_an_attempt_without_an_answer_is_no_page():
     assert (2, 1, {"timeout": 1}) == (data.totals.attempts, data.totals.pages, data.totals.errors)
 
 
+def test_a_robots_txt_that_failed_counts_as_an_error_of_its_host():
+    failed = {**request("a.test", 0.0), "kind": "robots", "error": "connect_refused"}
+    data = collect([], [failed, {**request("b.test", 0.0), "kind": "page", "error": "reset"}])
+    assert {"connect_refused": 1} == data.totals.errors
+    assert [("a.test", 1), ("b.test", 0)] == [(row.host, row.errors) for row in data.hosts]
+
+
 def test_duplicates_are_the_attempts_with_that_outcome():
     assert 1 == collect([page(), page(outcome="duplicate")]).totals.duplicates
 

@@ -306,7 +306,7 @@ def collect(
         if isinstance(length, int):
             size += length
             host.bytes += length
-    tracks, requests = _read_politeness(politeness, hosts)
+    tracks, requests = _read_politeness(politeness, hosts, classes)
     rows = sorted(
         (HostRow(name, tally.pages, tally.bytes, tally.errors, tally.gaps(name)) for name, tally in hosts.items()),
         key=lambda row: (row.host == OTHER_HOSTS, -row.pages, -row.gaps.requests, row.host),
@@ -389,7 +389,7 @@ def _slowest(hosts: Mapping[str, _HostTally]) -> tuple[Slow, ...]:
 
 
 def _read_politeness(
-    politeness: Iterable[Mapping[str, object]], hosts: dict[str, _HostTally]
+    politeness: Iterable[Mapping[str, object]], hosts: dict[str, _HostTally], classes: dict[str, int]
 ) -> tuple[dict[str, _Track], int]:
     tracks: dict[str, _Track] = {}
     requests = 0
@@ -400,6 +400,9 @@ def _read_politeness(
         tally = _tally(hosts, name)
         tally.asked(gap, required)
         tally.took(_number(record.get("seconds")) or 0.0)
+        if record.get("kind") == "robots" and (error := _text(record.get("error"))):
+            tally.errors += 1  # a failed page has its own line in pages.jsonl
+            _count(classes, error)
         started, ended = _instant(record.get("started_at")), _instant(record.get("ended_at"))
         if started is None or ended is None:
             continue

@@ -23,6 +23,7 @@ import msgspec
 from msgspec import UNSET
 
 from outrider.archive import shown_digest
+from outrider.causes import STOPPED
 from outrider.clock import Instant, instant, rfc3339, rfc3339_exact, seconds
 from outrider.crawl.hook_failures import TOO_LARGE
 from outrider.crawl.hooks import HookFailed
@@ -54,7 +55,6 @@ REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 RETRIED: Final = frozenset({408, 425, 429})  # RFC 9110 and 8470: the same request may do later; so may any 5xx
 NOT_MODIFIED: Final = 304  # the content is the one whose validators were sent: RFC 9110 section 15.4.5
 REFUSALS: Final = frozenset({429, 503})  # the site has too much to do
-STOPPED: Final = "stopped"
 TRUNCATED: Final = "truncated"
 UNSENT: Final = frozenset({FetchError.BLOCKED_ADDRESS, FetchError.BLOCKED_PORT})
 _NONE: Final[Mapping[str, Any]] = {}

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
+from outrider.causes import STOPPED as STOPPED_WORD
 from outrider.clock import Instant, anchored, instant, wall
 from outrider.crawl.accounts import FOLDER, Accounts
 from outrider.crawl.directory import FRONTIER_NAME, write_settings
@@ -35,7 +36,6 @@ from outrider.crawl.probes import Probes
 from outrider.crawl.settle import LEASE_SECONDS, Settler
 from outrider.crawl.sitemaps import Sitemaps
 from outrider.crawl.version import version
-from outrider.crawl.visit import STOPPED as STOPPED_WORD
 from outrider.crawl.visit import Visit, visit_bytes
 from outrider.engine.asking import Connections, Remote
 from outrider.engine.remote import RemoteFrontier

@@ -9,12 +9,14 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from outrider.causes import STOPPED
 from outrider.clock import Instant, instant
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.format.records import Record
 from outrider.frontier.state.authorities import Again, Authority, RobotsState, robots_cells
 from outrider.frontier.state.errands import (
+    Found,
     Judgement,
     Standing,
     after_answer,
@@ -40,7 +42,7 @@ from outrider.limits import (
     RECHECK_ROWS_MAX,
     RULES_READ_BYTES_AT_ONCE,
 )
-from outrider.robots import AgentRules
+from outrider.robots import AgentRules, verdict_of_status
 from outrider.url import authority_of, host_of
 
 THROUGH: Place = (1 << 32, -1)
@@ -253,6 +255,9 @@ class Asking(Part):
         if told and authority.token:  # the place that its errand has reached
             found = replace(found, hops=authority.hops, url=authority.url)
         draft.authority(authority)
+        failed = _failed(answer, error, found)
+        if failed is not None and not told:
+            draft.error(failed)
         digest = self.digest_of(found.body) if found.body is not None else authority.digest
         parked = any(self.tables.queues.parked[queue] for queue in self.tables.queues_of(authority.host))
         again = again_after(authority, found, digest) if parked else Again.NONE
@@ -321,3 +326,13 @@ class Asking(Part):
                     self.turns.open_gate(authority.host)
                     self.tables.changed.append(np.array([authority.host], np.uint32))
         self._core.settle(self._core.now)
+
+
+def _failed(answer: RobotsAnswer, error: str | None, found: Found) -> str | None:
+    """The class under which a failed request for a robots.txt is counted; None for one that did not fail. Where no
+    server answers for an authority, each of its pages is counted instead."""
+    if found.state == RobotsState.DEAD or error == STOPPED:
+        return None
+    if error is None and answer.status and verdict_of_status(answer.status) == "unreachable":
+        return f"http_{answer.status}"
+    return error

@@ -17,7 +17,9 @@ from outrider.clock import Instant, instant, seconds
 from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.schedule.shared import SharedTurns
 from outrider.frontier.schedule.turns import Turns
+from outrider.frontier.state.authorities import Authority, RobotsState
 from outrider.frontier.state.crawls import CrawlState
+from outrider.frontier.state.errand import Errand
 from outrider.frontier.state.hosts import GATED, Rows
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.urls import QUEUED
@@ -143,6 +145,10 @@ class Census:
         self.leased = self.pages = self.errands = self.busiest = 0
         self.waits_for_group = self.waits_for_address = 0
         self.tail: tuple[str, int, float] | None = None
+        self.failing: list[Authority] = []
+        """Some authorities of whose robots.txt the last request failed, those that are tried again first."""
+        self.failed = 0
+        """How many there are of them."""
         self.largest: list[tuple[int, str]] = []
         """Up to ten hosts with the most URLs that are queued or wait, the most first."""
 
@@ -156,6 +162,13 @@ class Census:
                 self._count(tables, look, first, end, now, turns.shared, delay)
         self.waits_for_group = turns.shared.waiting
         self.waits_for_address = len(turns.shared.seeking)
+
+    def note_failing(self, errands: Iterable[Errand]) -> None:
+        """Counts the robots.txt files among some errands whose last request failed."""
+        some = [one for one in errands if isinstance(one, Authority) and one.state in _FAILING]
+        if some:
+            self.failed += len(some)
+            self.failing = sorted([*self.failing, *some], key=lambda one: (one.next_at, one.name))[:_FAILING_NAMED]
 
     def _count(
         self, tables: Tables, look: Look, first: int, end: int, now: Instant, shared: SharedTurns, delay: float
@@ -183,6 +196,8 @@ class Census:
 
 
 _LARGEST = 10
+_FAILING = (RobotsState.RETRYING, RobotsState.REFUSED)
+_FAILING_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +226,9 @@ def looked(tables: Tables, turns: Turns, now: Instant, census: Census | None = N
             yield
         some = hosts[first : first + CENSUS_ERRANDS_PER_STEP]
         if census is not None:
-            lines = (turns.errands_at.get(host, ()) for host in some)
-            census.errands += sum(turns.is_awaited(errand) for line in lines for errand in line)
+            errands = [errand for host in some for errand in turns.errands_at.get(host, ())]
+            census.errands += sum(turns.is_awaited(errand) for errand in errands)
+            census.note_failing(errands)
         found |= turns.asking(some)
     holdings = Holdings(tables.hosts.count)
     seeking = np.zeros(holdings.count, np.bool_)

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from outrider.causes import error_words, span_words, status_words
 from outrider.clock import Instant, rfc3339, seconds
 from outrider.errors import SettingsError, shown
 from outrider.frontier.format.cards import fetched_at
@@ -37,7 +38,7 @@ from outrider.journey import (
     State,
     UrlStatus,
 )
-from outrider.limits import BEFORE_COUNTED_MAX
+from outrider.limits import BEFORE_COUNTED_MAX, RETRY_SECONDS
 from outrider.robots import Rules
 from outrider.url import UrlBatch, authority_of, host_of
 from outrider.url.traps import BY_COUNTS, RULES
@@ -49,6 +50,8 @@ _ROBOTS_WORDS = {
     RobotsState.DEAD: "its site does not answer",
 }
 """Where no line of a robots.txt decides about a URL."""
+ROBOTS_ATTEMPTS = 1 + len(RETRY_SECONDS)
+"""How often a robots.txt is asked for until its site is left alone for a day."""
 _PRIORITY_SLACK = 1e-6  # a priority that differs by less is the same: sums are rounded
 Why: TypeAlias = tuple[str, str, Instant | None]
 """A reason: its word, its text, and the instant at which time alone ends it, None where none does."""
@@ -141,8 +144,14 @@ class Explaining(Part):
             rule, trap = self.tables.registry.errors[record.error], self._trap_told(record, now)
             why = f": {trap}" if trap else ""
             return f"it is parked as a trap ({rule}){why}; `outrider retry --error {rule}` puts it back"
-        if record.state == PARKED and record.reason == Reason.ROBOTS and robots:
-            return f"it is parked: its robots.txt closes it, {robots}"
+        if record.state == PARKED and record.reason == Reason.ROBOTS:
+            authority = self.tables.robots.by_name.get(authority_of(record.url))
+            if authority is not None and self._robots.is_closed(authority, now):
+                failure = robots_failure(authority, authority.next_at, now, retried=self._core.errands_mode)
+                closed = _ROBOTS_WORDS[RobotsState.REFUSED]
+                return f"it is parked: its robots.txt closes it, {closed}; {failure}"
+            if robots:
+                return f"it is parked: its robots.txt closes it, {robots}"
         return ""
 
     def _robots_line(self, url: str, now: Instant) -> str | None:
@@ -178,13 +187,26 @@ class Explaining(Part):
         if gate is not None:
             return self._rules_of(gate, now, own=gate.name == name)
         own = self.tables.robots.by_name.get(name)
-        if not self._core.errands_mode or (own is not None and not (own.token or unanswered(own, now))):
+        closed = own is not None and self._robots.is_closed(own, now)
+        if not self._core.errands_mode or (own is not None and not (own.token or closed or unanswered(own, now))):
             return None
+        if own is not None and closed:
+            failure = robots_failure(own, own.next_at, now, retried=True)
+            return f"{failure}; it is parked by the next lease that draws it", now
         hosts = self.tables.hosts
-        at = int(hosts.rest_until[host])
-        if hosts.in_flight[host] or at > now:
+        at = max(int(hosts.rest_until[host]), own.next_at if own is not None else 0)
+        failure = self._failure_first(own, at, now) if own is not None else ""
+        if not failure and (hosts.in_flight[host] or at > now):
             return None  # the visit or the rest comes before the errand
-        return "the robots.txt of its authority is to be asked for first, by whoever leases errands", now
+        text = "the robots.txt of its authority is to be asked for first"
+        from_ = f", from {rfc3339(at)} on" if at > now else ""
+        return f"{failure}{text}{from_}, by whoever leases errands", max(at, now)
+
+    def _failure_first(self, authority: Authority, at: Instant | None, now: Instant) -> str:
+        """The failure of the last request for a robots.txt, in words that others follow; "" where it did not fail."""
+        if authority.state != RobotsState.RETRYING:
+            return ""
+        return robots_failure(authority, at, now, retried=self._core.errands_mode) + "; "
 
     def _held_by(self, token: int) -> tuple[str | None, Instant | None]:
         """The holder of the lease with a token, empty for this process, and until when."""
@@ -201,6 +223,11 @@ class Explaining(Part):
         """Why the pages of a host wait for the robots.txt of an authority, and the first instant at which it may be
         asked for; None where no time alone brings that. own: whether it is the authority of the URL that is
         explained."""
+        text, at = self._turn_of(authority, now, own=own)
+        return self._failure_first(authority, at, now) + text, at
+
+    def _turn_of(self, authority: Authority, now: Instant, *, own: bool) -> tuple[str, Instant | None]:
+        """When an authority's robots.txt is asked for, as `_rules_of` says it."""
         whose = "its authority" if own else authority.name
         hosts, turns, there = self.tables.hosts, self.turns, authority.wanted
         host = authority.busy if authority.token else there
@@ -221,12 +248,15 @@ class Explaining(Part):
         return f"{text}, by whoever leases errands; that is possible now", now
 
     def _not_queued(self, record: Record) -> Why:
+        reason, error = reason_text(record, self.tables) or "", self.tables.registry.errors[record.error]
+        answer = f"; the server answered {status_words(record.status)}" if record.status else ""
+        failed = f"; the last attempt failed: {_told(error)}" if error and record.attempts else ""
         words: dict[int, Why] = {
             LEASED: ("leased", "it is leased: somebody fetches it now", None),
-            DONE: ("done", "it was fetched, and is not due again", None),
-            GONE: ("gone", f"it is gone: {reason_text(record, self.tables)}", None),
-            PARKED: ("parked", f"it is parked: {reason_text(record, self.tables)}", None),
-            WAITING: ("waiting", f"it waits until {rfc3339(record.due)}", record.due),
+            DONE: ("done", f"it was fetched, and is not due again{answer}", None),
+            GONE: ("gone", f"it is gone: {_told(reason)}" + (answer if not error_words(reason) else ""), None),
+            PARKED: ("parked", f"it is parked: {_told(reason)}", None),
+            WAITING: ("waiting", f"it waits until {rfc3339(record.due)}{failed}", record.due),
         }
         return words[record.state]
 
@@ -270,6 +300,26 @@ class Explaining(Part):
             others = _some(queue.queued - 1, "other URL", "other URLs")
             return "behind", f"{others} of its queue may go first, and its host is ready", now
         return "ready", "nothing: it is given to whoever leases next", now
+
+
+def _told(error: str) -> str:
+    """A class of error, with its words."""
+    words = error_words(error)
+    return f"{error} ({words})" if words else error
+
+
+def robots_failure(authority: Authority, at: Instant | None, now: Instant, *, retried: bool) -> str:
+    """Why the last request for a robots.txt failed, how often it was tried, and in how long it is tried again.
+
+    at: the instant of the next attempt, None where no time alone brings it. retried: whether errands ask for it."""
+    host = authority.name.partition("://")[2]
+    cause = error_words(authority.error) or authority.error
+    if not cause:
+        cause = f"the server answered {status_words(authority.status)}" if authority.status else "no answer came"
+    attempts = authority.attempts or ROBOTS_ATTEMPTS
+    tried = f", tried {attempts} of {ROBOTS_ATTEMPTS} times" if retried else ""
+    again = f", next in {span_words(seconds(at - now))}" if at is not None and at > now else ""
+    return f"robots.txt of {host}: {cause}{tried}{again}"
 
 
 def _ranking_of(record: Record, function: PriorityFunction | None) -> Ranking:
@@ -390,6 +440,7 @@ def idle(
         word, text = "blocked", f"{some} paused, silent or without a robots.txt yet"
     else:
         word, text = "paused", "what is queued is paused or blocked"
+    text += _failing(tables, now, census)
     tail_host, tail_urls, tail_seconds = census.tail or (None, 0, None)
     return Idle(
         word,
@@ -404,6 +455,18 @@ def idle(
         tail_urls,
         tail_seconds,
     )
+
+
+def _failing(tables: Tables, now: Instant, census: Census) -> str:
+    """The robots.txt files of which the last request failed, those that are tried again first."""
+    rests = tables.hosts.rest_until
+    told = [
+        robots_failure(one, max(one.next_at, int(rests[one.wanted]) if one.wanted != NONE else 0), now, retried=True)
+        for one in census.failing
+    ]
+    if census.failed > len(told):
+        told.append(_some(census.failed - len(told), "more robots.txt fails", "more robots.txt files fail"))
+    return "".join(f"; {one}" for one in told)
 
 
 def _resting(count: int, census: Census) -> str:
