@@ -12,21 +12,22 @@ ONCE := $(wildcard $(addprefix tests/unit/test_,$(addsuffix .py,api_docs bench c
 	fetch_* install* mending options otlp perhost reader_apart readme report runs_format service site storage_files wheels worker)))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long bench lint docs lock wheels clean
+.PHONY: help install demo test test-servers test-long bench lint docs lock wheels clean
 # One recipe at a time: they share .venv and target.
 .NOTPARALLEL:
 
 help:
-	@echo 'make demo       sets everything up, crawls a small bundled web on loopback, shows where the results lie'
-	@echo 'make test       sets everything up, checks the style and runs the tests, with native and with plain kernels'
-	@echo 'make test-long  the tests that take more than some seconds'
-	@echo 'make bench      measures what README and docs claim, peers beside us in the same run'
-	@echo 'make lint       style, types, Rust lints'
-	@echo 'make docs       checks the documents, and builds their site into build/site'
-	@echo 'make install    .venv with Outrider in it (.venv/bin/outrider)'
-	@echo 'make lock       writes requirements/*.txt and Cargo.lock anew'
-	@echo 'make wheels     dist/*.whl: with the kernels for Linux and macOS, and of plain Python; FOR=native for this machine alone'
-	@echo 'make clean      removes all that was built'
+	@echo 'make demo          sets everything up, crawls a small bundled web on loopback, shows where the results lie'
+	@echo 'make test          sets everything up, checks the style and runs the tests, with native and with plain kernels'
+	@echo 'make test-servers  the tests that start real servers and browsers on loopback'
+	@echo 'make test-long     the tests that take more than some seconds'
+	@echo 'make bench         measures what README and docs claim, peers beside us in the same run'
+	@echo 'make lint          style, types, Rust lints'
+	@echo 'make docs          checks the documents, and builds their site into build/site'
+	@echo 'make install       .venv with Outrider in it (.venv/bin/outrider)'
+	@echo 'make lock          writes requirements/*.txt and Cargo.lock anew'
+	@echo 'make wheels        dist/*.whl: with the kernels for Linux and macOS, and of plain Python; FOR=native for this machine alone'
+	@echo 'make clean         removes all that was built'
 
 install:
 	@$(if $(PYTHON),,$(error Outrider needs Python 3.11 or later; none was found on PATH))$(PYTHON) scripts/install.py
@@ -35,11 +36,14 @@ demo: install
 	@$(RUN) -m outrider.sim.demo
 
 test: install lint
-	@$(PYTHON) scripts/install.py --promtool
 	@$(RUN) scripts/check_rust.py test
-	$(PYTEST) -n $(PROCESSES) --dist loadfile -m 'not long'
+	$(PYTEST) -n $(PROCESSES) --dist loadfile -m 'not long and not servers'
 	@echo 'The fast half again, with the plain Python kernels:'
-	OUTRIDER_KERNELS=python $(PYTEST) -n $(PROCESSES) --dist loadfile -m 'not long' $(addprefix --ignore=,$(ONCE)) $(FAST)
+	OUTRIDER_KERNELS=python $(PYTEST) -n $(PROCESSES) --dist loadfile -m 'not long and not servers' $(addprefix --ignore=,$(ONCE)) $(FAST)
+
+test-servers: install
+	@$(PYTHON) scripts/install.py --servers
+	$(PYTEST) -m servers --timeout 300 tests/servers
 
 test-long: install
 	@$(PYTHON) scripts/install.py --fuzz

@@ -5,7 +5,7 @@ Needs nothing but a Python 3.11 or later. Locked dependencies are installed with
 is tried where that is permitted (root, apt), else the plain Python kernels serve. A stamp in the environment makes the
 second run take no time. `--bench` makes `.venv-bench` with the peers that `make bench` measures, `--docs`
 makes `.venv-docs` with the generator of the documents' site, `--fuzz` makes `.venv-fuzz` with the fuzzer that
-`make test-long` sets on the service, and `--promtool` puts Prometheus' own checker into target/tools where apt has it.
+`make test-long` sets on the service, and `--servers` installs the servers and browsers of `make test-servers`.
 
 This file must at least parse on any Python 3, so that an old one can say what is missing.
 """
@@ -35,6 +35,7 @@ APT_FETCH_SECONDS_MAX = 300
 APT_UNPACK_SECONDS_MAX = 600  # long, because stopping dpkg half-way leaves the machine worse than it was
 BUILD_SECONDS_MAX = 1200
 SYSTEM_PACKAGES = (("cargo-web", "rustc-web"), ("cargo", "rustc"))  # Debian 12; Debian 13 and others
+SERVERS = {"chromium": "chromium", "prometheus": "prometheus", "promtool": "prometheus"}  # program -> Debian's package
 STAMP = "outrider-install.json"
 ROOT = Path(os.path.abspath(__file__)).parent.parent
 
@@ -438,27 +439,19 @@ def install_beside(root, name, what, more=()):
 # ------------------------------------------------------------------------------------------------------------ tools
 
 
-def fetch_promtool(root):
-    """target/tools/promtool, out of Debian's package `prometheus`, where PATH has none. The package is unpacked, not
-    installed: nothing on the machine changes and no server starts. Asked for once; tests do without it."""
-    tools = root / "target" / "tools"
-    if shutil.which("promtool") or (tools / "asked").exists() or not all(map(shutil.which, ("apt-get", "dpkg-deb"))):
+def install_servers(root):
+    """The servers and browsers that `make test-servers` starts, from Debian's packages, where PATH lacks them and this
+    user may install. Nothing starts by itself. Tests of a program that is missing are skipped, and say so."""
+    packages = sorted({package for program, package in SERVERS.items() if not shutil.which(program)})
+    apt = shutil.which("apt-get")
+    if not packages or not apt or os.geteuid() != 0:
         return
-    tools.mkdir(parents=True, exist_ok=True)
-    (tools / "asked").touch()
-    with tempfile.TemporaryDirectory() as folder:
-        download = ["apt-get", "download", "--quiet", *APT_OPTIONS, "prometheus"]
-        if not run_bounded(download, APT_FETCH_SECONDS_MAX, folder):
-            run_bounded(["apt-get", "update", "--quiet", *APT_OPTIONS], APT_LIST_SECONDS_MAX)
-            run_bounded(download, APT_FETCH_SECONDS_MAX, folder)
-        for package in Path(folder).glob("prometheus_*.deb"):
-            run_bounded(["dpkg-deb", "--extract", str(package), folder], APT_FETCH_SECONDS_MAX)
-        found = Path(folder) / "usr" / "bin" / "promtool"
-        if found.is_file():
-            shutil.copy2(found, tools / "promtool")
-            say("promtool of Debian's package prometheus lies in target/tools.")
-        else:
-            say("No promtool on PATH, and apt has none here: its tests are left out, those in Python run.")
+    say(f"Installing the system's packages {', '.join(packages)} ...")
+    # A package's script starts no server at run level 1.
+    install = ["env", "RUNLEVEL=1", apt, "install", "--yes", "--quiet", "--no-install-recommends", *APT_OPTIONS]
+    run_bounded([apt, "update", "--quiet", *APT_OPTIONS], APT_LIST_SECONDS_MAX)
+    for package in packages:  # each by itself: one that cannot be had takes no other with it
+        run_bounded([*install, package], APT_UNPACK_SECONDS_MAX)
 
 
 def main(arguments):
@@ -469,7 +462,7 @@ def main(arguments):
         "--bench": install_bench,
         "--docs": install_docs,
         "--fuzz": install_fuzz,
-        "--promtool": fetch_promtool,
+        "--servers": install_servers,
     }
     if len(arguments) > 1 or set(arguments) - set(others):
         raise InstallError(f"usage: install.py [{' | '.join(others)}]")

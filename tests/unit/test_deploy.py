@@ -1,17 +1,14 @@
 """deploy/: alert rules and the board name metrics that the service has, with labels that they have.
 
-The rules are judged here by their structure, and by promtool of Prometheus where PATH or target/tools has it:
-`make test` fetches it where apt offers it.
+The rules are judged here by their structure; tests/servers/test_prometheus.py loads them into Prometheus itself.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 import yaml
@@ -19,9 +16,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from unit.test_service import A, B, Served
 
-TOOLS = Path(__file__).resolve().parents[2] / "target" / "tools"
-PROMTOOL = shutil.which("promtool", path=f"{os.environ.get('PATH', '')}{os.pathsep}{TOOLS}")
-needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool comes with Debian's package prometheus")
 LENGTH = re.compile(r"[0-9]+[smhd]\Z")
 BESIDE = {"instance", "job"}  # labels that a scrape adds
 
@@ -131,20 +125,6 @@ def test_each_alert_has_a_line_on_the_page_that_explains_it(project):
     alerts = re.findall(r"alert: (\w+)", (project / "deploy" / "alerts.yml").read_text("utf-8"))
     page = (project / "docs" / "howto" / "watch.md").read_text("utf-8")
     assert [] == [one for one in alerts if f"`{one}`" not in page]
-
-
-@needs_promtool
-@pytest.mark.parametrize("words", [("check", "rules", "alerts.yml"), ("test", "rules", "alerts_test.yml")])
-def test_promtool_passes_the_rules(project, words):
-    done = subprocess.run([PROMTOOL, *words], cwd=project / "deploy", capture_output=True, text=True, check=False)
-    assert 0 == done.returncode, done.stdout + done.stderr
-
-
-@needs_promtool
-def test_promtool_reads_the_metrics():
-    done = subprocess.run([PROMTOOL, "check", "metrics"], input=exposed(), capture_output=True, check=False)
-    assert b"error" not in done.stdout + done.stderr
-    assert done.returncode in (0, 3), done.stderr  # 3: advice on names
 
 
 ANALYZE = shutil.which("systemd-analyze")

@@ -1,0 +1,79 @@
+"""Programs of this machine that tests start: a test without its program is skipped, and the last line names it."""
+
+from __future__ import annotations
+
+import runpy
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+# A program -> Debian's package of it, as `make test-servers` installs it.
+PACKAGES: dict[str, str] = runpy.run_path(str(Path(__file__).resolve().parents[2] / "scripts" / "install.py"))[
+    "SERVERS"
+]
+MISSING: dict[str, str] = {}
+START_SECONDS_MAX = 60
+STOP_SECONDS_MAX = 20
+
+
+def program(name: str) -> str:
+    """The path of a program; skips the test where this machine has none."""
+    path = shutil.which(name)
+    if path is None:
+        MISSING[name] = PACKAGES[name]
+        pytest.skip(f"{name} is missing: apt install {PACKAGES[name]}")
+    return path
+
+
+def free_port() -> int:
+    """A port of loopback that nothing listens at now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@contextmanager
+def running(
+    command: Sequence[str | Path], *, log: Path, ready: Callable[[], bool]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Starts a server, waits until it is ready, and stops it by its process id at the end of the block."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        try:
+            wait_for(lambda: process.poll() is not None or ready(), lambda: log.read_text("utf-8", "replace"))
+            assert process.poll() is None, log.read_text("utf-8", "replace")
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                try:
+                    process.wait(STOP_SECONDS_MAX)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+
+def wait_for(condition: Callable[[], bool], trouble: Callable[[], str]) -> None:
+    """Waits for an act of another program. trouble: what to show where it does not happen."""
+    end = time.monotonic() + START_SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < end, trouble()
+        time.sleep(0.05)
+
+
+def answers(url: str) -> bool:
+    """Whether a server gives 200 at this address."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (OSError, urllib.error.HTTPError):
+        return False
