@@ -19,6 +19,7 @@ BENCHES = (
     "fetching",
     "log",
     "ledger",
+    "stores",
     "cold",
     "service",
     "looks",
