@@ -398,6 +398,8 @@ SOCKET_PATH_BYTES_MAX = 100  # sun_path has 108 bytes on Linux, 104 elsewhere
 
 # the service
 SERVICE_BODY_BYTES_MAX = 16 << 20  # ten thousand URLs with their referrers, or the links of a batch of pages
+SERVICE_BODIES_BYTES_MAX = 128 << 20  # all bodies whose requests are not answered, unfinished ones included
+SERVICE_BODIES_DECODED_BYTES_MAX = 16 << 20  # of these, the bodies that are decoded: objects take 25 times their JSON
 SERVICE_HEAD_BYTES_MAX = 64 << 10  # a request line with the longest URL there is, escaped twice, and its headers
 SERVICE_BODY_SECONDS_MAX = 30.0  # a body that takes longer is a slow client's, which keeps a place from others
 SERVICE_ROWS_MAX = 10_000  # URLs or results of one body: some ten milliseconds in which nobody else is served

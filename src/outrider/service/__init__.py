@@ -5,6 +5,7 @@ handing.py    leases that are out, by their id
 verdicts.py   what a worker's result means for the frontier
 errands.py    robots.txt files and addresses that the server asks for itself
 access.py     the right to ask: addresses, Host, Origin, Sec-Fetch-Site, Referer, tokens and their roles
+bodies.py     bodies of requests, within one bound for all of them
 keys.py       Idempotency-Key: whose it is, and for which request
 audit.py      DIR/audit.jsonl, a line for each order
 desk.py       the state that answers need: frontier, leases, rates, waiters

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
@@ -17,7 +16,7 @@ from starlette.routing import Match
 from starlette.routing import Route as Path
 
 from outrider.errors import OutriderError
-from outrider.limits import SERVICE_BODY_BYTES_MAX, SERVICE_BODY_SECONDS_MAX, SERVICE_KEY_CHARACTERS_MAX
+from outrider.limits import SERVICE_KEY_CHARACTERS_MAX
 from outrider.service.desk import Desk
 from outrider.service.problems import MEDIA_TYPE, Problem, of_error
 from outrider.service.routes import JSON, ROUTES, Ask, Route, Text, encode
@@ -60,8 +59,15 @@ def _endpoint(desk: Desk, route: Route) -> Callable[[Request], Awaitable[Respons
     decoder = msgspec.json.Decoder(route.body) if route.body is not None else None
 
     async def answer(request: Request) -> Response:
+        octets: bytes | bytearray = b""
+        decoding = False
         try:
-            ask = await _read(desk, route, decoder, request)
+            who, query = _permitted(desk, route, request)
+            octets = await desk.bodies.read(request.receive)
+            if octets and decoder is not None:
+                await desk.bodies.turn(len(octets))
+                decoding = True
+            ask = _ask(route, decoder, request, who, query, octets)
             found = await route.answer(desk, ask)
             response = _written(found)
         except Problem as problem:
@@ -73,12 +79,16 @@ def _endpoint(desk: Desk, route: Route) -> Callable[[Request], Awaitable[Respons
         except Exception as error:  # noqa: BLE001 - whatever else is a bug, told without its inside
             _LOG.exception("%s %s", route.method, route.path)
             response = _refused(Problem("bug", f"{type(error).__name__}; the server's standard error has more"))
+        finally:
+            if octets:
+                desk.bodies.release(len(octets), decoded=decoding)
         return _counted(desk, route.path, response)
 
     return answer
 
 
-async def _read(desk: Desk, route: Route, decoder: msgspec.json.Decoder[Any] | None, request: Request) -> Ask:
+def _permitted(desk: Desk, route: Route, request: Request) -> tuple[str, Any]:
+    """Who asks, and the parameters. Raises Problem for a request whose body need not be read."""
     headers = request.headers
     desk.hosts.check(headers)
     who = desk.tokens.check(headers.get("authorization"), route.role) if route.role is not None else ""
@@ -87,9 +97,18 @@ async def _read(desk: Desk, route: Route, decoder: msgspec.json.Decoder[Any] | N
             "crawl-fetches",
             "this crawl gives no leases and takes no results; `outrider serve`, once it has ended, has workers fetch",
         )
-    query = _query(route, request) if route.query is not None else None
-    octets = await _body(request)
-    body = None
+    return who, _query(route, request) if route.query is not None else None
+
+
+def _ask(
+    route: Route,
+    decoder: msgspec.json.Decoder[Any] | None,
+    request: Request,
+    who: str,
+    query: Any,
+    octets: bytes | bytearray,
+) -> Ask:
+    headers, body = request.headers, None
     if decoder is not None:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if octets and kind != JSON:
@@ -126,20 +145,7 @@ def _query(route: Route, request: Request) -> Any:
         raise Problem("invalid-query", f"{error}; /openapi.json has the parameters") from None
 
 
-async def _body(request: Request) -> bytes:
-    found = bytearray()
-    try:
-        async with asyncio.timeout(SERVICE_BODY_SECONDS_MAX):
-            async for piece in request.stream():
-                found += piece
-                if len(found) > SERVICE_BODY_BYTES_MAX:
-                    raise Problem("body-too-large", f"more than {SERVICE_BODY_BYTES_MAX:,} bytes; send it in parts")
-    except TimeoutError:
-        raise Problem("slow-body", f"it took longer than {SERVICE_BODY_SECONDS_MAX:.0f} seconds") from None
-    return bytes(found)
-
-
-def _decoded(decoder: msgspec.json.Decoder[Any], octets: bytes) -> Any:
+def _decoded(decoder: msgspec.json.Decoder[Any], octets: bytes | bytearray) -> Any:
     try:
         try:
             return decoder.decode(octets)

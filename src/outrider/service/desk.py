@@ -21,6 +21,7 @@ from outrider.journey import Code, Lease, Link, RequestId
 from outrider.limits import SERVICE_COUNTS_SECONDS, SERVICE_MISSES_MAX, SERVICE_WORKERS_HEARD_MAX
 from outrider.service.access import Hosts, Tokens
 from outrider.service.audit import Audit
+from outrider.service.bodies import Bodies
 from outrider.service.errands import Errands
 from outrider.service.handing import Given, Handed
 from outrider.service.keys import Keys
@@ -51,6 +52,7 @@ class Desk:
         """The errands that this server does itself, where it can fetch."""
         self.handed = Handed()
         self.keys = Keys()
+        self.bodies = Bodies()
         self.closing = asyncio.Event()
         self.heard: OrderedDict[str, Instant] = OrderedDict()
         self.requests: dict[tuple[str, int], int] = {}  # (path of the table, status) -> how many

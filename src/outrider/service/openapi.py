@@ -126,7 +126,7 @@ def _answer(gives: Any) -> dict[str, Any]:
 def _problems(route: Route) -> dict[str, Any]:
     names = [*route.problems, *_ALWAYS]
     if route.body is not None:
-        names += ["malformed-body", "invalid-body", "body-too-large", "media-type", "slow-body"]
+        names += ["malformed-body", "invalid-body", "body-too-large", "media-type", "slow-body", "bodies-full"]
     if route.query is not None or route.idempotent:
         names += ["invalid-query"]
     if route.idempotent:

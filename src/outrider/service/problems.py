@@ -43,6 +43,7 @@ TYPES: Final[dict[str, tuple[int, str]]] = {
     "role-missing": (403, "The token's role does not cover this."),
     "cross-origin": (403, "A page of another origin may not ask."),
     "wrong-host": (421, "This server is not the one that the Host header names."),
+    "bodies-full": (503, "Unfinished bodies take all the room that there is for bodies."),
     "too-many-connections": (503, "Too many connections are open."),
     "too-many-waiters": (503, "Too many requests wait for a lease."),
     "too-many-leases": (503, "Too many URLs are leased."),

@@ -45,7 +45,7 @@ class Ask:
     body: Any
     path: dict[str, str]
     key: str | None
-    octets: bytes
+    octets: bytes | bytearray
     """The body as it was sent."""
     gone: Callable[[], Awaitable[None]]
     """Returns when the client has gone away."""
