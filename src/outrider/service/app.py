@@ -88,7 +88,7 @@ def _endpoint(desk: Desk, route: Route) -> Callable[[Request], Awaitable[Respons
 
 
 def _permitted(desk: Desk, route: Route, request: Request) -> tuple[str, Any]:
-    """Who asks, and the parameters. Raises Problem for a request whose body need not be read."""
+    """Checks the right to ask. Returns a name of the asking side, and the parameters. Raises Problem for a request whose body need not be read."""
     headers = request.headers
     desk.hosts.check(headers)
     who = desk.tokens.check(headers.get("authorization"), route.role) if route.role is not None else ""

@@ -130,7 +130,7 @@ async def _next(desk: Desk, ask: Ask) -> m.Leased | Text:
         until = moment(given.deadline)
         told = m.Leased(records, given.lease_id, until, _ms(given.deadline - now), now_us=now, waited_ms=waited)
         return Text(encode(told), JSON)
-    except BaseException:  # nobody would fetch these URLs before their lease ends
+    except BaseException:  # else these URLs wait for the end of their lease
         desk.handed.drop(given.lease_id)
         with suppress(OutriderError):
             await asyncio.shield(desk.frontier.release(leases.tokens))

@@ -1,4 +1,4 @@
-"""Metadata of a URL: a mapping of the caller, kept as JSON. Whatever is accepted here can be read again."""
+"""Metadata of a URL: a mapping of the caller, kept as JSON. Accepted metadata can always be read again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def packed(value: object, what: str = "metadata") -> bytes:
 def checked(octets: bytes, what: str) -> bytes:
     """The same octets, if they are JSON that every reader can read. Raises SettingsError."""
     if len(octets) > METADATA_BYTES_MAX:
-        return octets  # refused for that, before anybody reads it
+        return octets  # its size is refused before it is read
     if depth_of(octets) > JSON_DEPTH_MAX:
         raise _too_deep(what)
     try:
