@@ -45,7 +45,6 @@ OPEN: set[str] = {
     "revisits",
     "sitemaps",
     "statistics",
-    "traps",
     "warc",
 }
 ADDRESS = "127.80.29.1"

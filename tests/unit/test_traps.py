@@ -72,6 +72,18 @@ def rule(url: str, traps: Traps = TRAPS) -> str | None:
         ("draft-ietf-httpbis-rfc7230-12", None),
         ("topic/4523/2", None),
         ("topic/4523/2?from=203105", "trap_date"),
+        ("?q=" + "x" * 190, None),
+        ("?q=" + "x" * 800, "trap_url_bytes"),
+        ("?" + "&".join(f"a{n}=1" for n in range(50)), "trap_url_bytes"),
+        ("login?return=/login?return=" + "/x" * 90, "trap_url_bytes"),
+        ("login?Return=%2Flogin%253FReturn%253D" + "x" * 190, "trap_url_bytes"),
+        ("me/me/blob/main/me/me/x.py", None),
+        ("job/me/job/other/job/third/job/last", None),
+        ("1/2/3/4/a/b/a/b/a/b/a", "trap_path_depth"),
+        ("a/b/b/c/a/c/b/b", "trap_path_repeats"),
+        ("w/x/y/a/a/a/a", "trap_path_repeats"),
+        ("category/2050", None),
+        ("?city=2100&p=2", None),
     ],
 )
 def test_the_rules_name_what_sites_make_without_end(path: str, expected: str | None) -> None:

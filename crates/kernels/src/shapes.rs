@@ -130,13 +130,14 @@ fn may_have_month(rest: &[u8]) -> bool {
             return false;
         }
         let parted = rest.get(at + 4).is_some_and(|mark| b"-/_.".contains(mark)) && digit(at + 5);
+        let escaped =
+            rest.get(at + 4..at + 7).is_some_and(|mark| mark.eq_ignore_ascii_case(b"%2f"))
+                && digit(at + 7);
         parted
-            || match at
-                .checked_sub(2)
-                .map(|place| (rest[place].to_ascii_lowercase(), rest[place + 1]))
-            {
-                Some((letter, b'/')) => b"ry".contains(&letter),
-                Some((letter, b'=')) => b"ehkmrty".contains(&letter),
+            || escaped
+            || match at.checked_sub(2).map(|place| (rest[place], rest[place + 1])) {
+                Some((letter, b'/')) => letter.eq_ignore_ascii_case(&b'r'),
+                Some((letter, b'=')) => letter.is_ascii_alphabetic(),
                 _ => false,
             }
     })

@@ -551,9 +551,9 @@ class CrawlOptions:
     )
     sitemaps: bool = _switch(True, "Fetch the sitemaps of sites that keep a robots.txt, and the pages that these name.")
     traps: bool = _switch(True, "Park links that look like traps: URLs that a site makes without end.")
-    max_url_bytes: int = _bound(2_000, "A link of more bytes counts as a trap.")
+    max_url_bytes: int = _bound(2_000, "A link of more bytes counts as a trap, its longest value left out.")
     max_path_depth: int = _bound(15, "A link with more names in its path counts as a trap.")
-    max_path_repeats: int = _bound(3, "A link in whose path one name stands more often counts as a trap.")
+    max_path_repeats: int = _bound(3, "A link whose path runs in circles, with one name more often, is a trap.")
     date_horizon: float = _setting(
         2.0,
         "A link that names a month more years ahead counts as a trap.",

@@ -14,7 +14,7 @@ MAY_HAVE_SESSION, MAY_HAVE_MONTH = 1, 2
 
 _DIGITS = re.compile(rb"[0-9]+")
 _HAS_DIGIT, _HAS_LETTER = re.compile(rb"[0-9]").search, re.compile(rb"[A-Za-z]").search
-_MONTH = re.compile(rb"[2-9][0-9]{3}[-/_.][0-9]|(?:[RYry]/|[EHKMRTYehkmrty]=)[2-9][0-9]{3}").search
+_MONTH = re.compile(rb"[2-9][0-9]{3}[-/_.][0-9]|(?:[Rr]/|[A-Za-z]=)[2-9][0-9]{3}|[2-9][0-9]{3}%2[Ff][0-9]").search
 _ENDING_BYTES_MAX = 5
 
 

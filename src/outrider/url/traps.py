@@ -1,8 +1,8 @@
 """Traps: URLs that a site makes without end. Rules that look at one URL alone, and the names of all rules.
 
-trap_url_bytes     longer than so many bytes
+trap_url_bytes     longer than so many bytes, not for the sake of one long value
 trap_path_depth    more names in its path than that
-trap_path_repeats  one name stands more often in its path: links that are relative by mistake
+trap_path_repeats  one name stands more often in a path that runs in circles: links that are relative by mistake
 trap_date          names a month that lies further ahead than so many years, and less than a century: the pages of a
                    calendar
 trap_new_urls      its host or registrable domain has made more new URLs in a day than that
@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from outrider.clock import Instant, seconds
 from outrider.errors import SettingsError
+from outrider.url.dates import months_named
 from outrider.url.rules import has_session
 
 RULES = (
@@ -39,14 +40,6 @@ ANY_TRAP = "trap"
 """All of them, where a rule is asked for."""
 _YEAR_SECONDS = 31_556_952  # the mean year of the calendar
 _YEARS_AHEAD_MAX = 100  # a calendar goes on from today: 3000.2 is a version, 8859-1 a standard, 4523/2 part of a topic
-# A year and a month in this order, parted or each with its name: "/2031/05/", "2031-05", "year=2031&month=5".
-_DATE = re.compile(
-    rb"(?<![0-9])([2-9][0-9]{3})[-/_.](0?[1-9]|1[0-2])(?![0-9])"
-    rb"|(?:year|yr|y)[=/]([2-9][0-9]{3})(?![0-9])(?:[/&;](?:month|mon|m)[=/](0?[1-9]|1[0-2])(?![0-9]))?"
-    rb"|(?:date|day|month|week|from|start)=([2-9][0-9]{3})(0[1-9]|1[0-2])(?:[0-3][0-9])?(?![0-9])",
-    re.IGNORECASE,
-)
-_ANY_DATE = re.compile(_DATE.pattern.replace(b"[2-9]", b"[0-9]"), re.IGNORECASE)
 # A day in a title, by numbers or with the English name of its month.
 _TITLE_DATE = re.compile(
     r"(?<![0-9])(?:[0-9]{4}[-/.][01]?[0-9]|[0-3]?[0-9][/.][01]?[0-9][/.][0-9]{4})(?![0-9])"
@@ -60,6 +53,7 @@ _MAY_BE_RANDOM = re.compile("[0-9a-f]{8}", re.IGNORECASE)
 _FILTERS_MIN = 3  # parameters of a URL that combines filters
 _MAY_HOLD_DATE = re.compile("[2-9][0-9]{3}")
 _MAY_HOLD_ANY_DATE = re.compile("[0-9]{4}")
+_VALUE_BYTES_MAX_TIMES = 4  # a value may make a URL so many times longer: RFC 9110 section 4.1 asks for 8,000 octets
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,25 +97,25 @@ class Traps:
 
     def rule_of(self, url: str, now: Instant) -> int:
         """The number of the first rule that a canonical URL breaks by itself, 0 for none."""
-        if self.url_bytes_max is not None and len(url) > self.url_bytes_max:
+        if self.url_bytes_max is not None and _is_too_long(url, self.url_bytes_max):
             return 1
         return self._of_path(url[url.find("/", 8) :], now)
 
     def explained(self, url: str, now: Instant) -> str | None:
         """Which rule a canonical URL breaks, with the numbers; None if it breaks none."""
         path = url.encode()[url.index("/", 8) :]
-        if self.url_bytes_max is not None and len(url) > self.url_bytes_max:
+        if self.url_bytes_max is not None and _is_too_long(url, self.url_bytes_max):
             return f"it has {len(url)} bytes, more than {self.url_bytes_max} (max_url_bytes)"
         rule = self._of_path(path.decode(), now)
         names = _names(path)
         if rule == 2:
             return f"its path has {len(names)} names, more than {self.path_depth_max} (max_path_depth)"
         if rule == 3:
-            name, count = Counter(names).most_common(1)[0]
+            name, count = _looped(names, self.path_repeats_max or 0) or (b"", 0)
             shown = name.decode("ascii", "replace")[:40]
             return f"{shown!r} stands {count} times in its path, more than {self.path_repeats_max} (max_path_repeats)"
         if rule == 4:
-            year, month = divmod(_latest(path, _month_after(now, _YEARS_AHEAD_MAX)) or 0, 12)
+            year, month = divmod(_latest(path.decode(), _month_after(now, _YEARS_AHEAD_MAX)) or 0, 12)
             return f"it names {year}-{month + 1:02}, more than {self.date_years_max:g} years ahead (date_horizon)"
         return None
 
@@ -133,10 +127,10 @@ class Traps:
             names = _names(path.encode())
             if self.path_depth_max is not None and len(names) > self.path_depth_max:
                 return 2
-            if self.path_repeats_max is not None and names and max(Counter(names).values()) > self.path_repeats_max:
+            if self.path_repeats_max is not None and _looped(names, self.path_repeats_max) is not None:
                 return 3
         if self.date_years_max is not None and _MAY_HOLD_DATE.search(path) is not None:
-            latest = _latest(path.encode(), _month_after(now, _YEARS_AHEAD_MAX))
+            latest = _latest(path, _month_after(now, _YEARS_AHEAD_MAX))
             if latest is not None and latest > _month_after(now, self.date_years_max):
                 return 4
         return 0
@@ -150,8 +144,7 @@ def _month_after(now: Instant, years: float) -> int:
 
 def names_month(url: str) -> bool:
     """Whether a canonical URL names a month, of any year: the page of a calendar or an archive."""
-    start = url.index("/", 8)
-    return _MAY_HOLD_ANY_DATE.search(url, start) is not None and _ANY_DATE.search(url.encode(), start) is not None
+    return any(True for _ in months_named(url[url.index("/", 8) :]))
 
 
 def may_be_endless(url: str, title: str) -> bool:
@@ -171,13 +164,40 @@ def _names(path: bytes) -> list[bytes]:
     return [name for name in path.partition(b"?")[0].split(b"/") if name]
 
 
-def _latest(path: bytes, most: int) -> int | None:
-    """The latest month that a path names and that is none behind `most`, counted from the year 0; the first of the year
-    where none stands there."""
-    latest: int | None = None
-    for found in _DATE.finditer(path):
-        year, month = found[1] or found[3] or found[5], found[2] or found[4] or found[6] or b"1"
-        told = int(year) * 12 + int(month) - 1
-        if told <= most:
-            latest = max(latest or 0, told)
-    return latest
+def _is_too_long(url: str, most: int) -> bool:
+    """Whether a URL is longer than a site's own: one long value is content (a program, a search), and counts only where
+    it holds its own name again (`return=/login?return=…`), or is out of all proportion."""
+    if len(url) <= most:
+        return False
+    name, _, value = max((one.partition("=") for one in url.partition("?")[2].split("&")), key=lambda one: len(one[2]))
+    nested = bool(name) and (f"{name}=" in value or f"{name.lower()}%3d" in value.lower().replace("%25", "%"))
+    return nested or len(url) - len(value) > most or len(url) > most * _VALUE_BYTES_MAX_TIMES
+
+
+def _looped(names: list[bytes], most: int) -> tuple[bytes, int] | None:
+    """The name that stands more often in a path than `most`, and how often, where the path runs in circles: most of its
+    names are repeats, or some of them stand in a row again and again. A project that is named like its folders
+    (`gnumed/gnumed/blobs/master/gnumed/gnumed/client`) repeats a name, and goes on."""
+    if not names:
+        return None
+    name, count = Counter(names).most_common(1)[0]
+    if count <= most:
+        return None
+    repeats = len(names) - len(set(names))
+    return (name, count) if 2 * repeats > len(names) or _is_in_circles(names, most) else None
+
+
+def _is_in_circles(names: list[bytes], most: int) -> bool:
+    """Whether some names in a row stand there `most` times, one time behind the other."""
+    for size in range(1, len(names) // max(most, 1) + 1):
+        same = 0  # names that are those of one round before, in a row
+        for at in range(size, len(names)):
+            same = same + 1 if names[at] == names[at - size] else 0
+            if same >= size * (most - 1):
+                return True
+    return False
+
+
+def _latest(rest: str, most: int) -> int | None:
+    """The latest month that stands behind a host and is none behind `most`, counted from the year 0."""
+    return max((month for month in months_named(rest) if month <= most), default=None)

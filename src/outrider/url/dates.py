@@ -1,0 +1,117 @@
+"""The months that a URL names: of a calendar or an archive, and not of an id, a version, a size or a page number.
+
+A date begins where a name of the path or a value begins, or follows a word and a hyphen, and no letter or digit follows
+it. So `category/2050`, `city=2100`, `update=20310101`, an ISSN (`1471-2105/10`) and an escape (`%2030.01`) are none.
+A number and a small one behind it, as in `thread/2045/12`, need more: a zero before the month, a word as `calendar`
+before the year, or nothing before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+_PATH_DATE: Final = re.compile(
+    r"(?:(?<=/)|(?<=[A-Za-z][-_]))([0-9]{4})([-/_.])([0-9]{1,2})(?![0-9])(?:\2([0-9]{1,2})(?![0-9]))?"
+    r"(?![A-SU-Za-z]|T(?![0-9])|[-_.]?[0-9])"
+)
+_YEAR_FOLDER: Final = re.compile(
+    r"/(?:year|yr|jahr)/([0-9]{4})(?:/(?:(?:month|mon|m|monat)/)?(0?[1-9]|1[0-2]))?(?![^/;])", re.IGNORECASE
+)
+_VALUE: Final = re.compile(
+    r"([0-9]{4})([-/_.]|%2[Ff])([0-9]{1,2})(?:\2([0-9]{1,2}))?(?:[T+].*|%20.*|%2[Bb].*)?"
+).fullmatch
+_DIGITS: Final = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})?").fullmatch
+_YEAR: Final = re.compile(r"[0-9]{4}").fullmatch
+_MONTH: Final = re.compile(r"0?[1-9]|1[0-2]").fullmatch
+_WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])").findall
+_MAY: Final = re.compile(r"[0-9]{4}").search
+_CALENDARS: Final = frozenset(
+    _WORDS(
+        "agenda archiv archive archives cal calendar calendario calendars calendrier date dates day days daily event "
+        "eventos events evenements kalendarz kalender month monthly months planner programme schedule termine "
+        "timetable veranstaltungen week weekly weeks year yearly years"
+    )
+)
+"""Words of the name before a date. An id with the number of a page behind it has other ones."""
+_MONTH_NAMES: Final = frozenset(
+    _WORDS("cal calendar date dates datum day fecha from jour mes mois monat month week ym")
+)
+"""Words in names of parameters whose six digits, or eight, are a date."""
+_DAY_NAMES: Final = frozenset(_WORDS("begin end since start startdate enddate eventdate fromdate to todate until when"))
+"""The same for eight digits: `start=203105` may count results."""
+_DATE_NAMES: Final = _MONTH_NAMES | _DAY_NAMES
+_YEAR_NAMES: Final = frozenset(_WORDS("annee anno ano jahr year yr"))
+_MONTH_ALONE: Final = frozenset(_WORDS("m mes mois mon monat month"))
+_YEARS: Final = range(1900, 10_000)
+
+
+def months_named(rest: str) -> Iterator[int]:
+    """The months that stand behind the host of a canonical URL, counted from the year 0; the first one of a year that
+    stands alone."""
+    if _MAY(rest) is None:
+        return
+    path, _, query = rest.partition("?")
+    for found in _PATH_DATE.finditer(path):
+        if _is_date_of_path(path, found):
+            yield from _month(found[1], found[3])
+    for found in _YEAR_FOLDER.finditer(path):
+        yield from _month(found[1], found[2])
+    if query:
+        yield from _of_query(query)
+
+
+def _month(year: str, month: str | None) -> Iterator[int]:
+    number = int(month or 1)
+    if int(year) in _YEARS and 1 <= number <= 12:
+        yield int(year) * 12 + number - 1
+
+
+def _is_day(text: str | None) -> bool:
+    return text is None or 1 <= int(text) <= 31
+
+
+def _is_calendar(name: str) -> bool:
+    return any(word.lower() in _CALENDARS for word in _WORDS(name))
+
+
+def _is_date_of_path(path: str, found: re.Match[str]) -> bool:
+    """Whether a year with a month behind it is a date, by what stands before it and by its zeros."""
+    _, parted, month, day = found.groups()
+    if not _is_day(day):
+        return False
+    start = found.start()
+    name = path[path.rfind("/", 0, start) + 1 : start]
+    if not name:
+        name = path[path.rfind("/", 0, max(0, start - 1)) + 1 : start - 1]
+        if start == 1 or _is_calendar(name):
+            return True
+        if parted == "/":
+            return month[0] == "0" or (day is not None and day[0] == "0")
+        return parted in "-_" and (month[0] == "0" or _is_padded(month, day))
+    return _is_calendar(name) or (parted in "-_" and _is_padded(month, day))
+
+
+def _is_padded(month: str, day: str | None) -> bool:
+    return day is not None and len(month) == len(day) == 2
+
+
+def _of_query(query: str) -> Iterator[int]:
+    pairs = [one.partition("=")[::2] for one in query.replace(";", "&").split("&")]
+    names = {name.lower() for name, _ in pairs}
+    for name, value in pairs:
+        if len(value) < 4 or _MAY(value[:4]) is None:
+            continue
+        words = {word.lower() for word in _WORDS(name)}
+        if _YEAR(value):
+            # A `y` alone stands beside an `x`, on a map.
+            if words & _YEAR_NAMES or (name.lower() == "y" and names & _MONTH_ALONE and "x" not in names):
+                months = [told for other, told in pairs if other.lower() in _MONTH_ALONE and _MONTH(told)]
+                yield from _month(value, months[0] if months else None)
+        elif found := _VALUE(value):
+            _, parted, month, day = found.groups()
+            if _is_day(day) and (words & _DATE_NAMES or (parted == "-" and _is_padded(month, day))):
+                yield from _month(found[1], month)
+        elif (found := _DIGITS(value)) and _is_day(found[3]) and words & (_DATE_NAMES if found[3] else _MONTH_NAMES):
+            yield from _month(found[1], found[2])
