@@ -38,10 +38,11 @@ def server(tokens=None):
     return CrawlServer(Listening("127.0.0.1", 0), tokens or Tokens())
 
 
-def asked(at, method, path, body=None):
+def asked(at, method, path, body=None, headers=None):
     """(status, JSON or text)"""
     octets = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(at + path, octets, {"Content-Type": "application/json"}, method=method)
+    sent = {"Content-Type": "application/json", **(headers or {})}
+    request = urllib.request.Request(at + path, octets, sent, method=method)
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             status, kind, content = answer.status, answer.headers["content-type"], answer.read()
@@ -59,8 +60,8 @@ class Beside:
         self.house = House(directory, {"delay": 0.02, **options}, {"depth": 10_000}, beside=self.server)
         self.found = None
 
-    async def ask(self, method, path, body=None):
-        return await asyncio.to_thread(asked, self.server.url, method, path, body)
+    async def ask(self, method, path, body=None, headers=None):
+        return await asyncio.to_thread(asked, self.server.url, method, path, body, headers)
 
     def crawl(self, questions):
         """Runs the crawl until the questions are answered; what they found."""
@@ -206,7 +207,7 @@ class Literals(Names):
         return HOSTS.get(host) or (host,)
 
 
-def test_an_address_of_this_machine_that_comes_over_http_is_not_permitted_by_that(tmp_path):
+def test_an_address_of_this_machine_that_comes_over_loopback_is_permitted(tmp_path):
     crawl = Beside(tmp_path)
     crawl.house.names = Literals
     url = "http://127.0.0.99/"
@@ -214,10 +215,24 @@ def test_an_address_of_this_machine_that_comes_over_http_is_not_permitted_by_tha
     async def questions():
         assert ["new"] == (await crawl.ask("POST", f"{API}/frontier/urls", {"urls": [url]}))[1]["codes"]
         frontier = crawl.house.crawler._frontier
-        await until(lambda: frontier.status(url).state == "gone")
+        await until(lambda: frontier.status(url).state in ("done", "gone"))
         return frontier.status(url).error, crawl.house.crawler.options.allow_address
 
-    assert ("blocked_address", ()) == crawl.crawl(questions)
+    assert (None, ("127.0.0.99",)) == crawl.crawl(questions)
+    assert "127.0.0.99" in (crawl.house.output / "outrider.toml").read_text()
+
+
+def test_an_address_of_this_machine_that_comes_through_a_proxy_is_refused_with_the_option(tmp_path):
+    crawl = Beside(tmp_path)
+    url = "http://127.0.0.99/"
+
+    async def questions():
+        forwarded = {"X-Forwarded-For": "203.0.113.9"}
+        return await crawl.ask("POST", f"{API}/frontier/urls", {"urls": [url]}, headers=forwarded)
+
+    status, problem = crawl.crawl(questions)[:2]
+    assert 403 == status
+    assert "--allow-address 127.0.0.99" in problem["detail"]
     assert [] == [one for one in crawl.house.site.asked if "127.0.0.99" in one]
     assert "127.0.0.99" not in (crawl.house.output / "outrider.toml").read_text()
 

@@ -31,7 +31,8 @@ from served import API, NOW, A, B, Served
 
 def test_urls_are_counted_as_accepted_rejected_and_duplicate():
     served = Served()
-    assert {"accepted": 2, "rejected": 1, "duplicates": 1, "codes": ["new", "known", "invalid", "new"]} == served.add(
+    codes = ["new", "known", "invalid", "new"]
+    assert {"accepted": 2, "rejected": 1, "duplicates": 1, "codes": codes, "refused": []} == served.add(
         A, "HTTP://a.com", "ftp://a.com/", {"url": B, "priority": 0.9, "depth": 3, "source_url": A}
     )
     assert 3 == served.frontier.explain(B).status.depth

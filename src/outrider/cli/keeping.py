@@ -202,7 +202,10 @@ def add(directory: str, urls: tuple[str, ...], access: Access) -> int:
     counts: dict[str, int] = {}
     with ordering(directory, access) as order:
         for start in range(0, len(seeds), ADD_URLS_AT_ONCE):
-            for code, count in order("add", {"urls": seeds[start : start + ADD_URLS_AT_ONCE]})["codes"].items():
+            found = order("add", {"urls": seeds[start : start + ADD_URLS_AT_ONCE]})
+            for refused in found.get("refused", ()):
+                say(f"outrider: {refused}", sys.stderr)
+            for code, count in found["codes"].items():
                 counts[code] = counts.get(code, 0) + count
     click.echo(", ".join(f"{count:,} {code.replace('_', ' ')}" for code, count in counts.items()))
     return 0 if counts.get("new", 0) + counts.get("known", 0) + counts.get("held", 0) else NOTHING_USABLE

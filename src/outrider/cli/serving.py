@@ -10,11 +10,20 @@ from typing import Any, TypeVar
 
 import click
 
+from outrider.cli.settings import given, setting_options
 from outrider.crawl.extras import install_command
+from outrider.crawl.options import SETTINGS
 from outrider.crawl.terminal import say
 from outrider.errors import SettingsError
 
 DRAIN_SECONDS = 10.0
+SERVED = frozenset(
+    {name for name, setting in SETTINGS.items() if setting.frontier}
+    | {"group", "traps", "max_url_bytes", "max_path_depth", "max_path_repeats", "date_horizon", "new_urls_per_host"}
+    | {"least_returns", "host_quantile", "contact", "hosts", "resolver", "allow_address", "ca", "header", "name"}
+) - {"obey_robots", "own_sites"}
+"""The settings that `serve` takes: those by which the frontier decides, and those of its own requests for robots.txt.
+The others are a worker's."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -99,6 +108,7 @@ def _service(asked: str) -> Iterator[None]:
     metavar="SECONDS",
     help="How long results are taken after SIGTERM.",
 )
+@setting_options(*(name for name in SETTINGS if name not in SERVED))
 def serve(
     directory: str,
     http: str,
@@ -108,8 +118,12 @@ def serve(
     names: tuple[str, ...],
     otlp: str | None,
     drain: float,
+    **flags: Any,
 ) -> int:
     """Serve the frontier in DIR to workers, over HTTP (docs/howto/serve.md); a missing DIR is made.
+
+    The settings of the crawl are kept in DIR/outrider.toml, as `crawl` keeps them. A URL of this machine that you add
+    here, or over HTTP from this machine, permits its address; others need --allow-address.
 
     Loopback takes neither TLS nor tokens; any other address takes both. SIGTERM drains: waiting requests are answered,
     results are taken, then the server ends with 0 where all work is done, and with 4 where work is left.
@@ -125,6 +139,7 @@ def serve(
         directory,
         at,
         roles,
+        flags=given(flags),
         names=frozenset(name.lower() for name in names),
         drain_seconds=drain,
         collector=collector,

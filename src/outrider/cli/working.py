@@ -31,10 +31,11 @@ def work(
 ) -> int:
     """Crawl for the frontier at ADDRESS (http://HOST:PORT), into a directory of this worker's own.
 
-    Ends when the frontier has no work left. SIGTERM lets requests end, reports them, and ends with 4. A killed worker
+    Ends when the frontier has no work left, with 8 where this worker's own address guard refused all of its leases.
+    SIGTERM lets requests end, reports them, and ends with 4. A killed worker
     goes on with the same command; `outrider export DIR… --what pages` makes one file of the pages of all.
     """
-    from outrider.crawl.work import PATIENCE_SECONDS, Server
+    from outrider.crawl.work import PATIENCE_SECONDS, UNREACHABLE, Server
     from outrider.crawl.work import work as run
 
     options = given(flags)
@@ -51,4 +52,8 @@ def work(
     done = run(options, server, say=lambda line: say(line, sys.stderr))
     late = f", {done.late:,} came too late" if done.late else ""
     say(f"{counted(done.accepted, 'answer')} counted{late}; they lie in {options['output']}", sys.stderr)
+    if done.refused:
+        of = "all" if done.exit_code == UNREACHABLE else "some"
+        words = f"this worker refused {of} of its leases, {done.refused:,} in number: {done.refused_text}"
+        say(f"outrider: {words}; other workers can take these URLs", sys.stderr)
     return done.exit_code

@@ -12,21 +12,25 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from outrider.crawl.control import Answer, Answers
+from outrider.crawl.permission import Admitted
 from outrider.engine import Frontier
 from outrider.journey import Code, Link, RequestId
 
 Add = Callable[[Sequence[Link], RequestId | None], Awaitable[list[Code]]]
 """Tells the crawl of links, durably; a code for each, in their order."""
+Admit = Callable[[Sequence[str], bool], Awaitable[Admitted]]
+"""Tells which URLs may be added; whether the store's owner adds them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A running crawl as a server beside it sees it. `answers` and `add` may be awaited in any loop."""
+    """A running crawl as a server beside it sees it. `answers`, `add` and `admit` may be awaited in any loop."""
 
     directory: str
     frontier: Frontier
     answers: Answers
     add: Add
+    admit: Admit
 
 
 class Beside(Protocol):

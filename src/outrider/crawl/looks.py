@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -31,11 +32,11 @@ from outrider.crawl.options import (
     CrawlOptions,
     as_toml,
     from_environment,
-    permitting,
     resolved,
 )
 from outrider.crawl.output import FILES, PAGES, last_line
-from outrider.crawl.seeds import loopback_of, read_hosts
+from outrider.crawl.permission import Admitted, Permission
+from outrider.crawl.seeds import read_hosts
 from outrider.crawl.served import Access, asking
 from outrider.engine import Frontier
 from outrider.engine.asking import is_address
@@ -48,7 +49,7 @@ from outrider.errors import (
     UnreachableError,
     shown,
 )
-from outrider.journey import ArchivePlace
+from outrider.journey import ArchivePlace, Code
 from outrider.limits import CONTROL_PAGE_ROWS_MAX, EXPLAINED_PAGES_BYTES_MAX
 from outrider.storage.files import Directory
 from outrider.storage.manifest import MANIFEST_NAME
@@ -129,6 +130,27 @@ def _add(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
     for code in frontier.discover(question.get("urls", ())):
         codes[str(code)] = codes.get(str(code), 0) + 1
     return {"codes": codes}
+
+
+def admitting(permission: Permission, add: Callable[[Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Any]:
+    """The order `add` of a store's owner: it permits the loopback addresses that the URLs name. `refused` has a
+    sentence for each of the first URLs whose address is not permitted; they are counted as invalid."""
+
+    def answer(question: Mapping[str, Any]) -> Any:
+        urls = [str(url) for url in question.get("urls", ())]
+        admitted = permission.admit(urls, owner=True)
+        found = add({**question, "urls": [urls[place] for place in admitted.places]})
+        return with_refused(found, admitted, urls)
+
+    return answer
+
+
+def with_refused(found: Mapping[str, Any], admitted: Admitted, urls: Sequence[str]) -> dict[str, Any]:
+    """The answer to `add` with the URLs that were refused by their addresses."""
+    if not admitted.refused:
+        return dict(found)
+    invalid = found["codes"].get(str(Code.INVALID), 0) + len(admitted.refused)
+    return {**found, "codes": {**found["codes"], str(Code.INVALID): invalid}, "refused": admitted.named(urls)}
 
 
 def _retry(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
@@ -216,28 +238,17 @@ def ordering(path: str, access: Access | None = None) -> Iterator[Looks]:
         return
 
     def order(name: str, question: Mapping[str, Any]) -> Any:
-        if name == "add":
-            _permit(path, question.get("urls", ()))
-        return ORDERS[name](frontier, question)
+        carried_out: Callable[[Mapping[str, Any]], Any] = partial(ORDERS[name], frontier)
+        # A store without settings is a program's own: its guard is not known here.
+        if name == "add" and kept_settings(path).options:
+            options = resolved({}, {}, kept_settings(path).options, path)
+            carried_out = admitting(Permission.of_directory(path, options, read_hosts(options.hosts)), carried_out)
+        return carried_out(question)
 
     try:
         yield order
     finally:
         opened.__exit__(None, None, None)
-
-
-def _permit(path: str, urls: Iterable[str]) -> None:
-    """Permits the loopback addresses that added URLs name, as seeds do: outrider.toml keeps them for later runs."""
-    kept = kept_settings(path)
-    if kept.options:
-        options = resolved({}, {}, kept.options, path)
-        more = loopback_of(urls, read_hosts(options.hosts), options.allow_address)
-        if more:
-            files = Directory(path, create=False)
-            try:
-                write_settings(files, as_toml(permitting(options, more), kept.seeds))
-            finally:
-                files.close()
 
 
 def answers_of(
@@ -326,11 +337,11 @@ def every_row(look: Looks, name: str, question: Mapping[str, Any], limit: int | 
 
 
 @contextmanager
-def changing(path: str, *, create: bool = False) -> Iterator[Frontier]:
+def changing(path: str, *, create: bool = False, options: CrawlOptions | None = None) -> Iterator[Frontier]:
     """Opens the frontier of `path` for changes, with the settings of its crawl, and owns it meanwhile.
 
-    create: an empty or missing directory gets a new store. Raises SettingsError and StoreError, with the owner's
-    process where there is one.
+    create: an empty or missing directory gets a new store. options: settings in place of those; outrider.toml keeps
+    them once the store is open. Raises SettingsError and StoreError, with the owner's process where there is one.
     """
     try:
         store = store_of(path)
@@ -341,14 +352,21 @@ def changing(path: str, *, create: bool = False) -> Iterator[Frontier]:
     whole = store != path
     settings = None
     if whole:
-        settings = settings_of(path).frontier_settings()
+        settings = (options or settings_of(path)).frontier_settings()
         if not os.path.lexists(os.path.join(path, SETTINGS_FILE)):
             del settings["url_rules"]  # a store that is there has its own
     with Frontier.open(store, settings=settings, robots="errands" if whole else "caller") as frontier:
+        if whole and options is not None:
+            files = Directory(path, create=False)
+            try:
+                write_settings(files, as_toml(options, kept_settings(path).seeds))
+            finally:
+                files.close()
         yield frontier
 
 
-def settings_of(path: str) -> CrawlOptions:
-    """The settings of the crawl in `path`; without an outrider.toml those that a crawl there would begin with."""
+def settings_of(path: str, flags: Mapping[str, object] | None = None) -> CrawlOptions:
+    """The settings of the crawl in `path`; without an outrider.toml those that a crawl there would begin with. flags:
+    settings that were typed, which come before all others."""
     kept = kept_settings(path).options if os.path.isdir(path) else {}
-    return resolved({}, from_environment(os.environ), kept, path)
+    return resolved(flags or {}, from_environment(os.environ), kept, path)

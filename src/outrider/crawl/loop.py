@@ -49,16 +49,16 @@ from outrider.crawl.hooks import (
 )
 from outrider.crawl.journal import JOURNAL_FILE, Journal
 from outrider.crawl.kept_output import judge_of, refuse_output_alone
-from outrider.crawl.looks import ORDERS, answers_of
-from outrider.crawl.options import CrawlOptions, as_toml, permitting
+from outrider.crawl.looks import ORDERS, answers_of, with_refused
+from outrider.crawl.options import CrawlOptions, as_toml
 from outrider.crawl.output import Output
 from outrider.crawl.pace import Pace, eta_seconds, status_fields
 from outrider.crawl.perhost import PerHost, unverified_hosts
+from outrider.crawl.permission import Admitted, Permission
 from outrider.crawl.places import aside_max
 from outrider.crawl.probes import Probes
 from outrider.crawl.progress import Progress
 from outrider.crawl.reading import Reader, Readings
-from outrider.crawl.seeds import loopback_of
 from outrider.crawl.settle import LEASE_SECONDS, Settler, Turn
 from outrider.crawl.sitemaps import Sitemaps
 from outrider.crawl.summary import HookFailure, counted, held_back, left_alone, nothing_done
@@ -68,7 +68,6 @@ from outrider.crawl.version import version
 from outrider.crawl.visit import Visit, large_bytes, visit_bytes
 from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreError, StoreFullError, UnreachableError
-from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.chosen import make_downloader
 from outrider.fetch.downloader import Downloader
 from outrider.fetch.names import make_resolver
@@ -201,7 +200,7 @@ class CrawlRun:
         self._sources = sources
         self._seeds_again = seeds_again
         self._hosts = hosts
-        self._guard = AddressGuard(options.allow_address, hosts)
+        self._permission = Permission(options, sources, hosts)
         self._progress = progress
         self._make_downloader = make_downloader or _downloader
         self._make_names = make_names or (
@@ -475,7 +474,7 @@ class CrawlRun:
         fetching = self._fetching = Fetching(
             downloader,
             self._make_names(),
-            self._guard,
+            self._permission.guard,
             user_agent=options.user_agent_sent,
             loopback_only=options.contact is None,
             clock=self._clock,
@@ -835,6 +834,7 @@ class CrawlRun:
         orders = {name: across(loop, here[name]) for name in ORDERS}
         status = across(loop, lambda _: self._status(asyncio.to_thread))
         add = across(loop, self._patient(self._added))
+        admit = across(loop, self._patient(lambda asked: self._admit(asked["urls"], owner=asked["owner"])))
         why_idle = self._with_shares(looks["why-idle"], across(loop, self._throughput))
         answers = {**looks, **orders, "status": status, "why-idle": why_idle}
         running = Running(
@@ -842,11 +842,12 @@ class CrawlRun:
             self._frontier,
             answers,
             lambda links, request: add({"links": links, "request_id": request}),
+            lambda urls, owner: admit({"urls": urls, "owner": owner}),
         )
         self._progress.say(f"outrider: serving at {await asyncio.to_thread(self._beside.open, running)}")
 
     async def _added(self, question: Mapping[str, Any]) -> list[Code]:
-        """Takes links from elsewhere. They permit no address of this machine, as those do that are named here."""
+        """Takes links from a server beside this crawl, which has admitted their URLs."""
         links = await self._in_books(self._hooks.told, question["links"])
         codes = await self._in_books(self._frontier.discover, links, request_id=question["request_id"])
         counts: dict[str, int] = {}
@@ -862,9 +863,12 @@ class CrawlRun:
         async def answered(question: Mapping[str, Any]) -> Any:
             if name == "add":
                 urls = [str(url) for url in question.get("urls", ())]
-                await self._in_books(self._permit, urls)
-                question = {**question, "urls": await self._in_books(lambda: self._hooks.seeds(urls))}
-            found = await order(question)
+                admitted = await self._admit(urls, owner=True)
+                some = [urls[place] for place in admitted.places]
+                question = {**question, "urls": await self._in_books(lambda: self._hooks.seeds(some))}
+                found = with_refused(await order(question), admitted, urls)
+            else:
+                found = await order(question)
             told = {key: value for key, value in question.items() if key not in ("ask", "urls")}
             await self._in_books(lambda: self._journal.note(name, **{**told, **found}))
             self._wake.set()
@@ -872,13 +876,11 @@ class CrawlRun:
 
         return answered
 
-    def _permit(self, urls: list[str]) -> None:
-        """Permits the loopback addresses that added URLs name, as seeds do, from now on and for later runs."""
-        more = loopback_of(urls, self._hosts, self._options.allow_address)
-        if more:
-            self._options = permitting(self._options, more)
-            self._guard.allow(more)
-            write_settings(self._files, as_toml(self._options, self._sources))
+    async def _admit(self, urls: Sequence[str], *, owner: bool) -> Admitted:
+        """Permits the loopback addresses that the owner's URLs name, as seeds do, and tells which URLs may be added."""
+        admitted = await self._in_books(lambda: self._permission.admit(urls, owner=owner))
+        self._options = self._permission.options
+        return admitted
 
     async def _verified(self, _: Mapping[str, Any]) -> dict[str, Any]:
         """Recounts the store beside the crawl, whose calls wait meanwhile."""

@@ -59,7 +59,7 @@ def _retry(remote: Remote, question: Mapping[str, Any]) -> Any:
 
 def _add(remote: Remote, question: Mapping[str, Any]) -> Any:
     told = remote.post(path_of("frontier", "urls"), m.AddUrls(list(question["urls"])), m.Added, key=remote.key())
-    return {"codes": {code: told.codes.count(code) for code in dict.fromkeys(told.codes)}}
+    return {"codes": {code: told.codes.count(code) for code in dict.fromkeys(told.codes)}, "refused": told.refused}
 
 
 _ANSWERS: Final[dict[str, Answer]] = {

@@ -32,12 +32,15 @@ from outrider.crawl.journal import JOURNAL_FILE, Journal
 from outrider.crawl.options import SETTINGS_FILE, CrawlOptions, as_toml
 from outrider.crawl.output import Output
 from outrider.crawl.perhost import PerHost
+from outrider.crawl.permission import closed
 from outrider.crawl.probes import Probes
+from outrider.crawl.seeds import is_loopback
 from outrider.crawl.settle import LEASE_SECONDS, Settler
 from outrider.crawl.sitemaps import Sitemaps
 from outrider.crawl.version import version
 from outrider.crawl.visit import Visit, visit_bytes
-from outrider.engine.asking import Connections, Remote
+from outrider.engine.asking import Connections, Remote, is_on_loopback
+from outrider.engine.messages import Registered
 from outrider.engine.remote import RemoteFrontier
 from outrider.errors import (
     ForeignStoreError,
@@ -49,6 +52,7 @@ from outrider.errors import (
 )
 from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.downloader import Downloader
+from outrider.fetch.outcomes import FetchError
 from outrider.journey import Kind, Lease, Outcome, RobotsAnswer, Settled, Verdict
 from outrider.kernels import in_use
 from outrider.limits import ANSWERS_BYTES_MAX, TURN_BYTES_MAX, WORK_FILE_BYTES_MAX
@@ -67,7 +71,10 @@ STOP_SECONDS_MAX: Final = 30.0  # after the first stop requests may end for so l
 PATIENCE_SECONDS: Final = 300.0  # so long a worker waits for its server
 PATIENCE_SECONDS_EXTENDING: Final = 5.0
 FULL_STEP_SECONDS: Final = 1.0
-FINISHED, LIMIT, STOPPED, HOOKS = 0, 3, 4, 10
+REFUSED_SECONDS: Final = 5.0  # a URL that this worker's guard refused is left to other workers for so long
+REFUSED_TIMES_MAX: Final = 12  # a URL that it refused so often has that as its outcome: no other worker took it
+REFUSED_URLS_MAX: Final = 10_000  # URLs whose refusals are counted
+FINISHED, LIMIT, STOPPED, UNREACHABLE, HOOKS = 0, 3, 4, 8, 10
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -79,11 +86,14 @@ class Known(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """The end of a worker's run: its exit code, and how many pages were accepted and refused."""
+    """The end of a worker's run: its exit code, and how many pages counted and came too late. refused: how many leases
+    this worker's own guard refused, and the words about the first of them."""
 
     exit_code: int
     accepted: int
     late: int
+    refused: int = 0
+    refused_text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +124,7 @@ class Worker:
         """say: is told what happens, in words for people."""
         self._options, self._server, self._hosts, self._say = options, server, hosts, say
         self._make_downloader, self._make_names = make_downloader, make_names
+        self._guard = AddressGuard(options.allow_address, hosts)
         self._hooks = Hooks(options)
         self._hook_failures = HookFailures(say)
         self._books = ThreadPoolExecutor(max_workers=1, thread_name_prefix="outrider-books")
@@ -131,6 +142,10 @@ class Worker:
         self._stopping = 0
         self._code = FINISHED
         self._accepted = self._late = 0
+        self._sent = 0  # visits that sent a request
+        self._refused = 0  # visits that the guard of this worker refused
+        self._refused_text = ""  # the words about the first of them
+        self._refused_times: dict[str, int] = {}  # by URL, for those that were refused last
 
     # -- from outside -------------------------------------------------------------------------------------------------
 
@@ -176,7 +191,9 @@ class Worker:
         if self._code in (FINISHED, LIMIT) and self._hook_failures.on_most_pages:
             self._code = HOOKS
             self._say(f"outrider: {self._hook_failures.ending(self._server.address)}")
-        return Worked(self._code, self._accepted, self._late)
+        if self._code == FINISHED and self._refused and not self._sent:
+            self._code = UNREACHABLE
+        return Worked(self._code, self._accepted, self._late, self._refused, self._refused_text)
 
     # -- opening and closing (in the books' thread) -------------------------------------------------------------------
 
@@ -210,7 +227,7 @@ class Worker:
             patience = self._server.patience_seconds
             self._waiting = self._remote(self._leasing, name, patience, self._stopped)
             self._hasty = self._remote(self._connections, name, PATIENCE_SECONDS_EXTENDING)
-            registered = self._frontier.register(self._options.user_agent)
+            registered = self._register()
             if known is not None and known.store != registered.store:
                 raise ForeignStoreError(
                     f"{path} holds pages for another frontier than the one at {self._server.address}; choose another -o"
@@ -245,6 +262,23 @@ class Worker:
             self._own.close()
             self._files.close()
             raise
+
+    def _register(self) -> Registered:
+        """Tells the server that this worker is there. Permits the loopback addresses that the owner of the store named,
+        where the server is on this machine: elsewhere they are another machine's."""
+        registered = self._frontier.register(self._options.user_agent)
+        if is_on_loopback(self._server.address):
+            known = {str(network) for network in self._guard.allowed}
+            self._guard.allow([one for one in registered.allow_address if one not in known])
+        return registered
+
+    def _follow(self, leases: Sequence[Lease]) -> None:
+        """Looks for addresses that were permitted since this worker registered, where a lease names one."""
+        if is_on_loopback(self._server.address) and any(
+            is_loopback(host, self._hosts) and closed(host, self._hosts, self._guard)
+            for host in {lease.host for lease in leases}
+        ):
+            self._register()
 
     def _give_back(self) -> None:
         """Ends the leases of the process before, whose requests nobody knows of: their hosts rest as behind any other
@@ -303,7 +337,7 @@ class Worker:
         fetching = Fetching(
             self._make_downloader(options, self._clock),
             self._make_names(),
-            AddressGuard(options.allow_address, self._hosts),
+            self._guard,
             user_agent=options.user_agent_sent,
             loopback_only=options.contact is None,
             clock=self._clock,
@@ -349,6 +383,9 @@ class Worker:
                 await self._wake.wait()
                 continue
             leases = await loop.run_in_executor(self._asking, self._next, room)
+            if leases and self._refuses_all(leases):
+                await loop.run_in_executor(self._asking, self._hasty.release, [one.token for one in leases])
+                return
             if self._is_stopping():
                 if leases:
                     with contextlib.suppress(OutriderError):
@@ -373,13 +410,22 @@ class Worker:
         request = (self._client, next(self._requests))
         asked = partial(RemoteFrontier.lease, want=room, ttl_seconds=LEASE_SECONDS, errands=True, request_id=request)
         try:
-            return asked(self._waiting, wait_seconds=WAIT_SECONDS)
+            leases = asked(self._waiting, wait_seconds=WAIT_SECONDS)
+            self._follow(leases)
+            return leases
         except UnreachableError:
             if not self._stopping:
                 raise
             with contextlib.suppress(OutriderError):
                 return asked(self._hasty)
             return ()
+
+    def _refuses_all(self, leases: Sequence[Lease]) -> bool:
+        """Whether this worker may only refuse these leases, as it refused all before them: it has no use then, and ends
+        for other workers to go on. A lease of a URL that it has not refused yet is tried."""
+        if self._server.stay or not self._refused or self._sent or self._running or self._finished:
+            return False
+        return all(lease.url in self._refused_times for lease in leases)
 
     async def _is_over(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether there is nothing left, here or with other workers; sets how it ended."""
@@ -399,10 +445,25 @@ class Worker:
         elif (error := task.exception()) is not None:
             self._failure = error
         else:
+            self._count(task.result())
             self._finished.append(task.result())
             self._hold(visit_bytes(task.result()), fetching)
         self._wake.set()
         self._news.set()
+
+    def _count(self, visit: Visit) -> None:
+        """Counts a visit: whether it sent a request, or this worker's own guard refused it."""
+        if visit.response is not None or visit.began is not None:
+            self._sent += 1
+        elif visit.error is FetchError.BLOCKED_ADDRESS:
+            if not self._refused:
+                self._refused_text = visit.error_text
+                self._say(f"refused: {visit.error_text}")
+            self._refused += 1
+            times = self._refused_times.pop(visit.lease.url, 0) + 1
+            self._refused_times[visit.lease.url] = times
+            if len(self._refused_times) > REFUSED_URLS_MAX:
+                del self._refused_times[next(iter(self._refused_times))]
 
     def _hold(self, size: int, fetching: Fetching) -> None:
         """Counts the bytes of answers; while there are too many, large answers rest on their way."""
@@ -444,11 +505,26 @@ class Worker:
             self._give_up()
 
     def _turn(self, some: Sequence[Visit]) -> None:
-        self._settler.settle(some)
+        left = {visit.lease.token for visit in some if self._is_left_to_others(visit)}
+        if left:
+            at = self._frontier.now() + instant(REFUSED_SECONDS)
+            error = str(FetchError.BLOCKED_ADDRESS)
+            self._frontier.report([Outcome(one, Verdict.AGAIN, error=error, at=at, answered=False) for one in left])
+            for visit in some:
+                if visit.lease.token in left:
+                    self._journal.note("refused", url=visit.lease.url, text=visit.error_text)
+        self._settler.settle([visit for visit in some if visit.lease.token not in left])
         if self._accounts.is_long:
             self._output.note()
             self._accounts.keep()
         self._journal.flush()
+
+    def _is_left_to_others(self, visit: Visit) -> bool:
+        """Whether this worker's guard refused a URL that another worker may request. The frontier has its own rule for
+        a robots.txt."""
+        if visit.error is not FetchError.BLOCKED_ADDRESS or visit.lease.kind in (Kind.ROBOTS, Kind.ADDRESS):
+            return False
+        return self._refused_times.get(visit.lease.url, 0) < REFUSED_TIMES_MAX
 
     async def _keep_leases(self) -> None:
         """Extends the leases under way; breaks off a request whose lease is about to end, or has."""

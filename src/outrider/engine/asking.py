@@ -196,6 +196,11 @@ def is_address(text: str) -> bool:
     return text.startswith(("http://", "https://"))
 
 
+def is_on_loopback(address: str) -> bool:
+    """Whether the server at an address can only be on this machine."""
+    return _loopback(urlsplit(address).hostname or "")
+
+
 def _loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback

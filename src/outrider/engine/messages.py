@@ -66,12 +66,14 @@ class AddUrls(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Added(Struct, frozen=True):
-    """How many were new, refused, and known; and a code for each, in their order."""
+    """How many were new, refused, and known; and a code for each, in their order. refused: a sentence for each of the
+    first URLs that name an address that is not permitted."""
 
     accepted: int
     rejected: int
     duplicates: int
     codes: list[str]
+    refused: list[str] = []
 
 
 class Next(Struct, frozen=True, forbid_unknown_fields=True):
@@ -322,11 +324,14 @@ class Register(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Registered(Struct, frozen=True):
-    """The product for which this frontier reads robots.txt files, the id of its store, and the server's clock."""
+    """The product for which this frontier reads robots.txt files, the id of its store, and the server's clock.
+    allow_address: the loopback addresses that URLs of the store's owner named; only for a worker on the same machine.
+    """
 
     user_agent: str
     store: str
     now_us: int
+    allow_address: list[str] = []
 
 
 class Extend(Struct, frozen=True, forbid_unknown_fields=True):

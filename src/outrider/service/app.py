@@ -16,6 +16,7 @@ from starlette.routing import Match
 from starlette.routing import Route as Path
 
 from outrider.errors import OutriderError
+from outrider.fetch.addresses import parsed
 from outrider.limits import SERVICE_KEY_CHARACTERS_MAX
 from outrider.service.desk import Desk
 from outrider.service.problems import MEDIA_TYPE, Problem, of_error
@@ -25,6 +26,7 @@ _LOG: Final = logging.getLogger("outrider.service")
 _EXACT: Final = 1 << 53  # whole numbers up to here are themselves as floats
 _KEY: Final = re.compile(rf"[!-~]{{1,{SERVICE_KEY_CHARACTERS_MAX}}}\Z")
 _SAFE: Final = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
+_OF_PROXIES: Final = ("forwarded", "x-forwarded-for", "via")
 _STRAY: Final = "other"
 """The path under which requests are counted that no path of the table met: a stranger must not fill the memory."""
 
@@ -120,7 +122,14 @@ def _ask(
             pass
 
     key = _key(headers.get("idempotency-key")) if route.idempotent else None
-    return Ask(who, query, body, dict(request.path_params), key, octets, gone)
+    return Ask(who, _is_local(request), query, body, dict(request.path_params), key, octets, gone)
+
+
+def _is_local(request: Request) -> bool:
+    """Whether a request came over loopback, and not from elsewhere through a proxy on this machine."""
+    client = request.client.host if request.client is not None else ""
+    address = parsed(client)
+    return address is not None and address.is_loopback and not any(name in request.headers for name in _OF_PROXIES)
 
 
 def _key(given: str | None) -> str | None:

@@ -10,10 +10,11 @@ from typing import Any
 
 from outrider.clock import Instant, elapsed, seconds, wall
 from outrider.crawl.beside import Running
-from outrider.crawl.control import Answers
+from outrider.crawl.control import Answer, Answers
 from outrider.crawl.instants import moment
-from outrider.crawl.looks import answers_of
+from outrider.crawl.looks import answers_of, with_refused
 from outrider.crawl.pace import Pace, errors_of, eta_seconds, status_fields
+from outrider.crawl.permission import Admitted, Permission
 from outrider.engine import AsyncFrontier
 from outrider.engine.messages import Worker
 from outrider.errors import OutriderError
@@ -41,13 +42,18 @@ class Desk:
         audit: Audit | None,
         crawl: Running | None = None,
         directory: str | None = None,
+        permission: Permission | None = None,
     ) -> None:
-        """crawl: the crawl that fetches from this frontier itself. directory: that of a crawl that does not run."""
+        """crawl: the crawl that fetches from this frontier itself. directory: that of a crawl that does not run.
+        permission: its addresses, None where no settings of a crawl are known."""
         self.user_agent, self.store = frontier.sync.user_agent, frontier.sync._store.hex()
         self.frontier, self.hosts, self.tokens, self.audit = frontier, hosts, tokens, audit
         self.crawl = crawl
         self.answers: Answers = crawl.answers if crawl else answers_of(frontier.sync, asyncio.to_thread, directory)
         """Questions and orders, as a running crawl has them."""
+        self.permission = permission
+        if permission is not None:
+            self.answers = {**self.answers, "add": self._adding(permission, self.answers["add"])}
         self.errands: Errands | None = None
         """The errands that this server does itself, where it can fetch."""
         self.handed = Handed()
@@ -174,6 +180,25 @@ class Desk:
         if self.crawl is not None:
             return await self.crawl.add(links, request_id)
         return await self.frontier.discover(links, request_id=request_id)
+
+    async def admit(self, urls: Sequence[str], *, owner: bool) -> Admitted:
+        """Which URLs may be added, by their addresses. owner: whether the store's owner adds them."""
+        if self.crawl is not None:
+            return await self.crawl.admit(urls, owner)
+        if self.permission is None:
+            return Admitted(tuple(range(len(urls))), {})
+        return await asyncio.to_thread(partial(self.permission.admit, urls, owner=owner))
+
+    def _adding(self, permission: Permission, add: Answer) -> Answer:
+        """The order `add` of commands beside this server: they are the owner's."""
+
+        async def answered(question: Mapping[str, Any]) -> Any:
+            urls = [str(url) for url in question.get("urls", ())]
+            admitted = await self.admit(urls, owner=True)
+            found = await add({**question, "urls": [urls[place] for place in admitted.places]})
+            return with_refused(found, admitted, urls)
+
+        return answered
 
     async def _note(self, who: str, name: str, facts: Mapping[str, Any]) -> None:
         if self.audit is not None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from outrider.crawl.fetching import Fetching
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.perhost import PerHost
-from outrider.crawl.seeds import read_hosts
 from outrider.crawl.settle import LEASE_SECONDS
 from outrider.crawl.visit import Visit, address_outcome, robots_outcome
 from outrider.engine import AsyncFrontier
@@ -82,13 +81,15 @@ class Errands:
         await self._visits.close()
 
 
-def visits_of(options: CrawlOptions, frontier: AsyncFrontier) -> Fetching:
-    """Fetching as the crawl with these settings would: under its name, past its guard."""
-    hosts = read_hosts(options.hosts)
+def visits_of(
+    options: CrawlOptions, frontier: AsyncFrontier, hosts: Mapping[str, tuple[str, ...]], guard: AddressGuard
+) -> Fetching:
+    """Fetching as the crawl with these settings would: under its name, past its guard. hosts: a parsed --hosts
+    file."""
     return Fetching(
         make_downloader(clock=frontier.sync.now, ca_file=options.ca, connections_max=SERVICE_ERRANDS_MAX),
         make_resolver(hosts, options.resolver),
-        AddressGuard(options.allow_address, hosts),
+        guard,
         user_agent=options.user_agent_sent,
         loopback_only=options.contact is None,
         clock=frontier.sync.now,

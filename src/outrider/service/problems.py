@@ -25,6 +25,7 @@ TYPES: Final[dict[str, tuple[int, str]]] = {
     "invalid-query": (400, "A parameter cannot be used."),
     "invalid-argument": (400, "A value was refused."),
     "invalid-url": (400, "This is not a URL that can be crawled."),
+    "address-refused": (403, "The crawl may not connect to this address."),
     "no-request": (400, "This is no request of HTTP."),
     "head-too-large": (431, "The request line and its headers are too long."),
     "slow-body": (408, "The body did not come in time."),

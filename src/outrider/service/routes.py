@@ -38,9 +38,11 @@ _NEW = frozenset({Code.NEW, Code.HELD, Code.PARKED})
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request, read and validated."""
+    """One request, read and validated. local: it came over the loopback address of this machine, with no proxy in
+    between: whoever sends it is the owner of the store, or may become so."""
 
     who: str
+    local: bool
     query: Any
     body: Any
     path: dict[str, str]
@@ -85,18 +87,24 @@ class Route:
     fetches: bool = False
 
 
-def _added(codes: Sequence[Code]) -> m.Added:
+def _added(codes: Sequence[Code], refused: Sequence[str] = ()) -> m.Added:
     new = sum(code in _NEW for code in codes)
     known = sum(code == Code.KNOWN for code in codes)
-    return m.Added(new, len(codes) - new - known, known, [str(code) for code in codes])
+    return m.Added(new, len(codes) - new - known, known, [str(code) for code in codes], list(refused))
 
 
 async def _add(desk: Desk, ask: Ask) -> m.Added:
     body: m.AddUrls = ask.body
     links = [link_of(one, crawl=body.crawl_id) for one in body.urls]
+    urls = [link.url for link in links]
+    admitted = await desk.admit(urls, owner=ask.local)
+    refused = admitted.named(urls)
+    if refused and not admitted.places:
+        raise Problem("address-refused", refused[0], refused=refused)
+    some = [links[place] for place in admitted.places]
     with desk.keys.used("urls", ask.who, body.worker_id or "", ask.key, ask.octets) as request:
-        codes = await desk.add(links, request) if links else []
-    return _added(codes)
+        found = dict(zip(admitted.places, await desk.add(some, request) if some else [], strict=True))
+    return _added([found.get(place, Code.INVALID) for place in range(len(links))], refused)
 
 
 async def _next(desk: Desk, ask: Ask) -> m.Leased | Text:
@@ -370,7 +378,9 @@ async def _register(desk: Desk, ask: Ask) -> m.Registered:
             f"user_agent is {ask.body.user_agent!r:.80}, and robots.txt is read for {ours} here; crawl as {ours}",
         )
     desk.hear(ask.body.worker_id)
-    return m.Registered(ours, desk.store, await desk.frontier.now())
+    # Loopback of this machine is loopback of the worker's where it asks over loopback, and of nobody else's.
+    permitted = desk.permission.loopback if ask.local and desk.permission is not None else []
+    return m.Registered(ours, desk.store, await desk.frontier.now(), permitted)
 
 
 async def _status(desk: Desk, _: Ask) -> dict[str, Any]:
@@ -516,7 +526,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         m.Added,
         "Tell the frontier of URLs; answered means durable.",
         body=m.AddUrls,
-        problems=("too-many-rows", "invalid-argument", "store-full", "hook-running"),
+        problems=("too-many-rows", "invalid-argument", "address-refused", "store-full", "hook-running"),
         idempotent=True,
     ),
     Route(

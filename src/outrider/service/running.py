@@ -21,9 +21,12 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from outrider.crawl.control import Answer, Control
-from outrider.crawl.looks import ORDERS, changing, settings_of
+from outrider.crawl.looks import ORDERS, changing, settings_of, store_of
+from outrider.crawl.permission import Permission
+from outrider.crawl.seeds import read_hosts
 from outrider.engine import AsyncFrontier
-from outrider.errors import SettingsError, UnreachableError
+from outrider.errors import NoCrawlError, SettingsError, UnreachableError
+from outrider.fetch.addresses import AddressGuard
 from outrider.limits import SERVICE_CONNECTIONS_MAX, SERVICE_HEAD_BYTES_MAX
 from outrider.service.access import Hosts, Listening, Tokens
 from outrider.service.app import application
@@ -93,6 +96,7 @@ def serve(
     listening: Listening,
     tokens: Tokens,
     *,
+    flags: Mapping[str, object] | None = None,
     names: frozenset[str] = frozenset(),
     drain_seconds: float = 10.0,
     collector: Endpoint | None = None,
@@ -100,27 +104,45 @@ def serve(
 ) -> bool:
     """Serve the frontier of a crawl's directory until a signal; whether all its work was done by then.
 
-    collector: where metrics are sent, if anywhere. say: is told the address once it listens, and what happens at the
-    end. Raises SettingsError for a port in use,
-    and the errors of opening a store.
+    flags: settings of the crawl as they were typed, which outrider.toml keeps. collector: where metrics are sent, if
+    anywhere. say: is told the address once it listens, and what happens at the end. Raises SettingsError for a port in
+    use, and the errors of opening a store.
     """
+    options = settings_of(directory, flags)
+    hosts = read_hosts(options.hosts)
+    alone = _is_store_alone(directory)
+    if alone and flags:
+        raise SettingsError(
+            f"{directory} is a store that a program keeps alone, and keeps no settings; leave out "
+            f"{', '.join('--' + name.replace('_', '-') for name in flags)}"
+        )
     listener = bound(listening)
-    with contextlib.closing(listener), changing(directory, create=True) as frontier:
+    with contextlib.closing(listener), changing(directory, create=True, options=options) as frontier:
         audit = Audit(directory)
         try:
             at = listened_at(listening, listener)
+            permission = None if alone else Permission.of_directory(directory, options, hosts)
             desk = Desk(
                 AsyncFrontier(frontier),
                 hosts=hosts_of(listening, names),
                 tokens=tokens,
                 audit=audit,
                 directory=directory,
+                permission=permission,
             )
-            fetching = visits_of(settings_of(directory), desk.frontier)
+            guard = permission.guard if permission is not None else AddressGuard(options.allow_address, hosts)
+            fetching = visits_of(options, desk.frontier, hosts, guard)
             desk.errands = Errands(desk.frontier, fetching)
             return asyncio.run(_run(desk, directory, at, listener, drain_seconds, collector, say))
         finally:
             audit.close()
+
+
+def _is_store_alone(directory: str) -> bool:
+    """Whether a program keeps a store alone in `directory`, without a crawl's settings."""
+    with contextlib.suppress(NoCrawlError):
+        return store_of(directory) == directory
+    return False
 
 
 def hosts_of(listening: Listening, names: frozenset[str]) -> Hosts:
