@@ -304,7 +304,8 @@ class Lease(msgspec.Struct, frozen=True):
     def again(
         self, *, at: Instant, seconds: float | None = None, links: Sequence[str | Link] | UrlColumns = ()
     ) -> Outcome:
-        """It was fetched and is due again at the instant `at`."""
+        """It was fetched and is due again at the instant `at`. The time until then is its schedule, and one bad outcome
+        does not end its visits (docs/frontier.md)."""
         return Outcome(self.token, Verdict.AGAIN, seconds=seconds, status=200, at=at, links=links)
 
     def retry(
@@ -333,7 +334,8 @@ class Lease(msgspec.Struct, frozen=True):
         )
 
     def gone(self, *, status: int | None = None, error: str | None = None, seconds: float | None = None) -> Outcome:
-        """It failed for good."""
+        """It failed for good. A URL that `again` gave a schedule is visited again nevertheless, more rarely, unless
+        there is neither a status nor an error."""
         return Outcome(self.token, Verdict.GONE, seconds=seconds, status=status, error=error)
 
     def robots(

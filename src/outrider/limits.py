@@ -79,6 +79,12 @@ ADDRESSES_READ_MAX = 4_096  # texts of addresses whose form is kept: hosts of on
 LEASE_SECONDS_MAX = 86_400.0  # a worker that needs longer extends
 LEASES_LOST_MAX = 5  # after so many losses in a row a URL is gone(lost): it kills its holders; three may be chance
 RETRY_SECONDS = (5.0, 30.0, 300.0)  # after these the URL is a dead letter
+# A page that is visited regularly is given up after 10 bad answers in a row: by then it is gone, not out of order
+BAD_ANSWERS_MAX = 10
+# The least pause after each bad answer but the last. Together they are 7.7 days: repairs and holidays are over by then
+BAD_ANSWER_SECONDS = (1.0, 30.0, 300.0, 1_800.0, 10_800.0, 43_200.0, 86_400.0, 172_800.0, 345_600.0)
+# A month: the pauses double, and a page that came back is noticed within this time, unless its schedule is longer
+BAD_ANSWER_SECONDS_MAX = 30 * 86_400.0
 REDIRECT_HOPS_MAX = 5  # RFC 9309 asks for five for robots.txt; browsers allow 20, loops only waste politeness
 
 # robots

@@ -67,6 +67,7 @@ FRONTIER: Final = Shape(
         "referrer": "text",
         "due": "whole",
         "fetched_at": "whole",
+        "revisit_seconds": "real",
         "attempts": "whole",
         "losses": "whole",
         "status": "whole",

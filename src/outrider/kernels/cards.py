@@ -28,7 +28,8 @@ HEAD = np.dtype(
     }
 )
 """fingerprint: of the URL; queue: of (crawl, key, host); order: the number under which it was accepted; due: an
-instant; klass: 0 to 15, the best first; the order within a queue is (-klass, due, order). flags: HAS_CONTENT. error:
+instant; klass: 0 to 15, the best first; the order within a queue is (-klass, due, order). flags: HAS_CONTENT, and the
+schedule. error:
 the number of its class in the frontier's table of errors, 0 for none. fetched: when it was last answered, in whole
 seconds since `FETCHED_FROM`, 0 for never, or by a version that did not note it. Every byte has a name, since numpy
 copies and joins only bytes that belong to a field."""
@@ -45,5 +46,8 @@ NO_CLASS = 255
 """The class of a card that is not there."""
 HAS_CONTENT = 1
 """The first 8 bytes of `extra` are the hash of what was found there."""
+SCHEDULE_SHIFT = 1
+"""The other seven bits of `flags` are the schedule of a page that is visited regularly: 0 for none, otherwise the code
+of the usual pause (frontier/policy/revisit.py)."""
 
 Heads = npt.NDArray[Any]

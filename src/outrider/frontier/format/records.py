@@ -10,7 +10,7 @@ import numpy as np
 
 from outrider.clock import Instant
 from outrider.frontier.format.cards import Cards
-from outrider.kernels.cards import HAS_CONTENT, HEAD
+from outrider.kernels.cards import HAS_CONTENT, HEAD, SCHEDULE_SHIFT
 from outrider.kernels.extras import Told, extra_of
 
 _decode = msgspec.msgpack.Decoder(Told).decode
@@ -22,7 +22,7 @@ class Record:
 
     __slots__ = (
         *("fingerprint", "queue", "order", "due", "priority", "crawl", "slot", "depth", "attempts", "status"),
-        *("state", "reason", "klass", "hops", "losses", "error", "fetched"),
+        *("state", "reason", "klass", "hops", "losses", "error", "fetched", "schedule"),
         *("url", "referrer", "digest", "etag", "modified", "metadata", "content"),
     )
 
@@ -43,6 +43,7 @@ class Record:
     losses: int
     error: int  # the number of its class
     fetched: int  # as in the head of its card
+    schedule: int  # the code of the usual pause between visits, 0 for none
     url: str
     referrer: str
     digest: bytes
@@ -60,6 +61,7 @@ class Record:
         record.slot, record.depth, record.attempts, record.status = head[7:11]
         record.state, record.reason, record.klass, record.hops, record.losses, flags = head[13:19]
         record.error, record.fetched = head[19:]
+        record.schedule = flags >> SCHEDULE_SHIFT
         record.url = cards.url(row)
         record.referrer = cards.referrer(row)
         parts = parts_of(cards.extra_of(row), flags)
@@ -117,7 +119,7 @@ def packed(records: Sequence[Record]) -> Cards:
                 one.klass,
                 one.hops,
                 one.losses,
-                HAS_CONTENT if one.content else 0,
+                (HAS_CONTENT if one.content else 0) | one.schedule << SCHEDULE_SHIFT,
                 one.error,
                 one.fetched,
             ),

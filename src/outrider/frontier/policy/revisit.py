@@ -1,8 +1,28 @@
-"""The waits before a failed URL is tried again: 5, 30, 300 seconds; after that it is a dead letter."""
+"""When a URL comes again: after a failure that may pass, and after a bad answer of a page that is visited regularly.
+
+A page without a schedule is tried again after 5, 30 and 300 seconds; after that it is a dead letter. A page has a
+schedule since an outcome said when it is due again. One bad answer does not end its visits: each bad answer in a row
+doubles the pause, and the page is given up after `BAD_ANSWERS_MAX` of them. The shortest pauses between them are
+`BAD_ANSWER_SECONDS`, so that they are spread over more than a week, however short the schedule is.
+"""
 
 from __future__ import annotations
 
-from outrider.limits import RETRY_SECONDS
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.limits import BAD_ANSWER_SECONDS, BAD_ANSWER_SECONDS_MAX, BAD_ANSWERS_MAX, RETRY_SECONDS
+
+Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.uint8]
+
+STEPS_PER_OCTAVE: Final = 4
+"""A schedule is kept in one of 127 steps, four of which double it: the smallest step that is not shorter, by at most a
+fifth. The longest step is a hundred years."""
+CODE_MAX: Final = 127
+_LEAST: Final = np.array([*BAD_ANSWER_SECONDS, 0.0])
 
 
 def retries_left(attempt: int) -> bool:
@@ -14,3 +34,28 @@ def retry_seconds(attempt: int) -> float:
     """The wait in seconds after the failure of this attempt; defined only while `retries_left(attempt)`."""
     assert retries_left(attempt), attempt
     return RETRY_SECONDS[attempt - 1]
+
+
+def codes_of(pauses: npt.ArrayLike) -> Codes:
+    """The codes, 1 to 127, under which these pauses between visits are kept. pauses: seconds, from 0 on."""
+    octaves = np.log2(np.maximum(np.asarray(pauses, np.float64), 1.0))
+    # A pause that is a step is not rounded up by the last bit of its logarithm.
+    steps = np.ceil(np.round(octaves * STEPS_PER_OCTAVE, 6)) + 1
+    found: Codes = np.minimum(steps, CODE_MAX).astype(np.uint8)
+    return found
+
+
+def pauses_of(codes: npt.ArrayLike) -> Floats:
+    """The pauses in seconds that these codes, from 1 on, stand for. The shortest is a second."""
+    found: Floats = np.exp2((np.asarray(codes, np.float64) - 1.0) / STEPS_PER_OCTAVE)
+    return found
+
+
+def bad_answer_seconds(codes: npt.ArrayLike, answers: npt.ArrayLike) -> Floats:
+    """The seconds until the next visits of pages with a schedule. codes: of their schedules; answers: how many bad
+    answers in a row each page has given, from 1 to `BAD_ANSWERS_MAX` - 1."""
+    usual, count = pauses_of(codes), np.asarray(answers, np.int64)
+    longest = np.maximum(usual, BAD_ANSWER_SECONDS_MAX)
+    longer = np.minimum(np.ldexp(usual, count), longest)
+    found: Floats = np.maximum(longer, _LEAST[np.clip(count, 1, BAD_ANSWERS_MAX) - 1])
+    return found

@@ -19,6 +19,7 @@ from outrider.frontier.format.alike import by_value
 from outrider.frontier.format.cards import Cards, fetched_at, fetched_cells
 from outrider.frontier.format.metadata import packed, unpacked
 from outrider.frontier.format.records import Record
+from outrider.frontier.policy.revisit import codes_of, pauses_of
 from outrider.frontier.priority import checked
 from outrider.frontier.state.hosts import NONE
 from outrider.frontier.state.urls import LEASED, QUEUED, STATES, UNKNOWN, WAITING, Reason
@@ -92,6 +93,7 @@ class Carrying(Part):
             "referrer": record.referrer or None,
             "due": record.due or None,
             "fetched_at": fetched_at(record.fetched),
+            "revisit_seconds": round(float(pauses_of(record.schedule)), 3) if record.schedule else None,
             "attempts": record.attempts,
             "losses": record.losses,
             "status": record.status or None,
@@ -184,7 +186,7 @@ class Carrying(Part):
         """Copies these values into a record that `welcome` made: state, due, attempts, outcome and content."""
         record.state, record.reason, record.due = told.state, told.reason, told.due
         record.attempts, record.losses, record.status = told.attempts, told.losses, told.status
-        record.fetched = told.fetched
+        record.fetched, record.schedule = told.fetched, told.schedule
         record.error = draft.error_number(told.error) if told.error else 0
         record.etag, record.modified, record.digest = told.etag, told.modified, told.digest
         record.content = self.tables.content_hashes([told.digest])[0] if told.digest else 0
@@ -198,6 +200,7 @@ class _Told:
     reason: int
     due: Instant
     fetched: int
+    schedule: int
     attempts: int
     losses: int
     status: int
@@ -225,6 +228,7 @@ def _told(record: Mapping[str, Any], now: Instant) -> _Told:
         reason=_reason(record.get("reason")),
         due=due or (now if state in (QUEUED, WAITING) else 0),
         fetched=int(fetched_cells(_whole("fetched_at", record.get("fetched_at"), arguments.INSTANT_MAX))),
+        schedule=_schedule(record.get("revisit_seconds")),
         attempts=_whole("attempts", record.get("attempts"), 65_535),
         losses=_whole("losses", record.get("losses"), 255),
         status=_whole("status", record.get("status"), 65_535),
@@ -302,6 +306,11 @@ def _whole(name: str, value: object, most: int) -> int:
     if value is None:
         return 0
     return arguments.whole(name, value, 0, most)
+
+
+def _schedule(value: object) -> int:
+    """The code of a usual pause between visits; 0 for a page without one."""
+    return 0 if value is None else int(codes_of(arguments.span("revisit_seconds", value)))
 
 
 def _text(name: str, value: object, most: int | None = None) -> str | None:

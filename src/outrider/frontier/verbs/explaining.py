@@ -38,7 +38,7 @@ from outrider.journey import (
     State,
     UrlStatus,
 )
-from outrider.limits import BEFORE_COUNTED_MAX, RETRY_SECONDS
+from outrider.limits import BAD_ANSWERS_MAX, BEFORE_COUNTED_MAX, RETRY_SECONDS
 from outrider.robots import Rules
 from outrider.url import UrlBatch, authority_of, host_of
 from outrider.url.traps import BY_COUNTS, RULES
@@ -256,7 +256,7 @@ class Explaining(Part):
             DONE: ("done", f"it was fetched, and is not due again{answer}", None),
             GONE: ("gone", f"it is gone: {_told(reason)}" + (answer if not error_words(reason) else ""), None),
             PARKED: ("parked", f"it is parked: {_told(reason)}", None),
-            WAITING: ("waiting", f"it waits until {rfc3339(record.due)}{failed}", record.due),
+            WAITING: ("waiting", f"it waits until {rfc3339(record.due)}{failed or answer}{_rarely(record)}", record.due),
         }
         return words[record.state]
 
@@ -320,6 +320,14 @@ def robots_failure(authority: Authority, at: Instant | None, now: Instant, *, re
     tried = f", tried {attempts} of {ROBOTS_ATTEMPTS} times" if retried else ""
     again = f", next in {span_words(seconds(at - now))}" if at is not None and at > now else ""
     return f"robots.txt of {host}: {cause}{tried}{again}"
+
+
+def _rarely(record: Record) -> str:
+    """Why the next visit of a page is later than its schedule says, in words; "" where it is not."""
+    if not record.schedule or not record.attempts:
+        return ""
+    bad = _some(record.attempts, "bad answer", "bad answers in a row")
+    return f"; visits are rarer after {bad}, and end after {BAD_ANSWERS_MAX} in a row"
 
 
 def _ranking_of(record: Record, function: PriorityFunction | None) -> Ranking:

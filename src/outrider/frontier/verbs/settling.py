@@ -18,6 +18,7 @@ from outrider.frontier.format.facts import Fact
 from outrider.frontier.format.records import parts_of
 from outrider.frontier.policy.network import SILENT, Network
 from outrider.frontier.policy.politeness import UNANSWERED, ends_of, rests_after
+from outrider.frontier.policy.revisit import bad_answer_seconds, codes_of
 from outrider.frontier.policy.welcome import (
     BREAKS,
     NAMELESS,
@@ -45,8 +46,9 @@ from outrider.frontier.verbs.outcomes import Outcomes
 from outrider.frontier.verbs.pieces import ByRow
 from outrider.frontier.verbs.trapping import Trapping
 from outrider.journey import Kind, RobotsAnswer
-from outrider.kernels.cards import Heads
+from outrider.kernels.cards import HAS_CONTENT, SCHEDULE_SHIFT, Heads
 from outrider.limits import (
+    BAD_ANSWERS_MAX,
     MICROSECONDS,
     NETWORK_HOSTS_MIN,
     OWN_SLOT,
@@ -65,6 +67,7 @@ Places = npt.NDArray[np.intp]
 
 _ALL = slice(None)
 _NO_HASHES = np.zeros(0, np.uint64)
+NOT_MODIFIED = 304  # the answer to a request with validators: no bad one
 HEALTHY = int(Signal.HEALTHY)  # numpy asks an enumeration of Python 3.11 for names that it lacks, which is slow
 _OF_STATUSES = np.full(HTTP_STATUS_MAX + 1, Signal.NEUTRAL, np.uint8)
 """The sign that an answer of each HTTP status gives."""
@@ -508,6 +511,52 @@ class Settling(Part):
                 heads["error"][row] = draft.error_number(error)
         if outcomes.locations:
             self._set_redirects(draft, pages)
+        self._set_schedules(draft, pages)
+
+    def _set_schedules(self, draft: Draft, pages: _Pages) -> None:
+        """Keeps the schedules of pages that are visited regularly. A bad answer does not end their visits, but makes
+        them rarer, until there were too many in a row."""
+        outcomes, heads, chosen = pages.outcomes, pages.heads, pages.outcomes.verdicts
+        old = pages.cards.heads
+        codes = old["flags"] >> SCHEDULE_SHIFT
+        if not outcomes.all_done and (again := chosen == verdicts.AGAIN).any():
+            # With an error, the page goes back as if it had not been asked for, and its schedule stays as it is.
+            unasked = again & self._with_errors(outcomes)
+            heads["attempts"] = np.where(unasked & (codes != 0), old["attempts"], heads["attempts"])
+            rows = np.flatnonzero(again & ~unasked)
+            pauses = (heads["due"][rows] - pages.at(pages.ended, rows)) / MICROSECONDS
+            heads["flags"][rows] = heads["flags"][rows] & HAS_CONTENT | codes_of(pauses) << SCHEDULE_SHIFT
+        if not np.count_nonzero(codes):
+            return  # as nearly always
+        answers = np.minimum(old["attempts"].astype(np.int64) + 1, 65_535)
+        ended = (codes != 0) & ((heads["state"] == DONE) | (heads["state"] == GONE))
+        kept = ended & self._answered_badly(outcomes) & (answers < BAD_ANSWERS_MAX)
+        # One that is given up keeps its schedule for an operator who puts it back.
+        heads["flags"][ended & ~kept & (heads["state"] == DONE)] &= HAS_CONTENT
+        rows = np.flatnonzero(kept)
+        if not len(rows):
+            return
+        waits = bad_answer_seconds(codes[rows], answers[rows])
+        due = pages.at(pages.ended, rows) + np.ceil(waits * MICROSECONDS).astype(np.int64)
+        heads["due"][rows] = np.maximum(due, pages.until[rows])
+        heads["state"][rows] = np.where(heads["due"][rows] > draft.now, WAITING, QUEUED)
+        heads["attempts"][rows], heads["reason"][rows] = answers[rows], 0
+        pages.keeps = np.ones(len(outcomes), np.bool_) if pages.keeps is None else pages.keeps
+        pages.keeps[rows] = False
+
+    def _with_errors(self, outcomes: Outcomes) -> Flags:
+        """The outcomes that name an error."""
+        found = np.zeros(len(outcomes), np.bool_)
+        found[[row for row, error in outcomes.errors.items() if error]] = True
+        return found
+
+    def _answered_badly(self, outcomes: Outcomes) -> Flags:
+        """The outcomes that a page with a schedule survives: a redirect, a status from 300 on, an error. A page that
+        its caller calls gone or done without any of these is not visited again."""
+        found: Flags = self._with_errors(outcomes) | ((outcomes.statuses >= 300) & (outcomes.statuses != NOT_MODIFIED))
+        found |= outcomes.verdicts == verdicts.RETRY
+        found[[row for row in outcomes.locations if int(outcomes.verdicts[row]) == verdicts.DONE]] = True
+        return found
 
     def _set_others(self, draft: Draft, pages: _Pages) -> None:
         """Sets the heads of pages that are not done. `attempts` stands in the heads already."""
