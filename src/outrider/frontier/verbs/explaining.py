@@ -256,7 +256,11 @@ class Explaining(Part):
             DONE: ("done", f"it was fetched, and is not due again{answer}", None),
             GONE: ("gone", f"it is gone: {_told(reason)}" + (answer if not error_words(reason) else ""), None),
             PARKED: ("parked", f"it is parked: {_told(reason)}", None),
-            WAITING: ("waiting", f"it waits until {rfc3339(record.due)}{failed or answer}{_rarely(record)}", record.due),
+            WAITING: (
+                "waiting",
+                f"it waits until {rfc3339(record.due)}{failed or answer}{_rarely(record)}",
+                record.due,
+            ),
         }
         return words[record.state]
 
