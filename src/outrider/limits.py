@@ -92,7 +92,8 @@ REDIRECT_HOPS_MAX = 5  # RFC 9309 asks for five for robots.txt; browsers allow 2
 # A crawl takes BODY_BYTES_MAX of it, as of any answer
 ROBOTS_BYTES_MAX = 4 << 20
 ROBOTS_AGE_SECONDS_MAX = 86_400.0  # RFC 9309 section 2.4: not longer than a day
-ROBOTS_AGE_SECONDS_MIN = 300.0  # its answer may shorten that, but a site that says 0 is not asked before each page
+ROBOTS_AGE_SECONDS_MIN = 300.0  # its answer may shorten that, but a site that says 0 is not asked before each page;
+# a copy also holds for so long after the rest that follows its request, whatever Crawl-delay the file has
 ROBOTS_UNREACHABLE_SECONDS_MAX = 2_592_000.0  # RFC 9309 section 2.3.1.4: after 30 days the last good copy may be used
 DELTA_SECONDS_MAX = 2_147_483_648  # RFC 9111 section 1.2.2: larger numbers of seconds count as this one
 ROBOTS_MEMORY_SHARE = 16  # so large a part of memory_bytes is for robots.txt files and their rules: 64 MB by default

@@ -218,6 +218,16 @@ def test_a_copy_of_robots_txt_holds_for_a_day_and_again_after_thirty(requests, b
     assert broken == [breach.rule for breach in judge(log, delay=1.0).broken]
 
 
+@pytest.mark.parametrize(("second", "third", "broken"), [(86_500, 173_000, ["robots age"]), (90_000, 90_001, [])])
+def test_a_crawl_delay_of_a_day_leaves_the_copy_of_a_turn_for_the_next_one(second, third, broken, tmp_path):
+    path = "/robots.txt" if third == 90_001 else "/"
+    log = tmp_path / "access.log"
+    lines = robots_log((0, "/robots.txt", 200), (second, path, 200), (third, "/x", 200))
+    log.write_text("".join(lines).replace("Disallow: /private/", "Crawl-delay: 86400"))
+    found = [breach.rule for breach in judge(log, delay=1.0).broken]
+    assert broken == [rule for rule in found if rule != "gap"]
+
+
 def test_time_that_passed_before_a_run_counts_in_its_gaps(tmp_path):
     log = tmp_path / "access.log"
     log.write_text("".join(robots_log((0, "/robots.txt", 200), (5, "/", 200), (5.1, "/x", 200))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -202,6 +203,91 @@ def test_a_host_shows_what_is_known_of_its_robots_txt():
     answer(world, 503)
     (file,) = world.frontier.explain(f"{OPEN}9").host.robots
     assert ("retrying", 503, begun) == (file.state, file.status, file.fetched_at)
+
+
+# -- lifetimes that are no longer than the rests of their hosts --------------------------------------------------------
+
+
+def kinds_in_turn(world: World, turns: int, status: int = 200, body: bytes = b"", **how: object) -> list[str]:
+    """The kinds of the leases of so many turns of a host, each taken as soon as it can be had."""
+    found: list[str] = []
+    while len(found) < turns:
+        leases = list(world.lease(1, errands=True))
+        if not leases:
+            world.clock.move(world.ready_in() or 0.001)
+            continue
+        for lease in leases:
+            found.append(str(lease.kind))
+            robots = lease.kind == "robots"
+            world.report(lease.robots(status, body, seconds=0.1, **how) if robots else lease.done(seconds=0.1))
+        world.clock.move(0.1)
+    return found
+
+
+LIFETIMES = {
+    "five minutes": (300.0, b"Crawl-delay: 300\n", {}),
+    "a day": (DAY, b"Crawl-delay: 86400\n", {}),
+    "a day that the answer does not name": (None, b"Crawl-delay: 86400\n", {}),
+    "no-store": (0.0, b"Crawl-delay: 301\n", {}),
+    "a little less": (3_600.0, b"Crawl-delay: 3599.95\n", {}),
+    "a delay of the operator": (0.0, b"", {"delay": 900.0}),
+    "windows": (300.0, b"Crawl-delay: 1800\n", {"crawl_delay_as": "window"}),
+}
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("which", LIFETIMES)
+def test_a_robots_txt_holds_for_the_next_turn_of_its_host_however_long_that_rests(which, killed):
+    fresh, lines, settings = LIFETIMES[which]
+    world = World(robots="errands", **({"delay": 1.0, "delay_factor": 0.0} | settings))
+    world.discover(*[f"{OPEN}{page}" for page in range(100)])
+    assert ["robots"] == kinds_in_turn(world, 1, 200, RULES + lines, fresh_seconds=fresh)
+    if killed:
+        world.kill()
+    kinds = kinds_in_turn(world, 12, 200, RULES + lines, fresh_seconds=fresh)
+    assert 5 <= kinds.count("page")
+    if which not in ("a little less", "windows"):
+        assert ["page", "robots"] * 6 == kinds
+
+
+def test_a_missing_robots_txt_that_says_no_store_holds_for_the_next_turn():
+    world = World(robots="errands", delay=600.0, delay_factor=0.0)
+    world.discover(*[f"{OPEN}{page}" for page in range(9)])
+    assert ["robots", "page"] * 3 == kinds_in_turn(world, 6, 404, fresh_seconds=0.0)
+
+
+def test_a_rest_that_the_answer_asks_for_does_not_make_its_copy_too_old():
+    world = world_of()
+    (lease,) = world.lease(1, errands=True)
+    told = lease.robots(200, RULES, seconds=0.1, fresh_seconds=300.0)
+    world.report(msgspec.structs.replace(told, retry_after_seconds=7_200.0))
+    world.clock.move(7_200.0)
+    assert ["page"] == asked(world)
+
+
+def test_the_copy_of_a_turn_is_too_old_five_minutes_after_it():
+    world = World(robots="errands", delay=600.0, delay_factor=0.0)
+    world.discover(*[f"{OPEN}{page}" for page in range(9)])
+    answer(world, 200, RULES, fresh_seconds=0.0, seconds=0.0)
+    world.clock.move(899.9)
+    assert ["page"] == asked(world)
+    world.clock.move(0.2)
+    assert ["robots"] == asked(world)
+
+
+def test_a_failed_request_for_a_robots_txt_makes_no_copy_younger():
+    world = World(robots="errands", delay=600.0, delay_factor=0.0)
+    world.discover(*[f"{OPEN}{page}" for page in range(99)])
+    answer(world, 200, RULES, fresh_seconds=3_600.0)
+    begun = world.clock()
+    while world.clock() < begun + instant(3 * DAY):
+        for lease in world.lease(1, errands=True):
+            if lease.kind == "page":
+                assert world.clock() < begun + instant(DAY)
+                world.report(lease.done(seconds=0.0))
+            else:
+                world.report(lease.robots(500))
+        world.clock.move(min(max(world.ready_in() or DAY, 0.001), DAY))
 
 
 # -- errands of callers ------------------------------------------------------------------------------------------------

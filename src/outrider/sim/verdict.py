@@ -16,6 +16,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 ROBOTS_AGE_SECONDS_MAX = 86_400.0  # RFC 9309 section 2.4
+ROBOTS_TURN_SECONDS = 300.0  # the copy of one turn holds for the next one, begun at most so long after the gap
 ROBOTS_LOST_SECONDS = 30 * 86_400.0  # section 2.3.1.4
 STORM_FACTOR = 2.0  # behind two failures in a row a host has so many times its gap, at least
 
@@ -252,7 +253,10 @@ def _judge_host(
                 rules = Robots(request.robots or "", agent)
                 verdict.required_gap = max(delay, rules.crawl_delay or 0.0)
         else:
-            if age.closes(request.start - slack):
+            # A Crawl-delay of a day leaves no other page than the next one, by a copy that is a day old.
+            turn = last_end is not None and age.good == last_end
+            until = (last_end or 0.0) + verdict.required_gap + ROBOTS_TURN_SECONDS
+            if age.closes(request.start - slack) and not (turn and request.start - slack <= until):
                 verdict.broken.append(Breach("robots age", f"{moment}: robots.txt is out of reach, its copy too old"))
             if robots_end is None or request.start < robots_end:
                 verdict.broken.append(Breach("robots first", f"{moment}: robots.txt was not answered yet"))

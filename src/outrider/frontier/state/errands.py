@@ -175,7 +175,8 @@ def after_answer(
     then open the host for a day, by the rules that were read last, or by none. follows: False where a redirect leads to
     a host that another frontier visits: the rules there cannot be known, so they count as refused for a day.
 
-    An answer holds for a day, or as long as it says itself where that is shorter (§2.4), five minutes at least.
+    An answer holds for a day, or as long as it says itself where that is shorter (§2.4), five minutes at least. A host
+    that rests for longer after the answer has its next turn by it: `lengthen_copies` in verbs/settling.py.
     """
     status = answer.status or 0
     own = authority.name + "/robots.txt"

@@ -222,6 +222,7 @@ class Reporting(Part):
         self._settling.hear_names(ends)
         self._settling.answer_errands(draft, ends)
         until, ended = self._settling.rest_hosts(draft, ends)
+        self._settling.lengthen_copies(draft, ends)
         draft.left = ends.hosts[ends.ended]
         self._settling.park_unwelcome(draft)
         targets = self._settling.move_pages(draft, ends, until, ended)

@@ -29,7 +29,7 @@ from outrider.frontier.policy.welcome import (
     silent_seconds,
     unwelcome_after,
 )
-from outrider.frontier.state.authorities import Authority
+from outrider.frontier.state.authorities import CELLS, WITH_COPY, Authority
 from outrider.frontier.state.errand import ANSWERS, CallersErrand, Errand
 from outrider.frontier.state.hosts import NONE, RULED, QueueRules, Rows, Uint64s, has_equals, mixed, words_of_keys
 from outrider.frontier.state.tables import rules_cells
@@ -55,6 +55,7 @@ from outrider.limits import (
     REDIRECT_HOPS_MAX,
     RETRY_AFTER_SECONDS_MAX,
     RETRY_SECONDS,
+    ROBOTS_AGE_SECONDS_MIN,
     UNWELCOME_RUNS_MAX,
     UNWELCOME_SAME_BODIES,
 )
@@ -250,6 +251,23 @@ class Settling(Part):
             if cells[0] != errand.address:
                 self._homes.leave_addresses(draft, [errand.host])
             draft.add(Fact.LOCATED, (*errand.place, *cells))
+
+    def lengthen_copies(self, draft: Draft, ends: Ends) -> None:
+        """Lets each robots.txt that these outcomes brought hold for the next turn of its host. The host may rest for
+        longer than the file holds by its own word: then the copy would be too old at every turn, and no page would ever
+        be fetched. The instants at which the hosts' rests end must be in the draft."""
+        brought = {one.name: one for row, one in ends.errands.items() if isinstance(one, Authority)}
+        rows = draft.rows.get(Fact.ROBOTS) if brought else None
+        for place, row in enumerate(rows or ()):
+            authority = brought.get(row[1])
+            if authority is None:
+                continue
+            cells = dict(zip(CELLS, row[2:], strict=True))
+            if cells["fetched"] != draft.now or cells["state"] not in WITH_COPY or cells["hops"]:
+                continue  # no good answer yet, or an old copy that outlives a failure
+            turn = draft.clock(authority.host).rest_until + instant(ROBOTS_AGE_SECONDS_MIN)
+            if turn > cells["expires"]:
+                draft.rows[Fact.ROBOTS][place] = (*row[:2], *(cells | {"expires": turn}).values())
 
     # -- hosts ---------------------------------------------------------------------------------------------------------
 
