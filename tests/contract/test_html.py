@@ -336,3 +336,103 @@ def test_the_tree_knows_frames_in_framesets_only():
     assert [] == rows(read(twin, "<p>x<frame src=f>"))
     if NATIVE is not None:
         assert [("frame", "f", "", "")] == rows(read(NATIVE, "<p>x<frame src=f>"))
+
+
+def addresses(kernel, markup, label=None):
+    return [row[1] for row in rows(read(kernel, markup, label))]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("label", "query", "encoded"),
+    [
+        ("windows-1252", "é\x80€", "%E9%80%80"),
+        ("iso-8859-2", "řé", "%F8%E9"),
+        ("koi8-r", "пр", "%D0%D2"),
+        ("shift_jis", "日本\xa5\u203e\uff71\u2212", "%93%FA%96{\\~%B1%81|"),
+        ("euc-jp", "日本\xa5\u203e\uff71", "%C6%FC%CB%DC\\~%8E%B1"),
+        ("iso-2022-jp", "a日b", "a%1B$BF|%1B(Bb"),
+        ("iso-2022-jp", "日☃本", "%1B$BF|%1B(B%26%239731%3B%1B$BK\\%1B(B"),
+        ("iso-2022-jp", "\xa5a\\日", "%1B(J\\a%1B(B\\%1B$BF|%1B(B"),
+        ("gbk", "中€", "%D6%D0%80"),
+        ("gb18030", "中€😀\ue78d", "%D6%D0%A2%E3%949%FC6%A6%D9"),
+        ("big5", "中╞", "%A4%A4%F9%E9"),
+        ("euc-kr", "가", "%B0%A1"),
+        ("windows-1252", "☃\ufffd", "%26%239731%3B%26%2365533%3B"),
+        ("x-user-defined", "\uf7e9", "%E9"),
+        *((label, "é", "é") for label in ("utf-8", "utf-16le", "utf-16be", "iso-2022-kr")),
+    ],
+)
+def test_a_query_takes_the_encoding_of_its_page(kernel, label, query, encoded):
+    written = "".join(f"&#{ord(one)};" if one != "\x80" else "&#8364;" for one in query)
+    body = f"<a href='/&#233;?{written}#&#233;?&#233;'>x</a><a href='&#233;#?&#233;'>y</a>"
+    octets = body.encode("utf-16-le" if label == "utf-16le" else "utf-16-be" if label == "utf-16be" else "ascii")
+    if label == "iso-2022-kr":
+        assert [] == addresses(kernel, octets, label)  # the replacement encoding has no text
+        return
+    assert [f"/é?{encoded}#é?é", "é#?é"] == addresses(kernel, octets, label)
+
+
+@BOTH
+def test_each_place_of_an_address_takes_the_encoding_of_the_page(kernel):
+    markup = (
+        "<meta charset=windows-1252><base href='/b?\xe9'><link rel=canonical href='?l=\xe9'>"
+        "<iframe src='?i=\xe9'></iframe>"
+        "<map><area href='?r=\xe9'></map><img src='?m=\xe9'><form action='?f=\xe9'></form>"
+        "<svg><a xlink:href='?s=\xe9'></a></svg><meta http-equiv=refresh content='1; url=/p\xe9?q=\xe9'>"
+    ).encode("latin-1")
+    found = read(kernel, markup)
+    assert [*(f"?{name}=%E9" for name in "lirmfs"), "/pé?q=%E9"] == [row[1] for row in rows(found)]
+    assert ("/b?%E9", (1, "/pé?q=%E9")) == (found["base"], found["refresh"])
+
+
+@BOTH
+def test_a_late_meta_changes_the_encoding_of_queries_too(kernel):
+    markup = b"<a href='?\xe9'>x</a>" + b" " * 1_100 + b"<meta charset=iso-8859-2>"
+    assert ["?%E9"] == addresses(kernel, markup)
+    assert ["?%26%2365533%3B"] == addresses(kernel, b"<a href='?\xe9'>", "shift_jis")
+
+
+@BOTH
+def test_a_query_is_encoded_without_the_ends_of_its_lines(kernel):
+    assert ["?%1B$BF|K\\%1B(B"] == addresses(kernel, b"<a href='?&#26085;\n\t&#26412;'>", "iso-2022-jp")
+
+
+@BOTH
+def test_what_stands_in_a_template_says_nothing_of_the_page(kernel):
+    markup = (
+        "<template><base href=/x/><title>no</title><meta name=robots content=nofollow>"
+        "<meta http-equiv=refresh content='1;/r'><a href=1>x</a></template>{}<title>t</title>"
+    )
+    found = read(kernel, markup.format(""))
+    assert (None, "t", [], None) == tuple(found[name] for name in ("base", "title", "metas", "refresh"))
+    assert ["/r", "1"] == [row[1] for row in rows(found)]  # links are: scripts put them into pages
+    found = read(kernel, markup.format("<template><template></template><base href=/z/></template><base href=/y/>"))
+    assert "/y/" == found["base"]
+
+
+@BOTH
+def test_a_base_in_a_picture_is_none(kernel):
+    assert "/y/" == read(kernel, "<svg><base href=/x/ /></svg><base href=/y/>")["base"]
+
+
+@BOTH
+def test_links_of_pictures_have_href_or_as_it_was_xlink_href(kernel):
+    markup = (
+        "<svg><a href=1>one <text>two</text></a><a xlink:href=2 xlink:title=x>x</a>"
+        "<a href=3 xlink:href=no></a><a/></svg>"
+        "<a xlink:href=no>no link</a>"
+    )
+    assert [("1", "one two"), ("2", "x"), ("3", "")] == [(row[1], row[3]) for row in rows(read(kernel, markup))]
+
+
+@WITHOUT_NATIVE
+@given(
+    st.text(st.characters(codec="utf-8", min_codepoint=0x20), max_size=30),
+    st.sampled_from(
+        ["gbk", "gb18030", "big5", "euc-jp", "iso-2022-jp", "shift_jis", "euc-kr", "koi8-u", "windows-1252"]
+    ),
+)
+def test_both_encode_any_query_alike(query, label):
+    body = ("<a href='/?" + "".join(f"&#{ord(one)};" for one in query) + "'>").encode()
+    assert read(NATIVE, body, label)["arena"] == read(twin, body, label)["arena"]

@@ -61,7 +61,7 @@ from outrider.limits import (
     LINKS_PER_PAGE_MAX,
     READER_SECONDS_MAX,
 )
-from outrider.page import Page, PageLink
+from outrider.page import Page, PageLink, media_type
 from outrider.page.pdf import PDF_READER, PDF_TYPE, reads_pdf
 from outrider.url import UrlBatch
 
@@ -117,7 +117,7 @@ class CrawledPage:
     @property
     def content_type(self) -> str:
         """The Content-Type as the site sent it, "" without one."""
-        return self.headers.get("content-type") or ""
+        return self.headers.joined("content-type")
 
     @property
     def title(self) -> str:
@@ -511,21 +511,23 @@ class Hooks:
             # The archive and the record keep what came.
             return replace(response, content=given.content, headers=given.headers)
 
-    def _reader_of(self, content_type: str) -> Any:
-        return self.readers.get(content_type.partition(";")[0].strip().lower()) if self.readers else None
+    def _reader_of(self, response: Response) -> Any:
+        if not self.readers:
+            return None
+        return self.readers.get(media_type(response.content, response.headers.joined("content-type")).essence)
 
     def reads_apart(self, response: Response) -> bool:
         """Whether a process of its own reads this answer, which may take as long as its limit of time."""
-        return isinstance(self._reader_of(response.headers.get("content-type") or ""), ReaderApart)
+        return isinstance(self._reader_of(response), ReaderApart)
 
     def has_reader(self, response: Response) -> bool:
         """Whether a reader of the user reads this answer."""
-        return self._reader_of(response.headers.get("content-type") or "") is not None
+        return self._reader_of(response) is not None
 
     def read(self, response: Response) -> Page:
         """The content of a page by the user's reader of its type. Raises HookFailed."""
-        content_type = response.headers.get("content-type") or ""
-        reader = self._reader_of(content_type)
+        content_type = response.headers.joined("content-type")
+        reader = self._reader_of(response)
         if isinstance(reader, ReaderApart):
             return self._read_apart(reader, response, content_type)
         with self.watch.over("readers", response.url):

@@ -114,7 +114,7 @@ async def fetch_page(
     finally:
         await sites.close()
     if response.status is not None and 200 <= response.status < 300:
-        content_type = response.headers.get("content-type") or ""
+        content_type = response.headers.joined("content-type")
         found.page = read(response.content, url, content_type, agent=options.user_agent)
         found.page = found.page.with_header(response.headers.get_all("link"), response.headers.get("refresh"))
         found.links = fates(found.page, options, rules)
@@ -236,7 +236,7 @@ def archived(files: Directory, place: WarcPlace, url: str) -> tuple[bytes, bytes
     content, _ = uncoded(headers, body, BODY_BYTES_MAX)
     if not content and headers.get("refresh") is None:
         return head, content, None
-    page = read(content, url, headers.get("content-type") or "")
+    page = read(content, url, headers.joined("content-type"))
     return head, content, page.with_header(headers.get_all("link"), headers.get("refresh"))
 
 

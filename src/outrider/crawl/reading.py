@@ -161,7 +161,7 @@ class Reader:
         if response.headers.get(ROBOTS_FIELD) is not None:
             said = header_directives(response.headers, self._agent)
         follow_nofollow = self._per_host.of(one.visit.lease.host).follow_nofollow
-        content_type = response.headers.get("content-type") or ""
+        content_type = response.headers.joined("content-type")
         return Unread(response.content, response.url, content_type, follow_nofollow, said)
 
     def _read(self, plain: Sequence[Reading]) -> None:

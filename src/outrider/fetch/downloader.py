@@ -231,6 +231,10 @@ class Headers:
             return list(self._several[name])
         return [self._first[name]] if name in self._first else []
 
+    def joined(self, name: str) -> str:
+        """The values of all fields of this name as one, parted by a comma (RFC 9110 section 5.3); "" without one."""
+        return ", ".join(self.get_all(name))
+
     def _all(self) -> tuple[tuple[str, str], ...]:
         if self._fields is None:
             self._fields = kernels.head_fields(self._head)

@@ -6,10 +6,13 @@ differ where the tree moves things (docs/decisions/html.md lists how); `tests/co
 
     charset      a label of the WHATWG Encoding Standard in lower case: byte order mark, `label`, the encoding of an
                  XML declaration (XHTML), a meta element, UTF-8 if the bytes are, else windows-1252 (13.2.3.2)
-    links        of a, area and link by href; of frame, iframe, img, script and source by src; of a form by action,
-                 unless it posts; of a meta refresh. Not those of a scheme that is neither http nor https
+    links        of a, area and link by href, of the a of SVG also by xlink:href; of frame, iframe, img, script and
+                 source by src; of a form by action, unless it posts; of a meta refresh. Not those of a scheme that is
+                 neither http nor https. Queries are in the encoding of the page (`query.py`)
     rel          words in lower case, parted by one blank
     link text    of a: its words; of area and img: alt; of link: title
+    base, title, metas, refresh
+                 of the document: a template is no part of it
     text         what a reader would see: the words outside script, style, title and template, parted by one blank,
                  or by a line feed at the border of a block
 """
@@ -26,6 +29,7 @@ import turbohtml.detect  # registers the codecs named whatwg-*
 
 from outrider.kernels.framing import Bytes
 from outrider.kernels.page_columns import KINDS, LEADING, Alternates, Columns, Limits
+from outrider.kernels.query import with_encoded_query
 
 _SOURCES = frozenset({"frame", "iframe", "img", "script", "source"})
 _ADDRESS = {"a": "href", "area": "href", "link": "href", "form": "action"} | dict.fromkeys(_SOURCES, "src")
@@ -121,9 +125,12 @@ def read_html(body: Bytes, label: str | None, xml: bool, limits: Limits) -> Colu
     elif label is None:
         label = _declared_in_front(body)
     document = turbohtml.parse(body, encoding=label, positions=False, allow_declarative_shadow_roots=False)
-    reader = _Reader(limits)
-    reader.walk(document)
     charset = (document.encoding or "utf-8").lower()
+    if xml and label is None and body.isascii():
+        # XML that names no encoding is UTF-8. The parser takes it for that as soon as there is a letter of UTF-8.
+        charset = (turbohtml.parse(body + "<!--é-->".encode(), positions=False).encoding or charset).lower()
+    reader = _Reader(limits, charset)
+    reader.walk(document)
     rows = reader.rows
     return (
         charset,
@@ -176,9 +183,10 @@ class _Words:
 class _Reader:
     """What is found on a way through the tree in the order of the page."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, charset: str) -> None:
         self._limits = limits
-        self.rows = _Rows(limits)
+        self._charset = charset
+        self.rows = _Rows(limits, charset)
         self.text = _Words(limits.text_bytes)
         self.metas: list[tuple[str, str]] = []
         self.refresh: tuple[int, str] | None = None
@@ -224,21 +232,21 @@ class _Reader:
     def _enter(self, element: turbohtml.Element) -> None:
         tag, limits = element.tag, self._limits
         self._part(element)
-        if tag == "template":
+        if tag == "template" and element.namespace is turbohtml.Namespace.HTML:
             self._templates += 1
         elif tag in _ADDRESS:
             if tag == "a":
                 self._close_anchor()
-            if element.attr(_ADDRESS[tag]) is not None and self.rows.take(element) and tag == "a":
+            if self.rows.take(element) and tag == "a":
                 self._anchor = _Words(limits.link_text_bytes)
         elif tag == "meta" and self._metas_left and element.attr("content") is not None:
             self._metas_left -= 1
             self._meta(element, cut(element.attr("content") or "", limits.value_bytes))
         elif tag == "title":
-            if self.title is None and element.namespace is turbohtml.Namespace.HTML:
+            if self.title is None and self._is_of_document(element):
                 self.title = cut(element.text, limits.value_bytes)
         elif tag == "base":
-            self.base = element.attr("href") if self.base is None else self.base
+            self._base(element)
         elif tag == "html" and self.language is None:
             self.language = cut(element.attr("lang") or "", limits.value_bytes)
 
@@ -246,8 +254,17 @@ class _Reader:
         self._part(element)
         if element.tag == "a":
             self._close_anchor()
-        elif element.tag == "template":
+        elif element.tag == "template" and element.namespace is turbohtml.Namespace.HTML:
             self._templates -= 1
+
+    def _is_of_document(self, element: turbohtml.Element) -> bool:
+        """Whether an element speaks for the page, which nothing in a template does (WHATWG HTML 4.12.3)."""
+        return not self._templates and element.namespace is turbohtml.Namespace.HTML
+
+    def _base(self, element: turbohtml.Element) -> None:
+        href = element.attr("href")
+        if self.base is None and href is not None and self._is_of_document(element):
+            self.base = with_encoded_query(href, self._charset)
 
     def _close_anchor(self) -> None:
         if self._anchor is not None:
@@ -259,9 +276,12 @@ class _Reader:
         equivalent = lowered(element.attr("http-equiv") or "")
         if equivalent == "refresh":
             found = parse_refresh(content)
-            self.refresh = found if self.refresh is None else self.refresh
+            if self.refresh is None and found is not None and not self._templates:
+                self.refresh = found[0], with_encoded_query(found[1], self._charset)
             if found is not None and found[1]:
                 self.rows.add("meta", found[1])
+        elif self._templates:
+            pass  # it says nothing of the page
         elif equivalent == "content-language":
             self.of_meta = self.of_meta or content or None
         elif name:
@@ -278,8 +298,9 @@ def _hides(element: turbohtml.Element) -> bool:
 class _Rows:
     """Links as they come, with the bounds of their sorts."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, charset: str) -> None:
         self._limits = limits
+        self._charset = charset
         self._left = {True: limits.links, False: limits.links}
         self._places: dict[bool, set[bytes]] = {True: set(), False: set()}
         self._anchor = 0
@@ -294,9 +315,14 @@ class _Rows:
     def take(self, element: turbohtml.Element) -> bool:
         """The link of an element that has an address; False if it is none."""
         tag, limits = element.tag, self._limits
+        address = element.attr(_ADDRESS[tag])
+        if address is None and tag == "a" and element.namespace is not turbohtml.Namespace.HTML:
+            address = element.attr("xlink:href")  # SVG 1.1
+        if address is None:
+            return False
         if tag == "form" and _SPACES.sub("", lowered(element.attr("method") or "")) == "post":
             return False  # a plain request for its address does not give the page behind it
-        if not self.add(tag, element.attr(_ADDRESS[tag]) or ""):
+        if not self.add(tag, address):
             return False
         if _ADDRESS[tag] == "href":
             rel = lowered(one_line(element.attr("rel") or "", limits.value_bytes))
@@ -325,7 +351,7 @@ class _Rows:
             return False
         number = _NUMBER[kind]
         leads = number < LEADING
-        octets = address.encode("utf-8", "replace")
+        octets = with_encoded_query(address, self._charset).encode("utf-8", "replace")
         places, place = self._places[leads], octets.partition(b"#")[0]
         if self._left[leads]:
             self._left[leads] -= 1

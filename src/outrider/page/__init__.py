@@ -13,6 +13,7 @@ from outrider.page.likeness import (
     text_digest,
 )
 from outrider.page.link_header import HeaderLink, header_links
+from outrider.page.media_type import media_type
 from outrider.page.reader import ReadPages, Unread, followed_of, read, read_many
 from outrider.page.sitemap import Sitemap, SitemapEntry, in_location, read_sitemap
 
@@ -37,6 +38,7 @@ __all__ = [
     "header_links",
     "image_of",
     "in_location",
+    "media_type",
     "near_pairs",
     "read",
     "read_many",

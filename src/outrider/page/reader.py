@@ -8,7 +8,6 @@ into pages.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -51,6 +50,7 @@ from outrider.limits import (
 from outrider.page.content import NO_LINKS, FoundLinks, LinkColumns, Page
 from outrider.page.image import image_of
 from outrider.page.likeness import BLOCK_WORDS_MIN, LIKENESS_KEY
+from outrider.page.media_type import Said, media_type, root_of
 from outrider.page.odd import read_odd, room_of, within
 from outrider.page.sitemap import read_sitemap
 from outrider.url import UrlBatch
@@ -76,8 +76,6 @@ PAGES_LIMITS = PagesLimits(
     WORDS_PER_PAGE_MAX,
     BLOCK_WORDS_MIN,
 )
-_PARAMETER = re.compile(r""";\s*([^\s;=,"']+)\s*=\s*(?:"([^"]*)"|'([^']*)'|["']?([^\s"';,]*))""")
-_LABEL_CHARACTERS_MAX = 40  # encodings: the longest has 19
 
 
 class Unread(NamedTuple):
@@ -87,7 +85,7 @@ class Unread(NamedTuple):
     url: str
     """The absolute URL it was fetched from."""
     content_type: str = "text/html"
-    """Its Content-Type header."""
+    """Its Content-Type header, several fields joined by a comma."""
     follow_nofollow: bool = False
     """Whether links are followed that the page, or their rel, says not to follow."""
     robots: frozenset[str] = frozenset()
@@ -144,9 +142,10 @@ class ReadPages:
 def read(body: bytes, url: str, content_type: str = "text/html", *, agent: str | None = None) -> Page:
     """The content of a body fetched from the absolute `url`, by its Content-Type header.
 
-    text/html and application/xhtml+xml are parsed, text/plain has text and SimHash. RSS, Atom and sitemaps have the
-    links that they name, images their size; any other type has only its URL. An empty type counts as HTML if a tag
-    comes first. `agent` is the crawler's product token: a meta of that name counts as one named robots.
+    text/html and application/xhtml+xml are parsed, and so are XHTML and SVG by any name of XML; text/plain has text and
+    SimHash. RSS, Atom and sitemaps have the links that they name, images their size; any other type has only its URL.
+    The last of several types counts. The first bytes decide where none is named, or an unknown one. `agent` is the
+    crawler's product token: a meta of that name counts as one named robots.
     """
     return read_many([Unread(body, url, content_type)], agent=agent).pages[0]
 
@@ -158,26 +157,26 @@ def read_many(unread: Sequence[Unread], *, agent: str | None = None, key: bytes 
     another size.
     """
     agent = agent.lower() if agent else None
-    essences = [_essence(one) for one in unread]
+    types = [_type_of(one) for one in unread]
     given: list[Given] = []
-    for one, essence in zip(unread, essences, strict=True):
+    for one, (essence, label) in zip(unread, types, strict=True):
         if essence in PARSED:
             follow = ALL if one.follow_nofollow else NONE if leads_nowhere(one.robots) else AS_SAID
-            given.append((one.body, one.url, _label(one.content_type), PARSED[essence], follow))
+            given.append((one.body, one.url, label, PARSED[essence], follow))
     kernel = kernels.read_pages(given, PAGES_LIMITS, LIKENESS_KEY, agent, key)
     values = enumerate(kernel.values())
     pages: list[Page] = []
     followed: list[int] = []
     left_alone: list[int] = []
     others: dict[int, UrlBatch] = {}
-    for place, (one, essence) in enumerate(zip(unread, essences, strict=True)):
-        number, said = next(values) if essence in PARSED else (0, None)
+    for place, (one, told) in enumerate(zip(unread, types, strict=True)):
+        number, said = next(values) if told.essence in PARSED else (0, None)
         if said is not None:
             pages.append(_page(one.url, said, kernel, number))
             followed.append(said[14])
             left_alone.append(said[15])
             continue
-        page = _read_alone(one, essence, agent)
+        page = _read_alone(one, told, agent)
         batch, refused = followed_of(page, one)
         if len(batch):
             others[place] = batch
@@ -194,9 +193,14 @@ def followed_of(page: Page, unread: Unread) -> tuple[UrlBatch, int]:
     return links, 0 if unread.follow_nofollow else told.left_alone(len(links))
 
 
-def _essence(one: Unread) -> str:
-    essence = one.content_type.partition(";")[0].strip().lower()
-    return essence if essence or one.body[:512].lstrip()[:1] != b"<" else "text/html"
+def _type_of(one: Unread) -> Said:
+    """The media type that a body is read as: pages and drawings go by all names of XML."""
+    found = media_type(one.body, one.content_type)
+    essence, label = found
+    if essence in PARSED or not (essence in _XML or essence.endswith("+xml")) or essence in FEEDS:
+        return found
+    root = root_of(one.body)
+    return Said(XHTML_TYPE, label) if root in {"html", "svg"} else found
 
 
 def _page(url: str, said: Values, kernel: kernels.PagesRead, number: int) -> Page:
@@ -230,9 +234,9 @@ def _link_columns(kernel: kernels.PagesRead, number: int) -> LinkColumns:
     return LinkColumns(urls, np.frombuffer(codes, np.uint8), np.frombuffer(rels, "<u4"), names, (texts, *places), named)
 
 
-def _read_alone(one: Unread, essence: str, agent: str | None) -> Page:
+def _read_alone(one: Unread, told: Said, agent: str | None) -> Page:
+    essence, label = told
     if essence in PARSED:
-        label = _label(one.content_type)
         return read_odd(one.body, one.url, label, PARSED[essence] == XHTML, PAGES_LIMITS, agent)
     reader = READERS.get(essence) or READERS.get(essence.partition("/")[0] + "/*")
     return Page(url=one.url, base=one.url) if reader is None else reader(one.body, one.url)
@@ -254,20 +258,15 @@ def _read_feed(body: bytes, url: str) -> Page:
     return Page(url=url, base=url, found=found, left_out=behind + room.left_out)
 
 
-PARSED: Final[Mapping[str, int]] = {"text/html": HTML, "application/xhtml+xml": XHTML, "text/plain": TEXT}
+XHTML_TYPE: Final = "application/xhtml+xml"
+PARSED: Final[Mapping[str, int]] = {"text/html": HTML, XHTML_TYPE: XHTML, "text/plain": TEXT}
 """The media types whose bodies the kernel reads, and how."""
+FEEDS: Final = ("application/rss+xml", "application/atom+xml", "application/rdf+xml")
+"""The media types of feeds alone."""
+_XML: Final = ("application/xml", "text/xml")
 READERS: Final[Mapping[str, Callable[[bytes, str], Page]]] = {
-    **dict.fromkeys(("application/rss+xml", "application/atom+xml", "application/xml", "text/xml"), _read_feed),
+    **dict.fromkeys((*FEEDS, *_XML), _read_feed),
     "image/*": _read_image,
 }
 """The readers of other media types: functions of body and URL. None of them raises; each is bounded in text and links,
 and linear in the bytes."""
-
-
-def _label(content_type: str) -> str | None:
-    """The encoding that a Content-Type header names: its first charset that is not empty, quoted or not."""
-    for name, *values in _PARAMETER.findall(content_type):
-        label = "".join(values).strip()
-        if name.lower() == "charset" and label:
-            return label[:_LABEL_CHARACTERS_MAX]
-    return None

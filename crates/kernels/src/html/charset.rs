@@ -36,7 +36,7 @@ pub fn decoded<'b>(body: &'b [u8], label: Option<&str>, markup: bool, xml: bool)
         certain = xml_declared(body).map(as_declared);
         found = certain;
     }
-    let encoding = found.unwrap_or_else(|| guessed(body, markup));
+    let encoding = found.unwrap_or_else(|| guessed(body, markup && !xml));
     Decoded { text: text_of(body, encoding), encoding, certain: certain.is_some() }
 }
 
@@ -66,10 +66,10 @@ fn cut_character(body: &[u8]) -> usize {
     }
 }
 
-/// Pages that are all ASCII are windows-1252, as browsers and html5lib have it.
-fn guessed(body: &[u8], markup: bool) -> &'static Encoding {
+/// Pages of HTML that are all ASCII are windows-1252, as browsers and html5lib have it; XML is UTF-8.
+fn guessed(body: &[u8], html: bool) -> &'static Encoding {
     match std::str::from_utf8(body) {
-        Ok(_) if markup && body.is_ascii() => WINDOWS_1252,
+        Ok(_) if html && body.is_ascii() => WINDOWS_1252,
         Ok(_) => UTF_8,
         Err(error) if error.error_len().is_none() => UTF_8,
         Err(_) => WINDOWS_1252,

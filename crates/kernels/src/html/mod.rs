@@ -4,6 +4,7 @@
 mod charset;
 mod entities;
 pub mod page;
+mod query;
 pub mod references;
 pub mod tokens;
 

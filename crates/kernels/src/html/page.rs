@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use encoding_rs::Encoding;
 
 use super::charset::{decoded, of_late_meta, text_of};
+use super::query;
 use super::references::{decode_into, Place};
 use super::tokens::{is_space, tokenize, Attribute, Name, Next, Sink};
 use crate::eight;
@@ -92,15 +93,15 @@ pub struct Page {
 #[must_use]
 pub fn read(body: &[u8], label: Option<&str>, xml: bool, bounds: Bounds) -> Page {
     let found = decoded(body, label, true, xml);
-    let mut reader = Reader::new(&found.text, xml, bounds);
+    let mut reader = Reader::new(&found.text, found.encoding, xml, bounds);
     tokenize(&found.text, Next::Data, "", bounds.attributes, &mut reader);
     let late = reader.late.filter(|late| !found.certain && *late != found.encoding);
-    let Some(encoding) = late else { return reader.ended(found.encoding) };
+    let Some(encoding) = late else { return reader.ended() };
     // A meta element behind the scanned part, or one that names another encoding than the first in it.
     let text = text_of(body, encoding);
-    let mut reader = Reader::new(&text, xml, bounds);
+    let mut reader = Reader::new(&text, encoding, xml, bounds);
     tokenize(&text, Next::Data, "", bounds.attributes, &mut reader);
-    reader.ended(encoding)
+    reader.ended()
 }
 
 /// `text` up to so many bytes, and no part of a character.
@@ -527,6 +528,8 @@ struct Anchor {
 struct Reader<'t> {
     bounds: Bounds,
     xml: bool,
+    /// The encoding of the queries of addresses, where it is not UTF-8.
+    of_queries: Option<&'static Encoding>,
     page: Page,
     left: [usize; 2],
     /// The places that the links of each sort name, once it has as many links as may be.
@@ -556,7 +559,7 @@ impl<'t> Sink<'t> for Reader<'t> {
     #[inline]
     fn text(&mut self, whole: &'t str, from: usize, to: usize, place: Place) {
         if let Some(hiding) = self.hiding {
-            if hiding == Element::Title && self.page.title.is_none() {
+            if hiding == Element::Title && self.page.title.is_none() && self.templates == 0 {
                 let mut title = String::new();
                 decode_into(&mut title, cut(&whole[from..to], self.bounds.value_bytes), place);
                 self.page.title = Some(title);
@@ -601,8 +604,9 @@ impl<'t> Sink<'t> for Reader<'t> {
             Element::Link(kind) => return self.start_link(kind, element, attributes, closed),
             Element::Meta => self.meta(attributes),
             Element::Base => {
-                if self.page.base.is_none() {
-                    self.page.base = value(attributes, "href");
+                // A template is no part of the document (WHATWG HTML 4.12.3).
+                if self.page.base.is_none() && self.templates == 0 {
+                    self.page.base = self.base(attributes);
                 }
             }
             Element::Html => {
@@ -640,7 +644,7 @@ impl<'t> Sink<'t> for Reader<'t> {
     #[inline]
     fn end(&mut self, element: Element, name: &'t str) {
         if self.hiding == Some(element) {
-            if element == Element::Title && self.page.title.is_none() {
+            if element == Element::Title && self.page.title.is_none() && self.templates == 0 {
                 self.page.title = Some(String::new());
             }
             self.hiding = None;
@@ -673,12 +677,13 @@ impl<'t> Sink<'t> for Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    fn new(text: &str, xml: bool, bounds: Bounds) -> Self {
+    fn new(text: &str, encoding: &'static Encoding, xml: bool, bounds: Bounds) -> Self {
         // About what pages have; columns grow where one has more.
         let links = (text.len() / BYTES_PER_LINK).min(bounds.links);
         let mut offsets = Vec::with_capacity(links + 1);
         offsets.push(0);
         let page = Page {
+            charset: encoding.name().to_ascii_lowercase(),
             arena: String::with_capacity(links * LINK_BYTES),
             offsets,
             links: Links {
@@ -696,6 +701,7 @@ impl<'t> Reader<'t> {
         Self {
             bounds,
             xml,
+            of_queries: query::of_page(encoding),
             page,
             left: [bounds.links; 2],
             places: [None, None],
@@ -712,10 +718,9 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn ended(mut self, encoding: &'static Encoding) -> Page {
+    fn ended(mut self) -> Page {
         self.close_anchor();
         self.page.text = self.visible.text;
-        self.page.charset = encoding.name().to_ascii_lowercase();
         self.page
     }
 
@@ -813,7 +818,7 @@ impl<'t> Reader<'t> {
             Element::Link(6) if !name.eq_ignore_ascii_case("img") => {} // the image of svg
             Element::Link(kind) => {
                 self.start_anchor(kind);
-                let row = self.link(kind, attributes);
+                let row = self.link_of_foreign(kind, attributes);
                 self.open_anchor(kind, row, closed);
             }
             _ if holds_html(name, inside) => self.enter(Inside::Html, name, closed),
@@ -866,6 +871,14 @@ impl<'t> Reader<'t> {
         Next::Data
     }
 
+    fn base(&self, attributes: &[Attribute<'t>]) -> Option<String> {
+        let mut base = value(attributes, "href")?;
+        if let Some(encoding) = self.of_queries {
+            query::encode(&mut base, 0, encoding);
+        }
+        Some(base)
+    }
+
     fn start_anchor(&mut self, kind: u8) {
         if kind == 0 {
             self.close_anchor();
@@ -895,14 +908,19 @@ impl<'t> Reader<'t> {
         self.page.links.text_ends[row] = self.page.links.texts.len() as u32;
     }
 
+    /// The link of an element of svg or math: an `a` has its address in href, or as SVG 1.1 has it in xlink:href.
+    fn link_of_foreign(&mut self, kind: u8, attributes: &[Attribute<'t>]) -> Option<usize> {
+        let old = kind == 0 && find(attributes, "href").is_none();
+        self.link_at(kind, if old { "xlink:href" } else { place_of_kind(kind) }, attributes)
+    }
+
     /// Takes in the link of an element, if it has an address and there is room; answers its row.
     fn link(&mut self, kind: u8, attributes: &[Attribute<'t>]) -> Option<usize> {
-        let with_href = matches!(kind, 0 | 1 | 5);
-        let place = match kind {
-            _ if with_href => "href",
-            9 => "action",
-            _ => "src",
-        };
+        self.link_at(kind, place_of_kind(kind), attributes)
+    }
+
+    fn link_at(&mut self, kind: u8, place: &str, attributes: &[Attribute<'t>]) -> Option<usize> {
+        let with_href = has_href(kind);
         let written = find(attributes, place)?;
         if kind == 9 && value(attributes, "method").is_some_and(|method| is_post(&method)) {
             return None; // a plain request for its address does not give the page behind it
@@ -940,6 +958,9 @@ impl<'t> Reader<'t> {
         let leads = kind <= META;
         let start = self.page.arena.len();
         decode_into(&mut self.page.arena, written, Place::Value);
+        if let Some(encoding) = self.of_queries {
+            query::encode(&mut self.page.arena, start, encoding);
+        }
         if self.left[usize::from(leads)] > 0 {
             self.left[usize::from(leads)] -= 1;
         } else if !self.names_another(leads, start) {
@@ -1007,8 +1028,12 @@ impl<'t> Reader<'t> {
         let equivalent = value(attributes, "http-equiv").unwrap_or_default().to_ascii_lowercase();
         if equivalent == "refresh" {
             if let Some((seconds, address)) = refresh(&content) {
-                if self.page.refresh.is_none() {
-                    self.page.refresh = Some((seconds, address.to_owned()));
+                if self.page.refresh.is_none() && self.templates == 0 {
+                    let mut target = address.to_owned();
+                    if let Some(encoding) = self.of_queries {
+                        query::encode(&mut target, 0, encoding);
+                    }
+                    self.page.refresh = Some((seconds, target));
                 }
                 if !address.is_empty() {
                     // It is decoded already, and a row decodes again.
@@ -1016,6 +1041,8 @@ impl<'t> Reader<'t> {
                     self.address(META, &written);
                 }
             }
+        } else if self.templates > 0 {
+            // It says nothing of the page.
         } else if equivalent == "content-language" {
             if self.page.language.is_none() && !content.is_empty() {
                 self.page.language = Some(content);
@@ -1026,6 +1053,20 @@ impl<'t> Reader<'t> {
                 self.page.metas.push((name, content));
             }
         }
+    }
+}
+
+/// Whether the address of a link of this kind stands in href.
+fn has_href(kind: u8) -> bool {
+    matches!(kind, 0 | 1 | 5)
+}
+
+/// The attribute that holds the address of a link of this kind.
+fn place_of_kind(kind: u8) -> &'static str {
+    match kind {
+        _ if has_href(kind) => "href",
+        9 => "action",
+        _ => "src",
     }
 }
 

@@ -1,0 +1,107 @@
+"""The media type of a body: what its Content-Type says (WHATWG Fetch, "extract a MIME type"), or its first bytes where
+that says nothing (WHATWG MIME Sniffing 7.1)."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from outrider.page.image import image_of
+
+HTML: Final = "text/html"
+XML: Final = "text/xml"
+_SAYS_NOTHING: Final = frozenset({"", "unknown/unknown", "application/unknown"})
+_VALUES: Final = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.)*+(?:"|\Z))+')
+"""The values of a field, parted by commas that stand in no quotes ("get, decode, and split")."""
+_ESSENCE: Final = re.compile(r"[\t\n\r ]*+([!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+)[\t\n\r ]*(?:;|\Z)")
+_PARAMETER: Final = re.compile(r""";\s*([^\s;=,"']+)\s*=\s*(?:"([^"]*)"|'([^']*)'|["']?([^\s"';,]*))""")
+_LABEL_CHARACTERS_MAX: Final = 40  # encodings: the longest has 19
+_REMEMBERED_CHARACTERS_MAX: Final = 200  # of a field: sites write few different ones, and none is so long
+_SNIFFED_BYTES: Final = 1_445  # MIME Sniffing 5: the resource header
+_BLANKS: Final = b"\t\n\x0c\r "
+_MARKUP: Final = re.compile(
+    rb"<(?:!DOCTYPE HTML|HTML|HEAD|SCRIPT|IFRAME|H1|DIV|FONT|TABLE|A|STYLE|TITLE|B|BODY|BR|P|!--)[ >]", re.IGNORECASE
+)
+_ROOT: Final = re.compile(
+    rb"(?:[\t\n\r ]++|<\?(?:[^?]|\?(?!>))*+\?>|<!--(?:[^-]|-(?!->))*+-->"
+    rb"""|<!DOCTYPE(?:[^\["'>]|"[^"]*+"|'[^']*+')*+(?:\[(?:[^\]"']|"[^"]*+"|'[^']*+')*+\][\t\n\r ]*+)?>)*+"""
+    rb"<(?:[A-Za-z_][^\s/>:]*+:)?([A-Za-z_][^\s/>:]*+)"
+)
+_ROOT_BYTES: Final = 65_536
+"""So far the first element of an XML document is looked for: drawings have long comments and document types."""
+_OF_XML: Final = frozenset({"rss", "feed", "rdf", "urlset", "sitemapindex", "svg"})
+_MARKS: Final = (b"\xfe\xff", b"\xff\xfe", b"\xef\xbb\xbf")
+_BINARY: Final = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
+
+
+class Said(NamedTuple):
+    """What a Content-Type says: `essence` in lower case, "" for none; `label` of an encoding."""
+
+    essence: str
+    label: str | None = None
+
+
+def said(content_type: str) -> Said:
+    """The media type that a Content-Type names: the last one of several values, or of fields joined by commas."""
+    return (_remembered if len(content_type) <= _REMEMBERED_CHARACTERS_MAX else _said)(content_type)
+
+
+def media_type(body: bytes, content_type: str) -> Said:
+    """The media type of a body: by its Content-Type, by its first bytes where that names none or an unknown one."""
+    found = said(content_type)
+    return Said(sniffed(body), found.label) if found.essence in _SAYS_NOTHING else found
+
+
+def _said(content_type: str) -> Said:
+    found = Said("")
+    for match in _VALUES.finditer(content_type):
+        named = _ESSENCE.match(match[0])
+        if named is None or named[1] == "*/*":
+            continue
+        essence, label = named[1].lower(), _label(match[0])
+        found = Said(essence, found.label if label is None and essence == found.essence else label)
+    return found
+
+
+_remembered = lru_cache(maxsize=1_024)(_said)
+
+
+def _label(value: str) -> str | None:
+    """The encoding that a value names: its first charset that is not empty, quoted or not."""
+    for name, *values in _PARAMETER.findall(value):
+        label = "".join(values).strip()
+        if name.lower() == "charset" and label:
+            return label[:_LABEL_CHARACTERS_MAX]
+    return None
+
+
+def sniffed(body: bytes) -> str:
+    """The media type of a body that nothing is said of.
+
+    Beyond the standard any tag in front makes HTML, since fragments of pages begin with all of them, and the root of a
+    feed, sitemap or drawing makes XML.
+    """
+    head = body[:_SNIFFED_BYTES]
+    front = head.removeprefix(_MARKS[-1]).lstrip(_BLANKS)
+    if front[:1] == b"<":
+        if _MARKUP.match(front):
+            return HTML
+        return XML if front.startswith(b"<?xml") or root_of(body) in _OF_XML else HTML
+    if front.startswith(b"%PDF-"):
+        return "application/pdf"
+    image = image_of(body)
+    if image is not None:
+        return image.type
+    return "text/plain" if head.startswith(_MARKS) or not _BINARY.search(head) else "application/octet-stream"
+
+
+def root_of(body: bytes) -> str:
+    """The name of the first element of an XML document, without prefix and in lower case; "" for none."""
+    head = body[:_ROOT_BYTES]
+    if head[:2] in _MARKS[:2]:
+        head = head.decode("utf-16", "replace").encode()
+    elif head[:4] in (b"<\0?\0", b"\0<\0?"):
+        head = head.decode("utf-16-le" if head[1] == 0 else "utf-16-be", "replace").encode()
+    found = _ROOT.match(head.removeprefix(_MARKS[-1]))
+    return "" if found is None else found[1].decode("latin-1").lower()
