@@ -656,7 +656,8 @@ class Idle:
     """Why nothing, or no more, can be leased now: hosts by the cause that holds them back, and the next event.
 
     hosts: ready, resting, blocked, leased, empty; they add up to `known`. urls: by state. next_at: an instant.
-    tail_seconds: how long the host with the most URLs will take at its gap.
+    tail_seconds: how long the host with the most URLs will take at its gap. hint: the part of `text` that says how a
+    program leases what is ready.
     """
 
     reason: str
@@ -670,6 +671,7 @@ class Idle:
     tail_host: str | None = None
     tail_urls: int = 0
     tail_seconds: float | None = None
+    hint: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as dicts and values that JSON knows."""

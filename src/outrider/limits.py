@@ -184,6 +184,7 @@ LEAVING_QUEUES_PER_CALL = 64  # queues of deleted crawls that one call looks at:
 LEASE_RECHECK_SECONDS = 0.02
 HELD_ROWS_MAX = 10_000  # leases of one call that can be asked for by its first token
 CLIENTS_MAX = 1_024  # request-id windows kept; the one unused longest goes first
+EXPLAINED_SEARCH_SECONDS_MAX = 3.0  # how long `explain` looks in the archive for a page that names a skipped link
 EXPLAINED_PAGES_BYTES_MAX = (
     268_435_456  # of pages.jsonl, from its end, where `explain` looks for a URL: a tenth of a second
 )

@@ -15,6 +15,7 @@ from outrider.frontier.priority import weighted
 from outrider.frontier.state.registry import Registry
 from outrider.journey import Explanation, Ranking
 from outrider.limits import ACCEPTED_DATES_MAX, BEFORE_COUNTED_MAX
+from outrider.storage.memory import MemoryFiles
 
 NOW = 1_700_000_000_000_000
 SECOND = 1_000_000
@@ -22,14 +23,22 @@ A, B = "http://a.example.org/", "http://b.example.org/"
 
 
 class World:
-    """A frontier in memory and its clock."""
+    """A frontier on a disk in memory and its clock."""
 
     def __init__(self, robots="caller", addresses="caller", **settings):
         self.now = NOW
-        settings = {"delay": 5, "delay_factor": 0, **settings}
-        self.frontier = Frontier.memory(
-            clock=lambda: self.now, robots=robots, addresses=addresses, settings=settings, seed=1
-        )
+        self.files = MemoryFiles()
+        self.how = {
+            "robots": robots,
+            "addresses": addresses,
+            "settings": {"delay": 5, "delay_factor": 0, **settings},
+        }
+        self.frontier = Frontier.open(self.files, clock=lambda: self.now, seed=1, **self.how)
+
+    def stopped(self):
+        """A look at the store after its owner closed it."""
+        self.frontier.close()
+        return Frontier.look(self.files, **self.how)
 
     def add(self, *urls):
         self.frontier.discover(urls)
@@ -332,6 +341,30 @@ def test_a_url_is_explained(situation):
     assert at == (None if seconds is None else pytest.approx(seconds, abs=0.2))
     given = {lease.url for lease in world.lease(10, per_queue=10)}
     assert (url in given) <= (word in ("ready", "behind"))
+
+
+# A stop ends the leases of its process, and their hosts rest a whole delay, for the sites may have been asked.
+ENDED_BY_A_STOP = {
+    leased_here: ("host_resting", "a.example.org rests for 5 s more", 5),
+    host_busy: ("host_resting", "a.example.org rests for 5 s more", 5),
+    two_at_once_are_busy: ("host_resting", "a.example.org rests for 5 s more", 5),
+    group_is_busy: ("group_resting", "belongs to it", 5),
+    keyed_queues_share_a_clock: ("group_resting", "the queues of the key team rest for 5 s more", 5),
+    robots_being_asked_for: ("host_resting", "a.example.org rests for 5 s more", 5),
+    address_being_asked_for: ("address", "is to be asked for first", 0),
+}
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.__name__)
+def test_a_url_is_explained_alike_when_the_frontier_is_stopped(situation):
+    world, url, *told = situation()
+    word, words, seconds = ENDED_BY_A_STOP.get(situation, told)
+    with world.stopped() as look:
+        found = look.explain(url)
+        now = look.now()
+    assert (word, True) == (found.reason_now, words in found.reason_text), found.reason_text
+    at = None if found.next_at is None else max(0, found.next_at - now) / SECOND
+    assert at == (None if seconds is None else pytest.approx(seconds, abs=0.2))
 
 
 def test_a_lease_is_told_with_its_holder_and_its_end():

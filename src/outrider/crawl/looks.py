@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
@@ -38,6 +40,7 @@ from outrider.crawl.output import FILES, PAGES, last_line
 from outrider.crawl.permission import Admitted, Permission
 from outrider.crawl.seeds import read_hosts
 from outrider.crawl.served import Access, asking
+from outrider.crawl.skipped import why_skipped
 from outrider.engine import Frontier
 from outrider.engine.asking import is_address
 from outrider.errors import (
@@ -90,7 +93,9 @@ def _with_page(directory: str, question: Mapping[str, Any], found: dict[str, Any
 
 def _why_idle(frontier: Frontier, _: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = frontier.explain_idle().as_dict()
-    return found
+    # How a program leases is nothing to whoever asks from outside of it.
+    hint = found.pop("hint", "")
+    return {**found, "text": found["text"].replace(hint, "")} if hint else found
 
 
 def _hosts(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
@@ -294,20 +299,102 @@ def looking(path: str, access: Access | None = None) -> Iterator[Looks]:
             yield ask_server
         return
     store = store_of(path)
+    told = Shell(path) if store != path else None
     try:
-        frontier = Frontier.look(store, robots="errands" if store != path else "caller")
+        if told is None:
+            frontier = Frontier.look(store)
+        else:
+            frontier = Frontier.look(store, settings=told.frontier_settings(), robots="errands", addresses="errands")
     except StoreInUseError as owned:
-        yield _asking(path, owned)
+        ask_owner = _asking(path, owned)
+        yield ask_owner if told is None else lambda name, question: told.running(name, question, ask_owner)
         return
 
     def look(name: str, question: Mapping[str, Any]) -> Any:
         found = LOOKS[name](frontier, question)
-        return _with_page(path, question, found) if name == "explain" and store != path else found
+        return found if told is None else told.stopped(name, question, found)
 
     try:
         yield look
     finally:
         frontier.close()
+
+
+class Shell:
+    """The words of answers about a crawl in a directory, for somebody at a shell: what its settings and its archive
+    know beside the frontier, and what to do where it does not run."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fault: OutriderError | None = None
+        self._options: CrawlOptions | None = None
+        if os.path.lexists(os.path.join(path, SETTINGS_FILE)):
+            try:
+                self._options = settings_of(path)
+            except OutriderError as fault:
+                self._fault = fault
+
+    def frontier_settings(self) -> dict[str, object] | None:
+        """The settings that the frontier is looked at with; None where there are none that can be read."""
+        if self._options is None:
+            return None
+        try:
+            settings = self._options.frontier_settings()
+        except OutriderError as fault:  # a file of groups is gone
+            self._fault, self._options = fault, None
+            return None
+        del settings["url_rules"]  # a store that is there has its own
+        return settings
+
+    def running(self, name: str, question: Mapping[str, Any], ask_owner: Looks) -> Any:
+        """The answer of the process that owns the crawl."""
+        found = ask_owner(name, question)
+        return self._with_skip(question, found) if name == "explain" else found
+
+    def stopped(self, name: str, question: Mapping[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+        """The answer of the files. Raises SettingsError, NamedPathError where the settings cannot be read and decide
+        the answer."""
+        if name == "explain":
+            if self._fault is not None:
+                raise self._fault
+            found = self._with_skip(question, _with_page(self._path, question, found))
+            return {**found, "reason_text": self._explained(found)} if self._options is not None else found
+        if name == "why-idle" and self._options is not None:
+            return {**found, "text": self._idle(found)}
+        return found
+
+    def _with_skip(self, question: Mapping[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+        """An explanation of a URL that no link has named, with the link that the crawl passed by."""
+        named = found.get("reason_now") == "unknown" and question.get("crawl") in (None, "default")
+        if not named or self._options is None:
+            return found
+        word, text = why_skipped(self._path, self._options, found["url"], time.monotonic)
+        return {**found, "reason_now": word, "reason_text": text}
+
+    def _resume(self) -> str:
+        return f"`outrider resume {shlex.quote(self._path)}` goes on"
+
+    def _explained(self, found: Mapping[str, Any]) -> str:
+        """The reason of a URL whose crawl is stopped."""
+        text = str(found["reason_text"])
+        if found.get("reason_now") == "leased" and not found.get("worker"):
+            text = "it was being fetched when the crawl ended"
+        if found.get("state") in ("queued", "leased", "waiting"):
+            text += f"; the crawl is stopped: {self._resume()}"
+        return text
+
+    def _idle(self, found: Mapping[str, Any]) -> str:
+        """Why a crawl that is stopped does nothing, and what to do."""
+        text, path = str(found["text"]), shlex.quote(self._path)
+        if found["reason"] == "finished":
+            return f"{text}; `outrider add {path} URL` brings more, `outrider retry {path}` tries failed URLs again"
+        if found["reason"] == "limit":
+            return f"{text}; `outrider resume {path} --max-pages N` goes on with another limit"
+        if found["reason"] == "leased":
+            text = "requests were open when the crawl ended"
+        if found["reason"] == "paused":
+            return f"the crawl is stopped, and {text}; `outrider hosts {path}` lists its hosts, {self._resume()}"
+        return f"the crawl is stopped, and as it stopped {text}; {self._resume()}"
 
 
 def asked(directory: str, owned: StoreInUseError, name: str, /, **question: Any) -> Any:

@@ -170,7 +170,7 @@ def fates(page: Page, options: CrawlOptions, rules: Rules | None = None) -> list
     own = Url(page.url).origin
     found = []
     for link in page.links:
-        reason = _passed_by(link, page, options) or scope.refusal(link.url)
+        reason = passed_by(link, page, follow_nofollow=options.follow_nofollow) or scope.refusal(link.url)
         if not reason and rules is not None and Url(link.url).origin == own:
             line = rules.explain(options.user_agent, link.url)
             if line is not None and not rules.allowed(options.user_agent, link.url):
@@ -179,10 +179,11 @@ def fates(page: Page, options: CrawlOptions, rules: Rules | None = None) -> list
     return found
 
 
-def _passed_by(link: PageLink, page: Page, options: CrawlOptions) -> str:
+def passed_by(link: PageLink, page: Page, *, follow_nofollow: bool) -> str:
+    """Why a link is not followed whatever its URL is, in words; "" for one that may be."""
     if link.kind not in FOLLOWABLE:
         return f"a link of {link.kind} is recorded, not followed"
-    if options.follow_nofollow:
+    if follow_nofollow:
         return ""
     if page.robots & {"nofollow", "none"}:
         return "the page says nofollow"
@@ -228,16 +229,22 @@ def kept_page(directory: str, url: str) -> Kept:
 
 def archived(files: Directory, place: WarcPlace, url: str) -> tuple[bytes, bytes, Page | None]:
     """The head, the content and the page of an archived answer. Raises FileNotFoundError, DamagedStoreError."""
+    head, headers, content = answer_of(files, place)
+    if not content and headers.get("refresh") is None:
+        return head, content, None
+    page = read(content, url, headers.joined("content-type"))
+    return head, content, page.with_header(headers.get_all("link"), headers.get("refresh"))
+
+
+def answer_of(files: Directory, place: WarcPlace) -> tuple[bytes, Headers, bytes]:
+    """The head of an archived answer, as bytes and as fields, and its content. Raises as `archived`."""
     record = read_record(files, place)
     head, _, body = record.block.partition(b"\r\n\r\n")
     headers = Headers.parse(head)
     if "chunked" in codings_of(headers.get_all("transfer-encoding")):
         body = unchunk(body).content
     content, _ = uncoded(headers, body, BODY_BYTES_MAX)
-    if not content and headers.get("refresh") is None:
-        return head, content, None
-    page = read(content, url, headers.joined("content-type"))
-    return head, content, page.with_header(headers.get_all("link"), headers.get("refresh"))
+    return head, headers, content
 
 
 def place_of(line: Mapping[str, Any], url: str, path: str) -> WarcPlace:

@@ -257,14 +257,20 @@ class Frontier:
         cls,
         path: str | os.PathLike[str] | Files,
         *,
+        settings: Mapping[str, object] | None = None,
         robots: str = "caller",
+        addresses: str = "caller",
         judge: Callable[[Recovered], None] | None = None,
     ) -> Frontier:
         """Open a store without an owner for looking only: nothing in the directory changes, the verbs are refused.
+        Its clock stands at the last instant of the store.
 
-        robots, judge: as of `open`.
+        settings: those that the store is opened with, so that `explain` names scope, patterns and limits as its owner
+        does. robots, addresses, judge: as of `open`.
         """
         check_asking("robots", robots)
+        check_asking("addresses", addresses)
+        options = FrontierSettings.of(settings)
         files = files_to_look_at(path)
         try:
             files.lock()
@@ -283,7 +289,14 @@ class Frontier:
             checkpoint, tables, log = read_store(files, manifest, scratch=None)
             if judge is not None:
                 judge(Recovered(tables, log))
-            core = Core(tables, log, FrontierSettings(), slot_key=manifest.slot_key_bytes, errands=robots == "errands")
+            core = Core(
+                tables,
+                log,
+                pinned(files, manifest, options),
+                slot_key=manifest.slot_key_bytes,
+                errands=robots == "errands",
+                locates=addresses == "errands",
+            )
             machine = Machine(core)
             with all_stays():
                 machine.opening.settle_all(tables.now)

@@ -427,7 +427,7 @@ def idle(
     known = counts.pop("known")
     counts["resting"], counts["leased"] = counts["resting"] - census.leased, census.leased
     urls = {STATES[state].value: tables.urls.counts[state] for state in range(1, 7)}
-    errands = census.errands
+    errands, hint = census.errands, ""
     if at_limit:
         word, text = "limit", "a limit of pages is reached, and work is left"
     elif not (tables.urls.counts[QUEUED] or tables.urls.counts[LEASED] or tables.urls.counts[WAITING] or errands):
@@ -437,7 +437,8 @@ def idle(
     elif paused_until > now:
         word, text = "network", _paused(paused_until)
     elif counts["ready"]:
-        word, text = "ready", _ready(counts["ready"], census.pages, errands_wanted=errands_wanted)
+        hint = _how_to_lease(counts["ready"], census.pages, errands_wanted=errands_wanted)
+        word, text = "ready", f"{_some(counts['ready'], 'host is', 'hosts are')} ready{hint}"
     elif counts["resting"]:
         word, text = "resting", _resting(counts["resting"], census)
     elif counts["leased"]:
@@ -466,6 +467,7 @@ def idle(
         tail_host,
         tail_urls,
         tail_seconds,
+        hint,
     )
 
 
@@ -490,9 +492,9 @@ def _resting(count: int, census: Census) -> str:
     return text
 
 
-def _ready(ready: int, pages: int, *, errands_wanted: bool) -> str:
-    """How the ready hosts are leased: some of them, perhaps, by errands alone."""
-    text = f"{_some(ready, 'host is', 'hosts are')} ready: lease from {'it' if ready == 1 else 'them'}"
+def _how_to_lease(ready: int, pages: int, *, errands_wanted: bool) -> str:
+    """How a program leases of the ready hosts: of some of them, perhaps, by errands alone."""
+    text = f": lease from {'it' if ready == 1 else 'them'}"
     if pages < ready:
         text += (
             f" with errands=True: {_some(ready - pages, 'waits', 'wait')} for a robots.txt, which may be asked for now"

@@ -1,0 +1,142 @@
+"""Why a crawl did not follow a link: by the page in its archive that names the link, and by its settings.
+
+The frontier never sees a link that the crawl passes by, so it can only say that no link named the URL. It is the page
+that knows better; without an archive the settings name what is passed by.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from outrider.crawl.directory import ARCHIVE_NAME
+from outrider.crawl.onepage import answer_of, passed_by, place_of
+from outrider.crawl.options import CrawlOptions, is_function, spelled
+from outrider.crawl.output import FILES, PAGES
+from outrider.crawl.perhost import PerHost
+from outrider.crawl.summary import counted
+from outrider.errors import OutriderError
+from outrider.limits import EXPLAINED_SEARCH_SECONDS_MAX, URL_BYTES_MAX
+from outrider.page.reader import Unread, read_many
+from outrider.robots.directives import header_directives, strictest
+from outrider.storage.files import Directory
+from outrider.url import Rules, host_of
+
+_WORD: Final = re.compile(rb"[A-Za-z0-9_-]{3,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A page that names a URL: the URL of the page, how many links from a seed it is, and why the link was passed by,
+    "" where the page and its element do not say."""
+
+    url: str
+    depth: int
+    passed_by: str
+
+
+def why_skipped(directory: str, options: CrawlOptions, url: str, ticks: Callable[[], float]) -> tuple[str, str]:
+    """Why no link to a URL that lies inside the scope was followed: the word of the reason, and the words. ticks: a
+    clock that tells seconds, for the length of the search."""
+    if len(url) > URL_BYTES_MAX:
+        return "unknown", f"no link to it is followed: a URL has {URL_BYTES_MAX:,} bytes at most, this has {len(url):,}"
+    named = naming_page(directory, url, options, ticks)
+    if named is None:
+        return "unknown", "it lies inside the scope, and no link or call has named it" + _never_followed(options)
+    who = f"{named.url} links to it"
+    if named.passed_by:
+        way_out = (
+            "; --follow-nofollow follows such links"
+            if "nofollow" in named.passed_by or "rel=" in named.passed_by
+            else ""
+        )
+        return "unknown", f"{who}, and the link was not followed: {named.passed_by}{way_out}"
+    most = options.max_depth
+    if most is not None and named.depth + 1 > most:
+        far = f"--max-depth {most}: {who}, and it is {counted(named.depth + 1, 'link')} from a seed"
+        return "out_of_scope", f"it lies outside the scope: {far}"
+    if is_function(options.scope):
+        return "out_of_scope", f"{who}, and the function of the scope ({spelled(options.scope)}) decides about the link"
+    return "unknown", f"{who}, and the link was not taken when the page was read; `outrider add` brings it"
+
+
+def _never_followed(options: CrawlOptions) -> str:
+    """The links that these settings pass by, in words."""
+    passed = [] if options.follow_nofollow else ["with rel=nofollow"]
+    if options.max_depth is not None:
+        passed.append(f"more than {counted(options.max_depth, 'link')} from a seed")
+    return f"; links {' or '.join(passed)} are not followed" if passed else ""
+
+
+def naming_page(directory: str, url: str, options: CrawlOptions, ticks: Callable[[], float]) -> Named | None:
+    """The first archived page with a link to a URL, one whose link may be followed before all others. None where there
+    is none, or none was found in `EXPLAINED_SEARCH_SECONDS_MAX`."""
+    until, wanted = ticks() + EXPLAINED_SEARCH_SECONDS_MAX, _Wanted(url, options)
+    passed: Named | None = None
+    try:
+        files = Directory(os.path.join(directory, ARCHIVE_NAME), create=False, read_only=True)
+    except (OSError, OutriderError):
+        return None
+    try:
+        for line in _lines(os.path.join(directory, FILES[PAGES])):
+            if ticks() > until:
+                break
+            for named in wanted.named_by(line, files):
+                if not named.passed_by:
+                    return named
+                passed = passed or named
+    finally:
+        files.close()
+    return passed
+
+
+def _lines(path: str) -> Iterator[Mapping[str, Any]]:
+    """The lines of archived pages; lines that cannot be read are left out, as `verify` names them."""
+    decoder = msgspec.json.Decoder(dict[str, Any])
+    try:
+        with open(path, "rb") as file:
+            for text in file:
+                try:
+                    line = decoder.decode(text)
+                except (msgspec.DecodeError, UnicodeDecodeError):
+                    continue
+                if line.get("warc") is not None and isinstance(line.get("url"), str):
+                    yield line
+    except OSError:
+        return
+
+
+class _Wanted:
+    """A URL that pages may name."""
+
+    def __init__(self, url: str, options: CrawlOptions) -> None:
+        self._url, self._agent = url, options.user_agent
+        self._rules = Rules.parse(options.url_rules or "")
+        self._per_host = PerHost(options)
+        path = url.partition("://")[2].partition("/")[2].encode()
+        # A word that each page with such a link has, whatever the form of the link: its host may be left out, and what
+        # has percent escapes may be written without.
+        self._sign = b"" if b"%" in path else max(_WORD.findall(path), key=len, default=b"")
+
+    def named_by(self, line: Mapping[str, Any], files: Directory) -> Iterator[Named]:
+        """The links of a line's page that lead to the URL."""
+        own, depth = str(line["url"]), line.get("depth")
+        try:
+            _, headers, content = answer_of(files, place_of(line, own, PAGES))
+        except (OSError, OutriderError):
+            return
+        if self._sign not in content and headers.get("link") is None and headers.get("refresh") is None:
+            return
+        said = header_directives(headers, self._agent)
+        page = read_many([Unread(content, own, headers.get("content-type") or "")], agent=self._agent).pages[0]
+        page = page.with_header(headers.get_all("link"), headers.get("refresh"))
+        page = replace(page, robots=strictest(page.robots | said)) if said else page
+        follow = self._per_host.of(host_of(own)).follow_nofollow
+        for link in page.links:
+            if link.url == self._url or (self._rules and self._rules.apply(link.url) == self._url):
+                yield Named(own, depth if isinstance(depth, int) else 0, passed_by(link, page, follow_nofollow=follow))

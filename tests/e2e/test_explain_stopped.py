@@ -1,0 +1,143 @@
+"""`explain` and `why-idle` as a newcomer types them, of a crawl that runs and of the same crawl when it is stopped."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import signal
+import socket
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from e2e.crawling import outrider, started
+from outrider.cli import main as cli
+
+PAGES = {
+    "/": b"<title>home</title><a href=/a>a</a><a rel=nofollow href=/asked-not-to>n</a><a href=/private/x>p</a>"
+    b"<a href=http://elsewhere.test/y>o</a><img src=/picture.png><a href=/big.zip>z</a><a href=/gone>g</a>",
+    "/a": b"<title>a</title><a href=/b>b</a>",
+    "/b": b"<title>b</title><a href=/far/below>c</a>",
+    "/robots.txt": b"User-agent: *\nDisallow: /private/\n",
+}
+ASKED = {
+    "/asked-not-to": ["rel=nofollow", "--follow-nofollow"],
+    "/private/x": ["robots.txt", "Disallow: /private/"],
+    "/far/below": ["--max-depth 2", "/b links to it"],
+    "/big.zip": ["--exclude zip"],
+    "/picture.png": ["img", "not followed"],
+    "/never-named": ["inside the scope", "no link"],
+    "/gone": ["404 Not Found"],
+    "/a": ["fetched", "200 OK"],
+}
+"""The words that say why a URL is not fetched now; the longest wait of the crawl comes behind all of these."""
+
+
+class Site(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.0"
+
+    def do_GET(self):
+        body = PAGES.get(self.path)
+        slow = self.path == "/slow"
+        self.send_response(503 if slow else 200 if body is not None else 404)
+        self.send_header("Content-Type", "text/plain" if self.path == "/robots.txt" else "text/html")
+        if slow:
+            self.send_header("Retry-After", "60")
+        self.end_headers()
+        self.wfile.write(body or b"")
+
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def serving(address):
+    with http.server.ThreadingHTTPServer((address, 0), Site) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://{address}:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def site():
+    with serving("127.0.0.1") as at:
+        yield at
+
+
+@pytest.fixture
+def ask(capsys):
+    """The standard output of a command, which is run in this process."""
+
+    def run(*arguments):
+        capsys.readouterr()
+        code = cli.run([str(argument) for argument in arguments])
+        told = capsys.readouterr()
+        assert 0 == code, told.err
+        return told.out
+
+    return run
+
+
+def test_a_skipped_link_is_explained_alike_while_the_crawl_runs_and_when_it_is_stopped(site, tmp_path, ask):
+    output = tmp_path / "out"
+    options = ["--delay", "0.02", "--delay-factor", "0", "--max-depth", "2", "--exclude", "zip"]
+
+    def explained(path):
+        url = path if "://" in path else site + path
+        return json.loads(ask("explain", url, "-o", output, "--json"))["reason_text"]
+
+    with serving("127.0.0.2") as other:
+        # The second host asks to be left alone for a minute, so that the crawl runs on.
+        crawl = started("crawl", f"{site}/", f"{other}/slow", "-o", output, *options)
+        try:
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline and crawl.poll() is None:
+                lines = (output / "pages.jsonl").read_text() if (output / "pages.jsonl").exists() else ""
+                if all(f'"url":"{url}"' in lines for url in (f"{site}/b", f"{site}/gone", f"{other}/slow")):
+                    break
+                time.sleep(0.05)
+            running = {path: explained(path) for path in ASKED}
+            elsewhere = explained("http://elsewhere.test/y")
+            assert crawl.poll() is None
+            assert "resume" not in ask("why-idle", output)
+        finally:
+            crawl.send_signal(signal.SIGINT)
+            crawl.wait(30)
+    stopped = {path: explained(path) for path in ASKED}
+    for path, words in ASKED.items():
+        assert [] == [word for word in words if word not in running[path]], running[path]
+        assert [] == [word for word in words if word not in stopped[path]], stopped[path]
+    assert running == stopped
+    assert "scope host" in elsewhere
+    assert elsewhere == explained("http://elsewhere.test/y")
+    told = ask("why-idle", output)
+    assert (True, False) == (f"outrider resume {output}" in told, "errands=True" in told), told
+    assert f"outrider resume {output}" in explained(f"{other}/slow")
+
+
+def test_a_wrong_port_is_an_error_in_every_place(tmp_path, ask):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    output = tmp_path / "out"
+    done = outrider("crawl", f"http://127.0.0.1:{port}/", "-o", output, "--max-seconds", "1", "--progress", "log")
+    assert "connect_refused 1" in done.stderr
+    status = json.loads(ask("status", output, "--json"))
+    assert {"connect_refused": 1} == status["errors"]
+    words = f"robots.txt of 127.0.0.1:{port}: connection refused, tried 1 of 4 times"
+    assert words in ask("explain", f"http://127.0.0.1:{port}/", "-o", output)
+    assert words in ask("why-idle", output)
+    assert "connect_refused" in (output / "report.html").read_text("utf-8")
+
+
+def test_settings_that_cannot_be_read_are_named_and_not_guessed(site, tmp_path, ask, capsys):
+    output = tmp_path / "out"
+    outrider("crawl", f"{site}/", "-o", output, "--max-pages", "1", "--delay", "0")
+    (output / "outrider.toml").write_text('scope = "nowhere"\n')
+    assert 2 == cli.run(["explain", f"{site}/never", "-o", str(output)])
+    assert "nowhere" in capsys.readouterr().err
+    assert "127.0.0.1" in ask("hosts", output)
