@@ -93,7 +93,7 @@ def _with_page(directory: str, question: Mapping[str, Any], found: dict[str, Any
 
 def _why_idle(frontier: Frontier, _: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = frontier.explain_idle().as_dict()
-    # How a program leases is nothing to whoever asks from outside of it.
+    # The hint is for the program that owns the frontier; the shell asks from outside.
     hint = found.pop("hint", "")
     return {**found, "text": found["text"].replace(hint, "")} if hint else found
 
@@ -321,8 +321,8 @@ def looking(path: str, access: Access | None = None) -> Iterator[Looks]:
 
 
 class Shell:
-    """The words of answers about a crawl in a directory, for somebody at a shell: what its settings and its archive
-    know beside the frontier, and what to do where it does not run."""
+    """The words of answers about a crawl in a directory, for a shell: they add facts from its settings and its archive,
+    and for a stopped crawl the command that continues it."""
 
     def __init__(self, path: str) -> None:
         self._path = path
