@@ -133,7 +133,7 @@ class _Wanted:
         if self._sign not in content and headers.get("link") is None and headers.get("refresh") is None:
             return
         said = header_directives(headers, self._agent)
-        page = read_many([Unread(content, own, headers.get("content-type") or "")], agent=self._agent).pages[0]
+        page = read_many([Unread(content, own, headers.joined("content-type"))], agent=self._agent).pages[0]
         page = page.with_header(headers.get_all("link"), headers.get("refresh"))
         page = replace(page, robots=strictest(page.robots | said)) if said else page
         follow = self._per_host.of(host_of(own)).follow_nofollow
