@@ -105,6 +105,40 @@ def test_a_page_of_a_better_class_goes_before_an_errand_but_not_for_ever(world):
     assert [MAP] == taken(world)
 
 
+def kinds(world, turns):
+    """The kinds of what a host gives in so many turns."""
+    found = []
+    for _ in range(turns):
+        (lease,) = world.lease(10, errands=True)
+        found.append(str(lease.kind))
+        world.report(lease.done(seconds=0.0))
+        world.clock.move(1)
+    return found
+
+
+@pytest.mark.parametrize("priority", [None, 0.5, 0.2, 0.0])
+def test_sitemaps_and_pages_of_a_host_take_turns(world, priority):
+    """An index of many sitemaps does not keep the first page waiting."""
+    world.discover(*[Link(f"http://a.com/{n}", priority=priority) for n in range(6)])
+    queued(world, *[f"http://a.com/{n}.xml" for n in range(500)])
+    assert ["sitemap", "page"] * 6 == kinds(world, 12)
+    assert ["sitemap"] * 4 == kinds(world, 4)
+
+
+def test_the_limit_of_pages_ends_a_crawl_with_thousands_of_sitemaps():
+    world = World(delay=1, delay_factor=0.0, max_pages=10)
+    world.discover(*[f"http://a.com/{n}" for n in range(12)])
+    queued(world, *[f"http://a.com/{n}.xml" for n in range(50_000)])
+    assert ["sitemap", "page"] * 10 == kinds(world, 20)
+    assert ([], True) == (taken(world), world.frontier.at_limit())
+
+
+def test_pages_of_a_better_class_keep_seven_of_eight_turns_from_sitemaps(world):
+    world.discover(*[Link(f"http://a.com/{n}", priority=0.9) for n in range(80)])
+    queued(world, *[f"http://a.com/{n}.xml" for n in range(80)])
+    assert (56, 8) == ((told := kinds(world, 64)).count("page"), told.count("sitemap"))
+
+
 def test_errands_of_one_authority_are_leased_one_after_another(world):
     """Also where several requests may be open; those of other authorities go beside them."""
     queued(world, MAP, "http://a.com/2.xml", "https://a.com/s.xml")

@@ -35,12 +35,14 @@ if TYPE_CHECKING:
 class ErrandKind:
     """One kind. number: in facts, never used again; 0 for kinds with facts of their own. answer: the field of `Outcome`
     that answers it, None where verdict, status and location do. priority: decides its class among the pages of its
-    host; 1.0 goes before all."""
+    host; 1.0 goes before all. alternates: whether it takes turns with pages of its class and of lower ones; other kinds
+    go before them."""
 
     kind: Kind
     number: int
     answer: str | None
     priority: float
+    alternates: bool = False
 
 
 KINDS = {
@@ -48,7 +50,7 @@ KINDS = {
     for row in (
         ErrandKind(Kind.ROBOTS, 0, "robots", 1.0),
         ErrandKind(Kind.ADDRESS, 0, "address", 1.0),
-        ErrandKind(Kind.SITEMAP, 1, None, 0.5),
+        ErrandKind(Kind.SITEMAP, 1, None, 0.5, alternates=True),
         ErrandKind(Kind.PROBE, 2, None, 0.75),
     )
 }
@@ -95,6 +97,11 @@ class Errand(ABC):
     def goes_first(self) -> bool:
         """Whether it goes before all pages of its host."""
         return KINDS[self.kind].priority >= 1.0
+
+    @property
+    def alternates(self) -> bool:
+        """Whether it takes turns with pages of its class and of lower ones."""
+        return KINDS[self.kind].alternates
 
     @property
     def owner(self) -> str:

@@ -239,9 +239,10 @@ class Drawing:
         return queue
 
     def _ask(self, host: int, queue: int | None = None) -> bool:
-        """Leases the errand that is lined up at a host, if it may be leased now. It comes before pages of its class,
-        one for a robots.txt before all; with several requests at once it takes the next free one, and keeps the gap
-        between their beginnings. queue: the queue whose page is next."""
+        """Leases the errand that is lined up at a host, if it may be leased now. An errand for a robots.txt comes before
+        all pages. Others come before pages of their class, but sitemaps and pages take turns; behind pages of a better
+        class an errand has every eighth turn. With several requests at once it takes the next free one, and keeps the gap between their
+        beginnings. queue: the queue whose page is next."""
         if self.left <= 0 or host in self._taken:
             return False
         room, now = self._turns.room(host), self._wish.now
@@ -249,7 +250,7 @@ class Drawing:
         if errand is None:
             return False
         if not errand.goes_first:
-            if queue is not None and not self._is_fair_turn(host) and errand.klass < self._class_of(queue):
+            if queue is not None and not self._is_turn_of(errand, host, self._class_of(queue)):
                 return False
             self._tables.hosts.turns[host] += 1
         if room > 1:
@@ -311,6 +312,14 @@ class Drawing:
 
     def _class_of(self, queue: int) -> int:
         return int(self._tables.urls.backlog.best(np.array([queue], np.uint32))[0])
+
+    def _is_turn_of(self, errand: Errand, host: int, klass: int) -> bool:
+        """Whether an errand goes before the page of a class. An index may name 50,000 sitemaps: one after another they
+        would keep the first page waiting for hours. A host with other requests open gives pages beside them anyway."""
+        if errand.klass < klass:
+            return self._is_fair_turn(host)
+        alternates = errand.alternates and not self._tables.hosts.in_flight[host]
+        return not alternates or int(self._tables.hosts.turns[host]) % 2 == 0
 
     def _is_fair_turn(self, host: int) -> bool:
         """Whether classes do not count this time, so that nothing waits for ever behind a better class."""
