@@ -225,7 +225,7 @@ SLOW_REQUEST_SECONDS = 0.5  # most answers are whole by then; a request that tak
 SLOW_HOSTS_MAX = 10_000  # hosts remembered as slow: the next request to one holds no place from the beginning
 RATE_BYTES_PER_SECOND_MIN = 100  # a body that comes more slowly on average is cut: no link of today is so slow
 RATE_SECONDS_FIRST = 15.0  # and that is first looked at so long after the head: half of the time that silence may last
-FETCH_THREADS = 1  # of the fetch kernel: one fetches 10,000 pages a second
+FETCH_THREADS = 1  # threads of the fetch kernel: one fetches 10,000 pages a second
 FETCH_INBOX_BYTES_MAX = 16 << 20  # answers that wait to be taken; beyond, nothing more is read from the sites
 LARGE_BYTES_MAX = 128 << 20  # bytes that answers have beyond BODY_BYTES_MAX while they come in: two of the largest
 LARGE_HELD_BYTES_MAX = 64 << 20  # the same of answers that a crawl reads or writes down; beyond, the others rest
@@ -389,7 +389,7 @@ HOOK_ANSWER_SECONDS = 3.0  # a question to a crawl waits so long for a hook that
 HOOK_SHARE_SLOW = 0.5  # a hook that takes half of the time is what a crawl waits for
 PAGES_READ_AHEAD_MAX = 64  # pages that wait for the reader of `async for`: beyond, the crawl leases no more
 RUN_FILE_BYTES_MAX = 1 << 20  # run.json has some dozens of bytes; a larger file is something else
-POLITENESS_VIOLATIONS_NAMED_MAX = 1_000  # of a record; all are counted
+POLITENESS_VIOLATIONS_NAMED_MAX = 1_000  # violations of a record; all are counted
 OUTPUT_LINE_BYTES_MAX = 16 << 20  # bytes of a line file read at once; a line has some hundred kilobytes at most
 # bytes of line files that the report is made from: some seconds; the report of a larger crawl reads none
 REPORT_BYTES_MAX = 512 << 20

@@ -375,7 +375,7 @@ STEPS = st.lists(
 @settings(max_examples=1 + settings.default.max_examples // 3)
 @given(steps=STEPS)
 def test_no_page_and_no_errand_is_leased_by_rules_that_are_too_old(steps):
-    """Whatever is leased, its authority answered within a day, or failed for 30 and was tried within a day; no path is
+    """The authority of each lease answered within a day, or failed for 30 and was tried within a day; no path is
     leased that the last good answer closed."""
     world = World(robots="errands", delay=1.0, delay_factor=0.0)
     good: dict[str, tuple[int, int]] = {}  # by authority: when, and which status

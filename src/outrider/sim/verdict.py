@@ -182,7 +182,7 @@ def _judge_machine(machine: str, requests: list[Request], most: int, required: f
         verdict.broken.append(
             Breach("address at once", f"{machine}: {verdict.concurrent} requests at once, {most} allowed")
         )
-    ends: list[float] = []  # of the requests that began before, in order
+    ends: list[float] = []  # ends of earlier requests, in order
     for request in requests:
         if len(ends) >= most:  # so many turns, of which each rests behind its request
             gap = request.start - ends[-most]

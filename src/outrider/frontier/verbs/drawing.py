@@ -1,7 +1,7 @@
 """Drawing: the URLs and errands of one lease call, from the rings, in rounds.
 
 A round draws queues. One mask tells which of them may be visited now: clock, open requests, gate, budget, groups and
-operators' rules. Of those the backlog gives a card each, and robots rules judge the cards authority by authority. A
+operators' rules. The backlog gives a card of each, and robots rules judge the cards authority by authority. A
 card that they refuse, or that is a trap, is parked, and its queue gives the next one; a card whose rules are not known
 goes back, and its host is gated.
 """
@@ -239,10 +239,10 @@ class Drawing:
         return queue
 
     def _ask(self, host: int, queue: int | None = None) -> bool:
-        """Leases the errand that is lined up at a host, if it may be leased now. An errand for a robots.txt comes before
-        all pages. Others come before pages of their class, but sitemaps and pages take turns; behind pages of a better
-        class an errand has every eighth turn. With several requests at once it takes the next free one, and keeps the gap between their
-        beginnings. queue: the queue whose page is next."""
+        """Leases the errand that is lined up at a host, if it may be leased now. One for a robots.txt comes before all
+        pages. Others come before pages of their class, but sitemaps and pages take turns; behind pages of a better
+        class an errand has every eighth turn. With several requests at once it takes the next free one, and keeps the
+        gap between their beginnings. queue: the queue whose page is next."""
         if self.left <= 0 or host in self._taken:
             return False
         room, now = self._turns.room(host), self._wish.now

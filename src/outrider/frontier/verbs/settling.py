@@ -235,7 +235,7 @@ class Settling(Part):
                     fact, cells = errand.cells(errand.name, ended=True)  # another frontier visits the next hop's host
                 draft.add(fact, cells)
                 if not cells[-1]:
-                    self._homes.add(draft, host_of(cells[4]))  # of the next hop
+                    self._homes.add(draft, host_of(cells[4]))  # the host of the next hop
             if not isinstance(errand, Whereabouts):
                 continue
             # It was no request to the host, so the host does not rest.
