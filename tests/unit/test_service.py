@@ -23,6 +23,7 @@ from outrider.limits import DEPTH_MAX, SERVICE_BODY_BYTES_MAX
 from outrider.service import routes, running
 from outrider.service.access import Listening, Role, Tokens, listening
 from outrider.service.audit import Audit
+from outrider.service.connection import Connection
 from outrider.service.errands import Errands
 from outrider.service.openapi import document
 from outrider.service.problems import TYPES, Problem
@@ -840,7 +841,7 @@ def test_no_request_of_http_is_a_problem_too(sent, status, kind):
         served = Served()
         server = running.server_of(served.desk, Listening("127.0.0.1", 7070))
         server.config.load()
-        connection = running._Connection(config=server.config, server_state=server.server_state, app_state={})
+        connection = Connection(config=server.config, server_state=server.server_state, app_state={})
         transport = Transport()
         connection.connection_made(transport)
         for at in range(0, len(sent), 65_536):
@@ -894,7 +895,7 @@ def test_more_connections_than_are_borne_are_refused_with_words(most, status, mo
         served = Served()
         server = running.server_of(served.desk, Listening("127.0.0.1", 7070))
         server.config.load()
-        connection = running._Connection(config=server.config, server_state=server.server_state, app_state={})
+        connection = Connection(config=server.config, server_state=server.server_state, app_state={})
         transport = Transport()
         connection.connection_made(transport)
         connection.data_received(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:7070\r\nConnection: close\r\n\r\n")

@@ -24,6 +24,7 @@ from outrider.crawl.beside import Beside, Running, across
 from outrider.crawl.bottleneck import Bottleneck, Stage
 from outrider.crawl.control import Answer, Answers, Control
 from outrider.crawl.copies import Copies
+from outrider.crawl.descriptors import DESCRIPTORS_SPARE, allow_descriptors, open_files
 from outrider.crawl.directory import (
     FRONTIER_NAME,
     LastRun,
@@ -109,7 +110,6 @@ STOP_SECONDS_MAX: Final = 30.0  # after the first stop requests may end for so l
 SEEDS_AT_ONCE: Final = 100_000
 NOTE_SECONDS: Final = 30.0  # the line files' lengths and the run's rates are noted so often
 STATISTICS_SHARE: Final = 20  # counting hosts may take 1/20 of the time at most
-DESCRIPTORS_SPARE: Final = 256
 DESCRIPTORS_KEPT: Final = 24  # descriptors kept back for look-ups of names, log segments and questions for the status
 
 FINISHED, BUG, LIMIT, STOPPED, FULL, UNREACHABLE, HOOKS = 0, 1, 3, 4, 7, 8, 10
@@ -986,37 +986,12 @@ def _downloader(options: CrawlOptions, clock: Callable[[], int]) -> Downloader:
 def _connections_max(concurrency: int) -> int:
     """How many sockets may be open: a socket that cannot be had here must not be held against a host."""
     connections = max(concurrency, CONNECTIONS_MAX)
-    files = _allow_descriptors(connections + DNS_THREADS_MAX + DESCRIPTORS_SPARE)
-    return connections if files is None else max(1, min(connections, files - _open_files() - DESCRIPTORS_KEPT))
+    files = allow_descriptors(connections + DNS_THREADS_MAX + DESCRIPTORS_SPARE)
+    return connections if files is None else max(1, min(connections, files - open_files() - DESCRIPTORS_KEPT))
 
 
 def _look_ups_max(connections: int) -> int:
     """How many look-ups may hang, each with a socket, beside so many connections."""
-    files = _allow_descriptors(connections + DNS_THREADS_MAX + DESCRIPTORS_SPARE)
-    left = DNS_THREADS_MAX if files is None else files - _open_files() - DESCRIPTORS_KEPT - connections
+    files = allow_descriptors(connections + DNS_THREADS_MAX + DESCRIPTORS_SPARE)
+    left = DNS_THREADS_MAX if files is None else files - open_files() - DESCRIPTORS_KEPT - connections
     return max(DNS_THREADS, min(DNS_THREADS_MAX, left))
-
-
-def _open_files() -> int:
-    try:
-        return len(os.listdir("/dev/fd"))
-    except OSError:
-        return DESCRIPTORS_SPARE
-
-
-def _allow_descriptors(wanted: int) -> int | None:
-    """Raises this process's own limit of open files where it may, and tells it; None where the limit is unknown or
-    absent."""
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft == resource.RLIM_INFINITY:
-            return None
-        if soft < wanted:
-            most = max(soft, wanted if hard == resource.RLIM_INFINITY else min(wanted, hard))
-            with contextlib.suppress(ValueError, OSError):
-                resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-                soft = most
-        return soft
-    return None

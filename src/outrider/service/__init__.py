@@ -14,7 +14,9 @@ app.py        from the table to an ASGI application
 openapi.py    from the table to a document
 metrics.py    counts and gauges as Prometheus reads them
 otlp.py       the same, sent to an OpenTelemetry collector
-running.py    sockets, signals and the end
+accepting.py  connections are accepted, and dropped where there is no room
+connection.py one connection: the parser, absolute targets, time limits
+running.py    signals and the end
 crawling.py   the server beside a crawl that fetches itself, on a thread of its own
 
 The types of questions and answers, by which bodies are validated and the document is made, are `engine/messages.py`:

@@ -37,13 +37,18 @@ def application(desk: Desk) -> Starlette:
 
     async def stray(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        name = {404: "unknown-path", 405: "wrong-method"}.get(status, "bug")
+        everywhere = request.scope["path"] == "*"  # OPTIONS *: a question about the server as a whole
+        name = "wrong-method" if everywhere else {404: "unknown-path", 405: "wrong-method"}.get(status, "bug")
         problem = Problem(name, f"{request.method} {request.url.path[:200]}: /openapi.json lists what there is")
         try:
             desk.hosts.check(request.headers)
         except Problem as other:
             problem = other
-        headers = {"allow": ", ".join(_methods(paths, request))} if problem.name == "wrong-method" else {}
+        headers = (
+            {"allow": ", ".join(_methods(paths, None if everywhere else request))}
+            if problem.name == "wrong-method"
+            else {}
+        )
         return _counted(desk, _STRAY, _refused(problem, headers))
 
     app = Starlette(routes=paths, exception_handlers={HTTPException: stray})
@@ -51,9 +56,9 @@ def application(desk: Desk) -> Starlette:
     return app
 
 
-def _methods(paths: list[Path], request: Request) -> list[str]:
-    """The methods of all routes at the path of a request."""
-    met = [path.methods or () for path in paths if path.matches(request.scope)[0] is not Match.NONE]
+def _methods(paths: list[Path], request: Request | None) -> list[str]:
+    """The methods of all routes at the path of a request, or of all there are."""
+    met = [path.methods or () for path in paths if request is None or path.matches(request.scope)[0] is not Match.NONE]
     return sorted({method for methods in met for method in methods})
 
 
@@ -90,7 +95,7 @@ def _endpoint(desk: Desk, route: Route) -> Callable[[Request], Awaitable[Respons
 
 
 def _permitted(desk: Desk, route: Route, request: Request) -> tuple[str, Any]:
-    """Checks the right to ask. Returns a name of the asking side, and the parameters. Raises Problem for a request whose body need not be read."""
+    """Checks the right to ask, before the body is read. Returns a name of the asking side, and the parameters."""
     headers = request.headers
     desk.hosts.check(headers)
     who = desk.tokens.check(headers.get("authorization"), route.role) if route.role is not None else ""

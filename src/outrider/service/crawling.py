@@ -14,7 +14,7 @@ from outrider.service.access import Listening, Tokens
 from outrider.service.audit import Audit
 from outrider.service.desk import Desk
 from outrider.service.otlp import Endpoint, exporting
-from outrider.service.running import bound, hosts_of, listened_at, server_of
+from outrider.service.running import bound, hosts_of, listened_at, saying, server_of
 
 
 class CrawlServer:
@@ -80,7 +80,8 @@ class CrawlServer:
         self._begun.set_result(lambda at_once: _told(loop, lambda: end(at_once)))
         try:
             async with exporting(desk, self._collector, self._say):
-                await server.serve([self._listener])
+                with saying(self._say):
+                    await server.serve([self._listener])
         finally:
             pace.cancel()
 

@@ -28,6 +28,7 @@ TYPES: Final[dict[str, tuple[int, str]]] = {
     "address-refused": (403, "The crawl may not connect to this address."),
     "no-request": (400, "This is no request of HTTP."),
     "head-too-large": (431, "The request line and its headers are too long."),
+    "slow-head": (408, "The request line and headers did not come in time."),
     "slow-body": (408, "The body did not come in time."),
     "body-too-large": (413, "The body is too large."),
     "too-many-rows": (422, "The body has too many rows."),

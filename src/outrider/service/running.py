@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from outrider.crawl.control import Answer, Control
 from outrider.crawl.looks import ORDERS, changing, settings_of, store_of
@@ -27,68 +26,60 @@ from outrider.crawl.seeds import read_hosts
 from outrider.engine import AsyncFrontier
 from outrider.errors import NoCrawlError, SettingsError, UnreachableError
 from outrider.fetch.addresses import AddressGuard
-from outrider.limits import SERVICE_CONNECTIONS_MAX, SERVICE_HEAD_BYTES_MAX
+from outrider.limits import SERVICE_HEAD_BYTES_MAX
+from outrider.service.accepting import Acceptor
 from outrider.service.access import Hosts, Listening, Tokens
 from outrider.service.app import application
 from outrider.service.audit import Audit
+from outrider.service.connection import Connection
 from outrider.service.desk import Desk
 from outrider.service.errands import Errands, visits_of
 from outrider.service.otlp import Endpoint, exporting
-from outrider.service.problems import MEDIA_TYPE, Problem
 
 SWITCH_SECONDS = 0.0005  # the loop is kept from going on no longer by a thread that looks at a million hosts
 ANSWERS_SECONDS_MAX = 5  # behind the drain, for answers that are under way
 
 
-class _Connection(H11Protocol):
-    """Refuses what is no request of HTTP, and requests beyond the connections that it bears, as everything else is
-    refused."""
-
-    def handle_events(self) -> None:
-        """Requests are answered, or all of them refused while too many connections are open."""
-        full = max(len(self.connections), len(self.tasks)) >= SERVICE_CONNECTIONS_MAX
-        self.app = _full if full else self.config.loaded_app
-        super().handle_events()
-
-    def send_400_response(self, msg: str) -> None:
-        """Is called while the error of the parser is handled: its status tells a head that is too long."""
-        error = sys.exc_info()[1]
-        long = getattr(error, "error_status_hint", 400) == 431
-        problem = (
-            Problem(
-                "head-too-large", f"the request line and its headers have more than {SERVICE_HEAD_BYTES_MAX:,} bytes"
-            )
-            if long
-            else Problem("no-request", str(error)[:200] if error is not None else msg)
-        )
-        body = problem.body()
-        headers = [("content-type", MEDIA_TYPE), ("content-length", str(len(body))), ("connection", "close")]
-        reason = STATUS_PHRASES[problem.status]
-        for event in (
-            h11.Response(status_code=problem.status, headers=headers, reason=reason),
-            h11.Data(data=body),
-            h11.EndOfMessage(),
-        ):
-            self.transport.write(self.conn.send(event))
-        self.transport.close()
-
-
-async def _full(_scope: Any, _receive: Any, send: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
-    """Answers as uvicorn's own limit of connections would, with words and `Retry-After`."""
-    problem = Problem("too-many-connections", f"{SERVICE_CONNECTIONS_MAX:,} connections are open; ask again later")
-    body = problem.body()
-    told = {**problem.headers(), "content-type": MEDIA_TYPE, "content-length": str(len(body)), "connection": "close"}
-    headers = [(name.encode(), value.encode()) for name, value in told.items()]
-    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
 class _Server(uvicorn.Server):
-    """Signals are ours, so that the first one drains."""
+    """Signals are ours, so that the first one drains, and so is the way connections are accepted."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accepts connections of these sockets."""
+        config, state = self.config, self.server_state
+
+        def make() -> Connection:
+            return Connection(config=config, server_state=state, app_state=self.lifespan.state)
+
+        await self.lifespan.startup()
+        self.servers = [Acceptor(one, make, state.connections, config.ssl) for one in sockets or ()]  # type: ignore[misc]
+        self.started = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+class _Said(logging.Handler):
+    """Says each line of a record."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        for line in self.format(record).splitlines():
+            self._say(f"outrider: {line}")
+
+
+@contextlib.contextmanager
+def saying(say: Callable[[str], None]) -> Iterator[None]:
+    """Says what goes wrong in the server: bugs, errands that fail, times without descriptors."""
+    log, handler = logging.getLogger("outrider.service"), _Said(say)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
 
 
 def serve(
@@ -180,7 +171,7 @@ def server_of(desk: Desk, at: Listening) -> uvicorn.Server:
         uvicorn.Config(
             application(desk),
             loop="asyncio",
-            http=_Connection,
+            http=Connection,
             h11_max_incomplete_event_size=SERVICE_HEAD_BYTES_MAX,
             ws="none",
             lifespan="off",
@@ -233,7 +224,8 @@ async def _run(
     say(f"outrider: serving at {at.url}")
     try:
         async with exporting(desk, collector, say):
-            await server.serve([listener])
+            with saying(say):
+                await server.serve([listener])
         return await frontier.finished()
     finally:
         if desk.errands is not None:
