@@ -392,6 +392,8 @@ RUN_FILE_BYTES_MAX = 1 << 20  # run.json has some dozens of bytes; a larger file
 POLITENESS_VIOLATIONS_NAMED_MAX = 1_000  # violations of a record; all are counted
 OUTPUT_LINE_BYTES_MAX = 16 << 20  # bytes of a line file read at once; a line has some hundred kilobytes at most
 # bytes of line files that the report is made from: some seconds; the report of a larger crawl reads none
+SKIPPED_KEPT_MAX = 1_000_000  # links that `outrider skipped` lists once each: some 200 MB; later ones may be repeated
+BAD_SEEDS_KEPT_MAX = 10_000  # seeds that are no URLs and are listed in crawl.log: some megabytes; all are counted
 REPORT_BYTES_MAX = 512 << 20
 JOURNAL_BUFFER_BYTES_MAX = 64 << 10  # lines of crawl.log that wait for the next flush
 TALK_CHARACTERS_MAX = 4_000  # one line on a terminal or in crawl.log; a URL of 8 KiB is cut, other files keep it whole

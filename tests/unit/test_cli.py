@@ -50,6 +50,7 @@ def test_there_are_exactly_the_commands_that_do_something():
         "serve",
         "settings",
         "show",
+        "skipped",
         "sim",
         "status",
         "url",

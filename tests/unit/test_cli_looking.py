@@ -62,7 +62,7 @@ class FakeFrontier:
         page.cursor = str(places[limit - 1] + 1) if len(places) > limit else None
         return page
 
-    def urls(self, *, state=None, host=None, after=None, limit=1000):
+    def urls(self, *, state=None, host=None, reason=None, after=None, limit=1000):
         if after == "nonsense":
             raise SettingsError("cursor 'nonsense' is none of ours")
         kept = [row for row in self.rows if state in (None, row.state) and host in (None, row.name)]

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from outrider.crawl.directory import Found, drop_pending, inspect, named_after, opened, put_pending, take_pending
-from outrider.crawl.seeds import placed, read_seeds, require_contact
+from outrider.crawl.seeds import BadSeeds, placed, read_seeds, require_contact
 from outrider.errors import ForeignStoreError, InvalidUrlError, SettingsError
 
 
@@ -111,3 +111,21 @@ def test_a_directory_is_named_after_the_first_seeds_host(host, name):
 def test_a_host_that_would_name_another_place_names_no_directory(host):
     with pytest.raises(SettingsError, match="give one with -o"):
         named_after(host)
+
+
+@pytest.mark.parametrize("where", ["file", "command"])
+def test_a_seed_that_is_too_long_is_refused_with_the_limit(tmp_path, where):
+    long = "http://a.test/" + "x" * 8_192
+    (tmp_path / "seeds").write_text(f"http://b.test/\n{long}\n")
+    faults = BadSeeds()
+    sources = [f"@{tmp_path}/seeds"] if where == "file" else ["http://b.test/", long]
+    assert ["http://b.test/"] == read_seeds(sources, None, faults)
+    assert (1, True, True) == (faults.count, "8,192 bytes" in faults.texts[0], len(faults.texts[0]) < 200)
+
+
+def test_the_first_bad_seeds_are_named_and_all_counted(tmp_path):
+    (tmp_path / "seeds").write_text("http://a.test/\n" + "no url\n" * 30)
+    faults = BadSeeds()
+    read_seeds([f"@{tmp_path}/seeds"], None, faults)
+    lines = list(faults.lines())
+    assert (30, 21, True) == (faults.count, len(lines), "10 more" in lines[-1])

@@ -126,7 +126,9 @@ def test_other_calls_come_between_the_steps_of_a_look(small_steps):
         lambda now: machine.looks.hosts(now, None, None, 90),
         lambda now: machine.looks.hosts(now, "ready", None, 90),
         lambda now: machine.looks.waits(now, 0.0, None),
-        lambda now: machine.looks.urls(state=None, host=None, crawl=None, key=None, after=None, limit=10_000),
+        lambda now: machine.looks.urls(
+            state=None, host=None, crawl=None, key=None, reason=None, after=None, limit=10_000
+        ),
     )
     found, fresh = [], 0
     for look in looks:

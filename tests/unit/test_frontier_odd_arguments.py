@@ -81,7 +81,7 @@ GOOD = {
     "waits": {"beyond_seconds": 0.0, "within_seconds": None},
     "queues": {"crawl": None, "after": None, "limit": 10},
     "hosts": {"after": None, "limit": 10, "state": None},
-    "urls": {"state": None, "host": None, "crawl": None, "key": None, "after": None, "limit": 10},
+    "urls": {"state": None, "host": None, "crawl": None, "key": None, "reason": None, "after": None, "limit": 10},
     "count": {"state": None, "host": None, "crawl": None, "key": None},
     "pause": {"key": "b.com", "crawl": None},
     "resume": {"key": "b.com", "crawl": None},

@@ -8,7 +8,7 @@ import pytest
 
 from outrider.crawl.options import CrawlOptions, as_toml, from_file, hidden, resolved
 from outrider.crawl.perhost import PerHost, unverified_hosts
-from outrider.crawl.seeds import read_seeds
+from outrider.crawl.seeds import BadSeeds, read_seeds
 from outrider.errors import InvalidUrlError, SettingsError
 from outrider.fetch.downloader import Request, target_of
 from outrider.fetch.room import bytes_of_type
@@ -201,16 +201,16 @@ def test_a_page_without_retries_is_given_up_at_once(crawled, monkeypatch):  # no
 
 def test_seeds_that_are_no_urls_are_listed_and_the_others_taken(tmp_path):
     (tmp_path / "seeds").write_bytes(b"http://a.test/\nmailto:x@y\n\xff\n" + b"x" * 20_000 + b"\nhttp://b.test/\n")
-    faults: list[str] = []
+    faults = BadSeeds()
     assert ["http://a.test/", "http://b.test/"] == read_seeds([f"@{tmp_path}/seeds"], None, faults)
-    assert [2, 3, 4] == [int(fault.split("line ")[1].split(":")[0]) for fault in faults]
+    assert [2, 3, 4] == [int(fault.split("line ")[1].split(":")[0]) for fault in faults.texts]
     with pytest.raises(InvalidUrlError, match="line 2"):
         read_seeds([f"@{tmp_path}/seeds"])
 
 
 def test_seeds_of_which_none_is_a_url_are_refused():
     with pytest.raises(InvalidUrlError):
-        read_seeds(["mailto:x@y"], None, [])
+        read_seeds(["mailto:x@y"], None, BadSeeds())
 
 
 def test_strict_seeds_stop_a_crawl(crawled):  # noqa: F811

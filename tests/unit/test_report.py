@@ -227,7 +227,7 @@ def test_a_stranger_sees_broken_links_closed_pages_slow_hosts_seeds_and_settings
         for host, took in (("a.test", 0.1), ("slow.test", 2.0), ("slow.test", 4.0))
     ]
     data = collect(pages, requests, settings="delay = 1.0", seeds=["http://a.test/"], title="a.test")
-    assert [("http://a.test/dead", "timeout", 4), ("http://a.test/lost", "status 404", 1)] == [
+    assert [("http://a.test/dead", "timeout", 4), ("http://a.test/lost", "404 Not Found", 1)] == [
         (one.url, one.reason, one.attempts) for one in data.broken
     ]
     assert [("a.test", 2, "http://a.test/closed")] == [(one.host, one.pages, one.example) for one in data.closed]
@@ -235,7 +235,7 @@ def test_a_stranger_sees_broken_links_closed_pages_slow_hosts_seeds_and_settings
         getattr(data.slowest[0], name) for name in ("host", "requests", "seconds_mean", "seconds_max")
     )
     text = render(data)
-    assert "2 URLs gave no page (1 × status 404, 1 × timeout)" in text
+    assert "2 URLs gave no page (1 × 404 Not Found, 1 × timeout)" in text
     cells = '<td class="text">http://a.test/</td><td>2</td><td class="text">timeout</td><td>4</td>'
     assert cells in text
     for word in ("Broken links", "Closed by robots.txt", "Slowest hosts", "Seeds", "delay = 1.0", "<title>a.test"):

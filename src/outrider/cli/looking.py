@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 HOST_STATES = ("ready", "resting", "blocked", "empty")
 URL_STATES = ("queued", "leased", "waiting", "parked", "done", "gone")
+SKIPPED_REASONS = ("scope", "nofollow", "over_limit", "copy", "soft_404")
 LIST_ROWS = 100  # two screens; --limit 0 lists all
 _TABLE_ROWS = 1_000  # widths of columns are settled anew after so many rows, so that a long list needs no memory
 
@@ -151,18 +152,51 @@ def duplicates(directory: str, url: str | None, as_json: bool) -> int:
 @_place
 @click.option("--state", type=click.Choice(URL_STATES), help="Only URLs in this state.")
 @click.option("--host", metavar="HOST", help="Only URLs of this host.")
+@click.option(
+    "--reason", metavar="WORD", help="Only URLs with this reason or class of error, as robots, trap_date or http_503."
+)
 @_after
 @_limit
 @_json_lines
 @asks_a_server
 def urls(
-    directory: str, access: Access, state: str | None, host: str | None, after: str | None, limit: int, as_json: bool
+    directory: str,
+    access: Access,
+    state: str | None,
+    host: str | None,
+    reason: str | None,
+    after: str | None,
+    limit: int,
+    as_json: bool,
 ) -> int:
     """List the URLs of the crawl in DIR with their states."""
     from outrider.crawl.looks import looking
 
     with looking(directory, access) as look:
-        _list(look, "urls", {"state": state, "host": host, "after": after}, limit, _URL_COLUMNS, as_json)
+        _list(
+            look, "urls", {"state": state, "host": host, "reason": reason, "after": after}, limit, _URL_COLUMNS, as_json
+        )
+    return 0
+
+
+@click.command(name="skipped")
+@_directory
+@click.option("--reason", type=click.Choice(SKIPPED_REASONS), help="Only links that were not followed for this reason.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+def skipped_command(directory: str, reason: str | None, as_json: bool) -> int:
+    """List the links that the crawl in DIR did not follow, each with the reason and the page that has it.
+
+    They are read again from the archive. Parked URLs are in `outrider urls DIR --state parked`.
+    """
+    import msgspec
+
+    from outrider.crawl.skipped_links import skipped
+
+    for one in skipped(directory, reason):
+        if as_json:
+            click.echo(msgspec.json.encode(one))
+        else:
+            click.echo(f"{one.reason:<10}  {safe(one.url)}  on {safe(one.page)}: {safe(one.text)}")
     return 0
 
 
@@ -267,8 +301,9 @@ def _list(
 
 
 def _none_of(name: str, question: Mapping[str, Any]) -> str:
-    state, host = question.get("state"), question.get("host")
+    state, host, reason = (question.get(word) for word in ("state", "host", "reason"))
     said = f"no {name}" + (f" in state {state}" if state else "") + (f" of host {host}" if host is not None else "")
+    said += f" with the reason {reason}" if reason else ""
     return said if state or host is None else f"{said}; `outrider hosts` lists the hosts there are"
 
 

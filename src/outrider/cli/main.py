@@ -25,7 +25,7 @@ try:
     from outrider.cli.access import asks_a_server
     from outrider.cli.judge import judge
     from outrider.cli.keeping import add, export_command, host, import_command, politeness, repair, retry, verify
-    from outrider.cli.looking import duplicates, explain, hosts, urls, why_idle
+    from outrider.cli.looking import duplicates, explain, hosts, skipped_command, urls, why_idle
     from outrider.cli.page import fetch, show
     from outrider.cli.robots import robots
     from outrider.cli.serving import answers_beside, serve
@@ -150,7 +150,7 @@ def status(directory: str, as_json: bool, access: Access) -> int:
     if as_json:
         click.echo(json.dumps(found, ensure_ascii=True))
     else:
-        for line in status_lines(found):
+        for line in status_lines(found, directory):
             click.echo(safe(line))
     return 0
 
@@ -189,6 +189,7 @@ _OTHERS = (
     hosts,
     urls,
     duplicates,
+    skipped_command,
     export_command,
     import_command,
     politeness,

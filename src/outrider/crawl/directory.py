@@ -159,13 +159,15 @@ class LastRun(msgspec.Struct, frozen=True):
     """The facts of a crawl's runs that its store does not keep.
 
     average, peak: answered pages per second of the last run. seconds: how long all runs took together. not_followed:
-    links that were not followed, by reason, in all runs. A run that is killed forgets its last half minute of these.
+    links that were not followed, by reason, in all runs. bad_seeds: seeds that are no URLs, as they were read last. A
+    run that is killed forgets its last half minute of these.
     """
 
     average: float = 0.0
     peak: float = 0.0
     seconds: float = 0.0
     not_followed: dict[str, int] = {}  # msgspec copies it
+    bad_seeds: int = 0
 
 
 def put_run(files: Directory, run: LastRun) -> None:

@@ -91,6 +91,12 @@ def _with_page(directory: str, question: Mapping[str, Any], found: dict[str, Any
     return {**found, "archived": archived, **copy}
 
 
+def _stands(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
+    """The state of one URL and the frontier's own reason in words; no page is searched for a link to it."""
+    found = frontier.explain(str(question.get("url", "")))
+    return {"state": str(found.state), "reason_text": found.reason_text}
+
+
 def _why_idle(frontier: Frontier, _: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = frontier.explain_idle().as_dict()
     # The hint is for the program that owns the frontier; the shell asks from outside.
@@ -105,7 +111,11 @@ def _hosts(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
 
 def _urls(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
     page = frontier.urls(
-        state=question.get("state"), host=question.get("host"), after=question.get("after"), limit=_limit(question)
+        state=question.get("state"),
+        host=question.get("host"),
+        reason=question.get("reason"),
+        after=question.get("after"),
+        limit=_limit(question),
     )
     # Its fields are no containers, and asdict() copies as if they were: a third of the time of a page.
     return {"rows": [{one.name: getattr(url, one.name) for one in fields(url)} for url in page], "cursor": page.cursor}
@@ -118,6 +128,7 @@ def _limit(question: Mapping[str, Any]) -> int:
 
 LOOKS: Final[dict[str, Callable[[Frontier, Mapping[str, Any]], dict[str, Any]]]] = {
     "explain": _explain,
+    "stands": _stands,
     "why-idle": _why_idle,
     "hosts": _hosts,
     "urls": _urls,

@@ -50,6 +50,7 @@ from outrider.crawl.hooks import (
 )
 from outrider.crawl.journal import JOURNAL_FILE, Journal
 from outrider.crawl.kept_output import judge_of, refuse_output_alone
+from outrider.crawl.left_out import BAD_SEED, left_out_of, rows_of
 from outrider.crawl.looks import ORDERS, answers_of, with_refused
 from outrider.crawl.options import CrawlOptions, as_toml
 from outrider.crawl.output import Output
@@ -60,9 +61,10 @@ from outrider.crawl.places import aside_max
 from outrider.crawl.probes import Probes
 from outrider.crawl.progress import Progress
 from outrider.crawl.reading import Reader, Readings
+from outrider.crawl.seeds import BadSeeds
 from outrider.crawl.settle import LEASE_SECONDS, Settler, Turn
 from outrider.crawl.sitemaps import Sitemaps
-from outrider.crawl.summary import HookFailure, counted, held_back, left_alone, nothing_done
+from outrider.crawl.summary import HookFailure, counted, finished_before, held_back, left_alone, nothing_done
 from outrider.crawl.tabular import FRONTIER, Count, write_records
 from outrider.crawl.trains import Trains, trains_of
 from outrider.crawl.version import version
@@ -180,6 +182,7 @@ class CrawlRun:
         hosts: Mapping[str, tuple[str, ...]],
         progress: Progress,
         seeds_again: Callable[[], Sequence[str]] | None = None,
+        bad_seeds: BadSeeds | None = None,
         make_downloader: Callable[[CrawlOptions, Callable[[], int]], Downloader] | None = None,
         make_names: Callable[[], NameService] | None = None,
         full_seconds_max: float = FULL_SECONDS_MAX,
@@ -199,6 +202,7 @@ class CrawlRun:
         self._seeds = seeds
         self._sources = sources
         self._seeds_again = seeds_again
+        self._bad_seeds = bad_seeds
         self._hosts = hosts
         self._permission = Permission(options, sources, hosts)
         self._progress = progress
@@ -235,6 +239,9 @@ class CrawlRun:
         self._stop_by: float | None = None
         self._full_since: float | None = None
         self._answered = 0
+        self._was_finished = ""  # words for a crawl of which nothing was left when this run began
+        self._left_out_last: dict[str, int] = {}
+        self._left_out_again = 0.0  # when what was left out may be counted again
         self._pace = Pace(0.0)
         self._began = 0.0
         self._noted = 0.0
@@ -290,14 +297,22 @@ class CrawlRun:
         """The fields of `status --json` for this crawl now."""
         return await self._status(self._in_books)
 
-    async def _status(self, calling: Callable[[Callable[[], Any]], Awaitable[Any]]) -> dict[str, Any]:
-        """calling: makes a call that looks, in some thread."""
+    async def _status(
+        self, calling: Callable[[Callable[[], Any]], Awaitable[Any]], *, left_out: bool = False
+    ) -> dict[str, Any]:
+        """calling: makes a call that looks, in some thread. left_out: with what was left out, which costs by the number
+        of URLs: it is counted again when a multiple of the time has passed that the last count took."""
         statistics, wait, tail = await calling(
             lambda: (self._frontier.statistics(), self._wait_seconds(), self._frontier.explain_idle().tail_seconds)
         )
         rates = self._pace.rates(time.monotonic())
         eta = eta_seconds(statistics, rates, self._options.max_pages, wait, tail or 0.0)
-        return status_fields(statistics, rates, "running", eta, self._not_followed())
+        if left_out and time.monotonic() >= self._left_out_again:
+            began = time.monotonic()
+            self._left_out_last = await calling(lambda: self._left_out(statistics))
+            self._left_out_again = time.monotonic() + STATISTICS_SHARE * (time.monotonic() - began)
+        counts = self._left_out_last if left_out else None
+        return status_fields(statistics, rates, "running", eta, self._not_followed(), counts)
 
     def _not_followed(self) -> dict[str, int]:
         """Links of all runs that were not followed, by reason; as of the last note where no settler is there yet."""
@@ -382,11 +397,15 @@ class CrawlRun:
             again = self._output.open()
             if again:
                 self._journal.note("replayed", lines=again)
+            self._note_bad_seeds()
             self._take_seeds()
             statistics = self._frontier.statistics()
             if not statistics["accepted"]:
                 raise SettingsError("seeds are missing: this crawl holds no URL yet; give at least one")
             self._answered = int(str(statistics["answered"]))
+            if opening.number > 1 and self._frontier.finished() and not self._frontier.at_limit():
+                self._was_finished = finished_before(statistics, options.output)
+                self._progress.say(self._was_finished)
             copies = Copies()
             copies.read(self._output.pages())
             reader = Reader(options, self._hooks, self._output, keeps_links=self._reader is not None)
@@ -403,6 +422,7 @@ class CrawlRun:
                 probes=Probes(self._frontier, options, self._files),
                 reader=reader,
                 failures=self._hook_failures,
+                say=self._say_soon if options.progress != "none" else lambda _: None,
             )
             self._readings = Readings(reader.ahead, self._read, is_slow=reader.is_slow)
         except BaseException:
@@ -423,6 +443,10 @@ class CrawlRun:
                 counts[str(code)] = counts.get(str(code), 0) + 1
         drop_pending(self._files)
         self._journal.note("seeds", **counts)
+
+    def _note_bad_seeds(self) -> None:
+        for text in self._bad_seeds.texts if self._bad_seeds is not None else ():
+            self._journal.note(BAD_SEED, text=text)
 
     def _close(self) -> None:
         code, words = self._ending
@@ -449,8 +473,16 @@ class CrawlRun:
     def _note_run(self) -> None:
         now = time.monotonic()
         rates = self._pace.rates(now)
-        run = LastRun(rates.average, rates.peak, self._before.seconds + now - self._began, self._not_followed())
-        put_run(self._files, run)
+        seconds = self._before.seconds + now - self._began
+        put_run(self._files, LastRun(rates.average, rates.peak, seconds, self._not_followed(), self._count_bad_seeds()))
+
+    def _count_bad_seeds(self) -> int:
+        """How many seeds were no URLs: of this run, or of the last one that read seeds."""
+        return self._before.bad_seeds if self._bad_seeds is None else self._bad_seeds.count
+
+    def _left_out(self, statistics: Mapping[str, Any]) -> dict[str, int]:
+        """Counts the parked URLs, skipped links and bad seeds of the crawl, by reason; for the books' thread."""
+        return left_out_of(statistics, self._frontier._parked(), self._not_followed(), self._count_bad_seeds())
 
     # -- the crawl ----------------------------------------------------------------------------------------------------
 
@@ -513,12 +545,17 @@ class CrawlRun:
             self._journal.note("network", **{name: round(count, 3) for name, count in network.items()})
         code, words = self._ending
         statistics: Mapping[str, Any] = await self._in_books(self._frontier.statistics)
+        left_out = await self._in_books(self._left_out, statistics)
+        for row in rows_of(left_out, options.output):
+            self._journal.note("left_out", reason=row.reason, count=row.count, text=row.text, command=row.command)
         if code in (FINISHED, LIMIT) and self._hook_failures.on_most_pages:
             code, words = HOOKS, self._hook_failures.ending(options.output)
         elif code == FINISHED and not statistics["urls"]["done"]:
-            code, words = UNREACHABLE, nothing_done(statistics)
+            code, words = UNREACHABLE, nothing_done(statistics, options.output, self._settler.gone)
+        elif code == FINISHED and self._was_finished:
+            words = self._was_finished
         self._ending = (code, words or "finished")
-        told = {**statistics, "state": _state_of(code), "network": network}
+        told = {**statistics, "state": _state_of(code), "network": network, "left_out": left_out}
         return CrawlResult(code, words or "finished", options.output, told, self._hook_failures.found())
 
     async def _loop(self, fetching: Fetching) -> None:
@@ -799,7 +836,7 @@ class CrawlRun:
     def _answers(self) -> Answers:
         """The questions that this crawl answers; where a hook keeps the books from answering, that is the answer."""
         looks: dict[str, Answer] = {
-            "status": lambda _: self.status(),
+            "status": lambda _: self._status(self._in_books, left_out=True),
             **answers_of(self._frontier, self._in_books, self._options.output),
         }
         answers: dict[str, Answer] = {name: self._patient(look) for name, look in looks.items()}
@@ -832,7 +869,7 @@ class CrawlRun:
         looks = dict(answers_of(self._frontier, asyncio.to_thread, self._options.output))
         here = self._answers()
         orders = {name: across(loop, here[name]) for name in ORDERS}
-        status = across(loop, lambda _: self._status(asyncio.to_thread))
+        status = across(loop, lambda _: self._status(asyncio.to_thread, left_out=True))
         add = across(loop, self._patient(self._added))
         admit = across(loop, self._patient(lambda asked: self._admit(asked["urls"], owner=asked["owner"])))
         why_idle = self._with_shares(looks["why-idle"], across(loop, self._throughput))

@@ -93,8 +93,10 @@ def status_fields(
     state: str,
     eta: float | None,
     not_followed: Mapping[str, int] | None = None,
+    left_out: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """The fields of `status --json`: the frontier's counts, the rates, the state and the time left."""
+    """The fields of `status --json`: the frontier's counts, the rates, the state and the time left. left_out: by
+    reason; None where it was not counted."""
     known = ("queued", "leased", "waiting", "parked", "done", "gone")
     hosts = statistics["hosts"]
     trapped = sum(statistics.get("traps", {}).values())
@@ -113,4 +115,5 @@ def status_fields(
         "duplicates": statistics["duplicates"],
         "errors": errors_of(statistics),
         "eta_seconds": eta,
+        **({"left_out": dict(left_out)} if left_out is not None else {}),
     }

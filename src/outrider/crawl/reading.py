@@ -53,6 +53,7 @@ class Reading:
     links: UrlBatch | list[Link] = field(default_factory=lambda: NO_LINKS)
     wording: int | None = None  # as `wording_of` tells it
     passed: dict[str, int] = field(default_factory=dict)  # links that are not followed, by reason
+    left_out: int = 0  # links beyond those that are taken of one page
     fault: HookFailed | None = None
     # In the books.
     read: bool = False
@@ -200,6 +201,7 @@ class Reader:
         if refresh is not None and (unread.follow_nofollow or not leads_nowhere(page.robots)):
             links = page.with_refresh(links)[:LINKS_PER_PAGE_MAX]
         one.links = links
+        one.left_out = page.left_out
         if left_alone:
             one.passed["nofollow"] = left_alone
         one.wording = wording_of(page, one.visit.lease.url)

@@ -15,10 +15,12 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 
 from outrider import chart
+from outrider.causes import status_words
 from outrider.chart import Drawing, Scale
 from outrider.crawl.summary import (
     HookFailure,
     HostGaps,
+    Row,
     Totals,
     breach,
     bytes_text,
@@ -40,7 +42,8 @@ TIMELINE_HOSTS_TRACKED_MAX = 1_000  # candidates for the rows: 24 bytes a reques
 TIMELINE_SECONDS_MAX = 120.0  # beyond two minutes a gap of a second is thinner than a pixel
 BUCKETS_MAX = 240  # bars of pages over time; twice as wide bars when there would be more
 NAMES_MAX = 200  # distinct outcomes, error classes, statuses; they are closed sets, a foreign file may not be
-TEXT_HEADS = frozenset({"found on", "reason", "why", "as"})
+TEXT_HEADS = frozenset({"found on", "reason", "why", "as", "listed by"})
+OWN_FAULTS = frozenset({"internal", "too_large"})  # errors of ours; those of hooks begin with `hook_`
 OTHER_HOSTS = "(other hosts)"
 BROKEN_TRACKED_MAX = 10_000  # links that lead nowhere, each with its page: a megabyte or two
 BROKEN_SHOWN_MAX = 200
@@ -262,6 +265,9 @@ def collect(
     seconds: float | None = None,
     errors: Mapping[str, int] | None = None,
     hooks: Sequence[HookFailure] = (),
+    parked: int = 0,
+    left_out: Sequence[Row] = (),
+    continued_by: str = "",
 ) -> ReportData:
     """Counts the records of a crawl, each iterable once and in the order of its file.
 
@@ -269,6 +275,8 @@ def collect(
     type than surface says counts as absent: old and foreign files still give a report. seconds: how long the runs of
     the crawl took together; None: from the first answer to the last. errors: failed attempts by class; None: those of
     the lines. hooks: the failures of hooks in the last run.
+    parked: how many URLs are parked. left_out: what the crawl left out, by reason. continued_by: the command that
+    continues it, where work is left.
     """
     hosts: dict[str, _HostTally] = {}
     outcomes: dict[str, int] = {}
@@ -298,8 +306,8 @@ def collect(
             host.closed += 1
             host.closed_url = host.closed_url or _text(record.get("url"))
             host.closed_why = error or "closed by its robots.txt"
-        elif outcome in ("gone", "error"):
-            links.add(record, error or f"status {status}")
+        elif outcome in ("gone", "error") and not error.startswith("hook_") and error not in OWN_FAULTS:
+            links.add(record, error or (status_words(status) if isinstance(status, int) else "no answer"))
         elif outcome != "retry":
             links.drop(_text(record.get("url")))
         length = record.get("bytes")
@@ -329,6 +337,11 @@ def collect(
             left=left,
             ending=ending,
             hooks=tuple(hooks),
+            parked=parked,
+            statuses=statuses,
+            broken=links.statuses(),
+            continued_by=continued_by,
+            left_out=tuple(left_out),
         ),
         hosts=tuple(rows),
         statuses=statuses,
@@ -367,6 +380,13 @@ class _BrokenLinks:
     def drop(self, url: str) -> None:
         """A later attempt gave a page."""
         self._kept.pop(url, None)
+
+    def statuses(self) -> dict[str, int]:
+        """How many URLs gave no page, by the status in words; those without an answer have a class of errors."""
+        found = Counter(one.reason for one in self._kept.values() if one.reason[:1].isdigit())
+        if self.left_out:
+            found["other"] += self.left_out
+        return dict(found)
 
     def found(self) -> tuple[Broken, ...]:
         return tuple(sorted(self._kept.values(), key=lambda one: (-one.attempts, one.url)))
@@ -520,6 +540,7 @@ def render(data: ReportData) -> str:
         _figures(data),
         _pages_over_time(data),
         _hooks_section(data),
+        _left_out_table(data),
         _broken_table(data),
         _closed_table(data),
         _slowest_table(data),
@@ -575,6 +596,8 @@ def _figures(data: ReportData) -> str:
     ]
     if totals.left is not None:
         cards.append(("Left", f"{totals.left:,}", "URLs not visited"))
+    if totals.parked:
+        cards.append(("Parked", f"{totals.parked:,}", "URLs set aside, not counted as left"))
     body = "".join(f"<div><dt>{name}</dt><dd>{value}<small>{note}</small></dd></div>" for name, value, note in cards)
     return f'<dl class="figures">{body}</dl>'
 
@@ -737,6 +760,11 @@ def _hooks_section(data: ReportData) -> str:
         for one in data.totals.hooks
     )
     return f'<section><h2>Failed hooks</h2><ul class="bad">{rows}</ul></section>' if rows else ""
+
+
+def _left_out_table(data: ReportData) -> str:
+    rows = [(_safe(row.text), _safe(row.command)) for row in data.totals.left_out]
+    return _table("Left out", "By reason.", ("left out", "listed by"), rows)
 
 
 def _broken_table(data: ReportData) -> str:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from outrider.errors import InvalidUrlError, NamedPathError, SettingsError
 from outrider.fetch.names import parse_hosts
-from outrider.limits import HOSTS_FILE_BYTES_MAX, SEEDS_MAX, URL_BYTES_MAX
+from outrider.limits import BAD_SEEDS_KEPT_MAX, HOSTS_FILE_BYTES_MAX, SEEDS_MAX, URL_BYTES_MAX
 from outrider.url import host_of, normalize
 
 SEED_FAULTS_NAMED_MAX = 20  # how many seeds that are no URLs are listed; all of them are skipped
+SEED_CHARACTERS_SHOWN = 60  # a seed that is too long is shown up to here
 SEED_HOSTS_NAMED_MAX = 3  # how many hosts an error names before it counts the others
 _REMARK = b"#"
 
@@ -22,12 +24,33 @@ def placed(sources: Iterable[str]) -> tuple[str, ...]:
     return tuple("@" + os.path.abspath(source[1:]) if source[:1] == "@" else source for source in sources)
 
 
-def read_seeds(sources: Iterable[str], stdin: BinaryIO | None = None, faults: list[str] | None = None) -> list[str]:
+@dataclass(slots=True)
+class BadSeeds:
+    """Seeds that are no URLs: how many, and what is wrong with each of the first ones."""
+
+    count: int = 0
+    texts: list[str] = field(default_factory=list)
+
+    def add(self, text: str) -> None:
+        """Takes the file, the line and the reason of one."""
+        self.count += 1
+        if len(self.texts) < BAD_SEEDS_KEPT_MAX:
+            self.texts.append(text)
+
+    def lines(self) -> Iterator[str]:
+        """The first ones for people, and how many more there are."""
+        for text in self.texts[:SEED_FAULTS_NAMED_MAX]:
+            yield f"skipped: {text}"
+        if self.count > SEED_FAULTS_NAMED_MAX:
+            yield f"skipped: {self.count - SEED_FAULTS_NAMED_MAX:,} more seeds that are no URLs; crawl.log lists them"
+
+
+def read_seeds(sources: Iterable[str], stdin: BinaryIO | None = None, faults: BadSeeds | None = None) -> list[str]:
     """The canonical URLs that the sources name, in order, each once.
 
     A file holds one URL a line, in UTF-8; empty lines and lines that begin with # are passed over. faults: takes what
-    is wrong with each that is no http or https URL (file, line and reason); without it the first of them raises
-    InvalidUrlError, and so it does where none is left. Raises SettingsError for a file that cannot be read.
+    is wrong with each that is no http or https URL, or is too long (file, line and reason); without it the first of
+    them raises InvalidUrlError, and so it does where none is left. Raises SettingsError for a file that cannot be read.
     """
     first: InvalidUrlError | None = None
     seeds: dict[str, None] = {}
@@ -36,15 +59,17 @@ def read_seeds(sources: Iterable[str], stdin: BinaryIO | None = None, faults: li
             try:
                 if isinstance(text, InvalidUrlError):
                     raise text
-                seeds[normalize(text)] = None
+                url = normalize(text)
+                if len(url) > URL_BYTES_MAX:
+                    raise InvalidUrlError(f"{text[:SEED_CHARACTERS_SHOWN]!r}… is longer than {URL_BYTES_MAX:,} bytes")
+                seeds[url] = None
             except InvalidUrlError as error:
                 hint = _hint(text) if isinstance(text, str) else ""
                 wrong = InvalidUrlError(f"{where}: {error.facts}{hint}")
                 if faults is None:
                     raise wrong from None
                 first = first or wrong
-                if len(faults) < SEED_FAULTS_NAMED_MAX:
-                    faults.append(wrong.facts)
+                faults.add(wrong.facts)
             if len(seeds) > SEEDS_MAX:
                 raise SettingsError(f"seeds: there are more than {SEEDS_MAX:,}; feed them through Frontier.discover")
     if first is not None and not seeds:

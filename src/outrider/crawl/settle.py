@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from outrider.causes import error_words
 from outrider.clock import Instant, instant
 from outrider.crawl.accounts import Books
 from outrider.crawl.copies import Copies
@@ -19,6 +20,7 @@ from outrider.crawl.groups import groups_of
 from outrider.crawl.hook_failures import TOO_LARGE, HookFailures
 from outrider.crawl.hooks import CrawledPage, HookFailed, Hooks
 from outrider.crawl.journal import Journal
+from outrider.crawl.left_out import OVER_LIMIT
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
 from outrider.crawl.perhost import PerHost
@@ -108,10 +110,12 @@ class Settler:
         reader: Reader | None = None,
         told: Callable[[Settled], None] = lambda _: None,
         failures: HookFailures | None = None,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         """tell: is given each answered page once it is kept. under_way: tokens of visits that have not ended, whose
         leases a slow hook must not let end. reader: has read some visits ahead, perhaps. told: hears the code of each
-        page. failures: counts the failures of hooks."""
+        page. failures: counts the failures of hooks. say: takes a line for people: the first failure of each class."""
+        self._say = say
         self._failures = failures if failures is not None else HookFailures()
         self._told = told
         self._hooks = hooks or Hooks(options)
@@ -124,6 +128,9 @@ class Settler:
         self._per_host = PerHost(options)
         self._ruled: set[str] = set()
         self._tracebacks = 0
+        self.gone: dict[str, int] = {}
+        """Pages of this run that are gone, by the class of their status, as `http_404`."""
+        self._errors_said: set[str] = set()
         self.not_followed: dict[str, int] = {}
         """Links of this run that were not followed, by reason."""
         self._looked_at: Instant = 0
@@ -227,6 +234,8 @@ class Settler:
             assert one.outcome is not None
             answered += code is Settled.OK and bool(one.outcome.answered)
             self._note(one, one.outcome, code)
+            if code is Settled.OK and (one.outcome.error is not None or one.outcome.verdict is Verdict.GONE):
+                self._count_failed(one, one.outcome)
             self._note_fault(one)
             if one.visit.lease.kind is Kind.PAGE:
                 self._told(code)
@@ -238,15 +247,28 @@ class Settler:
         self._tell_pages(done, report)
         return answered
 
+    def _count_failed(self, one: Reading, outcome: Outcome) -> None:
+        """Counts a page that is gone by its status, and says the first failure of each class at once."""
+        word, url = outcome.error, one.visit.lease.url
+        if word is None:
+            if one.visit.status is None or one.visit.lease.kind is not Kind.PAGE:
+                return
+            word = f"http_{one.visit.status}"
+            self.gone[word] = self.gone.get(word, 0) + 1
+        if word not in self._errors_said and not word.startswith("hook_") and not one.visit.stopped:
+            self._errors_said.add(word)
+            text = one.visit.error_text or error_words(word)
+            self._say(f"{url}: {text or word} (the first {word}; crawl.log and pages.jsonl have the next ones)")
+
     def _count_passed(self, settled: Sequence[Reading], report: Report) -> None:
-        """Counts the links that were not followed: by rel=nofollow, by the scope of the crawl or of a hook."""
+        """Counts the links that were not followed: by nofollow, by the scope of the crawl or of a hook, by number."""
         for one, code, codes in zip(settled, report.outcomes, report.links, strict=False):
             outside = codes.count(Code.OUT_OF_SCOPE) if codes else 0
             if codes and isinstance(one.links, list) and code is Settled.OK:  # a hook or a sitemap made them
                 self._tell_refused(one, codes.count(Code.OVER_LIMIT))
-            if code is not Settled.OK or not (outside or one.passed):
+            if code is not Settled.OK or not (outside or one.passed or one.left_out):
                 continue
-            for reason, count in (*one.passed.items(), ("scope", outside)):
+            for reason, count in (*one.passed.items(), ("scope", outside), (OVER_LIMIT, one.left_out)):
                 if count:
                     self.not_followed[reason] = self.not_followed.get(reason, 0) + count
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, TextIO
 
@@ -27,7 +27,8 @@ from outrider.crawl.directory import (
 )
 from outrider.crawl.hooks import Hooks
 from outrider.crawl.kept_output import refuse_output_alone
-from outrider.crawl.loop import HOOKS, LIMIT, UNREACHABLE, CrawlResult, CrawlRun, PageReader
+from outrider.crawl.left_out import LeftOut, rows_of
+from outrider.crawl.loop import HOOKS, LIMIT, STOPPED, UNREACHABLE, CrawlResult, CrawlRun, PageReader
 from outrider.crawl.options import (
     SETTINGS_FILE,
     CrawlOptions,
@@ -42,8 +43,8 @@ from outrider.crawl.output import FILES, PAGES, POLITENESS
 from outrider.crawl.pace import errors_of
 from outrider.crawl.progress import Progress, progress_of
 from outrider.crawl.report import collect, render
-from outrider.crawl.seeds import loopback_of, placed, read_hosts, read_seeds, require_contact
-from outrider.crawl.summary import counted, network_line, summary_lines
+from outrider.crawl.seeds import BadSeeds, loopback_of, placed, read_hosts, read_seeds, require_contact
+from outrider.crawl.summary import counted, errors_text, left_out_lines, network_line, summary_lines
 from outrider.crawl.terminal import say
 from outrider.crawl.version import version
 from outrider.errors import InvalidUrlError, NamedPathError, SettingsError
@@ -93,6 +94,8 @@ class Prepared:
     hosts: Mapping[str, tuple[str, ...]]
     progress: Progress
     again: Callable[[], list[str]]
+    bad_seeds: BadSeeds | None
+    """None where no seed was read."""
 
     def crawl_run(self, reader: PageReader | None = None, beside: Beside | None = None) -> CrawlRun:
         """The run of it."""
@@ -103,6 +106,7 @@ class Prepared:
             hosts=self.hosts,
             progress=self.progress,
             seeds_again=self.again,
+            bad_seeds=self.bad_seeds,
             reader=reader,
             beside=beside,
         )
@@ -123,7 +127,7 @@ def prepared(
         sources = placed(seeds)
     except FileNotFoundError:
         raise _nowhere() from None
-    faults: list[str] = []
+    faults = BadSeeds()
     canonical = read_seeds(sources, stdin, faults)
     output = _output(flags, given.get("output", ("", ""))[0], canonical)
     found = inspect(output, GIVE_A_CRAWL if resume else CHOOSE_ANOTHER)
@@ -151,10 +155,10 @@ def prepared(
             raise SettingsError("seeds are missing: give at least one URL, @file, or - for standard input")
         sources = kept.seeds
         canonical = read_seeds(sources, stdin, faults)
-    if faults and options.strict_seeds:
-        raise InvalidUrlError(faults[0])
-    for fault in faults:
-        say(f"skipped: {fault}", talk)
+    if faults.count and options.strict_seeds:
+        raise InvalidUrlError(faults.texts[0])
+    for line in faults.lines():
+        say(line, talk)
     hosts = read_hosts(options.hosts)
     permitted = loopback_of(canonical, hosts, options.allow_address)
     options = permitting(options, permitted)
@@ -169,12 +173,12 @@ def prepared(
     sources = tuple(dict.fromkeys((*kept.seeds, *sources)))
 
     def again() -> list[str]:
-        found = read_seeds(kept.seeds, None, [])
+        found = read_seeds(kept.seeds, None, BadSeeds())
         require_contact(found, options.contact, hosts)
         return found
 
     progress = progress_of(options.progress, talk, os.path.basename(output))
-    return Prepared(options, canonical, sources, hosts, progress, again)
+    return Prepared(options, canonical, sources, hosts, progress, again, faults if canonical else None)
 
 
 def _output(flags: Mapping[str, object], from_environment: object, seeds: list[str]) -> str:
@@ -224,6 +228,7 @@ def conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...
     left: int | None = urls["queued"] + urls["leased"] + urls["waiting"]
     if not left and result.exit_code == LIMIT:
         left = None  # the URLs left are parked, beyond a limit or by robots rules: 0 would be wrong
+    left_out = rows_of(result.statistics.get("left_out", {}), options.output)
     large = sum(os.path.getsize(path) for path in files.values() if os.path.exists(path)) > REPORT_BYTES_MAX
     data = collect(
         () if large else _records(files[PAGES]),
@@ -234,14 +239,16 @@ def conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...
         left=left,
         ending=result.ending,
         hooks=result.hook_failures,
+        parked=urls.get("parked", 0),
+        left_out=left_out,
+        continued_by=f"outrider resume {shlex.quote(options.output)}" if result.exit_code in (LIMIT, STOPPED) else "",
         title=_title(options, sources),
         version=version(),
         seconds=last_run(options.output).seconds or None,
         errors=errors_of(result.statistics),
     )
     if large:
-        said = [f"pages       {result.statistics['answered']:,}", f"ended       {result.ending}"]
-        return said if left is None else [*said, f"left        {counted(left, 'URL')}"]
+        return _short_summary(result, left, left_out)
     lines = [*summary_lines(data.totals, data.politeness), network_line(result.statistics["network"])]
     report = os.path.join(options.output, REPORT_FILE)
     try:
@@ -251,6 +258,20 @@ def conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...
     except OSError as error:
         return [*lines, f"report      {report} could not be written ({error.strerror})"]
     return [*lines, f"report      {report}"]
+
+
+def _short_summary(result: CrawlResult, left: int | None, left_out: Sequence[LeftOut]) -> list[str]:
+    """The summary of a crawl whose line files are too large to be read again."""
+    urls = result.statistics["urls"]
+    gone = urls.get("gone", 0)
+    return [
+        f"pages       {result.statistics['answered']:,}",
+        f"errors      {errors_text(errors_of(result.statistics), {'gone': gone} if gone else {})}",
+        *([] if left is None else [f"left        {counted(left, 'URL')} not visited"]),
+        *([f"parked      {counted(urls['parked'], 'URL')} set aside, not counted as left"] if urls["parked"] else []),
+        *left_out_lines(left_out),
+        f"ended       {result.ending}",
+    ]
 
 
 def _records(path: str) -> Iterator[dict[str, object]]:

@@ -8,10 +8,11 @@ from typing import Any
 
 from outrider.crawl.control import ask
 from outrider.crawl.directory import FRONTIER_NAME, GIVE_A_CRAWL, Found, inspect, last_run, no_crawl
+from outrider.crawl.left_out import left_out_of, rows_of
 from outrider.crawl.pace import Rates, status_fields
 from outrider.crawl.progress import eta_text
 from outrider.crawl.served import Access, asking
-from outrider.crawl.summary import bytes_text, counted
+from outrider.crawl.summary import bytes_text, counted, left_out_lines
 from outrider.engine import Frontier
 from outrider.engine.asking import is_address
 from outrider.errors import StoreInUseError, UnreachableError
@@ -43,15 +44,17 @@ def _from_files(path: str) -> dict[str, Any]:
         statistics = frontier.statistics()
         state = frontier.opening.previous_state
         tail = frontier.explain_idle().tail_seconds
+        parked = frontier._parked()
     finally:
         frontier.close()
     run = last_run(path)
     rates = Rates(0.0, run.average, run.peak)
-    return status_fields(statistics, rates, state, tail, run.not_followed)
+    left_out = left_out_of(statistics, parked, run.not_followed, run.bad_seeds)
+    return status_fields(statistics, rates, state, tail, run.not_followed, left_out)
 
 
-def status_lines(status: Mapping[str, Any]) -> list[str]:
-    """The same for people."""
+def status_lines(status: Mapping[str, Any], directory: str = "DIR") -> list[str]:
+    """The same for people. directory: the place that the commands name."""
     urls, hosts, rates = status["urls"], status["hosts"], status["pages_per_second"]
     errors = ", ".join(f"{name} {count:,}" for name, count in sorted(status["errors"].items()))
     passed = ", ".join(f"{name} {count:,}" for name, count in sorted(status.get("not_followed", {}).items()))
@@ -66,5 +69,6 @@ def status_lines(status: Mapping[str, Any]) -> list[str]:
         f"errors      {errors or 'none'}",
         f"passed by   {passed or 'no link'}",
     ]
+    lines += left_out_lines(rows_of(status.get("left_out", {}), directory))
     eta = eta_text(status["eta_seconds"])
     return [*lines, f"left        {eta}"] if eta else lines

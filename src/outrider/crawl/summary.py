@@ -6,12 +6,14 @@ import shlex
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
+from outrider.causes import error_words
 from outrider.clock import rfc3339
 from outrider.journey import HostStatus, Waits
 
 SUMMARY_HOSTS_MAX = 5  # the hosts with the least room; politeness.jsonl has all of them
+SUMMARY_STATUSES_MAX = 12  # a crawl meets a handful of statuses; the report has all of them
 SUMMARY_ERRORS_MAX = 8  # classes are a closed set of some dozens; the rest is summed
 GAP_TOLERANCE_SECONDS = 0.000_001  # both figures are rounded to microseconds on their way through the file
 
@@ -36,6 +38,15 @@ class HookFailure:
     """How many kinds of exceptions there were: each class, at each line that raises it."""
 
 
+class Row(Protocol):
+    """A reason why something was left out: the number in words, and the command that lists it."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def command(self) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Totals:
     """The counts of a whole crawl, all its runs together. `seconds` spans the first to the last answer."""
@@ -51,8 +62,13 @@ class Totals:
     errors: Mapping[str, int] = field(default_factory=dict)
     output: str = ""
     left: int | None = None  # URLs still queued or waiting; None when they were not counted
+    parked: int = 0  # URLs that are set aside; none of them counts as left
+    statuses: Mapping[str, int] = field(default_factory=dict)  # HTTP statuses of the answered attempts
+    broken: Mapping[str, int] = field(default_factory=dict)  # URLs that gave no page, by status
+    left_out: tuple[Row, ...] = ()  # by reason, each with the command that lists it
+    continued_by: str = ""  # the command that continues the crawl, where work is left
     ending: str = ""  # one clause: why the crawl ended
-    hooks: tuple[HookFailure, ...] = ()  # of the last run, the most pages first
+    hooks: tuple[HookFailure, ...] = ()  # in the last run, the most pages first
 
 
 HINTS = {
@@ -146,16 +162,16 @@ def summary_lines(totals: Totals, politeness: Iterable[HostGaps]) -> list[str]:
         f"bytes       {bytes_text(totals.bytes)}",
         f"duplicates  {totals.duplicates:,}",
     ]
+    if totals.statuses:
+        told = " · ".join(
+            f"{visible(name)} {count:,}" for name, count in ranked(totals.statuses)[:SUMMARY_STATUSES_MAX]
+        )
+        lines.append(f"http        {told}")
     if totals.outcomes:
         listed = ", ".join(f"{visible(name)} {count:,}" for name, count in ranked(totals.outcomes))
         lines.append(f"outcomes    {listed}")
     errors = ranked(totals.errors)
-    if errors:
-        shown = ", ".join(f"{visible(name)} {count:,}" for name, count in errors[:SUMMARY_ERRORS_MAX])
-        rest = sum(count for _, count in errors[SUMMARY_ERRORS_MAX:])
-        lines.append(f"errors      {shown}" + (f", other {rest:,}" if rest else ""))
-    else:
-        lines.append("errors      none")
+    lines.append(f"errors      {errors_text(totals.errors, totals.broken)}")
     lines.extend(f"hint        {name}: {HINTS[name]}" for name, _ in errors if name in HINTS)
     for failure in totals.hooks:
         if failure_text(failure) in totals.ending:
@@ -165,11 +181,38 @@ def summary_lines(totals: Totals, politeness: Iterable[HostGaps]) -> list[str]:
     lines.extend(_politeness_lines(list(politeness)))
     if totals.left is not None:
         lines.append(f"left        {counted(totals.left, 'URL')} not visited")
+    if totals.parked:
+        lines.append(f"parked      {counted(totals.parked, 'URL')} set aside, not counted as left")
+    lines.extend(left_out_lines(totals.left_out))
     if totals.ending:
         lines.append(f"ended       {visible(totals.ending)}")
+    if totals.continued_by:
+        lines.append(f"continue    {visible(totals.continued_by)}")
     if totals.output:
         lines.append(f"output      {visible(totals.output)}")
     return lines
+
+
+def error_text(name: str, count: int) -> str:
+    """A class of errors with its number and its words: `connect_refused 4 (connection refused)`."""
+    words = error_words(name)
+    return f"{visible(name)} {count:,}" + (f" ({words})" if words else "")
+
+
+def errors_text(errors: Mapping[str, int], broken: Mapping[str, int]) -> str:
+    """Failed attempts by class, each with its words, and the URLs that gave no page, by status."""
+    told = [error_text(name, count) for name, count in ranked(errors)[:SUMMARY_ERRORS_MAX]]
+    if rest := sum(count for _, count in ranked(errors)[SUMMARY_ERRORS_MAX:]):
+        told.append(f"other {rest:,}")
+    if broken:
+        statuses = ", ".join(f"{name} {count:,}" for name, count in ranked(broken)[:SUMMARY_STATUSES_MAX])
+        told.append(f"{counted(sum(broken.values()), 'broken link')} ({statuses})")
+    return ", ".join(told) or "none"
+
+
+def left_out_lines(rows: Sequence[Row]) -> list[str]:
+    """A line for each reason why something was left out."""
+    return [f"{'' if number else 'left out':<12}{row.text}: {row.command}" for number, row in enumerate(rows)]
 
 
 def failure_text(failure: HookFailure) -> str:
@@ -205,13 +248,33 @@ def network_line(network: Mapping[str, float]) -> str:
     )
 
 
-def nothing_done(statistics: Mapping[str, Any]) -> str:
-    """One clause on why a crawl ends without one page: its seeds failed, or robots.txt closes them."""
+def finished_before(statistics: Mapping[str, Any], output: str) -> str:
+    """One clause for a command on a crawl of which nothing is left, with the commands that fetch more."""
+    place = shlex.quote(output)
+    gone = statistics["urls"]["gone"]
+    ways = [f"`outrider crawl -o {place} --anew` begins again", f"`outrider add {place} URL` adds a URL"]
+    if gone:
+        ways.append(f"`outrider retry {place}` puts {counted(gone, 'failed URL')} back")
+    pages = counted(int(statistics["answered"]), "page")
+    return f"this crawl is finished ({pages}), and nothing is left to fetch: {', '.join(ways)}"
+
+
+_NO_GONE: Mapping[str, int] = {}
+
+
+def nothing_done(statistics: Mapping[str, Any], output: str = "DIR", gone: Mapping[str, int] = _NO_GONE) -> str:
+    """One clause on why a crawl ends without one page: its seeds failed, or robots.txt closes them. gone: pages of the
+    last run without content, by the class of their status."""
     urls = statistics["urls"]
-    reasons = [f"{visible(name)} {count:,}" for name, count in ranked(statistics["errors"])[:SUMMARY_ERRORS_MAX]]
+    errors = {**statistics["errors"], **gone}
+    reasons = [error_text(name, count) for name, count in ranked(errors)[:SUMMARY_ERRORS_MAX]]
     if not reasons:
-        reasons = [f"{urls[name]:,} {name}" for name in ("gone", "parked") if urls[name]]
-    return f"no page could be fetched ({', '.join(reasons) or 'nothing was left to fetch'})"
+        reasons = [f"{counted(urls[name], 'URL')} {name}" for name in ("gone", "parked") if urls[name]]
+    told = f"no page could be fetched ({', '.join(reasons) or 'nothing was left to fetch'})"
+    if urls["gone"]:
+        place = shlex.quote(output)
+        told += f"; when the cause is mended, `outrider retry {place}` and `outrider resume {place}` try again"
+    return told
 
 
 def left_alone(max_wait: float, waits: Waits, ready_seconds: float) -> str:

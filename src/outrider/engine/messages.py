@@ -380,6 +380,7 @@ class ListUrls(Struct, frozen=True, forbid_unknown_fields=True):
 
     state: Literal["queued", "leased", "waiting", "parked", "done", "gone"] | None = None
     host: Text | None = None
+    reason: Text | None = None
     after: Text | None = None
     limit: Limit = 100
 

@@ -642,13 +642,17 @@ class Frontier:
         host: str | None = None,
         crawl: str | None = None,
         key: str | None = None,
+        reason: str | None = None,
         after: str | None = None,
         limit: int = 1_000,
     ) -> Page[UrlStatus]:
-        """A piece of the list of URLs, in an order that stays while others write. host: by any spelling."""
+        """A piece of the list of URLs, in an order that stays while others write. host: by any spelling. reason: the
+        class of their last error, a rule of traps, or the reason for which they are parked or gone."""
         arguments.name("crawl", crawl)
         return self._looked(
-            lambda m, now: m.looks.urls(state=state, host=host, crawl=crawl, key=key, after=after, limit=limit)
+            lambda m, now: m.looks.urls(
+                state=state, host=host, crawl=crawl, key=key, reason=reason, after=after, limit=limit
+            )
         )
 
     @lengthy
@@ -754,6 +758,10 @@ class Frontier:
         found: dict[str, Any] = self._looked(lambda m, now: m.looks.metrics(now))
         found["statistics"] |= self._own_statistics()
         return found | {"syncs": self._syncs}
+
+    def _parked(self) -> dict[str, int]:
+        """How many URLs are parked, by reason; it reads the heads of all URLs of the queues that have some."""
+        return self._looked(lambda m, now: m.looks.parked())
 
     def _tallies(self) -> dict[str, object]:
         """As `statistics`, without the counts of hosts, which cost by their number."""

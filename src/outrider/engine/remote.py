@@ -237,10 +237,16 @@ class RemoteFrontier:
         return Page([_made(HostStatus, row) for row in found["rows"]], found["cursor"])
 
     def urls(
-        self, *, state: str | None = None, host: str | None = None, after: str | None = None, limit: int = 1_000
+        self,
+        *,
+        state: str | None = None,
+        host: str | None = None,
+        reason: str | None = None,
+        after: str | None = None,
+        limit: int = 1_000,
     ) -> Page[UrlStatus]:
         """As `Frontier.urls`; a piece may be shorter and have a cursor all the same."""
-        found = self._get(("urls",), state=state, host=host, after=after, limit=limit)
+        found = self._get(("urls",), state=state, host=host, reason=reason, after=after, limit=limit)
         return Page([_made(UrlStatus, row) for row in found["rows"]], found["cursor"])
 
     def workers(self) -> list[WorkerStatus]:

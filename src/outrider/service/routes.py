@@ -438,7 +438,9 @@ async def _hosts(desk: Desk, ask: Ask) -> dict[str, Any]:
 
 async def _urls(desk: Desk, ask: Ask) -> dict[str, Any]:
     wish: m.ListUrls = ask.query
-    return await _look(desk, "urls", state=wish.state, host=wish.host, after=wish.after, limit=wish.limit)
+    return await _look(
+        desk, "urls", state=wish.state, host=wish.host, reason=wish.reason, after=wish.after, limit=wish.limit
+    )
 
 
 async def _host(desk: Desk, ask: Ask) -> dict[str, Any]:

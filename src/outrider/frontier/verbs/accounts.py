@@ -35,7 +35,7 @@ from outrider.robots import Rules
 from outrider.url import host_of
 
 Counts: TypeAlias = tuple[int, int, int, int, int, int]
-_TALLIES = ("answered", "bytes", "duplicates", "stale", "lost", "dropped", "refused", "retries")
+_TALLIES = ("answered", "bytes", "duplicates", "stale", "lost", "dropped", "refused", "too_long", "retries")
 
 
 def status_of(record: Record, tables: Tables, token: int, queue: int | None = None) -> UrlStatus:

@@ -290,8 +290,11 @@ class Discovering(Part):
             too_long = (urls.lengths > URL_BYTES_MAX) | (links.hops > REDIRECT_HOPS_MAX)
             for row, link in links.odd.items():
                 too_long[row] |= len(link.metadata) > METADATA_BYTES_MAX
-            codes[fit & too_long] = CODE_NUMBERS[Code.OVER_LIMIT]
-            fit = fit & ~too_long
+            over = fit & too_long
+            if over.any():
+                codes[over] = CODE_NUMBERS[Code.OVER_LIMIT]
+                draft.tally("too_long", int(np.count_nonzero(over)))
+                fit = fit & ~too_long
         s = self.settings
         if s.scope == "any" and not s.include and not s.exclude and s.max_depth is None:
             return fit

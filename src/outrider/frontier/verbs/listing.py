@@ -6,6 +6,7 @@ list reads the ledger from its cursor on, heads alone, and the bodies of the row
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +20,7 @@ from outrider.errors import SettingsError, shown
 from outrider.frontier.format.records import Record
 from outrider.frontier.state.hosts import NONE, Rows
 from outrider.frontier.state.tables import Tables
-from outrider.frontier.state.urls import DONE, GONE, LEASED, PARKED, QUEUED, STATES, WAITING
+from outrider.frontier.state.urls import DONE, GONE, LEASED, PARKED, QUEUED, STATES, WAITING, Reason
 from outrider.frontier.stores.ledger import FINGERPRINT_MAX, Key, before_slot
 from outrider.frontier.verbs.accounts import leased_heads, status_of
 from outrider.frontier.verbs.asking import NO_HEADS
@@ -49,11 +50,13 @@ other calls may come between."""
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Which URLs a list has; None: all of them. queues: the rows of these queues alone."""
+    """Which URLs a list has; None: all of them. queues: the rows of these queues alone. reason: a word of
+    `reason_text`, the rule of a trap, or a class of errors."""
 
     state: int | None = None
     crawl: int | None = None
     queues: Rows | None = None
+    reason: str | None = None
 
 
 _COUNTED = {WAITING: "waiting", PARKED: "parked", DONE: "done", GONE: "gone"}
@@ -242,6 +245,38 @@ def _names(heads: Heads) -> npt.NDArray[np.uint64]:
     return names
 
 
+def _has_reason(tables: Tables, heads: Heads, states: npt.NDArray[np.uint8], word: str) -> npt.NDArray[np.bool_]:
+    """Which URLs have this word as the class of their last error, or as the reason why they are parked or gone."""
+    numbers, reasons = tables.registry.error_numbers, heads["reason"]
+    found: npt.NDArray[np.bool_] = np.zeros(len(heads), np.bool_)
+    if word and word in numbers:
+        found |= heads["error"] == numbers[word]
+    if word.upper() in Reason.__members__:
+        ended = (states == PARKED) | (states == GONE)
+        bare = (heads["error"] == 0) | (reasons == Reason.BUDGET) | (reasons == Reason.TRAP)
+        found |= ended & bare & (reasons == Reason[word.upper()])
+    return found
+
+
+def parked_by_reason(tables: Tables, woken: Instant) -> Reading[dict[str, int]]:
+    """How many URLs are parked, by the rule of a trap, or by the word of `reason_text`."""
+    pairs: Counter[tuple[int, int]] = Counter()
+
+    def take(heads: Heads) -> bool:
+        columns = np.stack([heads[name].astype(np.int64) for name in ("reason", "error")])
+        kinds, counts = np.unique(columns, axis=1, return_counts=True)
+        for (reason, error), count in zip(kinds.T.tolist(), counts.tolist(), strict=True):
+            pairs[reason, error] += count
+        return False
+
+    yield from chosen_heads(tables, Wish(PARKED), woken, take)
+    found: Counter[str] = Counter()
+    for (reason, error), count in pairs.items():
+        text = tables.registry.errors[error]
+        found[text if text and reason != Reason.BUDGET else Reason(reason).name.lower()] += count
+    return dict(found)
+
+
 def _filtered(tables: Tables, heads: Heads, wish: Wish, woken: Instant, leased: npt.NDArray[np.uint64]) -> Heads:
     """The heads of a wish, copied, in their states. leased: the names of leased URLs, sorted."""
     states = heads["state"].copy()
@@ -251,6 +286,8 @@ def _filtered(tables: Tables, heads: Heads, wish: Wish, woken: Instant, leased: 
         mask &= states == wish.state
     if wish.crawl is not None:
         mask &= heads["crawl"] == wish.crawl
+    if wish.reason is not None:
+        mask &= _has_reason(tables, heads, states, wish.reason)
     found: Heads = heads[mask]
     found["state"] = states[mask]
     if len(found) and tables.urls.voids():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -21,7 +22,16 @@ from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.explaining import idle
 from outrider.frontier.verbs.leasing import Leasing
-from outrider.frontier.verbs.listing import Reading, Wish, after_of, chosen_heads, gathered, listed, state_number
+from outrider.frontier.verbs.listing import (
+    Reading,
+    Wish,
+    after_of,
+    chosen_heads,
+    gathered,
+    listed,
+    parked_by_reason,
+    state_number,
+)
 from outrider.frontier.verbs.operations import Operations
 from outrider.frontier.verbs.recount import recount
 from outrider.journey import (
@@ -182,11 +192,12 @@ class Looking(Part):
         crawl: str | None,
         key: str | None,
         after: str | None,
+        reason: str | None,
         limit: int,
     ) -> Reading[Page[UrlStatus]]:
         """A piece of the list of URLs, in the order of their keys."""
         limit = arguments.whole("limit", limit, 1, LISTED_ROWS_MAX)
-        wish = self._wish(state, host, crawl, key)
+        wish = replace(self._wish(state, host, crawl, key), reason=arguments.name("reason", reason))
         return listed(self.tables, wish, self._core.woken, after_of(after), limit, self._operators.token_of)
 
     def given_up(self, error: str | None, host: str | None, after: Key | None) -> Reading[tuple[Heads, Key | None]]:
@@ -196,6 +207,10 @@ class Looking(Part):
         wish = self._wish(State.GONE.value if error is None else None, host, None, None)
         mask_of = partial(self._operators.given_up_mask, error=error)
         return gathered(self.tables, wish, self._core.woken, after, RETRIED_ROWS_AT_ONCE, mask_of)
+
+    def parked(self) -> Reading[dict[str, int]]:
+        """How many URLs are parked, by reason."""
+        return parked_by_reason(self.tables, self._core.woken)
 
     def count(self, *, state: str | None, host: str | None, crawl: str | None, key: str | None) -> Reading[int]:
         """How many URLs match."""

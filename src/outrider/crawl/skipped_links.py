@@ -1,0 +1,114 @@
+"""A list of the links that a crawl did not follow: read again from the archive, and asked of the frontier."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from outrider.crawl.directory import GIVE_A_CRAWL, Found, inspect, no_crawl
+from outrider.crawl.left_out import OVER_LIMIT
+from outrider.crawl.looks import Looks, looking, settings_of
+from outrider.crawl.onepage import archived, passed_by, place_of
+from outrider.crawl.options import CrawlOptions
+from outrider.crawl.output import FILES, PAGES, whole_lines
+from outrider.crawl.perhost import PerHost
+from outrider.crawl.taken_in import archive_beside
+from outrider.errors import NamedPathError
+from outrider.limits import LINKS_PER_PAGE_MAX, SKIPPED_KEPT_MAX, URL_BYTES_MAX
+from outrider.page import FOLLOWABLE, Page, PageLink
+from outrider.storage.files import Directory
+from outrider.url import host_of
+
+SCOPE: Final = "scope"
+NOFOLLOW: Final = "nofollow"
+COPY: Final = "copy"
+SOFT_404: Final = "soft_404"
+REASONS: Final = (SCOPE, NOFOLLOW, OVER_LIMIT, COPY, SOFT_404)
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A link that was not followed, the first page that has it, the word for the reason, and the reason in words."""
+
+    url: str
+    page: str
+    reason: str
+    text: str
+
+
+def skipped(directory: str, reason: str | None = None) -> Iterator[Skipped]:
+    """The links of all pages of a crawl that it did not follow, each once. reason: these alone. Raises NamedPathError
+    for a crawl without an archive, StoreError."""
+    found = inspect(directory, GIVE_A_CRAWL)
+    if found is not Found.CRAWL:
+        raise no_crawl(directory, found)
+    options = settings_of(directory)
+    per_host = PerHost(options)
+    path = os.path.join(directory, FILES[PAGES])
+    told: set[tuple[str, str]] = set()
+    with archive_beside(path) as files, looking(directory) as look:
+        if files is None:
+            raise NamedPathError(
+                f"{directory} has no archive (--no-warc), and links are read from there; pages.jsonl has their number "
+                "for each page, under not_followed"
+            )
+        for octets in whole_lines(path):
+            line = msgspec.json.decode(octets, type=dict[str, Any])
+            for one in _of_page(line, path, files, options, per_host, look):
+                if (reason is None or one.reason == reason) and (one.url, one.reason) not in told:
+                    if len(told) < SKIPPED_KEPT_MAX:
+                        told.add((one.url, one.reason))
+                    yield one
+
+
+def _of_page(
+    line: Mapping[str, Any], path: str, files: Directory, options: CrawlOptions, per_host: PerHost, look: Looks
+) -> Iterator[Skipped]:
+    """The links of one line that were not followed."""
+    url = str(line.get("url"))
+    if line.get("warc") is None or not isinstance(line.get("status"), int) or not 200 <= line["status"] < 300:
+        return
+    try:
+        page = archived(files, place_of(line, url, path), url)[2]
+    except FileNotFoundError:
+        raise NamedPathError(f"an archive file that {path} names is gone; bring it back") from None
+    if page is None:
+        return
+    whole = _whole_page(line, options)
+    count, follow = 0, per_host.of(host_of(url)).follow_nofollow
+    for link in page.links:
+        if link.kind not in FOLLOWABLE:
+            continue
+        count += 1
+        known = look("stands", {"url": link.url})
+        if known["state"] != "unknown":
+            continue
+        word, text = _why(link, page, follow, whole, beyond=count > LINKS_PER_PAGE_MAX)
+        yield Skipped(link.url, url, word or SCOPE, text or known["reason_text"])
+
+
+def _whole_page(line: Mapping[str, Any], options: CrawlOptions) -> tuple[str, str]:
+    """The reason why no link of a page was followed; empty where there is none."""
+    if line.get("error") == SOFT_404:
+        return SOFT_404, "its page is like the answer of the site to any name"
+    if line.get("outcome") == "duplicate" and options.copies == "drop" and line.get("distance") is None:
+        return COPY, f"its page is a copy of {line.get('duplicate_of')}"
+    return "", ""
+
+
+def _why(link: PageLink, page: Page, follow: bool, whole: tuple[str, str], *, beyond: bool) -> tuple[str, str]:
+    """The word and the text of a reason that the page or the link gives; empty where there is none. follow: links with
+    nofollow, too."""
+    if nofollow := passed_by(link, page, follow_nofollow=follow):
+        return NOFOLLOW, nofollow
+    if whole[0]:
+        return whole
+    if len(link.url) > URL_BYTES_MAX:
+        return OVER_LIMIT, f"it is longer than {URL_BYTES_MAX:,} bytes"
+    if beyond:
+        return OVER_LIMIT, f"it comes after the first {LINKS_PER_PAGE_MAX:,} links of its page"
+    return "", ""
