@@ -531,11 +531,12 @@ class RobotsStatus:
 
 @dataclass(frozen=True, slots=True)
 class HostStatus:
-    """One host: ready, resting (or being visited), blocked (paused, or backing off) or empty, and its clock.
+    """One host: ready, resting (or being visited), blocked (paused or blocked by an operator, or backing off) or empty,
+    and its clock.
 
     rest_until: an instant. gap_seconds: what had to lie behind its last request, and the rule that said so (`reason`).
     not_welcome: why it is parked until an operator resumes it, or left alone for a while. robots: the files of
-    its authorities.
+    its authorities. paused, blocked_until: all its queues are, by an operator's word.
     """
 
     name: str
@@ -552,6 +553,7 @@ class HostStatus:
     paused: bool = False
     not_welcome: str | None = None
     robots: tuple[RobotsStatus, ...] = ()
+    blocked_until: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)

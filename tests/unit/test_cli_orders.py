@@ -138,6 +138,37 @@ def test_a_crawl_that_does_not_run_takes_the_same_orders(stopped, capsys):
         assert queue.blocked_until > look.now()
 
 
+def test_the_list_of_hosts_tells_paused_blocked_resting_and_ready_apart(tmp_path, capsys):
+    out, now = tmp_path / "out", [1_700_000_000_000_000]
+    (out / "frontier").mkdir(parents=True)
+    names = ("paused", "blocked", "resting", "ready")
+    with Frontier.open(out / "frontier", clock=lambda: now[0], settings={"delay": 30}) as frontier:
+        frontier.discover([f"http://{name}.test/{page}" for name in names for page in "ab"])
+        for lease in frontier.lease(4):
+            if "resting" in lease.url:
+                frontier.report([lease.done(seconds=0.1)])
+            else:
+                frontier.release([lease.token])
+        frontier.set_robots("http://ready.test", 404)
+        frontier.pause("paused.test")
+        frontier.block_until(now[0] + 3_600_000_000, "blocked.test")
+        rows = {row.name: row for row in frontier.hosts()}
+        assert ["blocked", "blocked", "resting", "ready"] == [rows[f"{name}.test"].state for name in names]
+        assert {"blocked.test", "paused.test"} == {row.name for row in frontier.hosts(state="blocked")}
+        assert now[0] + 3_600_000_000 == rows["blocked.test"].blocked_until
+        assert "blocked" in frontier.explain_idle().hosts
+    assert 0 == cli.run(["hosts", str(out)])
+    told = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()[1:]}
+    words = ("paused", "blocked until 2023-11-14T23:13:20.000Z", "resting", "r")
+    assert [] == [name for name, word in zip(names, words, strict=True) if f" {word}" not in told[f"{name}.test"]]
+    assert 0 == cli.run(["hosts", str(out), "--json"])
+    rows = {row["name"]: row for row in map(json.loads, capsys.readouterr().out.splitlines())}
+    assert ("2023-11-14T23:13:20.000Z", None) == (
+        rows["blocked.test"]["blocked_until"],
+        rows["paused.test"]["blocked_until"],
+    )
+
+
 @pytest.mark.parametrize(
     ("order", "words"),
     [

@@ -292,12 +292,23 @@ def _list(
         cursor = next((row["cursor"] for row in some if list(row) == ["cursor"]), None)
         count += len(here)
         if here:
+            if name == "hosts":
+                here = [{**row, "state": host_state(row)} for row in here]
             for line in table(here, columns):
                 click.echo(line)
     if cursor is not None:
         say(f"{count:,} {name}, and more: --after {cursor}", sys.stderr)
     else:
         say(counted(count, name[:-1], name) if count else _none_of(name, question), sys.stderr)
+
+
+def host_state(row: Mapping[str, Any]) -> str:
+    """The state of a host for people: the word of an operator, and its end, before the state of its clock."""
+    if row.get("paused"):
+        return "paused"
+    if row.get("blocked_until") is not None:
+        return f"blocked until {shown('blocked_until', row['blocked_until'])}"
+    return str(row["state"])
 
 
 def _none_of(name: str, question: Mapping[str, Any]) -> str:

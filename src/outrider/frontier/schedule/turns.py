@@ -338,23 +338,24 @@ class Turns:
     def judged(
         self, queues: Rows, now: Instant
     ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-        """Three columns for these queues: whether `free_at` allows a request now, whether they are paused, and the
-        `capacity` of each."""
+        """Three columns for these queues: whether `free_at` allows a request now, whether operators hold them (paused,
+        or blocked until later), and the `capacity` of each."""
         tables = self._tables
         crawls, states = tables.queues.crawl[queues], tables.crawls.states
-        paused: npt.NDArray[np.bool_] = tables.crawls.are_gone(crawls)
+        held: npt.NDArray[np.bool_] = tables.crawls.are_gone(crawls)
         for crawl in crawls.tolist() if len(crawls) < len(states) else states:
             if states[crawl] != CrawlState.RUNNING:
-                paused |= crawls == crawl
-        free, capacity = ~paused, np.ones(len(queues), np.int64)
+                held |= crawls == crawl
+        free, capacity = ~held, np.ones(len(queues), np.int64)
         for told in (tables.queues.rules, tables.keys.group_of):
             for place in _places_in(queues, told):
                 queue = int(queues[place])
                 at = self.free_at(queue, 0)
                 free[place] &= at is not None and at <= now
-                paused[place] |= self._allowed_at(queue) is None
+                allowed = self._allowed_at(queue)
+                held[place] |= allowed is None or allowed > now
                 capacity[place] = self.capacity(queue)
-        return free, paused, capacity
+        return free, held, capacity
 
     def _allowed_at(self, queue: int) -> Instant | None:
         """The first instant at which the rules of a queue allow a request; None while it is paused."""

@@ -180,10 +180,10 @@ def host_statuses(tables: Tables, rows: Iterable[int], now: Instant, turns: Turn
     """Hosts by their rows, as `hosts` lists them."""
     rows = list(rows)
     states = states_of(tables, rows, now, turns)
-    return [_host_status(tables, row, state) for row, state in zip(rows, states, strict=True)]
+    return [_host_status(tables, row, state, now) for row, state in zip(rows, states, strict=True)]
 
 
-def _host_status(tables: Tables, row: int, state: str) -> HostStatus:
+def _host_status(tables: Tables, row: int, state: str, now: Instant) -> HostStatus:
     hosts, queues = tables.hosts, tables.queues
     rows = np.array(list(tables.queues_of(row)), np.uint32)
     return status_of_host(
@@ -192,6 +192,7 @@ def _host_status(tables: Tables, row: int, state: str) -> HostStatus:
         {name: column[row].item() for name in CELLS for column in (getattr(hosts, name),)},
         [(int(queues.crawl[queue]), queues.rules.get(queue)) for queue in rows.tolist()],
         tuple(robots_status(one, tables) for one in tables.robots.of_host.get(row, ())),
+        now,
     )
 
 
@@ -201,10 +202,12 @@ def status_of_host(
     cells: Mapping[str, Any],
     queues: Sequence[tuple[int, QueueRules | None]],
     robots: tuple[RobotsStatus, ...],
+    now: Instant,
 ) -> HostStatus:
     """named: name, state, and how many URLs are queued and leased. cells: the durable ones. queues: the crawl of each,
     and its rules."""
     rules = [rule for _, rule in queues if rule is not None]
+    blocked_until = min((0 if rule is None else rule.blocked_until for _, rule in queues), default=0)
     return HostStatus(
         *named,
         cells["rest_until"] or None,
@@ -221,6 +224,7 @@ def status_of_host(
         ),
         not_welcome=text_of(int(cells["unwelcome"])),
         robots=robots,
+        blocked_until=blocked_until if blocked_until > now else None,
     )
 
 

@@ -65,7 +65,7 @@ NOBODY = Asked(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 class Holdings:
-    """The queues of some hosts, summed: whether a host has queued URLs (pending), in a queue that is not paused
+    """The queues of some hosts, summed: whether a host has queued URLs (pending), in a queue that no operator holds
     (going), in one whose own rules allow a request (may), and how many URLs are queued or wait (urls).
 
     hosts: the rows of the hosts, sorted; a number: all rows below it.
@@ -96,10 +96,10 @@ class Holdings:
         if not len(some):
             return
         rows, places = np.ascontiguousarray(rows[some]), places[some]
-        free, paused, capacity = turns.judged(rows, now)
+        free, held_back, capacity = turns.judged(rows, now)
         busy = tables.hosts.in_flight[queues.host[rows]]
         self.pending[places] = True
-        self.going[places[~paused]] = True
+        self.going[places[~held_back]] = True
         self.may[places[free & (busy < capacity)]] = True
 
     def states(
@@ -108,8 +108,8 @@ class Holdings:
         """The state of these hosts, by their places here.
 
         ready: a lease of a page or an errand is possible now; resting: it rests, has a request open, or waits for a
-        turn of its groups or its key; blocked: it backs off, or all its queues with URLs are paused; empty: it holds
-        nothing. seeking: which of them need an address first.
+        turn of its groups or its key; blocked: it backs off, or operators paused or blocked all its queues with URLs;
+        empty: it holds nothing. seeking: which of them need an address first.
         """
         hosts, rows = tables.hosts, own if self._hosts is None else self._hosts[own]
         pending, going, may = self.pending[own], self.going[own], self.may[own].copy()
@@ -301,7 +301,7 @@ def standing_of(tables: Tables, turns: Turns, now: Instant, paused_until: Instan
 
 
 def _paused_queues(tables: Tables, turns: Turns, now: Instant) -> int:
-    """How many queues that hold URLs are paused, themselves or with their crawls, among the first ones."""
+    """How many queues that hold URLs are paused or blocked, themselves or with their crawls, among the first ones."""
     queues = tables.queues
     if any(tables.crawls.states[row] == CrawlState.PAUSED for row in tables.crawls.rows.values()):
         rows = np.arange(min(queues.count, CENSUS_ROWS_PER_STEP), dtype=np.uint32)

@@ -450,7 +450,7 @@ def idle(
         word, text = "waiting", f"{_some(tables.urls.counts[WAITING], 'URL waits', 'URLs wait')} for the time when due"
     elif errands or counts["blocked"]:
         some = _some(counts["blocked"], "host is", "hosts are")
-        word, text = "blocked", f"{some} paused, silent or without a robots.txt yet"
+        word, text = "blocked", f"{some} paused, blocked, silent or without a robots.txt yet"
     else:
         word, text = "paused", "what is queued is paused or blocked"
     text += _failing(tables, now, census)

@@ -109,7 +109,7 @@ def list_hosts(
         for number, home in some:
             if len(found) == limit:
                 return Page(found, f"{_HASHED}{beyond:016x}")
-            found.append(_cold_status(tables, *home) if isinstance(home, tuple) else next(told))
+            found.append(_cold_status(tables, *home, now) if isinstance(home, tuple) else next(told))
             beyond = number
         if len(some) < want:
             return Page(found, None)
@@ -230,7 +230,7 @@ def _listed(tables: Tables, crawl: int, wanted: int | None) -> bool:
     return tables.crawls.states[crawl] != CrawlState.DELETED and wanted in (None, crawl)
 
 
-def _cold_status(tables: Tables, told: Told, place: int) -> HostStatus:
+def _cold_status(tables: Tables, told: Told, place: int, now: Instant) -> HostStatus:
     """As `_host_status`, for a cold host, from its record."""
     head = told.heads[place]
     cells = {name: head[name].item() for name in ("ended", "gap", "reason", "answered")}
@@ -246,4 +246,5 @@ def _cold_status(tables: Tables, told: Told, place: int) -> HostStatus:
             for one in told.authorities(place)
             for body in ((one.body or rulebook.body(one.digest)) if one.state == RobotsState.RULES else b"",)
         ),
+        now,
     )
