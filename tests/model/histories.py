@@ -421,7 +421,8 @@ class Model:
             return
         if outcome.retry_after_seconds:
             due = url.ended + instant(outcome.retry_after_seconds)
-        self.accept(outcome.location, url.queue.crawl, priority=url.priority, due=due, hops=url.hops + 1)
+        hops = 0 if url.hops >= REDIRECT_HOPS_MAX else url.hops + 1
+        self.accept(outcome.location, url.queue.crawl, priority=url.priority, due=due, hops=hops)
 
     # -- around them
 

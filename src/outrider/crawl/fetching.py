@@ -123,12 +123,15 @@ class Fetching:
         bottleneck: Bottleneck | None = None,
         pins: bool = True,
         goes_on: Callable[[], bool] = lambda: True,
+        spelling: Callable[[str], str] = lambda url: url,
     ) -> None:
         """concurrency: requests at once; aside_most: slow ones beside them. make_room: is told of each visit whose name
         or answer is long in coming. headers: of each request. bottleneck: is told where each visit is. pins: whether a
         request goes to the address that its lease names; where no group goes by addresses, that one grows old. goes_on:
-        whether there is room for the answers of further visits: where there is none, trains are let go."""
+        whether there is room for the answers of further visits: where there is none, trains are let go. spelling: the
+        text in which the URL of a page is requested."""
         self._headers = headers
+        self._spelling = spelling
         self._bottleneck = bottleneck or Bottleneck(concurrency, clock())
         self._hooks = hooks
         self._per_host = per_host or PerHost(CrawlOptions())
@@ -322,8 +325,9 @@ class Fetching:
         again = validators_of(lease) if lease.etag is not None or lease.last_modified is not None else ()
         most = _BYTES_MAX.get(lease.kind)
         try:
+            url = self._spelling(lease.url) if lease.kind is Kind.PAGE else lease.url
             way.request = own.request(
-                *(lease.url, address, self._user_agent, self._headers),
+                *(url, address, self._user_agent, self._headers),
                 last=again,
                 bytes_max=most,
                 capacity=lease.capacity,

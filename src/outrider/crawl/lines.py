@@ -48,6 +48,7 @@ class PageLine(msgspec.Struct, kw_only=True):
     links_left_out: int | UnsetType = UNSET
     tls: str | UnsetType = UNSET
     decoding: str | UnsetType = UNSET
+    requested: str | UnsetType = UNSET
 
 
 class PolitenessLine(msgspec.Struct):

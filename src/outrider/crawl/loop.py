@@ -519,6 +519,7 @@ class CrawlRun:
             bottleneck=self._bottleneck,
             pins=grouping is not None and grouping.needs_addresses,
             goes_on=self._goes_on,
+            spelling=self._settler.spellings.of,
         )
         watching = asyncio.create_task(self._watch())
         try:

@@ -27,6 +27,7 @@ from outrider.crawl.perhost import PerHost
 from outrider.crawl.probes import SOFT_404, Probes
 from outrider.crawl.reading import NO_LINKS, Reader, Reading
 from outrider.crawl.sitemaps import Found, Sitemaps
+from outrider.crawl.spellings import Spellings
 from outrider.crawl.summary import counted
 from outrider.crawl.visit import (
     NOT_MODIFIED,
@@ -55,7 +56,7 @@ from outrider.limits import (
 )
 from outrider.page import NO_LINKS as NO_FOUND
 from outrider.page import Page
-from outrider.url import UrlBatch, canonical_target
+from outrider.url import Rules, UrlBatch, canonical_target
 
 LEASE_SECONDS: Final = 90.0  # DNS (15 s) and a fetch (60 s) end before
 EXTEND_SECONDS: Final = 10.0  # leases that end within so long are extended before their outcome is written down
@@ -126,6 +127,8 @@ class Settler:
         self._reader = reader or Reader(options, self._hooks, output, keeps_links=tell is not None)
         self._under_way = under_way
         self._per_host = PerHost(options)
+        self.spellings = Spellings(Rules.parse(options.url_rules) if options.url_rules else None)
+        """URLs that are requested in another spelling than their own."""
         self._ruled: set[str] = set()
         self._tracebacks = 0
         self.gone: dict[str, int] = {}
@@ -542,7 +545,7 @@ class Settler:
             return errand_outcome(visit, one.judgement, one.links)
         return page_outcome(
             visit,
-            one.judgement,
+            self._respelled(one, one.judgement),
             page=one.page,
             links=_last(one.links) if one.last else one.links,
             digest=one.digest if visit.response is not None and visit.response.content else None,
@@ -556,6 +559,16 @@ class Settler:
             repeats=one.repeats or (one.copy_of is not None and not one.mirrored),
             first_copy=not one.repeats and self._copies.is_first_of_shape(visit.lease.url, one.copy_of),
         )
+
+    def _respelled(self, one: Reading, judgement: Judgement) -> Judgement:
+        """The judgement of a redirect to another spelling of the same URL: that one is requested next, if robots.txt
+        allows it as it is written."""
+        written = self.spellings.found(one.visit) if judgement.location is not None and one.follows else None
+        if written is None or self._frontier.robots_allow([written]) == [False]:
+            return judgement
+        if not self.spellings.note(one.visit.lease.url, written):
+            return judgement
+        return replace(judgement, verdict=Verdict.AGAIN, location=written)
 
     def _note(self, one: Reading, outcome: Outcome, code: Settled) -> None:
         lease, visit = one.visit.lease, one.visit

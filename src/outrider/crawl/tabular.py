@@ -113,6 +113,7 @@ PAGES: Final = Shape(
         "links_left_out": "whole",
         "tls": "text",
         "decoding": "text",
+        "requested": "text",
         "image": "json",
         "new_links": "whole",
         "token": "whole",

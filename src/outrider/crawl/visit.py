@@ -344,6 +344,8 @@ def page_outcome(
         line.distance = UNSET if copy_of[1] is None else copy_of[1]
     if probe is not None:
         line.probe = probe
+    if response is not None and response.url != lease.url:
+        line.requested = response.url
     if response is not None and response.decoding is not Decoding.WHOLE:
         line.decoding = response.decoding.value
     if response is not None and not response.verified and response.url.startswith("https:"):
@@ -353,6 +355,8 @@ def page_outcome(
         octets = b"%b,%b" % (octets[:-1], _encode(fields)[1:])
     page_is_here = judgement.verdict is Verdict.DONE and judgement.location is None
     again = visit.now + instant(due_again) if due_again is not None and page_is_here else None
+    if judgement.verdict is Verdict.AGAIN:  # in another spelling
+        again, follows = visit.now, False
     # A page that has not changed keeps the digest and validators that it has: the answer may repeat but some of them.
     accepted = page_is_here and status != NOT_MODIFIED
     return Outcome(

@@ -346,6 +346,7 @@ class Worker:
             hooks=self._hooks,
             per_host=PerHost(options),
             headers=options.headers_sent,
+            spelling=self._settler.spellings.of,
         )
         beside = [asyncio.create_task(self._keep_leases()), asyncio.create_task(self._settle(fetching))]
         try:

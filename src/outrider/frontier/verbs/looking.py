@@ -286,11 +286,13 @@ class Looking(Part):
         return found
 
     def robots_allow(self, urls: Sequence[str]) -> list[bool | None]:
-        """Whether robots.txt allows each URL; None for no URL, and where that of its authority was not read."""
+        """Whether robots.txt allows each URL; None for no URL, and where that of its authority was not read. The empty
+        query of `/x?` is judged too, though the URL is that of `/x`: it may be requested so."""
         found: list[bool | None] = []
         rulebook = self.tables.robots.rulebook
         rulebook.begin_call()
-        for url in spell([arguments.text("url", url) for url in arguments.listed("urls", urls)]):
+        texts = [arguments.text("url", url) for url in arguments.listed("urls", urls)]
+        for text, url in zip(texts, spell(texts), strict=True):
             authority = self.tables.robots.by_name.get(authority_of(url)) if url is not None else None
             state = authority.state if authority is not None else RobotsState.UNKNOWN
             if url is None or authority is None or state in (RobotsState.UNKNOWN, RobotsState.RETRYING):
@@ -301,7 +303,8 @@ class Looking(Part):
                 if rules is None:
                     rules = Rules.parse(rulebook.body(digest)).of(rulebook.agent)
                     rulebook.keep(digest, rules)
-                found.append(rules.allowed(url))
+                bare = text.partition("#")[0].endswith("?") and "?" not in url
+                found.append(rules.allowed(f"{url}?" if bare else url))
             else:
                 found.append(state == RobotsState.ALLOW)
         return found

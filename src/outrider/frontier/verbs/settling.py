@@ -49,6 +49,7 @@ from outrider.journey import Kind, RobotsAnswer
 from outrider.kernels.cards import HAS_CONTENT, SCHEDULE_SHIFT, Heads
 from outrider.limits import (
     BAD_ANSWERS_MAX,
+    DEPTH_MAX,
     MICROSECONDS,
     NETWORK_HOSTS_MIN,
     OWN_SLOT,
@@ -538,8 +539,10 @@ class Settling(Part):
         old = pages.cards.heads
         codes = old["flags"] >> SCHEDULE_SHIFT
         if not outcomes.all_done and (again := chosen == verdicts.AGAIN).any():
-            # With an error, the page goes back as if it had not been asked for, and its schedule stays as it is.
-            unasked = again & self._with_errors(outcomes)
+            # With an error, the page goes back as if it had not been asked for, and its schedule stays as it is. So
+            # does one that was redirected to another spelling of the same URL, which is requested next.
+            moved = (outcomes.statuses // 100 == 3) & (outcomes.statuses != NOT_MODIFIED)
+            unasked = again & (self._with_errors(outcomes) | moved)
             heads["attempts"] = np.where(unasked & (codes != 0), old["attempts"], heads["attempts"])
             rows = np.flatnonzero(again & ~unasked)
             pauses = (heads["due"][rows] - pages.at(pages.ended, rows)) / MICROSECONDS
@@ -631,16 +634,17 @@ class Settling(Part):
                 ended = int(pages.ended[row]) if isinstance(pages.ended, np.ndarray) else pages.ended
                 due = ended + instant(min(asked, RETRY_AFTER_SECONDS_MAX))
             depth, hops = int(head["depth"]), int(head["hops"])
+            is_last = hops >= REDIRECT_HOPS_MAX  # beyond, a target is a link like one on a page
             pages.targets[row] = Arrival(
                 target or location,
                 0,
-                depth,
-                hops + 1,
+                min(depth + 1, DEPTH_MAX) if is_last else depth,
+                0 if is_last else hops + 1,
                 float(head["priority"]),
                 due,
                 int(head["crawl"]),
                 referrer=url,
-                seed=depth == 0 and target is not None and hops < REDIRECT_HOPS_MAX,
+                seed=depth == 0 and target is not None and not is_last,
             )
 
     def _count_pages(self, draft: Draft, outcomes: Outcomes, dead: Flags | None) -> None:

@@ -35,7 +35,13 @@ from outrider.frontier.verbs.outcomes import Outcomes
 from outrider.journey import Code, Kind
 from outrider.kernels.cards import Heads
 from outrider.kernels.shapes import MAY_HAVE_MONTH, MAY_HAVE_SESSION
-from outrider.limits import HOST_FETCHES_COMPARED, RETURNS_FETCHES_MIN, RETURNS_WINDOW, SHAPE_BYTES_MAX
+from outrider.limits import (
+    HOST_FETCHES_COMPARED,
+    REDIRECT_HOPS_MAX,
+    RETURNS_FETCHES_MIN,
+    RETURNS_WINDOW,
+    SHAPE_BYTES_MAX,
+)
 from outrider.url import UrlBatch, host_of, registrable_domain
 from outrider.url.rules import MAY_BE_SESSION, has_session
 from outrider.url.traps import BY_HOST_SIZE, BY_HOSTS, BY_NEW_URLS, BY_RETURNS, BY_SESSION, RULES
@@ -189,7 +195,9 @@ class Trapping(Part):
         draft.tally(f"trap.{rule}", int(np.count_nonzero(mask)))
 
     def count_returns(self, draft: Draft, cards: Cards, outcomes: Outcomes) -> None:
-        """Counts the first fetches of these pages by host and shape. A redirect counts where it leads to."""
+        """Counts the first fetches of these pages by host and shape. A redirect counts where it leads to; the last one
+        of a chain brought nothing, so that chains without end are noticed. One that leads to another spelling of its
+        own URL counts for nothing."""
         chosen, statuses = outcomes.verdicts, outcomes.statuses
         told = (chosen == verdicts.DONE) | (chosen == verdicts.AGAIN) | ((chosen == verdicts.GONE) & (statuses > 0))
         told &= cards.heads["status"] == 0
@@ -197,8 +205,10 @@ class Trapping(Part):
         for flags in (outcomes.duplicate, outcomes.repeats):
             if flags is not None:
                 brought &= ~flags
+        told &= (chosen != verdicts.AGAIN) | (statuses // 100 != 3)
         if outcomes.locations:
-            told[list(outcomes.locations)] = False
+            rows = np.array(list(outcomes.locations), np.intp)
+            told[rows] &= cards.heads["hops"][rows] >= REDIRECT_HOPS_MAX
         rows = told.nonzero()[0]
         slots, fresh = cards.heads["slot"].tolist(), brought.tolist()
         first = outcomes.first_copy.tolist() if outcomes.first_copy is not None else [False] * len(fresh)
