@@ -41,7 +41,6 @@ OPEN: set[str] = {
     "feeds",
     "sitemaps",
     "statistics",
-    "warc",
 }
 # Cases that contradict a promise of the project; each with the promise.
 CONTRADICTED = {"revisit-once-503": "a host that refuses for load without Retry-After rests for a minute first"}

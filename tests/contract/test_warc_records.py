@@ -33,6 +33,7 @@ def exchange(**fields: Any) -> Any:
         "truncated": None,
         "token": None,
         "content": None,
+        "payload": None,
     }
     return tuple((known | fields).values())
 
@@ -86,6 +87,21 @@ def test_fields_that_are_not_known_are_left_out(kernel):
 def test_the_digest_of_a_content_of_its_own(kernel):
     (packed,) = kernel.warc_records([exchange(content=b"other")], IDS)
     assert (shown(b"<html>"), hashlib.sha1(b"other", usedforsecurity=False).digest()) == packed[:2]
+
+
+@BOTH
+def test_the_digest_of_a_payload_without_its_chunks(kernel):
+    """WARC 1.1 section 5.9: the block keeps the chunks, the payload's digest is without them."""
+    framed = b"5\r\nhello\r\n0\r\n\r\n"
+    (packed,) = kernel.warc_records([exchange(body=framed, payload=b"hello")], IDS)
+    digest = hashlib.sha1(b"hello", usedforsecurity=False).digest()
+    assert (shown(b"hello"), digest, True, True) == (
+        *packed[:2],
+        f"WARC-Payload-Digest: {shown(b'hello')}\r\n".encode() in packed[2],
+        f"WARC-Block-Digest: {shown(HEAD + framed)}\r\n".encode() in packed[2],
+    )
+    (packed,) = kernel.warc_records([exchange(body=framed, payload=b"", content=b"other")], IDS)
+    assert (shown(b""), hashlib.sha1(b"other", usedforsecurity=False).digest()) == packed[:2]
 
 
 @BOTH
@@ -149,7 +165,7 @@ def test_other_arguments_are_refused(kernel, rows, ids, error):
 
 @BOTH
 def test_any_buffer_of_bytes_will_do(kernel):
-    parts = {"request_head": REQUEST, "head": HEAD, "body": b"x" * 40_000, "content": b"y"}
+    parts = {"request_head": REQUEST, "head": HEAD, "body": b"x" * 40_000, "content": b"y", "payload": b"z"}
     views = {name: memoryview(bytearray(octets)) for name, octets in parts.items()}
     assert kernel.warc_records([exchange(**parts)], IDS) == kernel.warc_records([exchange(**views)], bytearray(IDS))
 
@@ -196,9 +212,11 @@ pieces = st.lists(
     token=st.none() | st.integers(0, 2**64 - 1),
     truncated=st.sampled_from([None, "length", "time"]),
     content=st.none() | pieces,
+    payload=st.none() | pieces,
     seed=st.integers(0, 2**32),
 )
-def test_both_write_the_same_records(bodies, at, token, truncated, content, seed):
-    rows = [exchange(at=at, token=token, truncated=truncated, content=content, body=body) for body in bodies]
+def test_both_write_the_same_records(bodies, at, token, truncated, content, payload, seed):
+    more = {"at": at, "token": token, "truncated": truncated, "content": content, "payload": payload}
+    rows = [exchange(**more, body=body) for body in bodies]
     ids = random.Random(seed).randbytes(32 * len(rows))
     assert twin.warc_records(rows, ids) == NATIVE.warc_records(rows, ids)

@@ -10,7 +10,7 @@ use crate::octets::Octets;
 
 /// Fewer bytes are hashed in some 10 µs, in which no thread waits long for the GIL.
 const LET_GO_BYTES_MIN: usize = 16 * 1024;
-const FIELDS: usize = 9;
+const FIELDS: usize = 10;
 
 #[pyfunction]
 pub(crate) fn warc_records<'py>(
@@ -72,22 +72,28 @@ struct Parts<'a> {
     head: Octets<'a>,
     body: Octets<'a>,
     content: Option<Octets<'a>>,
+    payload: Option<Octets<'a>>,
 }
 
 impl<'a> Parts<'a> {
     fn of(fields: &'a Fields<'_>) -> PyResult<Self> {
-        let content = &fields[8];
+        let other = |field: &'a Bound<'_, PyAny>| match field.is_none() {
+            true => Ok(None),
+            false => Octets::of(field).map(Some),
+        };
         Ok(Self {
             request_head: Octets::of(&fields[3])?,
             head: Octets::of(&fields[4])?,
             body: Octets::of(&fields[5])?,
-            content: if content.is_none() { None } else { Some(Octets::of(content)?) },
+            content: other(&fields[8])?,
+            payload: other(&fields[9])?,
         })
     }
 
     fn are_fixed(&self) -> bool {
         let parts = [Some(&self.request_head), Some(&self.head), Some(&self.body)];
-        parts.into_iter().chain([self.content.as_ref()]).flatten().all(Octets::is_fixed)
+        let others = [self.content.as_ref(), self.payload.as_ref()];
+        parts.into_iter().chain(others).flatten().all(Octets::is_fixed)
     }
 }
 
@@ -114,6 +120,7 @@ fn exchange_of<'a>(
             false => Some(number(token, "u64", "a token")?),
         },
         content: parts.content.as_ref().map(Octets::as_slice),
+        payload: parts.payload.as_ref().map(Octets::as_slice),
     })
 }
 

@@ -34,13 +34,15 @@ pub struct Exchange<'a> {
     pub truncated: Option<&'a str>,
     /// The lease.
     pub token: Option<u64>,
-    /// The body with its codings undone, where that is another one.
+    /// The payload with its codings undone, where that is another one.
     pub content: Option<&'a [u8]>,
+    /// The body without its transfer codings, where that is another one.
+    pub payload: Option<&'a [u8]>,
 }
 
 /// The digests of an exchange, and where its records lie.
 pub struct Packed {
-    /// The digest of the body.
+    /// The digest of the payload.
     pub payload: Digest,
     /// The digest of the content.
     pub content: Digest,
@@ -88,8 +90,11 @@ fn records_of(exchange: &Exchange<'_>, ids: &[u8], record: &mut Vec<u8>) -> Pack
     record.extend_from_slice(exchange.head);
     let body_at = record.len();
     record.extend_from_slice(exchange.body);
-    let [block, payload, content] =
-        digests([&record[block_at..], &record[body_at..], exchange.content.unwrap_or_default()]);
+    let [block, payload, content] = digests([
+        &record[block_at..],
+        exchange.payload.unwrap_or(&record[body_at..]),
+        exchange.content.unwrap_or_default(),
+    ]);
     record[block_digest_at..block_digest_at + SHOWN_BYTES].copy_from_slice(&shown(&block));
     record[payload_digest_at..payload_digest_at + SHOWN_BYTES].copy_from_slice(&shown(&payload));
     record.extend_from_slice(END);

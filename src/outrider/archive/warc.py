@@ -47,8 +47,9 @@ class Exchange(NamedTuple):
     """One request and what came back, as bytes. A tuple, because one is made for each page.
 
     `head` is the status line and the fields with their empty line, `body` all that followed. `at` is wall time in
-    microseconds. `truncated` is why the body ends early. `token` is the lease it was made under. `content` is the body
-    with its codings undone, where that is another one.
+    microseconds. `truncated` is why the body ends early. `token` is the lease it was made under. `content` is the
+    payload with its content codings undone, `payload` the body with its transfer codings undone, each where it is
+    another one.
     """
 
     url: str
@@ -60,12 +61,13 @@ class Exchange(NamedTuple):
     truncated: str | None = None
     token: int | None = None
     content: bytes | None = None
+    payload: bytes | None = None
 
 
 class Records(NamedTuple):
     """The two records of an exchange, each packed into its gzip member, and two digests.
 
-    `payload_digest` is that of the body as the record has it, `content_digest` the SHA-1 of the content (20 bytes).
+    `payload_digest` is that of the payload, `content_digest` the SHA-1 of the content (20 bytes).
     """
 
     url: str
@@ -96,8 +98,8 @@ class WarcRecord:
 def payload_digest(payload: bytes) -> str:
     """SHA-1 of a payload as WARC tools write it: `sha1:` and 32 characters of base 32.
 
-    The payload is everything behind the head as it came, chunk framing included: so warcio and fastwarc compute and
-    check it, although the standard's entity body is without the framing. For a body that is not chunked both are one.
+    The payload of an HTTP response is its content without transfer codings, and with its content codings (WARC 1.1
+    section 5.9, RFC 9110 section 6.4).
     """
     return shown_digest(hashlib.sha1(payload, usedforsecurity=False).digest())
 

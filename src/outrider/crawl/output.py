@@ -19,6 +19,7 @@ from outrider.crawl.accounts import Books
 from outrider.crawl.directory import ARCHIVE_NAME
 from outrider.crawl.options import COUNT_MAX, CrawlOptions
 from outrider.crawl.version import version
+from outrider.fetch.answers import payload_of
 from outrider.fetch.downloader import Response
 from outrider.journey import Line
 from outrider.limits import OUTPUT_LINE_BYTES_MAX
@@ -93,6 +94,7 @@ class Output:
         each where there is no archive. Any thread may ask."""
         if self._archive is None:
             return [None] * len(answers)
+        payloads = [payload_of(response) for response, _, _ in answers]
         exchanges = [
             Exchange(
                 response.url,
@@ -103,9 +105,10 @@ class Output:
                 response.body,
                 response.truncated,
                 token,
-                None if response.content is response.body else response.content,
+                None if response.content is payload else response.content,
+                None if payload is response.body else payload,
             )
-            for response, at, token in answers
+            for (response, at, token), payload in zip(answers, payloads, strict=True)
         ]
         return self._archive.records_of(exchanges)
 

@@ -30,6 +30,7 @@ from outrider.crawl.hooks import HookFailed
 from outrider.crawl.lines import PageLine, PolitenessLine
 from outrider.crawl.options import UNVERIFIED
 from outrider.errors import InvalidUrlError
+from outrider.fetch.answers import payload_of
 from outrider.fetch.codings import is_binary
 from outrider.fetch.downloader import Decoding, Response, is_field_value
 from outrider.fetch.freshness import fresh_seconds
@@ -261,11 +262,12 @@ def written_location(response: Response) -> str | None:
 def content_digest(response: Response) -> tuple[bytes, str]:
     """SHA-1 of a page's content, which tells copies (20 bytes), and the digest as its WARC record has it.
 
-    They differ where the body was chunked or compressed: the record's is that of the bytes as they came.
+    They differ where the content was compressed: the record's is that of the payload, which still is.
     """
-    digest = hashlib.sha1(response.body, usedforsecurity=False).digest()
+    payload = payload_of(response)
+    digest = hashlib.sha1(payload, usedforsecurity=False).digest()
     shown = shown_digest(digest)
-    if response.content is response.body or response.content == response.body:
+    if response.content is payload or response.content == payload:
         return digest, shown
     return hashlib.sha1(response.content, usedforsecurity=False).digest(), shown
 
@@ -348,8 +350,9 @@ def page_outcome(
         line.requested = response.url
     if response is not None and response.decoding is not Decoding.WHOLE:
         line.decoding = response.decoding.value
-    if response is not None and not response.verified and response.url.startswith("https:"):
-        line.tls = UNVERIFIED
+    if response is not None and response.url.startswith("https:"):
+        marks = [UNVERIFIED] * (not response.verified) + [response.client] * (response.client is not None)
+        line.tls = " ".join(map(str, marks)) if marks else UNSET
     octets = _encode(line)
     if fields:
         octets = b"%b,%b" % (octets[:-1], _encode(fields)[1:])

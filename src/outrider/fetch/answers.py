@@ -9,7 +9,7 @@ from outrider.clock import Instant
 from outrider.fetch.codings import codings_of, decoded, unchunk, worse
 from outrider.fetch.downloader import Decoding, Headers, Request, Response, Target
 from outrider.fetch.outcomes import FetchError, safe_text
-from outrider.limits import AWKWARD_ORIGINS_MAX
+from outrider.limits import AWKWARD_ORIGINS_MAX, WARC_RECORD_BYTES_MAX
 
 
 @dataclass(slots=True)  # not frozen: it is made for each answer, and that takes a third of the time
@@ -69,6 +69,25 @@ def response_of(request: Request, ended: Ended) -> Response:
         first_byte_at=first if first is None or first < ended.ended_at else ended.ended_at,
         verified=request.verified,
     )
+
+
+def payload_of(response: Response) -> bytes:
+    """The body without its transfer codings (RFC 9112 section 7), its content codings in place.
+
+    The body itself where it has none, also where the answer of a user's downloader only says that it is chunked.
+    """
+    fields = response.headers.get_all("transfer-encoding")
+    names = codings_of(fields) if fields else []
+    if not names:
+        return response.body
+    if response.decoding is Decoding.WHOLE and not codings_of(response.headers.get_all("content-encoding")):
+        return response.content
+    payload = response.body
+    if "chunked" in names:
+        unchunked = unchunk(payload)
+        payload = unchunked.content if unchunked.content or unchunked.complete else payload
+    transfer = [name for name in names if name != "chunked"]
+    return decoded(payload, transfer, WARC_RECORD_BYTES_MAX)[0] if transfer else payload
 
 
 def uncoded(headers: Headers, unchunked: bytes, bytes_max: int) -> tuple[bytes, Decoding]:

@@ -133,8 +133,8 @@ class Request:
     Accept-Encoding, or instead of one of the last two. `bytes_max` bounds head and body together, and the content;
     `type_bytes_max` bounds body and content of its types of content in its place: pairs, also of `image/*` or `*`.
     `credentials` is the Authorization of this origin, where `headers` has none. `verified`: whether the host must prove
-    its name by a certificate. `capacity`: how many requests may be open at its host while this one is begun, itself
-    included.
+    its name by a certificate. `modern_tls`: no outdated ciphers and curves are offered. `capacity`: how many requests
+    may be open at its host while this one is begun, itself included.
     Raises InvalidUrlError or SettingsError for a value that must not stand on the wire.
     """
 
@@ -150,6 +150,7 @@ class Request:
     credentials: str | None = field(default=None, repr=False)
     verified: bool = True
     capacity: int = 1
+    modern_tls: bool = False
     target: Target = field(init=False, repr=False, compare=False)
     _head: bytes = field(init=False, repr=False, compare=False, default=b"")
 
@@ -275,7 +276,7 @@ class Response:
     `truncated` says why the body ends early: one of `TRUNCATIONS`, or None.
     `seconds` is the duration without DNS and TLS handshake; the instants are those of the downloader's clock.
     `first_byte_at` is the instant of the answer's first byte, None where none came. `verified`: whether the host had to
-    prove its name by a certificate.
+    prove its name by a certificate. `client` is `libcurl` where the fetch kernel and the server could not agree on TLS.
     """
 
     url: str
@@ -296,6 +297,7 @@ class Response:
     new_connection: bool
     first_byte_at: Instant | None = None
     verified: bool = True
+    client: str | None = None
 
     @property
     def unconnected(self) -> bool:

@@ -12,13 +12,14 @@ import numpy as np
 from outrider.kernels.columns import number
 from outrider.kernels.framing import Bytes
 
-Exchange: TypeAlias = tuple[str, str, int, Bytes, Bytes, Bytes, str | None, int | None, Bytes | None]
-"""URL, address, instant in µs, head of the request, head, body, why it ends early, token, content if it is another."""
+Exchange: TypeAlias = tuple[str, str, int, Bytes, Bytes, Bytes, str | None, int | None, Bytes | None, Bytes | None]
+"""URL, address, instant in µs, head of the request, head, body, why it ends early, token, content if it is another than
+the payload, payload (the body without its transfer codings) if it is another than the body."""
 
 Packed: TypeAlias = tuple[str, bytes, bytes, bytes]
 """The payload's digest as it is written, the content's (20 bytes), the record of the response, that of the request."""
 
-_FIELDS = 9
+_FIELDS = 10
 IDS_BYTES = 32
 """The random bytes of the two record ids of an exchange."""
 _LAST = 253_402_300_799_999_999  # the last microsecond of the year 9999: RFC 3339 has four digits for a year
@@ -31,7 +32,7 @@ def warc_records(exchanges: Sequence[Exchange], ids: Bytes) -> list[Packed]:
     `ids` has 32 random bytes for each exchange, of which the UUIDs of both records are made. A record has the fields
     that docs/formats/archive.md lists.
     Raises ValueError for a URL, address or reason that is not of visible ASCII, for an instant or token that is no u64,
-    for a row that has not 9 fields, for ids of another number. Buffers must not be written to while a call runs.
+    for a row that has not 10 fields, for ids of another number. Buffers must not be written to while a call runs.
     """
     rows = [_with_bytes(_shaped(row, exchange)) for row, exchange in enumerate(exchanges)]
     rows = [_checked(row, exchange) for row, exchange in enumerate(rows)]
@@ -50,18 +51,19 @@ def _shaped(row: int, exchange: Exchange) -> Exchange:
 
 
 def _with_bytes(exchange: Exchange) -> Exchange:
-    url, address, at, request_head, head, body, truncated, token, content = exchange
+    url, address, at, request_head, head, body, truncated, token, *others = exchange
     octets = _octets(request_head), _octets(head), _octets(body)
-    return (url, address, at, *octets, truncated, token, None if content is None else _octets(content))
+    content, payload = (None if other is None else _octets(other) for other in others)
+    return (url, address, at, *octets, truncated, token, content, payload)
 
 
 def _checked(row: int, exchange: Exchange) -> Exchange:
-    url, address, at, request_head, head, body, truncated, token, content = exchange
+    url, address, at, request_head, head, body, truncated, token, content, payload = exchange
     url, address, at = _visible(row, "URL", url), _visible(row, "address", address), number(at, "u64", "an instant")
     if truncated is not None:
         truncated = _visible(row, "reason", truncated)
     token = None if token is None else number(token, "u64", "a token")
-    return url, address, at, request_head, head, body, truncated, token, content
+    return url, address, at, request_head, head, body, truncated, token, content, payload
 
 
 def _visible(row: int, name: str, text: str) -> str:
@@ -80,12 +82,13 @@ def _octets(buffer: Bytes) -> bytes:
 
 
 def _packed(exchange: Exchange, ids: bytes) -> Packed:
-    url, address, at, request_head, head, body, truncated, token, content = exchange
+    url, address, at, request_head, head, body, truncated, token, content, unframed = exchange
     response_id, request_id = record_id(ids[: IDS_BYTES // 2]), record_id(ids[IDS_BYTES // 2 :])
     common = f"WARC-Date: {_date(at)}\r\nWARC-Target-URI: {url}\r\nWARC-IP-Address: {address}\r\n"
     if token is not None:
         common += f"Outrider-Token: {token}\r\n"
-    payload = _shown(_sha1(bytes(body)))
+    payload_digest = _sha1(bytes(body if unframed is None else unframed))
+    payload = _shown(payload_digest)
     block, request_block = bytes(head) + bytes(body), bytes(request_head)
     cut = f"WARC-Truncated: {truncated}\r\n" if truncated is not None else ""
     response = (
@@ -99,7 +102,7 @@ def _packed(exchange: Exchange, ids: bytes) -> Packed:
         f"Content-Type: application/http; msgtype=request\r\nContent-Length: {len(request_block)}\r\n\r\n"
     )
     first, second = response.encode("ascii") + block + _END, request.encode("ascii") + request_block + _END
-    return payload, _sha1(bytes(body if content is None else content)), first, second
+    return payload, payload_digest if content is None else _sha1(bytes(content)), first, second
 
 
 def _sha1(octets: bytes) -> bytes:
