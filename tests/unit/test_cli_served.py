@@ -44,6 +44,19 @@ def said(capsys, *words, code=0):
     return capsys.readouterr().out
 
 
+def test_a_served_frontier_with_nothing_left_says_so(world, capsys):
+    world.behind.set_robots("http://c.com", 200, b"User-agent: *\nDisallow: /")
+    world.face.discover(["http://c.com/"])
+    for lease in world.face.lease(10):
+        world.face.report([lease.done(seconds=0.1)])
+    assert "left        nothing to fetch; 1 URL is parked" in said(capsys, "status", ADDRESS).splitlines()
+    assert "nothing is left" in said(capsys, "why-idle", ADDRESS)
+
+
+def test_a_served_frontier_with_something_left_does_not_say_that_it_has_nothing(world, capsys):
+    assert "nothing to fetch" not in said(capsys, "status", ADDRESS)
+
+
 def test_status_hosts_urls_and_why_idle_ask_the_server(world, capsys):
     assert 2 == json.loads(said(capsys, "status", ADDRESS, "--json"))["accepted"]
     assert "accepted    2 URLs" in said(capsys, "status", ADDRESS)

@@ -15,6 +15,7 @@ import time
 import pytest
 
 from outrider import Frontier
+from outrider.cli import main as cli
 from outrider.crawl import work
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.work import Server, Worker
@@ -115,6 +116,26 @@ def test_a_worker_ends_with_0_when_the_frontier_has_no_work_left(house):
     assert (0, 32, 0) == (done.exit_code, done.accepted, done.late)
     assert (32, 32) == (len({page["url"] for page in served.pages()}), len(served.pages()))
     assert 32 == served.urls()["done"]
+
+
+def test_the_directory_of_a_worker_names_the_worker_and_its_server(house, capsys):
+    served = house()
+    served.run(served.worker())
+    place = str(served.directory / "ann")
+    for words in (
+        ["status", place],
+        ["hosts", place],
+        ["why-idle", place],
+        ["explain", "http://h0.test/", "-o", place],
+    ):
+        assert 2 == cli.run(words)
+        told = capsys.readouterr().err
+        assert (True, True) == ("worker 'ann'" in told, f"outrider status {served.address}" in told), told
+    file = served.directory / "ann" / "work" / "work.json"
+    owner = json.loads(file.read_text())
+    file.write_text(json.dumps({name: owner[name] for name in ("store", "worker")}))  # of an earlier version
+    assert 2 == cli.run(["status", place])
+    assert "worker 'ann'" in capsys.readouterr().err
 
 
 def test_a_worker_ends_with_3_at_a_limit_of_the_frontier(house):

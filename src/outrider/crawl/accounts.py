@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from outrider.clock import Instant
+from outrider.crawl.directory import WORKER_FOLDER
 from outrider.engine import messages as m
 from outrider.engine.remote import RemoteFrontier, outcome_body
 from outrider.errors import DamagedStoreError, SettingsError, UnreachableError
@@ -39,8 +40,7 @@ from outrider.kernels import crc32c
 from outrider.limits import REPORTS_BYTES_KEPT, REPORTS_FILE_BYTES_MAX
 from outrider.storage.files import File, Files, read_whole, replace
 
-FOLDER: Final = "work"
-"""The folder of these books in a worker's directory."""
+FOLDER: Final = WORKER_FOLDER
 REPORTS_FILE: Final = "reports.jsonl"
 _STREAMS: Final = ("pages", "politeness")
 

@@ -20,7 +20,7 @@ from outrider.errors import (
     StoreFailedError,
     StoreFullError,
 )
-from outrider.limits import RUN_FILE_BYTES_MAX, SEEDS_PENDING_BYTES_MAX
+from outrider.limits import RUN_FILE_BYTES_MAX, SEEDS_PENDING_BYTES_MAX, WORK_FILE_BYTES_MAX
 from outrider.storage.files import Directory, read_whole, remove_if_possible, replace
 
 FRONTIER_NAME: Final = "frontier"
@@ -28,6 +28,9 @@ ARCHIVE_NAME: Final = "archive"
 REPORT_FILE: Final = "report.html"
 PENDING_FILE: Final = "seeds.pending"
 RUN_FILE: Final = "run.json"
+WORKER_FOLDER: Final = "work"
+"""The folder of a worker's own books in its directory."""
+WORK_FILE: Final = "work.json"
 ASIDE_PREFIX: Final = "aside-"
 """How the folders begin into which `--anew` puts what a directory held."""
 
@@ -85,8 +88,31 @@ def inspect(path: str, way_out: str = CHOOSE_ANOTHER) -> Found:
     return Found.NOTHING
 
 
+class Known(msgspec.Struct, frozen=True):
+    """The owner of a worker's directory: a store, the name under which it leases, and the address of its server; "" in
+    a file of an earlier version."""
+
+    store: str
+    worker: str
+    server: str = ""
+
+
+def worker_of(path: str) -> Known | None:
+    """The worker that owns a directory; None where none does, or its file cannot be read."""
+    try:
+        with open(os.path.join(path, WORKER_FOLDER, WORK_FILE), "rb") as file:
+            return msgspec.json.decode(file.read(WORK_FILE_BYTES_MAX), type=Known)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
 def no_crawl(path: str, found: Found) -> NoCrawlError:
     """The error for a command that needs a crawl and found this."""
+    worker = worker_of(path) if found is Found.PREPARED else None
+    if worker is not None:
+        at = worker.server
+        told = f"the frontier is at {at}: `outrider status {at}` asks it" if at else "ask the server of the frontier"
+        return NoCrawlError(f"{path} belongs to the worker {worker.worker!r:.200}, and holds no frontier; {told}")
     what = {Found.PREPARED: f"holds {SETTINGS_FILE} and no {FRONTIER_NAME}"}.get(found, "is empty")
     if not os.path.lexists(path):
         what = "does not exist"

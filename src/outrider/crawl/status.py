@@ -70,5 +70,14 @@ def status_lines(status: Mapping[str, Any], directory: str = "DIR") -> list[str]
         f"passed by   {passed or 'no link'}",
     ]
     lines += left_out_lines(rows_of(status.get("left_out", {}), directory))
-    eta = eta_text(status["eta_seconds"])
-    return [*lines, f"left        {eta}"] if eta else lines
+    left = nothing_left(status) or eta_text(status["eta_seconds"])
+    return [*lines, f"left        {left}"] if left else lines
+
+
+def nothing_left(status: Mapping[str, Any]) -> str:
+    """Words for a frontier that has nothing to fetch, which a served one goes on with; "" where it has something."""
+    urls = status["urls"]
+    if urls["queued"] + urls["leased"] + urls["waiting"] + status.get("held", 0) + status.get("errands", 0):
+        return ""
+    parked = f"; {counted(urls['parked'], 'URL is', 'URLs are')} parked" if urls["parked"] else ""
+    return f"nothing to fetch{parked}"

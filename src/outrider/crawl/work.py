@@ -23,8 +23,8 @@ import msgspec
 
 from outrider.causes import STOPPED as STOPPED_WORD
 from outrider.clock import Instant, anchored, instant, wall
-from outrider.crawl.accounts import FOLDER, Accounts
-from outrider.crawl.directory import FRONTIER_NAME, write_settings
+from outrider.crawl.accounts import Accounts
+from outrider.crawl.directory import FRONTIER_NAME, WORK_FILE, WORKER_FOLDER, Known, write_settings
 from outrider.crawl.fetching import Fetching, NameService
 from outrider.crawl.hook_failures import HookFailures
 from outrider.crawl.hooks import Hooks
@@ -58,7 +58,6 @@ from outrider.kernels import in_use
 from outrider.limits import ANSWERS_BYTES_MAX, TURN_BYTES_MAX, WORK_FILE_BYTES_MAX
 from outrider.storage.files import LOCK_NAME, TEMPORARY_SUFFIX, Directory, read_whole, replace
 
-WORK_FILE: Final = "work.json"
 LEASES_FILE: Final = "leases"
 """A line for each lease: token and kind. Behind a crash those without a report are given back, as broken off."""
 LEASES_BYTES_KEPT: Final = 1 << 20
@@ -75,13 +74,6 @@ REFUSED_SECONDS: Final = 5.0  # a URL that this worker's guard refused is left t
 REFUSED_TIMES_MAX: Final = 12  # a URL that it refused so often has that as its outcome: no other worker took it
 REFUSED_URLS_MAX: Final = 10_000  # URLs whose refusals are counted
 FINISHED, LIMIT, STOPPED, UNREACHABLE, HOOKS = 0, 3, 4, 8, 10
-
-
-class Known(msgspec.Struct, frozen=True):
-    """The owner of a worker's directory: a store, and the name under which it leases."""
-
-    store: str
-    worker: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +207,7 @@ class Worker:
         if os.path.lexists(os.path.join(path, FRONTIER_NAME)):
             raise NamedPathError(f"{path} is a crawl with a frontier of its own; give a worker another one with -o")
         self._files = Directory(path, create=True)
-        self._own = Directory(os.path.join(path, FOLDER), create=True)
+        self._own = Directory(os.path.join(path, WORKER_FOLDER), create=True)
         self._connections, self._leasing = (
             Connections(self._server.address, token=self._server.token, ca=self._server.ca) for _ in range(2)
         )
@@ -232,7 +224,9 @@ class Worker:
                 raise ForeignStoreError(
                     f"{path} holds pages for another frontier than the one at {self._server.address}; choose another -o"
                 )
-            replace(self._own, WORK_FILE, msgspec.json.encode(Known(registered.store, name)) + b"\n")
+            replace(
+                self._own, WORK_FILE, msgspec.json.encode(Known(registered.store, name, self._server.address)) + b"\n"
+            )
             write_settings(self._files, as_toml(self._options, ()))
             self._journal = Journal(os.path.join(path, JOURNAL_FILE), form=self._options.log_format, clock=wall)
             self._journal.note(
@@ -579,10 +573,10 @@ def _known(files: Directory) -> Known | None:
 def _is_begun(path: str) -> bool:
     """Whether a worker was killed in a new directory, before its settings stood there."""
     names = {name.removesuffix(TEMPORARY_SUFFIX) for name in os.listdir(path)}
-    if not {FOLDER} <= names <= {FOLDER} | {SETTINGS_FILE}:
+    if not {WORKER_FOLDER} <= names <= {WORKER_FOLDER} | {SETTINGS_FILE}:
         return False
     with contextlib.suppress(OSError):
-        own = {name.removesuffix(TEMPORARY_SUFFIX) for name in os.listdir(os.path.join(path, FOLDER))}
+        own = {name.removesuffix(TEMPORARY_SUFFIX) for name in os.listdir(os.path.join(path, WORKER_FOLDER))}
         return own <= {LOCK_NAME, WORK_FILE}
     return False
 

@@ -335,8 +335,8 @@ def _rarely(record: Record) -> str:
 
 
 def _ranking_of(record: Record, function: PriorityFunction | None) -> Ranking:
-    """Returns the parts of the priority of a URL. A weighted function is asked for its parts; no other function is called,
-    for it may have forgotten the page by now."""
+    """Returns the parts of the priority of a URL. A weighted function is asked for its parts; no other function is
+    called, for it may have forgotten the page by now."""
     parts: tuple[PriorityPart, ...] = ()
     usual = PRIORITY_DEFAULT if function is None else None
     if isinstance(function, Weighted):
