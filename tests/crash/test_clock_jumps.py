@@ -123,6 +123,7 @@ class Life:
             if until - self.time.true < 5 * MICROSECONDS:
                 continue  # no request would begin now
             self.visit(lease.host)
+            self.note_gap(lease)
             retry_after = self.rng.choice([None] * 4 + [8.0])
             rest = max(DELAY, retry_after or 0.0)
             self.time.passes(self.rng.choice([0.0, 0.2]))
@@ -144,6 +145,13 @@ class Life:
         if self.time.true < last.end + rest:
             early = (last.end + rest - self.time.true) / MICROSECONDS
             self.problems.append(f"visit {self.count}: {host} is visited {early:.3f} s early")
+
+    def note_gap(self, lease: Lease) -> None:
+        """The record of a request is dated by the frontier's clock, and must show the gap that was required."""
+        if lease.ended_before is not None and lease.gap_seconds is not None:
+            gap = (self.frontier.now() - lease.ended_before) / MICROSECONDS
+            if gap < lease.gap_seconds:
+                self.problems.append(f"visit {self.count}: {gap:.6f} s of {lease.gap_seconds:.6f} s on record")
 
     def restart(self) -> None:
         """The clocks go on, and may jump while no process looks."""
@@ -180,6 +188,7 @@ class Life:
             leases = self.frontier.lease(100)
             for lease in leases:
                 self.visit(lease.host)
+                self.note_gap(lease)
                 self.visits[lease.host] = Visit(self.time.true, int(DELAY * MICROSECONDS), self.time.boots)
             self.frontier.report([lease.done(seconds=0.1) for lease in leases])
             wait = self.frontier.next_ready_seconds()

@@ -490,6 +490,28 @@ def test_a_wall_clock_set_back_between_two_openings_is_noted(tmp_path, monkeypat
         assert any("set back" in note for note in frontier.opening.notes)
 
 
+@pytest.mark.parametrize("passed", [0, 5, 7, 30])
+@pytest.mark.parametrize("step", [-86_400, -30, -2, -0.001, 0, 2, 86_400])
+def test_the_record_shows_the_whole_gap_wherever_the_wall_clock_was_set_between_two_openings(
+    tmp_path, monkeypatch, step, passed
+):
+    with Frontier.open(tmp_path, settings={"delay": 1, "delay_factor": 0}) as frontier:
+        frontier.discover([A, "http://a.com/2"])
+        refused = frontier.lease(1)[0].retry(seconds=0, status=503, refused=True, retry_after_seconds=20.0)
+        frontier.report([refused])
+        before, started = frontier.now(), elapsed()
+    monkeypatch.setattr("outrider.clock.wall", lambda: before + instant(passed + step))
+    monkeypatch.setattr("outrider.clock.elapsed", lambda: started + instant(passed))
+    with Frontier.open(tmp_path, settings={"delay": 1, "delay_factor": 0}) as frontier:
+        at = [float(passed)]
+        monkeypatch.setattr("outrider.clock.elapsed", lambda: started + instant(at[0]))
+        while not (leases := frontier.lease(1)):
+            at[0] += frontier.next_ready_seconds() or 0.001
+        assert max(19.9, passed) <= at[0] <= max(20.1, passed)
+        assert leases[0].gap_seconds == 20.0
+        assert frontier.now() - (leases[0].ended_before or 0) >= instant(20)
+
+
 def test_a_wall_clock_set_forward_between_two_openings_ends_no_rest(tmp_path, monkeypatch):
     """The time that really elapsed is known: the machine was not started anew."""
     with Frontier.open(tmp_path, settings={"delay": 100}) as frontier:

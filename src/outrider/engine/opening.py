@@ -242,7 +242,11 @@ def pinned(files: Files, manifest: Manifest, options: FrontierSettings) -> Front
 
 def clock_of(tables: Tables, clock: ClockFunction | None) -> tuple[ClockFunction, Instant, Instant | None, float]:
     """(clock, instant of the opening, real time since the last logged instant if it is known, step of the wall clock
-    in seconds)."""
+    in seconds).
+
+    The clock never loses time that is known to have passed: where the wall clock was set back, the rests of hosts would
+    be shorter in the record of their requests than they were.
+    """
     last = tables.now
     if clock is not None:
         at = checked(clock())
@@ -255,6 +259,7 @@ def clock_of(tables: Tables, clock: ClockFunction | None) -> tuple[ClockFunction
         # The same start of the machine: the time since the last logged instant is known, however the wall clock jumped.
         since = clocks.elapsed() - (elapsed + last - opened_at)
         passed = since if since >= 0 else None
+        at = max(at, last + (passed or 0))
     return clocks.anchored(at), at, passed, min(0.0, seconds(wall - last)) if last else 0.0
 
 
