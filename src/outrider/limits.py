@@ -510,6 +510,8 @@ SITEMAPS_AT_ONCE = 4  # sitemaps that are fetched at once: 200 MB when all of th
 SITEMAPS_WAITING_MAX = 128  # others that wait for these beside the places of a crawl, well within their leases
 SITEMAP_DEPTH_MAX = 64  # elements within each other: those of sitemaps and feeds have half a dozen
 SITEMAP_PROBLEMS_MAX = 20  # of one kind, as examples
+SITEMAP_MEMBERS_MAX = 100_000  # of a packed one: some are written by appending; each costs some microseconds
+SITEMAP_STRAYS_MAX = 1_000  # octets that are no UTF-8 in a file that says it is: beyond this none of it is
 SITEMAP_FIELD_CHARACTERS_MAX = 100  # of a date or name, and of what a problem quotes
 
 # patterns and lines

@@ -26,7 +26,9 @@ def cut(octets, offsets):
 def read(kernel, text, limits=LIMITS):
     """Kind, rows of address, date, its kind, change and priority, and problems."""
     columns = kernel.read_sitemap_xml(text if isinstance(text, bytes) else text.encode(), limits)
-    kind, arena, offsets, dates, date_offsets, date_kinds, changes, shares, problems = columns
+    kind, arena, offsets, dates, date_offsets, date_kinds, changes, shares, bases, texts, problems = columns
+    assert len(offsets) // 8 - 1 == len(bases) // 4
+    assert all(parent <= row for row, (parent, _) in enumerate(texts))
     priorities = [None if math.isnan(one) else one for one in struct.unpack(f"<{len(shares) // 8}d", shares)]
     rows = zip(cut(arena, offsets), cut(dates, date_offsets), date_kinds, changes, priorities, strict=True)
     return twin.KINDS[kind], [list(row) for row in rows], problems
@@ -102,6 +104,106 @@ def test_other_things_are_no_sitemap(kernel, text, problem):
 
 
 @BOTH
+@pytest.mark.parametrize(
+    ("behind", "problem"),
+    [
+        *(("</urlset><script>1</script>", (twin.WRONG_SECOND, "")), ("</urlset><urlset>", (twin.WRONG_SECOND, ""))),
+        *(("</urlset></div>", (twin.WRONG_END, "div")), ("<p>x</p></body></html>", (twin.WRONG_END, "body"))),
+        *(("<url><loc></url>", (twin.WRONG_END, "url")), ("< ", (twin.CUT, "")), ("< >", (twin.WRONG_TAG, ""))),
+        *(("<a>" * 9, (twin.WRONG_DEPTH, "")), ("</urlset><!-- ", (twin.CUT, ""))),
+    ],
+)
+def test_the_entries_before_a_break_are_kept_whatever_follows(kernel, behind, problem):
+    kind, rows, problems = read(kernel, "<urlset><url><loc>a</loc></url>" + behind)
+    assert ("urlset", ["a"], [problem]) == (kind, [row[0] for row in rows], problems)
+
+
+@BOTH
+def test_text_behind_the_end_is_no_problem(kernel):
+    _, rows, problems = read(kernel, "<urlset><url><loc>a</loc></url></urlset>\0 x &amp; ]]>")
+    assert (1, []) == (len(rows), problems)
+
+
+def based(kernel, text, **limits):
+    """Each address behind the bases that it is relative to, outermost first."""
+    columns = kernel.read_sitemap_xml(text.encode(), LIMITS._replace(**limits))
+    bases, texts = struct.unpack(f"<{len(columns[8]) // 4}I", columns[8]), columns[9]
+    found = []
+    for address, base in zip(cut(columns[1], columns[2]), bases, strict=True):
+        way = [address]
+        while base:
+            base, text = texts[base - 1]
+            way.insert(0, text)
+        found.append(way)
+    return found
+
+
+@BOTH
+def test_addresses_of_feeds_have_the_bases_around_them(kernel):
+    text = (
+        "<feed xml:base='A'><entry xml:base=' B&amp; '><link href='1'/></entry>"
+        "<entry><link xml:base='C' href='2'/></entry>"
+        "<entry xml:base='&x;' XML:BASE='no'><link href='3'></link></entry></feed>"
+    )
+    assert [["A", "B&", "1"], ["A", "C", "2"], ["A", "3"]] == based(kernel, text)
+    text = (
+        "<rss xml:base='A'><channel xml:base='B'><item><link xml:base='C'>1</link></item>"
+        "<item xml:base='D'><link>2</link>"
+    )
+    assert [["A", "B", "C", "1"], ["A", "B", "D", "2"]] == based(kernel, text)
+    assert [["1"]] == based(kernel, "<urlset xml:base='A'><url><loc>1</loc></url></urlset>")
+
+
+@BOTH
+def test_bases_have_a_bound(kernel):
+    text = "<rss>" + "<item xml:base='B'><title/></item>" * 99 + "<item xml:base='B'><link>1</link></item>"
+    assert [["1"]] == based(kernel, text)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("item", "addresses"),
+    [
+        ("<guid>http://a/1</guid>", ["http://a/1"]),
+        ("<guid isPermaLink='true'> x&amp;y </guid>", ["x&y"]),
+        ("<guid isPermaLink='True'><![CDATA[/1]]></guid>", ["/1"]),
+        ("<guid>/1</guid>", ["/1"]),
+        ("<guid>HTTPS://a/</guid>", ["HTTPS://a/"]),
+        ("<guid isPermaLink='false'>http://a/1</guid>", []),
+        ("<guid ispermalink=' FALSE '>http://a/1</guid>", []),
+        ("<guid>tag:a,2024:1</guid>", []),
+        ("<guid>123</guid>", []),
+        ("<guid isPermaLink='true'></guid>", []),
+        ("<link>l</link><guid>http://a/1</guid>", ["l"]),
+        ("<guid>http://a/1</guid><link>l</link>", ["l"]),
+        ("<guid>http://a/1</guid><link/>", ["http://a/1"]),
+        ("<link> </link><guid>http://a/1</guid>", ["http://a/1"]),
+        ("<guid>http://a/1</guid><guid>http://a/2</guid>", ["http://a/1"]),
+        ("<source><guid>http://a/1</guid></source>", []),
+    ],
+)
+def test_a_guid_is_an_address_where_there_is_no_link(kernel, item, addresses):
+    _, rows, problems = read(kernel, f"<rss><channel><item>{item}<pubDate>2024</pubDate></item></channel></rss>")
+    assert ([[one, "2024"] for one in addresses], []) == ([row[:2] for row in rows], problems)
+
+
+@BOTH
+def test_guids_take_the_room_of_entries(kernel):
+    item = "<item><guid>http://a/</guid></item>"
+    _, rows, problems = read(kernel, "<rss>" + item * 9)
+    assert (5, [(twin.FULL, "")]) == (len(rows), problems)
+    item = "<item><link>a</link><guid>http://a/</guid></item>"
+    _, rows, problems = read(kernel, "<rss>" + item * 5 + "</rss>")
+    assert (5, []) == (len(rows), problems)
+
+
+@BOTH
+def test_the_relation_of_an_entry_to_itself_may_be_written_out(kernel):
+    rel = "http://www.iana.org/assignments/relation/alternate"
+    assert ["a"] == [row[0] for row in read(kernel, f"<feed><entry><link href='a' rel='{rel}'/></entry></feed>")[1]]
+
+
+@BOTH
 def test_the_first_entries_and_problems_are_kept(kernel):
     kind, rows, problems = read(kernel, "<urlset>" + "<url><loc>&a;</loc><loc>b</loc></url>" * 9 + "</urlset>")
     assert ("urlset", 5, [(3, "a"), (3, "a"), (1, "")]) == (kind, len(rows), problems)
@@ -138,6 +240,12 @@ PIECES = [
         '<link rel="alternate" href="/y&lt;"/>',
         "<link rel=self href='z' href='w' />",
         "<link a= 'b>c'>",
+        "<entry xml:base='b'>",
+        "<rss xml:base=' c&amp; '>",
+        "<link xml:base='d' href='e'/>",
+        "<guid>",
+        "<guid isPermaLink='true'>",
+        "</guid>",
     ),
     *(
         "&amp;",

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import re
+from time import process_time
 
 import msgspec
 import pytest
@@ -294,6 +295,53 @@ def test_a_site_whose_robots_txt_names_no_sitemap_is_asked_for_the_well_known_on
     house.web.asked.clear()
     house.crawl(anew=True, sitemaps=False)
     assert MAP not in house.web.urls
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (f"{A}/1.xml", [f"{A}/1.xml"]),
+        ("/1.xml", ["/1.xml"]),
+        *((name, [name]) for name in ("sitemap.xml", "maps/1.xml", "sitemap.xml.gz", "index.php/map", "1.xml?a=b.c/d")),
+        *(
+            (f"{host}/1.xml", [f"//{host}/1.xml"])
+            for host in ("a.test", "www.A.test", "a.test:8080", "cdn.b.test", "münchen.de")
+        ),
+        *(("a.test", ["//a.test"]), ("b.test", ["b.test"]), ("//b.test/1", ["//b.test/1"])),
+        *(
+            (f"{before}{A}/1.xml{behind}", [f"{A}/1.xml"])
+            for before, behind in ("<>", '""', ("< ", " >"), "''", ("", ","), ("", ";"))
+        ),
+        *(
+            (f"{A}/1.xml{by}{A}/2.xml", [f"{A}/1.xml", f"{A}/2.xml"])
+            for by in (", ", ",", " ", "\t", ";", " ; ", ",,", "><", "> , <")
+        ),
+        ("/1.xml, /2.xml,/3.xml", ["/1.xml", "/2.xml", "/3.xml"]),
+        ("1.xml, 2.xml", ["1.xml", "2.xml"]),
+        ("a.test/1.xml b.test/2.xml", ["//a.test/1.xml", "//b.test/2.xml"]),
+        (f"{A}/1,2.xml", [f"{A}/1,2.xml"]),
+        (f"{A}/my map.xml", [f"{A}/my map.xml"]),
+        *((line, []) for line in ("<>", ", ;")),
+    ],
+)
+def test_a_line_names_sitemaps_as_people_write_them(line, expected):
+    assert expected == sitemaps.references(line, ROBOTS)
+
+
+def test_a_line_without_a_scheme_leads_to_its_host(house):
+    house.web.pages[ROBOTS] = "Sitemap: a.test/1.xml\nSitemap: <http://a.test/2.xml>, /3.xml\n"
+    for name in "123":
+        house.web.pages[f"{A}/{name}.xml"] = urlset(f"{A}/only-{name}")
+        house.web.pages[f"{A}/only-{name}"] = "page"
+    house.crawl()
+    assert {f"{A}/only-{name}" for name in "123"} <= set(house.pages())
+
+
+def test_a_long_line_takes_time_by_its_size():
+    started = process_time()
+    for sign in (",", " ", "<", "a.", "/,", "; "):
+        sitemaps.references(sign * 100_000, ROBOTS)
+    assert process_time() - started < 5
 
 
 @pytest.mark.parametrize("robots", [None, "User-agent: *\nDisallow: /sitemap.xml\n", f"Sitemap: {A}/other.xml\n"])

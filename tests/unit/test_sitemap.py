@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from outrider.limits import SITEMAP_BYTES_MAX, SITEMAP_ENTRIES_MAX
 from outrider.page import Sitemap, SitemapEntry, in_location, read_sitemap
+from outrider.page import read as read_page
 from timing import seconds_of
 
 URL = "http://example.org/maps/sitemap.xml"
@@ -181,6 +182,88 @@ def test_a_sitemap_speaks_for_its_folder(sitemap: str, url: str, valid: bool) ->
     assert valid == entry.within
 
 
+FEED = "http://example.org/blog/feed?x"
+
+
+@pytest.mark.parametrize(
+    ("feed", "expected"),
+    [
+        ("<feed><entry><link href='x1'/></entry></feed>", ["http://example.org/blog/x1"]),
+        ("<feed><entry><link href=''/></entry></feed>", []),
+        ("<feed><entry><link href='//b.org/'/></entry></feed>", ["http://b.org/"]),
+        ("<feed xml:base='/a/'><entry><link href='?q=ü'/></entry></feed>", ["http://example.org/a/?q=%C3%BC"]),
+        (
+            "<feed xml:base='http://b.org/d/'><entry xml:base='e/'><link href='x'/></entry></feed>",
+            ["http://b.org/d/e/x"],
+        ),
+        (
+            "<feed xml:base='http://b.org/d/'><entry xml:base='mailto:x'><link href='x'/></entry></feed>",
+            ["http://b.org/d/x"],
+        ),
+        (
+            "<feed xml:base='http://b.org/" + "d" * 3_000 + "/'><entry><link href='/x'/></entry></feed>",
+            ["http://example.org/x"],
+        ),
+        ("<rss><channel xml:base='http://b.org/'><item><link>x</link></item></channel></rss>", ["http://b.org/x"]),
+        ("<rss><channel><item><guid>/x</guid></item></channel></rss>", ["http://example.org/x"]),
+        (
+            "<feed xml:base='a/'><entry xml:base='b/'><link href='1'/></entry><entry><link href='2'/></entry></feed>",
+            ["http://example.org/blog/a/b/1", "http://example.org/blog/a/2"],
+        ),
+    ],
+)
+def test_addresses_of_feeds_are_relative_to_their_base(feed: str, expected: list[str]) -> None:
+    assert expected == urls(read_sitemap(feed.encode(), FEED))
+    assert expected == [str(url) for url in read_page(feed.encode(), FEED, "text/xml").link_batch()]
+
+
+def test_a_feed_of_no_place_has_its_absolute_addresses() -> None:
+    feed = b"<rss><item><link>/x</link></item><item xml:base='http://b.org/'><link>y</link></item></rss>"
+    assert ["http://b.org/y"] == urls(read_sitemap(feed, ""))
+
+
+LOC = "<urlset><url><loc>http://example.org/maps/caf\xe9</loc></url></urlset>"
+
+
+@pytest.mark.parametrize(
+    ("declared", "written"),
+    [
+        *(
+            (declared, "utf-8")
+            for declared in ("utf-16", "UTF-16LE", "ucs-2", "iso-8859-1", "us-ascii", "gbk", "bogus")
+        ),
+        *((declared, "latin-1") for declared in ("utf-8", "UTF8", "iso-8859-1", "us-ascii")),
+        *((declared, "utf-16-le") for declared in ("utf-16", "utf-8", "latin1")),
+        *((declared, "utf-16-be") for declared in ("utf-16", "utf-8")),
+        *((declared, "utf-8-sig") for declared in ("latin1", "utf-16")),
+        ("iso-8859-2", "iso-8859-2"),
+    ],
+)
+def test_an_encoding_that_the_octets_contradict_is_none(declared: str, written: str) -> None:
+    body = f"<?xml version='1.0' encoding='{declared}'?>{LOC}".encode(written)
+    assert ["http://example.org/maps/caf%C3%A9"] == urls(read(body))
+
+
+def test_octets_that_are_no_utf_8_stand_alone_where_they_are_few() -> None:
+    head = "<?xml version='1.0' encoding='utf-8'?>"
+    locs = [f"<url><loc>http://example.org/maps/{one}</loc></url>" for one in "éü"]
+    body = (head + "<urlset>" + locs[0]).encode() + locs[1].encode("latin-1")
+    assert ["http://example.org/maps/%C3%A9", "http://example.org/maps/%C3%BC"] == urls(read(body))
+    many = head.encode() + b"<!-- " + b"\xfc" * 5_000 + b" -->" + LOC.encode("latin-1")
+    assert ["http://example.org/maps/caf%C3%A9"] == urls(read(many))
+
+
+def test_a_packed_sitemap_gives_all_that_stands_before_its_break() -> None:
+    whole = urlset(*(f"<loc>http://example.org/maps/{n:x}</loc>" for n in range(5_000))).encode()
+    packed = gzip.compress(whole)
+    for broken in (packed[:-8] + b"\x00" * 8, packed[:-4] + b"\xff" * 4):  # checksum, length
+        assert (5_000, True) == (len((found := read(broken)).entries), bool(found.problems))
+    middle = bytearray(packed)
+    middle[len(packed) // 2 : len(packed) // 2 + 40] = b"\xff" * 40
+    assert 1_000 < len(read(bytes(middle)).entries) < 4_999
+    assert 5_000 == len(read(gzip.compress(whole[:9_000]) + gzip.compress(whole[9_000:]) + b"\0\0").entries)
+
+
 BOMBS = {
     "comments": b"<urlset>" + b"<!--" * 500_000,
     "less-than": b"<" * 2_000_000,
@@ -190,6 +273,9 @@ BOMBS = {
     "blanks": b"<urlset><url><loc>" + b" " * 2_000_000,
     "ampersands": b"<urlset><url><loc>" + b"&" * 2_000_000 + b"</loc>",
     "lines": b"a\n" * 1_000_000,
+    "members": gzip.compress(b"") * 200_000,
+    "strays": b"<?xml version='1.0' encoding='utf-8'?><urlset>" + b"\xfc" * 2_000_000,
+    "bases": b"<rss>" + b"<item xml:base='b/'><link>x</link>" * 40_000,
     "gzip": gzip.compress(b"<urlset>" + b" " * (SITEMAP_BYTES_MAX + 100)),
 }
 
@@ -244,6 +330,8 @@ def test_the_cases_of_crawler_commons_hold(shared: Path) -> None:
         case = json.loads(line)
         found, expect = read_sitemap(base64.b64decode(case["content_b64"]), case["url"]), case["expect"]
         names = urls(found)
+        if "A recovering parser may return" in expect.get("note", ""):
+            expect = expect | {"kind": "urlset", "count": 1}
         right = (
             found.kind == expect["kind"]
             and expect.get("min_count", 0) <= len(names) == expect.get("count", len(names))

@@ -19,6 +19,7 @@ pub(crate) fn read_sitemap_xml<'py>(
         PyBytes::new(py, &column.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<_>>())
     };
     let shares: Vec<u8> = found.priorities.iter().flat_map(|share| share.to_le_bytes()).collect();
+    let bases: Vec<u8> = found.bases.iter().flat_map(|base| base.to_le_bytes()).collect();
     PyTuple::new(
         py,
         [
@@ -30,6 +31,8 @@ pub(crate) fn read_sitemap_xml<'py>(
             PyBytes::new(py, &found.date_kinds).into_any(),
             PyBytes::new(py, &found.changes).into_any(),
             PyBytes::new(py, &shares).into_any(),
+            PyBytes::new(py, &bases).into_any(),
+            found.base_texts.into_pyobject(py)?.into_any(),
             found.problems.into_pyobject(py)?.into_any(),
         ],
     )

@@ -38,6 +38,8 @@ const WRONG_ROOT: u8 = 8;
 /// What a lastmod is: nothing, a date as W3C writes it, or a text.
 const DATED: u8 = 1;
 const TEXT: u8 = 2;
+/// The relation of an entry of Atom to itself, written out (RFC 4287 section 4.2.7.2).
+const ALTERNATE: &[u8] = b"http://www.iana.org/assignments/relation/alternate";
 const CHANGES: [&[u8]; 7] =
     [b"always", b"hourly", b"daily", b"weekly", b"monthly", b"yearly", b"never"];
 
@@ -60,6 +62,10 @@ pub struct Columns {
     pub changes: Vec<u8>,
     /// From 0 to 1, else no number.
     pub priorities: Vec<f64>,
+    /// The base of each address by number, from 1; 0 for the URL of the document.
+    pub bases: Vec<u32>,
+    /// The bases: the number of the one that each is relative to, and as written.
+    pub base_texts: Vec<(u32, String)>,
     /// By number, and what each speaks of.
     pub problems: Vec<(u8, String)>,
 }
@@ -71,6 +77,7 @@ enum Name {
     Holder(u8),
     Location,
     Link,
+    Guid,
     Lastmod,
     Published,
     Change,
@@ -93,6 +100,7 @@ fn name_of(local: &[u8]) -> Name {
         b"entry" => Name::Holder(ATOM),
         b"loc" => Name::Location,
         b"link" => Name::Link,
+        b"guid" => Name::Guid,
         b"lastmod" | b"pubdate" | b"date" | b"updated" => Name::Lastmod,
         b"published" => Name::Published,
         b"changefreq" => Name::Change,
@@ -114,28 +122,50 @@ pub fn read(octets: &[u8], limits: Limits) -> Columns {
         pieces: Vec::new(),
         field_depth: 0,
         new: true,
+        permanent: Permanent::Maybe,
+        guid: None,
         has_address: false,
         date: (Vec::new(), false),
         published: None,
         change: 0,
         priority: f64::NAN,
     };
-    if let Err((code, more)) = reader.elements() {
-        reader.found.kind = 0;
+    let broken = reader.elements();
+    reader.flush();
+    if let Err((code, more)) = broken {
+        // What stands before the break is kept; where nothing does it is no sitemap.
+        if reader.found.date_kinds.is_empty() {
+            reader.found.kind = 0;
+        }
         reader.problem(code, more);
     }
-    reader.flush();
     reader.found
 }
 
 type Wrong = (u8, String);
+
+/// What a guid says of itself: whether it is an address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Permanent {
+    Yes,
+    No,
+    /// It says nothing: it is one if it looks like one.
+    Maybe,
+}
+
+struct Open<'o> {
+    name: &'o [u8],
+    known: Name,
+    /// The number of the base that holds inside.
+    base: u32,
+}
 
 struct Reader<'o> {
     octets: &'o [u8],
     limits: Limits,
     found: Columns,
     told: [usize; 9],
-    stack: Vec<(&'o [u8], Name)>,
+    stack: Vec<Open<'o>>,
     /// A document type was looked for.
     typed: bool,
     /// The text of the field that is being read.
@@ -144,6 +174,10 @@ struct Reader<'o> {
     field_depth: usize,
     /// The entry that was begun has no address yet.
     new: bool,
+    /// What the guid that is being read says of itself.
+    permanent: Permanent,
+    /// The guid of the entry that is an address, and its base.
+    guid: Option<(String, u32)>,
     /// An address was taken whose fields are not written yet.
     has_address: bool,
     /// The date of the entry, and whether there is one.
@@ -218,7 +252,7 @@ impl<'o> Reader<'o> {
     }
 
     fn close(&mut self, name: &[u8]) -> Result<(), Wrong> {
-        if self.stack.last().is_none_or(|(open, _)| *open != name) {
+        if self.stack.last().is_none_or(|open| open.name != name) {
             return Err((WRONG_END, self.shown(name)));
         }
         if self.field_depth == self.stack.len() {
@@ -242,14 +276,15 @@ impl<'o> Reader<'o> {
             return Err((WRONG_DEPTH, String::new()));
         }
         let kind = self.found.kind;
-        let holder = self.stack.last().is_some_and(|(_, above)| *above == Name::Holder(kind));
-        if kind == ATOM && known == Name::Link && holder && !self.atom_link(rest) {
+        let holder = self.stack.last().is_some_and(|above| above.known == Name::Holder(kind));
+        let base = self.base(kind, rest);
+        if kind == ATOM && known == Name::Link && holder && !self.atom_link(rest, base) {
             return Ok(false);
         }
         if rest.last() == Some(&b'/') {
             return Ok(true);
         }
-        self.stack.push((name, known));
+        self.stack.push(Open { name, known, base });
         if self.field_depth > 0 {
             return Ok(true);
         }
@@ -260,8 +295,13 @@ impl<'o> Reader<'o> {
         let address = known == if kind == RSS { Name::Link } else { Name::Location };
         let about =
             matches!(known, Name::Lastmod | Name::Published | Name::Change | Name::Priority);
-        if holder && (address || about) {
-            if address && self.found.offsets.len() > self.limits.entries {
+        let guid = kind == RSS && known == Name::Guid;
+        if guid {
+            self.permanent = permanent(rest);
+        }
+        if holder && (address || about || guid) {
+            let begins = address || (guid && self.new && !self.has_address);
+            if begins && self.found.offsets.len() > self.limits.entries {
                 self.problem(FULL, String::new());
                 return Ok(false);
             }
@@ -269,6 +309,30 @@ impl<'o> Reader<'o> {
             self.field_depth = self.stack.len();
         }
         Ok(true)
+    }
+
+    /// The number of the base inside an element: in a feed it may name one (XML Base), else it has that around it.
+    fn base(&mut self, kind: u8, rest: &[u8]) -> u32 {
+        const NAME: &[u8] = b"xml:base";
+        let around = self.stack.last().map_or(0, |above| above.base);
+        let feed = kind == RSS || kind == ATOM;
+        if !feed || rest.len() < NAME.len() || memchr::memmem::find(rest, NAME).is_none() {
+            return around;
+        }
+        let mut written = None;
+        attributes(rest, |name, value| {
+            if name == NAME {
+                written = Some(value);
+            }
+        });
+        // An entry has two at most that count, and as many as it may be deep are around all.
+        let most = 2 * self.limits.entries + self.limits.depth;
+        let text = written
+            .filter(|_| self.found.base_texts.len() < most)
+            .and_then(|written| self.decoded(written));
+        let Some(text) = text else { return around };
+        self.found.base_texts.push((around, trimmed(&text).to_owned()));
+        self.found.base_texts.len() as u32
     }
 
     /// Passes over a comment, a declaration or an instruction, and reads a CDATA section; `None`: it has no end.
@@ -307,7 +371,7 @@ impl<'o> Reader<'o> {
 
     /// Takes the text of the field: an address, or something about the entry.
     fn field(&mut self) {
-        let name = self.stack[self.field_depth - 1].1;
+        let Open { known: name, base, .. } = self.stack[self.field_depth - 1];
         self.field_depth = 0;
         let pieces = std::mem::take(&mut self.pieces);
         let text = self.decoded(&pieces);
@@ -317,9 +381,19 @@ impl<'o> Reader<'o> {
         match name {
             Name::Location | Name::Link => {
                 if !text.is_empty() {
-                    self.take(text);
+                    self.take(text, base);
                 }
                 self.new = false;
+            }
+            Name::Guid => {
+                let is_address = match self.permanent {
+                    Permanent::Yes => !text.is_empty(),
+                    Permanent::No => false,
+                    Permanent::Maybe => looks_like_an_address(text),
+                };
+                if is_address && self.guid.is_none() {
+                    self.guid = Some((text.to_owned(), base));
+                }
             }
             _ if text.is_empty() => {}
             Name::Lastmod => self.date = (self.cut(text), true),
@@ -339,7 +413,7 @@ impl<'o> Reader<'o> {
     }
 
     /// Takes the first link of an entry that is the entry itself; false when there is no more room.
-    fn atom_link(&mut self, rest: &[u8]) -> bool {
+    fn atom_link(&mut self, rest: &[u8], base: u32) -> bool {
         if !self.new {
             return true;
         }
@@ -348,7 +422,8 @@ impl<'o> Reader<'o> {
             if name.eq_ignore_ascii_case(b"href") {
                 href = value;
             } else if name.eq_ignore_ascii_case(b"rel") {
-                itself = value.eq_ignore_ascii_case(b"alternate");
+                itself = value.eq_ignore_ascii_case(b"alternate")
+                    || value.eq_ignore_ascii_case(ALTERNATE);
             }
         });
         if !itself {
@@ -364,22 +439,26 @@ impl<'o> Reader<'o> {
             self.problem(FULL, String::new());
             return false;
         }
-        self.take(text);
+        self.take(text, base);
         true
     }
 
     /// Takes an address. One entry has several where a feed or a sitemap is wrong: each is an entry then.
-    fn take(&mut self, text: &str) {
+    fn take(&mut self, text: &str, base: u32) {
         if self.has_address {
             self.flush();
         }
         self.found.arena.extend_from_slice(text.as_bytes());
         self.found.offsets.push(self.found.arena.len() as i64);
+        self.found.bases.push(base);
         self.has_address = true;
     }
 
     /// Writes the fields of the entry that ended, if it has an address, and forgets them.
     fn flush(&mut self) {
+        if let (Some((guid, base)), false) = (self.guid.take(), self.has_address) {
+            self.take(&guid, base);
+        }
         let (date, dated) = std::mem::take(&mut self.date);
         let published = self.published.take();
         let change = std::mem::take(&mut self.change);
@@ -463,6 +542,26 @@ fn reference(text: &str) -> Option<(Result<char, &str>, usize)> {
         _ => Err(name),
     };
     Some((known, end + 1))
+}
+
+/// What a guid says of itself.
+fn permanent(rest: &[u8]) -> Permanent {
+    let mut found = Permanent::Maybe;
+    attributes(rest, |name, value| {
+        if name.eq_ignore_ascii_case(b"isPermaLink") {
+            let no = value.trim_ascii().eq_ignore_ascii_case(b"false");
+            found = if no { Permanent::No } else { Permanent::Yes };
+        }
+    });
+    found
+}
+
+/// Whether a guid that says nothing of itself is an address: many are numbers or words.
+fn looks_like_an_address(text: &str) -> bool {
+    let begins = |with: &[u8]| {
+        text.as_bytes().get(..with.len()).is_some_and(|front| front.eq_ignore_ascii_case(with))
+    };
+    begins(b"http://") || begins(b"https://") || begins(b"/")
 }
 
 /// White space at both ends taken off, as Python's `str.strip` does.

@@ -7,6 +7,7 @@ that outcome, and loses no sitemap.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -34,9 +35,19 @@ from outrider.limits import (
 from outrider.page import SitemapEntry, in_location, read_sitemap
 from outrider.robots import Rules
 from outrider.storage.files import Files, read_whole
-from outrider.url import authority_of, join
+from outrider.url import authority_of, host_of, join, undotted
 
 SITEMAPS_FILE: Final = "sitemaps.jsonl"
+_AROUND: Final = " \t<>\"',;\ufeff"
+_BLANKS: Final = re.compile(r"[\s<>]++")
+_COMMAS: Final = re.compile(r"(?<![,;])[,;]++(?=https?:|/)", re.IGNORECASE)
+_LISTED: Final = re.compile(r"[,;]\s")
+_BEGINS: Final = re.compile(r"https?:|/|[^/.]+\.[^/]+/", re.IGNORECASE)
+_HOST: Final = re.compile(r"(?:[\w-]+\.)+([^\W\d_]{2,}|xn--[\w-]+)\.?(?::[0-9]{1,5})?")
+_FILES: Final = frozenset(
+    {"asp", "aspx", "atom", "cgi", "gz", "htm", "html", "json", "jsp", "php", "rss", "shtml", "txt", "xml", "zip"}
+)
+"""Ends of names of files, which are no hosts."""
 _MARK: Final = b"site"  # in a robots.txt without it there is no line for a sitemap
 UNREADABLE: Final = "sitemap_unreadable"  # it is none: HTML, broken XML, a text without URLs
 NESTED: Final = "sitemap_nested"  # an index behind more indexes than are followed
@@ -118,7 +129,7 @@ class Sitemaps:
         if not named and rules.records:
             # A site that keeps a robots.txt may have a sitemap where most sites have it.
             named = [authority + WELL_KNOWN]
-        for text in named:
+        for text in (reference for line in named for reference in references(line, url)):
             target = _joined(url, text)
             if target is None:
                 found.leave_out("invalid")
@@ -233,6 +244,30 @@ class Sitemaps:
                 else:
                     self._take(found, Named(child.url, authority, indexes + 1))
         return judgement, found
+
+
+def references(line: str, url: str) -> list[str]:
+    """The sitemaps that a line of the robots.txt at `url` names, as references to be joined to that.
+
+    A line has the URL of one (sitemaps.org, "Submitting your Sitemap"). People write several, put them into brackets or
+    quotation marks, and leave the scheme out: a reference that begins with a host leads to that host, and to no folder.
+    """
+    pieces = [piece for part in _BLANKS.split(line) for piece in _COMMAS.split(part.strip(_AROUND))]
+    parts = [part for part in (piece.strip(_AROUND) for piece in pieces) if part]
+    if not (_LISTED.search(line) or all(map(_BEGINS.match, parts[1:]))):
+        parts = [line.strip(_AROUND)]  # a blank within a URL
+    own = authority_of(url).partition("://")[2]
+    return [f"//{part}" if _begins_with_host(part, own) else part for part in parts]
+
+
+def _begins_with_host(reference: str, own: str) -> bool:
+    """Whether a reference without a scheme begins with a host. own: that of the robots.txt, with its port."""
+    place, slash, _ = reference.partition("/")
+    name = place.lower().removeprefix("www.")
+    if name in (own.removeprefix("www."), undotted(host_of(f"http://{own}/")).removeprefix("www.")):
+        return True
+    host = _HOST.fullmatch(place)
+    return bool(slash) and host is not None and host[1].lower() not in _FILES
 
 
 def _joined(url: str, text: str) -> str | None:

@@ -16,7 +16,10 @@ NO_DATE, DATED, TEXT = 0, 1, 2
 CUT, FULL, SUBSET, ENTITY, WRONG_TAG, WRONG_END, WRONG_DEPTH, WRONG_SECOND, WRONG_ROOT = range(9)
 """The problems by number; from WRONG_TAG on the document is no sitemap."""
 
-Columns = tuple[int, bytes, bytes, bytes, bytes, bytes, bytes, bytes, list[tuple[int, str]]]
+Columns = tuple[
+    *tuple[int, bytes, bytes, bytes, bytes, bytes, bytes, bytes],
+    *tuple[bytes, list[tuple[int, str]], list[tuple[int, str]]],
+]
 """What `read_sitemap_xml` gives, numbers in little endian; one row for each address:
 
     kind             a number in KINDS
@@ -27,11 +30,16 @@ Columns = tuple[int, bytes, bytes, bytes, bytes, bytes, bytes, bytes, list[tuple
     date kinds       u8: none, one as W3C writes it, another text
     changes          u8: numbers in CHANGES
     priorities       f64: from 0 to 1, else no number
+    bases            u32: the base of each address by number, from 1; 0: the URL of the document
+    base texts       (number of the base that it is relative to, base as written)
     problems         (number, what it speaks of), of each number the first ones
 """
 
 _ROOTS = {b"urlset": 1, b"sitemapindex": 2, b"rss": 3, b"rdf": 3, b"feed": 4}
 _HOLDERS = {b"url": 1, b"sitemap": 2, b"item": 3, b"entry": 4}
+_ALTERNATE = (b"alternate", b"http://www.iana.org/assignments/relation/alternate")
+_GUID_ADDRESS = re.compile(r"(?i:https?://|/)")
+_BASE = b"xml:base"
 _DATES = frozenset({b"lastmod", b"pubdate", b"date", b"updated"})
 _ABOUT = _DATES | {b"published", b"changefreq", b"priority"}
 _DATE = re.compile(
@@ -69,18 +77,25 @@ class SitemapLimits(NamedTuple):
 def read_sitemap_xml(octets: Bytes, limits: SitemapLimits) -> Columns:
     """The columns of a document in UTF-8: the addresses of a urlset, an index, an RSS or Atom feed.
 
-    An address is the loc of an entry, in RSS its link, in Atom the first link that is the entry itself. Dates are
-    lastmod, pubDate, date, updated, and published where none of these is there; the last one counts. A document that is
-    cut off gives what stands before the cut. Names count without prefix and case.
+    An address is the loc of an entry, in RSS its link, in Atom the first link that is the entry itself. A guid of RSS
+    is one where there is no link: if it says that it is permanent, or says nothing and looks like an address. The bases
+    of addresses are those of XML Base, in feeds. Dates are lastmod, pubDate, date, updated, and published where none of
+    these is there; the last one counts. A document that breaks off, or is no XML from somewhere on, gives the entries
+    before the break. Names count without prefix and case.
     """
     reader = _Reader(bytes(octets), limits)
+    broken: tuple[int, str] | None = None
     try:
         for _ in reader.elements():
             pass
     except _WrongError as wrong:
-        reader.kind = 0
-        reader.problem(*wrong.args)
+        number, *more = wrong.args
+        broken = number, *(more or [""])
     reader.flush()
+    if broken is not None:
+        # The entries before the break are kept; a document without any is no sitemap.
+        reader.kind = reader.kind if reader.rows else 0
+        reader.problem(*broken)
     return reader.columns()
 
 
@@ -95,7 +110,10 @@ class _Reader:
         self.problems: list[tuple[int, str]] = []
         self.addresses: list[bytes] = []
         self.rows: list[tuple[str | None, int, float]] = []
-        self.stack: list[tuple[bytes, bytes]] = []  # names, and without prefix in lower case
+        self.stack: list[tuple[bytes, bytes, int]] = []  # name, without prefix in lower case, base inside
+        self.bases: list[int] = []
+        self.base_texts: list[tuple[int, str]] = []
+        self.permanent: bool | None = None  # the guid that is being read says so of itself
         self.pieces: list[bytes] = []  # the text of the field that is being read
         self.field_depth = 0  # how deep its element is; 0 for none
         self.typed = False  # a document type was looked for
@@ -104,6 +122,7 @@ class _Reader:
 
     def forget(self) -> None:
         self.has_address = False
+        self.guid: tuple[str, int] | None = None
         self.date: str | None = None
         self.published: str | None = None
         self.change, self.priority = 0, math.nan
@@ -167,6 +186,7 @@ class _Reader:
                     if len(known) < _ABOUT_KNOWN_MAX:
                         known[fields] = about
                 self.addresses.append(text.encode())
+                self.bases.append(0)
                 self.rows.append(about)
         return at
 
@@ -197,20 +217,25 @@ class _Reader:
             self.kind = _ROOTS[local]
         elif len(self.stack) >= self.limits.depth:
             raise _WrongError(WRONG_DEPTH)
+        base = self.base(rest)
         held = bool(self.stack) and _HOLDERS.get(self.stack[-1][1]) == self.kind
-        if KINDS[self.kind] == "atom" and local == b"link" and held and not self.atom_link(rest):
+        if KINDS[self.kind] == "atom" and local == b"link" and held and not self.atom_link(rest, base):
             return False
         if rest.endswith(b"/"):
             return True
-        self.stack.append((name, local))
+        self.stack.append((name, local, base))
         if self.field_depth:
             return True
         if _HOLDERS.get(local) == self.kind:
             self.flush()
             self.new = True
         is_address = local == (b"link" if KINDS[self.kind] == "rss" else b"loc")
-        if held and (is_address or local in _ABOUT):
-            if is_address and len(self.addresses) >= self.limits.entries:
+        is_guid = KINDS[self.kind] == "rss" and local == b"guid"
+        if is_guid:
+            self.permanent = _permanent(rest)
+        if held and (is_address or is_guid or local in _ABOUT):
+            begins = is_address or (is_guid and self.new and not self.has_address)
+            if begins and len(self.addresses) >= self.limits.entries:
                 self.problem(FULL)
                 return False
             self.pieces, self.field_depth = [], len(self.stack)
@@ -239,19 +264,23 @@ class _Reader:
 
     def field(self) -> None:
         """Takes the text of the field: an address, or something about the entry."""
-        name = self.stack[self.field_depth - 1][1]
+        _, name, base = self.stack[self.field_depth - 1]
         self.field_depth = 0
         text = self.decoded(b"".join(self.pieces))
         if text is not None:
-            self.told(name, text)
+            self.told(name, text, base)
 
-    def told(self, name: bytes, text: str) -> None:
+    def told(self, name: bytes, text: str, base: int = 0) -> None:
         """Takes an address, or something about the entry."""
         text = text.strip()
         if name in {b"loc", b"link"}:
             if text:
-                self.take(text)
+                self.take(text, base)
             self.new = False
+        elif name == b"guid":
+            permanent = bool(text) if self.permanent else self.permanent is None and _GUID_ADDRESS.match(text)
+            if permanent and self.guid is None:
+                self.guid = text, base
         elif not text:
             return
         elif name in _DATES:
@@ -265,16 +294,12 @@ class _Reader:
             value = float(text) if _SHARE.fullmatch(text) is not None else math.nan
             self.priority = value if 0 <= value <= 1 else math.nan
 
-    def atom_link(self, rest: bytes) -> bool:
+    def atom_link(self, rest: bytes, base: int) -> bool:
         """Takes the first link of an entry that is the entry itself; False when there is no more room."""
         if not self.new:
             return True
-        found = {
-            one[1].lower(): one[2] if one[2] is not None else one[3]
-            for one in _ATTRIBUTE.finditer(rest)
-            if one[0] != one[1]
-        }
-        if found.get(b"rel", b"alternate").lower() != b"alternate":
+        found = {name.lower(): value for name, value in _attributes(rest)}
+        if found.get(b"rel", b"alternate").lower() not in _ALTERNATE:
             return True
         self.new = False
         text = (self.decoded(found.get(b"href", b"")) or "").strip()
@@ -282,18 +307,36 @@ class _Reader:
             self.problem(FULL)
             return False
         if text:
-            self.take(text)
+            self.take(text, base)
         return True
 
-    def take(self, text: str) -> None:
+    def base(self, rest: bytes) -> int:
+        """The number of the base inside an element: in a feed it may name one (XML Base), else that around it holds."""
+        around = self.stack[-1][2] if self.stack else 0
+        # An entry has two at most that count, and as many as it may be deep are around all.
+        most = 2 * self.limits.entries + self.limits.depth
+        if KINDS[self.kind] not in ("rss", "atom") or _BASE not in rest:
+            return around
+        written = dict(_attributes(rest)).get(_BASE)
+        text = self.decoded(written) if written is not None and len(self.base_texts) < most else None
+        if text is None:
+            return around
+        self.base_texts.append((around, text.strip()))
+        return len(self.base_texts)
+
+    def take(self, text: str, base: int) -> None:
         """Takes an address. One entry has several where a feed or a sitemap is wrong: each is an entry then."""
         if self.has_address:
             self.flush()
         self.addresses.append(text.encode())
+        self.bases.append(base)
         self.has_address = True
 
     def flush(self) -> None:
         """Writes the fields of the entry that ended, if it has an address, and forgets them."""
+        guid, self.guid = self.guid, None
+        if guid is not None and not self.has_address:
+            self.take(*guid)
         if self.has_address:
             self.rows.append((self.date if self.date is not None else self.published, self.change, self.priority))
         self.forget()
@@ -330,8 +373,26 @@ class _Reader:
             bytes(kinds),
             bytes(change for _, change, _ in self.rows),
             struct.pack(f"<{len(self.rows)}d", *(share for _, _, share in self.rows)),
+            struct.pack(f"<{len(self.bases)}I", *self.bases),
+            self.base_texts,
             self.problems,
         )
+
+
+def _attributes(rest: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Names and values of the attributes that have a value in quotes, in order."""
+    for one in _ATTRIBUTE.finditer(rest):
+        if one[0] != one[1]:
+            yield one[1], one[2] if one[2] is not None else one[3]
+
+
+def _permanent(rest: bytes) -> bool | None:
+    """Whether a guid says of itself that it is an address; None if it says nothing."""
+    said: bool | None = None
+    for name, value in _attributes(rest):
+        if name.lower() == b"ispermalink":
+            said = value.strip(b" \t\n\x0c\r").lower() != b"false"
+    return said
 
 
 def _offsets(texts: list[bytes]) -> bytes:

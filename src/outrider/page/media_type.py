@@ -17,7 +17,7 @@ _VALUES: Final = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.)*+(?:"|\Z))+')
 _ESSENCE: Final = re.compile(r"[\t\n\r ]*+([!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+)[\t\n\r ]*(?:;|\Z)")
 _PARAMETER: Final = re.compile(r""";\s*([^\s;=,"']+)\s*=\s*(?:"([^"]*)"|'([^']*)'|["']?([^\s"';,]*))""")
 _LABEL_CHARACTERS_MAX: Final = 40  # encodings: the longest has 19
-_REMEMBERED_CHARACTERS_MAX: Final = 200  # of a field: sites write few different ones, and none is so long
+_REMEMBERED_CHARACTERS_MAX: Final = 200  # sites write few different fields, and none so long
 _SNIFFED_BYTES: Final = 1_445  # MIME Sniffing 5: the resource header
 _BLANKS: Final = b"\t\n\x0c\r "
 _MARKUP: Final = re.compile(
@@ -36,7 +36,7 @@ _BINARY: Final = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 
 
 class Said(NamedTuple):
-    """What a Content-Type says: `essence` in lower case, "" for none; `label` of an encoding."""
+    """A Content-Type as it was read: `essence` in lower case, "" for none; `label` of an encoding."""
 
     essence: str
     label: str | None = None

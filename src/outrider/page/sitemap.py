@@ -6,31 +6,43 @@ asked for. Bad input is told in `problems`, and what was read before it is kept;
 
 from __future__ import annotations
 
+import codecs
 import re
+import threading
 import zlib
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from itertools import compress, repeat
+from itertools import compress, pairwise, repeat
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from outrider import kernels
 from outrider.kernels.sitemap import CHANGES, DATED, FULL, KINDS, SitemapLimits
 from outrider.limits import (
+    BASE_CHARACTERS_MAX,
     SITEMAP_BYTES_MAX,
     SITEMAP_DEPTH_MAX,
     SITEMAP_ENTRIES_MAX,
     SITEMAP_FIELD_CHARACTERS_MAX,
+    SITEMAP_MEMBERS_MAX,
     SITEMAP_PROBLEMS_MAX,
+    SITEMAP_STRAYS_MAX,
     URL_BYTES_MAX,
 )
-from outrider.url import UrlBatch
+from outrider.url import UrlBatch, spell
 
 _ENCODING = re.compile(rb"""\A\s*<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']""")
+_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_WIDE = {b"<\0?\0": "utf-16le", b"<\0u\0": "utf-16le", b"\0<\0?": "utf-16be", b"\0<\0u": "utf-16be"}
+_WIDE_LABELS = ("utf-16", "utf16", "unicode", "ucs-2", "csunicode", "iso-10646")
+"""A declaration that reads as ASCII is in none of these."""
 _LIMITS = SitemapLimits(SITEMAP_ENTRIES_MAX, SITEMAP_DEPTH_MAX, SITEMAP_PROBLEMS_MAX, SITEMAP_FIELD_CHARACTERS_MAX)
 _PROBLEMS = (
     "cut off",
@@ -89,19 +101,87 @@ def read_sitemap(body: bytes, url: str) -> Sitemap:
     """Reads a body fetched from `url` as a sitemap; a packed one (gzip) is unpacked first. url: "" for a file that
     speaks for any host.
 
-    A document that is cut off gives what stands before the cut. `kind` is `error` where there is no sitemap: another
-    root element, tags that do not match, a text without any URL.
+    A document that is cut off, or no XML from somewhere on, gives the entries before the break. `kind` is `error` where
+    there is no sitemap: another root element, no entry before the break, a text without any URL.
     """
     reader = _Reader(url)
-    octets = reader.unpacked(bytes(body))
-    declared = _ENCODING.match(octets)
-    label = declared[1].decode("ascii") if declared is not None else None
-    _, octets = kernels.decode_text(octets, label, SITEMAP_BYTES_MAX)
+    octets = _in_utf_8(reader.unpacked(bytes(body)))
     if octets.lstrip()[:1] == b"<":
         reader.xml(octets)
     else:
         reader.lines(octets)
     return reader.ended()
+
+
+def _in_utf_8(octets: bytes) -> bytes:
+    """A document in UTF-8: by its mark, the encoding that it declares, or what its octets are where they contradict it.
+
+    XML in UTF-16 is known by its first octets (XML 1.0, appendix F), since it cannot declare so otherwise. A document
+    that declares another encoding and is UTF-8 is UTF-8: no text of another encoding is that by chance, but ASCII.
+    """
+    declared = _ENCODING.match(octets)
+    label = declared[1].decode("ascii") if declared is not None else None
+    wide = _WIDE.get(octets[:4])
+    if wide is not None:
+        label = wide
+    elif label is not None and not octets.startswith(_MARKS):
+        if label.lower().startswith(_WIDE_LABELS) or (not label.lower().startswith("iso-2022") and _is_utf_8(octets)):
+            label = "utf-8"
+        if label.lower() in ("utf-8", "utf8"):
+            octets = _without_strays(octets)
+    return kernels.decode_text(octets, label, SITEMAP_BYTES_MAX)[1]
+
+
+def _is_utf_8(octets: bytes) -> bool:
+    if octets.isascii():
+        return True
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(octets)  # the last character may be cut off
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _without_strays(octets: bytes) -> bytes:
+    """UTF-8 in which octets that are none stand for what they are in windows-1252: parts of a file come from another
+    source. Where there are many, none of the file is UTF-8."""
+    if _is_utf_8(octets):
+        return octets
+    _strays.left = SITEMAP_STRAYS_MAX
+    try:
+        return octets.decode("utf-8", _STRAY).encode()
+    except UnicodeDecodeError:
+        return kernels.decode_text(octets, "windows-1252", SITEMAP_BYTES_MAX)[1]
+
+
+_PACKED_STEP: Final = 65_536
+_STRAY: Final = "outrider-stray"
+_strays = threading.local()  # how many more there may be in the file that this thread reads
+
+
+def _stray(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    _strays.left -= 1
+    if _strays.left < 0:
+        raise error
+    octets = error.object[error.start : error.end]
+    return kernels.decode_text(octets, "windows-1252", 4 * len(octets))[1].decode(), error.end
+
+
+codecs.register_error(_STRAY, _stray)
+
+
+def _before_the_break(body: bytes, begin: int, known: int, end: int) -> bytes:
+    """The content of the octets from `known` on of a packed member that begins at `begin`, up to its break, which comes
+    before `end`; a wrong checksum is such a break. zlib gives nothing of a step that breaks: octet by octet it does."""
+    packed = zlib.decompressobj(31)
+    for at in range(begin, known, _PACKED_STEP):
+        packed.decompress(body[at : min(known, at + _PACKED_STEP)])
+    pieces = []
+    with suppress(zlib.error):
+        for at in range(known, end):
+            pieces.append(packed.decompress(body[at : at + 1]))
+    return b"".join(pieces)
 
 
 class _Reader:
@@ -126,18 +206,28 @@ class _Reader:
                 self._problem(f"longer than {SITEMAP_BYTES_MAX} bytes: the rest is left out")
             return body[:SITEMAP_BYTES_MAX]
         pieces: list[bytes] = []
-        room, rest = SITEMAP_BYTES_MAX, body
-        try:
-            while rest[:2] == b"\x1f\x8b" and room > 0:
-                packed = zlib.decompressobj(31)
-                pieces.append(packed.decompress(rest, room))
-                room -= len(pieces[-1])
-                if not packed.eof:
-                    self._problem("gzip: cut off" if room > 0 else f"longer than {SITEMAP_BYTES_MAX} bytes unpacked")
+        room, at, begin, members = SITEMAP_BYTES_MAX, 0, 0, 1
+        packed = zlib.decompressobj(31)
+        while at < len(body) and room > 0:
+            # Short at first: of many small members each costs as much as its first step.
+            step = body[at : at + min(_PACKED_STEP, max(1_024, at - begin))]
+            try:
+                pieces.append(packed.decompress(step, room))
+            except zlib.error as error:
+                self._problem("gzip: ", str(error))
+                pieces.append(_before_the_break(body, begin, at, at + len(step))[:room])
+                return b"".join(pieces)
+            room -= len(pieces[-1])
+            at += len(step) - len(packed.unused_data if packed.eof else packed.unconsumed_tail)
+            if packed.eof:
+                if body[at : at + 2] != b"\x1f\x8b":
                     break
-                rest = packed.unused_data
-        except zlib.error as error:
-            self._problem("gzip: ", str(error))
+                if members >= SITEMAP_MEMBERS_MAX:
+                    self._problem(f"gzip: more than {SITEMAP_MEMBERS_MAX} members: the rest is left out")
+                    break
+                begin, members, packed = at, members + 1, zlib.decompressobj(31)
+        if not packed.eof:
+            self._problem("gzip: cut off" if room > 0 else f"longer than {SITEMAP_BYTES_MAX} bytes unpacked")
         return b"".join(pieces)
 
     def lines(self, octets: bytes) -> None:
@@ -155,14 +245,13 @@ class _Reader:
         self._fields = (repeat(None), repeat(None), repeat(None))
 
     def xml(self, octets: bytes) -> None:
-        kind, arena, offsets, dates, date_offsets, date_kinds, changes, shares, problems = kernels.read_sitemap_xml(
-            octets, _LIMITS
-        )
+        columns = kernels.read_sitemap_xml(octets, _LIMITS)
+        kind, arena, offsets, dates, date_offsets, date_kinds, changes, shares, bases, base_texts, problems = columns
         for number, more in problems:
             self._problem(_PROBLEMS[number].format(more))
         self._kind = KINDS[kind]
         spans = np.frombuffer(offsets, "<i8")
-        self._urls = UrlBatch.from_buffers(arena, spans)
+        self._urls = self._against_bases(arena, spans, np.frombuffer(bases, "<u4"), base_texts)
         self._written = lambda row: arena[spans[row] : spans[row + 1]].decode("utf-8", "replace")
         ends = np.frombuffer(date_offsets, "<i8")
         texts = kernels.texts_of_spans(dates, ends[:-1], ends[1:])
@@ -172,6 +261,22 @@ class _Reader:
         ]
         priorities = [share if share == share else None for share in np.frombuffer(shares, "<f8").tolist()]  # noqa: PLR0124
         self._fields = (lastmods, map(CHANGES.__getitem__, changes), priorities)
+
+    def _against_bases(
+        self, arena: bytes, spans: npt.NDArray[np.int64], bases: npt.NDArray[np.uint32], texts: list[tuple[int, str]]
+    ) -> UrlBatch:
+        """The addresses as URLs. Feeds have addresses relative to a base (RFC 4287 section 2, XML Base), else to the
+        feed itself; a sitemap has whole URLs (sitemaps.org 0.90)."""
+        if self._kind not in ("rss", "atom"):
+            return UrlBatch.from_buffers(arena, spans)
+        marks = [0, *(np.flatnonzero(np.diff(bases)) + 1).tolist(), len(bases)]
+        base_of = _Bases(self._url, texts)
+        parts = [
+            UrlBatch.from_buffers(arena, spans[first : last + 1], base_of(int(bases[first])))
+            for first, last in pairwise(marks)
+            if first < last
+        ]
+        return UrlBatch.concatenate(parts)
 
     def ended(self) -> Sitemap:
         if self._kind == "error":
@@ -201,6 +306,32 @@ class _Reader:
         if outside and folder is not None:
             self._problem(f"{outside} URLs lie outside of {folder}")
         return Sitemap(self._url, self._kind, entries=entries, problems=tuple(self._problems))
+
+
+class _Bases:
+    """The URLs of bases, by number; 0 is the URL of the document."""
+
+    def __init__(self, url: str, texts: list[tuple[int, str]]) -> None:
+        self._document = spell([url])[0]
+        self._texts = texts
+        self._last: tuple[int, str | None] = 0, self._document
+
+    def __call__(self, number: int) -> str | None:
+        """None: nothing is relative to it."""
+        way: list[str] = []
+        known, base = self._last
+        at = number
+        while at and at != known:
+            at, text = self._texts[at - 1]
+            way.append(text)
+        if at != known:
+            base = self._document
+        for text in reversed(way):
+            # One that is no URL, or is so long that it came back in each of thousands of addresses, counts as none.
+            base = spell([text], base)[0] or base if len(text) <= BASE_CHARACTERS_MAX else base
+            base = base if base is None or len(base) <= URL_BYTES_MAX else self._document
+        self._last = number, base
+        return base
 
 
 def _folder(url: str) -> str | None:
