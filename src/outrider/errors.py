@@ -83,6 +83,10 @@ class UnknownOutputError(StoreError):
     """Output of a crawl lies here that its store knows nothing of; it was left untouched, for opening would cut it."""
 
 
+class LostOutputError(StoreError):
+    """A file of this crawl was taken away while the crawl ran, so the crawl stopped; its frontier has every page."""
+
+
 class StoreInUseError(StoreError):
     """This store is open elsewhere."""
 

@@ -442,6 +442,15 @@ def test_a_downloader_that_raises_ends_its_page_and_its_host_rests(crawled):
         {"seconds": "0"},
         {"seconds": float("nan")},
         {"verified": "yes"},
+        {"url": "nonsense"},
+        {"url": "ftp://one.test/a"},
+        {"url": "http://one.test/" + "x" * 9_000},
+        {"url": ""},
+        {"address": ""},
+        {"address": "one.test"},
+        {"address": "127.0.0.1:80"},
+        {"seconds": 1e300},
+        {"status": None},
     ],
 )
 @pytest.mark.parametrize("name", ["on_response", "downloader"])
@@ -842,3 +851,36 @@ def test_a_bug_in_a_reader_of_ours_is_said_and_no_failure_of_a_hook():
     failures = HookFailures(told.append)
     failures.failed(HookFailed("reading", ValueError("x"), word="internal"), HOME, page=True)
     assert (False, (), True) == (failures.on_most_pages, failures.found(), "bug" in told[0])
+
+
+class Odd(BaseException):
+    """No Exception, so that `except Exception` does not catch it."""
+
+
+@pytest.mark.parametrize("error", [Odd, KeyboardInterrupt, GeneratorExit, SystemExit, asyncio.CancelledError])
+@pytest.mark.parametrize("name", ["downloader", "on_request", "on_page"])
+def test_an_exception_that_is_no_error_ends_its_page_and_leaves_no_request_open(crawled, name, error):
+    class Faulty(Web):
+        async def fetch(self, request):
+            if request.url.endswith("/a"):
+                raise error("odd")
+            return await super().fetch(request)
+
+    def hook(given, *_):
+        if given.url.endswith("/a"):
+            raise error("odd")
+
+    lines = crawled(**({"downloader": Faulty} if name == "downloader" else {name: hook}))
+    assert (f"hook_{name}", "done") == (lines["/a"]["error"], lines["/b"]["outcome"])
+    assert (0, 0) == (crawled.result.exit_code, crawled.result.statistics["urls"]["leased"])
+    asked = [json.loads(line) for line in (crawled.out / "politeness.jsonl").read_text().splitlines()]
+    assert len(asked) == len(Web.last.asked) + (name == "downloader")
+
+
+def test_a_url_of_a_response_is_spelled_as_every_url(crawled):
+    class Elsewhere(Web):
+        async def fetch(self, request):
+            response = await super().fetch(request)
+            return dataclasses.replace(response, url=response.url.replace("http://one.test", "HTTP://One.test:80"))
+
+    assert {"/", "/a", "/b", "/closed", "/deep"} == crawled(downloader=Elsewhere).keys()

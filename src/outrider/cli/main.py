@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import json
 import os
@@ -58,6 +59,8 @@ EXIT_CODES = (
 STOPPED_BY_USER = 4
 USAGE = 2
 BUG = 1
+FULL = 7
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _COLLECT_OBJECTS = 20_000  # made since the last look for cycles: some megabytes; Python's own measure is 700
 _COLLECT_ROUNDS = 20  # such looks before one at older objects
 
@@ -226,13 +229,29 @@ def run(arguments: Sequence[str]) -> int:
     except OutriderError as error:
         say(f"outrider: {error}", sys.stderr)
         return error.exit_code
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            return _bug(error)
+        return _full(error)
     except Exception as error:  # noqa: BLE001 - whatever else: one sentence for people, the rest on demand
-        if os.environ.get("OUTRIDER_DEBUG"):
-            for line in traceback.format_exc().splitlines():
-                say(line, sys.stderr)
-        say(bug_sentence(error), sys.stderr)
-        return BUG
+        return _bug(error)
     return int(answer or 0)
+
+
+def _bug(error: Exception) -> int:
+    if os.environ.get("OUTRIDER_DEBUG"):
+        for line in traceback.format_exc().splitlines():
+            say(line, sys.stderr)
+    say(bug_sentence(error), sys.stderr)
+    return BUG
+
+
+def _full(error: OSError) -> int:
+    """The disk below standard output, or below a file of results, is full; nothing of a crawl is lost by that."""
+    where = str(error.filename) if error.filename is not None else "standard output"
+    say(f"outrider: {where} cannot be written ({error.strerror}); free space there, and repeat the command", sys.stderr)
+    _drop_output()
+    return FULL
 
 
 def usage_sentence(wrong: click.ClickException, arguments: Sequence[str] = ()) -> str:
@@ -246,10 +265,15 @@ def usage_sentence(wrong: click.ClickException, arguments: Sequence[str] = ()) -
 
 
 def _enough() -> int:
-    """The reader of the results has closed its end; the interpreter's last flush must not reach it either."""
+    """The reader of the results has closed its end."""
+    _drop_output()
+    return 0
+
+
+def _drop_output() -> None:
+    """Leads standard output nowhere: the interpreter's last flush must not reach it either."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
 
 
 def bug_sentence(error: BaseException) -> str:
@@ -273,7 +297,13 @@ def main() -> None:
     # A reader that goes away is met as BrokenPipeError, where the crawl can still end in good order.
     with contextlib.suppress(AttributeError, ValueError):
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:  # results that no write has met yet
+        code = _enough() if isinstance(error, BrokenPipeError) else _full(error)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -18,10 +18,9 @@ lambda) runs in the books. Where neither such a reader nor `on_response` is ther
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import inspect
-import math
+import ipaddress
 import os
 import sys
 import threading
@@ -42,7 +41,7 @@ from outrider.crawl.apart import ReaderApart, ReaderFailedError
 from outrider.crawl.given import page_given
 from outrider.crawl.lines import LINE_FIELDS
 from outrider.crawl.options import LOST, CrawlOptions, is_function, spelled
-from outrider.errors import SettingsError, UnreachableError
+from outrider.errors import InvalidUrlError, SettingsError, UnreachableError
 from outrider.fetch.downloader import TRUNCATIONS, Decoding, Downloader, Headers, Request, Response
 from outrider.fetch.outcomes import FetchError, FetchFailure
 from outrider.frontier import priority as priorities
@@ -60,10 +59,11 @@ from outrider.limits import (
     LINKS_PER_PAGE_BYTES_MAX,
     LINKS_PER_PAGE_MAX,
     READER_SECONDS_MAX,
+    URL_BYTES_MAX,
 )
 from outrider.page import Page, PageLink, media_type
 from outrider.page.pdf import PDF_READER, PDF_TYPE, reads_pdf
-from outrider.url import UrlBatch
+from outrider.url import UrlBatch, normalize
 
 NO_LINKS: Final = UrlBatch.of(())
 _NO_SIGNALS: Final[Mapping[str, float]] = {}
@@ -295,9 +295,31 @@ _TEXT: Final = ("a text", lambda given: isinstance(given, str))
 _BYTES: Final = ("bytes", lambda given: isinstance(given, bytes))
 _BOOL: Final = ("True or False", lambda given: isinstance(given, bool))
 _INSTANT: Final = ("an instant of the crawl's clock", lambda given: type(given) is int and 0 <= given <= INSTANT_MAX)
+
+
+def _is_url(given: object) -> bool:
+    if not isinstance(given, str):
+        return False
+    try:
+        return len(normalize(given)) <= URL_BYTES_MAX
+    except InvalidUrlError:
+        return False
+
+
+def _is_address(given: object) -> bool:
+    try:
+        return isinstance(given, str) and bool(ipaddress.ip_address(given))
+    except ValueError:
+        return False
+
+
+def _are_headers(given: object) -> bool:
+    return isinstance(given, Headers) and all(isinstance(name, str) and isinstance(value, str) for name, value in given)
+
+
 _RESPONSE: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
-    "url": _TEXT,
-    "address": _TEXT,
+    "url": (f"an http or https URL of at most {URL_BYTES_MAX:,} bytes, such as that of the request", _is_url),
+    "address": ("the IP address that was asked, such as that of the request", _is_address),
     "status": ("100 to 999, or None", lambda given: given is None or (type(given) is int and 100 <= given <= 999)),
     "error": ("a FetchError, or None", lambda given: given is None or isinstance(given, FetchError)),
     "error_text": _TEXT,
@@ -307,10 +329,13 @@ _RESPONSE: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
     "content": _BYTES,
     "truncated": (f"{', '.join(sorted(TRUNCATIONS))}, or None", lambda given: given is None or given in TRUNCATIONS),
     "decoding": ("a Decoding", lambda given: isinstance(given, Decoding)),
-    "headers": ("Headers", lambda given: isinstance(given, Headers)),
+    "headers": ("Headers of texts", _are_headers),
     "started_at": _INSTANT,
     "ended_at": _INSTANT,
-    "seconds": ("a number from 0", lambda given: isinstance(given, int | float) and 0 <= given < math.inf),
+    "seconds": (
+        f"a number from 0 to {arguments.SPAN_SECONDS_MAX:.0f}",
+        lambda given: isinstance(given, int | float) and 0 <= given <= arguments.SPAN_SECONDS_MAX,
+    ),
     "new_connection": _BOOL,
     "first_byte_at": ("an instant, or None", lambda given: given is None or _INSTANT[1](given)),
     "verified": _BOOL,
@@ -325,7 +350,10 @@ def response_given(given: object, name: str) -> Response:
     for part, (words, fits) in _RESPONSE.items():
         if not fits(value := getattr(given, part)):
             raise TypeError(f"{name} gave a Response whose {part} is {value!r:.80}; it takes {words}")
-    return given
+    if given.status is None and given.error is None:
+        raise TypeError(f"{name} gave a Response whose status and error are None; it takes one of them")
+    spelled_url = normalize(given.url)
+    return given if spelled_url == given.url else replace(given, url=spelled_url)
 
 
 def _cut(response: Response, request: Request) -> Response:
@@ -362,7 +390,7 @@ class _UsersDownloader:
                 )
         except FetchFailure:
             raise
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
+        except BaseException as error:  # also what no program expects to catch: its request must come to an end
             raise HookFailed("downloader", error) from error
         return _cut(response, request)
 
@@ -400,7 +428,7 @@ class Watch:
         self.running = (name, url, began)
         try:
             yield
-        except (HookFailed, KeyboardInterrupt):
+        except HookFailed:
             raise
         except BaseException as error:
             raise HookFailed(name, error) from error

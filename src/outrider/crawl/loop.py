@@ -524,6 +524,7 @@ class CrawlRun:
         watching = asyncio.create_task(self._watch())
         try:
             await self._loop(fetching)
+            await self._in_books(self._output.check)
         except asyncio.CancelledError:
             self._ending = (STOPPED, "cancelled")
             raise

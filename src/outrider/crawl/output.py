@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from outrider.archive import Exchange, Projection, Records, WarcPlace, WarcWriter, Watermark
-from outrider.clock import ClockFunction, Instant, elapsed
+from outrider.clock import ClockFunction, Instant, elapsed, instant
 from outrider.crawl.accounts import Books
 from outrider.crawl.directory import ARCHIVE_NAME
 from outrider.crawl.options import COUNT_MAX, CrawlOptions
 from outrider.crawl.version import version
+from outrider.errors import LostOutputError
 from outrider.fetch.answers import payload_of
 from outrider.fetch.downloader import Response
 from outrider.journey import Line
@@ -34,6 +36,7 @@ ARCHIVE_WRITER: Final = "archive"
 ARCHIVE_PREFIX: Final = "crawl"
 READ_BACK_BYTES: Final = 1 << 20
 REPLAY_LINES: Final = 10_000  # written at once when a file is brought up to the log
+LOOK_SECONDS: Final = 1.0  # the files are looked at so often: a look costs some microseconds
 NOTE_LINES: Final = 20_000  # after so many lines the files are synced and their lengths noted: that bounds the replay
 
 
@@ -53,6 +56,8 @@ class Output:
         self._lsn = 0
         self._noted = dict.fromkeys(FILES, 0)
         self._since_note = 0
+        self._places: dict[str, tuple[int, int]] = {}  # device and number of each line file, by its stream
+        self._looked_at: Instant = 0
         self._archive: WarcWriter | None = None
         self._archive_files: Directory | None = None
 
@@ -73,6 +78,8 @@ class Output:
                 self._note_chain(stream)
             self._lsn = max(self._lsn, last)
             self._noted[stream] = projection.length
+            there = os.stat(os.path.join(self._options.output, FILES[stream]), follow_symlinks=False)
+            self._places[stream] = (there.st_dev, there.st_ino)
         if self._options.warc:
             known = self._frontier.watermarks().get(ARCHIVE_WRITER)
             info = {"robots": "obey", "http-header-user-agent": self._options.user_agent_sent}
@@ -143,7 +150,34 @@ class Output:
         if self._since_note >= NOTE_LINES:
             self.note()
 
+    def check(self) -> None:
+        """Raises LostOutputError where a line file or the newest file of the archive was removed, replaced or cut by
+        somebody else: writing on would fill a file that nobody can read."""
+        self._looked_at = self._clock()
+        for stream, projection in self._projections.items():
+            self._check(FILES[stream], projection.length, self._places.get(stream))
+        place = self._archive.watermark if self._archive is not None else None
+        if place is not None:
+            self._check(os.path.join(ARCHIVE_NAME, place[0]), place[1], None)
+
+    def _check(self, name: str, length: int, known: tuple[int, int] | None) -> None:
+        path, output = os.path.join(self._options.output, name), shlex.quote(self._options.output)
+        try:
+            there = os.stat(path, follow_symlinks=False)
+        except OSError as error:
+            what = "is gone" if isinstance(error, FileNotFoundError) else f"cannot be looked at ({error.strerror})"
+        else:
+            if there.st_size >= length and known in (None, (there.st_dev, there.st_ino)):
+                return
+            what = "was replaced by another file" if there.st_size >= length else "was cut by another program"
+        raise LostOutputError(
+            f"{path} {what}; bring the file back and run `outrider resume {output}`, or run `outrider repair {output}` "
+            "first to continue without it"
+        )
+
     def _append_owed(self) -> None:
+        if self._clock() >= self._looked_at + instant(LOOK_SECONDS):
+            self.check()
         for stream, owed in self._owed.items():
             if owed:
                 self._projections[stream].append(owed)
@@ -152,7 +186,8 @@ class Output:
 
     def note(self) -> None:
         """Syncs the files and tells the frontier how far they reach; owed lines are written before, or they would count
-        as written. Raises StoreFullError, StoreFailedError."""
+        as written. Raises StoreFullError, StoreFailedError, LostOutputError."""
+        self.check()
         self._append_owed()
         self._since_note = 0
         if all(projection.length == self._noted[stream] for stream, projection in self._projections.items()):

@@ -356,6 +356,7 @@ class Worker:
             self._news.set()
             await beside[1]
             self._raise_failure()
+            await asyncio.get_running_loop().run_in_executor(self._books, self._output.check)
         finally:
             self._break_off()
             for task in beside:

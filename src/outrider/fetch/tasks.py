@@ -50,7 +50,7 @@ class Tasks:
             train.asking = asyncio.create_task(self._answer(request))
             await asyncio.wait([train.asking])
             asking, train.asking = train.asking, None
-            answer = asyncio.CancelledError() if asking.cancelled() else asking.result()
+            answer = asyncio.CancelledError() if asking.cancelled() else asking.exception() or asking.result()
             goes_on = isinstance(answer, Response) and is_well(answer) and loop.time() - began < TRAIN_SECONDS_MAX
             if train.left and train.left[0][0] == tag:  # it was not cancelled
                 self._tell(train, tag, answer)
