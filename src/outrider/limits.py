@@ -235,6 +235,7 @@ FETCH_DRAIN_BYTES = 4 << 20  # answers taken at once: a millisecond or two of co
 SUBMITTED_MAX = 100_000  # requests of a Fetcher under way: some 500 bytes each while they wait
 FETCHED_BYTES_MAX = 64 << 20  # answers of a Fetcher that wait to be drained; beyond, no request begins
 SPELLINGS_MAX = 10_000  # URLs requested as a redirect spelled them; each is two texts in memory
+TLS_ORIGINS_MAX = 10_000  # origins remembered as those with which only libcurl can agree on TLS, or nobody
 AWKWARD_ORIGINS_MAX = 10_000  # origins remembered as ambiguous speakers, whose connections are not reused
 ERROR_TEXT_MAX = 200  # characters of a library's or server's words that go into a log line
 

@@ -373,10 +373,12 @@ def _timeout(value: object) -> tuple[tuple[str, float], ...]:
 
 
 VERIFIED, UNVERIFIED = "verified", "unverified"
+COMPATIBLE, MODERN = "compatible", "modern"
+_TLS_OF_HOST = (VERIFIED, UNVERIFIED, COMPATIBLE, MODERN)
 
 _OF_TABLES: dict[str, tuple[Callable[[object], object], str]] = {
     "capacity": (_whole(1, GROUP_CAPACITY_MAX), f"a whole number from 1 to {GROUP_CAPACITY_MAX}"),
-    "tls": (_one_of((VERIFIED, UNVERIFIED)), f"{VERIFIED} or {UNVERIFIED}"),
+    "tls": (_one_of(_TLS_OF_HOST), "one of " + ", ".join(_TLS_OF_HOST)),
 }
 """The keys of a [[host]] table that are no options of a whole crawl: how each is read, and what it takes in words."""
 
@@ -705,6 +707,11 @@ class CrawlOptions:
         "FILE",
         optional=True,
         path=True,
+    )
+    tls: str = _choice(
+        (COMPATIBLE, MODERN),
+        "What to do where a server knows only outdated TLS ciphers or curves (CBC, RSA key exchange): repeat the "
+        "handshake with libcurl, or give up.",
     )
     seed: int = _setting(
         0,

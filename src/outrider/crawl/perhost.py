@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from outrider.crawl.credentials import sent_to
-from outrider.crawl.options import UNVERIFIED, CrawlOptions
+from outrider.crawl.options import COMPATIBLE, MODERN, UNVERIFIED, CrawlOptions
 from outrider.fetch.downloader import Request, target_of
 from outrider.fetch.room import TypeBytes, bytes_of_type
 from outrider.limits import BODY_BYTES_MAX, HOSTS_RULED_MAX, PDF_BYTES_MAX
@@ -39,6 +39,7 @@ class HostSettings:
     follow_nofollow: bool
     credentials: Mapping[tuple[str, str, int], str] = field(default_factory=dict, repr=False)
     verified: bool = True
+    modern_tls: bool = False
 
     def request(
         self,
@@ -68,6 +69,7 @@ class HostSettings:
             type_bytes_max=self.truncate if bytes_max is None else (),
             credentials=self.credentials.get(target_of(url).origin) if self.credentials else None,
             verified=self.verified,
+            modern_tls=self.modern_tls,
             capacity=capacity,
         )
 
@@ -122,6 +124,7 @@ class PerHost:
             value("follow_nofollow"),
             {target_of(origin).origin: sent for origin, sent in map(sent_to, value("credentials"))},
             told.get("tls") != UNVERIFIED,
+            (told["tls"] if told.get("tls") in (COMPATIBLE, MODERN) else self._options.tls) == MODERN,
         )
 
     def _with_pdf(self, limits: TypeBytes) -> TypeBytes:

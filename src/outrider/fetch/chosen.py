@@ -1,6 +1,8 @@
-"""The downloader that a process takes: the fetch kernel, or libcurl where the plain kernels run."""
+"""The downloader that a process takes: the fetch kernel with libcurl in reserve, or libcurl where plain ones run."""
 
 from __future__ import annotations
+
+from importlib.util import find_spec
 
 from outrider.clock import ClockFunction
 from outrider.fetch.downloader import Downloader
@@ -15,7 +17,17 @@ def make_downloader(
     if in_use() == "native":
         from outrider.fetch.native import NativeDownloader
 
-        return NativeDownloader(clock=clock, ca_file=ca_file, connections_max=connections_max)
+        native = NativeDownloader(clock=clock, ca_file=ca_file, connections_max=connections_max)
+        if find_spec("pycurl") is None:
+            return native
+        from outrider.fetch.agreeing import Agreeing
+
+        def make_curl() -> Downloader:
+            from outrider.fetch.curl import CurlDownloader
+
+            return CurlDownloader(clock=clock, ca_file=ca_file, connections_max=connections_max)
+
+        return Agreeing(native, make_curl)
     from outrider.fetch.curl import CurlDownloader
 
     return CurlDownloader(clock=clock, ca_file=ca_file, connections_max=connections_max)

@@ -58,6 +58,9 @@ _CONNECT_ERRORS = {
     errno.ETIMEDOUT: FetchError.CONNECT_TIMEOUT,
     errno.ECONNRESET: FetchError.RESET,
 }
+# What the fetch kernel offers: ephemeral keys, and ciphers that authenticate.
+_MODERN_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+_MODERN_CURVES = "X25519:P-256:P-384"
 _KEPT_DIED = "a kept connection was closed instead of an answer"
 _NO_ROOM = "no room for more of it beside other large answers"
 _TOO_LARGE = 100  # CURLE_TOO_LARGE; pycurl has no name for it
@@ -131,6 +134,12 @@ class _Transfer:
         setopt(pycurl.CONNECT_TO, [f"::{ip}:"])
         setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(request.connect_seconds * 1_000)))
         setopt(pycurl.FRESH_CONNECT, int(fresh))
+        if request.modern_tls:
+            setopt(pycurl.SSL_CIPHER_LIST, _MODERN_CIPHERS)
+            setopt(pycurl.SSL_EC_CURVES, _MODERN_CURVES)
+        else:
+            self.easy.unsetopt(pycurl.SSL_CIPHER_LIST)
+            self.easy.unsetopt(pycurl.SSL_EC_CURVES)
         setopt(pycurl.SSL_VERIFYPEER, int(request.verified))
         setopt(pycurl.SSL_VERIFYHOST, 2 if request.verified else 0)
 
