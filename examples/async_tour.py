@@ -45,7 +45,11 @@ async def questions(frontier: AsyncFrontier) -> None:
 async def orders(frontier: AsyncFrontier) -> None:
     print(await frontier.pause("b.example"), await frontier.resume("b.example"))
     print(await frontier.reprioritise([A + "1"], 0.9), await frontier.set_delay(5, "a.example"))
-    print(await frontier.set_limit(2, "a.example"), await frontier.delete("b.example"))
+    print(
+        await frontier.set_limit(2, "a.example"),
+        await frontier.recheck("a.example"),
+        await frontier.delete("b.example"),
+    )
     print(await frontier.block_until(await frontier.now() + 60 * SECOND, "a.example"))
     await frontier.set_address("a.example", "192.0.2.1")
     print(await frontier.set_addresses({"c.example": "192.0.2.2"}))

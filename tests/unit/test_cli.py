@@ -228,7 +228,7 @@ MISTAKES = [
     ("add crawl", 2, "Missing argument 'URL...'"),
     ("add new http://a.test/", 2, "`outrider crawl URL -o new` begins one"),
     ("add crawl a.test", 2, "did you mean https://a.test/ ?"),
-    ("host crawl example.org stop", 2, "order is 'stop': it takes pause, resume, block, delay, limit"),
+    ("host crawl example.org stop", 2, "order is 'stop': it takes pause, resume, block, delay, limit, recheck"),
     ("host crawl example.org delay soon", 2, "delay is 'soon': it takes seconds, or none"),
     ("host crawl nobody.test pause", 2, "host 'nobody.test' is none that this crawl knows; `outrider hosts DIR` lists"),
 ]

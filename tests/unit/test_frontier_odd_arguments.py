@@ -91,6 +91,7 @@ GOOD = {
     "delete": {"key": "b.com", "crawl": None},
     "reprioritise": {"urls": [A], "priority": 0.5, "crawl": None},
     "retry": {"error": None, "host": None},
+    "recheck": {"host": "a.com"},
     "restore": {"records": []},
     "outbox": {"most": 1},
     "receive": {"parcels": []},

@@ -214,7 +214,7 @@ def add(directory: str, urls: tuple[str, ...], access: Access) -> int:
 @click.command()
 @_place
 @click.argument("host", metavar="HOST")
-@click.argument("order", metavar="pause|resume|block|delay|limit")
+@click.argument("order", metavar="pause|resume|block|delay|limit|recheck")
 @click.argument("value", metavar="[VALUE]", required=False)
 @asks_a_server
 def host(directory: str, host: str, order: str, value: str | None, access: Access) -> int:
@@ -222,14 +222,15 @@ def host(directory: str, host: str, order: str, value: str | None, access: Acces
 
     pause, resume: nothing more is fetched from HOST until it is resumed. block SECONDS: nothing for so long. delay
     SECONDS: the least gap between two requests; none: that of the crawl. limit N: at most so many requests at once;
-    none: as before.
+    none: as before. recheck: request robots.txt again before the next page, whatever the last verdict was.
     """
     from outrider.crawl.looks import ordering
 
     number = _value(order, value)
     with ordering(directory, access) as orders:
         count = orders("host", {"host": host, "order": order, "value": number})["count"]
-    click.echo(f"{order} {safe(host)}: {counted(count, 'queue')}")
+    what = counted(count, "robots.txt file") if order == "recheck" else counted(count, "queue")
+    click.echo(f"{order} {safe(host)}: {what}")
     return 0
 
 

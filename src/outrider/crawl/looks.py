@@ -190,6 +190,8 @@ def _host(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
         count = frontier.block_until(frontier.now() + instant(float(value or 0)), host)
     elif order == "delay":
         count = frontier.set_delay(value, host)
+    elif order == "recheck":
+        count = frontier.recheck(host)
     else:
         count = frontier.set_limit(None if value is None else int(value), host)
     return {"count": count}
@@ -225,7 +227,7 @@ def order_value(order: str, given: object, typed: object = None) -> float | None
     return number
 
 
-HOST_ORDERS: Final = ("pause", "resume", "block", "delay", "limit")
+HOST_ORDERS: Final = ("pause", "resume", "block", "delay", "limit", "recheck")
 ORDERS: Final[dict[str, Callable[[Frontier, Mapping[str, Any]], dict[str, Any]]]] = {
     "add": _add,
     "host": _host,

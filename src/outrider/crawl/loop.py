@@ -29,6 +29,7 @@ from outrider.crawl.directory import (
     FRONTIER_NAME,
     LastRun,
     drop_pending,
+    kept_settings,
     last_run,
     opened,
     put_pending,
@@ -60,6 +61,7 @@ from outrider.crawl.permission import Admitted, Permission
 from outrider.crawl.places import aside_max
 from outrider.crawl.probes import Probes
 from outrider.crawl.progress import Progress
+from outrider.crawl.put_back import put_back
 from outrider.crawl.reading import Reader, Readings
 from outrider.crawl.seeds import BadSeeds
 from outrider.crawl.settle import LEASE_SECONDS, Settler, Turn
@@ -393,11 +395,16 @@ class CrawlRun:
             for note in opening.notes:
                 self._journal.note("note", text=note)
                 self._progress.say(note)
+            before = kept_settings(options.output).options
             write_settings(self._files, as_toml(options, self._sources))
             again = self._output.open()
             if again:
                 self._journal.note("replayed", lines=again)
             self._note_bad_seeds()
+            if not opening.fresh and (back := put_back(self._frontier, before, options)):
+                self._journal.note("put_back", **back)
+                words = ", ".join(f"{counted(count, 'URL')} ({error})" for error, count in back.items())
+                self._progress.say(f"tried again: {words}")
             self._take_seeds()
             statistics = self._frontier.statistics()
             if not statistics["accepted"]:

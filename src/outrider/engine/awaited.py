@@ -278,6 +278,7 @@ class AsyncFrontier:
     block_until = awaited(Frontier.block_until)
     set_delay = awaited(Frontier.set_delay)
     set_limit = awaited(Frontier.set_limit)
+    recheck = awaited(Frontier.recheck)
     delete = awaited(Frontier.delete)
     reprioritise = awaited(Frontier.reprioritise)
     retry = awaited(Frontier.retry, "it may read much")

@@ -230,6 +230,8 @@ class Frontier:
             log.sync()
             with all_stays():
                 machine.opening.settle_all(at)
+            with contextlib.suppress(StoreFullError):  # then old verdicts hold until the next opening
+                machine.robots.ask_sooner(at)
             frontier._last, frontier._heard = at, checked(source())
             frontier.opening = Opening(
                 number, fresh, tuple(notes_of(log, previous, ended, step)), step, ended, previous
@@ -726,6 +728,20 @@ class Frontier:
             if after is None:
                 self._wait_durable()
                 return count
+
+    @lengthy
+    def recheck(self, host: str) -> int:
+        """Drop the verdict on each robots.txt of a host (by any spelling), whatever it is: the file is requested again
+        before the host's next page, and pages that the verdict ended or parked come back. Returns how many files. A
+        name, a certificate or a firewall that was mended is seen at once. Raises SettingsError for an unknown host."""
+        count, errors = self._call("recheck", lambda m, now: m.operators.recheck(host, now))
+        for error in errors:
+            self.retry(error=error, host=host)
+        return count
+
+    def _ask_sooner(self) -> int:
+        """Another worker has come: verdicts on robots.txt with a cause on our own side hold for a minute at most."""
+        return self._call("ask_sooner", lambda m, now: m.robots.ask_sooner(now))
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Everything that belongs to each accepted URL, as JSON values, in the order in which they were accepted.

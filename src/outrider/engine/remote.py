@@ -282,6 +282,10 @@ class RemoteFrontier:
         """As `Frontier.set_limit`, of one host."""
         return self._order(key, "limit", limit)
 
+    def recheck(self, host: str) -> int:
+        """As `Frontier.recheck`."""
+        return self._order(host, "recheck", None)
+
     def retry(self, *, error: str | None = None, host: str | None = None) -> int:
         """As `Frontier.retry`."""
         return self._post(("retry",), m.Retry(error, host), m.Ordered).count

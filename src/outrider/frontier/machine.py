@@ -36,7 +36,7 @@ class Machine:
         self.reports = Reporting(core, Settling(core, self.links, traps, self.robots), self.links)
         self.errands = Errands(core)
         self.notes = Noting(core)
-        self.operators = Operations(core, self.links)
+        self.operators = Operations(core, self.links, self.robots)
         self.carried = Carrying(core, self.links)
         self.looks = Looking(core, self.links, self.leases, self.operators)
         self.reasons = Explaining(core, self.links, traps, self.robots, self.leases, self.operators)

@@ -378,6 +378,8 @@ async def _register(desk: Desk, ask: Ask) -> m.Registered:
             f"user_agent is {ask.body.user_agent!r:.80}, and robots.txt is read for {ours} here; crawl as {ours}",
         )
     desk.hear(ask.body.worker_id)
+    # Its name service, guard and certificates may be better than those of the workers before.
+    await asyncio.to_thread(desk.frontier.sync._ask_sooner)
     # Loopback of this machine is loopback of the worker's where it asks over loopback, and of nobody else's.
     permitted = desk.permission.loopback if ask.local and desk.permission is not None else []
     return m.Registered(ours, desk.store, await desk.frontier.now(), permitted)
@@ -656,7 +658,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         Role.OPERATE,
         _rule,
         m.Ordered,
-        "Order a host: pause, resume, block, delay, limit.",
+        "Order a host: pause, resume, block, delay, limit, recheck.",
         body=m.Order,
         problems=("unknown-path", "invalid-argument", "invalid-url", "hook-running"),
     ),

@@ -15,8 +15,12 @@ from outrider.frontier.stores.rulebook import NO_RULES, Rulebook
 from outrider.journey import RobotsAnswer
 from outrider.limits import (
     REDIRECT_HOPS_MAX,
+    RETRY_SECONDS,
     ROBOTS_AGE_SECONDS_MAX,
     ROBOTS_AGE_SECONDS_MIN,
+    ROBOTS_GUARDED_SECONDS,
+    ROBOTS_GUARDED_TIMES_MAX,
+    ROBOTS_OWN_SIDE_SECONDS,
     ROBOTS_UNREACHABLE_SECONDS_MAX,
     RULES_PER_REFUSAL,
     URL_BYTES_MAX,
@@ -25,6 +29,8 @@ from outrider.robots import AgentRules, verdict_of_status, verdicts, whole_lines
 from outrider.url import host_of, spell
 
 _NOBODY_THERE = frozenset({"dns_unknown", "blocked_address", "blocked_port"})  # errors that no later attempt mends
+_GUARDED = "blocked_address"  # the error of an address guard, which is the asking process's own
+_NOT_OURS = frozenset({"not_welcome"})  # errors without a status that are a site's answer all the same
 _ELSEWHERE = "redirect_foreign"  # the class of error of a redirect to a host of another frontier
 
 
@@ -56,9 +62,20 @@ def crawl_delay(authorities: Iterable[Authority], rulebook: Rulebook) -> float:
     return longest
 
 
-def unanswered(authority: Authority, now: Instant) -> bool:
-    """Whether an errand must fetch the robots.txt, or fetch it again, before any page of the authority."""
-    return authority.state in (RobotsState.UNKNOWN, RobotsState.RETRYING) or authority.expires <= now
+def is_own_side(authority: Authority) -> bool:
+    """Whether the verdict on an authority follows from an error and not from an answer of its site. The cause may be on
+    our side: guard, name service, network, certificates, decoder. Other settings or another process may mend it."""
+    failed = authority.state in (RobotsState.DEAD, RobotsState.REFUSED, RobotsState.RETRYING)
+    return failed and not authority.status and authority.error not in _NOT_OURS
+
+
+def unanswered(authority: Authority, now: Instant, since: Instant = 0) -> bool:
+    """Whether an errand must fetch the robots.txt, or fetch it again, before any page of the authority. since: an older
+    verdict on our own side does not hold, for a process or a worker has come that may do better."""
+    if authority.state in (RobotsState.UNKNOWN, RobotsState.RETRYING) or authority.expires <= now:
+        return True
+    made = authority.expires - instant(ROBOTS_AGE_SECONDS_MAX)
+    return authority.state == RobotsState.DEAD and made < since and is_own_side(authority)
 
 
 def is_closed(authority: Authority, now: Instant, *, errands: bool, opens: bool) -> bool:
@@ -75,18 +92,18 @@ Standing: TypeAlias = Judgement | AgentRules
 
 
 def standing(
-    now: Instant, *, errands: bool, opens: bool, of_file: Callable[[int], Standing]
+    now: Instant, *, errands: bool, opens: bool, of_file: Callable[[int], Standing], since: Instant = 0
 ) -> Callable[[Authority], Standing]:
     """A function that tells how the pages of an authority stand at this instant. errands: errands fetch the rules;
     without them only rules from the caller count. opens: the owner's settings open a host whose robots.txt is out of
-    reach. of_file: how pages stand under the rules of a file, by its digest."""
+    reach. of_file: how pages stand under the rules of a file, by its digest. since: as `unanswered` has it."""
 
     def stands(authority: Authority) -> Standing:
         state = authority.state
         fresh = errands and state in WITH_COPY and not authority.token and authority.expires > now
         if not fresh:  # nearly all are
             if errands:
-                if authority.token or unanswered(authority, now):
+                if authority.token or unanswered(authority, now, since):
                     return _HOLD
             elif state in (RobotsState.UNKNOWN, RobotsState.RETRYING):
                 return _GO
@@ -167,6 +184,7 @@ def after_answer(
     retries: bool,
     opens: bool = False,
     follows: bool = True,
+    elsewhere: bool = False,
 ) -> Found:
     """The cells after an answer, by RFC 9309 §2.3.1; 429 counts as unreachable; redirects are followed hop by hop.
 
@@ -174,6 +192,8 @@ def after_answer(
     tried again soon (after 5, 30, 300 s) or counts as refused for a day at once. opens: whether the owner's settings
     then open the host for a day, by the rules that were read last, or by none. follows: False where a redirect leads to
     a host that another frontier visits: the rules there cannot be known, so they count as refused for a day.
+    elsewhere: a worker of several asked. The address guard is its own then: another worker may take the errand some
+    seconds later, and only after `ROBOTS_GUARDED_TIMES_MAX` refusals does nobody seem to be permitted.
 
     An answer holds for a day, or as long as it says itself where that is shorter (§2.4), five minutes at least. A host
     that rests for longer after the answer has its next turn by it: `lengthen_copies` in verbs/settling.py.
@@ -181,6 +201,8 @@ def after_answer(
     status = answer.status or 0
     own = authority.name + "/robots.txt"
     day = now + instant(ROBOTS_AGE_SECONDS_MAX)
+    if error == _GUARDED and elsewhere:
+        return _guarded(authority, now)
     if error in _NOBODY_THERE and not authority.hops:
         return Found(RobotsState.DEAD, day, 0, 0, 0, status, own, error or "", fetched=authority.fetched)
     verdict = verdict_of_status(answer.status)
@@ -203,6 +225,49 @@ def after_answer(
     return Found(RobotsState.ALLOW, until, 0, 0, 0, status, own, "", b"", fetched=now)
 
 
+def _guarded(authority: Authority, now: Instant) -> Found:
+    """The cells after a worker's own guard refused the address."""
+    times = authority.attempts + 1 if authority.state == RobotsState.RETRYING and authority.error == _GUARDED else 1
+    own, day = authority.name + "/robots.txt", instant(ROBOTS_AGE_SECONDS_MAX)
+    since = authority.failing_since or max(now, 1)
+    at = now + instant(ROBOTS_GUARDED_SECONDS)
+    found = Found(RobotsState.RETRYING, 0, at, times, 0, 0, own, _GUARDED, None, None, authority.fetched, since)
+    if times < ROBOTS_GUARDED_TIMES_MAX:
+        return found
+    return replace(found, state=RobotsState.REFUSED, expires=now + day, next_at=now + day, attempts=0)
+
+
+def asked_anew(authority: Authority, at: Instant, *, attempts: int = 0, error: str = "") -> Found:
+    """The cells of an authority whose verdict is dropped, and which is asked for from an instant on. The rules that
+    were read last stay until the next answer, for a failure to fall back to. attempts: failures before this one, so
+    that fewer retries follow; error: the class of the last one."""
+    return Found(
+        *(RobotsState.RETRYING, 0, at, attempts, 0, 0, authority.name + "/robots.txt", error),
+        fetched=authority.fetched,
+        failing_since=authority.failing_since,
+        again=max(authority.again, Again.UNREACHABLE),
+    )
+
+
+def asked_sooner(authority: Authority, now: Instant) -> Found | None:
+    """The cells of an authority after a process or a worker came that may do better than the one before; None where its
+    verdict stays. A verdict on our own side then holds for `ROBOTS_OWN_SIDE_SECONDS` at most, counted from the failure;
+    another failure closes the host again at once."""
+    if authority.token or not is_own_side(authority):
+        return None
+    soon = instant(ROBOTS_OWN_SIDE_SECONDS)
+    if authority.state == RobotsState.RETRYING:
+        at, attempts = now + soon, authority.attempts
+        if authority.next_at <= at:
+            return None
+    elif authority.state == RobotsState.REFUSED:
+        failed = authority.next_at - instant(ROBOTS_AGE_SECONDS_MAX)
+        at, attempts = min(max(now, failed + soon), now + soon), len(RETRY_SECONDS)
+    else:
+        return None  # `unanswered` drops it when a page is drawn
+    return asked_anew(authority, at, attempts=attempts, error=authority.error)
+
+
 def _unreachable(
     authority: Authority,
     status: int,
@@ -218,7 +283,7 @@ def _unreachable(
     own = authority.name + "/robots.txt"
     day = instant(ROBOTS_AGE_SECONDS_MAX)
     since = authority.failing_since or max(now, 1)
-    attempt = authority.attempts + 1
+    attempt = 1 if authority.error == _GUARDED else authority.attempts + 1  # refusals of guards were no attempts
     copy = RobotsState.RULES if authority.digest else RobotsState.ALLOW
     young = authority.fetched + day if authority.fetched else 0  # until then the good copy holds
     tried = Found(copy, now + day, 0, 0, 0, status, own, error, fetched=authority.fetched, failing_since=since)

@@ -21,6 +21,8 @@ from outrider.frontier.state.errands import (
     Standing,
     after_answer,
     again_after,
+    asked_anew,
+    asked_sooner,
     costs_of,
     is_closed,
     judged,
@@ -40,6 +42,7 @@ from outrider.limits import (
     RECHECK_READ_BYTES,
     RECHECK_ROWS_LEAST,
     RECHECK_ROWS_MAX,
+    RESTS_PER_FRAME_MAX,
     RULES_READ_BYTES_AT_ONCE,
 )
 from outrider.robots import AgentRules, verdict_of_status
@@ -83,7 +86,13 @@ class Asking(Part):
 
     def standing(self, now: Instant) -> Callable[[Authority], Standing]:
         """A function that tells how the pages of an authority stand at this instant, as the settings take its rules."""
-        stands = standing(now, errands=self._core.errands_mode, opens=self._opens(), of_file=self._of_file)
+        stands = standing(
+            now,
+            errands=self._core.errands_mode,
+            opens=self._opens(),
+            of_file=self._of_file,
+            since=self._core.verdicts_since,
+        )
         if self.settings.obey_robots:
             return stands
         return lambda authority: found if (found := stands(authority)) is not Judgement.REFUSE else Judgement.GO
@@ -118,6 +127,10 @@ class Asking(Part):
     def _opens(self) -> bool:
         """Whether the owner's settings open a host whose robots.txt is out of reach."""
         return self.settings.robots_unreachable == "open" or not self.settings.obey_robots
+
+    def unanswered(self, authority: Authority, now: Instant) -> bool:
+        """Whether an errand must fetch a robots.txt, or fetch it again, before any page of the authority."""
+        return unanswered(authority, now, self._core.verdicts_since)
 
     def is_closed(self, authority: Authority, now: Instant) -> bool:
         return is_closed(authority, now, errands=self._core.errands_mode, opens=self._opens())
@@ -164,7 +177,7 @@ class Asking(Part):
     def _judgeable(self, authority: Authority, now: Instant) -> Judgement:
         """GO when the rules of an authority are at hand, HOLD when an errand must fetch them first, REFUSE when the
         caller must, READ when they are too long to be read in this call: then they are asked for."""
-        if self._core.errands_mode and (authority.token or unanswered(authority, now)):
+        if self._core.errands_mode and (authority.token or self.unanswered(authority, now)):
             return Judgement.HOLD
         if self.is_closed(authority, now):
             return Judgement.REFUSE
@@ -231,6 +244,42 @@ class Asking(Part):
         end = int(heads["fingerprint"][last]) & FINGERPRINT_MAX
         return cards.filter(mine), (crawl, end), max(last + 1, RECHECK_ROWS_LEAST)
 
+    # -- verdicts that are dropped ------------------------------------------------------------------------------------
+
+    def ask_sooner(self, now: Instant) -> int:
+        """A process or a worker has come that may do better: verdicts whose cause may be on our own side hold for a
+        minute at most. Returns how many robots.txt files are asked for sooner."""
+        now = self._core.advance(now)
+        self._core.verdicts_since = now
+        if not self._core.errands_mode:
+            return 0
+        found = [(one, cells) for one in self.tables.robots.listed if (cells := asked_sooner(one, now)) is not None]
+        for first in range(0, len(found), RESTS_PER_FRAME_MAX):
+            draft = self._core.draft(now)
+            for one, cells in found[first : first + RESTS_PER_FRAME_MAX]:
+                draft.authority(one)
+                draft.add(Fact.ROBOTS, cells.row(one))
+            self._core.commit(draft, reserve=True)
+        return len(found)
+
+    def recheck(self, host: int, now: Instant) -> tuple[int, list[str]]:
+        """Drops all verdicts on robots.txt files of a host: each is asked for before the host's next page, and at once
+        where pages are parked. Returns how many these are, and the classes of errors that ended pages."""
+        now = self._core.advance(now)
+        known = [one for one in self.tables.robots.of_host.get(host, ()) if one.state != RobotsState.UNKNOWN]
+        errors = sorted({one.error for one in known if one.state == RobotsState.DEAD and one.error})
+        draft = self._core.draft(now)
+        for one in known:
+            cells = asked_anew(one, now)
+            if one.token:  # the place that its errand has reached
+                cells = replace(cells, hops=one.hops, url=one.url)
+            draft.authority(one)
+            draft.add(Fact.ROBOTS, cells.row(one))
+            if one.token:
+                draft.add(*one.opening(one.token, one.deadline, one.holder))
+        self._core.commit(draft)
+        return len(known), errors
+
     # -- answers -------------------------------------------------------------------------------------------------------
 
     def take_answer(
@@ -249,6 +298,7 @@ class Asking(Part):
         request beside it."""
         opens, retries = self._opens(), self._core.errands_mode and self.settings.obey_robots
         of_answer = partial(after_answer, authority, answer, error, retry_after, now, retries=retries, opens=opens)
+        of_answer = partial(of_answer, elsewhere=not told and authority.holder != 0)
         found = of_answer()
         if found.asks_next is not None and not self._homes.owns(found.asks_next):
             found = of_answer(follows=False)

@@ -94,6 +94,8 @@ class Core:
         self.network = Network()
         self.delays = Delays()
         self.woken: Instant = tables.now  # waiting URLs that were due at this instant are queued
+        self.verdicts_since: Instant = 0
+        """An older verdict on a robots.txt whose cause may be on our own side does not hold any more."""
         self.lsn = 0
         self.asked = ""  # the caller's function that runs now, in words for an error
         self.now: Instant = tables.now

@@ -15,7 +15,6 @@ from outrider.frontier.format.records import Record
 from outrider.frontier.priority import PRIORITY_DEFAULT, PriorityFunction, Weighted, name_of
 from outrider.frontier.schedule.shared import HeldBack
 from outrider.frontier.state.authorities import Authority, RobotsState
-from outrider.frontier.state.errands import unanswered
 from outrider.frontier.state.hosts import NONE
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.urls import DONE, GONE, LEASED, PARKED, QUEUED, STATES, WAITING, Reason
@@ -188,7 +187,8 @@ class Explaining(Part):
             return self._rules_of(gate, now, own=gate.name == name)
         own = self.tables.robots.by_name.get(name)
         closed = own is not None and self._robots.is_closed(own, now)
-        if not self._core.errands_mode or (own is not None and not (own.token or closed or unanswered(own, now))):
+        known = own is not None and not (own.token or closed or self._robots.unanswered(own, now))
+        if not self._core.errands_mode or known:
             return None
         if own is not None and closed:
             failure = robots_failure(own, own.next_at, now, retried=True)

@@ -24,6 +24,7 @@ from outrider.frontier.state.hosts import NONE, QueueRules, Rows, words_of_crawl
 from outrider.frontier.state.tables import rules_cells
 from outrider.frontier.state.urls import GONE, LEASED, PARKED, QUEUED, STATES, WAITING, Reason
 from outrider.frontier.verbs import arguments
+from outrider.frontier.verbs.asking import Asking
 from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.draft import Draft
@@ -37,9 +38,9 @@ from outrider.url.traps import ANY_TRAP
 class Operations(Part):
     """The part of the machine that operators call."""
 
-    def __init__(self, core: Core, links: Discovering) -> None:
+    def __init__(self, core: Core, links: Discovering, robots: Asking) -> None:
         super().__init__(core)
-        self._links = links
+        self._links, self._robots = links, robots
 
     # -- queues and crawls --------------------------------------------------------------------------------------------
 
@@ -231,6 +232,14 @@ class Operations(Part):
             clock.rest_at_least(longer)
             if delay > clock.gap:
                 clock.gap, clock.reason = delay, int(GapReason.FLOOR)  # so the next rest in doubt is as long
+
+    def recheck(self, host: str, now: Instant) -> tuple[int, list[str]]:
+        """Drops all verdicts on robots.txt files of a host, as `Asking.recheck`. Raises SettingsError for an unknown
+        host."""
+        row = self.host_named(arguments.text("host", host))
+        if row == NONE:
+            raise SettingsError(f"host {host!r:.200}: it is unknown here; `hosts` lists those there are")
+        return self._robots.recheck(row, now)
 
     def delete(self, key: str | None, crawl: str | None, now: Instant) -> int:
         """Deletes these queues, or a whole crawl, as if they had never been: one fact each, in one frame. Returns how
