@@ -9,6 +9,7 @@ from outrider import AsyncFrontier, Frontier
 from outrider.service.access import Hosts, Tokens
 from outrider.service.app import application
 from outrider.service.audit import Audit
+from outrider.service.connection import CONNECTION
 from outrider.service.desk import Desk
 
 API = "/api/v1"
@@ -28,7 +29,7 @@ class Served:
         self.desk = Desk(AsyncFrontier(self.frontier), hosts=Hosts(loopback), tokens=tokens or Tokens(), audit=audit)
         self.app = application(self.desk)
 
-    async def asked(self, method, path, body=None, *, headers=None, gone=None):
+    async def asked(self, method, path, body=None, *, headers=None, gone=None, connection=None):
         """(status, headers, JSON or bytes)"""
         path, _, query = path.partition("?")
         octets = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
@@ -45,6 +46,7 @@ class Served:
             "client": ("127.0.0.1", 50_000),
             "scheme": "http",
             "root_path": "",
+            CONNECTION: connection,
         }
         pieces = [octets[at : at + 65_536] for at in range(0, len(octets), 65_536)] or [b""]
         messages = [

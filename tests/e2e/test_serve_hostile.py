@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import resource
+import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -26,9 +28,10 @@ GET = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
 class Server:
     """A server in a thread of its own, and sockets to it."""
 
-    def __init__(self):
+    def __init__(self, certificate=None, key=None):
         self.served = Served()
-        self._listener = running.bound(Listening("127.0.0.1", 0))
+        self._at = Listening("127.0.0.1", 0, certificate, key)
+        self._listener = running.bound(self._at)
         self.port = self._listener.getsockname()[1]
         self.sockets = []
         self._begun = threading.Event()
@@ -37,7 +40,7 @@ class Server:
         self._begun.wait()
 
     async def _run(self):
-        self._server = running.server_of(self.served.desk, Listening("127.0.0.1", self.port))
+        self._server = running.server_of(self.served.desk, self._at)
         self._begun.set()
         await self._server.serve([self._listener])
 
@@ -342,6 +345,33 @@ def test_where_no_descriptor_is_left_it_is_said_once_and_the_store_goes_on(tmp_p
     assert 4 == process.returncode
     assert "Traceback" not in said
     assert ["descriptors" in said, len(said.splitlines()) <= 3] == [True, True], said
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="the certificate is made by openssl")
+def test_handshakes_that_never_end_are_ended_and_lock_nobody_out(limits, silent, tmp_path):
+    limits(SERVICE_CONNECTIONS_MAX=20)
+    certificate, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key,
+         "-out", certificate, "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    server = Server(certificate, key)
+    context = ssl.create_default_context(cafile=certificate)
+    try:
+        crowd = [server.connected(b"\x16\x03\x01\x02\x00\x01"[: number % 7]) for number in range(60)]
+        crowd += [context.wrap_socket(server.connected(), server_hostname="127.0.0.1") for _ in range(5)]
+        server.sockets += crowd[60:]
+        crowd[-1].sendall(b"GET /half")
+        with context.wrap_socket(server.connected(), server_hostname="127.0.0.1") as honest:
+            honest.sendall(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+            assert read(honest).startswith(b"HTTP/1.1 200")
+        assert (408, "slow-head") == kind(read(crowd[-1]))
+        for one in crowd[:60:10]:
+            one.settimeout(5)
+            read(one)  # up to its end, where the server closes it
+    finally:
+        server.close()
 
 
 # -- targets and heads that are odd ------------------------------------------------------------------------------------

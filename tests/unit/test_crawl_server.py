@@ -13,6 +13,7 @@ import urllib.request
 
 import pytest
 
+from limiting import set_limits
 from outrider.cli.main import run
 from outrider.crawl.control import ask
 from outrider.crawl.hooks import HookRunningError, Hooks
@@ -345,3 +346,30 @@ def test_certificates_that_cannot_be_used_are_refused_before_the_crawl(tmp_path)
     file.write_text("no certificate")
     with pytest.raises(SettingsError, match=r"--tls-cert .*file\.pem"):
         CrawlServer(Listening("127.0.0.1", 0, str(file), str(file)), Tokens())
+
+
+def raw(at, octets):
+    """The answer to these octets, up to the end of the connection."""
+    with socket.create_connection(("127.0.0.1", int(at.rpartition(":")[2])), timeout=10) as connection:
+        connection.sendall(octets)
+        found = b""
+        while piece := connection.recv(65_536):
+            found += piece
+        return found
+
+
+def test_the_server_beside_a_crawl_has_the_limits_and_checks_of_serve(tmp_path, monkeypatch):
+    set_limits(monkeypatch, SERVICE_HEAD_SECONDS_MAX=0.3, SERVICE_WATCH_SECONDS=0.05)
+    beside = Beside(tmp_path)
+    host = b"Host: 127.0.0.1\r\nConnection: close\r\n"
+
+    async def questions():
+        asked = (
+            b"GET /half",
+            b"GET http://127.0.0.1/healthz HTTP/1.1\r\nHost: evil.test\r\nConnection: close\r\n\r\n",
+            b"GET http://evil.test/healthz HTTP/1.1\r\n" + host + b"\r\n",
+            b"GET /healthz HTTP/1.1\r\nSec-Fetch-Site: cross-site\r\n" + host + b"\r\n",
+        )
+        return [int((await asyncio.to_thread(raw, beside.server.url, one)).split()[1]) for one in asked]
+
+    assert [408, 200, 421, 403] == beside.crawl(questions)

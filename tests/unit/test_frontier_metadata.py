@@ -111,6 +111,24 @@ def test_an_answer_that_cannot_be_written_gives_its_leases_back(monkeypatch):
     assert {A, B} == {one["url"] for one in served.next()["urls"]}
 
 
+class Gone:
+    """A connection whose client went away."""
+
+    lost = True
+
+
+@pytest.mark.parametrize(("key", "left"), [(None, {A, B}), ("one", set())])
+def test_leases_of_a_client_that_went_away_go_back_unless_it_may_ask_again(key, left):
+    served = Served()
+    served.add(A, B)
+    headers = {} if key is None else {"idempotency-key": key}
+    served.ask("GET", f"{API}/frontier/next?worker_id=w&batch_size=10", headers=headers, connection=Gone())
+    assert left == {one["url"] for one in served.next("worker_id=v&batch_size=10")["urls"]}
+    if key is not None:
+        again = served.ask("GET", f"{API}/frontier/next?worker_id=w&batch_size=10", headers=headers)[2]
+        assert {A, B} == {one["url"] for one in again["urls"]}
+
+
 @pytest.mark.parametrize("levels", [65, 500, 940, 970, 1_500])
 def test_a_body_with_deep_metadata_is_refused_and_takes_nothing_with_it(levels):
     served = Served()

@@ -36,6 +36,8 @@ _QUIET: Final = logging.getLogger("outrider.service.http")
 _QUIET.setLevel(logging.ERROR)  # strangers must not fill standard error with lines about requests that are none
 _ABSOLUTE: Final = re.compile(rb"(https?)://([^/?#]*)([^#]*)", re.IGNORECASE)
 _AUTHORITY: Final = re.compile(rb"(?:[A-Za-z0-9._~%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
+CONNECTION: Final = "outrider.connection"
+"""Where the scope of a request has its connection."""
 _STATUSES: Final = {431: "head-too-large", 421: "wrong-host"}
 """The problem for each status that the parser hints at."""
 
@@ -127,6 +129,8 @@ class Connection(H11Protocol):
         full = max(len(self.connections), len(self.tasks)) >= SERVICE_CONNECTIONS_MAX
         self.app = _full if full else self.config.loaded_app
         super().handle_events()
+        if self.scope is not None:
+            self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]
 
     def go_on_later(self) -> None:
         """Reads nothing, and handles what was read in a later turn of the loop."""
@@ -149,6 +153,11 @@ class Connection(H11Protocol):
         """The next turn is the client's."""
         self.since, self._idle, self.served = self.loop.time(), True, True
         super().on_response_complete()
+
+    @property
+    def lost(self) -> bool:
+        """Whether the client of the request that is being answered has gone away."""
+        return self.cycle is not None and self.cycle.disconnected
 
     @property
     def awaits_client(self) -> bool:

@@ -26,6 +26,7 @@ TYPES: Final[dict[str, tuple[int, str]]] = {
     "invalid-argument": (400, "A value was refused."),
     "invalid-url": (400, "This is not a URL that can be crawled."),
     "address-refused": (403, "The crawl may not connect to this address."),
+    "client-gone": (400, "The client closed the connection before it had its answer."),
     "no-request": (400, "This is no request of HTTP."),
     "head-too-large": (431, "The request line and its headers are too long."),
     "slow-head": (408, "The request line and headers did not come in time."),

@@ -24,6 +24,7 @@ from outrider.limits import (
     SERVICE_WAITERS_MAX,
 )
 from outrider.service.access import Role
+from outrider.service.connection import Connection
 from outrider.service.desk import Desk
 from outrider.service.errands import KINDS as ERRAND_KINDS
 from outrider.service.handing import Given
@@ -51,6 +52,8 @@ class Ask:
     """The body as it was sent."""
     gone: Callable[[], Awaitable[None]]
     """Returns when the client has gone away."""
+    connection: Connection | None = None
+    """The connection of the request; None where it came by none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,10 @@ async def _next(desk: Desk, ask: Ask) -> m.Leased | Text:
         records = [_record(one, delay, now) for one, delay in zip(leases, delays, strict=True)]
         until = moment(given.deadline)
         told = m.Leased(records, given.lease_id, until, _ms(given.deadline - now), now_us=now, waited_ms=waited)
-        return Text(encode(told), JSON)
+        answer = Text(encode(told), JSON)
+        if ask.key is None and ask.connection is not None and ask.connection.lost:
+            raise Problem("client-gone", "the client closed the connection before its leases could be sent")
+        return answer
     except BaseException:  # else these URLs wait for the end of their lease
         desk.handed.drop(given.lease_id)
         with suppress(OutriderError):
