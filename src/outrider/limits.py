@@ -477,6 +477,12 @@ EXPORT_ROWS_AT_ONCE = 10_000  # written, counted and told of at once: some megab
 RECORDS_PER_SCAN = 1_000_000
 RESTORE_ROWS_PER_FRAME = 1_000  # records of one frame: some hundred kilobytes
 IMPORT_ROWS_AT_ONCE = 1_000  # rows of one call: a frame of some hundred kilobytes, durable in one sync
+IMPORT_BYTES_AT_ONCE = 8 << 20  # of the rows of one call: 1,000 usual ones have a tenth of it
+IMPORT_GROUP_BYTES_MAX = (
+    256 << 20
+)  # the pages of a row group of Parquet that are unpacked at once: those of export have some megabytes
+PARQUET_FIXED_BYTES_MAX = 64  # of a cell of one size: numbers of 256 bits and identities have half of that
+PARQUET_HEAD_BYTES_MAX = 1 << 20  # of one page: some writers put the least and the greatest text into it
 IMPORT_LINE_BYTES_MAX = (
     1 << 20
 )  # a record holds two URLs and 16 KiB of metadata, each perhaps six times as long escaped

@@ -34,6 +34,7 @@ from outrider.crawl.tabular import (
     WRITTEN,
     Read,
     form_of,
+    in_batches,
     read_records,
     write_records,
 )
@@ -42,7 +43,7 @@ from outrider.crawl.terminal import drawable, say
 from outrider.engine import Frontier
 from outrider.errors import DamagedStoreError, InvalidUrlError, NamedPathError, SettingsError, StoreInUseError
 from outrider.journey import Code, State
-from outrider.limits import IMPORT_FAULTS_NAMED_MAX, IMPORT_ROWS_AT_ONCE, SITEMAP_BYTES_MAX
+from outrider.limits import IMPORT_FAULTS_NAMED_MAX, IMPORT_ROWS_AT_ONCE, SITEMAP_BYTES_MAX, URL_BYTES_MAX
 from outrider.page import read_sitemap
 from outrider.storage.files import Directory
 from outrider.url import normalize
@@ -253,7 +254,7 @@ def take_file(frontier: Frontier, path: str, found: Imported, counter: Counter) 
             _take_lines(frontier, path, found, counter)
             return
         rows = chain(first, rows)
-    while batch := list(islice(rows, IMPORT_ROWS_AT_ONCE)):
+    for batch in in_batches(rows):
         found.rows += len(batch)
         good = _usable(batch, path, found, states=not urls)
         if urls:
@@ -293,7 +294,7 @@ def _take_lines(frontier: Frontier, path: str, found: Imported, counter: Counter
     have lines of both kinds; then the links of the archived pages, when all seeds are known."""
     for final in (True, False):
         rows = (read for read in read_records(path, FRONTIER) if _is_final(read) is final)
-        while batch := list(islice(rows, IMPORT_ROWS_AT_ONCE)):
+        for batch in in_batches(rows):
             found.rows += len(batch)
             made = [
                 Read(read.place, record_of(read.record)) if read.record and is_line(read.record) else read
@@ -347,6 +348,8 @@ def _fault(record: Mapping[str, Any], *, states: bool) -> str:
     url = record.get("url")
     if not isinstance(url, str):
         return "it has no url"
+    if len(url) > _WRITTEN_BYTES_MAX:
+        return f"url has {len(url):,} characters, and a URL may have {URL_BYTES_MAX:,} bytes: leave it out"
     try:
         normalize(url)
     except InvalidUrlError as error:
@@ -363,6 +366,8 @@ def _fault(record: Mapping[str, Any], *, states: bool) -> str:
     return ""
 
 
+_WRITTEN_BYTES_MAX: Final = 4 * URL_BYTES_MAX
+"""A URL may be longer as it is written than its canonical spelling, by dots and triplets."""
 _WORDS: Final = {
     "text": "text",
     "whole": "whole number of 64 bits",

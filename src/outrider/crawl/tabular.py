@@ -25,8 +25,9 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from outrider.crawl.extras import install_command
+from outrider.crawl.parquet import rows_of
 from outrider.errors import NamedPathError, StoreFailedError, StoreFullError
-from outrider.limits import EXPORT_ROWS_AT_ONCE, IMPORT_LINE_BYTES_MAX
+from outrider.limits import EXPORT_ROWS_AT_ONCE, IMPORT_BYTES_AT_ONCE, IMPORT_LINE_BYTES_MAX, IMPORT_ROWS_AT_ONCE
 from outrider.storage.files import is_no_space
 
 Record = dict[str, Any]
@@ -288,6 +289,31 @@ class Read:
     record: Record | None = None
     fault: str = ""
 
+    @property
+    def bytes(self) -> int:
+        """About how many bytes the texts of the record have."""
+        return 0 if self.record is None else sum(map(_bytes_of, self.record.values()))
+
+
+def _bytes_of(value: object) -> int:
+    if isinstance(value, str):
+        return len(value)
+    return 8 if value is None or isinstance(value, int | float) else len(json_text(value))
+
+
+def in_batches(rows: Iterator[Read]) -> Iterator[list[Read]]:
+    """Rows as they are taken in together: so many, and of so many bytes."""
+    batch: list[Read] = []
+    room = IMPORT_BYTES_AT_ONCE
+    for read in rows:
+        batch.append(read)
+        room -= read.bytes
+        if len(batch) >= IMPORT_ROWS_AT_ONCE or room <= 0:
+            yield batch
+            batch, room = [], IMPORT_BYTES_AT_ONCE
+    if batch:
+        yield batch
+
 
 def read_records(path: str, shape: Shape) -> Iterator[Read]:
     """The rows of a file in order; one that cannot be read is named and the others go on.
@@ -360,39 +386,55 @@ def _json_of(text: str) -> object:
         return json.loads(text)  # slower, and takes half characters, as they may stand in metadata
 
 
-def _read_csv(file: BinaryIO, path: str, shape: Shape) -> Iterator[Read]:
-    place = 0
-    faults: list[Read] = []
+class _Texts:
+    """The lines of a file as `csv` reads them. A row may have several; one that is too long in all ends there, as no
+    row."""
 
-    def text() -> Iterator[str]:
-        nonlocal place
-        for number, line in _lines(file):
-            place = number
+    def __init__(self, file: BinaryIO) -> None:
+        self._lines = _lines(file)
+        self.place = 0
+        self.faults: list[Read] = []
+        self.bytes = 0
+        """Of the row that is being read."""
+
+    def __iter__(self) -> _Texts:
+        return self
+
+    def __next__(self) -> str:
+        """Raises csv.Error for a row that is too long."""
+        for number, line in self._lines:
+            self.place = number
             if line is None:
-                faults.append(Read(number, fault=f"it is longer than {IMPORT_LINE_BYTES_MAX:,} bytes"))
+                self.faults.append(Read(number, fault=f"it is longer than {IMPORT_LINE_BYTES_MAX:,} bytes"))
                 continue
+            self.bytes += len(line)
+            if self.bytes > IMPORT_LINE_BYTES_MAX:
+                raise csv.Error(f"it is longer than {IMPORT_LINE_BYTES_MAX:,} bytes")
             try:
-                decoded = line.decode()
+                return line.decode()
             except UnicodeDecodeError:
-                faults.append(Read(number, fault="it is not UTF-8"))
-                continue
-            yield decoded
+                self.faults.append(Read(number, fault="it is not UTF-8"))
+        raise StopIteration
 
+
+def _read_csv(file: BinaryIO, path: str, shape: Shape) -> Iterator[Read]:
+    texts = _Texts(file)
     csv.field_size_limit(IMPORT_LINE_BYTES_MAX)
-    reader = csv.reader(text(), strict=True)
+    reader = csv.reader(texts, strict=True)
     head = _head(reader, path)
     while True:
+        texts.bytes = 0
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            yield Read(place, fault=f"it is no row of a table ({error})")
+            yield Read(texts.place, fault=f"it is no row of a table ({error})")
             continue
-        yield from faults
-        faults.clear()
+        yield from texts.faults
+        texts.faults.clear()
         if cells is None:
             return
         if cells:
-            yield _of_texts(place, cells, head, shape)
+            yield _of_texts(texts.place, cells, head, shape)
 
 
 def _head(reader: Iterator[list[str]], path: str) -> list[str]:
@@ -435,30 +477,13 @@ def _value(cell: str, kind: str) -> object:
 
 def _read_parquet(path: str, shape: Shape) -> Iterator[Read]:
     pa, pq = _arrow()
-    place = 0
     try:
-        with pq.ParquetFile(path) as file:
-            if "url" not in file.schema_arrow.names:
-                raise NamedPathError(f"{path!r} has no column `url`, as what `outrider export` writes has")
-            for batch in file.iter_batches(EXPORT_ROWS_AT_ONCE):
-                for cells in _rows_of(batch):
-                    place += 1
-                    yield _of_cells(place, cells, shape) if isinstance(cells, dict) else Read(place, fault=cells)
+        for place, cells in enumerate(rows_of(pa, pq, path, shape.names), 1):
+            yield _of_cells(place, cells, shape) if isinstance(cells, dict) else Read(place, fault=cells)
     except pa.ArrowException as error:
         raise NamedPathError(
             f"{path!r} cannot be read as Parquet ({error}); give a file that `outrider export` wrote"
         ) from None
-
-
-def _rows_of(batch: Any) -> list[Record | str]:
-    """The cells of each row by their columns, or the fault of the row."""
-    try:
-        rows: list[Record | str] = batch.to_pylist()
-        return rows
-    except (ValueError, OverflowError) as error:
-        if batch.num_rows == 1:
-            return [f"a cell cannot be read ({error!s:.200})"]
-    return [cells for row in range(batch.num_rows) for cells in _rows_of(batch.slice(row, 1))]
 
 
 def _of_cells(place: int, cells: Record, shape: Shape) -> Read:
