@@ -14,6 +14,7 @@ from backports import zstd
 
 from e2e.downloaders import AnyDownloader, each_downloader, new, run  # noqa: F401 - a fixture
 from e2e.hostile import Connection, Script, Site, answers, closes_after, hostile
+from outrider.crawl.visit import written_location
 from outrider.errors import ClosedError, InvalidUrlError, SettingsError
 from outrider.fetch.downloader import Decoding, Request, Response
 from outrider.fetch.outcomes import FetchError
@@ -397,6 +398,14 @@ def test_two_layers_of_gzip_are_undone_and_three_are_not() -> None:
 def test_a_coding_that_is_unknown_leaves_the_bytes_and_says_so() -> None:
     response = one(closes_after(head_of("Content-Encoding: x-rot13", "Content-Length: 3") + b"abc"))
     assert (b"abc", Decoding.UNKNOWN, None) == (response.content, response.decoding, response.error)
+
+
+@pytest.mark.parametrize("octets", ["/é".encode("latin-1"), "/中".encode("gbk"), "/é".encode(), b"/\x85\xa0"])
+def test_a_location_beyond_ascii_comes_octet_by_octet(octets: bytes) -> None:
+    head = b"HTTP/1.1 302 Found\r\nLocation: " + octets + b"\r\nContent-Length: 0\r\n\r\n"
+    response = one(closes_after(head))
+    expected = "/" + "".join(f"%{octet:02X}" for octet in octets[1:])
+    assert (expected, head) == (written_location(response), response.head)
 
 
 @pytest.mark.parametrize("coding", ["br", "zstd"])

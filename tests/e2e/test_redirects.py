@@ -106,6 +106,25 @@ def test_another_spelling_of_the_same_url_is_requested_once_as_it_is_written(tmp
     assert "here" in shown.stdout
 
 
+def test_files_for_crawlers_are_asked_for_in_other_spellings_too(tmp_path: Path) -> None:
+    answers: dict[str, Answer] = {
+        "/robots.txt": (302, "/robots.txt?", ""),
+        "/robots.txt?": (200, "", "User-agent: *\nDisallow: /closed\nSitemap: /map.xml\n"),
+        "/map.xml": (302, "/map.xml?", ""),
+        "/map.xml?": (200, "", "<urlset><url><loc>{}/mapped</loc></url></urlset>"),
+        "/": (200, "", "<a href=/closed>c</a>"),
+        "/mapped": (200, "", "m"),
+    }
+
+    def answer(target: str) -> Answer:
+        status, location, body = answers.get(target, (404, "", ""))
+        return status, location, body.format(server.root)
+
+    with redirecting(answer) as server:
+        crawled(server, tmp_path / "out", "--sitemaps")
+    assert dict.fromkeys(answers, 1) == server.asked
+
+
 def test_a_parameter_that_the_rules_leave_out_is_sent_where_a_site_insists_on_it(tmp_path: Path) -> None:
     """Every page wants to see its cookie parameter: they are pages, and no trap."""
 

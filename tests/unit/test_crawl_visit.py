@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import replace
 
@@ -284,6 +285,11 @@ def test_a_request_that_we_broke_off_is_asked_again_and_recorded():
 
 def test_instants_keep_their_microseconds():
     assert "2026-01-01T00:00:01.000042Z" == rfc3339_exact(AT + 1_000_042)
+
+
+def test_a_sitemap_that_is_packed_by_itself_needs_no_coding_that_is_known():
+    packed = response(content=gzip.compress(b"<urlset/>"), decoding=Decoding.UNKNOWN)
+    assert Judgement("done", Verdict.DONE) == judged(Visit(lease(kind=Kind.SITEMAP), AT, AT, packed))
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ class Fetching:
         or answer is long in coming. headers: of each request. bottleneck: is told where each visit is. pins: whether a
         request goes to the address that its lease names; where no group goes by addresses, that one grows old. goes_on:
         whether there is room for the answers of further visits: where there is none, trains are let go. spelling: the
-        text in which the URL of a page is requested."""
+        text in which a URL is requested."""
         self._headers = headers
         self._spelling = spelling
         self._bottleneck = bottleneck or Bottleneck(concurrency, clock())
@@ -325,9 +325,8 @@ class Fetching:
         again = validators_of(lease) if lease.etag is not None or lease.last_modified is not None else ()
         most = _BYTES_MAX.get(lease.kind)
         try:
-            url = self._spelling(lease.url) if lease.kind is Kind.PAGE else lease.url
             way.request = own.request(
-                *(url, address, self._user_agent, self._headers),
+                *(self._spelling(lease.url), address, self._user_agent, self._headers),
                 last=again,
                 bytes_max=most,
                 capacity=lease.capacity,

@@ -540,8 +540,10 @@ class Settler:
         if visit.lease.kind is Kind.ADDRESS:
             return address_outcome(visit)
         if one.judgement is None:
+            self._respell(visit)
             return robots_outcome(visit)
         if visit.lease.kind is not Kind.PAGE:
+            self._respell(visit)
             return errand_outcome(visit, one.judgement, one.links)
         return page_outcome(
             visit,
@@ -563,12 +565,16 @@ class Settler:
     def _respelled(self, one: Reading, judgement: Judgement) -> Judgement:
         """The judgement of a redirect to another spelling of the same URL: that one is requested next, if robots.txt
         allows it as it is written."""
-        written = self.spellings.found(one.visit) if judgement.location is not None and one.follows else None
+        written = self._respell(one.visit) if judgement.location is not None and one.follows else None
+        return judgement if written is None else replace(judgement, verdict=Verdict.AGAIN, location=written)
+
+    def _respell(self, visit: Visit) -> str | None:
+        """The spelling in which the URL of a visit is requested next, where its answer leads to another one. The next
+        hop of an errand is a request for that URL anyway."""
+        written = self.spellings.found(visit)
         if written is None or self._frontier.robots_allow([written]) == [False]:
-            return judgement
-        if not self.spellings.note(one.visit.lease.url, written):
-            return judgement
-        return replace(judgement, verdict=Verdict.AGAIN, location=written)
+            return None
+        return written if self.spellings.note(visit.lease.url, written) else None
 
     def _note(self, one: Reading, outcome: Outcome, code: Settled) -> None:
         lease, visit = one.visit.lease, one.visit

@@ -183,7 +183,7 @@ def judged(visit: Visit, retries: int = len(RETRY_SECONDS)) -> Judgement:
         word, verdict = _again(lease.attempt, retries)
         return Judgement(word, verdict, str(FetchError.NOT_WELCOME), None, asked, status in REFUSALS, True)
     if 200 <= status < 300:
-        return _answered(visit.response)
+        return _answered(visit.response, is_page=lease.kind is not Kind.SITEMAP)
     if status == NOT_MODIFIED and validators_of(lease):
         return Judgement("duplicate", Verdict.DONE)
     if status in REDIRECTS:
@@ -210,14 +210,15 @@ def validators_of(lease: Lease) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in fields if value and is_field_value(value))
 
 
-def _answered(response: Response) -> Judgement:
+def _answered(response: Response, *, is_page: bool = True) -> Judgement:
     """The judgement of an answer with a page: done, truncated, or an error where no byte of it can be decoded.
 
     A coding that is unknown, or that the body does not have, leaves the bytes as they are (Fetch, "handle content
-    codings"). They are the page, unless its type is text and they are not.
+    codings"). They are the page, unless its type is text and they are not. A sitemap may be packed by itself.
     """
     decoding, content = response.decoding, response.content
-    if decoding is Decoding.UNKNOWN and _is_text(response.headers.get("content-type")) and is_binary(content):
+    is_text = is_page and _is_text(response.headers.get("content-type"))
+    if decoding is Decoding.UNKNOWN and is_text and is_binary(content):
         return Judgement("error", Verdict.GONE, str(FetchError.DECODE))
     if decoding is Decoding.BROKEN and not content and not response.truncated:
         return Judgement("error", Verdict.GONE, str(FetchError.DECODE))
