@@ -769,7 +769,7 @@ class CrawlRun:
             return True
         if turn.next_ready_seconds is None:
             hosts = await self._in_books(lambda: self._frontier.hosts(state="blocked"))
-            self._ending = (LIMIT, held_back(hosts))
+            self._ending = (LIMIT, held_back(hosts, self._options.output))
             return True
         return await self._waits_too_long(turn.next_ready_seconds)
 

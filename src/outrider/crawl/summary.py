@@ -288,11 +288,11 @@ def left_alone(max_wait: float, waits: Waits, ready_seconds: float) -> str:
     return f"what is left waits {more}: {listed}"
 
 
-def held_back(hosts: Sequence[HostStatus]) -> str:
+def held_back(hosts: Sequence[HostStatus], output: str = "DIR") -> str:
     """One clause on why a crawl ends although URLs are left and none of them will be ready: the hosts that keep them.
     hosts: some that are blocked."""
     reasons = {
-        visible(one.name): "is paused; `outrider host DIR HOST resume` resumes it"
+        visible(one.name): f"is paused; `outrider host {shlex.quote(output)} {visible(one.name)} resume` resumes it"
         if one.paused and not one.not_welcome
         else f"is parked ({visible(one.not_welcome)})"
         if one.not_welcome

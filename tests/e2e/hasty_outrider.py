@@ -1,0 +1,20 @@
+"""Outrider that waits for nothing long: retries come at once, and a full disk is waited for some tenths of a second.
+
+python hasty_outrider.py ARGUMENTS...
+"""
+
+from __future__ import annotations
+
+import sys
+
+from outrider import limits
+
+limits.RETRY_SECONDS = (0.05, 0.05, 0.05)
+
+from outrider.crawl import loop  # noqa: E402 - behind the limits
+
+loop.CrawlRun.__init__.__kwdefaults__["full_seconds_max"] = 0.3
+
+from outrider.cli.main import main  # noqa: E402
+
+sys.exit(main())
