@@ -34,7 +34,8 @@ DELAY_FACTOR = 10.0  # gap = factor x duration of the last fetch (Mercator)
 DELAY_FACTOR_SECONDS_MAX = 60.0  # that term alone never exceeds this
 CRAWL_DELAY_SECONDS_MAX = 86_400.0  # a robots.txt may not close a host for longer than a day by a typing error
 RETRY_AFTER_SECONDS_MAX = 31_536_000.0  # a server may ask for a year
-BACK_OFF_SECONDS_FIRST = 60.0  # 429 and 503 without a usable Retry-After; doubles
+BACK_OFF_SECONDS_ONCE = 4.0  # 429 or 503 without a usable Retry-After: a lone one between good answers passes soon
+BACK_OFF_SECONDS_FIRST = 60.0  # the next one within half an hour: the host has too much to do; doubles
 BACK_OFF_SECONDS_MAX = 86_400.0  # it doubles up to a day
 BACK_OFF_JITTER = 0.1  # the most that chance adds to a back-off: hosts that refused together come back apart
 PACE_MIN = 1 / 64  # the least share of its rate that a host under strain is given: six failures in a row

@@ -40,8 +40,6 @@ NAMES = {
 OPEN: set[str] = {
     "statistics",
 }
-# Cases that contradict a promise of the project; each with the promise.
-CONTRADICTED = {"revisit-once-503": "a host that refuses for load without Retry-After rests for a minute first"}
 ADDRESS = "127.80.29.1"
 NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 OWN_PAGE = b"<html><title>%s</title><p>a page of its own: %s"
@@ -59,11 +57,7 @@ def of_kind(*, crawls: bool) -> list[Any]:
         pytest.param(
             case,
             id=case["id"],
-            marks=[pytest.mark.xfail(reason="not built yet", strict=False)]
-            if case["area"] in OPEN
-            else [pytest.mark.xfail(reason=CONTRADICTED[case["id"]], strict=False)]
-            if case["id"] in CONTRADICTED
-            else [],
+            marks=[pytest.mark.xfail(reason="not built yet", strict=False)] if case["area"] in OPEN else [],
         )
         for case in cases()
         if (case["call"] == "crawl") == crawls

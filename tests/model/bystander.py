@@ -18,7 +18,7 @@ from outrider.sim.verdict import Robots
 
 SECOND = 1_000_000
 FACTOR_SECONDS_MAX = 60.0
-BACK_OFF_FIRST, BACK_OFF_MAX, BACK_OFF_FORGOTTEN = 60.0, 86_400.0, 1_800.0
+BACK_OFF_ONCE, BACK_OFF_FIRST, BACK_OFF_MAX, BACK_OFF_FORGOTTEN = 4.0, 60.0, 86_400.0, 1_800.0
 ROBOTS_HOLD = 86_400 * SECOND
 ROBOTS_HOPS_MAX = 5
 ALL = frozenset({
@@ -507,7 +507,7 @@ class Judge:
         """Seconds, of which each refusal within half an hour doubles those of the one before."""
         before, seconds = self.back_off.get(request.host, (0, 0.0))
         quick = self.now - before <= BACK_OFF_FORGOTTEN * SECOND
-        seconds = min(2 * seconds, BACK_OFF_MAX) if quick and seconds else BACK_OFF_FIRST
+        seconds = min(max(2 * seconds, BACK_OFF_FIRST), BACK_OFF_MAX) if quick and seconds else BACK_OFF_ONCE
         self.back_off[request.host] = (request.begun or self.now, seconds)
         return seconds
 

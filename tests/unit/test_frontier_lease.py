@@ -382,7 +382,7 @@ def test_a_refusal_within_a_train_is_not_forgotten_over_the_next_outcome(world):
     world.discover(*[f"http://a.com/{n}" for n in range(3)])
     first, second = world.lease(per_queue=2)
     world.report(first.retry(status=503, refused=True, seconds=0.1), second.done(seconds=0.1))
-    assert [60.0] == [host.back_off_seconds for host in world.frontier.hosts()]
+    assert [4.0] == [host.back_off_seconds for host in world.frontier.hosts()]
 
 
 # -- workers

@@ -122,7 +122,7 @@ def test_outcomes_of_one_host_in_one_call_rest_it_as_in_calls_of_their_own():
         due = [world.frontier.status(lease.url).due for lease in leases]
         waits.append((status.gap_seconds, status.reason, status.back_off_seconds, status.rest_until, due))
     assert waits[0] == waits[1]
-    assert 120.0 == waits[0][2]
+    assert 60.0 == waits[0][2]
 
 
 @pytest.mark.parametrize(

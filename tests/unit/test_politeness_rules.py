@@ -71,7 +71,7 @@ def rest(**how) -> Rest:
         ({"retry_after": 0.0}, 1.0, GapReason.FLOOR),
         ({"retry_after": 1e12}, 31_536_000.0, GapReason.RETRY_AFTER),
         ({"retry_after": 2.0, "seconds": 3.0}, 30.0, GapReason.FACTOR),
-        ({"refused": True}, 60.0, GapReason.BACK_OFF),
+        ({"refused": True}, 4.0, GapReason.BACK_OFF),
         ({"refused": True, "retry_after": 5.0}, 5.0, GapReason.RETRY_AFTER),
     ],
 )
@@ -86,7 +86,7 @@ def test_back_off_doubles_up_to_a_day():
         gaps.append(found.gap)
         now = found.until
         found = rest(ended=now, refused=True, back_off=found.back_off, refused_at=found.refused_at)
-    assert [60.0 * 2**n for n in range(11)] + [86_400.0] * 3 == gaps
+    assert [4.0, *(60.0 * 2**n for n in range(11)), *[86_400.0] * 2] == gaps
 
 
 def test_half_an_hour_of_quiet_after_a_back_off_makes_the_next_one_start_again():
@@ -96,7 +96,7 @@ def test_half_an_hour_of_quiet_after_a_back_off_makes_the_next_one_start_again()
         rest(ended=ENDED + instant(wait), refused=True, back_off=first.back_off, refused_at=first.refused_at)
         for wait in (264 + 1_800, 264 + 1_801)
     )
-    assert (240.0, 480.0, 60.0) == (first.gap, soon.gap, later.gap)
+    assert (240.0, 480.0, 4.0) == (first.gap, soon.gap, later.gap)
 
 
 def test_a_success_soon_after_a_refusal_keeps_the_back_off_in_mind():
@@ -129,7 +129,7 @@ def test_no_rest_is_shorter_than_any_rule_asks(seconds_taken, floor, factor, cra
         floor, min(factor * (seconds_taken or 0), 60), min(crawl_delay or 0, 86_400), min(retry_after or 0, 31_536_000)
     )
     assert gap >= least - 1e-6
-    assert not refused or retry_after is not None or gap >= 60
+    assert not refused or retry_after is not None or gap >= 4
 
 
 REQUESTS = st.fixed_dictionaries(
@@ -199,7 +199,7 @@ def test_strain_lengthens_what_the_other_rules_give_up_to_five_minutes():
 
 
 def test_a_refusal_leaves_the_pace_to_the_back_off():
-    assert (0.5, 60.0) == (rest(refused=True, pace=0.5).pace, rest(refused=True, pace=0.5).gap)
+    assert (0.5, 4.0) == (rest(refused=True, pace=0.5).pace, rest(refused=True, pace=0.5).gap)
 
 
 @given(st.lists(st.booleans(), max_size=60), st.floats(0.1, 5.0))
@@ -251,7 +251,7 @@ def plain_rest(row: dict, *, factor: float) -> Rest:
     forgotten = row["ended"] - refused_at > instant(back_off * 1.1 + 1_800)
     if refused:
         if asked is None:
-            back_off = min(2 * back_off, 86_400.0) if back_off and not forgotten else 60.0
+            back_off = min(max(2 * back_off, 60.0), 86_400.0) if back_off and not forgotten else 4.0
             if back_off * (1 + 0.1 * row["jitter"]) >= gap:
                 gap, why = back_off * (1 + 0.1 * row["jitter"]), GapReason.BACK_OFF
         refused_at = row["ended"]

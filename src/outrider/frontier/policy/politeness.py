@@ -15,6 +15,7 @@ from outrider.limits import (
     BACK_OFF_JITTER,
     BACK_OFF_SECONDS_FIRST,
     BACK_OFF_SECONDS_MAX,
+    BACK_OFF_SECONDS_ONCE,
     CRAWL_DELAY_SECONDS_MAX,
     DELAY_FACTOR_SECONDS_MAX,
     MICROSECONDS,
@@ -142,11 +143,10 @@ def rests_after(
         if refused is None:
             back_off = np.where(quiet, 0.0, back_off)
         else:
-            doubled = np.where(
-                quiet | (back_off == 0), BACK_OFF_SECONDS_FIRST, np.minimum(back_off * 2, BACK_OFF_SECONDS_MAX)
-            )
+            doubled = np.clip(back_off * 2, BACK_OFF_SECONDS_FIRST, BACK_OFF_SECONDS_MAX)
+            longer_each = np.where(quiet | (back_off == 0), BACK_OFF_SECONDS_ONCE, doubled)
             backs_off = refused if retry_after is None else refused & np.isnan(retry_after)
-            back_off = np.where(backs_off, doubled, np.where(quiet & ~refused, 0.0, back_off))
+            back_off = np.where(backs_off, longer_each, np.where(quiet & ~refused, 0.0, back_off))
             longer = back_off * (1.0 + BACK_OFF_JITTER * jitter)  # hosts that refused together come back apart
             _lengthen(gap, reason, longer, backs_off & (longer >= gap), GapReason.BACK_OFF)
             refused_at = np.where(refused, ended, refused_at)
