@@ -98,7 +98,7 @@ ROBOTS_AGE_SECONDS_MIN = 300.0  # its answer may shorten that, but a site that s
 # The address guard of one worker refused a robots.txt: others get the chance for a minute, each time after
 ROBOTS_GUARDED_SECONDS = 5.0  # which is short for whoever waits, and long enough that a refusing worker costs nothing
 ROBOTS_GUARDED_TIMES_MAX = 12
-# A verdict on our own side lasts this long at most after a change of worker or process, counted from its failure; as long
+# A verdict on our own side lasts this long at most after a change of worker or process, from its failure on; as long
 # as the wait before the first retry, so that a process which restarts in a loop asks no site more often
 ROBOTS_OWN_SIDE_SECONDS = RETRY_SECONDS[0]
 ROBOTS_UNREACHABLE_SECONDS_MAX = 2_592_000.0  # RFC 9309 section 2.3.1.4: after 30 days the last good copy may be used
