@@ -409,6 +409,7 @@ TALK_CHARACTERS_MAX = 4_000  # one line on a terminal or in crawl.log; a URL of 
 CONTROL_QUESTION_BYTES_MAX = 64 << 10  # a question is one short line
 CONTROL_ANSWER_BYTES_MAX = 8 << 20  # a page of rows, each with two URLs at their longest
 CONTROL_PAGE_ROWS_MAX = 250  # rows of a list in one answer: some milliseconds in which a crawl decides nothing else
+ORDER_SECONDS_MAX = 10 * 365 * 86_400.0  # ten years: longer is what a pause or no limit is for
 CONTROL_ANSWER_SECONDS_MAX = 10.0  # between two calls of the frontier there is always time for a question
 CONTROL_SLOW_SECONDS_MAX = 3_600.0  # a recount or an export beside a running crawl: some seconds per million URLs
 ADD_URLS_AT_ONCE = 8  # URLs of one order to a running crawl: each may have URL_BYTES_MAX, all fit into a question

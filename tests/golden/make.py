@@ -215,7 +215,7 @@ def contents_of(frontier: Frontier) -> dict[str, Any]:
 
 def _without_state(host: HostStatus) -> dict[str, Any]:
     """Without fields younger than the golden files, and without `state`, which goes by what this process has asked."""
-    younger = {"not_welcome", "robots"}
+    younger = {"not_welcome", "robots", "blocked_until"}
     return {name: value for name, value in dataclasses.asdict(host).items() if name not in {"state", *younger}}
 
 

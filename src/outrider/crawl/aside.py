@@ -7,7 +7,6 @@ import os
 from typing import Final
 
 from outrider.clock import Instant, rfc3339
-from outrider.crawl.control import SOCKET_NAME
 from outrider.crawl.directory import (
     ARCHIVE_NAME,
     ASIDE_PREFIX,
@@ -21,6 +20,7 @@ from outrider.crawl.options import SETTINGS_FILE, SETTINGS_FILE_BYTES_MAX
 from outrider.crawl.output import FILES
 from outrider.crawl.probes import PROBES_FILE
 from outrider.crawl.sitemaps import SITEMAPS_FILE
+from outrider.engine.control import SOCKET_NAME
 from outrider.errors import NamedPathError, StoreError
 from outrider.storage.files import Directory, read_whole, replace
 

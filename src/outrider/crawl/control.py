@@ -3,7 +3,8 @@
     {"ask": "status"}              ->  {"ok": true, "answer": {…}}
     {"ask": "explain", "url": "…"} ->  {"ok": false, "error": "…", "code": 2}
 
-The socket is bound and reached through the directory's descriptor: the path in a socket's address ends after 107 bytes.
+The name of the socket and how it is bound are those of `engine/control.py`, where a program that keeps a store alone
+answers the same questions.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import asyncio
 import contextlib
 import os
 import socket
-import stat
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
+from outrider.engine.control import SOCKET_NAME, address_of, listening_in
 from outrider.errors import OutriderError, SettingsError, UnreachableError
 from outrider.limits import (
     CONTROL_ANSWER_BYTES_MAX,
@@ -25,27 +26,13 @@ from outrider.limits import (
     CONTROL_QUESTION_BYTES_MAX,
     CONTROL_QUESTIONS_MAX,
     CONTROL_SLOW_SECONDS_MAX,
-    SOCKET_PATH_BYTES_MAX,
 )
-
-SOCKET_NAME: Final = "control.sock"
 
 Answer = Callable[[Mapping[str, Any]], Awaitable[Any]]
 Answers = Mapping[str, Answer]
 """By the name of a question: the function that answers it, given the whole question. It may raise OutriderError."""
 SLOW: Final = ("verify", "export")
 """Questions that read a whole store: the asking process waits for them."""
-
-
-def _address(directory_descriptor: int, path: str) -> str:
-    """The address to bind or connect to: a short name, however deep the directory lies."""
-    through = f"/proc/self/fd/{directory_descriptor}"
-    if os.path.isdir(through):
-        return f"{through}/{SOCKET_NAME}"
-    whole = os.path.join(path, SOCKET_NAME)
-    if len(os.fsencode(whole)) > SOCKET_PATH_BYTES_MAX:
-        raise UnreachableError(f"{whole} is too long for a socket's address on this system")
-    return whole
 
 
 class Control:
@@ -59,21 +46,7 @@ class Control:
 
     async def open(self) -> None:
         """Starts to listen. Raises UnreachableError when there can be no socket here; a crawl goes on without."""
-        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            # Only the owner of the store's lock may have a socket here: any other socket is a dead process's.
-            with contextlib.suppress(FileNotFoundError):
-                if stat.S_ISSOCK(os.stat(SOCKET_NAME, dir_fd=descriptor, follow_symlinks=False).st_mode):
-                    os.unlink(SOCKET_NAME, dir_fd=descriptor)
-            os.fchmod(listener.fileno(), 0o600)  # before it has a name, so that it never is open to others
-            listener.bind(_address(descriptor, self._directory))
-            os.chmod(SOCKET_NAME, 0o600, dir_fd=descriptor)
-        except OSError as error:
-            listener.close()
-            raise UnreachableError(f"{self._directory}/{SOCKET_NAME} cannot be made ({error.strerror})") from None
-        finally:
-            os.close(descriptor)
+        listener = listening_in(self._directory)
         self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=CONTROL_QUESTION_BYTES_MAX)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -131,7 +104,7 @@ def ask(directory: str, question: str, *, seconds_max: float = CONTROL_ANSWER_SE
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
             asking.settimeout(seconds_max)
-            asking.connect(_address(descriptor, directory))
+            asking.connect(address_of(descriptor, directory))
             asking.sendall(msgspec.json.encode({**arguments, "ask": question}) + b"\n")
             line = bytearray()
             while not line.endswith(b"\n") and len(line) < CONTROL_ANSWER_BYTES_MAX:

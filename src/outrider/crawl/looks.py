@@ -11,13 +11,12 @@ import shlex
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from outrider.clock import instant
 from outrider.crawl.control import Answers, ask
 from outrider.crawl.directory import (
     FRONTIER_NAME,
@@ -29,7 +28,6 @@ from outrider.crawl.directory import (
     write_settings,
 )
 from outrider.crawl.options import (
-    SECONDS_MAX,
     SETTINGS_FILE,
     CrawlOptions,
     as_toml,
@@ -42,15 +40,14 @@ from outrider.crawl.seeds import read_hosts
 from outrider.crawl.served import Access, asking
 from outrider.crawl.skipped import why_skipped
 from outrider.engine import Frontier
+from outrider.engine.answers import LOOKS, ORDERS
 from outrider.engine.asking import is_address
 from outrider.errors import (
     ForeignStoreError,
     NoCrawlError,
     OutriderError,
-    SettingsError,
     StoreInUseError,
     UnreachableError,
-    shown,
 )
 from outrider.journey import ArchivePlace, Code
 from outrider.limits import CONTROL_PAGE_ROWS_MAX, EXPLAINED_PAGES_BYTES_MAX
@@ -59,12 +56,6 @@ from outrider.storage.manifest import MANIFEST_NAME
 
 Looks = Callable[[str, Mapping[str, Any]], Any]
 """A question by its name, and its arguments; the answer is made of JSON values."""
-
-
-def _explain(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = frontier.explain(str(question.get("url", "")), crawl=question.get("crawl")).as_dict()
-    # 16 hex digits: as a number it is larger than many readers of JSON keep exactly.
-    return {**found, "fingerprint": f"{found['fingerprint']:016x}"}
 
 
 def _with_page(directory: str, question: Mapping[str, Any], found: dict[str, Any]) -> dict[str, Any]:
@@ -91,63 +82,6 @@ def _with_page(directory: str, question: Mapping[str, Any], found: dict[str, Any
     return {**found, "archived": archived, **copy}
 
 
-def _stands(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
-    """The state of one URL and the frontier's own reason in words; no page is searched for a link to it."""
-    found = frontier.explain(str(question.get("url", "")))
-    return {"state": str(found.state), "reason_text": found.reason_text}
-
-
-def _why_idle(frontier: Frontier, _: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = frontier.explain_idle().as_dict()
-    # The hint is for the program that owns the frontier; the shell asks from outside.
-    hint = found.pop("hint", "")
-    return {**found, "text": found["text"].replace(hint, "")} if hint else found
-
-
-def _hosts(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
-    page = frontier.hosts(state=question.get("state"), after=question.get("after"), limit=_limit(question))
-    return {"rows": [asdict(host) for host in page], "cursor": page.cursor}
-
-
-def _urls(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
-    page = frontier.urls(
-        state=question.get("state"),
-        host=question.get("host"),
-        reason=question.get("reason"),
-        after=question.get("after"),
-        limit=_limit(question),
-    )
-    # Its fields are no containers, and asdict() copies as if they were: a third of the time of a page.
-    return {"rows": [{one.name: getattr(url, one.name) for one in fields(url)} for url in page], "cursor": page.cursor}
-
-
-def _limit(question: Mapping[str, Any]) -> int:
-    limit = question.get("limit")
-    return max(1, min(limit, CONTROL_PAGE_ROWS_MAX)) if isinstance(limit, int) else CONTROL_PAGE_ROWS_MAX
-
-
-LOOKS: Final[dict[str, Callable[[Frontier, Mapping[str, Any]], dict[str, Any]]]] = {
-    "explain": _explain,
-    "stands": _stands,
-    "why-idle": _why_idle,
-    "hosts": _hosts,
-    "urls": _urls,
-}
-"""Each question and what answers it. `hosts` and `urls` answer with `rows` and the `cursor` behind them, None at the
-end; an answer may have fewer rows than were asked for and still a cursor."""
-
-
-# -- orders ------------------------------------------------------------------------------------------------------------
-
-
-def _add(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
-    """Takes URLs as seeds: they widen the scope."""
-    codes: dict[str, int] = {}
-    for code in frontier.discover(question.get("urls", ())):
-        codes[str(code)] = codes.get(str(code), 0) + 1
-    return {"codes": codes}
-
-
 def admitting(permission: Permission, add: Callable[[Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Any]:
     """The order `add` of a store's owner: it permits the loopback addresses that the URLs name. `refused` has a
     sentence for each of the first URLs whose address is not permitted; they are counted as invalid."""
@@ -167,73 +101,6 @@ def with_refused(found: Mapping[str, Any], admitted: Admitted, urls: Sequence[st
         return dict(found)
     invalid = found["codes"].get(str(Code.INVALID), 0) + len(admitted.refused)
     return {**found, "codes": {**found["codes"], str(Code.INVALID): invalid}, "refused": admitted.named(urls)}
-
-
-def _retry(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
-    return {"count": frontier.retry(error=question.get("error"), host=question.get("host"))}
-
-
-def _host(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
-    """Rules the queues of a host, those that come later too."""
-    host, order = str(question.get("host", "")), str(question.get("order", ""))
-    value = order_value(order, question.get("value"))
-    if frontier.host(host) is None:
-        raise SettingsError(
-            f"host {host!r:.200} is none that this crawl knows; `outrider hosts DIR` lists its hosts, `outrider add` "
-            "brings a new one"
-        )
-    if order == "pause":
-        count = frontier.pause(host)
-    elif order == "resume":
-        count = frontier.resume(host)
-    elif order == "block":
-        count = frontier.block_until(frontier.now() + instant(float(value or 0)), host)
-    elif order == "delay":
-        count = frontier.set_delay(value, host)
-    elif order == "recheck":
-        count = frontier.recheck(host)
-    else:
-        count = frontier.set_limit(None if value is None else int(value), host)
-    return {"count": count}
-
-
-_TAKES: Final = {"block": "seconds above 0", "delay": "seconds, or none", "limit": "a whole number from 1, or none"}
-_EXAMPLES: Final = {"block": "block 3600", "delay": "delay 2.5", "limit": "limit 3"}
-
-
-def missing_value(order: str) -> SettingsError:
-    """The error for an order without the value that it needs."""
-    return SettingsError(f"{order} needs {_TAKES[order]}, as in `outrider host DIR HOST {_EXAMPLES[order]}`")
-
-
-def order_value(order: str, given: object, typed: object = None) -> float | None:
-    """The value of an order to a host; None takes a delay or limit back. Raises SettingsError naming it, as it
-    was typed, and what the order takes."""
-    if order not in HOST_ORDERS:
-        raise SettingsError(f"order is {shown(order)}: it takes {', '.join(HOST_ORDERS)}")
-    if order not in _TAKES:
-        if given is not None:
-            raise SettingsError(f"{order} takes no value, and got {shown(given)}")
-        return None
-    if given is None:
-        if order == "block":
-            raise missing_value(order)
-        return None
-    number = given if isinstance(given, int | float) and not isinstance(given, bool) else -1
-    least = 1 if order == "limit" else 0
-    whole = order != "limit" or number == int(number) if least <= number <= SECONDS_MAX else False
-    if not whole or (order == "block" and number == 0):
-        raise SettingsError(f"{order} is {shown(given if typed is None else typed)}: it takes {_TAKES[order]}")
-    return number
-
-
-HOST_ORDERS: Final = ("pause", "resume", "block", "delay", "limit", "recheck")
-ORDERS: Final[dict[str, Callable[[Frontier, Mapping[str, Any]], dict[str, Any]]]] = {
-    "add": _add,
-    "host": _host,
-    "retry": _retry,
-}
-"""Each order and the function that carries it out: for the crawl that runs, or for a store without an owner."""
 
 
 @contextmanager
@@ -279,7 +146,7 @@ def answers_of(
         return lambda question: in_books(lambda: look(frontier, question))
 
     async def explained(question: Mapping[str, Any]) -> Any:
-        found = await in_books(lambda: _explain(frontier, question))
+        found = await in_books(lambda: LOOKS["explain"](frontier, question))
         return found if directory is None else await asyncio.to_thread(_with_page, directory, question, found)
 
     return {**{name: answer(look) for name, look in {**LOOKS, **ORDERS}.items()}, "explain": explained}
@@ -411,11 +278,17 @@ class Shell:
 
 
 def asked(directory: str, owned: StoreInUseError, name: str, /, **question: Any) -> Any:
-    """The answer of the owner. Raises StoreInUseError where it does not answer."""
-    try:
-        return ask(directory, name, **{key: value for key, value in question.items() if value is not None})
-    except UnreachableError as silence:
-        raise StoreInUseError(f"{owned.facts}; it was asked and did not answer ({silence.facts})") from None
+    """The answer of the owner: of a crawl, or of a program that opened the store there. Raises StoreInUseError where
+    neither answers."""
+    given = {key: value for key, value in question.items() if value is not None}
+    silence: UnreachableError | None = None
+    for place in (directory, os.path.join(directory, FRONTIER_NAME)):
+        try:
+            return ask(place, name, **given)
+        except UnreachableError as error:
+            silence = silence or error
+    facts = silence.facts if silence is not None else ""
+    raise StoreInUseError(f"{owned.facts}; it was asked and did not answer ({facts})") from None
 
 
 def _asking(path: str, owned: StoreInUseError) -> Looks:

@@ -52,7 +52,7 @@ from outrider.crawl.hooks import (
 from outrider.crawl.journal import JOURNAL_FILE, Journal
 from outrider.crawl.kept_output import judge_of, refuse_output_alone
 from outrider.crawl.left_out import BAD_SEED, left_out_of, rows_of
-from outrider.crawl.looks import ORDERS, answers_of, with_refused
+from outrider.crawl.looks import answers_of, with_refused
 from outrider.crawl.options import CrawlOptions, as_toml
 from outrider.crawl.output import Output
 from outrider.crawl.pace import Pace, eta_seconds, status_fields
@@ -72,6 +72,7 @@ from outrider.crawl.trains import Trains, trains_of
 from outrider.crawl.version import version
 from outrider.crawl.visit import Visit, large_bytes, visit_bytes
 from outrider.engine import Frontier
+from outrider.engine.answers import ORDERS
 from outrider.errors import SettingsError, StoreError, StoreFullError, UnreachableError
 from outrider.fetch.chosen import make_downloader
 from outrider.fetch.downloader import Downloader
@@ -377,6 +378,7 @@ class CrawlRun:
                 addresses="errands",
                 output=True,
                 judge=judge_of(options.output),
+                control=False,
             )
         except BaseException:
             self._files.close()

@@ -31,6 +31,7 @@ from outrider.limits import (
     DNS_SERVERS_MAX,
     GROUP_CAPACITY_MAX,
     IDLE_SECONDS_MAX,
+    ORDER_SECONDS_MAX,
     RETRY_SECONDS,
     TIMEOUT_SECONDS_MAX,
     TOTAL_SECONDS_MAX,
@@ -47,7 +48,7 @@ SETTINGS_FILE_BYTES_MAX = 16 << 20  # a million seeds named on the command line 
 CONCURRENCY_MAX = 10_000  # sockets of one process; beyond it the kernel's tables are the limit, not the crawl
 DELAY_SECONDS_MAX = 86_400.0  # a gap of more than a day is a typing error
 DELAY_FACTOR_MAX = 10_000.0  # the term is cut at 60 s anyway
-SECONDS_MAX = 10 * 365 * 86_400.0  # ten years: longer is what "no limit" is for
+SECONDS_MAX = ORDER_SECONDS_MAX
 MAX_WAIT_SECONDS = 86_400.0  # a site may ask to come back tomorrow; a run that waits longer looks hung
 COUNT_MAX = 1 << 53  # whole numbers that every JSON reader keeps exactly
 SEED_MAX = (1 << 64) - 1

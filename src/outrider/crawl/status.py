@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from outrider.crawl.control import ask
-from outrider.crawl.directory import FRONTIER_NAME, GIVE_A_CRAWL, Found, inspect, last_run, no_crawl
+from outrider.crawl.directory import last_run
 from outrider.crawl.left_out import left_out_of, rows_of
+from outrider.crawl.looks import asked, store_of
 from outrider.crawl.pace import Rates, status_fields
 from outrider.crawl.progress import eta_text
 from outrider.crawl.served import Access, asking
@@ -25,32 +26,36 @@ def status_of(path: str, access: Access | None = None) -> dict[str, Any]:
         with asking(path, access) as ask_server:
             found_there: dict[str, Any] = ask_server("status", {})
             return found_there
-    found = inspect(path, GIVE_A_CRAWL)
-    if found is not Found.CRAWL:
-        raise no_crawl(path, found)
+    store = store_of(path)
+    if store != path:
+        with suppress(UnreachableError):
+            answer: dict[str, Any] = ask(path, "status")
+            return answer
     try:
-        answer: dict[str, Any] = ask(path, "status")
-    except UnreachableError as silence:
-        try:
-            return _from_files(path)
-        except StoreInUseError as owned:
-            raise StoreInUseError(f"{owned.facts}; it was asked and did not answer ({silence.facts})") from None
-    return answer
+        return _from_files(path, store)
+    except StoreInUseError as owned:
+        told = asked(path, owned, "totals")
+        return _fields(path, "running", told["statistics"], told["tail_seconds"], told["parked"])
 
 
-def _from_files(path: str) -> dict[str, Any]:
-    frontier = Frontier.look(os.path.join(path, FRONTIER_NAME), robots="errands")
+def _from_files(path: str, store: str) -> dict[str, Any]:
+    frontier = Frontier.look(store, robots="errands" if store != path else "caller")
     try:
-        statistics = frontier.statistics()
+        statistics, parked = frontier.statistics(), frontier._parked()
         state = frontier.opening.previous_state
         tail = frontier.explain_idle().tail_seconds
-        parked = frontier._parked()
     finally:
         frontier.close()
+    return _fields(path, state, statistics, tail, parked)
+
+
+def _fields(
+    path: str, state: str, statistics: Mapping[str, Any], tail: float | None, parked: Mapping[str, int]
+) -> dict[str, Any]:
+    """The fields of a store that no crawl speaks for, with the facts that the last run of a crawl there kept."""
     run = last_run(path)
-    rates = Rates(0.0, run.average, run.peak)
     left_out = left_out_of(statistics, parked, run.not_followed, run.bad_seeds)
-    return status_fields(statistics, rates, state, tail, run.not_followed, left_out)
+    return status_fields(statistics, Rates(0.0, run.average, run.peak), state, tail, run.not_followed, left_out)
 
 
 def status_lines(status: Mapping[str, Any], directory: str = "DIR") -> list[str]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from outrider import clock as clocks
 from outrider.clock import ClockFunction, Instant, checked, seconds
 from outrider.engine.calls import Gathering, Kept, Small, Verb, discoveries, lease_alone, takes_builtins
+from outrider.engine.control import StoreSocket
 from outrider.engine.failure import Failure
 from outrider.engine.opening import (
     Opening,
@@ -147,6 +148,7 @@ class Frontier:
         self._read_only = False
         self._rounds = Rounds(files, machine, log, self._failure, store=store, newest=checkpoint)
         self._bell = Bell()
+        self._socket: StoreSocket | None = None
 
     # -- opening and closing ------------------------------------------------------------------------------------------
 
@@ -164,6 +166,7 @@ class Frontier:
         slots: frozenset[int] | None = None,
         keys: tuple[bytes, bytes] | None = None,
         judge: Callable[[Recovered], None] | None = None,
+        control: bool = True,
     ) -> Frontier:
         """Open the store in a directory, making it when there is none.
 
@@ -175,10 +178,12 @@ class Frontier:
         that outcomes carry, for `lines`. slots: the slots this frontier owns, None for all; links for others are
         answered `held` and wait in the `outbox`. keys: the pair of a cluster (of fingerprints, of slots; 16 bytes each)
         for a store that is made; by default two random ones. judge: is asked before anything is written; where it
-        raises, the store is left as it was.
+        raises, the store is left as it was. control: whether control.sock in the directory answers `outrider status`,
+        `hosts`, `explain` and their like while this process has the store.
         Raises StoreInUseError, DamagedStoreError, ForeignStoreError, StoreFullError, SettingsError.
         """
         check_options(clock, seed, slots, keys, robots=robots, addresses=addresses)
+        arguments.flag("control", control)
         options = FrontierSettings.of(settings)
         files = files_of(path)
         try:
@@ -236,6 +241,8 @@ class Frontier:
             frontier.opening = Opening(
                 number, fresh, tuple(notes_of(log, previous, ended, step)), step, ended, previous
             )
+            if control and isinstance(path, str | os.PathLike):
+                frontier._socket = StoreSocket(os.path.abspath(path), frontier)
         except BaseException:
             let_all_go(files, log, tables)
             raise
@@ -347,6 +354,8 @@ class Frontier:
             if self._closed:
                 return
             self._closed = True
+            if self._socket is not None:
+                self._socket.close()
             try:
                 self._rounds.abandon()
                 if self._failure.error is None and not self._read_only:

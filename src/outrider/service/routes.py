@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from outrider.clock import Instant, elapsed, seconds
 from outrider.crawl.instants import dated, moment
-from outrider.crawl.looks import HOST_ORDERS, order_value
 from outrider.engine import messages as m
+from outrider.engine.answers import HOST_ORDERS, order_value
 from outrider.errors import OutriderError
 from outrider.journey import Code, Explanation, HostStatus, Lease, LeaseBatch, Outcome, RequestId, Settled, Verdict
 from outrider.limits import (

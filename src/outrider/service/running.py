@@ -20,10 +20,11 @@ from typing import Any
 import uvicorn
 
 from outrider.crawl.control import Answer, Control
-from outrider.crawl.looks import ORDERS, changing, settings_of, store_of
+from outrider.crawl.looks import changing, settings_of, store_of
 from outrider.crawl.permission import Permission
 from outrider.crawl.seeds import read_hosts
 from outrider.engine import AsyncFrontier
+from outrider.engine.answers import ORDERS
 from outrider.errors import NoCrawlError, SettingsError, UnreachableError
 from outrider.fetch.addresses import AddressGuard
 from outrider.limits import SERVICE_HEAD_BYTES_MAX

@@ -1,0 +1,144 @@
+"""control.sock of a store that a program keeps: commands ask the program while it runs, and the files afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from outrider import Frontier
+from outrider.cli import main as cli
+from outrider.crawl.control import ask
+from outrider.engine import AsyncFrontier
+from outrider.engine.control import SOCKET_NAME
+from outrider.errors import UnreachableError
+
+A, B = "http://a.test/", "http://b.test/"
+
+
+@pytest.fixture
+def said(capsys):
+    def run(*words, code=0):
+        capsys.readouterr()
+        assert code == cli.run([str(word) for word in words]), capsys.readouterr().err
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture(params=["store", "crawl/frontier"])
+def places(tmp_path, request):
+    """The directory of a store, and the directory that the commands name."""
+    return tmp_path / request.param, tmp_path / request.param.split("/")[0]
+
+
+def test_commands_ask_the_program_that_has_the_store(places, said):
+    store, named = places
+    store.parent.mkdir(exist_ok=True)
+    with Frontier.open(store) as frontier:
+        frontier.discover([A, B])
+        (lease,) = frontier.lease(1)
+        other = B if lease.url == A else A
+        status = json.loads(said("status", named, "--json"))
+        assert ("running", 2, 1) == (status["state"], status["accepted"], status["urls"]["leased"])
+        assert {"a.test", "b.test"} == {
+            json.loads(line)["name"] for line in said("hosts", named, "--json").splitlines()
+        }
+        assert "this process fetches it" in said("explain", lease.url, "-o", named)
+        assert "1 host is ready" in said("why-idle", named)
+        assert 2 == len(said("urls", named, "--json").splitlines())
+        said("host", named, lease.url.removeprefix("http://").rstrip("/"), "pause")
+        said("add", named, "http://c.test/")
+        frontier.report([lease.gone(error="reset")])
+        said("retry", named)
+        assert {"a.test", "b.test", "c.test"} == {host.name for host in frontier.hosts()}
+        assert "paused" == frontier.explain(lease.url).reason_now
+        assert "ready" == frontier.explain(other).reason_now
+    assert SOCKET_NAME not in os.listdir(store)
+    assert 3 == json.loads(said("status", named, "--json"))["accepted"]
+
+
+def test_status_works_on_a_store_that_a_program_kept(tmp_path, said):
+    with Frontier.open(tmp_path / "store") as frontier:
+        frontier.discover([A])
+    assert "state       stopped" in said("status", tmp_path / "store")
+    assert "1 URL" in said("status", tmp_path / "store")
+
+
+def test_bad_questions_are_answered_with_the_reason(tmp_path):
+    with Frontier.open(tmp_path / "store"):
+        for words, told in ((b"nonsense\n", "no JSON object"), (b'{"ask":"dance"}\n', "this can be asked")):
+            with socket.socket(socket.AF_UNIX) as asking:
+                asking.connect(str(tmp_path / "store" / SOCKET_NAME))
+                asking.sendall(words)
+                assert told in json.loads(asking.recv(65_536))["error"]
+        with pytest.raises(Exception, match="cursor"):
+            ask(str(tmp_path / "store"), "urls", after="nonsense")
+
+
+def test_the_socket_is_for_its_owner_alone_and_one_that_a_crash_left_is_replaced(tmp_path):
+    store = tmp_path / "store"
+    Frontier.open(store).close()
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(store / SOCKET_NAME))
+    with Frontier.open(store):
+        assert 0o600 == stat.S_IMODE(os.lstat(store / SOCKET_NAME).st_mode)
+        assert 0 == ask(str(store), "totals")["statistics"]["accepted"]
+    with pytest.raises(UnreachableError):
+        ask(str(store), "totals")
+
+
+def test_a_file_of_the_socket_s_name_is_left_alone_and_the_store_opens(tmp_path):
+    store = tmp_path / "store"
+    Frontier.open(store).close()
+    (store / SOCKET_NAME).write_text("mine")
+    with Frontier.open(store) as frontier:
+        frontier.discover([A])
+    assert "mine" == (store / SOCKET_NAME).read_text()
+
+
+def test_a_store_can_be_opened_without_a_socket_and_one_in_memory_has_none(tmp_path):
+    with Frontier.open(tmp_path / "store", control=False), Frontier.memory():
+        assert SOCKET_NAME not in os.listdir(tmp_path / "store")
+
+
+def test_a_frontier_that_is_forgotten_takes_its_socket_with_it(tmp_path):
+    frontier = Frontier.open(tmp_path / "store")
+    del frontier
+    gc.collect()
+    assert SOCKET_NAME not in os.listdir(tmp_path / "store")
+
+
+def test_a_child_of_a_fork_leaves_the_socket_of_its_parent(tmp_path):
+    program = (
+        "import os, sys\n"
+        "from outrider import Frontier\n"
+        "frontier = Frontier.open(sys.argv[1])\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    frontier.close()\n"
+        "    sys.exit(0)\n"
+        "os.waitpid(child, 0)\n"
+        "print(os.path.exists(sys.argv[1] + '/control.sock'))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "store"], capture_output=True, text=True, check=True
+    )
+    assert "True\n" == done.stdout, done.stderr
+    assert not (tmp_path / "store" / SOCKET_NAME).exists()
+
+
+def test_an_awaited_frontier_answers_too(tmp_path):
+    async def asked():
+        async with AsyncFrontier.open(tmp_path / "store") as frontier:
+            await frontier.discover([A])
+            return await asyncio.to_thread(ask, str(tmp_path / "store"), "totals")
+
+    assert 1 == asyncio.run(asked())["statistics"]["accepted"]
