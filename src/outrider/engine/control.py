@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from outrider.engine.answers import LOOKS, ORDERS, totals
+from outrider.engine.answers import LOOKS, totals
 from outrider.errors import OutriderError, UnreachableError
 from outrider.limits import (
     CONTROL_ANSWER_SECONDS_MAX,
@@ -33,10 +33,9 @@ if TYPE_CHECKING:
 SOCKET_NAME: Final = "control.sock"
 ANSWERS: Final[dict[str, Callable[[Frontier, Mapping[str, Any]], dict[str, Any]]]] = {
     **LOOKS,
-    **ORDERS,
     "totals": totals,
 }
-"""All that a program's store answers."""
+"""All that a program's store answers: questions, and no orders, which are the program's own."""
 
 
 def address_of(directory_descriptor: int, path: str) -> str:
