@@ -111,6 +111,48 @@ def test_an_answer_that_cannot_be_written_gives_its_leases_back(monkeypatch):
     assert {A, B} == {one["url"] for one in served.next()["urls"]}
 
 
+HALF = "\ud800x"  # half a surrogate pair: no character, so that neither UTF-8 nor JSON has it
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda frontier, lease: frontier.discover([Link(A, key=HALF)]),
+        lambda frontier, lease: frontier.discover([Link(A, crawl=HALF)]),
+        lambda frontier, lease: frontier.discover([Link(A, referrer="http://b.com/" + HALF)]),
+        lambda frontier, lease: frontier.discover([Link(A, metadata={HALF: 1})]),
+        lambda frontier, lease: frontier.restore([{"url": A, "state": "queued", "key": HALF}]),
+        lambda frontier, lease: frontier.restore([{"url": A, "state": "queued", "referrer": HALF}]),
+        lambda frontier, lease: frontier.restore([{"url": A, "state": "gone", "error": HALF}]),
+        lambda frontier, lease: frontier.report([lease.gone(error=HALF)]),
+        lambda frontier, lease: frontier.report([lease.done(links=[Link(A, referrer=HALF)])]),
+        lambda frontier, lease: frontier.receive([(*PARCEL[:4], HALF, *PARCEL[5:])]),
+        lambda frontier, lease: frontier.receive([(*PARCEL[:10], HALF, *PARCEL[11:])]),
+        lambda frontier, lease: frontier.lease(1, worker=HALF),
+    ],
+)
+def test_texts_that_no_answer_can_write_are_refused(way):
+    with Frontier.memory(robots="caller") as frontier:
+        frontier.discover([B])
+        lease = frontier.lease(1)[0]
+        with pytest.raises(SettingsError):
+            way(frontier, lease)
+        assert [B] == [record["url"] for record in frontier.records()]
+
+
+def test_texts_of_older_stores_that_no_answer_can_write_are_written_with_a_replacement(monkeypatch):
+    served = Served()
+    with monkeypatch.context() as before:
+        before.setattr("outrider.frontier.verbs.arguments.unicode", lambda what, value: None)
+        served.frontier.discover([Link(A, key=HALF, referrer="http://b.com/" + HALF, crawl=HALF), Link(B, key=HALF)])
+        served.frontier.report([served.frontier.lease(1, crawl="default", worker=HALF)[0].gone(error=HALF)])
+    (leased,) = served.next()["urls"]
+    assert (A, "?x", "http://b.com/?x") == (leased["url"], leased["key"], leased["referrer"])
+    for path in ("/status", "/stats", "/workers", "/hosts", "/urls?limit=10", f"/explain?url={B}", "/why-idle"):
+        assert 200 == served.ask("GET", API + path)[0], path
+    assert 200 == served.ask("GET", "/metrics")[0]
+
+
 class Gone:
     """A connection whose client went away."""
 

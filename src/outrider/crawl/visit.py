@@ -311,7 +311,7 @@ def page_outcome(
         content_type=_cut(field_of("content-type")),
         digest=digest_shown if status != NOT_MODIFIED else None,
         depth=lease.depth,
-        referrer=lease.referrer,
+        referrer=_cut(lease.referrer, URL_BYTES_MAX),
         priority=round(lease.priority, 6),
         attempt=lease.attempt,
         location=_location_shown(judgement, response),

@@ -79,7 +79,7 @@ class _Told(Collector):
         failures = CounterMetricFamily(PREFIX + "fetch_failures", "Failed attempts by class.", labels=["error"])
         for name, count in found["errors"].items():
             if name != "robots":
-                failures.add_metric([name], count)
+                failures.add_metric([name.encode("utf-8", "replace").decode()], count)
         yield failures
         requests = CounterMetricFamily(PREFIX + "http_requests", "Answered requests.", labels=["path", "status"])
         for (path, status), count in desk.requests.items():

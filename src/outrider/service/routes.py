@@ -65,8 +65,20 @@ class Text:
 
 
 def encode(found: Any) -> bytes:
-    """An answer as JSON."""
-    return msgspec.json.encode(found, enc_hook=str)
+    """An answer as JSON. An older store may contain texts with half surrogate pairs, which JSON does not have: a
+    question mark replaces each."""
+    try:
+        return msgspec.json.encode(found, enc_hook=str)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_whole(msgspec.to_builtins(found, enc_hook=str)))
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list | tuple):
+        return [_whole(one) for one in value]
+    return {_whole(name): _whole(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 
 Answer = Callable[[Desk, Ask], Awaitable[Struct | dict[str, Any] | Text]]

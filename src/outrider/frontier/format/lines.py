@@ -56,7 +56,7 @@ def refusal(
         "digest": None,
         "simhash": None,
         "depth": depth,
-        "referrer": referrer or None,
+        "referrer": referrer.encode("utf-8", "replace").decode() or None,
         "priority": priority,
         "attempt": 0,
         **dict.fromkeys(_ABSENT),

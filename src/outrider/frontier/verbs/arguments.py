@@ -104,6 +104,7 @@ def name(what: str, value: object) -> str | None:
         return None
     if not isinstance(value, str) or not str.__len__(value):
         raise SettingsError(f"{what} {shown(value)}: give a text of 1 to {NAME_CHARACTERS_MAX} characters")
+    unicode(what, value)
     return text(what, value, NAME_CHARACTERS_MAX)
 
 
@@ -220,6 +221,7 @@ def parcels(given: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
         whole("the depth of a parcel", depth, 0, DEPTH_MAX)
         whole("the hops of a parcel", hops, 0, _HOPS_MAX)
         whole("the seed of a parcel", seed, 0, 1)
+        unicode("the referrer of a parcel", referrer)
         kept("the referrer of a parcel", text("the referrer of a parcel", referrer), REFERRER_BYTES_MAX)
         text("the URL of a parcel", url)
         if not isinstance(octets, bytes):
@@ -241,7 +243,7 @@ def link(given: Link) -> Link:
     given = _own(given)
     name("key", given.key)
     name("crawl", given.crawl)
-    _text("referrer", given.referrer)
+    unicode("referrer", given.referrer)
     kept("referrer", given.referrer, REFERRER_BYTES_MAX)
     whole("depth", given.depth, 0, DEPTH_MAX)
     whole("hops", given.hops, 0, _HOPS_MAX)
@@ -408,9 +410,9 @@ def flag(what: str, value: object) -> None:
 def unicode(what: str, value: object) -> None:
     """A text that UTF-8 can encode, or None."""
     _text(what, value)
-    if isinstance(value, str):
+    if isinstance(value, str) and not str.isascii(value):
         try:
-            value.encode()
+            str.encode(value)
         except UnicodeEncodeError:
             raise SettingsError(f"{what} {shown(value)}: it holds half a surrogate pair, which is no text") from None
 

@@ -232,7 +232,7 @@ def _told(record: Mapping[str, Any], now: Instant) -> _Told:
         attempts=_whole("attempts", record.get("attempts"), 65_535),
         losses=_whole("losses", record.get("losses"), 255),
         status=_whole("status", record.get("status"), 65_535),
-        error=_text("error", record.get("error"), ERROR_TEXT_MAX),
+        error=_error(record.get("error")),
         etag=record.get("etag") or "",
         modified=record.get("last_modified") or "",
         digest=octets,
@@ -274,6 +274,11 @@ def _bytes_of(record: object) -> int:
     )
 
 
+def _error(value: object) -> str | None:
+    arguments.unicode("error", value)
+    return _text("error", value, ERROR_TEXT_MAX)
+
+
 def _arrival(told: Mapping[str, Any], draft: Draft) -> Arrival:
     if not isinstance(told, Mapping):
         raise SettingsError(f"{shown(told)} is no record: give mappings as `records` does")
@@ -284,6 +289,7 @@ def _arrival(told: Mapping[str, Any], draft: Draft) -> Arrival:
     octets = packed(told.get("metadata"), f"metadata of {shown(url, 200)}")
     arguments.kept("metadata", octets, METADATA_BYTES_MAX)
     referrer = _text("referrer", told.get("referrer"))
+    arguments.unicode("referrer", referrer)
     arguments.kept("referrer", referrer, REFERRER_BYTES_MAX)
     key, crawl = _text("key", told.get("key")), _text("crawl", told.get("crawl"))
     arguments.name("key", key)

@@ -485,6 +485,11 @@ def _present(name: str, given: _Field) -> dict[int, Any]:
     return found
 
 
+def _check_error(value: Any) -> None:
+    arguments.unicode("error", value)
+    arguments.text("error", value, ERROR_TEXT_MAX)
+
+
 _OCTETS: Final = {"digest": DIGEST_BYTES_MAX, "line": LINE_BYTES_MAX, "politeness": LINE_BYTES_MAX}
 _PLAIN: Final[Mapping[str, tuple[type, int]]] = {
     **{name: (bytes, most) for name, most in _OCTETS.items()},
@@ -495,7 +500,7 @@ _CHECKS: Final[Mapping[str, Callable[[Any], object]]] = {
     **{name: partial(_check_octets, name) for name in _OCTETS},
     "etag": lambda value: arguments.validator("etag", value),
     "last_modified": lambda value: arguments.validator("last_modified", value),
-    "error": lambda value: arguments.text("error", value, ERROR_TEXT_MAX),
+    "error": _check_error,
     "location": lambda value: arguments.text("location", value),
     "metadata": packed,
     "robots": arguments.robots,
