@@ -27,7 +27,7 @@ ERRORS: Final = {
     "empty_reply": "the server closed the connection without an answer",
     "malformed": "the answer is not valid HTTP",
     "too_many_headers": "the head of the answer is too long",
-    "decode": "the content coding cannot be undone",
+    "decode": "the content coding is damaged or unknown",
     "truncated": "the answer broke off",
     "not_welcome": "the site asks for a browser or a person",
     "too_large": "the frontier cannot keep an answer of this size",

@@ -45,7 +45,7 @@ class FetchError(StrEnum):
     EMPTY_REPLY = "empty_reply"  # the connection was closed without a line
     MALFORMED = "malformed"  # the answer is not HTTP/1.x, or its chunks are not chunks
     TOO_MANY_HEADERS = "too_many_headers"  # more lines or bytes of head, interim answers included, than the limits
-    DECODE = "decode"  # the coding of the body is unknown, or broken where it begins
+    DECODE = "decode"  # the coding of the body is damaged, or unknown for bytes that are no text
     NOT_WELCOME = "not_welcome"  # a challenge for a browser or a person came in place of the page
     INTERNAL = "internal"  # a bug or a shortage on this side
 
