@@ -209,7 +209,19 @@ def test_errors_are_failed_attempts_wherever_they_are_counted():
     found = status_fields(statistics, Rates(), "running", None)
     assert {"http_503": 2} == found["errors"]
     assert "2 errors" in progress_line(found, 0, 1.0)
-    assert "errors      http_503 2" in status_lines(found)
+    assert any(line.startswith("errors      http_503 2") for line in status_lines(found))
+
+
+def test_status_names_urls_that_are_gone_beside_the_errors():
+    found = status_fields({**STATISTICS, "errors": {}}, Rates(), "finished", None)
+    (told,) = [line for line in status_lines(found, "my crawl") if line.startswith("errors")]
+    assert ("none" in told, "1 URL gone" in told, "outrider urls 'my crawl' --state gone" in told) == (
+        False,
+        True,
+        True,
+    )
+    whole = {**STATISTICS, "errors": {}, "urls": {**STATISTICS["urls"], "gone": 0}}
+    assert "errors      none" in status_lines(status_fields(whole, Rates(), "finished", None))
 
 
 def test_links_that_were_not_followed_are_told_by_reason():

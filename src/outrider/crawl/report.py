@@ -547,7 +547,7 @@ def render(data: ReportData) -> str:
         _hosts_table(data),
         _counts_table("Outcomes", "One for each finished attempt.", data.totals.outcomes),
         _counts_table("Answers", "Status codes of the answered attempts.", data.statuses),
-        _counts_table("Errors by class", "", data.totals.errors, empty="None."),
+        _counts_table("Errors by class", "", data.totals.errors, empty="" if data.totals.broken else "None."),
         _politeness_timeline(data),
         _settings(data),
         "</body></html>\n",
@@ -592,6 +592,7 @@ def _figures(data: ReportData) -> str:
         ("Time", seconds_text(totals.seconds), f"{rate:,.1f} pages a second"),
         ("Duplicates", f"{totals.duplicates:,}", "same content, another URL"),
         ("Errors", f"{errors:,}", counted(len(totals.errors), "class", "classes")),
+        ("Broken links", f"{sum(totals.broken.values()):,}", "URLs with a status and no page"),
         ("Politeness", *gap),
     ]
     if totals.left is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -63,6 +64,9 @@ def status_lines(status: Mapping[str, Any], directory: str = "DIR") -> list[str]
     urls, hosts, rates = status["urls"], status["hosts"], status["pages_per_second"]
     errors = ", ".join(f"{name} {count:,}" for name, count in sorted(status["errors"].items()))
     passed = ", ".join(f"{name} {count:,}" for name, count in sorted(status.get("not_followed", {}).items()))
+    gone = ""
+    if urls["gone"]:
+        gone = f"{counted(urls['gone'], 'URL')} gone (outrider urls {shlex.quote(directory)} --state gone)"
     lines = [
         f"state       {status['state']}",
         f"accepted    {counted(status['accepted'], 'URL')}",
@@ -71,7 +75,7 @@ def status_lines(status: Mapping[str, Any], directory: str = "DIR") -> list[str]
         f"pages       {status['answered']:,} answered, {counted(status['duplicates'], 'duplicate')}, "
         + bytes_text(status["bytes"]),
         f"a second    {rates['now']:.1f} now, {rates['average']:.1f} on average, {rates['peak']:.1f} at most",
-        f"errors      {errors or 'none'}",
+        f"errors      {', '.join(part for part in (errors, gone) if part) or 'none'}",
         f"passed by   {passed or 'no link'}",
     ]
     lines += left_out_lines(rows_of(status.get("left_out", {}), directory))
