@@ -201,6 +201,9 @@ ACCEPTED_DATES_MAX = 4_096  # dates that are kept; with more, every second one g
 SLOTS = 4_096  # fixed ranges of hash(registrable domain)
 OWN_SLOT = 4_096  # facts without a slot lie here: tokens, crawls, holders, watermarks
 LOG_BYTES_BEFORE_CHECKPOINT = 64 << 20  # a round starts at max(this, half the last checkpoint)
+# frames with orders about crawls and queues: a round starts beyond this number, for each takes recovery half a
+ORDERS_BEFORE_CHECKPOINT = 256  # millisecond; 2,000 crawls that were made and deleted took it two seconds
+CHECKPOINT_BYTES_PER_ORDER = 64 << 10  # a large checkpoint is worth more orders: it takes as long to write as to read
 CHECKPOINT_STEP_BYTES = 16 << 10  # ranges are copied up to this between two calls: a fraction of a millisecond
 CHECKPOINT_WAITING_BYTES_MAX = 2 << 20  # copied and not written yet: a slow disk makes copying wait, not the calls
 ROUND_SOONER_FOR_HOSTS = 8  # a checkpoint begins so much sooner when twice as many hosts are in memory as may be

@@ -12,7 +12,7 @@ from limiting import set_limits
 from model.inside import inspect
 from model.interleaving import Interleaving
 from model.world import World, outcome, recount, rows
-from outrider import Frontier
+from outrider import Frontier, Link
 from outrider.engine.failure import Failure
 from outrider.errors import StoreFailedError
 from outrider.frontier.state.tables import LEASES, OWN
@@ -186,3 +186,28 @@ def test_a_disk_that_removes_nothing_stops_nobody_and_is_asked_again():
     assert (listed, 1) == (runs(world.disk), sum(name.endswith(".ckpt") for name in world.disk.names()))
     world.kill()
     assert (700, []) == (world.frontier.statistics()["accepted"], recount(world.frontier))
+
+
+@pytest.mark.parametrize("end", ["kill", "reopen"])
+def test_orders_about_crawls_begin_a_round_since_recovery_is_slow_for_each(end):
+    world = World()
+    world.discover("http://keep.com/")
+    for number in range(700):
+        world.discover(Link(f"http://h{number % 9}.com/", crawl=f"c{number}"))
+        world.frontier.delete(crawl=f"c{number}")
+    assert world.frontier.statistics()["checkpoint"]["number"] > 0
+    getattr(world, end)()
+    assert world.inspect().tables.orders_replayed < 700
+    assert ("queued", {"queued": 1}) == (world.state("http://keep.com/"), world.counts())
+    assert world.frontier.verify().ok
+
+
+def test_a_large_checkpoint_bears_more_orders(monkeypatch):
+    set_limits(monkeypatch, ORDERS_BEFORE_CHECKPOINT=10, CHECKPOINT_BYTES_PER_ORDER=1)
+    world = World()
+    world.discover("http://keep.com/")
+    world.frontier.checkpoint()
+    number = world.frontier.statistics()["checkpoint"]["number"]
+    for pause in range(40):
+        world.frontier.pause("keep.com") if pause % 2 else world.frontier.resume("keep.com")
+    assert number == world.frontier.statistics()["checkpoint"]["number"]

@@ -14,6 +14,7 @@ from outrider.frontier.format.facts import Fact, encode, encode_in_pieces
 from outrider.frontier.machine import Machine
 from outrider.frontier.state.tables import COPY_ROWS, LEASES, OWN, RUNS
 from outrider.limits import (
+    CHECKPOINT_BYTES_PER_ORDER,
     CHECKPOINT_PAYLOAD_BYTES_MAX,
     CHECKPOINT_RANGE_BYTES_MAX,
     CHECKPOINT_STEP_BYTES,
@@ -21,6 +22,7 @@ from outrider.limits import (
     LOG_BYTES_BEFORE_CHECKPOINT,
     MEMTABLE_BYTES_MAX_LEAST,
     MEMTABLE_SHARE,
+    ORDERS_BEFORE_CHECKPOINT,
     OWN_SLOT,
     ROUND_PATIENCE_BYTES,
     ROUND_SOONER_FOR_HOSTS,
@@ -109,6 +111,8 @@ class Rounds:
         self._failure = failure
         self._store = store
         self._ledger_bytes_max = max(MEMTABLE_BYTES_MAX_LEAST, machine.settings.memory_bytes // MEMTABLE_SHARE)
+        self._orders = 0  # of `core.orders`, those that the newest checkpoint covers
+        self._orders_begun = 0  # and those that the round under way covers
         self._patience = 0  # so much log there must be before a round is tried again
         self._finished: tuple[int, int, int] | None = None  # the result of a thread beside: a checkpoint …
         self._no_room = False  # … or a lack of room for its file
@@ -132,7 +136,7 @@ class Rounds:
             if self._machine.core.cooling.presses:
                 threshold //= ROUND_SOONER_FOR_HOSTS
             logged = self._log.bytes_after(self.covered)
-            if logged > max(threshold, self._patience):
+            if logged > self._patience and (logged > threshold or self._has_many_orders()):
                 if self._machine.core.cooling.step(now):
                     return
                 self.begin(now)
@@ -164,6 +168,11 @@ class Rounds:
         self._copying(None)
         self.finisher = self._beside(self._finish, round_, self._log.appended_lsn)
 
+    def _has_many_orders(self) -> bool:
+        """Whether recovery would be slow for the orders in the log, few bytes as they are."""
+        orders = self._machine.core.orders - self._orders
+        return orders > max(ORDERS_BEFORE_CHECKPOINT, self.bytes // CHECKPOINT_BYTES_PER_ORDER)
+
     def _beside(self, target: Callable[..., None], *arguments: object) -> threading.Thread:
         """A thread of its own does this; a call looks at its result when the thread has ended."""
         thread = threading.Thread(target=target, args=arguments, daemon=True)
@@ -181,6 +190,7 @@ class Rounds:
         if self._finished is None:
             return False
         self.number, self.covered, self.bytes = self._finished
+        self._orders = self._orders_begun
         self._finished = None
         self._patience = 0
         self._unmerged = True
@@ -215,6 +225,7 @@ class Rounds:
     def begin(self, now: Instant) -> None:
         """From here on: facts without a slot, the open leases and the ledger are those of this LSN exactly."""
         self._log.roll()
+        self._orders_begun = self._machine.core.orders
         tables = self._machine.tables
         tables.robots.rulebook.drop_unused()
         round_ = Round(tables.sections(), self.number + 1, self._log.appended_lsn, self._log.frame_bytes)

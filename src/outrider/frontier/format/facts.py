@@ -260,6 +260,8 @@ KINDS: dict[int, Kind] = {
         _kind(Fact.RUNS, "slot:u16 name:text", applied=Applied.NOWHERE),
     )
 }
+ORDERS = frozenset({Fact.CRAWL, Fact.CRAWL_RULES, Fact.QUEUE_RULES, Fact.VOID})
+"""Kinds that orders about crawls and queues are made of. Recovery applies their frames one by one, which is slow."""
 PLACES = {fact: place for place, fact in enumerate(KINDS)}
 """The place of each kind in a frame."""
 

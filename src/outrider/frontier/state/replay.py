@@ -24,6 +24,7 @@ from outrider.frontier.format.facts import (
     DTYPES,
     INSTANT_BYTES,
     KINDS,
+    ORDERS,
     UNFIT,
     Fact,
     Texts,
@@ -206,7 +207,9 @@ class Window:
         for payload, lsn in zip(payloads, lsns, strict=True):
             with applied(lsn, lsn):
                 self._wake(instant_of(payload))
-                apply(tables, payload)
+                ordered = apply(tables, payload)
+                if lsn:
+                    tables.orders_replayed += ordered
 
     def _wake(self, now: Instant) -> None:
         while self._tables.urls.wake(now, WAKES_PER_CALL_MAX):
@@ -431,12 +434,16 @@ def applied(first: int, last: int) -> Iterator[None]:
         raise DamagedStoreError(f"{where if first else 'a checkpoint'} can be read and not applied ({told})") from error
 
 
-def apply(tables: Tables, payload: bytes) -> None:
-    """Applies the facts of one frame. Raises DamagedStoreError, ForeignStoreError."""
+def apply(tables: Tables, payload: bytes) -> bool:
+    """Applies the facts of one frame. Returns whether orders are among them. Raises DamagedStoreError,
+    ForeignStoreError."""
     tables.now = max(tables.now, instant_of(payload))
+    orders = False
     for kind, values in decode(payload):
         tables.apply(kind, values)
+        orders = orders or kind in ORDERS
     tables.forget_changed()
+    return orders
 
 
 def _total(payload: bytes, at: int, rows: int, planes: Sequence[int], shifts: Sequence[int]) -> int:

@@ -108,6 +108,7 @@ class Tables:
         self.token = 0
         self.turn = 0  # counts draws from hosts with several queues, whose queues take turns
         self.now: Instant = 0
+        self.orders_replayed = 0  # frames of the log with orders about crawls and queues that the recovery applied
         self.changed: list[Rows] = []  # hosts that `Turns.touch` must handle again
         self.begun: list[Rows] = []  # hosts with new leases that the draw took out of ring and timetable already
         self._apply: dict[int, tuple[bool, Callable[..., None]]] = {

@@ -11,7 +11,7 @@ import numpy as np
 from outrider import kernels
 from outrider.clock import Instant
 from outrider.errors import SettingsError, StoreFullError
-from outrider.frontier.format.facts import FRAME_KIND, Block, Compressor, Fact, UnfitFactsError, sealed
+from outrider.frontier.format.facts import FRAME_KIND, ORDERS, Block, Compressor, Fact, UnfitFactsError, sealed
 from outrider.frontier.format.records import Record
 from outrider.frontier.policy.grouping import Grouping
 from outrider.frontier.policy.network import Network
@@ -97,6 +97,7 @@ class Core:
         self.verdicts_since: Instant = 0
         """An older verdict on a robots.txt whose cause may be on our own side does not hold any more."""
         self.lsn = 0
+        self.orders = tables.orders_replayed  # frames with orders about crawls and queues in the log
         self.asked = ""  # the caller's function that runs now, in words for an error
         self.now: Instant = tables.now
 
@@ -126,6 +127,7 @@ class Core:
                 raise
             for (kind, values), hand in blocks:
                 self.tables.apply(kind, values, hand)
+            self.orders += any(kind in ORDERS for (kind, _), _ in blocks)
             self.tables.now = draft.now
             if Fact.VOID in draft.rows or Fact.CRAWL_RULES in draft.rows:
                 self.recent.forget()
