@@ -232,6 +232,12 @@ IDLE_CONNECTION_SECONDS_MAX = (
 )
 CONNECTIONS_MAX = 512  # sockets of the downloader, kept ones included; half of the usual 1,024 descriptors
 SLOW_REQUEST_SECONDS = 0.5  # most answers are whole by then; a request that takes longer gives its place to another
+# of the places, a fourth is kept for hosts with a prompt last page while few more requests may stand aside: tarpits
+KEPT_PLACES_SHARE = 1 / 4  # would hold all places else, and those that answer within half a second need few
+# where no host was prompt for so long, and slow requests may still go aside, no place is kept
+KEPT_PLACES_SECONDS = 2.0
+PROMPT_HOSTS_MAX = 10_000  # hosts remembered as prompt: a host that is forgotten proves it again with its next page
+HELD_UP_MAX = 512  # requests that wait while places are kept; beyond, the first go back to their queues unsent
 SLOW_HOSTS_MAX = 10_000  # hosts remembered as slow: the next request to one holds no place from the beginning
 RATE_BYTES_PER_SECOND_MIN = 100  # a body that comes more slowly on average is cut: no link of today is so slow
 RATE_SECONDS_FIRST = 15.0  # and that is first looked at so long after the head: half of the time that silence may last

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from outrider.crawl.places import Place, Places, aside_max
+from outrider.crawl.places import Place, Places, aside_max, kept_of
 from outrider.limits import SLOW_REQUEST_SECONDS
 
 
@@ -149,3 +149,54 @@ def test_a_train_that_was_slow_once_stands_aside_to_its_end():
 
 def test_slow_requests_have_the_sockets_that_are_left():
     assert [448, 7, 0, 36] == [aside_max(64, 512), aside_max(1, 512), aside_max(600, 600), aside_max(64, 100)]
+
+
+def test_where_few_more_may_stand_aside_places_are_kept_for_hosts_with_a_prompt_page():
+    async def main():
+        time, told, begun = Moved(), [], []
+        places = Places(4, 2, lambda: told.append(1), kept=1)
+        (good,) = enter(places, "good", begun=begun)
+        places.note_page(good)
+        places.leave(good)
+        pits = enter(places, *(f"tarpit{number}" for number in range(9)), begun=begun)
+        await time.on(2 * SLOW_REQUEST_SECONDS)
+        stuck = (len(begun) - 1, places.aside, places.held_up)
+        for _ in range(3):
+            (good,) = enter(places, "good", begun=begun)
+            places.note_page(good)
+            places.leave(good)
+        served = begun.count("good")
+        enter(places, "new", begun=begun)
+        places.leave(pits[0])  # one of those aside
+        places.leave(pits[4])
+        return stuck, served, begun[-2:], len(told) > 0
+
+    stuck, served, last, told = asyncio.run(main())
+    assert ((5, 2, 4), 4, True) == (stuck, served, told)
+    assert ["good", "tarpit5"] == last
+
+
+def test_a_prompt_host_that_became_slow_has_no_claim_to_the_kept_places():
+    async def main():
+        time, begun = Moved(), []
+        places = Places(2, 0, lambda: None, kept=1)
+        (turned,) = enter(places, "turned", begun=begun)
+        places.note_page(turned)
+        places.leave(turned)
+        enter(places, "turned", "tarpit", begun=begun)
+        await time.on(2 * SLOW_REQUEST_SECONDS)
+        enter(places, "turned", "other", begun=begun)
+        return begun, places.held_up
+
+    assert (["turned", "turned", "tarpit"], 0) == asyncio.run(main())
+
+
+def test_without_pressure_hosts_that_never_answered_take_all_places():
+    async def main():
+        begun = []
+        places = Places(4, 28, lambda: None, kept=1)
+        enter(places, *(f"h{number}" for number in range(5)), begun=begun)
+        return begun, places.held_up
+
+    assert (["h0", "h1", "h2", "h3"], 0) == asyncio.run(main())
+    assert [16, 0, 1] == [kept_of(64), kept_of(3), kept_of(4)]

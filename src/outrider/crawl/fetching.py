@@ -24,7 +24,7 @@ from outrider.crawl.bottleneck import Bottleneck, Stage
 from outrider.crawl.hooks import HookFailed, Hooks
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.perhost import HostSettings, PerHost
-from outrider.crawl.places import Place, Places
+from outrider.crawl.places import Place, Places, kept_of
 from outrider.crawl.visit import Visit, validators_of
 from outrider.errors import InvalidUrlError, SettingsError
 from outrider.fetch.addresses import AddressGuard, is_web_port, parsed
@@ -39,6 +39,7 @@ from outrider.limits import (
     CONNECTIONS_MAX,
     DNS_PROMPT_SECONDS,
     HEAD_BYTES_MAX,
+    HELD_UP_MAX,
     SITEMAP_BYTES_MAX,
     SITEMAPS_AT_ONCE,
     SITEMAPS_WAITING_MAX,
@@ -149,7 +150,8 @@ class Fetching:
         self._user_agent = user_agent
         self._loopback_only = loopback_only
         self._clock = clock
-        self._places = Places(concurrency, aside_most, make_room)
+        self._places = Places(concurrency, aside_most, make_room, kept=kept_of(concurrency))
+        self._in_line: dict[Place, _Train] = {}  # trains that wait for a place
         self._make_room = make_room
         self._mapping = 0  # visits that fetch sitemaps
         self._map_line: deque[_Train] = deque()  # visits that wait until other sitemaps are read
@@ -165,8 +167,14 @@ class Fetching:
 
     @property
     def aside(self) -> int:
-        """Visits that hold no place: their name is long in coming, or their answer, or the end of other sitemaps."""
-        return self._unnamed + self._mapless + self._places.aside
+        """Visits that hold no place: their name is long in coming, or their answer, or the end of other sitemaps, or
+        the places are kept for other hosts."""
+        return self._unnamed + self._mapless + self._places.aside + self._places.held_up
+
+    @property
+    def held_up(self) -> int:
+        """Visits that wait although places are free, since these are kept for other hosts."""
+        return self._places.held_up
 
     @property
     def leases(self) -> list[Lease]:
@@ -226,7 +234,10 @@ class Fetching:
             return made.result()
 
     def let_go(self) -> None:
-        """Lets every train go on with no further visit; those that are not made say so."""
+        """Lets every train go on with no further visit, and trains that are held up with none; visits that are not made
+        say so."""
+        for train in list(self._in_line.values()) if self._places.held_up else ():
+            self._give_back(train)
         for way in list(self._ways.values()):
             if len(way.train.ways) > 1 and way is way.train.ways[0]:
                 self._let_go(way.train)
@@ -368,9 +379,19 @@ class Fetching:
         train.place = Place(train.host, partial(self._ask, train))
         self._places.enter(train.place)
         if not train.place.is_held:
+            self._in_line[train.place] = train
             self._bottleneck.move(train.ways[0].lease.token, Stage.WAITS, self._clock())
+            if self._places.held_up > HELD_UP_MAX:
+                self._give_back(self._in_line[self._places.first_waiting])
+
+    def _give_back(self, train: _Train) -> None:
+        """Ends the visits of a train unsent: their URLs go back to their queues, and others have their turn."""
+        for way in train.ways.copy():
+            self._end(way, Visit(way.lease, way.at, self._clock(), stopped=True))
 
     def _ask(self, train: _Train) -> None:
+        if train.place is not None:
+            self._in_line.pop(train.place, None)
         train.asked_at = asyncio.get_running_loop().time()
         self._at_site(train.ways[0])
         self._dial([(way.lease.token, way.request) for way in train.ways])
@@ -451,6 +472,8 @@ class Fetching:
             self._bottleneck.answered(body, now - response.ended_at)
         self._bottleneck.move(lease.token, Stage.BEGINS, now)
         visit = Visit(lease, way.at, now, response)
+        if lease.kind is Kind.PAGE and response.status is not None and train.place is not None:
+            self._places.note_page(train.place)
         if len(train.ways) > 1:
             following = train.ways[1]
             following.lease = msgspec.structs.replace(following.lease, ended_before=response.ended_at)
@@ -491,6 +514,7 @@ class Fetching:
         if train.naming is not None:
             train.naming.cancel()
         if train.place is not None:
+            self._in_line.pop(train.place, None)
             self._places.leave(train.place)
         if train.is_mapless:
             self._mapless -= 1

@@ -590,6 +590,8 @@ class CrawlRun:
                 raise self._failure
             if not self._at_work and not self._finished and not turn.leases and not held and await self._at_end(turn):
                 return
+            if want and len(turn.leases) == want and fetching.held_up and self._room(fetching):
+                continue  # hosts that never answered are held up: behind them may be one that answers promptly
             await self._wait(fetching)
 
     async def _lease_due(self, fetching: Fetching) -> None:
