@@ -119,6 +119,8 @@ def octets_of(value: Any) -> bytes:
 
 
 W3LIB_DIFFERS = {
+    # WHATWG Fetch, "extract a MIME type".
+    "charset=utf-8, text/plain; charset=utf-16": "the last of several types counts, with its charset",
     # The standard reads a page without scripts so, and a crawler runs none.
     "<noscript><base href": "a base in noscript counts",
     '<noscript foo="bar"><base': "a base in noscript counts",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from outrider.fetch.downloader import Headers
 from outrider.page import Page, media_type, read
-from outrider.page.media_type import root_of, said, sniffed
+from outrider.page.media_type import declared_type, root_of, sniffed
 
 U = "http://a.test/d/p"
 
@@ -41,7 +41,7 @@ U = "http://a.test/d/p"
     ],
 )
 def test_a_content_type_is_read_as_fetch_extracts_it(field: str, essence: str, label: str | None) -> None:
-    assert (essence, label) == said(field)
+    assert (essence, label) == declared_type(field)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,20 @@ def test_the_first_bytes_decide_nothing_where_one_is(field: str) -> None:
 
 def test_several_fields_are_one_list() -> None:
     fields = Headers([("Content-Type", "application/octet-stream"), ("content-type", "text/html; charset=koi8-r")])
-    assert ("text/html", "koi8-r") == said(fields.joined("content-type"))
+    assert ("text/html", "koi8-r") == declared_type(fields.joined("content-type"))
     assert "" == Headers().joined("content-type")
+
+
+ITEM = b"<rss version='2.0'><channel><item><link>/1</link></item></channel></rss>"
+
+
+@pytest.mark.parametrize("head", [b"", b"\xef\xbb\xbf", b"\n <?xml version='1.0'?>\n<!-- x -->\n"])
+def test_a_feed_that_is_sent_as_html_is_a_feed(head: bytes) -> None:
+    assert ["http://a.test/1"] == [str(url) for url in read(head + ITEM, U, "text/html").link_batch()]
+    atom = b"<feed xmlns='http://www.w3.org/2005/Atom'><entry><link href='/2'/></entry></feed>"
+    assert ["http://a.test/2"] == [str(url) for url in read(head + atom, U, "text/html;charset=utf-8").link_batch()]
+    page = b"<html><a href=1>x</a><rss><item><link>/2</link></item></rss></html>"
+    assert ["http://a.test/d/1"] == [str(url) for url in read(head + page, U, "text/html").link_batch()]
 
 
 DRAWING = b'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">%s</svg>'
@@ -128,5 +140,5 @@ def test_a_long_front_takes_time_by_its_size(body: bytes) -> None:
     started = process_time()
     root_of(body * 20_000)
     sniffed(b"<" + body * 20_000)
-    said('a/b;c="' + '\\"' * 30_000 + "," * 30_000)
+    declared_type('a/b;c="' + '\\"' * 30_000 + "," * 30_000)
     assert process_time() - started < 1

@@ -30,6 +30,9 @@ _ROOT: Final = re.compile(
 )
 _ROOT_BYTES: Final = 65_536
 """So far the first element of an XML document is looked for: drawings have long comments and document types."""
+_FEED: Final = re.compile(rb"(?:\xef\xbb\xbf)?[\t\n\r ]{0,256}<(?:\?xml|(rss|feed|rdf:RDF)[\t\n\r >])")
+_OF_PAGES: Final = frozenset({b"<!", b"<h", b"<H"})  # nearly all pages begin so, and no feed
+_FEEDS: Final = frozenset({"rss", "feed", "rdf"})
 _OF_XML: Final = frozenset({"rss", "feed", "rdf", "urlset", "sitemapindex", "svg"})
 _MARKS: Final = (b"\xfe\xff", b"\xff\xfe", b"\xef\xbb\xbf")
 _BINARY: Final = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
@@ -42,14 +45,14 @@ class Said(NamedTuple):
     label: str | None = None
 
 
-def said(content_type: str) -> Said:
+def declared_type(content_type: str) -> Said:
     """The media type that a Content-Type names: the last one of several values, or of fields joined by commas."""
     return (_remembered if len(content_type) <= _REMEMBERED_CHARACTERS_MAX else _said)(content_type)
 
 
 def media_type(body: bytes, content_type: str) -> Said:
     """The media type of a body: by its Content-Type, by its first bytes where that names none or an unknown one."""
-    found = said(content_type)
+    found = declared_type(content_type)
     return Said(sniffed(body), found.label) if found.essence in _SAYS_NOTHING else found
 
 
@@ -94,6 +97,14 @@ def sniffed(body: bytes) -> str:
     if image is not None:
         return image.type
     return "text/plain" if head.startswith(_MARKS) or not _BINARY.search(head) else "application/octet-stream"
+
+
+def is_feed(body: bytes) -> bool:
+    """Whether a body that was sent as HTML is a feed (MIME Sniffing 8.2)."""
+    if body[:2] in _OF_PAGES:
+        return False
+    front = _FEED.match(body)
+    return front is not None and (front[1] is not None or root_of(body) in _FEEDS)
 
 
 def root_of(body: bytes) -> str:

@@ -50,7 +50,7 @@ from outrider.limits import (
 from outrider.page.content import NO_LINKS, FoundLinks, LinkColumns, Page
 from outrider.page.image import image_of
 from outrider.page.likeness import BLOCK_WORDS_MIN, LIKENESS_KEY
-from outrider.page.media_type import Said, media_type, root_of
+from outrider.page.media_type import Said, declared_type, is_feed, media_type, root_of
 from outrider.page.odd import read_odd, room_of, within
 from outrider.page.sitemap import read_sitemap
 from outrider.url import UrlBatch
@@ -195,9 +195,12 @@ def followed_of(page: Page, unread: Unread) -> tuple[UrlBatch, int]:
 
 def _type_of(one: Unread) -> Said:
     """The media type that a body is read as: pages and drawings go by all names of XML."""
+    found = declared_type(one.content_type)
+    if found.essence in PARSED:
+        return found if found.essence != HTML_TYPE or not is_feed(one.body) else Said(FEEDS[0], found.label)
     found = media_type(one.body, one.content_type)
     essence, label = found
-    if essence in PARSED or not (essence in _XML or essence.endswith("+xml")) or essence in FEEDS:
+    if essence in FEEDS or not (essence in _XML or essence.endswith("+xml")):
         return found
     root = root_of(one.body)
     return Said(XHTML_TYPE, label) if root in {"html", "svg"} else found
@@ -258,8 +261,9 @@ def _read_feed(body: bytes, url: str) -> Page:
     return Page(url=url, base=url, found=found, left_out=behind + room.left_out)
 
 
+HTML_TYPE: Final = "text/html"
 XHTML_TYPE: Final = "application/xhtml+xml"
-PARSED: Final[Mapping[str, int]] = {"text/html": HTML, XHTML_TYPE: XHTML, "text/plain": TEXT}
+PARSED: Final[Mapping[str, int]] = {HTML_TYPE: HTML, XHTML_TYPE: XHTML, "text/plain": TEXT}
 """The media types whose bodies the kernel reads, and how."""
 FEEDS: Final = ("application/rss+xml", "application/atom+xml", "application/rdf+xml")
 """The media types of feeds alone."""
