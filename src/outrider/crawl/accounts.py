@@ -120,8 +120,9 @@ class Kept:
         return {**self.state.watermarks, **dict(one.mark for one in self.sent if one.mark is not None)}
 
 
-def read_reports(files: Files) -> Kept:
-    """The content of the file; a line that a crash tore is its end. Raises DamagedStoreError for damage before that."""
+def read_reports(files: Files, damage: list[int] | None = None) -> Kept:
+    """The content of the file; a line that a crash tore is its end. Raises DamagedStoreError for damage before that.
+    damage: takes the places of damaged lines in place of the error; the whole lines behind them count then."""
     kept = Kept()
     try:
         content = read_whole(files, REPORTS_FILE, bytes_max=REPORTS_FILE_BYTES_MAX)
@@ -130,6 +131,10 @@ def read_reports(files: Files) -> Kept:
     for line in content.splitlines(keepends=True):
         body = line[9:-1]
         if not line.endswith(b"\n") or line[:9] != _mark(body):
+            if damage is not None:
+                damage.append(kept.length)
+                kept.length += len(line)
+                continue
             if content.find(b"\n", kept.length + len(line)) >= 0:
                 raise DamagedStoreError(f"{files.describe(REPORTS_FILE)} at byte {kept.length}")
             break
@@ -143,6 +148,21 @@ def read_reports(files: Files) -> Kept:
             kept.answers[found.answer] = found.codes
         kept.length += len(line)
     return kept
+
+
+def packed(kept: Kept) -> bytes:
+    """The file with this state, and with the reports and answers after it."""
+    entries: list[Sending | Answer | dict[str, State]] = [{"state": kept.state}]
+    for one in kept.sent:
+        entries.append(one)
+        if one.report in kept.answers:
+            entries.append(Answer(one.report, kept.answers[one.report]))
+    return b"".join(map(_line_of, entries))
+
+
+def _line_of(entry: Sending | Answer | dict[str, State]) -> bytes:
+    body = msgspec.json.encode(entry)
+    return _mark(body) + body + b"\n"
 
 
 def _mark(body: bytes) -> bytes:
@@ -224,8 +244,7 @@ class Accounts:
         self._kept.answers[sending.report] = codes
 
     def _write(self, entry: Sending | Answer) -> None:
-        body = msgspec.json.encode(entry)
-        line = _mark(body) + body + b"\n"
+        line = _line_of(entry)
         self._file.write_at(self._kept.length, line)
         self._file.sync()
         self._kept.length += len(line)
@@ -265,8 +284,7 @@ class Accounts:
         state = self._kept.state
         state.watermarks = self._kept.marks()
         state.last = self._number
-        body = msgspec.json.encode({"state": state})
-        line = _mark(body) + body + b"\n"
+        line = _line_of({"state": state})
         self._file.close()
         replace(self._files, REPORTS_FILE, line)
         self._file = self._files.open(REPORTS_FILE)

@@ -16,7 +16,7 @@ import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Protocol
 
 import msgspec
 
@@ -41,17 +41,35 @@ def judge_of(path: str) -> Callable[[Recovered], None]:
     """
 
     def judge(known: Recovered) -> None:
-        for stream, name in FILES.items():
-            at = _unknown_line(os.path.join(path, name), stream, known)
-            if at is not None:
-                raise _unknown(path, f"line at byte {at:,} of {os.path.join(path, name)}")
-        for name, at in _unknown_records(path, known):
-            raise _unknown(path, f"record at byte {at:,} of {os.path.join(path, ARCHIVE_NAME, name)}")
+        place = unknown_place(path, known)
+        if place is not None:
+            raise _unknown(path, place)
 
     return judge
 
 
-def cut_short(path: str, known: Recovered) -> Iterator[Loss]:
+class KnownOutput(Protocol):
+    """How far a store, or the books of a worker, know the output beside them."""
+
+    @property
+    def token(self) -> int: ...
+    def watermarks(self) -> dict[str, bytes]: ...
+    def projection(self, stream: str) -> tuple[int, int]: ...
+    def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]: ...
+
+
+def unknown_place(path: str, known: KnownOutput) -> str | None:
+    """The first line or record in `path` that an opening would cut and that is not known, in words; None for none."""
+    for stream, name in FILES.items():
+        at = _unknown_line(os.path.join(path, name), stream, known)
+        if at is not None:
+            return f"line at byte {at:,} of {os.path.join(path, name)}"
+    for name, at in _unknown_records(path, known):
+        return f"record at byte {at:,} of {os.path.join(path, ARCHIVE_NAME, name)}"
+    return None
+
+
+def cut_short(path: str, known: KnownOutput) -> Iterator[Loss]:
     """The files of the crawl in `path` that hold less than its store says, for which an opening refuses them."""
     for stream, name in FILES.items():
         if known.projection(stream)[0]:
@@ -84,12 +102,17 @@ def refuse_output_alone(path: str) -> None:
         names = set()
     if names - {LOCK_NAME, MANIFEST_NAME + TEMPORARY_SUFFIX}:
         return  # a store, whole or not; its opening tells
-    held = [os.path.join(path, name) for name in FILES.values()]
-    held += [os.path.join(path, ARCHIVE_NAME, name) for _, name in _archive_files(path)]
-    found = next((name for name in held if os.path.isfile(name) and os.path.getsize(name)), None)
+    found = first_output(path)
     if found is not None:
         store = os.path.join(path, FRONTIER_NAME)
         raise UnknownOutputError(f"{found} is there, and {store}, which knows of it, is not; {_ways_out(path)}")
+
+
+def first_output(path: str) -> str | None:
+    """The first file of a crawl's output in `path` that is not empty; None where there is none."""
+    held = [os.path.join(path, name) for name in FILES.values()]
+    held += [os.path.join(path, ARCHIVE_NAME, name) for _, name in _archive_files(path)]
+    return next((name for name in held if os.path.isfile(name) and os.path.getsize(name)), None)
 
 
 def _unknown(path: str, place: str) -> UnknownOutputError:
@@ -108,7 +131,7 @@ def _ways_out(path: str) -> str:
     )
 
 
-def _unknown_line(path: str, stream: str, known: Recovered) -> int | None:
+def _unknown_line(path: str, stream: str, known: KnownOutput) -> int | None:
     """Where the first whole line begins that an opening would cut and the log does not hold; None when there is none.
 
     A line that is no JSON was torn by a power cut.
@@ -151,7 +174,7 @@ def _is_record(line: bytes) -> bool:
         return False
 
 
-def _unknown_records(path: str, known: Recovered) -> Iterator[tuple[str, int]]:
+def _unknown_records(path: str, known: KnownOutput) -> Iterator[tuple[str, int]]:
     """(file, offset) of the whole records that an opening would cut, made under tokens that were never given out."""
     value = known.watermarks().get(ARCHIVE_WRITER)
     name, offset = unpacked_watermark(value) if value is not None else ("", 0)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from outrider.clock import Instant, instant, rfc3339, wall
+from outrider.crawl import worker_folder
 from outrider.crawl.directory import kept_settings
 from outrider.crawl.kept_output import (
     archive_end,
@@ -113,6 +114,9 @@ def verify(path: str) -> Verified:
 
     Raises StoreError where it can neither be read nor told why: StoreInUseError, ForeignStoreError.
     """
+    if worker_folder.is_worker(path):
+        books = worker_folder.surveyed(path)
+        return Verified(books.damage, Verification(not books.problems, books.problems, books.counts), books.unknown)
     store = store_of(path)
     try:
         return _verified(store, _crawl_of(path, store))
@@ -165,6 +169,8 @@ def repair(path: str, *, now: Instant | None = None) -> Repaired:
     lost. Raises StoreError; the next attempt mends the rest. Raises UnknownOutputError for a store that is older than
     its output: nothing in it is damaged.
     """
+    if worker_folder.is_worker(path):
+        return Repaired(*worker_folder.mend(path))
     store = store_of(path)
     crawl = _crawl_of(path, store)
     verified = _verified(store, crawl)

@@ -39,6 +39,7 @@ from outrider.crawl.settle import LEASE_SECONDS, Settler
 from outrider.crawl.sitemaps import Sitemaps
 from outrider.crawl.version import version
 from outrider.crawl.visit import Visit, visit_bytes
+from outrider.crawl.worker_folder import LEASES_FILE, refuse_unknown_output
 from outrider.engine.asking import Connections, Remote, is_on_loopback
 from outrider.engine.messages import Registered
 from outrider.engine.remote import RemoteFrontier
@@ -58,8 +59,6 @@ from outrider.kernels import in_use
 from outrider.limits import ANSWERS_BYTES_MAX, TURN_BYTES_MAX, WORK_FILE_BYTES_MAX
 from outrider.storage.files import LOCK_NAME, TEMPORARY_SUFFIX, Directory, read_whole, replace
 
-LEASES_FILE: Final = "leases"
-"""A line for each lease: token and kind. Behind a crash those without a report are given back, as broken off."""
 LEASES_BYTES_KEPT: Final = 1 << 20
 WAIT_SECONDS: Final = 10.0  # a lease waits so long at the server; a stop cuts it off
 STEP_SECONDS: Final = 2.0  # leases under way are looked at so often,
@@ -134,6 +133,7 @@ class Worker:
         self._stopping = 0
         self._code = FINISHED
         self._accepted = self._late = 0
+        self._leases_written = False  # since they were synced
         self._sent = 0  # visits that sent a request
         self._refused = 0  # visits that the guard of this worker refused
         self._refused_text = ""  # the words about the first of them
@@ -206,6 +206,8 @@ class Worker:
         path = self._options.output
         if os.path.lexists(os.path.join(path, FRONTIER_NAME)):
             raise NamedPathError(f"{path} is a crawl with a frontier of its own; give a worker another one with -o")
+        # Before anything is made or sent: what is refused stays as it is.
+        refuse_unknown_output(path)
         self._files = Directory(path, create=True)
         self._own = Directory(os.path.join(path, WORKER_FOLDER), create=True)
         self._connections, self._leasing = (
@@ -213,6 +215,7 @@ class Worker:
         )
         try:
             self._own.lock()
+            refuse_unknown_output(path)  # once more: the process before may have ended in between
             known = _known(self._own)
             name = self._server.name or (known.worker if known is not None else _name())
             self._frontier = self._remote(self._connections, name, self._server.patience_seconds)
@@ -236,6 +239,7 @@ class Worker:
             self._give_back()
             self._output = Output(self._files, self._accounts, self._options)
             again = self._output.open()
+            self._leases.truncate(0)  # not before: their tokens tell which records may be cut
             if again or self._accounts.settled_again:
                 self._journal.note("replayed", lines=again, reports=self._accounts.settled_again)
             self._settler = Settler(
@@ -286,16 +290,16 @@ class Worker:
         if outcomes:
             codes = self._frontier.report(outcomes).outcomes
             self._journal.note("given_back", leases=sum(code is Settled.OK for code in codes))
-        self._leases.truncate(0)
 
     def _remember(self, leases: Sequence[Lease]) -> None:
-        """Writes leases down before their requests are sent. No sync: a power cut that takes the lines leaves leases
-        that end at their deadlines."""
+        """Writes leases down before their requests are sent. They are synced before an answer is kept: a power cut that
+        takes earlier lines leaves leases that end at their deadlines."""
         if self._leases.size() > LEASES_BYTES_KEPT:
             leases = [*leases, *self._running.values(), *(visit.lease for visit in self._finished)]
             self._leases.truncate(0)
         lines = "".join(f"{lease.token} {lease.kind}\n" for lease in leases)
         self._leases.write_at(self._leases.size(), lines.encode())
+        self._leases_written = True
 
     def _told(self, code: Settled) -> None:
         if code is Settled.OK:
@@ -501,6 +505,9 @@ class Worker:
             self._give_up()
 
     def _turn(self, some: Sequence[Visit]) -> None:
+        if self._leases_written:
+            self._leases_written = False
+            self._leases.sync()  # before the archive is: a record without its lease looks like another worker's
         left = {visit.lease.token for visit in some if self._is_left_to_others(visit)}
         if left:
             at = self._frontier.now() + instant(REFUSED_SECONDS)
@@ -568,7 +575,7 @@ def _known(files: Directory) -> Known | None:
     except FileNotFoundError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise NamedPathError(f"{files.describe(WORK_FILE)} cannot be read; give another directory with -o") from None
+        raise ForeignStoreError(f"{files.describe(WORK_FILE)} cannot be read; give another directory with -o") from None
 
 
 def _is_begun(path: str) -> bool:

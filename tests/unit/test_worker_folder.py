@@ -1,0 +1,153 @@
+"""A worker's folder whose books in `work/` do not know its output: refused as it is, checked, and mended."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from outrider.cli.main import run
+from outrider.crawl.mending import repair, verify
+from outrider.errors import DamagedStoreError, StoreError
+from unit.test_crawl_loop import until
+from unit.test_worker import house  # noqa: F401 - a fixture
+
+
+def content(folder):
+    """Every file of a folder but its lock, which says who holds it."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "lock"
+    }
+
+
+@pytest.fixture
+def worked(house, tmp_path):  # noqa: F811
+    """A worker that was stopped halfway, its house, and a copy of its books from before."""
+    served = house()
+
+    def run_for(pages):
+        worker = served.worker(site={"seconds": 0.02, "depth": 9})
+
+        async def stops(_):
+            await until(lambda: worker._accepted >= pages)
+            worker.stop()
+
+        assert 4 == served.run(worker, stops).exit_code
+
+    run_for(5)
+    old = tmp_path / "old"
+    shutil.copytree(tmp_path / "ann" / "work", old)
+    run_for(5)
+    assert served.pages()
+    return served, tmp_path / "ann", old
+
+
+def gone(books, _old):
+    shutil.rmtree(books)
+
+
+def no_reports(books, _old):
+    (books / "reports.jsonl").unlink()
+
+
+def no_name(books, _old):
+    (books / "work.json").unlink()
+
+
+def cut(books, _old):
+    path = books / "reports.jsonl"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def emptied(books, _old):
+    for path in books.iterdir():
+        path.write_bytes(b"")
+
+
+def zeroed(books, _old):
+    for path in books.iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+
+
+def zeroed_reports(books, _old):
+    path = books / "reports.jsonl"
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def older(books, old):
+    shutil.rmtree(books)
+    shutil.copytree(old, books)
+
+
+SPOILED = [gone, no_reports, no_name, cut, emptied, zeroed, zeroed_reports, older]
+
+
+@pytest.mark.parametrize("spoil", SPOILED)
+def test_a_worker_whose_books_do_not_know_its_output_is_refused_and_nothing_is_changed(worked, spoil):
+    served, folder, old = worked
+    spoil(folder / "work", old)
+    before = content(folder)
+    with pytest.raises(StoreError) as refused:
+        served.run(served.worker(site={"depth": 9}))
+    assert (5, before) == (refused.value.exit_code, content(folder))
+
+
+@pytest.mark.parametrize("spoil", SPOILED)
+def test_verify_says_that_the_books_do_not_know_the_output(worked, spoil, capsys):
+    _, folder, old = worked
+    spoil(folder / "work", old)
+    if not (folder / "work").exists():
+        (folder / "work").mkdir()
+    before = content(folder)
+    assert (5, before) == (run(["verify", str(folder)]), content(folder))
+    told = capsys.readouterr()
+    assert "work" in told.out + told.err
+
+
+def test_verify_and_repair_accept_a_worker_whose_books_are_whole(worked, capsys):
+    served, folder, _ = worked
+    assert 0 == run(["verify", str(folder), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert (True, len(served.pages())) == (told["ok"], told["counts"]["pages"])
+    before = content(folder)
+    assert (0, before) == (run(["repair", str(folder)]), content(folder))
+    assert "nothing is damaged" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("spoil", [no_reports, cut, zeroed_reports, older])
+def test_repair_makes_the_books_anew_and_the_worker_goes_on_with_all_its_pages(worked, spoil):
+    served, folder, old = worked
+    before = served.pages()
+    spoil(folder / "work", old)
+    done = repair(str(folder))
+    assert done.losses
+    assert (folder / done.folder).is_dir()
+    assert verify(str(folder)).ok
+    assert 0 == served.run(served.worker(site={"depth": 9})).exit_code
+    pages = served.pages()
+    assert (before, []) == (pages[: len(before)], [one for one in pages if pages.count(one) > 1])
+    assert served.urls()["done"] == len({line["url"] for line in pages})
+
+
+@pytest.mark.parametrize("spoil", [no_name, zeroed])
+def test_repair_needs_to_know_whose_worker_it_is(worked, spoil):
+    _, folder, old = worked
+    spoil(folder / "work", old)
+    before = content(folder)
+    with pytest.raises(DamagedStoreError, match="export"):
+        repair(str(folder))
+    assert before == content(folder)
+
+
+def test_a_damaged_line_amid_the_reports_is_left_out_and_named(worked):
+    served, folder, _ = worked
+    path = folder / "work" / "reports.jsonl"
+    octets = bytearray(path.read_bytes())
+    octets[20] ^= 1
+    path.write_bytes(bytes(octets) + b"")
+    assert not verify(str(folder)).ok
+    assert repair(str(folder)).losses
+    assert 0 == served.run(served.worker(site={"depth": 9})).exit_code
