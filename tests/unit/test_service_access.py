@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from outrider import Frontier
+from outrider.engine import messages
 from outrider.service.access import Tokens
 from served import API, A, B, Served
 
@@ -85,6 +87,33 @@ def test_a_key_with_another_body_is_refused_and_the_body_is_not_taken_for_answer
     assert (422, "urn:outrider:problem:key-reused") == (status, found["type"])
     assert {A} == {one["url"] for one in served.next()["urls"]}
     assert 1 == keyed(served, "POST", ADD, {"urls": [B]}, key="two")[2]["accepted"]
+
+
+def test_the_same_request_in_another_spelling_has_the_first_answer(tmp_path):
+    spellings = (
+        b'{"urls":[{"url":"http://a.com/","priority":1,"metadata":{"b":1}}],"crawl_id":"x"}',
+        b'{ "crawl_id": "x", "urls": [{"metadata": {"b":1}, "priority": 1.0, "depth": 0, "url": "http://a.com/"}]}',
+    )
+    for first in (0, 1):
+        with Frontier.open(tmp_path / f"store{first}") as frontier:
+            served = Served(frontier=frontier)
+            told = keyed(served, "POST", ADD, spellings[first])
+            assert (200, 1) == (told[0], told[2]["accepted"])
+            assert told[2] == keyed(served, "POST", ADD, spellings[1 - first])[2]
+        with Frontier.open(tmp_path / f"store{first}") as frontier:
+            assert told[2] == keyed(Served(frontier=frontier), "POST", ADD, spellings[1 - first])[2]
+
+
+def test_a_report_that_a_worker_reads_back_from_its_own_file_is_the_same_request():
+    served = Served()
+    served.add(A)
+    token = served.next()["urls"][0]["token"]
+    body = messages.OutcomeBody(token, "done", seconds=0, status=200, retry_after_seconds=1)
+    again = msgspec.json.decode(msgspec.json.encode(body), type=messages.OutcomeBody)
+    assert msgspec.json.encode(again) != msgspec.json.encode(body)
+    path = f"{API}/frontier/report"
+    told = [keyed(served, "POST", path, msgspec.json.encode(messages.Outcomes([one]))) for one in (body, again)]
+    assert [(200, ["ok"])] * 2 == [(status, found["codes"]) for status, _, found in told]
 
 
 def test_two_workers_with_the_same_key_get_two_leases():

@@ -136,7 +136,7 @@ def _ask(
 
     connection = request.scope.get(CONNECTION)
     key = _key(headers.get("idempotency-key")) if route.idempotent else None
-    return Ask(who, _is_local(request), query, body, dict(request.path_params), key, octets, gone, connection)
+    return Ask(who, _is_local(request), query, body, dict(request.path_params), key, gone, connection)
 
 
 def _is_local(request: Request) -> bool:

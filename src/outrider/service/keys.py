@@ -28,9 +28,7 @@ class Keys:
         self._known: OrderedDict[bytes, bytes] = OrderedDict()
 
     @contextmanager
-    def used(
-        self, verb: str, who: str, worker: str, key: str | None, request: bytes | bytearray
-    ) -> Iterator[RequestId | None]:
+    def used(self, verb: str, who: str, worker: str, key: str | None, request: bytes) -> Iterator[RequestId | None]:
         """The request id under which the frontier keeps the answer, None without a key. A request that is refused
         leaves its key free. Raises Problem for a key that came with another request."""
         if key is None:

@@ -48,8 +48,6 @@ class Ask:
     body: Any
     path: dict[str, str]
     key: str | None
-    octets: bytes | bytearray
-    """The body as it was sent."""
     gone: Callable[[], Awaitable[None]]
     """Returns when the client has gone away."""
     connection: Connection | None = None
@@ -102,6 +100,12 @@ class Route:
     fetches: bool = False
 
 
+def _request(ask: Ask, read: Struct) -> bytes:
+    """The request of a key as it was read: the same one may be spelled in other octets when it is repeated (0 and 0.0,
+    another order of fields)."""
+    return b"" if ask.key is None else encode(read)
+
+
 def _added(codes: Sequence[Code], refused: Sequence[str] = ()) -> m.Added:
     new = sum(code in _NEW for code in codes)
     known = sum(code == Code.KNOWN for code in codes)
@@ -117,7 +121,7 @@ async def _add(desk: Desk, ask: Ask) -> m.Added:
     if refused and not admitted.places:
         raise Problem("address-refused", refused[0], refused=refused)
     some = [links[place] for place in admitted.places]
-    with desk.keys.used("urls", ask.who, body.worker_id or "", ask.key, ask.octets) as request:
+    with desk.keys.used("urls", ask.who, body.worker_id or "", ask.key, _request(ask, body)) as request:
         found = dict(zip(admitted.places, await desk.add(some, request) if some else [], strict=True))
     return _added([found.get(place, Code.INVALID) for place in range(len(links))], refused)
 
@@ -134,8 +138,9 @@ async def _next(desk: Desk, ask: Ask) -> m.Leased | Text:
         raise Problem("too-many-waiters", f"{SERVICE_WAITERS_MAX:,} requests wait; ask with timeout_ms=0")
     began = elapsed()
     # How long the caller waits is no part of the request: a repeated one may have less time left.
-    asked = b"" if ask.key is None else encode(replace(wish, timeout_ms=0))
-    with desk.keys.used("next", ask.who, wish.worker_id, ask.key, asked) as request:
+    with desk.keys.used(
+        "next", ask.who, wish.worker_id, ask.key, _request(ask, replace(wish, timeout_ms=0))
+    ) as request:
         make = _pages if wish.robots == "server" else _leases
         leases = await make(desk, ask, wish, request)
     desk.hear(wish.worker_id)
@@ -274,7 +279,7 @@ async def _results(desk: Desk, ask: Ask) -> m.Taken:
             desk.hear(given.worker)
         outcomes = [_outcome(given, one, row) for row, one in enumerate(body.results)]
     worker = (given.worker if given is not None else "") or f"lease {body.lease_id}"
-    with desk.keys.used("results", ask.who, worker, ask.key, ask.octets) as request:
+    with desk.keys.used("results", ask.who, worker, ask.key, _request(ask, body)) as request:
         report = await desk.frontier.report(outcomes, request_id=request)
     codes = [str(code) for code in report.outcomes]
     counted = sum(code == Settled.OK for code in report.outcomes)
@@ -345,7 +350,7 @@ async def _report(desk: Desk, ask: Ask) -> m.Reported:
     if sum(len(one.links) for one in body.outcomes) > SERVICE_LINKS_MAX:
         raise Problem("too-many-rows", f"the outcomes have more than {SERVICE_LINKS_MAX:,} links; send them in parts")
     outcomes = [told(one) for one in body.outcomes]
-    with desk.keys.used("report", ask.who, body.worker_id or "", ask.key, ask.octets) as request:
+    with desk.keys.used("report", ask.who, body.worker_id or "", ask.key, _request(ask, body)) as request:
         report = await desk.frontier.report(outcomes, request_id=request)
     desk.handed.settle_tokens(one.token for one in body.outcomes)
     return m.Reported(list(map(str, report.outcomes)), [list(map(str, row)) for row in report.links])
