@@ -323,6 +323,28 @@ def test_a_host_that_makes_ever_new_shapes_is_parked_and_its_good_shape_is_not(t
         assert ["http://a.test/good/page/4711"] == frontier.lease(9).urls
 
 
+def test_shapes_of_one_kind_end_beside_good_ones_and_their_explanation_names_the_kind(tmp_path) -> None:
+    """A session of words is the first folder: each has a shape of its own, and the host's other pages are good."""
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        fetched = 0
+        for number in range(0, 2_000, 16):
+            letters = ["".join(chr(97 + int(digit)) for digit in str(number + more)) for more in range(16)]
+            frontier.discover([Link(f"http://a.test/{word}/page-7", depth=1) for word in letters])
+            frontier.discover([Link(f"http://a.test/notes/{word}", depth=1) for word in letters])
+            while leases := frontier.lease(32, per_queue=32):
+                new = ["/notes/" in lease.url for lease in leases]
+                rows = zip(leases, new, strict=True)
+                frontier.report([Outcome(lease.token, Verdict.DONE, 0.0, 200, repeats=not one) for lease, one in rows])
+                fetched += new.count(False)
+        assert RETURNS_FETCHES_MIN_OF_HOST <= fetched <= RETURNS_FETCHES_OF_TRIALS + 32 + 6  # probes
+        assert 2_000 + fetched == frontier.statistics()["urls"]["done"]  # type: ignore[index]
+        frontier.discover([Link("http://a.test/one/two/three/four", depth=1)])
+        assert ["http://a.test/one/two/three/four"] == frontier.lease(9).urls
+        parked = next(iter(frontier.urls(state="parked"))).url
+        assert "'/*/a#'" in frontier.explain(parked).reason_text
+        assert frontier.verify().ok
+
+
 def test_honest_pages_beside_a_trap_are_fetched_also_when_they_are_found_late(tmp_path) -> None:
     with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
         for path in ("calendar/a", "day/b/c", "shop/d/e/f", "list/g/h/i/j"):

@@ -39,6 +39,36 @@ def test_filters_over_filters_are_alike_and_lists_of_other_things_are_not() -> N
     assert 2 == len({*lists} - {one, None})
 
 
+def test_figures_of_their_own_make_pages_and_those_of_a_url_a_date_or_a_clock_do_not() -> None:
+    base = wording("http://a.test/2031/05/", "Month", "Rain fell on 7 days")
+    assert base != wording("http://a.test/2031/06/", "Month", "Rain fell on 9 days")
+    assert base == wording("http://a.test/2031/06/", "Month", "Rain fell on 7 days")
+    pairs = [
+        ("It is 12:34:56", "It is 9:05"),
+        ("Month 2031-05", "Month 2031-06"),
+        ("May 2031", "June 2031"),
+        ("Page generated in 0.034 seconds", "Page generated in 1.2 seconds"),
+        ("You are visitor number 4711", "You are visitor number 4712"),
+        (" ".join(map(str, range(1, 32))), " ".join(map(str, (*range(1, 31), 1, 2, 3)))),
+    ]
+    for one, other in pairs:
+        found = [
+            wording(f"http://a.test/2031/0{month}/", f"2031-0{month}", text) for month, text in ((5, one), (6, other))
+        ]
+        assert 1 == len({*found}), one
+    table = [" ".join(f"{day} {degrees + day % 5}" for day in range(1, 31)) for degrees in (10, 11)]
+    assert 2 == len({wording("http://a.test/2031/05/", "Degrees", text) for text in table})
+
+
+def test_links_named_by_their_urls_say_nothing_whatever_their_kind() -> None:
+    """A farm of links by chance: a name without a letter is of another kind."""
+    pages = [
+        wording(f"http://a.test/f/0a1b2c3d4e{number}", f"/f/0a1b2c3d4e{number}", "Farm", {f"/f/{more}": f"/f/{more}"})
+        for number, more in (("1f", "9f8e7d6c5b4a"), ("2f", "123456789012"))
+    ]
+    assert 1 == len({*pages})
+
+
 @pytest.mark.parametrize("url", ["http://a.test/item/1", "http://a.test/"])
 def test_a_page_that_stands_alone_has_none(url: str) -> None:
     assert wording(url, "Item 1", "One of many") is None

@@ -20,10 +20,12 @@ import msgspec
 
 from outrider import kernels
 from outrider.crawl.directory import GIVE_A_CRAWL, inspect, no_crawl
+from outrider.crawl.kin import Kin
 from outrider.crawl.output import FILES, PAGES, whole_lines
+from outrider.crawl.wording import figures_of
 from outrider.frontier.policy.returns import shape_of
 from outrider.limits import COPIES_PAGES_MAX, DUPLICATES_LISTED_MAX
-from outrider.page import SHINGLES_MIN, SimHashIndex
+from outrider.page import SHINGLES_MIN, Page, SimHashIndex
 
 _ORIGINALS: Final = frozenset({"done", "truncated"})
 _NO_ROW: Final = b"\xff" * 4  # as an index gives it
@@ -58,6 +60,8 @@ class Copies:
         self._simhashes: dict[int, int] = {}
         self._sites: dict[str, int] = {}
         self._wordings: set[int] = set()
+        self._figures: set[int] = set()
+        self._kin = Kin()
         self._first_copies: set[int] = set()
 
     def __len__(self) -> int:
@@ -137,12 +141,29 @@ class Copies:
 
     def repeats(self, wording: int | None) -> bool:
         """Whether a page with this `wording_of` it came before, in this run; the first ones of a run are known."""
-        if wording is None:
-            return False
-        if wording in self._wordings:
+        return wording is not None and self._is_known(self._wordings, wording)
+
+    def says_nothing_new(self, url: str, page: Page, near: str | None) -> bool:
+        """Whether a page that is no exact copy says what another one said. near: the URL of the page that it is a near
+        copy of, None for none.
+
+        A near copy with figures that its host did not have before, in this run, is a page: that of another day, of
+        another product. Not where it has the path of its original on another host: a mirror counts its own visitors.
+        """
+        if near is None:
+            return self._kin.repeats(url, page)
+        (own, path), (other, other_path) = map(_site_and_rest, (url, near))
+        if own != other and path == other_path:
             return True
-        if len(self._wordings) < self._pages_max:
-            self._wordings.add(wording)
+        figures = figures_of(page, url)
+        return not figures or self._is_known(self._figures, _site_number(f"{own}\n{figures}"))
+
+    def _is_known(self, numbers: set[int], number: int) -> bool:
+        """Whether a number is among these, which it joins while there is room."""
+        if number in numbers:
+            return True
+        if len(numbers) < self._pages_max:
+            numbers.add(number)
         return False
 
     def _url(self, index: kernels.Index, lacks: dict[int, int], number: int) -> str | None:

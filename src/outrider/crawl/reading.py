@@ -69,6 +69,7 @@ class Reading:
     last: bool = False  # its links come last
     probe: str | None = None  # the URL by chance that was answered with such a page
     repeats: bool = False  # its host gave these words before, numbers left out
+    differs: bool = False  # from the page that it is a near copy of, in figures of its own: it counts as content
     mirrored: bool = False  # it is a copy, but of a page of a younger site: it counts as content
     found: Found | None = None  # content of a sitemap, or sitemaps of a robots.txt
 

@@ -495,7 +495,11 @@ class Settler:
             one.last |= original is not None
             return
         one.copy_of = self._copies.near(url, page.simhash, page.shingles)
-        one.mirrored = one.copy_of is not None and self._copies.is_of_mirror(url, one.copy_of[0])
+        near = one.copy_of[0] if one.copy_of is not None else None
+        one.mirrored = near is not None and self._copies.is_of_mirror(url, near)
+        one.differs = not self._copies.says_nothing_new(url, page, near)
+        one.repeats |= near is None and not one.differs
+        one.last |= one.repeats  # what a page without end leads to comes behind what others lead to
         self._copies.add(url, digest, page.simhash, page.shingles)
 
     def _go_to_canonical(self, accepted: Sequence[Reading]) -> None:
@@ -558,7 +562,7 @@ class Settler:
             due_again=one.due_again,
             copy_of=one.copy_of,
             probe=one.probe,
-            repeats=one.repeats or (one.copy_of is not None and not one.mirrored),
+            repeats=one.repeats or (one.copy_of is not None and not one.mirrored and not one.differs),
             first_copy=not one.repeats and self._copies.is_first_of_shape(visit.lease.url, one.copy_of),
         )
 

@@ -1,7 +1,10 @@
-"""The words by which pages without end are known: those of a calendar, a filter, a session differ in names and numbers.
+"""The words and figures of pages without end: a calendar, a filter, a session says the same again and again.
 
-Words with digits are left out, and so are texts of links to URLs of the page's own kind: they are the trap's own doors.
-Texts of other links stay, so a list that leads to new articles is none.
+Words and figures are told apart. Pages with the same words and other figures are pages: the days of a weather station,
+the products of a shop. Left out are figures that say nothing of their own: those of the page's URL, its own date, the
+days of a month in their order, a clock, the time that a page took to make, a counter of visitors. Texts of links to
+URLs of the page's own kind are left out, too: they are the trap's own doors. So are figures of links that
+stand in their URLs. Texts of other links stay, so a list that leads to new articles is no trap.
 """
 
 from __future__ import annotations
@@ -9,33 +12,151 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
 
 from outrider.frontier.policy.returns import shape_of
-from outrider.limits import WORDING_BYTES_MAX, WORDING_LINKS_MAX
+from outrider.limits import KIN_BYTES_MAX, KIN_WORDS_MAX, KIN_WORDS_MIN, WORDING_BYTES_MAX, WORDING_LINKS_MAX
 from outrider.page import Page
-from outrider.url.traps import may_be_endless
+from outrider.url.traps import TITLE_DATE, may_be_endless
 
 _HAS_DIGIT: Final = re.compile(rb"[0-9]").search
+_FIGURES: Final = re.compile(rb"[0-9]+(?:[.,:/-][0-9]+)*").findall
+_NUMBERS: Final = re.compile(rb"[0-9]+").findall
+_DATE: Final = re.compile(TITLE_DATE.pattern.encode(), re.IGNORECASE)
+# Seconds since 1970 are a clock, too, as thousandths of them.
+_CLOCK: Final = re.compile(
+    rb"(?<![0-9:.])[0-2]?[0-9]:[0-5][0-9](?::[0-5][0-9](?:[.,][0-9]+)?)?(?![0-9:])"
+    rb"|(?<![0-9])1[5-9][0-9]{8}(?:[0-9]{3})?(?![0-9])"
+)
+_CLOCKS_MAX: Final = 3  # a page with more times of a day is a timetable
+_MADE: Final = re.compile(
+    rb"\b(?:generated|created|rendered|served|loaded|processed|executed|took|visitor|visitors|visit number)\b"
+    rb"[^0-9\n]{0,30}[0-9]+(?:[.,][0-9]+)*|[0-9]+(?:[.,][0-9]+)*(?= (?:page )?(?:views|hits)\b)",
+    re.IGNORECASE,
+)
+_DAYS_MIN, _DAYS_MAX = 28, 31
+_WEEKS_MAX: Final = 53
+_EDGES_MAX: Final = 18  # figures beside the days of a month: weeks, and days of the months before and behind it
+_LETTERS: Final = re.compile(rb"[^\W\d_]+").findall
+Hashes = npt.NDArray[np.uint32]
+
+
+class Said(NamedTuple):
+    """The content of a page: hashes of its words, each once and in order, and a number for its figures, 0 for none."""
+
+    words: Hashes
+    figures: int
+
+    def is_nearly(self, other: Said) -> bool:
+        """Whether both have the same figures, and differ in a few words at most: a greeting, a name."""
+        if self.figures != other.figures:
+            return False
+        fewer = min(len(self.words), len(other.words))
+        most = min(fewer // 3, max(KIN_WORDS_MIN, min(KIN_WORDS_MAX, fewer // 8)))
+        if abs(len(self.words) - len(other.words)) > most:
+            return False
+        both = len(np.intersect1d(self.words, other.words, assume_unique=True))
+        return max(len(self.words), len(other.words)) - both <= most and both > 0
 
 
 def wording_of(page: Page, url: str) -> int | None:
-    """A number for host and words of a page, the same for pages that differ in names and numbers; None for a page
-    without text, and for one whose URL and title are those of a page that stands alone."""
+    """A number for host, words and figures of a page, the same for pages that say the same; None for a page without
+    text, and for one whose URL and title are those of a page that stands alone."""
     if not page.octets or not may_be_endless(url, page.title):
         return None
-    words = Counter(word for word in page.octets[:WORDING_BYTES_MAX].split() if not _HAS_DIGIT(word))
+    text = page.octets[:WORDING_BYTES_MAX]
+    bare = _without_own_dates(text, url, page.title)
+    words = Counter(word for word in bare.split() if not _HAS_DIGIT(word))
+    figures = Counter(_figures(bare, url))
     found = page.found
     own = _kind(url)
-    for row, text in enumerate(found.texts[:WORDING_LINKS_MAX]):
-        if text and not text.isdigit() and _kind(found.urls[row]) == own:
-            words.subtract(word for word in text.encode().split() if not _HAS_DIGIT(word))
-    told = b"\n".join(b"%b %d" % (word, count) for word, count in sorted(words.items()) if count > 0)
-    octets = own[0].encode() + b"\n" + told
-    return int.from_bytes(hashlib.blake2b(octets, digest_size=8).digest(), "little")
+    for row, said in enumerate(found.texts[:WORDING_LINKS_MAX]):
+        if not said:
+            continue
+        target = found.urls[row]
+        octets = _without_own_dates(said.encode(), url, page.title)
+        if _kind(target) == own:
+            words.subtract(word for word in octets.split() if not _HAS_DIGIT(word))
+            figures.subtract(_FIGURES(octets))
+        elif _HAS_DIGIT(octets):
+            named = {*_NUMBERS(target.encode())}
+            figures.subtract(one for one in _FIGURES(octets) if named.issuperset(_NUMBERS(one)))
+    told = (b"%b %d" % (word, count) for some in (words, figures) for word, count in sorted(some.items()) if count > 0)
+    return _number(own[0].encode() + b"\n" + b"\n".join(told))
+
+
+def figures_of(page: Page, url: str) -> int:
+    """A number for the figures of a page that say something of their own, 0 for none."""
+    text = _without_own_dates(page.octets[:WORDING_BYTES_MAX], url, page.title)
+    return _of_figures(_figures(text, url))
+
+
+def said_by(page: Page, url: str) -> Said:
+    """The content of a page, without the words of its own URL."""
+    text = _without_own_dates(page.octets[:KIN_BYTES_MAX], url, page.title)
+    own = set(_LETTERS(url.encode().lower()))
+    words = {crc32(word) for word in _LETTERS(text.lower()) if word not in own}
+    return Said(np.array(sorted(words), np.uint32), _of_figures(_figures(text, url)))
+
+
+def _of_figures(figures: Iterable[bytes]) -> int:
+    told = sorted(figures)
+    return _number(b" ".join(told)) | 1 if told else 0
+
+
+def _without_own_dates(text: bytes, url: str, title: str) -> bytes:
+    """A text without the dates of the page itself, as URL and title name them."""
+    if not _HAS_DIGIT(text) or _DATE.search(text) is None:
+        return text
+    own = _own_numbers(url)
+    for found in TITLE_DATE.finditer(title):
+        own |= {int(number) for number in _NUMBERS(found[0].encode())}
+    return _DATE.sub(lambda found: b"" if {*map(int, _NUMBERS(found[0]))} <= own else found[0], text)
+
+
+def _own_numbers(url: str) -> set[int]:
+    return {int(number) for number in _NUMBERS(url[url.index("/", 8) :].encode()) if len(number) < 20}
+
+
+def _figures(text: bytes, url: str) -> list[bytes]:
+    """The figures of a text that say something of their own."""
+    if not _HAS_DIGIT(text):
+        return []
+    if len(_CLOCK.findall(text)) <= _CLOCKS_MAX:
+        text = _CLOCK.sub(b"", text)
+    own = _own_numbers(url)
+    found = [one for one in _FIGURES(_MADE.sub(b"", text)) if not one.isdigit() or int(one[:20]) not in own]
+    return _without_days(found)
+
+
+def _without_days(figures: list[bytes]) -> list[bytes]:
+    """Figures without the days of a month in their order, and the weeks and days of other months between them. A table
+    with a value for each day has more of these."""
+    if len(figures) < _DAYS_MIN - 1:
+        return figures
+    day, others = 1, []
+    for one in figures:
+        # A day that the URL names is missing.
+        if len(one) <= 2 and one.isdigit() and day <= int(one) <= min(day + 1, _DAYS_MAX):
+            day = int(one) + 1
+        else:
+            others.append(one)
+    if day <= _DAYS_MIN:
+        return figures
+    beside = [one for one in others if len(one) <= 2 and one.isdigit() and int(one) <= _WEEKS_MAX]
+    return [one for one in others if one not in beside] if len(beside) <= _EDGES_MAX else others
 
 
 def _kind(url: str) -> tuple[str, str]:
     """Host and shape of the path of a canonical URL."""
     host, slash, rest = url.partition("://")[2].partition("/")
     return host, shape_of(slash + rest.partition("?")[0].partition(";")[0])
+
+
+def _number(octets: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(octets, digest_size=8).digest(), "little")

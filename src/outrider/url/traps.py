@@ -41,8 +41,8 @@ ANY_TRAP = "trap"
 _YEAR_SECONDS = 31_556_952  # the mean year of the calendar
 _YEARS_AHEAD_MAX = 100  # a calendar goes on from today: 3000.2 is a version, 8859-1 a standard, 4523/2 part of a topic
 # A day in a title, by numbers or with the English name of its month.
-_TITLE_DATE = re.compile(
-    r"(?<![0-9])(?:[0-9]{4}[-/.][01]?[0-9]|[0-3]?[0-9][/.][01]?[0-9][/.][0-9]{4})(?![0-9])"
+TITLE_DATE = re.compile(
+    r"(?<![0-9])(?:[0-9]{4}[-/.][01]?[0-9](?:[-/.][0-3]?[0-9])?|[0-3]?[0-9][/.][01]?[0-9][/.][0-9]{4})(?![0-9])"
     r"|\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?)\.?,? (?:[0-3]?[0-9](?:st|nd|rd|th)?,? )?[0-9]{4}\b",
     re.IGNORECASE,
@@ -156,7 +156,7 @@ def may_be_endless(url: str, title: str) -> bool:
         or has_session(rest)
         or rest.partition("?")[2].count("&") >= _FILTERS_MIN - 1
         or (_MAY_BE_RANDOM.search(rest) is not None and _RANDOM.search(rest) is not None)
-        or (_MAY_HOLD_ANY_DATE.search(title) is not None and _TITLE_DATE.search(title) is not None)
+        or (_MAY_HOLD_ANY_DATE.search(title) is not None and TITLE_DATE.search(title) is not None)
     )
 
 

@@ -9,6 +9,10 @@ A shape of first copies, each of another page of its host, is no trap: it has as
 the folder of a language to which little was translated, and among them are pages of its own. So it goes on while most
 of its fetches are first copies, up to `RETURNS_COPIES_MAX` in a row.
 
+Shapes that differ in their first folder alone are of one kind, as `/calm-otter/page-7` and `/quick-heron/page-7` of a
+site that puts a session there. Where the shapes of a kind bring nothing new, further ones are parked as those of a poor host are,
+while the host's other pages go on.
+
 The fetches of hosts are counted in steps of a fourth of an octave: how many hosts have had 16, 19, 23 … of them. So
 their quantiles are known to a fifth, in bounded memory, however many hosts there are.
 """
@@ -41,6 +45,7 @@ from outrider.url.rules import has_session
 
 HALVED_BELOW: Final = 1 / 4
 LOWEST_BELOW: Final = 1 / 8
+KINDS_BELOW: Final = 7 / 8
 _COUNT_MAX: Final = 2**32 - 1
 LEVELS: Final = tuple(int(HOST_FETCHES_COMPARED * 2 ** (step / 4)) for step in range(4 * 27))
 """The numbers of fetches at which hosts are counted."""
@@ -52,7 +57,7 @@ class Returns:
     """The columns of a RETURNS fact. fetched: how many fetches; share: of those that brought new content; passed: how
     many URLs were drawn since it is parked; since: the instant at which a window of new URLs began, of a shape how many
     fetches in a row brought nothing new; found: how many URLs came in the window, of a shape how many more of the last
-    of these fetches brought a first copy than did not."""
+    of these fetches brought a first copy than did not, of a host whether its shapes are counted by kind."""
 
     fetched: int = 0
     share: float = 1.0
@@ -155,15 +160,35 @@ def sizes_of(reached: Iterable[int], quantile: float) -> Sizes | None:
     return None
 
 
-def counted(shape: Returns, host: Returns, *, fresh: bool, first_copy: bool) -> None:
-    """Counts a fetch for both. A first copy tells nothing of the host where the shape is known for them: beside one
-    that has many, new shapes still have their trials."""
+def counted(shape: Returns, host: Returns, *, fresh: bool, first_copy: bool, kind: Returns | None = None) -> None:
+    """Counts a fetch for both, and for the shapes of its kind where they are counted. A first copy tells nothing of the
+    host where the shape is known for them: beside one that has many, new shapes still have their trials. A shape with
+    a good record tells nothing of the others of its kind."""
+    own_record = shape.fetched >= RETURNS_WINDOW and shape.share >= HALVED_BELOW
     shape.count(fresh=fresh, window=RETURNS_WINDOW)
     shape.count_copy(fresh=fresh, first_copy=first_copy)
     if first_copy and not fresh and shape.fetched >= RETURNS_FETCHES_MIN and shape.has_copies():
         host.fetched = min(host.fetched + 1, _COUNT_MAX)
-    else:
-        host.count(fresh=fresh, window=RETURNS_WINDOW_OF_HOST)
+        return
+    host.count(fresh=fresh, window=RETURNS_WINDOW_OF_HOST)
+    if host.share < KINDS_BELOW:
+        host.found = 1
+    if kind is not None and not own_record:
+        kind.count(fresh=fresh, window=RETURNS_WINDOW_OF_HOST)
+
+
+def has_kinds(host: Returns) -> bool:
+    """Whether the shapes of a host are counted by kind: since a part of its fetches brought nothing new."""
+    return bool(host.found)
+
+
+@lru_cache(maxsize=4_096)
+def kind_of(rest: str) -> str | None:
+    """The kind of the shape of what stands behind the host of a canonical URL: the shape with a star for its first
+    folder; None where it has none."""
+    found = shape_of(rest)
+    end = found.find("/", 1)
+    return f"/*{found[end:]}" if end > 0 else None
 
 
 @lru_cache(maxsize=4_096)

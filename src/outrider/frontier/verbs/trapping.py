@@ -21,7 +21,9 @@ from outrider.frontier.policy.returns import (
     class_of_shape,
     count_level,
     counted,
+    has_kinds,
     is_parked,
+    kind_of,
     level_reached,
     shape_of,
 )
@@ -39,6 +41,7 @@ from outrider.limits import (
     HOST_FETCHES_COMPARED,
     REDIRECT_HOPS_MAX,
     RETURNS_FETCHES_MIN,
+    RETURNS_FETCHES_MIN_OF_HOST,
     RETURNS_WINDOW,
     SHAPE_BYTES_MAX,
 )
@@ -130,15 +133,40 @@ class Trapping(Part):
         if traps.returns_min is None:
             return GO
         own = draft.returns_seen(shape)
-        poor = is_parked(own, there, traps.returns_min)
-        if poor is not None:
-            if draft.returns(slot, shape if poor is own else host).is_probed():
+        others = self._others_of(draft, url, own, host)
+        for name in (host, *others):
+            poor = is_parked(own, draft.returns_seen(name), traps.returns_min)
+            if poor is None:
+                continue
+            if draft.returns(slot, shape if poor is own else name).is_probed():
                 return GO
             return BY_SESSION if has_session(url[url.index("/", 8) :]) else BY_RETURNS, None
         if not there.fetched and self._is_of_poor_hosts(draft, slot, url, traps.returns_min):
             return BY_HOSTS, None
+        if before and not own.fetched and self._are_poor(draft, (host, *others), traps.returns_min):
+            # The one trial of a new shape is under way: its other URLs wait behind those of shapes that are known.
+            if own.passed:
+                return 0, 0
+            draft.returns(slot, shape).passed = 1
         klass = class_of_shape(before, own)
         return 0, klass if klass < before else None
+
+    def _name_of_kind(self, url: str) -> int | None:
+        """The name under which the returns of the shapes of a URL's kind are kept; None where it has no folder."""
+        host, slash, rest = url.partition("://")[2].partition("/")
+        kind = kind_of(slash + rest)
+        return self.tables.hash_of(f"{host}\n{kind}") if kind is not None else None
+
+    def _others_of(self, draft: Draft, url: str, own: Returns, host: int) -> tuple[int, ...]:
+        """The names of the returns, beside those of its host, that a URL of a shape with few fetches is judged by."""
+        if own.fetched >= RETURNS_FETCHES_MIN or not has_kinds(draft.returns_seen(host)):
+            return ()
+        kind = self._name_of_kind(url)
+        return (kind,) if kind is not None else ()
+
+    @staticmethod
+    def _are_poor(draft: Draft, names: tuple[int, ...], least: float) -> bool:
+        return any(draft.returns_seen(name).is_poor(least, RETURNS_FETCHES_MIN_OF_HOST) for name in names)
 
     def _is_too_large(self, host: Returns) -> bool:
         """Whether a host has had so many more fetches than others that no more are made."""
@@ -216,7 +244,9 @@ class Trapping(Part):
             slot, new, there = slots[row], fresh[row], draft.returns(slots[row], host)
             if not there.fetched and (name := self._name_of_hosts(cards.url(row))) and draft.returns_seen(name).since:
                 draft.returns(slot, name).count(fresh=new, window=RETURNS_WINDOW)
-            counted(draft.returns(slot, shape), there, fresh=new, first_copy=first[row])
+            named = self._name_of_kind(cards.url(row)) if has_kinds(there) else None
+            kind = draft.returns(slot, named) if named is not None else None
+            counted(draft.returns(slot, shape), there, fresh=new, first_copy=first[row], kind=kind)
             if (step := level_reached(there)) is not None:
                 count_level(draft.returns(slot, self._sizes.name_of(step)))
 
@@ -252,6 +282,9 @@ class Trapping(Part):
         if own.fetched >= RETURNS_FETCHES_MIN:
             rest = url[url.index("/", 8) :]
             return f"of its shape {shape_of(rest)!r} {_shown(own)}"
+        kind = self._name_of_kind(url)
+        if kind is not None and (its := self.tables.returns.get(kind)).passed:
+            return f"of the shapes of its kind {kind_of(url[url.index('/', 8) :])!r} {_shown(its)}"
         return f"of the new shapes of its host {_shown(self.tables.returns.get(host))}"
 
 
