@@ -24,6 +24,15 @@ Column: TypeAlias = Sequence[Cell | None] | Mapping[int, Cell] | Cell | None
 """A column of an `OutcomeBatch` that may be left out: values by row, or one for all rows."""
 
 Line = tuple[str, bytes]  # (stream, one line of JSON without its end): a call adds it to `pages` or `politeness`
+OWN_FAULTS = frozenset({"internal", "stopped", "too_large"})
+"""Errors that say nothing about a site. So do those that begin with `hook_`."""
+
+
+def is_own_fault(error: str) -> bool:
+    """Whether an error says that we failed, and not the site: a bug, a hook, a request that we broke off."""
+    return error in OWN_FAULTS or error.startswith("hook_")
+
+
 RequestId = tuple[str, int]  # (client, sequence): a repeated one repeats its answer
 
 

@@ -52,6 +52,7 @@ NETWORK_PAUSE_SECONDS_MAX = 600.0  # up to ten minutes: a network that works aga
 NETWORK_OUTAGE_SECONDS_MAX = 86_400.0  # a night without a network marks no host; a crawl of dead hosts ends
 NETWORK_PROBES = 4  # requests that are open at once behind a pause: one host may be dead by itself
 UNWELCOME_POINTS_MAX = 12  # so many 403s or broken connections in a row, after which a host is parked
+WALL_LOOKS_MAX = 256  # next URLs of a host that are looked at for one of another shape than its 403s
 SILENT_SECONDS_FIRST = 600.0  # a host that falls silent is asked again after so long, then twice as long each time
 SILENT_TRIES_MAX = 8  # so often, in two days; then it is parked
 UNWELCOME_CHALLENGE = 6  # points of a challenge page: two in a row park their host

@@ -1,7 +1,7 @@
 """Pages without end, and honest pages that look like them: the first end, and none of the second is lost.
 
-Each kind is a site of its own: a function from a path to the text of its page and the paths that this leads to. A change
-of the rules must not lose on one side what it gains on the other.
+Each kind is a site of its own: a function from a path to the text of its page and the paths that this leads to. A
+change of the rules must not lose on one side what it gains on the other.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ PAGES: Final = 160
 
 
 def listed(kind: str, page: Callable[[int], tuple[str, str]]) -> Callable[[str], Leads]:
-    """A site with a front page and `PAGES` pages, each of which leads to the next two. page: path and text by number."""
+    """A site of a front page and `PAGES` pages, each of which leads to two more. page: path and text by number."""
     pages = {page(number)[0]: number for number in range(PAGES)}
     assert len(pages) == PAGES, kind
 
@@ -139,7 +139,7 @@ FOOT: Final = words_of("foot", 120)
 HONEST: Final = {
     "weather": lambda n: (
         f"/weather/{month_of(n)}/",
-        f"Weather of {month_of(n)}. Highest {figures(n, 1)[0]} degrees, {figures(n, 9)[3]} days of rain, {n * 7} of sun.",
+        f"Weather of {month_of(n)}. Highest {figures(n, 1)[0]} degrees, {figures(n, 9)[3]} of rain, {n * 7} of sun.",
     ),
     "tables": lambda n: (
         f"/tables/{month_of(n)}/",
@@ -210,7 +210,7 @@ def test_endless_sites_end(tmp_path: Path) -> None:
 def test_honest_sites_are_whole(tmp_path: Path) -> None:
     sites = {name: listed(name, page) for name, page in HONEST.items()}
     found = crawled(tmp_path, sites)
-    assert {name: PAGES + 1 for name in HONEST} == {name: len(paths) for name, paths in found.items()}
+    assert dict.fromkeys(HONEST, PAGES + 1) == {name: len(paths) for name, paths in found.items()}
     with Frontier.look(tmp_path / "out" / "frontier") as frontier:
         assert [] == [row.url for row in frontier.urls(state="parked")]
 

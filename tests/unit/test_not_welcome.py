@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from e2e.downloaders import each_downloader, new  # noqa: F401 - a fixture
 from e2e.hostile import closes_after, hostile
 from model.world import World, outcome
-from outrider import Frontier
+from outrider import Frontier, Link
 from outrider.clock import wall
 from outrider.crawl.visit import Visit, judged, page_outcome, robots_outcome
 from outrider.fetch.downloader import Headers, Request
@@ -21,6 +21,7 @@ from outrider.frontier.policy.welcome import NAMELESS_FROM, PARKED_FROM, SILENT_
 from outrider.journey import Kind, Outcome, Verdict
 from outrider.limits import SILENT_SECONDS_FIRST, SILENT_TRIES_MAX, UNWELCOME_POINTS_MAX
 from outrider.url import UrlBatch
+from outrider.url.traps import Traps
 
 A = "http://a.test/"
 CHALLENGE = (
@@ -178,6 +179,39 @@ def test_a_wall_of_403_parks_its_host_and_a_folder_of_them_does_not():
     assert 11 == asked(world, 11, status=403)
     assert 1 == asked(world, 1, status=200)
     assert 12 == asked(world, 30, status=403)
+    assert "it answers everything with 403" == world.frontier.host("a.test").not_welcome
+
+
+def walled(world: World, rounds: int) -> list[str]:
+    """Asks for pages of a.test, those of /private/ are closed; the paths in the order in which they were asked for."""
+    paths = []
+    for _ in range(rounds):
+        for lease in world.lease(1, key="a.test"):
+            paths.append(lease.url.removeprefix(A))
+            closed = paths[-1].startswith("private/")
+            world.report(lease.gone(status=403, seconds=0.01) if closed else lease.done(status=200, seconds=0.01))
+        world.clock.move(400.0)
+    return paths
+
+
+@pytest.mark.parametrize("closed", [15, 200])
+def test_closed_urls_of_one_folder_that_any_site_may_link_park_no_host(closed):
+    world = World(delay=1.0, delay_factor=0.0, traps=Traps(returns_min=0.03))
+    world.discover(*[Link(f"{A}private/{page}.html", depth=1) for page in range(closed)])
+    world.discover(*[Link(f"{A}pages/{page}", depth=1) for page in range(200)])
+    paths = walled(world, 450)
+    assert 200 == len([path for path in paths if path.startswith("pages/")])
+    assert (None, False) == (world.frontier.host("a.test").not_welcome, world.frontier.host("a.test").paused)
+    if closed == 15:
+        assert paths[12] == "pages/0"
+    world.discover(Link(f"{A}pages/later", depth=1))
+    assert f"{A}pages/later" in world.urls(key="a.test")
+
+
+def test_a_host_with_403s_of_two_shapes_and_no_page_is_parked():
+    world = World(delay=1.0, delay_factor=0.0, traps=Traps(returns_min=0.03))
+    world.discover(*[Link(f"{A}{folder}/{page}", depth=1) for folder in ("one", "two") for page in range(60)])
+    assert 13 == asked(world, 30, status=403)
     assert "it answers everything with 403" == world.frontier.host("a.test").not_welcome
 
 

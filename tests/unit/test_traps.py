@@ -437,6 +437,20 @@ def test_shapes_without_end_that_each_have_some_copies_end_as_others(tmp_path) -
         assert fetch_all(frontier, want=16, **FIRST_COPY) <= RETURNS_FETCHES_OF_TRIALS
 
 
+@pytest.mark.parametrize("error", ["hook_on_page", "hook_reader", "internal", "too_large", "stopped"])
+def test_failures_on_our_own_side_park_nothing_and_retry_brings_the_pages_back(tmp_path, error: str) -> None:
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        frontier.discover([Link(f"http://a.test/page/{number}", depth=1) for number in range(300)])
+        failed = 0
+        while leases := frontier.lease(16, per_queue=16):
+            frontier.report([Outcome(lease.token, Verdict.GONE, 0.0, 200, error=error) for lease in leases])
+            failed += len(leases)
+        assert (300, {}) == (failed, frontier.statistics()["traps"])
+        assert 300 == frontier.retry(error=error)
+        assert 300 == fetch_all(frontier)
+        assert 1_000 == fetch_shape(frontier, "page", range(1_000, 2_000), lambda _: NEW)
+
+
 def test_a_session_id_is_named_where_its_urls_bring_nothing_new(tmp_path) -> None:
     with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
         frontier.discover([Link(f"http://a.test/shop/?PHPSESSID={number:032}", depth=1) for number in range(500)])

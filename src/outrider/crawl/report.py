@@ -32,6 +32,7 @@ from outrider.crawl.summary import (
     visible,
     way_out,
 )
+from outrider.journey import is_own_fault
 
 HOSTS_TRACKED_MAX = 50_000  # each keeps a row of counts; hosts beyond are summed into one row
 HOSTS_SHOWN_MAX = 200  # a page a person scrolls through; the rest is a number
@@ -43,7 +44,6 @@ TIMELINE_SECONDS_MAX = 120.0  # beyond two minutes a gap of a second is thinner 
 BUCKETS_MAX = 240  # bars of pages over time; twice as wide bars when there would be more
 NAMES_MAX = 200  # distinct outcomes, error classes, statuses; they are closed sets, a foreign file may not be
 TEXT_HEADS = frozenset({"found on", "reason", "why", "as", "listed by"})
-OWN_FAULTS = frozenset({"internal", "too_large"})  # errors of ours; those of hooks begin with `hook_`
 OTHER_HOSTS = "(other hosts)"
 BROKEN_TRACKED_MAX = 10_000  # links that lead nowhere, each with its page: a megabyte or two
 BROKEN_SHOWN_MAX = 200
@@ -306,7 +306,7 @@ def collect(
             host.closed += 1
             host.closed_url = host.closed_url or _text(record.get("url"))
             host.closed_why = error or "closed by its robots.txt"
-        elif outcome in ("gone", "error") and not error.startswith("hook_") and error not in OWN_FAULTS:
+        elif outcome in ("gone", "error") and not is_own_fault(error):
             links.add(record, error or (status_words(status) if isinstance(status, int) else "no answer"))
         elif outcome != "retry":
             links.drop(_text(record.get("url")))

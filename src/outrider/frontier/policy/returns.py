@@ -10,8 +10,8 @@ the folder of a language to which little was translated, and among them are page
 of its fetches are first copies, up to `RETURNS_COPIES_MAX` in a row.
 
 Shapes that differ in their first folder alone are of one kind, as `/calm-otter/page-7` and `/quick-heron/page-7` of a
-site that puts a session there. Where the shapes of a kind bring nothing new, further ones are parked as those of a poor host are,
-while the host's other pages go on.
+site that puts a session there. Where the shapes of a kind bring nothing new, further ones are parked as those of a poor
+host are, while the host's other pages go on.
 
 The fetches of hosts are counted in steps of a fourth of an octave: how many hosts have had 16, 19, 23 … of them. So
 their quantiles are known to a fifth, in bounded memory, however many hosts there are.

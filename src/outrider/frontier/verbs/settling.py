@@ -434,6 +434,7 @@ class Settling(Part):
             signals[self._count_bodies(ends, hosts, rested & (signals == HEALTHY))] = Signal.SAME
         if outcomes.challenged is not None:
             signals[outcomes.challenged] = Signal.CHALLENGE
+        self._traps.walls.hear(hosts, ends.leases.cards, signals)
         return signals
 
     def _count_bodies(self, ends: Ends, hosts: Rows, healthy: Flags) -> Places:

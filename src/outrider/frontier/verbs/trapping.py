@@ -34,7 +34,8 @@ from outrider.frontier.verbs.deciding import CODE_NUMBERS, Core, Part
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.host_sizes import HostSizes
 from outrider.frontier.verbs.outcomes import Outcomes
-from outrider.journey import Code, Kind
+from outrider.frontier.verbs.walls import Walls
+from outrider.journey import Code, Kind, is_own_fault
 from outrider.kernels.cards import Heads
 from outrider.kernels.shapes import MAY_HAVE_MONTH, MAY_HAVE_SESSION
 from outrider.limits import (
@@ -74,6 +75,7 @@ class Trapping(Part):
         super().__init__(core)
         quantile = self.settings.traps.host_quantile if self.settings.traps is not None else None
         self._sizes = HostSizes(self.tables.returns, self.tables.fingerprint_key, quantile)
+        self.walls = Walls(self.tables)
 
     @property
     def counts_returns(self) -> bool:
@@ -124,14 +126,15 @@ class Trapping(Part):
         if traps is None:
             return GO
         broken = traps.rule_of(url, draft.now) if odd else 0
+        closed = not broken and self.walls.is_closed(url)
         if broken or names is None:
-            return broken, None
+            return broken, 0 if closed else None
         shape, host = names
         there = draft.returns_seen(host)
         if there.fetched >= HOST_FETCHES_COMPARED and self._is_too_large(there):
             return BY_HOST_SIZE, None
         if traps.returns_min is None:
-            return GO
+            return 0, 0 if closed else None
         own = draft.returns_seen(shape)
         others = self._others_of(draft, url, own, host)
         for name in (host, *others):
@@ -143,6 +146,8 @@ class Trapping(Part):
             return BY_SESSION if has_session(url[url.index("/", 8) :]) else BY_RETURNS, None
         if not there.fetched and self._is_of_poor_hosts(draft, slot, url, traps.returns_min):
             return BY_HOSTS, None
+        if closed:
+            return 0, 0
         if before and not own.fetched and self._are_poor(draft, (host, *others), traps.returns_min):
             # The one trial of a new shape is under way: its other URLs wait behind those of shapes that are known.
             if own.passed:
@@ -225,10 +230,12 @@ class Trapping(Part):
     def count_returns(self, draft: Draft, cards: Cards, outcomes: Outcomes) -> None:
         """Counts the first fetches of these pages by host and shape. A redirect counts where it leads to; the last one
         of a chain brought nothing, so that chains without end are noticed. One that leads to another spelling of its
-        own URL counts for nothing."""
+        own URL counts for nothing. Nor does a failure on our own side."""
         chosen, statuses = outcomes.verdicts, outcomes.statuses
         told = (chosen == verdicts.DONE) | (chosen == verdicts.AGAIN) | ((chosen == verdicts.GONE) & (statuses > 0))
         told &= cards.heads["status"] == 0
+        for row, error in outcomes.errors.items():
+            told[row] &= not is_own_fault(error)
         brought = (chosen != verdicts.GONE) & (statuses < 300)
         for flags in (outcomes.duplicate, outcomes.repeats):
             if flags is not None:
