@@ -15,29 +15,36 @@ from typing import Any, Final
 import msgspec
 
 from outrider.crawl.directory import ARCHIVE_NAME
+from outrider.crawl.left_out import OVER_LIMIT
 from outrider.crawl.onepage import answer_of, passed_by, place_of
 from outrider.crawl.options import CrawlOptions, is_function, spelled
 from outrider.crawl.output import FILES, PAGES
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.summary import counted
 from outrider.errors import OutriderError
-from outrider.limits import EXPLAINED_SEARCH_SECONDS_MAX, URL_BYTES_MAX
+from outrider.limits import EXPLAINED_SEARCH_SECONDS_MAX, LINKS_PER_PAGE_MAX, URL_BYTES_MAX
+from outrider.page import FOLLOWABLE, Page, PageLink
 from outrider.page.reader import Unread, read_many
 from outrider.robots.directives import header_directives, strictest
 from outrider.storage.files import Directory
 from outrider.url import Rules, host_of
 
+NOFOLLOW: Final = "nofollow"
+COPY: Final = "copy"
+SOFT_404: Final = "soft_404"
+RECORDED: Final = "recorded"
 _WORD: Final = re.compile(rb"[A-Za-z0-9_-]{3,}")
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A page that names a URL: the URL of the page, how many links from a seed it is, and why the link was passed by,
-    "" where the page and its element do not say."""
+    """A page that names a URL: the URL of the page, how many links from a seed it is, and the word and the text of the
+    reason why the link was passed by; both empty where neither the page nor its element gives one."""
 
     url: str
     depth: int
-    passed_by: str
+    word: str
+    text: str
 
 
 def why_skipped(directory: str, options: CrawlOptions, url: str, ticks: Callable[[], float]) -> tuple[str, str]:
@@ -49,13 +56,9 @@ def why_skipped(directory: str, options: CrawlOptions, url: str, ticks: Callable
     if named is None:
         return "unknown", "it lies inside the scope, and no link or call has named it" + _never_followed(options)
     who = f"{named.url} links to it"
-    if named.passed_by:
-        way_out = (
-            "; --follow-nofollow follows such links"
-            if "nofollow" in named.passed_by or "rel=" in named.passed_by
-            else ""
-        )
-        return "unknown", f"{who}, and the link was not followed: {named.passed_by}{way_out}"
+    if named.text:
+        way_out = "; --follow-nofollow follows such links" if named.word == NOFOLLOW else ""
+        return "unknown", f"{who}, and the link was not followed: {named.text}{way_out}"
     most = options.max_depth
     if most is not None and named.depth + 1 > most:
         far = f"--max-depth {most}: {who}, and it is {counted(named.depth + 1, 'link')} from a seed"
@@ -87,7 +90,7 @@ def naming_page(directory: str, url: str, options: CrawlOptions, ticks: Callable
             if ticks() > until:
                 break
             for named in wanted.named_by(line, files):
-                if not named.passed_by:
+                if not named.text:
                     return named
                 passed = passed or named
     finally:
@@ -115,7 +118,7 @@ class _Wanted:
     """A URL that pages may name."""
 
     def __init__(self, url: str, options: CrawlOptions) -> None:
-        self._url, self._agent = url, options.user_agent
+        self._url, self._agent, self._options = url, options.user_agent, options
         self._rules = Rules.parse(options.url_rules or "")
         self._per_host = PerHost(options)
         path = url.partition("://")[2].partition("/")[2].encode()
@@ -136,7 +139,34 @@ class _Wanted:
         page = read_many([Unread(content, own, headers.joined("content-type"))], agent=self._agent).pages[0]
         page = page.with_header(headers.get_all("link"), headers.get("refresh"))
         page = replace(page, robots=strictest(page.robots | said)) if said else page
-        follow = self._per_host.of(host_of(own)).follow_nofollow
+        follow, whole, count = self._per_host.of(host_of(own)).follow_nofollow, whole_page(line, self._options), 0
         for link in page.links:
+            count += link.kind in FOLLOWABLE
             if link.url == self._url or (self._rules and self._rules.apply(link.url) == self._url):
-                yield Named(own, depth if isinstance(depth, int) else 0, passed_by(link, page, follow_nofollow=follow))
+                why = passed_why(link, page, follow, whole, beyond=count > LINKS_PER_PAGE_MAX)
+                yield Named(own, depth if isinstance(depth, int) else 0, *why)
+
+
+def whole_page(line: Mapping[str, Any], options: CrawlOptions) -> tuple[str, str]:
+    """The reason why no link of a page was followed; empty where there is none."""
+    if line.get("error") == SOFT_404:
+        return SOFT_404, "its page is like the answer of the site to any name"
+    if line.get("outcome") == "duplicate" and options.copies == "drop" and line.get("distance") is None:
+        return COPY, f"its page is a copy of {line.get('duplicate_of')}"
+    return "", ""
+
+
+def passed_why(link: PageLink, page: Page, follow: bool, whole: tuple[str, str], *, beyond: bool) -> tuple[str, str]:
+    """The word and the text of a reason that the page or the link gives; empty where there is none. follow: links with
+    nofollow, too."""
+    if link.kind not in FOLLOWABLE:
+        return RECORDED, passed_by(link, page, follow_nofollow=follow)
+    if nofollow := passed_by(link, page, follow_nofollow=follow):
+        return NOFOLLOW, nofollow
+    if whole[0]:
+        return whole
+    if len(link.url) > URL_BYTES_MAX:
+        return OVER_LIMIT, f"it is longer than {URL_BYTES_MAX:,} bytes"
+    if beyond:
+        return OVER_LIMIT, f"it comes after the first {LINKS_PER_PAGE_MAX:,} links of its page"
+    return "", ""

@@ -12,21 +12,19 @@ import msgspec
 from outrider.crawl.directory import GIVE_A_CRAWL, Found, inspect, no_crawl
 from outrider.crawl.left_out import OVER_LIMIT
 from outrider.crawl.looks import Looks, looking, settings_of
-from outrider.crawl.onepage import archived, passed_by, place_of
+from outrider.crawl.onepage import archived, place_of
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import FILES, PAGES, whole_lines
 from outrider.crawl.perhost import PerHost
+from outrider.crawl.skipped import COPY, NOFOLLOW, SOFT_404, passed_why, whole_page
 from outrider.crawl.taken_in import archive_beside
 from outrider.errors import NamedPathError
-from outrider.limits import LINKS_PER_PAGE_MAX, SKIPPED_KEPT_MAX, URL_BYTES_MAX
-from outrider.page import FOLLOWABLE, Page, PageLink
+from outrider.limits import LINKS_PER_PAGE_MAX, SKIPPED_KEPT_MAX
+from outrider.page import FOLLOWABLE
 from outrider.storage.files import Directory
 from outrider.url import host_of
 
 SCOPE: Final = "scope"
-NOFOLLOW: Final = "nofollow"
-COPY: Final = "copy"
-SOFT_404: Final = "soft_404"
 REASONS: Final = (SCOPE, NOFOLLOW, OVER_LIMIT, COPY, SOFT_404)
 
 
@@ -78,7 +76,7 @@ def _of_page(
         raise NamedPathError(f"an archive file that {path} names is gone; bring it back") from None
     if page is None:
         return
-    whole = _whole_page(line, options)
+    whole = whole_page(line, options)
     count, follow = 0, per_host.of(host_of(url)).follow_nofollow
     for link in page.links:
         if link.kind not in FOLLOWABLE:
@@ -87,28 +85,5 @@ def _of_page(
         known = look("stands", {"url": link.url})
         if known["state"] != "unknown":
             continue
-        word, text = _why(link, page, follow, whole, beyond=count > LINKS_PER_PAGE_MAX)
+        word, text = passed_why(link, page, follow, whole, beyond=count > LINKS_PER_PAGE_MAX)
         yield Skipped(link.url, url, word or SCOPE, text or known["reason_text"])
-
-
-def _whole_page(line: Mapping[str, Any], options: CrawlOptions) -> tuple[str, str]:
-    """The reason why no link of a page was followed; empty where there is none."""
-    if line.get("error") == SOFT_404:
-        return SOFT_404, "its page is like the answer of the site to any name"
-    if line.get("outcome") == "duplicate" and options.copies == "drop" and line.get("distance") is None:
-        return COPY, f"its page is a copy of {line.get('duplicate_of')}"
-    return "", ""
-
-
-def _why(link: PageLink, page: Page, follow: bool, whole: tuple[str, str], *, beyond: bool) -> tuple[str, str]:
-    """The word and the text of a reason that the page or the link gives; empty where there is none. follow: links with
-    nofollow, too."""
-    if nofollow := passed_by(link, page, follow_nofollow=follow):
-        return NOFOLLOW, nofollow
-    if whole[0]:
-        return whole
-    if len(link.url) > URL_BYTES_MAX:
-        return OVER_LIMIT, f"it is longer than {URL_BYTES_MAX:,} bytes"
-    if beyond:
-        return OVER_LIMIT, f"it comes after the first {LINKS_PER_PAGE_MAX:,} links of its page"
-    return "", ""
