@@ -602,6 +602,22 @@ def test_hosts_of_a_domain_that_is_no_wildcard_have_no_budget_in_common(tmp_path
         assert 200 == fetch_all(frontier, repeats=True)
 
 
+def test_further_new_hosts_of_a_poor_domain_are_parked_before_anybody_asks_for_them(tmp_path) -> None:
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        frontier.discover(["http://wild.test/"])
+        assert 1 == fetch_all(frontier)
+        probed(frontier, "http://qzkvxw.wild.test/")
+        frontier.discover(homes(0, 100))
+        fetch_all(frontier, want=8, repeats=True)
+        codes = list(map(str, frontier.discover(homes(1_000, 1_050))))
+        assert 48 <= codes.count("parked")
+        assert "trap_hosts" == frontier.status(f"http://h{1_000 + codes.index('parked')}.wild.test/").error
+        others = [Link(url, depth=1) for url in ("http://wild.test/a", "http://h0.wild.test/a", "http://h0.good.test/")]
+        assert ["new"] * 3 == list(map(str, frontier.discover(others)))
+        assert ["new"] == list(map(str, frontier.discover(["http://seed.wild.test/"])))
+        assert frontier.verify().ok
+
+
 def test_new_hosts_of_a_wildcard_domain_that_bring_new_content_are_fetched(tmp_path) -> None:
     with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
         probed(frontier, "http://qzkvxw.wild.test/")

@@ -76,6 +76,7 @@ class Trapping(Part):
         quantile = self.settings.traps.host_quantile if self.settings.traps is not None else None
         self._sizes = HostSizes(self.tables.returns, self.tables.fingerprint_key, quantile)
         self.walls = Walls(self.tables)
+        self._has_poor_hosts = False  # whether any domain was found so, in this run: most crawls meet none
 
     @property
     def counts_returns(self) -> bool:
@@ -183,13 +184,19 @@ class Trapping(Part):
         name = self._name_of_hosts(url)
         if name is None or not are_poor_hosts(draft.returns_seen(name), least):
             return False
+        self._has_poor_hosts = True
         return not draft.returns(slot, name).is_probed()
 
     def park_new(
         self, urls: UrlBatch, rows: npt.NDArray[np.intp], heads: Heads, codes: npt.NDArray[np.uint8], draft: Draft
     ) -> None:
-        """Parks new URLs of hosts and registrable domains that have made as many as they may in a window; no seeds."""
-        most = self.settings.traps.new_urls_max if self.settings.traps is not None else None
+        """Parks new URLs of hosts and registrable domains that have made as many as they may in a window, and those of
+        new hosts of poor wildcard domains; no seeds."""
+        if self.settings.traps is None:
+            return
+        if self.settings.traps.returns_min is not None and self._has_poor_hosts:
+            self._park_new_hosts(urls, rows, heads, codes, draft, self.settings.traps.returns_min)
+        most = self.settings.traps.new_urls_max
         if most is None:
             return
         new = np.flatnonzero((heads["depth"] > 0) & (heads["state"] != PARKED))
@@ -218,6 +225,42 @@ class Trapping(Part):
                 over[here[room:]] = True
         if over.any():
             self._parked_by(draft, heads, over, BY_NEW_URLS)
+            codes[rows[over]] = CODE_NUMBERS[Code.PARKED]
+
+    def _park_new_hosts(
+        self,
+        urls: UrlBatch,
+        rows: npt.NDArray[np.intp],
+        heads: Heads,
+        codes: npt.NDArray[np.uint8],
+        draft: Draft,
+        least: float,
+    ) -> None:
+        """Parks URLs of new hosts whose wildcard domain brought nothing by its others, before anybody asks for an
+        address or a robots.txt of theirs."""
+        of_domains = urls.keys("domain")
+        told = of_domains.codes[rows]
+        poor = {
+            code: name
+            for code in np.unique(told).tolist()
+            if are_poor_hosts(
+                draft.returns_seen(name := self.tables.hash_of(f"{of_domains.names[code]}\nhosts")), least
+            )
+        }
+        if not poor:
+            return
+        new = (heads["depth"] > 0) & (heads["state"] != PARKED) & np.isin(told, list(poor))
+        over = np.zeros(len(rows), np.bool_)
+        for place in np.flatnonzero(new).tolist():
+            url = urls[int(rows[place])]
+            authority = url.partition("://")[2].partition("/")[0]
+            if host_of(url) == of_domains.names[told[place]]:
+                continue
+            if draft.returns_seen(self.tables.hash_of(f"{authority}\n")).fetched:
+                continue
+            over[place] = not draft.returns(int(heads["slot"][place]), poor[int(told[place])]).is_probed()
+        if over.any():
+            self._parked_by(draft, heads, over, BY_HOSTS)
             codes[rows[over]] = CODE_NUMBERS[Code.PARKED]
 
     @staticmethod
