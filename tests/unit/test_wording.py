@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from outrider.crawl.wording import wording_of
+from outrider.crawl.wording import figures_of, said_by, wording_of
+from outrider.limits import WORDING_BYTES_MAX
 from outrider.page import read
 
 
@@ -73,3 +76,15 @@ def test_links_named_by_their_urls_say_nothing_whatever_their_kind() -> None:
 def test_a_page_that_stands_alone_has_none(url: str) -> None:
     assert wording(url, "Item 1", "One of many") is None
     assert wording_of(read(b"", "http://a.test/2031/05/"), "http://a.test/2031/05/") is None
+
+
+@pytest.mark.parametrize("piece", ["1", "1.", "1,2", "12 views", "visitors 1 ", "12:34 ", "2031-05-"])
+def test_a_page_of_figures_costs_no_more_than_its_length(piece: str) -> None:
+    """A figure of 64 KB took minutes, for each of its digits was read up to the end once more."""
+    url = "http://a.test/2031/05/"
+    page = read(f"<p>{piece * (WORDING_BYTES_MAX // len(piece))}".encode(), url)
+    began = time.process_time()
+    assert wording_of(page, url) is not None
+    figures_of(page, url)
+    said_by(page, url)
+    assert time.process_time() - began < 5

@@ -36,7 +36,9 @@ _CLOCK: Final = re.compile(
 _CLOCKS_MAX: Final = 3  # a page with more times of a day is a timetable
 _MADE: Final = re.compile(
     rb"\b(?:generated|created|rendered|served|loaded|processed|executed|took|visitor|visitors|visit number)\b"
-    rb"[^0-9\n]{0,30}[0-9]+(?:[.,][0-9]+)*|[0-9]+(?:[.,][0-9]+)*(?= (?:page )?(?:views|hits)\b)",
+    rb"[^0-9\n]{0,30}[0-9]++(?:[.,][0-9]++)*+"
+    # Possessive, and not from within a number: a page of digits would take minutes.
+    rb"|(?<![0-9])(?<![0-9][.,])[0-9]++(?:[.,][0-9]++)*+(?= (?:page )?(?:views|hits)\b)",
     re.IGNORECASE,
 )
 _DAYS_MIN, _DAYS_MAX = 28, 31
