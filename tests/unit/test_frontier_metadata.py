@@ -187,3 +187,10 @@ def test_a_row_with_deep_metadata_is_named_and_the_others_are_imported(tmp_path)
     found = import_files(str(tmp_path / "crawl"), [str(tmp_path / "urls.jsonl")], io.StringIO())
     assert (2, 1) == (found.rows, found.skipped)
     assert [1] == [line for _, line, words in found.faults if "metadata" in words]
+
+
+@pytest.mark.parametrize("text", [b'"' + b"a" * 10_000, b'\\"' * 5_000, b'"' * 9_999, b'"\\'])
+def test_octets_that_are_no_json_are_refused_at_once(text):
+    """A text without an end took twice the time with each octet more."""
+    with Frontier.memory(robots="caller") as frontier, pytest.raises(SettingsError, match="metadata"):
+        frontier.receive([(*PARCEL[:-2], b"[" * (JSON_DEPTH_MAX + 1) + text, A)])

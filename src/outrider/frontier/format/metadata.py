@@ -11,8 +11,9 @@ import msgspec
 from outrider.errors import SettingsError, shown
 from outrider.limits import JSON_DEPTH_MAX, METADATA_BYTES_MAX
 
-_LEVELS: Final = re.compile(rb'"(?:[^"\\]+|\\.)*"|[][{}]', re.DOTALL)
-"""Texts, which may contain brackets, and the brackets that open and close arrays and objects."""
+_LEVELS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{}]', re.DOTALL)
+"""Texts, which may contain brackets, and the brackets that open and close arrays and objects. A text without an end
+goes on to the end of the octets: they may be no JSON, and no part of them is read twice."""
 
 
 def packed(value: object, what: str = "metadata") -> bytes:
