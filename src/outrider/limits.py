@@ -430,6 +430,7 @@ ORDER_SECONDS_MAX = 10 * 365 * 86_400.0  # ten years: longer is what a pause or 
 CONTROL_ANSWER_SECONDS_MAX = 10.0  # between two calls of the frontier there is always time for a question
 CONTROL_SLOW_SECONDS_MAX = 3_600.0  # a recount or an export beside a running crawl: some seconds per million URLs
 ADD_URLS_AT_ONCE = 8  # URLs of one order to a running crawl: each may have URL_BYTES_MAX, all fit into a question
+CONTROL_PAUSE_SECONDS = 0.5  # before the next look for a question where no descriptor is left
 CONTROL_QUESTIONS_MAX = 16  # at once; people and their monitors ask one at a time
 SOCKET_PATH_BYTES_MAX = 100  # sun_path has 108 bytes on Linux, 104 elsewhere
 

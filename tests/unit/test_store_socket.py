@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import json
 import os
@@ -16,7 +17,7 @@ import pytest
 from outrider import Frontier
 from outrider.cli import main as cli
 from outrider.crawl.control import ask
-from outrider.engine import AsyncFrontier
+from outrider.engine import AsyncFrontier, control
 from outrider.engine.control import SOCKET_NAME
 from outrider.errors import UnreachableError
 
@@ -136,3 +137,33 @@ def test_an_awaited_frontier_answers_too(tmp_path):
             return await asyncio.to_thread(ask, str(tmp_path / "store"), "totals")
 
     assert 1 == asyncio.run(asked())["statistics"]["accepted"]
+
+
+class Listener:
+    """Fails, then has one question, then is closed."""
+
+    def __init__(self, connection):
+        self._steps = [OSError(errno.EMFILE, "too many open files"), connection, OSError(errno.EBADF, "closed")]
+
+    def accept(self):
+        step = self._steps.pop(0)
+        if isinstance(step, OSError):
+            raise step
+        return step, ""
+
+
+def test_a_time_without_descriptors_does_not_end_the_answers(tmp_path, monkeypatch):
+    monkeypatch.setattr(control, "CONTROL_PAUSE_SECONDS", 0)
+    asking, answering = socket.socketpair()
+    with Frontier.open(tmp_path / "store") as frontier, asking:
+        asking.sendall(b'{"ask": "totals"}\n')
+        frontier._socket._serve(Listener(answering))
+        assert json.loads(asking.makefile().readline())["ok"]
+
+
+@pytest.mark.parametrize("line", [b"[" * 60_000, b'{"ask":' * 9_000, b"7", b"\xff"])
+def test_a_question_that_is_no_object_is_refused(tmp_path, line):
+    with Frontier.open(tmp_path / "store"), socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(str(tmp_path / "store" / SOCKET_NAME))
+        asking.sendall(line + b"\n")
+        assert "no JSON object" in json.loads(asking.makefile().readline())["error"]

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from outrider.engine.control import SOCKET_NAME, address_of, listening_in
+from outrider.engine.control import SOCKET_NAME, address_of, listening_in, question_of
 from outrider.errors import OutriderError, SettingsError, UnreachableError
 from outrider.limits import (
     CONTROL_ANSWER_BYTES_MAX,
@@ -70,9 +70,8 @@ class Control:
             writer.close()
 
     async def _answered(self, line: bytes) -> dict[str, Any]:
-        try:
-            question = msgspec.json.decode(line, type=dict[str, Any])
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        question = question_of(line)
+        if question is None:
             return {"ok": False, "error": "the question is no JSON object"}
         answer = self._answers.get(str(question.get("ask")))
         if answer is None:

@@ -8,10 +8,12 @@ reached through the directory's descriptor: the path in a socket's address ends 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import stat
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +24,7 @@ from outrider.engine.answers import LOOKS, totals
 from outrider.errors import OutriderError, UnreachableError
 from outrider.limits import (
     CONTROL_ANSWER_SECONDS_MAX,
+    CONTROL_PAUSE_SECONDS,
     CONTROL_QUESTION_BYTES_MAX,
     CONTROL_QUESTIONS_MAX,
     SOCKET_PATH_BYTES_MAX,
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from outrider.engine.owner import Frontier
 
 SOCKET_NAME: Final = "control.sock"
+_CLOSED: Final = frozenset({errno.EBADF, errno.EINVAL})
+"""The errors of `accept` on a socket that was closed or shut down."""
 ANSWERS: Final[dict[str, Callable[[Frontier, Mapping[str, Any]], dict[str, Any]]]] = {
     **LOOKS,
     "totals": totals,
@@ -77,7 +82,7 @@ def question_of(line: bytes) -> dict[str, Any] | None:
     """The question in a line of JSON; None for what is no JSON object."""
     try:
         return msgspec.json.decode(line, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
@@ -122,12 +127,19 @@ class StoreSocket:
         while True:
             try:
                 connection, _ = listener.accept()
-            except OSError:
-                return  # it was closed
+            except OSError as error:
+                if error.errno in _CLOSED:
+                    return
+                time.sleep(CONTROL_PAUSE_SECONDS)  # no descriptor is left, perhaps
+                continue
             if not self._room.acquire(blocking=False):
                 connection.close()
                 continue
-            threading.Thread(target=self._answer, args=(connection,), name="outrider-control", daemon=True).start()
+            try:
+                threading.Thread(target=self._answer, args=(connection,), name="outrider-control", daemon=True).start()
+            except RuntimeError:  # no thread is left
+                connection.close()
+                self._room.release()
 
     def _answer(self, connection: socket.socket) -> None:
         try:
