@@ -277,6 +277,22 @@ def test_a_content_that_was_cut_or_cannot_be_decoded_is_not_done(how, expected):
     assert expected == judged(visit(response(**how)))
 
 
+@pytest.mark.parametrize(
+    ("content_type", "word"),
+    [
+        ("text/html", "error"),
+        ("*/*, text/html", "error"),
+        ("nonsense, application/xhtml+xml;charset=utf-8", "error"),
+        ("", "error"),
+        ("text/html, application/pdf", "done"),
+        ("application/zip", "done"),
+    ],
+)
+def test_the_last_type_that_is_one_says_whether_bytes_in_an_unknown_coding_are_text(content_type, word):
+    answer = response(content_type=content_type, decoding=Decoding.UNKNOWN, content=b"PK\x03\x04\x00")
+    assert word == judged(visit(answer)).word
+
+
 def test_a_request_that_we_broke_off_is_asked_again_and_recorded():
     outcome = stopped_outcome(visit(None, stopped=True, began=AT + 100_000))
     line = json.loads(outcome.politeness)

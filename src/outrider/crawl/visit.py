@@ -49,6 +49,7 @@ from outrider.limits import (
     URL_BYTES_MAX,
 )
 from outrider.page import Page
+from outrider.page.media_type import declared_type
 from outrider.robots import whole_lines
 from outrider.url import UrlBatch, as_received, join
 
@@ -217,7 +218,7 @@ def _answered(response: Response, *, is_page: bool = True) -> Judgement:
     codings"). They are the page, unless its type is text and they are not. A sitemap may be packed by itself.
     """
     decoding, content = response.decoding, response.content
-    is_text = is_page and _is_text(response.headers.get("content-type"))
+    is_text = is_page and _is_text(response.headers.joined("content-type"))
     if decoding is Decoding.UNKNOWN and is_text and is_binary(content):
         return Judgement("error", Verdict.GONE, str(FetchError.DECODE))
     if decoding is Decoding.BROKEN and not content and not response.truncated:
@@ -231,9 +232,9 @@ def _answered(response: Response, *, is_page: bool = True) -> Judgement:
     return Judgement("done", Verdict.DONE)
 
 
-def _is_text(content_type: str | None) -> bool:
+def _is_text(content_type: str) -> bool:
     """Whether a reader takes a body of this type for characters; one without a type is a page."""
-    essence = (content_type or "text/html").partition(";")[0].strip().lower()
+    essence = declared_type(content_type).essence or "text/html"
     return essence.startswith("text/") or essence.endswith(("xml", "json", "javascript"))
 
 
