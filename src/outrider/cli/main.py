@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import gc
 import json
 import os
@@ -35,6 +34,7 @@ try:
     from outrider.cli.url import url
     from outrider.cli.working import work
     from outrider.crawl.terminal import safe, say
+    from outrider.storage.files import is_no_space
 except OutriderError as error:  # OUTRIDER_KERNELS asks for kernels that are not there
     sys.stderr.write(f"outrider: {error}\n")
     sys.exit(error.exit_code)
@@ -60,7 +60,6 @@ STOPPED_BY_USER = 4
 USAGE = 2
 BUG = 1
 FULL = 7
-NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _COLLECT_OBJECTS = 20_000  # made since the last look for cycles: some megabytes; Python's own measure is 700
 _COLLECT_ROUNDS = 20  # such looks before one at older objects
 
@@ -230,9 +229,7 @@ def run(arguments: Sequence[str]) -> int:
         say(f"outrider: {error}", sys.stderr)
         return error.exit_code
     except OSError as error:
-        if error.errno not in NO_SPACE:
-            return _bug(error)
-        return _full(error)
+        return _full(error) if is_no_space(error) else _bug(error)
     except Exception as error:  # noqa: BLE001 - whatever else: one sentence for people, the rest on demand
         return _bug(error)
     return int(answer or 0)

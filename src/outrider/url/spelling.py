@@ -30,8 +30,6 @@ _SLASHES = "/\\"
 _BEHIND_AUTHORITY = "/\\?#"
 _BEYOND_ASCII = re.compile(r"[\x80-\xff]")
 
-_BEYOND_ASCII = re.compile("[\x80-\xff]")
-
 
 def mended(text: str) -> str:
     """Text as Unicode scalar values: surrogate pairs joined, lone surrogates U+FFFD, as Web IDL's USVString."""
