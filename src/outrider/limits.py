@@ -418,6 +418,7 @@ RUN_FILE_BYTES_MAX = 1 << 20  # run.json has some dozens of bytes; a larger file
 POLITENESS_VIOLATIONS_NAMED_MAX = 1_000  # violations of a record; all are counted
 OUTPUT_LINE_BYTES_MAX = 16 << 20  # bytes of a line file read at once; a line has some hundred kilobytes at most
 # bytes of line files that the report is made from: some seconds; the report of a larger crawl reads none
+SKIPPED_ASKED_MAX = 65_536  # links of which `outrider skipped` remembers their states: those that each page has
 SKIPPED_KEPT_MAX = 1_000_000  # links that `outrider skipped` lists once each: some 200 MB; later ones may be repeated
 BAD_SEEDS_KEPT_MAX = 10_000  # seeds that are no URLs and are listed in crawl.log: some megabytes; all are counted
 REPORT_BYTES_MAX = 512 << 20

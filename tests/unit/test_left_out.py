@@ -20,7 +20,9 @@ PAGES = {
     "<a href=http://other.test/>o</a> <a rel=nofollow href=/no>n</a> <a href=/lost>l</a> <a href=/" + "x" * 9_000 + ">",
     "/a": "<title>a page</title>of its own <a href=http://other.test/>again</a>",
     "/robots.txt": "User-agent: *\nDisallow: /closed\n",
+    "/tagged": "<title>closed by its head</title>of its own <a href=/under>u</a> <a href=http://other.test/>o</a>",
 }
+HEADS = {"/tagged": "X-Robots-Tag: nofollow\r\n"}
 
 
 class Web:
@@ -31,13 +33,14 @@ class Web:
 
     async def fetch(self, request) -> Response:
         now = self.clock()
-        text = PAGES.get("/" + request.url.split("/", 3)[3])
+        path = "/" + request.url.split("/", 3)[3]
+        text = PAGES.get(path)
         body = (text or "nothing").encode()
         kind = "text/plain" if request.url.endswith(".txt") else "text/html"
-        head = f"HTTP/1.1 {200 if text else 404} X\r\nContent-Type: {kind}\r\n\r\n".encode()
+        head = f"HTTP/1.1 {200 if text else 404} X\r\nContent-Type: {kind}\r\n{HEADS.get(path, '')}\r\n".encode()
         return Response(
             *(request.url, request.address, 200 if text else 404, None, "", request.head(), head),
-            *(body, body, None, Decoding.WHOLE, Headers([("Content-Type", kind)]), now, now, 0.0, True),
+            *(body, body, None, Decoding.WHOLE, Headers.parse(head), now, now, 0.0, True),
         )
 
     async def close(self) -> None:
@@ -87,6 +90,20 @@ def test_the_command_of_a_reason_lists_what_it_left_out(crawled, reason, capsys)
         "over_limit": {f"{HOME}{'x' * 9_000}"},
     }
     assert expected[reason] == listed
+
+
+def test_links_of_a_page_that_its_head_closes_are_listed_so_beside_a_damaged_line(tmp_path, capsys):
+    (tmp_path / "hosts").write_text("127.0.0.1 one.test\n")
+    options = {"hosts": str(tmp_path / "hosts"), "downloader": Web, "delay": 0, "delay_factor": 0, "sitemaps": False}
+    result = outrider.crawl([f"{HOME}tagged"], output=tmp_path / "out", **options)
+    assert {"nofollow": 2} == result.statistics["left_out"]
+    pages = tmp_path / "out" / "pages.jsonl"
+    pages.write_bytes(b'{"url": \n' + pages.read_bytes())
+    assert 0 == cli.run(["skipped", str(tmp_path / "out"), "--json"])
+    listed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {f"{HOME}under": "nofollow", "http://other.test/": "nofollow"} == {
+        one["url"]: one["reason"] for one in listed
+    }
 
 
 def test_bad_seeds_are_in_crawl_log_where_the_command_looks(crawled):

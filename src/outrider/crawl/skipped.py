@@ -22,6 +22,7 @@ from outrider.crawl.output import FILES, PAGES
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.summary import counted
 from outrider.errors import OutriderError
+from outrider.fetch.downloader import Headers
 from outrider.limits import EXPLAINED_SEARCH_SECONDS_MAX, LINKS_PER_PAGE_MAX, URL_BYTES_MAX
 from outrider.page import FOLLOWABLE, Page, PageLink
 from outrider.page.reader import Unread, read_many
@@ -86,7 +87,7 @@ def naming_page(directory: str, url: str, options: CrawlOptions, ticks: Callable
     except (OSError, OutriderError):
         return None
     try:
-        for line in _lines(os.path.join(directory, FILES[PAGES])):
+        for line in archived_lines(os.path.join(directory, FILES[PAGES])):
             if ticks() > until:
                 break
             for named in wanted.named_by(line, files):
@@ -98,7 +99,7 @@ def naming_page(directory: str, url: str, options: CrawlOptions, ticks: Callable
     return passed
 
 
-def _lines(path: str) -> Iterator[Mapping[str, Any]]:
+def archived_lines(path: str) -> Iterator[Mapping[str, Any]]:
     """The lines of archived pages; lines that cannot be read are left out, as `verify` names them."""
     decoder = msgspec.json.Decoder(dict[str, Any])
     try:
@@ -135,16 +136,21 @@ class _Wanted:
             return
         if self._sign not in content and headers.get("link") is None and headers.get("refresh") is None:
             return
-        said = header_directives(headers, self._agent)
-        page = read_many([Unread(content, own, headers.joined("content-type"))], agent=self._agent).pages[0]
-        page = page.with_header(headers.get_all("link"), headers.get("refresh"))
-        page = replace(page, robots=strictest(page.robots | said)) if said else page
+        page = page_as_read(headers, content, own, self._agent)
         follow, whole, count = self._per_host.of(host_of(own)).follow_nofollow, whole_page(line, self._options), 0
         for link in page.links:
             count += link.kind in FOLLOWABLE
             if link.url == self._url or (self._rules and self._rules.apply(link.url) == self._url):
                 why = passed_why(link, page, follow, whole, beyond=count > LINKS_PER_PAGE_MAX)
                 yield Named(own, depth if isinstance(depth, int) else 0, *why)
+
+
+def page_as_read(headers: Headers, content: bytes, url: str, agent: str) -> Page:
+    """The page of an archived answer as the crawl read it: with the links and the directives of the answer's head."""
+    page = read_many([Unread(content, url, headers.joined("content-type"))], agent=agent).pages[0]
+    page = page.with_header(headers.get_all("link"), headers.get("refresh"))
+    said = header_directives(headers, agent)
+    return replace(page, robots=strictest(page.robots | said)) if said else page
 
 
 def whole_page(line: Mapping[str, Any], options: CrawlOptions) -> tuple[str, str]:

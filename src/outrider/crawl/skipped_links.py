@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
-
-import msgspec
 
 from outrider.crawl.directory import GIVE_A_CRAWL, Found, inspect, no_crawl
 from outrider.crawl.left_out import OVER_LIMIT
-from outrider.crawl.looks import Looks, looking, settings_of
-from outrider.crawl.onepage import archived, place_of
+from outrider.crawl.looks import looking, settings_of
+from outrider.crawl.onepage import answer_of, place_of
 from outrider.crawl.options import CrawlOptions
-from outrider.crawl.output import FILES, PAGES, whole_lines
+from outrider.crawl.output import FILES, PAGES
 from outrider.crawl.perhost import PerHost
-from outrider.crawl.skipped import COPY, NOFOLLOW, SOFT_404, passed_why, whole_page
+from outrider.crawl.skipped import COPY, NOFOLLOW, SOFT_404, archived_lines, page_as_read, passed_why, whole_page
 from outrider.crawl.taken_in import archive_beside
 from outrider.errors import NamedPathError
-from outrider.limits import LINKS_PER_PAGE_MAX, SKIPPED_KEPT_MAX
+from outrider.limits import LINKS_PER_PAGE_MAX, SKIPPED_ASKED_MAX, SKIPPED_KEPT_MAX
 from outrider.page import FOLLOWABLE
 from outrider.storage.files import Directory
 from outrider.url import host_of
@@ -54,9 +53,10 @@ def skipped(directory: str, reason: str | None = None) -> Iterator[Skipped]:
                 f"{directory} has no archive (--no-warc), and links are read from there; pages.jsonl has their number "
                 "for each page, under not_followed"
             )
-        for octets in whole_lines(path):
-            line = msgspec.json.decode(octets, type=dict[str, Any])
-            for one in _of_page(line, path, files, options, per_host, look):
+        # Most links of a site are on each of its pages, and each question takes time of a running crawl.
+        stands = lru_cache(SKIPPED_ASKED_MAX)(lambda url: look("stands", {"url": url}))
+        for line in archived_lines(path):
+            for one in _of_page(line, path, files, options, per_host, stands):
                 if (reason is None or one.reason == reason) and (one.url, one.reason) not in told:
                     if len(told) < SKIPPED_KEPT_MAX:
                         told.add((one.url, one.reason))
@@ -64,25 +64,29 @@ def skipped(directory: str, reason: str | None = None) -> Iterator[Skipped]:
 
 
 def _of_page(
-    line: Mapping[str, Any], path: str, files: Directory, options: CrawlOptions, per_host: PerHost, look: Looks
+    line: Mapping[str, Any],
+    path: str,
+    files: Directory,
+    options: CrawlOptions,
+    per_host: PerHost,
+    stands: Callable[[str], Mapping[str, Any]],
 ) -> Iterator[Skipped]:
-    """The links of one line that were not followed."""
-    url = str(line.get("url"))
-    if line.get("warc") is None or not isinstance(line.get("status"), int) or not 200 <= line["status"] < 300:
+    """The links of one line that were not followed. stands: the state of a URL in the frontier, and its reason."""
+    url = str(line["url"])
+    if not isinstance(line.get("status"), int) or not 200 <= line["status"] < 300:
         return
     try:
-        page = archived(files, place_of(line, url, path), url)[2]
+        _, headers, content = answer_of(files, place_of(line, url, path))
     except FileNotFoundError:
         raise NamedPathError(f"an archive file that {path} names is gone; bring it back") from None
-    if page is None:
-        return
+    page = page_as_read(headers, content, url, options.user_agent)
     whole = whole_page(line, options)
     count, follow = 0, per_host.of(host_of(url)).follow_nofollow
     for link in page.links:
         if link.kind not in FOLLOWABLE:
             continue
         count += 1
-        known = look("stands", {"url": link.url})
+        known = stands(link.url)
         if known["state"] != "unknown":
             continue
         word, text = passed_why(link, page, follow, whole, beyond=count > LINKS_PER_PAGE_MAX)
