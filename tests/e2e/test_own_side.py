@@ -93,6 +93,23 @@ def test_a_crawl_whose_guard_refused_its_seed_fetches_it_once_the_setting_is_men
     assert {("", 200), ("b.html", 200)} <= set(statuses(tmp_path / "out"))
 
 
+def test_serve_puts_back_the_pages_that_a_setting_of_before_refused(tmp_path, shop, hosts):
+    contact = ("--contact", "me@example.org")
+    words = ("crawl", f"http://shop.test:{shop}/", "-o", tmp_path / "out", *contact, *PACE)
+    assert 8 == outrider(*words, "--hosts", hosts(PRIVATE)).returncode
+    now = ("--hosts", hosts("127.0.0.1"))
+    serving = command("serve", tmp_path / "out", "--http", "127.0.0.1:0", *now)
+    with subprocess.Popen(serving, stderr=subprocess.PIPE, text=True, env=environment()) as process:
+        try:
+            said = process.stderr.readline()
+            assert "1 URL (blocked_address)" in said, said + process.stderr.read()
+            worked = outrider("work", process.stderr.readline().split()[-1], "-o", tmp_path / "ann", *contact, *now)
+        finally:
+            process.kill()
+    assert 0 == worked.returncode, worked.stderr
+    assert {("", 200), ("b.html", 200)} <= set(statuses(tmp_path / "ann"))
+
+
 def test_a_worker_needs_no_option_for_a_url_of_this_machine_that_its_owner_added(tmp_path, shop, served):
     address = served()
     assert 1 == add(address, f"http://127.0.0.1:{shop}/")["accepted"]

@@ -61,7 +61,7 @@ from outrider.crawl.permission import Admitted, Permission
 from outrider.crawl.places import aside_max
 from outrider.crawl.probes import Probes
 from outrider.crawl.progress import Progress
-from outrider.crawl.put_back import put_back
+from outrider.crawl.put_back import put_back, words_of
 from outrider.crawl.reading import Reader, Readings
 from outrider.crawl.seeds import BadSeeds
 from outrider.crawl.settle import LEASE_SECONDS, Settler, Turn
@@ -405,8 +405,7 @@ class CrawlRun:
             self._note_bad_seeds()
             if not opening.fresh and (back := put_back(self._frontier, before, options)):
                 self._journal.note("put_back", **back)
-                words = ", ".join(f"{counted(count, 'URL')} ({error})" for error, count in back.items())
-                self._progress.say(f"tried again: {words}")
+                self._progress.say(words_of(back))
             self._take_seeds()
             statistics = self._frontier.statistics()
             if not statistics["accepted"]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from outrider.crawl.options import CrawlOptions, Given, resolved
+from outrider.crawl.summary import counted
 from outrider.engine import Frontier
 from outrider.errors import SettingsError
 from outrider.fetch.outcomes import FetchError
@@ -38,6 +39,11 @@ def put_back(frontier: Frontier, before: Given, options: CrawlOptions) -> dict[s
     errors = OWN_SIDE if not urls["done"] else _of_changed(before, options)
     counts = {str(error): frontier.retry(error=str(error)) for error in errors if str(error) in known}
     return {error: count for error, count in counts.items() if count}
+
+
+def words_of(back: Mapping[str, int]) -> str:
+    """One line for people about pages that were put back."""
+    return "tried again: " + ", ".join(f"{counted(count, 'URL')} ({error})" for error, count in back.items())
 
 
 def _of_changed(before: Given, options: CrawlOptions) -> tuple[FetchError, ...]:

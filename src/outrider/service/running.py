@@ -20,8 +20,10 @@ from typing import Any
 import uvicorn
 
 from outrider.crawl.control import Answer, Control
+from outrider.crawl.directory import kept_settings
 from outrider.crawl.looks import changing, settings_of, store_of
 from outrider.crawl.permission import Permission
+from outrider.crawl.put_back import put_back, words_of
 from outrider.crawl.seeds import read_hosts
 from outrider.engine import AsyncFrontier
 from outrider.engine.answers import ORDERS
@@ -108,8 +110,11 @@ def serve(
             f"{directory} is a store that a program keeps alone, and keeps no settings; leave out "
             f"{', '.join('--' + name.replace('_', '-') for name in flags)}"
         )
+    before = kept_settings(directory).options if os.path.isdir(directory) else {}
     listener = bound(listening)
     with contextlib.closing(listener), changing(directory, create=True, options=options) as frontier:
+        if not alone and (back := put_back(frontier, before, options)):
+            say(f"outrider: {words_of(back)}")
         audit = Audit(directory)
         try:
             at = listened_at(listening, listener)
