@@ -223,12 +223,13 @@ def test_an_address_of_this_machine_that_comes_over_loopback_is_permitted(tmp_pa
     assert "127.0.0.99" in (crawl.house.output / "outrider.toml").read_text()
 
 
-def test_an_address_of_this_machine_that_comes_through_a_proxy_is_refused_with_the_option(tmp_path):
+@pytest.mark.parametrize("field", ["X-Forwarded-For", "Forwarded", "Via", "X-Real-IP", "X-Forwarded-Proto"])
+def test_an_address_of_this_machine_that_comes_through_a_proxy_is_refused_with_the_option(tmp_path, field):
     crawl = Beside(tmp_path)
     url = "http://127.0.0.99/"
 
     async def questions():
-        forwarded = {"X-Forwarded-For": "203.0.113.9"}
+        forwarded = {field: "203.0.113.9"}
         return await crawl.ask("POST", f"{API}/frontier/urls", {"urls": [url]}, headers=forwarded)
 
     status, problem = crawl.crawl(questions)[:2]

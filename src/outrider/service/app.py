@@ -27,7 +27,7 @@ _LOG: Final = logging.getLogger("outrider.service")
 _EXACT: Final = 1 << 53  # whole numbers up to here are themselves as floats
 _KEY: Final = re.compile(rf"[!-~]{{1,{SERVICE_KEY_CHARACTERS_MAX}}}\Z")
 _SAFE: Final = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
-_OF_PROXIES: Final = ("forwarded", "x-forwarded-for", "via")
+_OF_PROXIES: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
 _STRAY: Final = "other"
 """The path under which requests are counted that no path of the table met: a stranger must not fill the memory."""
 
