@@ -107,3 +107,19 @@ def test_importing_into_a_folder_of_something_else_is_refused(tmp_path):
     (tmp_path / "mine" / "thesis.tex").write_text("mine")
     (tmp_path / "x.txt").write_text("http://a.com/\n")
     assert 5 == cli.run(["import", str(tmp_path / "mine"), str(tmp_path / "x.txt")])
+
+
+def test_why_idle_names_the_paused_hosts_of_a_stopped_crawl_and_the_order_that_resumes_them(store, capsys):
+    (store / "outrider.toml").write_text("")
+    for host in ("a.com", "b.com"):
+        assert 0 == cli.run(["host", str(store), host, "pause"])
+    capsys.readouterr()
+    assert 0 == cli.run(["why-idle", str(store)])
+    told = capsys.readouterr().out
+    assert all(f"outrider host {store} {host} resume" in told for host in ("a.com", "b.com"))
+    assert "silent" not in told
+
+
+def test_retry_names_the_order_for_pages_whose_robots_txt_cannot_be_read(store, capsys):
+    assert 0 == cli.run(["retry", str(store)])
+    assert f"outrider host {store} HOST recheck" in capsys.readouterr().err

@@ -40,7 +40,7 @@ def places(tmp_path, request):
     return tmp_path / request.param, tmp_path / request.param.split("/")[0]
 
 
-def test_commands_ask_the_program_that_has_the_store(places, said):
+def test_commands_ask_the_program_that_has_the_store(places, said, capsys):
     store, named = places
     store.parent.mkdir(exist_ok=True)
     with Frontier.open(store) as frontier:
@@ -54,7 +54,10 @@ def test_commands_ask_the_program_that_has_the_store(places, said):
         assert "this process fetches it" in said("explain", lease.url, "-o", named)
         assert "1 host is ready" in said("why-idle", named)
         assert 2 == len(said("urls", named, "--json").splitlines())
-        said("retry", named, code=6)  # orders are the program's own
+        for order in (("retry",), ("add", A), ("host", "a.test", "pause")):  # orders are the program's own
+            assert 6 == cli.run([order[0], str(named), *order[1:]])
+            told = capsys.readouterr().err
+            assert ("takes no orders" in told, "did not answer" in told) == (True, False)
         assert "leased" == frontier.explain(lease.url).reason_now
     assert SOCKET_NAME not in os.listdir(store)
     assert 2 == json.loads(said("status", named, "--json"))["accepted"]

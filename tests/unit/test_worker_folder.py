@@ -151,3 +151,23 @@ def test_a_damaged_line_amid_the_reports_is_left_out_and_named(worked):
     assert not verify(str(folder)).ok
     assert repair(str(folder)).losses
     assert 0 == served.run(served.worker(site={"depth": 9})).exit_code
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("resume", "{ann}"),
+        ("crawl", "http://127.0.0.1:9/", "-o", "{ann}"),
+        ("serve", "{ann}", "--http", "127.0.0.1:0"),
+        ("import", "{ann}", "{list}"),
+    ],
+)
+def test_no_command_makes_a_frontier_in_the_directory_of_a_worker(worked, tmp_path, command, capsys):
+    _, folder, _ = worked
+    listed = tmp_path / "list.txt"
+    listed.write_text("http://127.0.0.1:9/")
+    before = content(folder)
+    assert 5 == run([word.format(ann=folder, list=listed) for word in command])
+    said = capsys.readouterr().err
+    assert ("belongs to the worker" in said, f"-o {folder}" in said, "outrider work http" in said) == (True,) * 3
+    assert before == content(folder)

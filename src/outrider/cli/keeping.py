@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -180,7 +181,12 @@ def retry(directory: str, error: str | None, host: str | None, access: Access) -
     with ordering(directory, access) as order:
         count = order("retry", {"error": error, "host": host})["count"]
     if not count:
-        say(f"nothing of that kind was given up; `outrider urls {directory} --state gone` lists what was", sys.stderr)
+        place = shlex.quote(directory)
+        say(
+            f"nothing of that kind was given up; `outrider urls {place} --state gone` lists what was; pages whose "
+            f"robots.txt cannot be read come back by `outrider host {place} HOST recheck`",
+            sys.stderr,
+        )
     click.echo(f"{counted(count, 'URL is', 'URLs are')} queued again")
     return 0
 

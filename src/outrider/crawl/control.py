@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from outrider.engine.control import SOCKET_NAME, address_of, listening_in, question_of
-from outrider.errors import OutriderError, SettingsError, UnreachableError
+from outrider.errors import OutriderError, SettingsError, StoreInUseError, UnreachableError
 from outrider.limits import (
     CONTROL_ANSWER_BYTES_MAX,
     CONTROL_ANSWER_SECONDS_MAX,
@@ -93,7 +93,7 @@ class Control:
 
 def ask(directory: str, question: str, *, seconds_max: float = CONTROL_ANSWER_SECONDS_MAX, **arguments: Any) -> Any:
     """The answer of the crawl that runs in `directory`. Raises UnreachableError when no crawl runs or answers, and
-    SettingsError when it answers that the arguments make no sense."""
+    SettingsError when it answers that the arguments make no sense, StoreInUseError when it takes no orders."""
     if question in SLOW:
         seconds_max = CONTROL_SLOW_SECONDS_MAX
     try:
@@ -121,6 +121,8 @@ def ask(directory: str, question: str, *, seconds_max: float = CONTROL_ANSWER_SE
         raise UnreachableError(f"{directory}/{SOCKET_NAME} answered what is no JSON") from None
     if answer.get("code") == SettingsError.exit_code:
         raise SettingsError(str(answer.get("error")))
+    if answer.get("code") == StoreInUseError.exit_code:
+        raise StoreInUseError(str(answer.get("error")))
     if not answer.get("ok"):
         raise UnreachableError(f"the crawl in {directory} answered: {answer.get('error')}")
     return answer.get("answer")

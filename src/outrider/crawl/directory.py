@@ -106,6 +106,17 @@ def worker_of(path: str) -> Known | None:
         return None
 
 
+def refuse_worker(path: str) -> None:
+    """Raises ForeignStoreError for a worker's directory: a frontier made there would end the worker's use of it."""
+    worker = worker_of(path)
+    if worker is not None and not os.path.lexists(os.path.join(path, FRONTIER_NAME)):
+        again = f"outrider work {shlex.quote(worker.server or 'ADDRESS')} -o {shlex.quote(path)}"
+        raise ForeignStoreError(
+            f"{path} belongs to the worker {worker.worker!r:.200}, which `{again}` starts again; choose another name "
+            "for a crawl"
+        )
+
+
 def no_crawl(path: str, found: Found) -> NoCrawlError:
     """The error for a command that needs a crawl and found this."""
     worker = worker_of(path) if found is Found.PREPARED else None

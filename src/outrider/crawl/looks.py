@@ -25,6 +25,7 @@ from outrider.crawl.directory import (
     inspect,
     kept_settings,
     no_crawl,
+    refuse_worker,
     write_settings,
 )
 from outrider.crawl.options import (
@@ -39,6 +40,7 @@ from outrider.crawl.permission import Admitted, Permission
 from outrider.crawl.seeds import read_hosts
 from outrider.crawl.served import Access, asking
 from outrider.crawl.skipped import why_skipped
+from outrider.crawl.summary import held_back
 from outrider.engine import Frontier
 from outrider.engine.answers import LOOKS, ORDERS
 from outrider.engine.asking import is_address
@@ -49,7 +51,7 @@ from outrider.errors import (
     StoreInUseError,
     UnreachableError,
 )
-from outrider.journey import ArchivePlace, Code
+from outrider.journey import ArchivePlace, Code, HostStatus
 from outrider.limits import CONTROL_PAGE_ROWS_MAX, EXPLAINED_PAGES_BYTES_MAX
 from outrider.storage.files import Directory
 from outrider.storage.manifest import MANIFEST_NAME
@@ -192,7 +194,9 @@ def looking(path: str, access: Access | None = None) -> Iterator[Looks]:
 
     def look(name: str, question: Mapping[str, Any]) -> Any:
         found = LOOKS[name](frontier, question)
-        return found if told is None else told.stopped(name, question, found)
+        if told is None:
+            return found
+        return told.stopped(name, question, found, lambda name, question: LOOKS[name](frontier, question))
 
     try:
         yield look
@@ -229,18 +233,20 @@ class Shell:
     def running(self, name: str, question: Mapping[str, Any], ask_owner: Looks) -> Any:
         """The answer of the process that owns the crawl."""
         found = ask_owner(name, question)
+        if name == "why-idle" and found.get("reason") == "blocked":
+            return {**found, "text": self._blocked(found, ask_owner)}
         return self._with_skip(question, found) if name == "explain" else found
 
-    def stopped(self, name: str, question: Mapping[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-        """The answer of the files. Raises SettingsError, NamedPathError where the settings cannot be read and decide
-        the answer."""
+    def stopped(self, name: str, question: Mapping[str, Any], found: dict[str, Any], look: Looks) -> dict[str, Any]:
+        """The answer of the files, which `look` asks. Raises SettingsError, NamedPathError where the settings cannot be
+        read and decide the answer."""
         if name == "explain":
             if self._fault is not None:
                 raise self._fault
             found = self._with_skip(question, _with_page(self._path, question, found))
             return {**found, "reason_text": self._explained(found)} if self._options is not None else found
         if name == "why-idle" and self._options is not None:
-            return {**found, "text": self._idle(found)}
+            return {**found, "text": self._idle(found, look)}
         return found
 
     def _with_skip(self, question: Mapping[str, Any], found: dict[str, Any]) -> dict[str, Any]:
@@ -263,7 +269,15 @@ class Shell:
             text += f"; the crawl is stopped: {self._resume()}"
         return text
 
-    def _idle(self, found: Mapping[str, Any]) -> str:
+    def _blocked(self, found: Mapping[str, Any], look: Looks) -> str:
+        """Which hosts are held back, and the order that lets each go."""
+        rows = look("hosts", {"state": "blocked", "limit": CONTROL_PAGE_ROWS_MAX})["rows"]
+        hosts = [msgspec.convert(row, HostStatus) for row in rows]
+        if not any(host.queued and (host.paused or host.not_welcome) for host in hosts):
+            return str(found["text"])  # one that waits for its robots.txt goes on by itself
+        return held_back(hosts, self._path)
+
+    def _idle(self, found: Mapping[str, Any], look: Looks) -> str:
         """Why a crawl that is stopped does nothing, and what to do."""
         text, path = str(found["text"]), shlex.quote(self._path)
         if found["reason"] == "finished":
@@ -272,6 +286,8 @@ class Shell:
             return f"{text}; `outrider resume {path} --max-pages N` goes on with another limit"
         if found["reason"] == "leased":
             text = "requests were open when the crawl ended"
+        if found["reason"] == "blocked" and (held := self._blocked(found, look)) != text:
+            return f"the crawl is stopped, and {held}; behind that {self._resume()}"
         if found["reason"] == "paused":
             return f"the crawl is stopped, and {text}; `outrider hosts {path}` lists its hosts, {self._resume()}"
         return f"the crawl is stopped, and as it stopped {text}; {self._resume()}"
@@ -287,6 +303,8 @@ def asked(directory: str, owned: StoreInUseError, name: str, /, **question: Any)
             return ask(place, name, **given)
         except UnreachableError as error:
             silence = silence or error
+        except StoreInUseError as refusal:
+            raise StoreInUseError(f"{owned.facts}; {refusal.facts}") from None
     facts = silence.facts if silence is not None else ""
     raise StoreInUseError(f"{owned.facts}; it was asked and did not answer ({facts})") from None
 
@@ -321,6 +339,7 @@ def changing(path: str, *, create: bool = False, options: CrawlOptions | None = 
     except NoCrawlError:
         if not create:
             raise
+        refuse_worker(path)
         store = os.path.join(path, FRONTIER_NAME)
     whole = store != path
     settings = None

@@ -78,11 +78,12 @@ from outrider.fetch.chosen import make_downloader
 from outrider.fetch.downloader import Downloader
 from outrider.fetch.names import make_resolver
 from outrider.frontier.verbs.census import Standing
-from outrider.journey import Code, Kind, Lease
+from outrider.journey import Code, Kind, Lease, UrlStatus
 from outrider.kernels import in_use
 from outrider.limits import (
     ANSWERS_BYTES_MAX,
     CONNECTIONS_MAX,
+    CONTROL_PAGE_ROWS_MAX,
     DNS_THREADS,
     DNS_THREADS_MAX,
     DOCUMENTS_ASIDE_MAX,
@@ -94,6 +95,7 @@ from outrider.limits import (
     TURN_BYTES_MAX,
 )
 from outrider.storage.files import Directory
+from outrider.url import host_of
 
 # Finished visits wait for others, for one sync serves them all: while some come so closely,
 GATHER_SECONDS: Final = 0.005
@@ -561,7 +563,8 @@ class CrawlRun:
         if code in (FINISHED, LIMIT) and self._hook_failures.on_most_pages:
             code, words = HOOKS, self._hook_failures.ending(options.output)
         elif code == FINISHED and not statistics["urls"]["done"]:
-            code, words = UNREACHABLE, nothing_done(statistics, options.output, self._settler.gone)
+            silent = {host_of(one.url) for one in await self._in_books(self._unread)}
+            code, words = UNREACHABLE, nothing_done(statistics, options.output, self._settler.gone, silent)
         elif code == FINISHED and self._was_finished:
             words = self._was_finished
         self._ending = (code, words or "finished")
@@ -754,6 +757,10 @@ class CrawlRun:
         ending = [one.token for one in leases if self._extended.get(one.token, one.deadline) < soon]
         self._extended.update(dict.fromkeys(ending, until))
         return ending
+
+    def _unread(self) -> Sequence[UrlStatus]:
+        """Some pages whose robots.txt cannot be read."""
+        return self._frontier.urls(state="parked", reason="robots_unreachable", limit=CONTROL_PAGE_ROWS_MAX)
 
     async def _at_end(self, turn: Turn) -> bool:
         """Whether the crawl is over, now that nothing is in flight; sets how it ended."""

@@ -268,6 +268,7 @@ def collect(
     parked: int = 0,
     left_out: Sequence[Row] = (),
     continued_by: str = "",
+    gone: int = 0,
 ) -> ReportData:
     """Counts the records of a crawl, each iterable once and in the order of its file.
 
@@ -276,7 +277,7 @@ def collect(
     the crawl took together; None: from the first answer to the last. errors: failed attempts by class; None: those of
     the lines. hooks: the failures of hooks in the last run.
     parked: how many URLs are parked. left_out: what the crawl left out, by reason. continued_by: the command that
-    continues it, where work is left.
+    continues it, where work is left. gone: the URLs that gave no page, for a frontier whose pages others fetched.
     """
     hosts: dict[str, _HostTally] = {}
     outcomes: dict[str, int] = {}
@@ -339,7 +340,7 @@ def collect(
             hooks=tuple(hooks),
             parked=parked,
             statuses=statuses,
-            broken=links.statuses(),
+            broken=links.statuses() or ({"gone": gone} if gone else {}),
             continued_by=continued_by,
             left_out=tuple(left_out),
         ),

@@ -24,6 +24,7 @@ from outrider.crawl.directory import (
     last_run,
     named_after,
     no_crawl,
+    refuse_worker,
 )
 from outrider.crawl.hooks import Hooks
 from outrider.crawl.kept_output import refuse_output_alone
@@ -131,6 +132,8 @@ def prepared(
     canonical = read_seeds(sources, stdin, faults)
     output = _output(flags, given.get("output", ("", ""))[0], canonical)
     found = inspect(output, GIVE_A_CRAWL if resume else CHOOSE_ANOTHER)
+    if not flags.get("anew"):
+        refuse_worker(output)
     if resume and found is not Found.CRAWL:
         refuse_output_alone(output)
         raise no_crawl(output, found)
@@ -240,6 +243,7 @@ def conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...
         ending=result.ending,
         hooks=result.hook_failures,
         parked=urls.get("parked", 0),
+        gone=urls.get("gone", 0),
         left_out=left_out,
         continued_by=f"outrider resume {shlex.quote(options.output)}" if result.exit_code in (LIMIT, STOPPED) else "",
         title=_title(options, sources),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -39,8 +39,10 @@ class HookFailure:
 
 
 class Row(Protocol):
-    """A reason why something was left out: the number in words, and the command that lists it."""
+    """A reason why something was left out: its word, the number in words, and the command that lists it."""
 
+    @property
+    def reason(self) -> str: ...
     @property
     def text(self) -> str: ...
     @property
@@ -74,7 +76,8 @@ class Totals:
 HINTS = {
     "blocked_address": "an address that is not public is refused; --allow-address CIDR or --hosts FILE allows it",
     "dns_unknown": "no such host name; is it spelled right?",
-    "robots_unreachable": "a site whose robots.txt does not answer is left alone for a day; resume then",
+    "robots_unreachable": "a site is left alone while its robots.txt does not answer; "
+    "`outrider host DIR HOST recheck` and `outrider resume DIR` ask again at once",
     "tls": "a certificate could not be verified; --ca FILE trusts an authority of your own",
 }
 """What a newcomer can do about some classes of errors."""
@@ -172,7 +175,9 @@ def summary_lines(totals: Totals, politeness: Iterable[HostGaps]) -> list[str]:
         lines.append(f"outcomes    {listed}")
     errors = ranked(totals.errors)
     lines.append(f"errors      {errors_text(totals.errors, totals.broken)}")
-    lines.extend(f"hint        {name}: {HINTS[name]}" for name, _ in errors if name in HINTS)
+    closed = any(row.reason == "robots_unreachable" for row in totals.left_out)
+    hints = [name for name, _ in errors if name in HINTS and (closed or name != "robots_unreachable")]
+    lines.extend(f"hint        {name}: {HINTS[name]}" for name in hints)
     for failure in totals.hooks:
         if failure_text(failure) in totals.ending:
             continue
@@ -262,9 +267,14 @@ def finished_before(statistics: Mapping[str, Any], output: str) -> str:
 _NO_GONE: Mapping[str, int] = {}
 
 
-def nothing_done(statistics: Mapping[str, Any], output: str = "DIR", gone: Mapping[str, int] = _NO_GONE) -> str:
+def nothing_done(
+    statistics: Mapping[str, Any],
+    output: str = "DIR",
+    gone: Mapping[str, int] = _NO_GONE,
+    silent: Collection[str] = (),
+) -> str:
     """One clause on why a crawl ends without one page: its seeds failed, or robots.txt closes them. gone: pages of the
-    last run without content, by the class of their status."""
+    last run without content, by the class of their status. silent: some hosts whose robots.txt cannot be read."""
     urls = statistics["urls"]
     errors = {**statistics["errors"], **gone}
     reasons = [error_text(name, count) for name, count in ranked(errors)[:SUMMARY_ERRORS_MAX]]
@@ -274,6 +284,10 @@ def nothing_done(statistics: Mapping[str, Any], output: str = "DIR", gone: Mappi
     if urls["gone"]:
         place = shlex.quote(output)
         told += f"; when the cause is mended, `outrider retry {place}` and `outrider resume {place}` try again"
+    if silent:
+        place, host = shlex.quote(output), visible(next(iter(silent))) if len(silent) == 1 else "HOST"
+        again = f"`outrider host {place} {host} recheck` and `outrider resume {place}`"
+        told += f"; when the cause is mended, {again} try again"
     return told
 
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from outrider.engine.answers import LOOKS, totals
-from outrider.errors import OutriderError, UnreachableError
+from outrider.engine.answers import LOOKS, ORDERS, totals
+from outrider.errors import OutriderError, StoreInUseError, UnreachableError
 from outrider.limits import (
     CONTROL_ANSWER_SECONDS_MAX,
     CONTROL_PAUSE_SECONDS,
@@ -162,6 +162,13 @@ class StoreSocket:
         if question is None:
             return {"ok": False, "error": "the question is no JSON object"}
         answer = ANSWERS.get(str(question.get("ask")))
+        if str(question.get("ask")) in ORDERS:
+            return {
+                "ok": False,
+                "error": "the program that opened the store takes no orders from outside; stop it, or let it call the "
+                "method of its frontier",
+                "code": StoreInUseError.exit_code,
+            }
         if answer is None or frontier is None:
             return {"ok": False, "error": "this can be asked: " + ", ".join(sorted(ANSWERS))}
         try:
