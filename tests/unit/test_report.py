@@ -299,3 +299,9 @@ def test_several_requests_at_once_are_no_breach_and_each_rest_stands_behind_its_
     assert [(False, 0.76), (False, None), (False, None)] == [
         (one.early, one.rested_until and round(one.rested_until, 6)) for one in visits
     ]
+
+
+def test_errors_are_none_only_where_no_url_is_gone():
+    told = "\n".join(summary_lines(collect((), errors={}, gone=12).totals, ()))
+    assert ("12 broken links" in told, "errors      none" in told) == (True, False)
+    assert "errors      none" in "\n".join(summary_lines(collect((), errors={}).totals, ()))
