@@ -192,6 +192,13 @@ def lease_name(what: str) -> Callable[[Walk, Case], Taken]:
     return give
 
 
+def lease_key(walk: Walk, case: Case) -> Taken:
+    """The key of a queue that is there: a text that is neither a key nor a host is refused at any size."""
+    walk.frontier.discover([Link(case.url, key=names(case.size, case.letter))])
+    walk.frontier.lease(1, key=names(case.size, case.letter))
+    return None
+
+
 def outcome(name: str, value: Callable[[Case], Any], look: Callable[[Case], Look]) -> Callable[[Walk, Case], Taken]:
     """A field of an outcome."""
 
@@ -420,7 +427,7 @@ FIELDS: dict[str, Field] = {
     "request_id": Field(request_client, NAMES),
     "lease worker": Field(lease_worker, NAMES),
     "lease crawl": Field(lease_name("crawl"), NAMES),
-    "lease key": Field(lease_name("key"), NAMES),
+    "lease key": Field(lease_key, NAMES),
     "error": Field(
         outcome("error", lambda case: names(case.size, case.letter), lambda case: of_record(case, "error")),
         ERROR_TEXT_MAX,

@@ -218,7 +218,7 @@ def test_explain_names_the_original_of_a_copy_and_the_record(house):
     for lease in leases[:2]:
         house.settler.turn([house.visit(lease, body=LONG)], 0)
     line = line_of(house, leases[1].url)
-    found = looks._with_page(str(house.directory), {}, looks._explain(house.frontier, {"url": leases[1].url}))
+    found = looks._with_page(str(house.directory), {}, looks.LOOKS["explain"](house.frontier, {"url": leases[1].url}))
     assert (line["warc"], leases[0].url, None) == tuple(
         found[name] for name in ("archived", "duplicate_of", "distance")
     )

@@ -280,13 +280,14 @@ def test_a_redirect_to_a_known_url_queues_nothing(world):
     assert {"done": 1, "leased": 1} == world.counts()
 
 
-def test_the_sixth_hop_is_not_taken(world):
+def test_the_target_behind_the_fifth_hop_is_a_link_of_its_own(world):
     world.discover("http://h0.com/")
     for hop in range(1, 7):
         world.report(world.one().done(status=301, location=f"http://h{hop}.com/"))
         if hop < 6:
             assert "queued" == world.state(f"http://h{hop}.com/")
-    assert ("unknown", {"done": 6}) == (world.state("http://h6.com/"), world.counts())
+    assert ("queued", {"queued": 1, "done": 6}) == (world.state("http://h6.com/"), world.counts())
+    assert (0, 1) == ((lease := world.one()).hops, lease.depth)
 
 
 def test_a_redirect_to_nowhere_ends_the_source(world):

@@ -158,10 +158,10 @@ def test_a_host_whose_only_full_crawl_is_paused_is_blocked():
     assert ({"ready": 1}, 1) == (asked.hosts(), len(asked.frontier.lease(5)))
 
 
-def test_a_host_whose_only_full_queue_is_blocked_rests():
+def test_a_host_whose_only_full_queue_is_blocked_counts_as_blocked():
     asked = two_crawls()
     asked.frontier.block_until(asked.time + 60 * SECOND, "a.example", crawl="full")
-    assert ({"resting": 1}, []) == (asked.hosts(), list(asked.frontier.lease(5)))
+    assert ({"blocked": 1}, []) == (asked.hosts(), list(asked.frontier.lease(5)))
     asked.time += 60 * SECOND
     assert ({"ready": 1}, 1) == (asked.hosts(), len(asked.frontier.lease(5)))
 

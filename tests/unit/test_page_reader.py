@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.kernels.html import parse_refresh
+from outrider.kernels.refresh import parse_refresh
 from outrider.limits import (
     LINKS_PER_PAGE_BYTES_MAX,
     LINKS_PER_PAGE_MAX,

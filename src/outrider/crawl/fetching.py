@@ -150,7 +150,7 @@ class Fetching:
         self._user_agent = user_agent
         self._loopback_only = loopback_only
         self._clock = clock
-        self._places = Places(concurrency, aside_most, make_room, kept=kept_of(concurrency))
+        self._places = Places(concurrency, aside_most, make_room, kept=kept_of(concurrency) if aside_most else 0)
         self._in_line: dict[Place, _Train] = {}  # trains that wait for a place
         self._make_room = make_room
         self._mapping = 0  # visits that fetch sitemaps

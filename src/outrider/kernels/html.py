@@ -30,6 +30,7 @@ import turbohtml.detect  # registers the codecs named whatwg-*
 from outrider.kernels.framing import Bytes
 from outrider.kernels.page_columns import KINDS, LEADING, Alternates, Columns, Limits
 from outrider.kernels.query import with_encoded_query
+from outrider.kernels.refresh import parse_refresh
 
 _SOURCES = frozenset({"frame", "iframe", "img", "script", "source"})
 _ADDRESS = {"a": "href", "area": "href", "link": "href", "form": "action"} | dict.fromkeys(_SOURCES, "src")
@@ -103,9 +104,6 @@ _PRESCAN_BYTES = 1_024
 _OTHER_SCHEME = re.compile(r"[\x00-\x20]*(?!https?:)[a-z][a-z0-9+.-]*:", re.IGNORECASE | re.ASCII)
 _SPACES = re.compile("[\t\n\f\r ]+")
 # WHATWG HTML 4.2.5.3: "shared declarative refresh steps", as far as their shape is regular.
-_REFRESH_SECONDS = re.compile(r"[ \t\n\f\r]*(?:([0-9]+)|(?=\.))[0-9.]*")
-_REFRESH_SEPARATOR = re.compile(r"[ \t\n\f\r]*[;,]?[ \t\n\f\r]*")
-_REFRESH_URL = re.compile(r"(?i)url[ \t\n\f\r]*=[ \t\n\f\r]*")
 
 
 def read_html(body: Bytes, label: str | None, xml: bool, limits: Limits) -> Columns:
@@ -400,34 +398,6 @@ def decode_text(body: Bytes, label: str | None, bytes_max: int) -> tuple[str, by
     else:
         text = body.decode(f"whatwg-{name}", "replace")
     return name, cut(text.removeprefix("\ufeff"), bytes_max).encode("utf-8", "replace")
-
-
-def parse_refresh(content: str) -> tuple[int, str] | None:
-    """Seconds and the URL as written ("" for the page itself) of a meta refresh; None if a browser would ignore it.
-
-    WHATWG HTML 4.2.5.3, the shared declarative refresh steps.
-    """
-    time = _REFRESH_SECONDS.match(content)
-    if time is None:
-        return None
-    seconds = int((time[1] or "0")[:9])
-    rest = content[time.end() :]
-    if not rest:
-        return seconds, ""
-    if rest[0] not in ";, \t\n\f\r":
-        return None
-    separator = _REFRESH_SEPARATOR.match(rest)
-    assert separator is not None, "everything in it is optional"
-    address = rest[separator.end() :]
-    named = _REFRESH_URL.match(address)
-    if named is not None:
-        address = address[named.end() :]
-    if address[:1] in {'"', "'"} and (named is not None or address):
-        quote = address[0]
-        address = address[1:]
-        end = address.find(quote)
-        address = address if end < 0 else address[:end]
-    return seconds, address
 
 
 def lowered(text: str) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from outrider.kernels.html import parse_refresh
+from outrider.kernels.refresh import parse_refresh
 from outrider.limits import HEADER_LINKS_BYTES_MAX, HEADER_LINKS_MAX, PAGE_VALUE_BYTES_MAX, URL_BYTES_MAX
 from outrider.url import as_received, spell
 
