@@ -10,6 +10,8 @@ import pytest
 
 import outrider
 from outrider.cli import main as cli
+from outrider.cli.looking import SKIPPED_REASONS
+from outrider.crawl import left_out, skipped_links
 from outrider.crawl.left_out import left_out_of, rows_of
 from outrider.crawl.summary import Totals, errors_text, summary_lines
 from outrider.fetch.downloader import Decoding, Headers, Response
@@ -151,3 +153,8 @@ def test_a_reason_that_left_nothing_out_has_no_row():
 def test_a_directory_with_a_space_is_quoted_in_each_command():
     rows = rows_of(COUNTS, "/my crawl")
     assert all("'/my crawl'" in row.command for row in rows)
+
+
+def test_the_command_takes_each_reason_for_which_a_link_is_skipped():
+    assert {*left_out._LINKS} == {*SKIPPED_REASONS}
+    assert {*skipped_links.REASONS} == {*SKIPPED_REASONS}
