@@ -14,7 +14,7 @@ STOPPED: Final = "stopped"
 ERRORS: Final = {
     "dns_unknown": "the host name does not resolve",
     "dns_temporary": "no name server could resolve the host name",
-    "blocked_address": "the address is not public, and is not allowed",
+    "blocked_address": "the address is not public, or --contact is missing",
     "blocked_port": "the port is not one of HTTP",
     "unreachable": "no route to the address",
     "connect_refused": "connection refused",

@@ -120,6 +120,21 @@ def test_why_idle_names_the_paused_hosts_of_a_stopped_crawl_and_the_order_that_r
     assert "silent" not in told
 
 
+def test_orders_to_a_stopped_crawl_name_the_command_that_fetches(store, capsys):
+    resume = f"outrider resume {store}"
+    assert 0 == cli.run(["add", str(store), "http://127.0.0.1:9/"])
+    assert resume in capsys.readouterr().err
+    assert 0 == cli.run(["add", str(store), "http://127.0.0.1:9/"])
+    assert resume not in capsys.readouterr().err  # nothing new
+    with Frontier.open(store / "frontier", robots="caller") as frontier:
+        (lease,) = frontier.lease(1)
+        frontier.report([lease.gone(status=404)])
+    assert 0 == cli.run(["retry", str(store)])
+    assert resume in capsys.readouterr().err
+    assert 0 == cli.run(["add", str(store / "frontier"), "http://127.0.0.1:9/2"])
+    assert "resume" not in capsys.readouterr().err  # the store of a program
+
+
 def test_retry_names_the_order_for_pages_whose_robots_txt_cannot_be_read(store, capsys):
     assert 0 == cli.run(["retry", str(store)])
     assert f"outrider host {store} HOST recheck" in capsys.readouterr().err

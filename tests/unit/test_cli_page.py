@@ -61,7 +61,7 @@ def test_fetch_says_everything_about_a_page(site, capsys):
     code, out, _ = said(capsys, "fetch", url + "/", "--delay", "0", "--delay-factor", "0")
     assert (0, ["/robots.txt", "/"]) == (code, asked)
     lines = [" ".join(line.split()) if line[:1] != " " else line for line in out.splitlines()]
-    assert "status 200" in lines
+    assert "status 200 OK" in lines
     assert "robots allowed: no line matches" in lines
     assert "  Content-Type: text/html" in lines
     assert "links 5 links, 1 to follow" in lines

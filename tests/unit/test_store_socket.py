@@ -70,6 +70,25 @@ def test_status_works_on_a_store_that_a_program_kept(tmp_path, said):
     assert "1 URL" in said("status", tmp_path / "store")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("resume", "{0}"), ("crawl", A, "-o", "{0}"), ("skipped", "{0}"), ("duplicates", "{0}"), ("show", A, "-o", "{0}")],
+)
+def test_commands_that_need_pages_say_that_the_store_is_a_program_s(tmp_path, words, capsys):
+    with Frontier.open(tmp_path / "store") as frontier:
+        frontier.discover([A])
+    assert 5 == cli.run([word.format(tmp_path / "store") for word in words])
+    told = capsys.readouterr().err
+    assert ("Frontier.open" in told, "log-" in told) == (True, False)
+
+
+def test_a_store_without_a_record_is_not_called_polite(tmp_path, said):
+    with Frontier.open(tmp_path / "store") as frontier:
+        frontier.discover([A])
+    told = said("politeness", tmp_path / "store")
+    assert ("nothing to prove" in told, "every gap was kept" in told) == (True, False)
+
+
 def test_bad_questions_are_answered_with_the_reason(tmp_path):
     with Frontier.open(tmp_path / "store"):
         for words, told in ((b"nonsense\n", "no JSON object"), (b'{"ask":"dance"}\n', "this can be asked")):

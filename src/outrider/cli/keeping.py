@@ -109,6 +109,8 @@ def _proof_lines(proof: Proof, host: str | None) -> Iterator[str]:
         lost = counted(proof.unseen, "request without a line", "requests without a line")
         yield f"{lost}, for a crash took the answers; the hosts rested after them"
     verdict = "every gap was kept" if proof.ok else counted(proof.broken, "rule BROKEN", "rules BROKEN")
+    if proof.ok and not proof.requests:
+        verdict = "nothing to prove"
     asked = f"{counted(proof.requests, 'request')} to {counted(len(proof.hosts), 'host')}"
     yield f"{verdict}: {asked}, {counted(proof.groups, 'shared clock')}"
 
@@ -179,7 +181,8 @@ def retry(directory: str, error: str | None, host: str | None, access: Access) -
     from outrider.crawl.looks import ordering
 
     with ordering(directory, access) as order:
-        count = order("retry", {"error": error, "host": host})["count"]
+        found = order("retry", {"error": error, "host": host})
+    count = found["count"]
     if not count:
         place = shlex.quote(directory)
         say(
@@ -188,7 +191,13 @@ def retry(directory: str, error: str | None, host: str | None, access: Access) -
             sys.stderr,
         )
     click.echo(f"{counted(count, 'URL is', 'URLs are')} queued again")
+    if count and found.get("stopped"):
+        _say_how_to_go_on(directory)
     return 0
+
+
+def _say_how_to_go_on(directory: str) -> None:
+    say(f"the crawl is stopped; `outrider resume {shlex.quote(directory)}` fetches them", sys.stderr)
 
 
 @click.command()
@@ -206,6 +215,7 @@ def add(directory: str, urls: tuple[str, ...], access: Access) -> int:
 
     seeds = read_seeds(urls, sys.stdin.buffer if sys.stdin is not None else None)
     counts: dict[str, int] = {}
+    stopped = False
     with ordering(directory, access) as order:
         for start in range(0, len(seeds), ADD_URLS_AT_ONCE):
             found = order("add", {"urls": seeds[start : start + ADD_URLS_AT_ONCE]})
@@ -213,7 +223,10 @@ def add(directory: str, urls: tuple[str, ...], access: Access) -> int:
                 say(f"outrider: {refused}", sys.stderr)
             for code, count in found["codes"].items():
                 counts[code] = counts.get(code, 0) + count
+            stopped = bool(found.get("stopped"))
     click.echo(", ".join(f"{count:,} {code.replace('_', ' ')}" for code, count in counts.items()))
+    if stopped and counts.get("new"):
+        _say_how_to_go_on(directory)
     return 0 if counts.get("new", 0) + counts.get("known", 0) + counts.get("held", 0) else NOTHING_USABLE
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from outrider.causes import status_words
 from outrider.cli.layout import machine_text, named
 from outrider.cli.settings import given, setting_options
 from outrider.crawl.options import SETTINGS, from_environment, resolved
@@ -64,7 +65,8 @@ def _lines(found: OnePage) -> Iterator[str]:
     timing = f"robots.txt {found.robots_seconds:.3f} s"
     if response is not None:
         error = f"{response.error}: {response.error_text}" if response.error is not None else ""
-        told |= {"status": str(response.status or "none"), "error": error, "address": response.address}
+        status = "none" if response.status is None else status_words(response.status)
+        told |= {"status": status, "error": error, "address": response.address}
         told |= {"bytes": bytes_text(len(response.content))}
         timing += f", rest {found.waited_seconds:.3f} s, page {response.seconds:.3f} s"
     told |= {"timing": timing}

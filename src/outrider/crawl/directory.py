@@ -22,6 +22,7 @@ from outrider.errors import (
 )
 from outrider.limits import RUN_FILE_BYTES_MAX, SEEDS_PENDING_BYTES_MAX, WORK_FILE_BYTES_MAX
 from outrider.storage.files import Directory, read_whole, remove_if_possible, replace
+from outrider.storage.manifest import MANIFEST_NAME
 
 FRONTIER_NAME: Final = "frontier"
 ARCHIVE_NAME: Final = "archive"
@@ -84,6 +85,8 @@ def inspect(path: str, way_out: str = CHOOSE_ANOTHER) -> Found:
         return Found.PREPARED
     if names:
         named = ", ".join(sorted(names)[:3]) + (" …" if len(names) > 3 else "")
+        if MANIFEST_NAME in names:
+            named = "the store of a program (Frontier.open), which has URLs and no pages"
         raise ForeignStoreError(f"{path} holds no crawl but {named}; {way_out}")
     return Found.NOTHING
 

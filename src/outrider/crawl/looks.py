@@ -110,7 +110,8 @@ def ordering(path: str, access: Access | None = None) -> Iterator[Looks]:
     """Orders to the crawl in `path`, for the length of a block: it is told where it runs, its store is opened else. The
     address of a server is as good as a path.
 
-    Raises SettingsError, StoreError (StoreInUseError where the owner does not answer) and the errors of the orders.
+    The answer of a crawl that does not run has `stopped`. Raises SettingsError, StoreError (StoreInUseError where the
+    owner does not answer) and the errors of the orders.
     """
     if is_address(path):
         with asking(path, access) as ask_server:
@@ -130,8 +131,9 @@ def ordering(path: str, access: Access | None = None) -> Iterator[Looks]:
         if name == "add" and kept_settings(path).options:
             options = resolved({}, {}, kept_settings(path).options, path)
             carried_out = admitting(Permission.of_directory(path, options, read_hosts(options.hosts)), carried_out)
-        return carried_out(question)
+        return {**carried_out(question), "stopped": whole}
 
+    whole = store_of(path) != path  # a program continues with a store of its own
     try:
         yield order
     finally:

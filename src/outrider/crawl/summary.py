@@ -74,7 +74,8 @@ class Totals:
 
 
 HINTS = {
-    "blocked_address": "an address that is not public is refused; --allow-address CIDR or --hosts FILE allows it",
+    "blocked_address": "an address that is not public needs --allow-address CIDR or --hosts FILE, any other machine "
+    "--contact",
     "dns_unknown": "no such host name; is it spelled right?",
     "robots_unreachable": "a site is left alone while its robots.txt does not answer; "
     "`outrider host DIR HOST recheck` and `outrider resume DIR` ask again at once",
