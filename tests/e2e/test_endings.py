@@ -6,6 +6,7 @@ import contextlib
 import gc
 import http.server
 import io
+import json
 import os
 import re
 import resource
@@ -502,3 +503,15 @@ def test_a_newcomer_mistypes_the_path(newcomer):
 def test_a_newcomer_names_an_address_of_the_own_network(newcomer):
     done = newcomer.run("crawl", "http://192.168.1.1/", "--contact", "me@example.org")
     assert (8, True) == (done.returncode, "--allow-address" in done.stderr)
+
+
+@pytest.mark.parametrize("limit", ["--max-pages", "--max-pages-per-host"])
+def test_the_command_that_continues_behind_a_limit_of_pages_fetches_more(limit, tmp_path, port):
+    shell = Shell(tmp_path, port)
+    assert 3 == shell.crawl("one.test", limit, "1").returncode
+    first = shell.run("status", shell.directory, "--json")
+    told = shell.run("resume", shell.directory).stderr
+    (command,) = re.findall(r"^continue +outrider (.+)$", told, re.MULTILINE)
+    shell.run(*shlex.split(command))
+    second = shell.run("status", shell.directory, "--json")
+    assert json.loads(first.stdout)["answered"] < json.loads(second.stdout)["answered"]

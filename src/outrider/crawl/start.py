@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, TextIO
 
@@ -184,6 +184,20 @@ def prepared(
     return Prepared(options, canonical, sources, hosts, progress, again, faults if canonical else None)
 
 
+def _continued_by(options: CrawlOptions, result: CrawlResult, left_out: Collection[str]) -> str:
+    """The command that continues a crawl where work is left; where a limit of pages stopped it, with twice of that."""
+    if result.exit_code not in (LIMIT, STOPPED):
+        return ""
+    command, most, per_host = f"outrider resume {shlex.quote(options.output)}", options.max_pages, None
+    if "budget" in left_out:
+        per_host = options.max_pages_per_host
+    if most is not None and result.statistics["answered"] >= most:
+        command += f" --max-pages {2 * most}"
+    elif result.exit_code == LIMIT and per_host is not None:
+        command += f" --max-pages-per-host {2 * per_host}"
+    return command
+
+
 def _output(flags: Mapping[str, object], from_environment: object, seeds: list[str]) -> str:
     """Where the crawl lies: as asked, or named after the first seed's host."""
     wanted = flags.get("output") or from_environment
@@ -245,7 +259,7 @@ def conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...
         parked=urls.get("parked", 0),
         gone=urls.get("gone", 0),
         left_out=left_out,
-        continued_by=f"outrider resume {shlex.quote(options.output)}" if result.exit_code in (LIMIT, STOPPED) else "",
+        continued_by=_continued_by(options, result, {row.reason for row in left_out}),
         title=_title(options, sources),
         version=version(),
         seconds=last_run(options.output).seconds or None,
