@@ -88,6 +88,84 @@ def test_a_domain_that_answers_any_name_ends_and_the_hosts_of_others_are_all_fet
         assert {"trap_hosts"} == {row.error for row in frontier.urls(state="parked")}
 
 
+# -- domains whose named hosts alone have addresses ------------------------------------------------------------------
+
+NAMED_ON_A_PAGE: Final = 200
+BLOGS: Final = 150
+
+
+def hosts_of(host: str) -> list[str]:
+    """The hosts that a page of a host names: a blog ten others, and a host of the trap 200 that nobody has named."""
+    if host == "hub.test":
+        return ["first.trap.test", *(f"b{number}.blog.test" for number in range(BLOGS))]
+    if host.endswith(".blog.test"):
+        first = int(host[1:].partition(".")[0])
+        return [f"b{(first + number) % BLOGS}.blog.test" for number in range(1, 21)]
+    drawn = hashlib.sha1(host.encode(), usedforsecurity=False).hexdigest()
+    return [f"x{drawn[:12]}{number}.trap.test" for number in range(NAMED_ON_A_PAGE)]
+
+
+class Named(Zone):
+    """Every host that a page named has an address, and no other. asked: how many look-ups there were of each domain."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = {"hub.test"}
+        self.asked = {"trap.test": 0, "blog.test": 0, "hub.test": 0, "test": 0}
+
+    def get(self, name: str, default: object = None) -> object:  # type: ignore[override]
+        domain = name if name == "hub.test" else name.partition(".")[2]
+        self.asked[domain if domain in self.asked else "test"] += 1
+        return [("127.0.0.1", 60)] if name in self.names else default
+
+
+def test_named_hosts_that_all_say_the_same_end_and_blogs_with_words_of_their_own_are_all_fetched(
+    tmp_path: Path,
+) -> None:
+    zone, asked = Named(), {"trap.test": 0, "blog.test": 0, "hub.test": 0, "test": 0}
+
+    async def script(connection: Connection) -> None:
+        while True:
+            head = (await connection.request()).decode()
+            (host,) = [line[5:].strip() for line in head.split("\r\n") if line.lower().startswith("host:")]
+            name, _, port = host.partition(":")
+            asked[name if name == "hub.test" else name.partition(".")[2]] += 1
+            missing = head.split(" ")[1] != "/"
+            named = hosts_of(name)
+            zone.names.update(named)
+            says = f"All about {name}" if name.endswith(".blog.test") else "Welcome"
+            links = "".join(f"<a href=http://{other}:{port}/>{other}</a> " for other in named)
+            content = b"" if missing else f"<title>Home</title><p>{says}</p>{links}".encode()
+            answer = f"HTTP/1.1 {'404 Not Found' if missing else '200 OK'}\r\nContent-Type: text/html\r\n"
+            await connection.send(f"{answer}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+
+    output = tmp_path / "out"
+    with served(script) as port, served_beside(Stub(zone)) as server:
+        result = outrider.crawl(
+            [f"http://hub.test:{port}/"],
+            output=str(output),
+            scope="any",
+            resolver=[server],
+            allow_address=["127.0.0.0/8"],
+            contact="a@b.test",
+            delay=0,
+            delay_factor=0,
+            concurrency=64,
+            warc=False,
+        )
+    assert (0, 0) == (result.exit_code, result.statistics["urls"]["queued"])
+    lines = [json.loads(line) for line in (output / "pages.jsonl").read_text().splitlines()]
+    fetched = {str(urlsplit(line["url"]).hostname) for line in lines if line["outcome"] == "done"}
+    assert {f"b{number}.blog.test" for number in range(BLOGS)} <= fetched
+    with Frontier.look(output / "frontier") as frontier:
+        parked = list(frontier.urls(state="parked"))
+        assert {"trap_hosts"} == {row.error for row in parked}
+        assert not [row.url for row in parked if ".trap.test" not in row.url]
+    # The trials, and one host in many of those that are parked; two requests and two look-ups (A and AAAA) of each.
+    assert RETURNS_HOSTS_MIN <= asked["trap.test"] // 2 <= RETURNS_HOSTS_MIN + 64 + 16
+    assert zone.asked["trap.test"] // 2 <= 2 * (RETURNS_HOSTS_MIN + 64 + 16)
+
+
 # -- sites -------------------------------------------------------------------------------------------------------------
 
 PAGES: Final = 40

@@ -18,10 +18,11 @@ from outrider.clock import instant
 from outrider.errors import SettingsError
 from outrider.frontier.policy.returns import LEVELS, Returns, class_of_shape, is_parked, shape_of, sizes_of
 from outrider.frontier.state.returns import ReturnsKept
-from outrider.journey import Kind, Outcome, Verdict
+from outrider.journey import Kind, Outcome, RobotsAnswer, Verdict
 from outrider.limits import (
     HOST_FETCHES_COMPARED,
     HOST_QUANTILE_TIMES,
+    HOST_TRIALS_MAX,
     HOSTS_COMPARED_MIN,
     RETURNS_COPIES_MAX,
     RETURNS_FETCHES_MIN,
@@ -32,7 +33,7 @@ from outrider.limits import (
     RETURNS_WINDOW,
     RETURNS_WINDOW_OF_HOST,
 )
-from outrider.url import UrlBatch
+from outrider.url import UrlBatch, host_of
 from outrider.url.traps import RULES, Traps, may_be_endless
 
 NOW = instant(1_767_225_600.0)  # the first of January 2026
@@ -553,7 +554,7 @@ def test_a_host_with_twice_the_fetches_of_nearly_all_others_is_parked_explained_
         assert frontier.verify().ok
 
 
-# -- the hosts of a wildcard domain ------------------------------------------------------------------------------------
+# -- the new hosts of a domain -----------------------------------------------------------------------------------------
 
 
 def probed(frontier: Frontier, url: str, status: int = 200) -> None:
@@ -580,7 +581,7 @@ def test_new_hosts_of_a_wildcard_domain_share_one_budget(tmp_path) -> None:
         assert {"trap_hosts": 1_000 - fetched} == frontier.statistics()["traps"]
         parked = next(iter(frontier.urls(state="parked"))).url
         text = frontier.explain(parked).reason_text
-        assert all(part in text for part in ("trap_hosts", "new hosts of its wildcard domain", "pages were fetched"))
+        assert all(part in text for part in ("trap_hosts", "new hosts of its domain were tried", "brought new content"))
         frontier.discover([Link(f"http://h{number}.good.test/", depth=1) for number in range(100)])
         frontier.discover([Link("http://wild.test/more", depth=1), Link("http://h0.wild.test/more", depth=1)])
         assert 102 == fetch_all(frontier)
@@ -592,14 +593,99 @@ def test_new_hosts_of_a_wildcard_domain_share_one_budget(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("probe", "status"), [("http://qzkvxw.wild.test/", 404), ("http://wild.test/qzkvxw", 200), ("", 0)]
 )
-def test_hosts_of_a_domain_that_is_no_wildcard_have_no_budget_in_common(tmp_path, probe: str, status: int) -> None:
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
-        frontier.discover(["http://wild.test/"])
-        assert 1 == fetch_all(frontier)
-        if probe:
-            probed(frontier, probe, status)
-        frontier.discover(homes(0, 200))
-        assert 200 == fetch_all(frontier, repeats=True)
+def test_hosts_of_a_domain_that_is_no_wildcard_share_a_budget_only_if_they_bring_nothing(
+    tmp_path, probe: str, status: int
+) -> None:
+    for how, store in ({"repeats": True}, "poor"), ({}, "good"):
+        with Frontier.open(tmp_path / store, settings=RETURNS) as frontier:
+            frontier.discover(["http://wild.test/"])
+            assert 1 == fetch_all(frontier)
+            if probe:
+                probed(frontier, probe, status)
+            frontier.discover(homes(0, 200))
+            fetched = fetch_all(frontier, want=8, **how)
+            if how:
+                assert RETURNS_HOSTS_MIN <= fetched <= RETURNS_HOSTS_MIN + 8 + 5
+            else:
+                assert 200 == fetched
+
+
+def visit_all(frontier: Frontier, named: Callable[[str], bool], repeats: Callable[[str], bool]) -> dict[Kind, int]:
+    """Answers whatever is leased, until nothing is queued. named: whether a host has an address; repeats:
+    whether a page has nothing new. Returns how many leases of each kind there were."""
+    asked, parked = dict.fromkeys(Kind, 0), 0
+    for _ in range(10_000):
+        leases = frontier.lease(64, errands=True)
+        outcomes = []
+        for lease in leases:
+            asked[lease.kind] += 1
+            if lease.kind is Kind.ADDRESS:
+                host = lease.url.removeprefix("dns:")
+                address, error = ("192.0.2.1", None) if named(host) else (None, "dns_unknown")
+                verdict = Verdict.DONE if address else Verdict.GONE
+                outcomes.append(Outcome(lease.token, verdict, 0.0, address=address, error=error, ttl_seconds=9e4))
+            elif lease.kind is Kind.ROBOTS:
+                answer = RobotsAnswer(404) if named(host_of(lease.url)) else RobotsAnswer(None)
+                error = None if answer.status else "dns_unknown"
+                outcomes.append(Outcome(lease.token, Verdict.DONE, 0.0, robots=answer, error=error))
+            else:
+                new = not repeats(lease.url)
+                outcomes.append(Outcome(lease.token, Verdict.DONE, 0.0, 200, repeats=not new))
+        if leases:
+            frontier.report(outcomes)
+        left = frontier.statistics()["urls"]
+        if not left["queued"]:
+            break
+        assert leases or left["parked"] > parked  # a call may park URLs, and give none
+        parked = left["parked"]
+    return asked
+
+
+ASKING: Final = {"robots": "errands", "addresses": "errands", "settings": RETURNS | {"group": "address"}}
+
+
+def test_hosts_that_were_queued_before_their_domain_was_judged_cost_no_look_up_and_no_robots(tmp_path) -> None:
+    """1,000 hosts without an address, and 1,000 that all say the same, beside 1,000 blogs with a page each."""
+    with Frontier.open(tmp_path / "store", **ASKING) as frontier:
+        for name in ("dead", "same", "blog"):
+            frontier.discover([Link(f"http://h{number}.{name}.test/", depth=1) for number in range(1_000)])
+        asked = visit_all(frontier, lambda host: ".dead." not in host, lambda url: ".same." in url)
+        trials = 2 * (HOST_TRIALS_MAX + 2 * RETURNS_HOSTS_MIN)
+        assert 1_000 <= asked[Kind.PAGE] <= 1_000 + trials
+        assert 1_000 <= asked[Kind.ROBOTS] <= 1_000 + trials
+        assert 1_000 <= asked[Kind.ADDRESS] <= 1_000 + trials
+        parked = frontier.statistics()["urls"]["parked"]
+        assert {"trap_hosts": parked} == frontier.statistics()["traps"]
+        blogs = [frontier.status(f"http://h{number}.blog.test/") for number in range(1_000)]
+        assert {"done"} == {blog.state for blog in blogs}
+        dead = next(row.url for row in frontier.urls(state="parked") if ".dead." in row.url)
+        assert "new hosts of its domain were tried" in frontier.explain(dead).reason_text
+        assert parked == frontier.retry(error="trap_hosts")
+        assert frontier.verify().ok
+    with Frontier.open(tmp_path / "store", **ASKING) as frontier:
+        assert parked == frontier.statistics()["urls"]["queued"]
+        assert frontier.verify().ok
+
+
+def test_so_many_new_hosts_of_a_domain_are_tried_at_once(tmp_path) -> None:
+    with Frontier.open(tmp_path / "store", **ASKING) as frontier:
+        frontier.discover([Link(f"http://h{number}.wild.test/", depth=1) for number in range(500)])
+        frontier.discover(["http://seed.wild.test/", "http://other.test/"])
+        leases = frontier.lease(1_000, errands=True)
+        hosts = {lease.url.removeprefix("dns:") for lease in leases}
+        assert {"seed.wild.test", "other.test"} <= hosts
+        assert HOST_TRIALS_MAX + 2 == len(hosts)
+        assert not len(frontier.lease(1_000, errands=True))
+        assert 0 < (frontier.next_ready_seconds() or 0) <= 600
+        waits = next(f"http://h{number}.wild.test/" for number in range(500) if f"h{number}.wild.test" not in hosts)
+        assert "new hosts of its domain" in frontier.explain(waits).reason_text
+        frontier.report(
+            [Outcome(lease.token, Verdict.GONE, 0.0, address=None, error="dns_unknown") for lease in leases[:10]]
+        )
+        assert 0 == frontier.next_ready_seconds()
+        ended = sum(".wild." in lease.url and "seed" not in lease.url for lease in leases[:10])
+        again = [lease for lease in frontier.lease(1_000, errands=True) if lease.kind is Kind.ADDRESS]
+        assert ended == len(again)
 
 
 def test_further_new_hosts_of_a_poor_domain_are_parked_before_anybody_asks_for_them(tmp_path) -> None:

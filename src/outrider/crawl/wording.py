@@ -20,8 +20,16 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.frontier.policy.returns import shape_of
-from outrider.limits import KIN_BYTES_MAX, KIN_WORDS_MAX, KIN_WORDS_MIN, WORDING_BYTES_MAX, WORDING_LINKS_MAX
+from outrider.limits import (
+    HOSTS_LINKED_MIN,
+    KIN_BYTES_MAX,
+    KIN_WORDS_MAX,
+    KIN_WORDS_MIN,
+    WORDING_BYTES_MAX,
+    WORDING_LINKS_MAX,
+)
 from outrider.page import Page
+from outrider.url import host_of, registrable_domain
 from outrider.url.traps import TITLE_DATE, may_be_endless
 
 _HAS_DIGIT: Final = re.compile(rb"[0-9]").search
@@ -78,8 +86,10 @@ class Said(NamedTuple):
 
 def wording_of(page: Page, url: str) -> int | None:
     """A number for host, words and figures of a page, the same for pages that say the same; None for a page without
-    text, and for one whose URL and title are those of a page that stands alone."""
-    if not page.octets or not may_be_endless(url, page.title):
+    text, and for one whose URL and title are those of a page that stands alone. A page that leads to many hosts of its
+    domain says the same as one of another of these hosts."""
+    domain = _domain_of_many(page, url) if page.octets else None
+    if not page.octets or (domain is None and not may_be_endless(url, page.title)):
         return None
     text = page.octets[:WORDING_BYTES_MAX]
     bare = _without_own_dates(text, url, page.title)
@@ -92,14 +102,27 @@ def wording_of(page: Page, url: str) -> int | None:
             continue
         target = found.urls[row]
         octets = _without_own_dates(said.encode(), url, page.title)
-        if _kind(target) == own:
+        if _kind(target) == own or (domain is not None and host_of(target).endswith(domain)):
             words.subtract(word for word in octets.split() if not _HAS_DIGIT(word))
             figures.subtract(_FIGURES(octets))
         elif _HAS_DIGIT(octets):
             named = {*_NUMBERS(target.encode())}
             figures.subtract(one for one in _FIGURES(octets) if named.issuperset(_NUMBERS(one)))
     told = (b"%b %d" % (word, count) for some in (words, figures) for word, count in sorted(some.items()) if count > 0)
-    return _number(own[0].encode() + b"\n" + b"\n".join(told))
+    return _number((domain or own[0]).encode() + b"\n" + b"\n".join(told))
+
+
+def _domain_of_many(page: Page, url: str) -> str | None:
+    """The registrable domain of a page, with a dot before it, where its host is not the domain itself and the page
+    links at least `HOSTS_LINKED_MIN` times to other hosts of it."""
+    host = host_of(url)
+    domain = registrable_domain(host)
+    if domain is None or host.removeprefix("www.") == domain:
+        return None
+    links = page.found.urls.arena
+    name = f".{domain}"
+    linked = links.count(name.encode()) - links.count(f"//{host}".encode())
+    return name if linked >= HOSTS_LINKED_MIN else None
 
 
 def figures_of(page: Page, url: str) -> int:

@@ -8,7 +8,7 @@ trap_date          names a month that lies further ahead than so many years, and
 trap_new_urls      its host or registrable domain has made more new URLs in a day than that
 trap_returns       URLs of its shape, or of its host, have brought hardly any new content of late
 trap_session       the same, and it has a session id
-trap_hosts         its host is new, and the new hosts of its wildcard domain have brought hardly any new content
+trap_hosts         its host is new, and the new hosts of its domain have brought hardly any new content
 trap_host_size     its host has had twice as many fetches as nearly all others
 """
 
@@ -61,7 +61,7 @@ class Traps:
     """The bounds of the rules; None leaves a rule out.
 
     new_urls_max   new URLs of a host, and of a registrable domain, in a day
-    returns_min    share of the fetches of a shape, of the new shapes of a host and of the new hosts of a wildcard
+    returns_min    share of the fetches of a shape, of the new shapes of a host and of the new hosts of a
                    domain that must bring new content
     host_quantile  share of the hosts, of which each may have twice as many fetches as these have at most
     """

@@ -122,8 +122,14 @@ def is_parked(shape: Returns, host: Returns, least: float) -> Returns | None:
 
 
 def are_poor_hosts(hosts: Returns, least: float) -> bool:
-    """Whether the new hosts of a wildcard domain, each by its first page, brought so little that no more are asked."""
-    return bool(hosts.since) and hosts.is_poor(least, RETURNS_HOSTS_MIN)
+    """Whether the new hosts of a domain, each by its first page or its look-up, brought so little that no more are
+    asked."""
+    return hosts.is_poor(least, RETURNS_HOSTS_MIN)
+
+
+def are_good_hosts(hosts: Returns) -> bool:
+    """Whether enough new hosts of a domain brought content, so that any number of them is tried at once."""
+    return hosts.fetched >= RETURNS_WINDOW and hosts.share >= HALVED_BELOW
 
 
 def level_reached(host: Returns) -> int | None:

@@ -158,6 +158,19 @@ class Turns:
             self.seekers.withdraw(np.array(some, np.uint32))
         return list(hosts)
 
+    def hold(self, until: Mapping[int, Instant], now: Instant) -> None:
+        """Takes these hosts out of the rings until an instant each, or until they are touched."""
+        rows = np.fromiter(until, np.uint32)
+        queues = np.array([queue for host in until for queue in self._tables.queues_of(host)], np.uint32)
+        self.ready.withdraw(queues)
+        self.seekers.withdraw(queues)
+        if self.shared.used:
+            self.shared.seeking.difference_update(until)
+            for host in until:
+                self.shared.forgo(host)
+        self.timetable.rest(rows, np.fromiter(until.values(), np.int64))
+        self._wake_shared(now)  # other hosts may wait for turns that these gave back
+
     def _touch_one(self, host: int, now: Instant) -> None:
         tables = self._tables
         columns, queues = tables.hosts, tables.queues

@@ -29,11 +29,11 @@ from outrider.frontier.state.urls import PARKED, QUEUED, Reason
 from outrider.frontier.verbs.asking import Asking
 from outrider.frontier.verbs.deciding import Core
 from outrider.frontier.verbs.draft import Draft
-from outrider.frontier.verbs.trapping import Suspect, Trapping
+from outrider.frontier.verbs.trapping import OfHost, Suspect, Trapping
 from outrider.limits import OLDEST_DRAW_EVERY
 from outrider.storage.records import distinct
 from outrider.url import authority_of
-from outrider.url.traps import RULES
+from outrider.url.traps import BY_HOSTS, RULES
 
 _NO_ROWS: Rows = np.zeros(0, np.uint32)
 _NO_PLACES = np.zeros(0, np.intp)
@@ -41,7 +41,7 @@ _Places: TypeAlias = npt.NDArray[np.intp]
 _Mask: TypeAlias = npt.NDArray[np.bool_]
 _Verdict: TypeAlias = tuple[Judgement, Authority | None, int]
 """The authority whose rules judged, and the number of the rule of a trap, or the class that a URL falls to."""
-_GO = Judgement.GO
+_GO, _HOLD = Judgement.GO, Judgement.HOLD
 _ALLOWED: _Verdict = (_GO, None, 0)
 _LATER: _Verdict = (Judgement.LATER, None, 0)
 _SPENT: _Verdict = (Judgement.SPENT, None, 0)
@@ -441,7 +441,9 @@ class Drawing:
             elif ruled:
                 judgement, cost = next(by_robots)
                 self.refusals -= cost
-                if judgement is not _GO:
+                if judgement is _HOLD and place in suspects:
+                    verdict = self._by_hosts(int(hosts[place]), slots[place], url)
+                if judgement is not _GO and verdict is _ALLOWED:
                     verdict = judgement, self._tables.robots.authority(authority_of(url)), 0
             if verdict is _ALLOWED and place in suspects:
                 verdict = self._by_traps(int(queues[place]), slots[place], classes[place], url, suspects[place])
@@ -461,6 +463,56 @@ class Drawing:
             judged_rows = bisect_left(list(accumulate(costs)), self.refusals) + 1
             standings, costs = standings[:judged_rows], costs[:judged_rows]
         return judged(standings, cards.urls()[: len(standings)]), costs
+
+    def _by_hosts(self, host: int, slot: int, url: str) -> _Verdict:
+        """The verdict on a page whose host is asked for its robots.txt next, by the other new hosts of its domain."""
+        found = self._traps.judge_host(self._draft, slot, host, url) if self._wish.errands else OfHost.GO
+        if found is OfHost.HELD:
+            return _LATER
+        return (Judgement.TRAP, None, BY_HOSTS) if found is OfHost.POOR else _ALLOWED
+
+    def seek(self, most: int) -> None:
+        """Finds up to `most` hosts whose addresses are asked for. New hosts whose domain brought nothing by its others
+        are parked instead, or held while many of them are tried."""
+        most += len(self.sought)
+        while (left := most - len(self.sought)) > 0 and self.refusals > 0:
+            hosts = self._turns.seekers_of(left, self._wish.crawl, self._wish.key)
+            if not hosts:
+                break
+            found = [host for host in hosts if self._may_seek(host)]
+            self.sought += found
+            if len(found) < len(hosts):
+                self.tried.append(np.array([host for host in hosts if host not in found], np.uint32))
+
+    def _may_seek(self, host: int) -> bool:
+        """Whether the address of a host is asked for: a URL of it would be fetched, as far as its host decides."""
+        if self._tables.hosts.answered[host]:
+            return True
+        queues = np.array(list(self._tables.queues_of(host)), np.uint32)
+        backlog = self._tables.urls.backlog
+        parked = False
+        while self.refusals > 0:
+            found, cards = backlog.take(queues)
+            if not len(cards):
+                return not parked  # an errand of a caller may need the address
+            own, suspects, go = queues[found], self._traps.suspects(cards), False
+            back = np.ones(len(cards), np.bool_)
+            for place, url in enumerate(cards.urls()):
+                verdict = _ALLOWED
+                if place in suspects:
+                    verdict = self._by_hosts(host, int(cards.heads["slot"][place]), url)
+                go |= verdict is _ALLOWED
+                if verdict[0] is Judgement.TRAP:
+                    back[place], parked = False, True
+                    one = cards.take([place])
+                    self._draft.drawn.append((own[place : place + 1], one))
+                    self._put_away(Record.of(one, 0), *verdict)
+                self.refusals -= verdict is not _ALLOWED
+            if back.any():
+                backlog.put(own[back], cards.filter(back))
+            if go or back.any():
+                return go
+        return False
 
     def _by_traps(self, queue: int, slot: int, before: int, url: str, suspect: Suspect) -> _Verdict:
         rule, klass = self._traps.judge(self._draft, slot, before, url, suspect)

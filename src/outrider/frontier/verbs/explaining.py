@@ -37,7 +37,7 @@ from outrider.journey import (
     State,
     UrlStatus,
 )
-from outrider.limits import BAD_ANSWERS_MAX, BEFORE_COUNTED_MAX, RETRY_SECONDS
+from outrider.limits import BAD_ANSWERS_MAX, BEFORE_COUNTED_MAX, HOST_TRIALS_MAX, RETRY_SECONDS
 from outrider.robots import Rules
 from outrider.url import UrlBatch, authority_of, host_of
 from outrider.url.traps import BY_COUNTS, RULES
@@ -127,6 +127,8 @@ class Explaining(Part):
         kept = word in ("paused", "not_welcome", "blocked", "limit") or (at is not None and at >= paused_until)
         if record.state == QUEUED and paused_until > now and not kept:
             word, text, at = "network", _paused(paused_until), paused_until
+        if record.state == QUEUED and self._traps.trials.holds(host):
+            return word, f"{HOST_TRIALS_MAX} new hosts of its domain are tried first, and show what they bring", at
         if word in ("host_busy", "host_resting", "group_busy", "group_resting", "behind", "ready"):
             place = self.tables.addresses.by_host.get(host) if self.turns.shared.asks else None
             asked_at = self.turns.shared.asked_at().get(host)

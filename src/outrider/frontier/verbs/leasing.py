@@ -75,6 +75,8 @@ class Leasing(Part):
         if errands and not self.turns.runs_errands:
             self.turns.runs_errands = True
             self.turns.touch([np.fromiter(self.turns.errands_at, np.uint32)], now)
+        if len(released := self._traps.released()):
+            self.turns.touch((released,), now)
         refusals = self._left_to_judge(now)
         draft = self._core.draft(now)
         holder = draft.holder(worker)
@@ -114,6 +116,10 @@ class Leasing(Part):
         tried = len(self.tables.urls.leases) + len(self.tables.errands.open)
         return 0 if now < self._core.network.until else min(want, max(0, NETWORK_PROBES - tried))
 
+    def releases_hosts(self) -> bool:
+        """Whether the next call takes hosts up that waited until fewer new hosts of their domain are on trial."""
+        return self._traps.releases()
+
     def _left_to_judge(self, now: Instant) -> int:
         """Judges parked URLs again where rules changed. Returns how many verdicts are left for URLs that are drawn."""
         refusals = ROBOTS_REFUSALS_PER_CALL_MAX
@@ -127,11 +133,11 @@ class Leasing(Part):
         """Draws pages and errands, and hosts that need an address: some of these first, the others behind all pages."""
         if wish.errands:
             most = self._seekers_share(min(wish.want, wish.pages_left))
-            drawing.sought += self.turns.seekers_of(most, wish.crawl, wish.key)
+            drawing.seek(most)
         drawing.run()
         if wish.errands and wish.pages_left > drawing.count:
             drawing.settle()
-            drawing.sought += self.turns.seekers_of(drawing.left, wish.crawl, wish.key)
+            drawing.seek(drawing.left)
         if drawing.sought:
             drawing.tried.append(np.array(drawing.sought, np.uint32))
 
@@ -155,6 +161,8 @@ class Leasing(Part):
             raise
         if drawing.uneven:
             self.turns.touch(drawing.tried, now)
+        if held := self._traps.trials.just_held(now):
+            self.turns.hold(held, now)
         if not given:
             return LeaseBatch((), lines=self._core.take_lines(draft), lsn=self._core.lsn)
         opened = [tables.errands.open[token] for token in range(first + drawing.count, first + given)]

@@ -100,7 +100,7 @@ class Looking(Part):
             # A lease that ends without an answer gives its page back.
             spent = self.tables.registry.tallies.get("answered", 0) >= (self.settings.max_pages or 0)
             return None if spent else self._next_deadline(now)
-        if self._gates.again or self._gates.unread:
+        if self._gates.again or self._gates.unread or self._leases.releases_hosts():
             return now
         times = [self.turns.next(now), self.tables.urls.calendar.next(), self._next_deadline(now)]
         known = [at for at in times if at is not None]

@@ -44,7 +44,7 @@ from outrider.frontier.verbs.discovering import Discovering, origins_of
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.outcomes import Outcomes
 from outrider.frontier.verbs.pieces import ByRow
-from outrider.frontier.verbs.trapping import Trapping
+from outrider.frontier.verbs.trapping import NO_SUCH_NAME, Trapping
 from outrider.journey import Kind, RobotsAnswer
 from outrider.kernels.cards import HAS_CONTENT, SCHEDULE_SHIFT, Heads
 from outrider.limits import (
@@ -226,11 +226,12 @@ class Settling(Part):
             if isinstance(errand, Authority):
                 answer = _robots_of(outcomes, row)
                 self._robots.take_answer(draft, errand, answer, error, outcomes.retry_after_of(row), draft.now)
+                if error == NO_SUCH_NAME and not errand.hops and not self.turns.shared.asks:
+                    self._traps.count_nameless(draft, errand.slot, errand.host)
                 continue
             if error is not None:
                 draft.error(error)
             if isinstance(errand, CallersErrand):
-                self._traps.note_probe(draft, errand, outcomes, row)
                 fact, cells = errand.after_answer(draft.now, **_answer_of(outcomes, row, error))
                 if not cells[-1] and not self._homes.owns(host_of(cells[4])):
                     fact, cells = errand.cells(errand.name, ended=True)  # another frontier visits the next hop's host
@@ -252,6 +253,8 @@ class Settling(Part):
             if cells[0] != errand.address:
                 self._homes.leave_addresses(draft, [errand.host])
             draft.add(Fact.LOCATED, (*errand.place, *cells))
+            if not cells[0] and cells[1]:  # nobody asks for it again soon
+                self._traps.count_nameless(draft, errand.slot, errand.host)
 
     def lengthen_copies(self, draft: Draft, ends: Ends) -> None:
         """Lets each robots.txt that these outcomes brought hold for the next turn of its host. The host may rest for

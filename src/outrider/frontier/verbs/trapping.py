@@ -1,13 +1,15 @@
 """Traps: URLs that a site makes without end are parked when they are drawn, as robots rules park others.
 
-Rules look at one URL alone; returns (policy/returns.py) tell of its host, its shape and its wildcard domain. None of
+Rules look at one URL alone; returns (policy/returns.py) tell of its host, its shape and its domain. None of
 them judges a seed, a URL that was fetched before, or one that an operator put back.
 
-A domain is a wildcard once a probe of a host that nobody has fetched a page of was answered with a page.
+The new hosts of a registrable domain are judged together, each by its first page with new content, or by a look-up that
+failed. They are judged before anybody asks for an address or a robots.txt of theirs.
 """
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,6 +19,7 @@ from outrider import kernels
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.policy.returns import (
     Returns,
+    are_good_hosts,
     are_poor_hosts,
     class_of_shape,
     count_level,
@@ -27,19 +30,21 @@ from outrider.frontier.policy.returns import (
     level_reached,
     shape_of,
 )
-from outrider.frontier.state.errand import CallersErrand
+from outrider.frontier.state.hosts import Rows
 from outrider.frontier.state.urls import PARKED, Reason
 from outrider.frontier.verbs import outcomes as verdicts
 from outrider.frontier.verbs.deciding import CODE_NUMBERS, Core, Part
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.host_sizes import HostSizes
+from outrider.frontier.verbs.host_trials import HostTrials
 from outrider.frontier.verbs.outcomes import Outcomes
 from outrider.frontier.verbs.walls import Walls
-from outrider.journey import Code, Kind, is_own_fault
+from outrider.journey import Code, is_own_fault
 from outrider.kernels.cards import Heads
 from outrider.kernels.shapes import MAY_HAVE_MONTH, MAY_HAVE_SESSION
 from outrider.limits import (
     HOST_FETCHES_COMPARED,
+    HOSTS_LET_MAX,
     REDIRECT_HOPS_MAX,
     RETURNS_FETCHES_MIN,
     RETURNS_FETCHES_MIN_OF_HOST,
@@ -56,6 +61,16 @@ Suspect: TypeAlias = tuple[bool, tuple[int, int] | None]
 """Whether a URL may break a rule by itself, and the names of the returns of its shape and its host."""
 GO: Final = (0, None)
 """Neither a trap nor of another class."""
+NO_SUCH_NAME: Final = "dns_unknown"
+"""The error of a host that has no address."""
+
+
+class OfHost(Enum):
+    """What is done with a host before anybody asks for its address or its robots.txt."""
+
+    GO = "go"
+    HELD = "held"  # many new hosts of its domain are tried now, and nobody knows what they bring
+    POOR = "poor"  # the new hosts of its domain brought nothing
 
 
 class Looks(NamedTuple):
@@ -76,7 +91,9 @@ class Trapping(Part):
         quantile = self.settings.traps.host_quantile if self.settings.traps is not None else None
         self._sizes = HostSizes(self.tables.returns, self.tables.fingerprint_key, quantile)
         self.walls = Walls(self.tables)
+        self.trials = HostTrials(self.tables)
         self._has_poor_hosts = False  # whether any domain was found so, in this run: most crawls meet none
+        self._let: dict[str, None] = {}  # hosts of poor domains that are tried all the same
 
     @property
     def counts_returns(self) -> bool:
@@ -98,12 +115,13 @@ class Trapping(Part):
         months = (marked & MAY_HAVE_MONTH) != 0
         return Looks(list(zip(shapes, found[1::2], strict=True)), lengths, np.frombuffer(slashes, np.uint32), months)
 
-    def _name_of_hosts(self, url: str) -> int | None:
-        """The name under which the returns of the new hosts of this URL's domain are kept; None where its host is the
-        domain itself, or has none."""
-        host = host_of(url)
+    def _name_of_hosts(self, host: str) -> int | None:
+        """The name under which the returns of the new hosts of a host's domain are kept; None where the host is the
+        domain itself, with `www` or without, or has none."""
         domain = registrable_domain(host)
-        return self.tables.hash_of(f"{domain}\nhosts") if domain not in (None, host) else None
+        if domain is None or host.removeprefix("www.") == domain:
+            return None
+        return self.tables.hash_of(f"{domain}\nhosts")
 
     def suspects(self, cards: Cards) -> dict[int, Suspect]:
         """The drawn URLs that are judged, by row. The names of their returns are missing before a fetch was counted."""
@@ -180,18 +198,67 @@ class Trapping(Part):
         return sizes is not None and host.fetched >= sizes.bound
 
     def _is_of_poor_hosts(self, draft: Draft, slot: int, url: str, least: float) -> bool:
-        """Whether a URL of a new host is parked for the other new hosts of its wildcard domain."""
-        name = self._name_of_hosts(url)
+        """Whether a URL of a new host is parked for the other new hosts of its domain."""
+        host = host_of(url)
+        name = self._name_of_hosts(host)
         if name is None or not are_poor_hosts(draft.returns_seen(name), least):
             return False
         self._has_poor_hosts = True
-        return not draft.returns(slot, name).is_probed()
+        return not self._is_let(draft, slot, name, host)
+
+    def _is_let(self, draft: Draft, slot: int, name: int, host: str) -> bool:
+        """Whether a new host of a poor domain is tried all the same: one in many, and then in all that it takes."""
+        if host in self._let:
+            return True
+        if not draft.returns(slot, name).is_probed():
+            return False
+        self._let[host] = None
+        if len(self._let) > HOSTS_LET_MAX:
+            del self._let[next(iter(self._let))]
+        return True
+
+    def judge_host(self, draft: Draft, slot: int, row: int, url: str) -> OfHost:
+        """Judges the host of a URL, before it costs a look-up or a robots.txt. row: of the host."""
+        least = self.settings.traps.returns_min if self.settings.traps is not None else None
+        if least is None or self.tables.hosts.answered[row]:
+            return OfHost.GO
+        name = self._name_of_hosts(host_of(url))
+        if name is None:
+            return OfHost.GO
+        if self._is_of_poor_hosts(draft, slot, url, least):
+            return OfHost.POOR
+        known = draft.returns_seen(name)
+        free = are_good_hosts(known) or are_poor_hosts(known, least) or self.trials.begins(name, row, draft.now)
+        return OfHost.GO if free else OfHost.HELD
+
+    def released(self) -> Rows:
+        """Hosts that were held, and may be tried or parked now."""
+        return self.trials.released(self._is_decided, self._core.now)
+
+    def releases(self) -> bool:
+        """Whether any host that was held may be tried or parked now."""
+        return self.trials.releases(self._is_decided, self._core.now)
+
+    def _is_decided(self, name: int) -> bool:
+        """Whether it is known what the new hosts of a domain bring."""
+        least = self.settings.traps.returns_min if self.settings.traps is not None else None
+        known = self.tables.returns.get(name)
+        return least is None or are_good_hosts(known) or are_poor_hosts(known, least)
+
+    def count_nameless(self, draft: Draft, slot: int, row: int) -> None:
+        """Counts a host without an address, as a new host of its domain that brought nothing."""
+        if not self.counts_returns or self.tables.hosts.answered[row]:
+            return
+        name = self._name_of_hosts(self.tables.hosts.name(row))
+        if name is not None:
+            draft.returns(slot, name).count(fresh=False, window=RETURNS_WINDOW)
+            self.trials.end(name, row)
 
     def park_new(
         self, urls: UrlBatch, rows: npt.NDArray[np.intp], heads: Heads, codes: npt.NDArray[np.uint8], draft: Draft
     ) -> None:
         """Parks new URLs of hosts and registrable domains that have made as many as they may in a window, and those of
-        new hosts of poor wildcard domains; no seeds."""
+        new hosts of poor domains; no seeds."""
         if self.settings.traps is None:
             return
         if self.settings.traps.returns_min is not None and self._has_poor_hosts:
@@ -236,8 +303,8 @@ class Trapping(Part):
         draft: Draft,
         least: float,
     ) -> None:
-        """Parks URLs of new hosts whose wildcard domain brought nothing by its others, before anybody asks for an
-        address or a robots.txt of theirs."""
+        """Parks URLs of new hosts whose domain brought nothing by its others, before anybody asks for an address or a
+        robots.txt of theirs."""
         of_domains = urls.keys("domain")
         told = of_domains.codes[rows]
         poor = {
@@ -253,12 +320,12 @@ class Trapping(Part):
         over = np.zeros(len(rows), np.bool_)
         for place in np.flatnonzero(new).tolist():
             url = urls[int(rows[place])]
-            authority = url.partition("://")[2].partition("/")[0]
-            if host_of(url) == of_domains.names[told[place]]:
+            authority, host = url.partition("://")[2].partition("/")[0], host_of(url)
+            if host.removeprefix("www.") == of_domains.names[told[place]]:
                 continue
             if draft.returns_seen(self.tables.hash_of(f"{authority}\n")).fetched:
                 continue
-            over[place] = not draft.returns(int(heads["slot"][place]), poor[int(told[place])]).is_probed()
+            over[place] = not self._is_let(draft, int(heads["slot"][place]), poor[int(told[place])], host)
         if over.any():
             self._parked_by(draft, heads, over, BY_HOSTS)
             codes[rows[over]] = CODE_NUMBERS[Code.PARKED]
@@ -274,6 +341,7 @@ class Trapping(Part):
         """Counts the first fetches of these pages by host and shape. A redirect counts where it leads to; the last one
         of a chain brought nothing, so that chains without end are noticed. One that leads to another spelling of its
         own URL counts for nothing. Nor does a failure on our own side."""
+        self.trials.reports += 1
         chosen, statuses = outcomes.verdicts, outcomes.statuses
         told = (chosen == verdicts.DONE) | (chosen == verdicts.AGAIN) | ((chosen == verdicts.GONE) & (statuses > 0))
         told &= cards.heads["status"] == 0
@@ -292,33 +360,26 @@ class Trapping(Part):
         first = outcomes.first_copy.tolist() if outcomes.first_copy is not None else [False] * len(fresh)
         for row, (shape, host) in zip(rows.tolist(), self._looks_of(cards, rows).names, strict=True):
             slot, new, there = slots[row], fresh[row], draft.returns(slots[row], host)
-            if not there.fetched and (name := self._name_of_hosts(cards.url(row))) and draft.returns_seen(name).since:
-                draft.returns(slot, name).count(fresh=new, window=RETURNS_WINDOW)
+            # A host counts for its domain by its first page, and by its first page with new content.
+            if not there.fetched or (new and not there.share):
+                name = self._name_of_hosts(host_of(cards.url(row)))
+                if name is not None:
+                    draft.returns(slot, name).count(fresh=new, window=RETURNS_WINDOW)
             named = self._name_of_kind(cards.url(row)) if has_kinds(there) else None
             kind = draft.returns(slot, named) if named is not None else None
             counted(draft.returns(slot, shape), there, fresh=new, first_copy=first[row], kind=kind)
             if (step := level_reached(there)) is not None:
                 count_level(draft.returns(slot, self._sizes.name_of(step)))
 
-    def note_probe(self, draft: Draft, errand: CallersErrand, outcomes: Outcomes, row: int) -> None:
-        """Takes in the answer to a probe: where it is a page of a host that nobody has fetched a page of, the domain
-        answers for any name."""
-        page = outcomes.verdicts[row] == verdicts.DONE and outcomes.statuses[row] // 100 == 2
-        if errand.kind is not Kind.PROBE or not page or row in outcomes.locations or not self.counts_returns:
-            return
-        name = self._name_of_hosts(errand.name)
-        if name is not None and not self.tables.hosts.answered[errand.host]:
-            hosts = draft.returns(errand.slot, name)
-            hosts.since = hosts.since or draft.now
-
     def returns_told(self, url: str, rule: int) -> str | None:
         """The returns for which a URL is parked by a rule, in words."""
         host_name, slash, rest = url.partition("://")[2].partition("/")
         shape, host = (self.tables.hash_of(f"{host_name}\n{text}") for text in (shape_of(slash + rest), ""))
         if rule == BY_HOSTS:
-            name = self._name_of_hosts(url)
-            shown = _shown(self.tables.returns.get(name)) if name is not None else ""
-            return f"of the new hosts of its wildcard domain, by their first pages, {shown}"
+            name = self._name_of_hosts(host_of(url))
+            hosts = self.tables.returns.get(name) if name is not None else Returns()
+            told = f"{hosts.fetched} new hosts of its domain were tried, by their first pages and addresses, and lately"
+            return f"{told} {100 * hosts.share:.1f} % brought new content; {hosts.passed} URLs were drawn since"
         if rule == BY_HOST_SIZE:
             told, sizes = (
                 f"{self.tables.returns.get(host).fetched} pages of its host were fetched",
