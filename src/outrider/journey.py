@@ -170,7 +170,8 @@ class Outcome(msgspec.Struct, frozen=True):
     all.
     digest: of the content, for telling duplicates; duplicate: the content is that of another URL, byte by byte;
     repeats: it is nearly that, so it counts as no new content either (docs/traps.md); first_copy: it is one of both,
-    and no URL of its shape had that page before. bytes_read: decoded bytes, for the totals.
+    and no URL of its shape had that page before; foreign_copy: it is, of a page of another host, and no URL of its host
+    had that page before. bytes_read: decoded bytes, for the totals.
     address, ttl_seconds: the answer to an errand of kind `address`, and how long it holds (None: five minutes).
     """
 
@@ -202,6 +203,7 @@ class Outcome(msgspec.Struct, frozen=True):
     repeats: bool = False
     challenged: bool = False
     first_copy: bool = False
+    foreign_copy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +242,7 @@ class OutcomeBatch:
     challenged: Column[bool] = None
     repeats: Column[bool] = None
     first_copy: Column[bool] = None
+    foreign_copy: Column[bool] = None
 
     def __len__(self) -> int:
         return len(np.atleast_1d(np.asarray(self.tokens)))

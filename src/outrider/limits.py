@@ -130,6 +130,12 @@ RETURNS_FETCHES_OF_TRIALS = 512  # until a host has had so many, each new shape 
 RETURNS_COPIES_MAX = 1_024  # fetches in a row that bring a shape copies of pages of other shapes, each of another one:
 # behind so many fewer than one page in 300 has content of its own (with 95 % of confidence)
 RETURNS_PROBE_FIRST = 64  # of the URLs of a parked shape the 64th, 128th, 256th … is fetched
+MIRROR_STEP = 4  # of the URLs of a possible mirror that is parked each 4th is fetched, up to the 64th; behind it
+MIRROR_OCTAVE = 8  # so many in each octave: 40 of a thousand, 90 of a hundred thousand
+MIRROR_CHAIN_MAX = (
+    256  # up to so many pages of other hosts the only URL that a possible mirror has left is fetched, too
+)
+MIRROR_OWN_MIN = 1 / 8  # for so many copies of pages of other hosts a page of its own makes a host no mirror
 RETURNS_KEPT_MAX = 65_536  # shapes and hosts whose returns are known: some 16 MB; behind them old ones are forgotten
 RETURNS_LOOKS_MAX = 64  # rows that are looked at for one that may be forgotten
 RETURNS_HOSTS_MIN = 48  # new hosts of a domain are parked after so many of them at the earliest

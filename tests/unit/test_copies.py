@@ -247,6 +247,13 @@ def test_a_first_copy_is_one_of_a_page_of_another_shape_of_its_host(url: str, or
     assert not copies.is_first_of_shape(url, None)
 
 
+def test_a_foreign_copy_is_the_first_one_of_a_page_of_another_host() -> None:
+    copies = Copies()
+    told = [copies.is_first_of_host(url, (f"{A}/page", None)) for url in (f"{B}/page", f"{B}/other", f"{A}/other")]
+    assert [True, False, False] == told
+    assert not copies.is_first_of_host(f"{B}/page", None)
+
+
 def test_first_copies_are_known_up_to_a_bound() -> None:
     copies = Copies(pages_max=2)
     told = [copies.is_first_of_shape(f"{A}/es/{name}", (f"{A}/en/{name}", None)) for name in "abc"]

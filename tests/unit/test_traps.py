@@ -438,6 +438,96 @@ def test_shapes_without_end_that_each_have_some_copies_end_as_others(tmp_path) -
         assert fetch_all(frontier, want=16, **FIRST_COPY) <= RETURNS_FETCHES_OF_TRIALS
 
 
+FOREIGN: Final = {"duplicate": True, "repeats": True, "foreign_copy": True}
+
+
+def fetch_listed(frontier: Frontier, pages: range, brings: Callable[[int], dict[str, bool]]) -> set[int]:
+    """Finds all pages of a host at once, and fetches what may be leased, a few at a time; the numbers of these."""
+    frontier.discover([Link(f"http://a.test/page/{number}", depth=1) for number in pages])
+    fetched: set[int] = set()
+    while not frontier.finished():  # a call looks at so many URLs only, and may lease none
+        leases = frontier.lease(8, per_queue=8)
+        numbers = [int(lease.url.rpartition("/")[2]) for lease in leases]
+        rows = zip(leases, numbers, strict=True)
+        frontier.report([Outcome(lease.token, Verdict.DONE, 0.0, 200, **brings(number)) for lease, number in rows])
+        fetched.update(numbers)
+    return fetched
+
+
+def test_the_original_of_a_site_that_was_copied_first_is_fetched_whole(tmp_path) -> None:
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        assert set(range(300)) == fetch_listed(frontier, range(300), lambda number: FOREIGN if number < 200 else NEW)
+        assert [] == list(frontier.urls(state="parked"))
+        assert not {"trap_returns", "trap_session"} & set(frontier.statistics()["traps"])  # type: ignore[call-overload]
+        assert frontier.verify().ok
+
+
+def test_a_mirror_is_sampled_explained_and_put_back(tmp_path) -> None:
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        fetched = fetch_listed(frontier, range(2_000), lambda _: FOREIGN)
+        assert RETURNS_FETCHES_MIN + 16 <= len(fetched) <= RETURNS_FETCHES_MIN + 64
+        assert {"possible_mirror": 2_000 - len(fetched)} == frontier.statistics()["traps"]
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        parked = next(iter(frontier.urls(state="parked")))
+        text = frontier.explain(parked.url).reason_text
+        said = "mirror", "possible_mirror", f"{len(fetched)} pages", "copies of pages of other hosts", "and 0 its own"
+        assert ("possible_mirror", []) == (parked.error, [part for part in said if part not in text])
+        assert "as a trap" not in text
+        assert 0 == frontier.retry(error="trap_returns")
+        assert 2_000 - len(fetched) == frontier.retry(error="possible_mirror")
+        assert 2_000 - len(fetched) == fetch_all(frontier)
+        assert frontier.verify().ok
+
+
+@pytest.mark.parametrize("new_shapes", [False, True])
+def test_copies_of_the_same_pages_of_another_host_without_end_are_a_trap(tmp_path, new_shapes: bool) -> None:
+    """Sixty pages of another host, under any number of URLs."""
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        names = [
+            "".join(chr(97 + int(digit)) for digit in str(number)) if new_shapes else "page" for number in range(4_000)
+        ]
+        frontier.discover([Link(f"http://a.test/{name}/{number}", depth=1) for number, name in enumerate(names)])
+        fetched = 0
+        while not frontier.finished():
+            leases = frontier.lease(8, per_queue=8)
+            how = FOREIGN if fetched < 60 else REPEATS
+            frontier.report([Outcome(lease.token, Verdict.DONE, 0.0, 200, **how) for lease in leases])
+            fetched += len(leases)
+        assert fetched <= (RETURNS_FETCHES_OF_TRIALS if new_shapes else 60) + RETURNS_WINDOW + 32
+        assert "trap_returns" in frontier.statistics()["traps"]  # type: ignore[operator]
+
+
+def test_a_possible_mirror_with_new_shapes_without_end_ends(tmp_path) -> None:
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        names = ["".join(chr(97 + int(digit)) for digit in str(number)) for number in range(6_000)]
+        frontier.discover([Link(f"http://a.test/{name}/page", depth=1) for name in names])
+        assert RETURNS_FETCHES_OF_TRIALS <= fetch_all(frontier, want=8, **FOREIGN) <= RETURNS_FETCHES_OF_TRIALS + 96
+        assert frontier.finished()
+        assert {"possible_mirror"} == set(frontier.statistics()["traps"])  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_parked_pages_return_when_their_shape_brings_new_content(tmp_path, closed: bool) -> None:
+    """closed: the store is closed, and opened again, before they are put back."""
+    brought = 0
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        frontier.discover([Link(f"http://a.test/page/{number}", depth=1) for number in range(150)])
+        while leases := frontier.lease(8, per_queue=8):
+            fresh = bool(frontier.statistics()["traps"])
+            frontier.report([Outcome(lease.token, Verdict.DONE, 0.0, 200, repeats=not fresh) for lease in leases])
+            brought += len(leases)
+            if fresh and closed:
+                break
+        assert closed or (150, []) == (brought, list(frontier.urls(state="parked")))
+        assert not closed or (False, True) == (frontier.finished(), brought < 60)
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        assert 150 - brought == fetch_all(frontier, want=8)
+        assert frontier.finished()
+        assert frontier.verify().ok
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        assert frontier.finished()
+
+
 @pytest.mark.parametrize("error", ["hook_on_page", "hook_reader", "internal", "too_large", "stopped"])
 def test_failures_on_our_own_side_park_nothing_and_retry_brings_the_pages_back(tmp_path, error: str) -> None:
     with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:

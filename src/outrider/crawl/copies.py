@@ -133,7 +133,22 @@ class Copies:
         shape = shape_of(path)
         if host != other or path == other_path or shape == shape_of(other_path):
             return False
-        number = _site_number(f"{host}{shape}\n{copy_of[0]}")
+        return self._is_first(f"{host}{shape}\n{copy_of[0]}")
+
+    def is_first_of_host(self, url: str, copy_of: tuple[str, int | None] | None) -> bool:
+        """Whether a page is the first copy on its host of a page of another host, in this run. copy_of: as above.
+
+        A mirror consists of these, and so does an original whose copy was met first. A host has one for each page of
+        another at most, so it ends by itself.
+        """
+        if copy_of is None:
+            return False
+        host, other = (_host_and_path(one)[0] for one in (url, copy_of[0]))
+        return host != other and self._is_first(f"{host}\n{copy_of[0]}")
+
+    def _is_first(self, told: str) -> bool:
+        """Whether a copy is the first one of its name, which is noted while there is room."""
+        number = _site_number(told)
         if number in self._first_copies or len(self._first_copies) >= self._pages_max:
             return False
         self._first_copies.add(number)

@@ -564,6 +564,7 @@ class Settler:
             probe=one.probe,
             repeats=one.repeats or (one.copy_of is not None and not one.mirrored and not one.differs),
             first_copy=not one.repeats and self._copies.is_first_of_shape(visit.lease.url, one.copy_of),
+            foreign_copy=not one.repeats and self._copies.is_first_of_host(visit.lease.url, one.copy_of),
         )
 
     def _respelled(self, one: Reading, judgement: Judgement) -> Judgement:

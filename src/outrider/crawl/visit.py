@@ -290,12 +290,14 @@ def page_outcome(
     probe: str | None = None,
     repeats: bool = False,
     first_copy: bool = False,
+    foreign_copy: bool = False,
 ) -> Outcome:
     """The outcome of a page's lease with its two lines. fields: further ones of the line. follows: whether the target
     of a redirect is wanted. due_again: seconds until the page is due again. copy_of: the URL of which the page is a
     copy, and in how many bits their SimHashes differ (None: in no byte). probe: the URL by chance that was answered
     with such a page. repeats: it brings no new content all the same. first_copy: it does not, and no URL of its shape
-    had that page before."""
+    had that page before. foreign_copy: it does not either, and is the first copy of a page of another host on its
+    own."""
     lease, response, status = visit.lease, visit.response, visit.status
     word = judgement.word
     field_of = response.headers.get if response is not None else _NONE.get
@@ -385,6 +387,7 @@ def page_outcome(
         duplicate=word == "duplicate",
         repeats=repeats,
         first_copy=first_copy,
+        foreign_copy=foreign_copy,
         bytes_read=size,
         etag=_validator(etag) if accepted else None,
         last_modified=_validator(modified) if accepted else None,

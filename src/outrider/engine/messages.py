@@ -227,6 +227,7 @@ class OutcomeBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     duplicate: bool = False
     repeats: bool = False
     first_copy: bool = False
+    foreign_copy: bool = False
     bytes_read: Count = 0
     etag: Text | None = None
     last_modified: Text | None = None

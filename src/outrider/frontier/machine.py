@@ -16,6 +16,7 @@ from outrider.frontier.verbs.noting import Noting
 from outrider.frontier.verbs.opening import Opening
 from outrider.frontier.verbs.operations import Operations
 from outrider.frontier.verbs.reporting import Reporting
+from outrider.frontier.verbs.returning import Returning
 from outrider.frontier.verbs.settling import Settling
 from outrider.frontier.verbs.trapping import Trapping
 
@@ -32,7 +33,8 @@ class Machine:
         self.traps = traps = Trapping(core)
         self.robots = Asking(core)
         self.links = Discovering(core, traps)
-        self.leases = Leasing(core, self.robots, traps)
+        returning = Returning(core, self.robots, traps)
+        self.leases = Leasing(core, self.robots, traps, returning)
         self.reports = Reporting(core, Settling(core, self.links, traps, self.robots), self.links)
         self.errands = Errands(core)
         self.notes = Noting(core)
@@ -40,7 +42,7 @@ class Machine:
         self.carried = Carrying(core, self.links)
         self.looks = Looking(core, self.links, self.leases, self.operators)
         self.reasons = Explaining(core, self.links, traps, self.robots, self.leases, self.operators)
-        self.opening = Opening(core, self.robots)
+        self.opening = Opening(core, self.robots, returning)
 
     def __repr__(self) -> str:
         counts = self.tables.urls.counts

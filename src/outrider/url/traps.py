@@ -10,6 +10,8 @@ trap_returns       URLs of its shape, or of its host, have brought hardly any ne
 trap_session       the same, and it has a session id
 trap_hosts         its host is new, and the new hosts of its domain have brought hardly any new content
 trap_host_size     its host has had twice as many fetches as nearly all others
+possible_mirror    URLs of its shape, or of its host, have brought pages of other hosts of late, and hardly any of their
+                   own
 """
 
 from __future__ import annotations
@@ -31,10 +33,11 @@ from outrider.url.rules import has_session
 RULES = (
     *("trap_url_bytes", "trap_path_depth", "trap_path_repeats", "trap_date"),
     *("trap_new_urls", "trap_returns", "trap_session", "trap_hosts", "trap_host_size"),
+    "possible_mirror",
 )
 """The rules by number, from 1 on; 0 is no trap."""
-BY_NEW_URLS, BY_RETURNS, BY_SESSION, BY_HOSTS, BY_HOST_SIZE = 5, 6, 7, 8, 9
-BY_COUNTS = (BY_RETURNS, BY_SESSION, BY_HOSTS, BY_HOST_SIZE)
+BY_NEW_URLS, BY_RETURNS, BY_SESSION, BY_HOSTS, BY_HOST_SIZE, BY_MIRROR = 5, 6, 7, 8, 9, 10
+BY_COUNTS = (BY_RETURNS, BY_SESSION, BY_HOSTS, BY_HOST_SIZE, BY_MIRROR)
 """Rules that go by what other URLs brought."""
 ANY_TRAP = "trap"
 """All of them, where a rule is asked for."""

@@ -13,6 +13,10 @@ Shapes that differ in their first folder alone are of one kind, as `/calm-otter/
 site that puts a session there. Where the shapes of a kind bring nothing new, further ones are parked as those of a poor
 host are, while the host's other pages go on.
 
+A host that shows the pages of another one may be its mirror, or the original that was met later. So copies of pages of
+other hosts are counted apart, by shape and by host. Where they are the reason why a shape or a host is poor, a part of
+its URLs is fetched: pages of its own are found out, and bring the others back.
+
 The fetches of hosts are counted in steps of a fourth of an octave: how many hosts have had 16, 19, 23 … of them. So
 their quantiles are known to a fifth, in bounded memory, however many hosts there are.
 """
@@ -30,6 +34,9 @@ from outrider.limits import (
     HOST_FETCHES_COMPARED,
     HOST_QUANTILE_TIMES,
     HOSTS_COMPARED_MIN,
+    MIRROR_OCTAVE,
+    MIRROR_OWN_MIN,
+    MIRROR_STEP,
     NEW_URLS_WINDOW_SECONDS,
     RETURNS_COPIES_MAX,
     RETURNS_FETCHES_MIN,
@@ -47,6 +54,9 @@ HALVED_BELOW: Final = 1 / 4
 LOWEST_BELOW: Final = 1 / 8
 KINDS_BELOW: Final = 7 / 8
 _COUNT_MAX: Final = 2**32 - 1
+JUDGED_AGAIN: Final = -1
+"""As `since` of a host: its parked URLs are judged again."""
+_OF_MIRROR: Final = 0x9E3779B97F4A7C15  # from the name of the returns of a shape or a host to that of its copies
 LEVELS: Final = tuple(int(HOST_FETCHES_COMPARED * 2 ** (step / 4)) for step in range(4 * 27))
 """The numbers of fetches at which hosts are counted."""
 _OF_LEVEL: Final = {level: step for step, level in enumerate(LEVELS)}
@@ -57,7 +67,10 @@ class Returns:
     """The columns of a RETURNS fact. fetched: how many fetches; share: of those that brought new content; passed: how
     many URLs were drawn since it is parked; since: the instant at which a window of new URLs began, of a shape how many
     fetches in a row brought nothing new; found: how many URLs came in the window, of a shape how many more of the last
-    of these fetches brought a first copy than did not, of a host whether its shapes are counted by kind."""
+    of these fetches brought a first copy than did not, of a host whether its shapes are counted by kind.
+
+    Copies of pages of other hosts have a row of their own. fetched: how many; since: how many pages of its own came
+    after the first of them; found: how many more of the last fetches brought such a copy than brought nothing."""
 
     fetched: int = 0
     share: float = 1.0
@@ -85,6 +98,31 @@ class Returns:
     def has_copies(self) -> bool:
         """Whether most fetches of a shape bring first copies, and not too many of them in a row."""
         return self.found > 0 and self.since < RETURNS_COPIES_MAX
+
+    def count_foreign(self, *, fresh: bool, foreign: bool) -> None:
+        """Counts whether a fetch brought the copy of a page of another host, in the row of these."""
+        if fresh:
+            self.since, self.passed = min(self.since + 1, _COUNT_MAX), 0
+        elif foreign:
+            self.fetched, self.found = min(self.fetched + 1, _COUNT_MAX), min(self.found + 1, RETURNS_WINDOW)
+        else:
+            self.found = max(self.found - 1, 0)
+
+    def is_mirror(self) -> bool:
+        """Whether most fetches that bring no new content bring pages of other hosts."""
+        return self.found > 0
+
+    def has_own(self) -> bool:
+        """Whether enough pages of its own stand beside the copies of pages of other hosts.
+        Those before the first copy are none: of two sites that are crawled side by side each has some."""
+        return self.since > 0 and self.since >= MIRROR_OWN_MIN * self.fetched
+
+    def is_sampled(self) -> bool:
+        """Counts a URL of a possible mirror that is drawn while it is parked. Returns whether this one is fetched,
+        twice as often once a page of its own was found."""
+        self.passed = min(self.passed + 1, _COUNT_MAX)
+        step = max(MIRROR_STEP, (1 << self.passed.bit_length() - 1) // MIRROR_OCTAVE)
+        return not self.passed % (step // 2 if self.since else step)
 
     def is_poor(self, least: float, fetches_min: int) -> bool:
         """Whether so many fetches brought so little that no more are made."""
@@ -119,6 +157,11 @@ def is_parked(shape: Returns, host: Returns, least: float) -> Returns | None:
         return None
     good = shape.share >= HALVED_BELOW if shape.fetched else host.fetched < RETURNS_FETCHES_OF_TRIALS
     return None if good else host
+
+
+def mirror_of(name: int) -> int:
+    """The name under which the copies of pages of other hosts are counted, beside the returns under this name."""
+    return name ^ _OF_MIRROR
 
 
 def are_poor_hosts(hosts: Returns, least: float) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Collection
 import numpy as np
 
 from outrider.frontier.format.facts import Block, Fact, Values, columns_of
-from outrider.frontier.policy.returns import Returns
+from outrider.frontier.policy.returns import JUDGED_AGAIN, Returns
 from outrider.frontier.state.urls import Hand
 from outrider.limits import RETURNS_KEPT_MAX, RETURNS_LOOKS_MAX
 
@@ -35,6 +35,10 @@ class ReturnsKept:
         """The returns under a name; those of nothing fetched where there are none. They are not for the caller to
         change."""
         return self._kept.get(name, _ABSENT)[2]
+
+    def judged_again(self) -> list[tuple[int, int]]:
+        """Names and slots of the hosts whose parked URLs are judged again."""
+        return [(name, slot) for name, (_, slot, one) in self._kept.items() if one.since == JUDGED_AGAIN]
 
     def _returns(self, slots: Values, names: Values, *cells: Values, hand: Hand | None = None) -> None:
         if hand is not None:

@@ -14,6 +14,7 @@ the parts that it is given. `machine.py`, above this folder, puts them together.
     discovering.py   discover, and links between logs; scopes.py keeps the scopes of crawls
     trapping.py      traps: rules, windows of new URLs, diminishing returns; host_sizes.py counts hosts by fetches
     host_trials.py   new hosts of a domain that are tried at once
+    returning.py     parked URLs of shapes and hosts that brought new content since
     walls.py         403s of one folder, and those of a host that closes everything
     asking.py        robots rules and the errands that fetch them
     delays.py        how long URLs waited for their leases, summed

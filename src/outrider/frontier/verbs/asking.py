@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -29,6 +29,7 @@ from outrider.frontier.state.errands import (
     standing,
     unanswered,
 )
+from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.urls import GONE, PARKED, QUEUED, WAITING, Reason
 from outrider.frontier.stores.ledger import FINGERPRINT_MAX, before_slot
 from outrider.frontier.verbs import arguments
@@ -36,7 +37,7 @@ from outrider.frontier.verbs.deciding import Part
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.gates import Place
 from outrider.journey import RobotsAnswer
-from outrider.kernels.cards import HEAD
+from outrider.kernels.cards import HEAD, Heads
 from outrider.limits import (
     OWN_SLOT,
     RECHECK_READ_BYTES,
@@ -51,6 +52,37 @@ from outrider.url import authority_of, host_of
 THROUGH: Place = (1 << 32, -1)
 """The place behind the last URL."""
 NO_HEADS = np.zeros(0, HEAD)
+
+
+def parked_after(
+    tables: Tables,
+    crawls: Sequence[int],
+    slot: int,
+    place: Place,
+    most: int,
+    chosen_of: Callable[[Heads], npt.NDArray[np.bool_]],
+) -> tuple[Cards, Place, int]:
+    """Up to `most` parked URLs behind a place in a slot of the ledger, the place of the last row that was looked at,
+    and how many rows that were. crawls: the rows of crawls that are looked into; chosen_of: which heads are wanted."""
+    crawl = next((crawl for crawl in crawls if crawl >= place[0]), None)
+    if crawl is None:
+        return Cards.none(), THROUGH, 1
+    behind = place[1] if crawl == place[0] else -1
+    after = (crawl, slot, behind) if behind >= 0 else before_slot(crawl, slot)
+    heads = next(tables.urls.ledger.scan_heads(after=after, bytes_at_once=RECHECK_READ_BYTES), NO_HEADS)
+    here = int(np.count_nonzero((heads["crawl"] == crawl) & (heads["slot"] == slot)))
+    if not here:
+        return Cards.none(), (crawl + 1, -1), RECHECK_ROWS_LEAST
+    heads = heads[:here]
+    chosen = (heads["state"] == PARKED) & chosen_of(heads)
+    if tables.urls.voids():
+        chosen &= ~tables.urls.void(heads)
+    rows = np.flatnonzero(chosen)
+    last = int(rows[most]) - 1 if len(rows) > most else here - 1
+    some = heads[rows[:most]]
+    _, cards = tables.urls.find(some["crawl"], some["slot"], some["fingerprint"])
+    end = int(heads["fingerprint"][last]) & FINGERPRINT_MAX
+    return cards, (crawl, end), max(last + 1, RECHECK_ROWS_LEAST)
 
 
 class Asking(Part):
@@ -219,30 +251,16 @@ class Asking(Part):
         tables, slot = self.tables, authority.slot
         own = [queue for queue in tables.queues_of(authority.host) if tables.queues.parked[queue]]
         crawls = sorted({int(tables.queues.crawl[queue]) for queue in own})
-        crawls = [crawl for crawl in crawls if crawl >= place[0]]
-        if not crawls:
-            return Cards.none(), THROUGH, 1
-        crawl = crawls[0]
-        behind = place[1] if crawl == place[0] else -1
-        after = (crawl, slot, behind) if behind >= 0 else before_slot(crawl, slot)
-        heads = next(tables.urls.ledger.scan_heads(after=after, bytes_at_once=RECHECK_READ_BYTES), NO_HEADS)
-        here = int(np.count_nonzero((heads["crawl"] == crawl) & (heads["slot"] == slot)))
-        if not here:
-            return Cards.none(), (crawl + 1, -1), RECHECK_ROWS_LEAST
-        heads = heads[:here]
-        chosen = (heads["state"] == PARKED) & (heads["reason"] == Reason.ROBOTS)
-        if authority.again == Again.UNREACHABLE:
-            chosen &= heads["error"] == tables.registry.error_numbers.get("robots_unreachable", -1)
-        chosen &= np.isin(heads["queue"], tables.queues.hash[np.array(own, np.intp)])
-        if tables.urls.voids():
-            chosen &= ~tables.urls.void(heads)
-        rows = np.flatnonzero(chosen)
-        last = int(rows[most]) - 1 if len(rows) > most else here - 1
-        some = heads[rows[:most]]
-        _, cards = tables.urls.find(some["crawl"], some["slot"], some["fingerprint"])
+
+        def chosen_of(heads: Heads) -> npt.NDArray[np.bool_]:
+            chosen: npt.NDArray[np.bool_] = heads["reason"] == Reason.ROBOTS
+            if authority.again == Again.UNREACHABLE:
+                chosen &= heads["error"] == tables.registry.error_numbers.get("robots_unreachable", -1)
+            return chosen & np.isin(heads["queue"], tables.queues.hash[np.array(own, np.intp)])
+
+        cards, place, rows = parked_after(tables, crawls, slot, place, most, chosen_of)
         mine = np.array([authority_of(url) == authority.name for url in cards.urls()], np.bool_)
-        end = int(heads["fingerprint"][last]) & FINGERPRINT_MAX
-        return cards.filter(mine), (crawl, end), max(last + 1, RECHECK_ROWS_LEAST)
+        return cards.filter(mine), place, rows
 
     # -- verdicts that are dropped ------------------------------------------------------------------------------------
 

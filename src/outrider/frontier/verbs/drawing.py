@@ -515,7 +515,7 @@ class Drawing:
         return False
 
     def _by_traps(self, queue: int, slot: int, before: int, url: str, suspect: Suspect) -> _Verdict:
-        rule, klass = self._traps.judge(self._draft, slot, before, url, suspect)
+        rule, klass = self._traps.judge(self._draft, slot, before, url, suspect, queue)
         if rule:
             return Judgement.TRAP, None, rule
         # A URL that has fallen goes back only where its queue has better ones.

@@ -40,7 +40,7 @@ from outrider.journey import (
 from outrider.limits import BAD_ANSWERS_MAX, BEFORE_COUNTED_MAX, HOST_TRIALS_MAX, RETRY_SECONDS
 from outrider.robots import Rules
 from outrider.url import UrlBatch, authority_of, host_of
-from outrider.url.traps import BY_COUNTS, RULES
+from outrider.url.traps import BY_COUNTS, BY_MIRROR, RULES
 
 _ROBOTS_WORDS = {
     RobotsState.RULES: "no line matches: it is allowed",
@@ -144,7 +144,8 @@ class Explaining(Part):
         if record.state == PARKED and record.reason == Reason.TRAP:
             rule, trap = self.tables.registry.errors[record.error], self._trap_told(record, now)
             why = f": {trap}" if trap else ""
-            return f"it is parked as a trap ({rule}){why}; `outrider retry --error {rule}` puts it back"
+            what = "because its host may be a mirror" if rule == RULES[BY_MIRROR - 1] else "as a trap"
+            return f"it is parked {what} ({rule}){why}; `outrider retry --error {rule}` puts it back"
         if record.state == PARKED and record.reason == Reason.ROBOTS:
             authority = self.tables.robots.by_name.get(authority_of(record.url))
             if authority is not None and self._robots.is_closed(authority, now):

@@ -30,13 +30,15 @@ FIRST: Place = (0, -1)
 class Gates:
     """Hosts and errands that wait for robots rules. deadlines: a heap of those of open errands; again: authorities by
     name whose parked URLs are being judged again, with the last place that was looked at in the ledger; unread:
-    authorities by name whose rules are to be read first."""
+    authorities by name whose rules are to be read first; returning: hosts, by the name of their returns, whose parked
+    traps are being judged again, each with its slot and the last place."""
 
     def __init__(self, tables: Tables, turns: Turns, *, errands: bool) -> None:
         self.tables, self.turns, self._errands = tables, turns, errands
         self.deadlines: list[tuple[Instant, int]] = []
         self.again: dict[str, Place] = {}
         self.unread: dict[str, Authority] = {}
+        self.returning: dict[int, tuple[int, Place]] = {}
 
     def errands_changed(self, draft: Draft) -> None:
         """Brings gates and lines up to date with the facts of a draft that name errands."""

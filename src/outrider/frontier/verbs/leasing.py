@@ -23,6 +23,7 @@ from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.drawing import Drawing, Wish
 from outrider.frontier.verbs.leased import Leased, errand_lease
+from outrider.frontier.verbs.returning import Returning
 from outrider.frontier.verbs.trapping import Trapping
 from outrider.journey import Lease, LeaseBatch, RequestId
 from outrider.limits import CALL_ROWS_MAX, NETWORK_PROBES, ROBOTS_REFUSALS_PER_CALL_MAX
@@ -32,9 +33,9 @@ from outrider.url import undotted
 class Leasing(Part):
     """The part of the machine that gives leases."""
 
-    def __init__(self, core: Core, robots: Asking, traps: Trapping) -> None:
+    def __init__(self, core: Core, robots: Asking, traps: Trapping, returning: Returning) -> None:
         super().__init__(core)
-        self._robots, self._traps = robots, traps
+        self._robots, self._traps, self._returning = robots, traps, returning
         self._odd = 0  # how `_seekers_share` halved an odd number the last time: 1 rounded up
 
     def lease(
@@ -121,12 +122,15 @@ class Leasing(Part):
         return self._traps.releases()
 
     def _left_to_judge(self, now: Instant) -> int:
-        """Judges parked URLs again where rules changed. Returns how many verdicts are left for URLs that are drawn."""
+        """Judges parked URLs again where rules changed, or where their host brought new content. Returns
+        how many verdicts are left for URLs that are drawn."""
         refusals = ROBOTS_REFUSALS_PER_CALL_MAX
         self.tables.robots.rulebook.begin_call()
         if self._gates.again:
             # Half of them are left for URLs that are drawn, or nobody would be leased until all are judged.
             refusals = max(refusals - self._robots.judge_again(now, refusals - refusals // 2), refusals // 2)
+        if self._gates.returning:
+            refusals = max(refusals - self._returning.judge_again(now, refusals - refusals // 2), refusals // 2)
         return refusals
 
     def _draw(self, drawing: Drawing, wish: Wish) -> None:

@@ -69,7 +69,7 @@ class Looking(Part):
         wanted."""
         counts = self.tables.urls.counts
         waiting = counts[QUEUED] or counts[LEASED] or counts[WAITING] or self.errands() or self.tables.transit.under_way
-        return not (waiting or self._gates.again)
+        return not (waiting or self._gates.again or self._gates.returning)
 
     def at_limit(self) -> bool:
         """Whether a limit ends the crawl: no page may be leased any more (max_pages), or the rest is parked for a
@@ -100,7 +100,7 @@ class Looking(Part):
             # A lease that ends without an answer gives its page back.
             spent = self.tables.registry.tallies.get("answered", 0) >= (self.settings.max_pages or 0)
             return None if spent else self._next_deadline(now)
-        if self._gates.again or self._gates.unread or self._leases.releases_hosts():
+        if self._gates.again or self._gates.unread or self._gates.returning or self._leases.releases_hosts():
             return now
         times = [self.turns.next(now), self.tables.urls.calendar.next(), self._next_deadline(now)]
         known = [at for at in times if at is not None]

@@ -17,6 +17,7 @@ from outrider.frontier.state.urls import LEASED, PARKED, QUEUED, Hand
 from outrider.frontier.verbs.asking import Asking
 from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.draft import Draft
+from outrider.frontier.verbs.returning import Returning
 from outrider.limits import MICROSECONDS, OWN_SLOT, RESTS_PER_FRAME_MAX, WAKES_PER_CALL_MAX
 
 _Places = npt.NDArray[np.intp]
@@ -26,9 +27,9 @@ _Instants = npt.NDArray[np.int64]
 class Opening(Part):
     """The part of the machine that opens and closes a frontier."""
 
-    def __init__(self, core: Core, robots: Asking) -> None:
+    def __init__(self, core: Core, robots: Asking, returning: Returning) -> None:
         super().__init__(core)
-        self._robots = robots
+        self._robots, self._returning = robots, returning
 
     def settle_all(self, now: Instant) -> None:
         """Builds timetable and rings from the tables, after recovery."""
@@ -48,6 +49,7 @@ class Opening(Part):
             elif self._core.errands_mode and unanswered(authority, now):
                 self._gate_again(authority)
             self._gates.judge_later(authority)
+        self._returning.resume()
         for line in tables.errands.called.lines():
             self._gates.next_in_line(line)
         tables.errands.called.dropped.clear()

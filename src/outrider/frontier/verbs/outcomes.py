@@ -84,6 +84,7 @@ class Outcomes:
     duplicate: Flags | None = None
     repeats: Flags | None = None
     first_copy: Flags | None = None
+    foreign_copy: Flags | None = None
     bytes_read: Instants | None = None
     errors: Mapping[int, str] = _NO_TEXTS
     locations: Mapping[int, str] = _NO_TEXTS
@@ -288,7 +289,7 @@ def _spread(name: str, given: Any, rows: int) -> list[Any]:
 
 _COLUMNS: Final = {
     **{name: name for name in ("ended_at", "at", "after_seconds", "retry_after_seconds", "refused", "answered")},
-    **{name: name for name in ("duplicate", "repeats", "first_copy", "bytes_read", "politeness")},
+    **{name: name for name in ("duplicate", "repeats", "first_copy", "foreign_copy", "bytes_read", "politeness")},
     **{name: name for name in ("last_modified", "metadata", "ttl_seconds")},
     "first_byte_seconds": "first_byte_seconds",
     "challenged": "challenged",
@@ -302,7 +303,7 @@ _COLUMNS: Final = {
 }
 """The columns of an OutcomeBatch that may be left out, and the field of Outcome that each stands for."""
 _columns_of = attrgetter(*_COLUMNS)
-_FLAGS: Final = ("refused", "challenged", "duplicate", "repeats", "first_copy")
+_FLAGS: Final = ("refused", "challenged", "duplicate", "repeats", "first_copy", "foreign_copy")
 _ABSENT: Final = {**dict.fromkeys(_FLAGS, False), "bytes_read": 0}
 
 

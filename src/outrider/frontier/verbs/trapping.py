@@ -18,6 +18,7 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.policy.returns import (
+    JUDGED_AGAIN,
     Returns,
     are_good_hosts,
     are_poor_hosts,
@@ -28,6 +29,7 @@ from outrider.frontier.policy.returns import (
     is_parked,
     kind_of,
     level_reached,
+    mirror_of,
     shape_of,
 )
 from outrider.frontier.state.hosts import Rows
@@ -35,6 +37,7 @@ from outrider.frontier.state.urls import PARKED, Reason
 from outrider.frontier.verbs import outcomes as verdicts
 from outrider.frontier.verbs.deciding import CODE_NUMBERS, Core, Part
 from outrider.frontier.verbs.draft import Draft
+from outrider.frontier.verbs.gates import FIRST
 from outrider.frontier.verbs.host_sizes import HostSizes
 from outrider.frontier.verbs.host_trials import HostTrials
 from outrider.frontier.verbs.outcomes import Outcomes
@@ -45,7 +48,9 @@ from outrider.kernels.shapes import MAY_HAVE_MONTH, MAY_HAVE_SESSION
 from outrider.limits import (
     HOST_FETCHES_COMPARED,
     HOSTS_LET_MAX,
+    MIRROR_CHAIN_MAX,
     REDIRECT_HOPS_MAX,
+    RETURNS_COPIES_MAX,
     RETURNS_FETCHES_MIN,
     RETURNS_FETCHES_MIN_OF_HOST,
     RETURNS_WINDOW,
@@ -53,7 +58,7 @@ from outrider.limits import (
 )
 from outrider.url import UrlBatch, host_of, registrable_domain
 from outrider.url.rules import MAY_BE_SESSION, has_session
-from outrider.url.traps import BY_HOST_SIZE, BY_HOSTS, BY_NEW_URLS, BY_RETURNS, BY_SESSION, RULES
+from outrider.url.traps import BY_HOST_SIZE, BY_HOSTS, BY_MIRROR, BY_NEW_URLS, BY_RETURNS, BY_SESSION, RULES
 
 _TRAP: Final = int(Reason.TRAP)
 _MAY_BE_SESSION: Final = MAY_BE_SESSION.encode()
@@ -92,6 +97,7 @@ class Trapping(Part):
         self._sizes = HostSizes(self.tables.returns, self.tables.fingerprint_key, quantile)
         self.walls = Walls(self.tables)
         self.trials = HostTrials(self.tables)
+        self._only_ways: set[tuple[int, int]] = set()  # of this call, one of each possible mirror
         self._has_poor_hosts = False  # whether any domain was found so, in this run: most crawls meet none
         self._let: dict[str, None] = {}  # hosts of poor domains that are tried all the same
 
@@ -138,9 +144,11 @@ class Trapping(Part):
         names = looks.names if counts else [None] * len(odd)
         return dict(zip(rows.tolist(), zip(odd, names, strict=True), strict=True))
 
-    def judge(self, draft: Draft, slot: int, before: int, url: str, suspect: Suspect) -> tuple[int, int | None]:
+    def judge(
+        self, draft: Draft, slot: int, before: int, url: str, suspect: Suspect, queue: int
+    ) -> tuple[int, int | None]:
         """The rule that makes a drawn URL a trap (0: none), and the class that it falls to (None: it keeps its own).
-        before: its class; suspect: as `suspects` gives it."""
+        before: its class; suspect: as `suspects` gives it; queue: the row of its queue."""
         traps, (odd, names) = self.settings.traps, suspect
         if traps is None:
             return GO
@@ -156,11 +164,14 @@ class Trapping(Part):
             return 0, 0 if closed else None
         own = draft.returns_seen(shape)
         others = self._others_of(draft, url, own, host)
-        for name in (host, *others):
-            poor = is_parked(own, draft.returns_seen(name), traps.returns_min)
-            if poor is None:
-                continue
-            if draft.returns(slot, shape if poor is own else name).is_probed():
+        held = self._held_by(draft, (shape, host, *others), traps.returns_min)
+        if held is not None:
+            poor, mirror = held
+            fetched = draft.returns(slot, poor).is_probed()
+            if mirror is not None:
+                fetched |= draft.returns(slot, mirror).is_sampled() or self._is_only_way(draft, queue, mirror)
+                return GO if fetched else (BY_MIRROR, None)
+            if fetched:
                 return GO
             return BY_SESSION if has_session(url[url.index("/", 8) :]) else BY_RETURNS, None
         if not there.fetched and self._is_of_poor_hosts(draft, slot, url, traps.returns_min):
@@ -187,6 +198,47 @@ class Trapping(Part):
             return ()
         kind = self._name_of_kind(url)
         return (kind,) if kind is not None else ()
+
+    def _is_only_way(self, draft: Draft, queue: int, mirror: int) -> bool:
+        """Whether a URL of a possible mirror is fetched because its queue has no other, and nothing of its host is
+        under way: its pages may stand in a chain. mirror: the name of its copies of pages of other hosts."""
+        tables, copies = self.tables, draft.returns_seen(mirror)
+        if copies.fetched >= MIRROR_CHAIN_MAX * (1 + copies.since) or (self._core.lsn, mirror) in self._only_ways:
+            return False
+        if tables.hosts.in_flight[tables.queues.host[queue]]:
+            return False
+        if tables.urls.backlog.waiting(np.array([queue], np.uint32))[0]:
+            return False
+        self._only_ways = {way for way in self._only_ways if way[0] == self._core.lsn} | {(self._core.lsn, mirror)}
+        return True
+
+    @staticmethod
+    def _held_by(draft: Draft, names: tuple[int, ...], least: float) -> tuple[int, int | None] | None:
+        """The name of the returns for which a URL is parked, and that of the copies of pages of other hosts where these
+        are why; None where it is not parked. names: of the returns of its shape, its host and its kind."""
+        shape, host, *_ = names
+        own = draft.returns_seen(shape)
+        for name in names[1:]:
+            poor = is_parked(own, draft.returns_seen(name), least)
+            if poor is None:
+                continue
+            mirror = mirror_of(shape if poor is own else host)
+            copies = draft.returns_seen(mirror)
+            if not copies.is_mirror():
+                return shape if poor is own else name, None
+            if not copies.has_own() or own.since >= RETURNS_COPIES_MAX:
+                return shape if poor is own else name, mirror
+        return None
+
+    def are_free(self, draft: Draft, cards: Cards, host: int) -> npt.NDArray[np.bool_]:
+        """Which of these URLs are of a host, by the name of its returns, and not to be parked for returns any more."""
+        least = self.settings.traps.returns_min if self.settings.traps is not None else None
+        free = np.zeros(len(cards), np.bool_)
+        for row, (shape, there) in enumerate(self._looks_of(cards, np.arange(len(cards))).names):
+            if there == host:
+                others = self._others_of(draft, cards.url(row), draft.returns_seen(shape), host)
+                free[row] = least is None or self._held_by(draft, (shape, host, *others), least) is None
+        return free
 
     @staticmethod
     def _are_poor(draft: Draft, names: tuple[int, ...], least: float) -> bool:
@@ -356,8 +408,10 @@ class Trapping(Part):
             rows = np.array(list(outcomes.locations), np.intp)
             told[rows] &= cards.heads["hops"][rows] >= REDIRECT_HOPS_MAX
         rows = told.nonzero()[0]
+        least = self.settings.traps.returns_min if self.settings.traps is not None else None
         slots, fresh = cards.heads["slot"].tolist(), brought.tolist()
         first = outcomes.first_copy.tolist() if outcomes.first_copy is not None else [False] * len(fresh)
+        foreign = outcomes.foreign_copy.tolist() if outcomes.foreign_copy is not None else [False] * len(fresh)
         for row, (shape, host) in zip(rows.tolist(), self._looks_of(cards, rows).names, strict=True):
             slot, new, there = slots[row], fresh[row], draft.returns(slots[row], host)
             # A host counts for its domain by its first page, and by its first page with new content.
@@ -367,7 +421,21 @@ class Trapping(Part):
                     draft.returns(slot, name).count(fresh=new, window=RETURNS_WINDOW)
             named = self._name_of_kind(cards.url(row)) if has_kinds(there) else None
             kind = draft.returns(slot, named) if named is not None else None
+            names = (
+                (shape, host)
+                if named is None or draft.returns_seen(shape).fetched >= RETURNS_FETCHES_MIN
+                else (shape, host, named)
+            )
+            held = self._held_by(draft, names, least) if new and least is not None else None
             counted(draft.returns(slot, shape), there, fresh=new, first_copy=first[row], kind=kind)
+            for name in map(mirror_of, (shape, host)):
+                if foreign[row] or draft.returns_seen(name).fetched:
+                    alien = foreign[row] and not new
+                    if new or alien or not first[row]:
+                        draft.returns(slot, name).count_foreign(fresh=new, foreign=alien)
+            if held is not None and least is not None and self._held_by(draft, names, least) is None:
+                there.since = JUDGED_AGAIN
+                self._gates.returning[host] = slot, FIRST
             if (step := level_reached(there)) is not None:
                 count_level(draft.returns(slot, self._sizes.name_of(step)))
 
@@ -390,6 +458,15 @@ class Trapping(Part):
                 told += f"had at most {sizes.most}, and a host may have {sizes.bound} (host_quantile)"
             return told
         own = self.tables.returns.get(shape)
+        if rule == BY_MIRROR:
+            kept = self.tables.returns.get
+            copies = next(
+                (one for name in (shape, host) if (one := kept(mirror_of(name))).passed), kept(mirror_of(host))
+            )
+            return (
+                f"{copies.fetched} pages like it were copies of pages of other hosts, and {copies.since} its own; "
+                f"{copies.passed} URLs were drawn since, some of which are fetched to find more"
+            )
         if own.fetched >= RETURNS_FETCHES_MIN:
             rest = url[url.index("/", 8) :]
             return f"of its shape {shape_of(rest)!r} {_shown(own)}"
