@@ -130,7 +130,7 @@ RETURNS_FETCHES_OF_TRIALS = 512  # until a host has had so many, each new shape 
 RETURNS_COPIES_MAX = 1_024  # fetches in a row that bring a shape copies of pages of other shapes, each of another one:
 # behind so many fewer than one page in 300 has content of its own (with 95 % of confidence)
 RETURNS_PROBE_FIRST = 64  # of the URLs of a parked shape the 64th, 128th, 256th … is fetched
-MIRROR_STEP = 4  # of the URLs of a possible mirror that is parked each 4th is fetched, up to the 64th; behind it
+MIRROR_STEP = 4  # each 4th URL of a parked possible mirror is fetched, up to the 64th; behind it
 MIRROR_OCTAVE = 8  # so many in each octave: 40 of a thousand, 90 of a hundred thousand
 MIRROR_CHAIN_MAX = (
     256  # up to so many pages of other hosts the only URL that a possible mirror has left is fetched, too

@@ -114,7 +114,7 @@ class Returns:
 
     def has_own(self) -> bool:
         """Whether enough pages of its own stand beside the copies of pages of other hosts.
-        Those before the first copy are none: of two sites that are crawled side by side each has some."""
+        Pages before the first copy are none: each of two sites that are crawled side by side has some."""
         return self.since > 0 and self.since >= MIRROR_OWN_MIN * self.fetched
 
     def is_sampled(self) -> bool:

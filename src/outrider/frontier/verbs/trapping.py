@@ -97,7 +97,7 @@ class Trapping(Part):
         self._sizes = HostSizes(self.tables.returns, self.tables.fingerprint_key, quantile)
         self.walls = Walls(self.tables)
         self.trials = HostTrials(self.tables)
-        self._only_ways: set[tuple[int, int]] = set()  # of this call, one of each possible mirror
+        self._only_ways: set[tuple[int, int]] = set()  # one of each possible mirror in a call
         self._has_poor_hosts = False  # whether any domain was found so, in this run: most crawls meet none
         self._let: dict[str, None] = {}  # hosts of poor domains that are tried all the same
 
