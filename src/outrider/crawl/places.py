@@ -95,10 +95,10 @@ class Places:
 
     def note_page(self, place: Place) -> None:
         """A page of its host was answered at this place."""
-        prompt = asyncio.get_running_loop().time() - place.began < SLOW_REQUEST_SECONDS
+        now = asyncio.get_running_loop().time()
         self._prompt_hosts.pop(place.host, None)
-        if prompt:
-            self._prompt_at = asyncio.get_running_loop().time()
+        if now - place.began < SLOW_REQUEST_SECONDS:
+            self._prompt_at = now
             self._prompt_hosts[place.host] = None
             if len(self._prompt_hosts) > PROMPT_HOSTS_MAX:
                 self._prompt_hosts.popitem(last=False)

@@ -92,9 +92,11 @@ def payload_of(response: Response) -> bytes:
 
 def uncoded(headers: Headers, unchunked: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
     """A body without chunks, with its transfer codings and then its content codings undone (as `decoded`)."""
-    transfer = [name for name in codings_of(headers.get_all("transfer-encoding")) if name != "chunked"]
     content = codings_of(headers.get_all("content-encoding"))
-    found, verdict = decoded(unchunked, transfer, bytes_max) if transfer else (unchunked, Decoding.WHOLE)
+    transfer = [name for name in codings_of(headers.get_all("transfer-encoding")) if name != "chunked"]
+    if not transfer:  # nearly always
+        return decoded(unchunked, content, bytes_max)
+    found, verdict = decoded(unchunked, transfer, bytes_max)
     if verdict is Decoding.UNKNOWN:
         return found, verdict
     found, layer = decoded(found, content, bytes_max)

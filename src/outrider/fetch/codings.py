@@ -119,7 +119,7 @@ def decoded(body: bytes, codings: Sequence[str], bytes_max: int) -> tuple[bytes,
     verdict = Decoding.WHOLE
     for name in reversed(codings):
         body, layer = _UNDO[name](body, bytes_max)
-        verdict = worse(verdict, layer)
+        verdict = layer if verdict is Decoding.WHOLE else worse(verdict, layer)
     if len(body) > bytes_max:
         return body[:bytes_max], Decoding.CUT
     return body, verdict
