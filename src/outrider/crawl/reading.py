@@ -205,7 +205,7 @@ class Reader:
         one.left_out = page.left_out
         if left_alone:
             one.passed["nofollow"] = left_alone
-        one.wording = wording_of(page, one.visit.lease.url)
+        one.wording = wording_of(page, one.visit.lease.url, links)
         if not self._keeps_links:
             if self._hooks.reads_here:  # the page is the user's, who may give it again
                 page = replace(page, found=NO_FOUND)

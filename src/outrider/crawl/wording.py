@@ -29,7 +29,7 @@ from outrider.limits import (
     WORDING_LINKS_MAX,
 )
 from outrider.page import Page
-from outrider.url import host_of, registrable_domain
+from outrider.url import UrlBatch, host_of, registrable_domain
 from outrider.url.traps import TITLE_DATE, may_be_endless
 
 _HAS_DIGIT: Final = re.compile(rb"[0-9]").search
@@ -84,11 +84,11 @@ class Said(NamedTuple):
         return max(len(self.words), len(other.words)) - both <= most and both > 0
 
 
-def wording_of(page: Page, url: str) -> int | None:
+def wording_of(page: Page, url: str, links: UrlBatch | None = None) -> int | None:
     """A number for host, words and figures of a page, the same for pages that say the same; None for a page without
     text, and for one whose URL and title are those of a page that stands alone. A page that leads to many hosts of its
-    domain says the same as one of another of these hosts."""
-    domain = _domain_of_many(page, url) if page.octets else None
+    domain says the same as one of another of these hosts. links: those of the page that are followed, None for none."""
+    domain = _domain_of_many(url, links) if page.octets and links is not None else None
     if not page.octets or (domain is None and not may_be_endless(url, page.title)):
         return None
     text = page.octets[:WORDING_BYTES_MAX]
@@ -112,16 +112,17 @@ def wording_of(page: Page, url: str) -> int | None:
     return _number((domain or own[0]).encode() + b"\n" + b"\n".join(told))
 
 
-def _domain_of_many(page: Page, url: str) -> str | None:
+def _domain_of_many(url: str, links: UrlBatch) -> str | None:
     """The registrable domain of a page, with a dot before it, where its host is not the domain itself and the page
     links at least `HOSTS_LINKED_MIN` times to other hosts of it."""
+    if len(links) < HOSTS_LINKED_MIN:
+        return None
     host = host_of(url)
     domain = registrable_domain(host)
     if domain is None or host.removeprefix("www.") == domain:
         return None
-    links = page.found.urls.arena
     name = f".{domain}"
-    linked = links.count(name.encode()) - links.count(f"//{host}".encode())
+    linked = links.arena.count(name.encode()) - links.arena.count(f"//{host}".encode())
     return name if linked >= HOSTS_LINKED_MIN else None
 
 
