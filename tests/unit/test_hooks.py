@@ -853,6 +853,22 @@ def test_a_bug_in_a_reader_of_ours_is_said_and_no_failure_of_a_hook():
     assert (False, (), True) == (failures.on_most_pages, failures.found(), "bug" in told[0])
 
 
+def test_an_exception_whose_parts_cannot_be_read_is_told_all_the_same():
+    class Untold(Exception):
+        @property
+        def __notes__(self) -> list[str]:
+            raise RuntimeError("no notes for you")
+
+        def __str__(self) -> str:
+            raise RuntimeError("no text either")
+
+    told: list[str] = []
+    failures = HookFailures(told.append)
+    failures.failed(HookFailed("on_page", Untold()), HOME, page=True)
+    assert (True, "hook_on_page") == ("no notes for you" in failures.found()[0].exception, failures.found()[0].error)
+    assert HOME in told[0]
+
+
 class Odd(BaseException):
     """No Exception, so that `except Exception` does not catch it."""
 

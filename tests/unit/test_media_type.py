@@ -32,6 +32,7 @@ U = "http://a.test/d/p"
         ("text/html, nonsense, ,", "text/html", None),
         ('text/plain;a="b, image/png", text/html', "text/html", None),
         ('text/plain;a="b\\", image/png, text/html', "text/plain", None),
+        ('text/plain;a="b, text/html\\', "text/plain", None),
         ("text/html;", "text/html", None),
         ("text/html; charset", "text/html", None),
         *((field, "", None) for field in ("", "*/*", "html", "utf-8", "text/", "/html", "text", "a b/c")),
@@ -141,4 +142,5 @@ def test_a_long_front_takes_time_by_its_size(body: bytes) -> None:
     root_of(body * 20_000)
     sniffed(b"<" + body * 20_000)
     declared_type('a/b;c="' + '\\"' * 30_000 + "," * 30_000)
+    declared_type('a/b;c="' + '\\"' * 30_000 + "\\")  # a backslash at the end escapes nothing
     assert process_time() - started < 1

@@ -276,6 +276,12 @@ BOMBS = {
     "members": gzip.compress(b"") * 200_000,
     "strays": b"<?xml version='1.0' encoding='utf-8'?><urlset>" + b"\xfc" * 2_000_000,
     "bases": b"<rss>" + b"<item xml:base='b/'><link>x</link>" * 40_000,
+    "bases around": (
+        b"<feed xml:lang='en' " + b"".join(b"><x xml:base='%s'" % (b"d/" * 500) for _ in range(60)) + b">"
+        b"<entry xml:base='b/'><link href='x'/></entry>" * 10_000
+    ),
+    "empty lines": gzip.compress(b"\n" * (SITEMAP_BYTES_MAX - 2) + b"a"),
+    "blank lines": gzip.compress(b"\xc2\xa0\n" * (SITEMAP_BYTES_MAX // 3)),
     "gzip": gzip.compress(b"<urlset>" + b" " * (SITEMAP_BYTES_MAX + 100)),
 }
 
@@ -285,6 +291,18 @@ def test_a_bomb_takes_time_by_its_size(name: str) -> None:
     found: list[Sitemap] = []
     assert seconds_of(lambda: found.append(read(BOMBS[name]))) < 5
     assert found[0].problems
+
+
+def test_bases_that_ended_count_for_no_later_entry() -> None:
+    entry = "<entry><link href='x'/></entry>"
+    inner = f"<p xml:base='a/'><q xml:base='b/'>{entry}</q>{entry}<q xml:base='c/'>{entry}</q></p>{entry}"
+    urls = [one.url for one in read(f"<feed xml:base='http://example.org/f/'>{inner}{inner}</feed>").entries]
+    assert [f"http://example.org/f/{path}" for path in ("a/b/x", "a/x", "a/c/x", "x")] * 2 == urls
+
+
+def test_empty_lines_do_not_count() -> None:
+    lines = "\ufeff\n\r\n \t\n http://example.org/1 \r\n\n\xa0\nhttp://example.org/2"
+    assert ["http://example.org/1", "http://example.org/2"] == [one.url for one in read(lines).entries]
 
 
 @given(

@@ -12,8 +12,9 @@ from outrider.page.image import image_of
 HTML: Final = "text/html"
 XML: Final = "text/xml"
 _SAYS_NOTHING: Final = frozenset({"", "unknown/unknown", "application/unknown"})
-_VALUES: Final = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.)*+(?:"|\Z))+')
-"""The values of a field, parted by commas that stand in no quotes ("get, decode, and split")."""
+_VALUES: Final = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.)*+(?:"|\\?\Z))+', re.DOTALL)
+"""The values of a field, parted by commas that stand in no quotes ("get, decode, and split"). A text in quotes without
+an end takes all the rest, a backslash at the end too: else each quote in it is tried as a beginning."""
 _ESSENCE: Final = re.compile(r"[\t\n\r ]*+([!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+)[\t\n\r ]*(?:;|\Z)")
 _PARAMETER: Final = re.compile(r""";\s*([^\s;=,"']+)\s*=\s*(?:"([^"]*)"|'([^']*)'|["']?([^\s"';,]*))""")
 _LABEL_CHARACTERS_MAX: Final = 40  # encodings: the longest has 19

@@ -39,6 +39,8 @@ from outrider.limits import (
 from outrider.url import UrlBatch, spell
 
 _ENCODING = re.compile(rb"""\A\s*<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']""")
+_LINE = re.compile(rb"\S[^\n]*")
+"""A line with something in it: empty ones, of which some packed kilobytes may have millions, cost nothing."""
 _MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _WIDE = {b"<\0?\0": "utf-16le", b"<\0u\0": "utf-16le", b"\0<\0?": "utf-16be", b"\0<\0u": "utf-16be"}
 _WIDE_LABELS = ("utf-16", "utf16", "unicode", "ucs-2", "csunicode", "iso-10646")
@@ -232,9 +234,10 @@ class _Reader:
 
     def lines(self, octets: bytes) -> None:
         texts: list[str] = []
-        for line in octets.split(b"\n"):
-            text = line[: URL_BYTES_MAX + 1].decode("utf-8", "replace").strip().lstrip("\ufeff")
-            if text and len(texts) >= SITEMAP_ENTRIES_MAX:
+        for number, met in enumerate(_LINE.finditer(octets)):
+            line = met[0][: URL_BYTES_MAX + 1]
+            text = line.decode("utf-8", "replace").strip().lstrip("\ufeff")
+            if number >= 2 * SITEMAP_ENTRIES_MAX or (text and len(texts) >= SITEMAP_ENTRIES_MAX):
                 self._problem(_PROBLEMS[FULL])
                 break
             if text:
@@ -309,28 +312,30 @@ class _Reader:
 
 
 class _Bases:
-    """The URLs of bases, by number; 0 is the URL of the document."""
+    """The URLs of bases, by number; 0 is the URL of the document. Each is made once: those around the last address that
+    was asked for are kept."""
 
     def __init__(self, url: str, texts: list[tuple[int, str]]) -> None:
         self._document = spell([url])[0]
         self._texts = texts
-        self._last: tuple[int, str | None] = 0, self._document
+        self._around: dict[int, str | None] = {0: self._document}
 
     def __call__(self, number: int) -> str | None:
         """None: nothing is relative to it."""
-        way: list[str] = []
-        known, base = self._last
+        way: list[int] = []
         at = number
-        while at and at != known:
-            at, text = self._texts[at - 1]
-            way.append(text)
-        if at != known:
-            base = self._document
-        for text in reversed(way):
+        while at not in self._around:
+            way.append(at)
+            at = self._texts[at - 1][0]
+        while next(reversed(self._around)) != at:  # elements that ended: addresses come in the order of the document
+            self._around.popitem()
+        base = self._around[at]
+        for inner in reversed(way):
+            text = self._texts[inner - 1][1]
             # One that is no URL, or is so long that it came back in each of thousands of addresses, counts as none.
             base = spell([text], base)[0] or base if len(text) <= BASE_CHARACTERS_MAX else base
             base = base if base is None or len(base) <= URL_BYTES_MAX else self._document
-        self._last = number, base
+            self._around[inner] = base
         return base
 
 
