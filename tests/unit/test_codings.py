@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.fetch.codings import decoded
+from outrider.fetch.codings import decoded, zstd
 from outrider.fetch.downloader import Decoding
+from timing import seconds_of
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -155,3 +156,34 @@ def test_any_bytes_end_within_the_bound(coding: str, data: bytes, bytes_max: int
         content, verdict = decoded(body, [coding], bytes_max)
         assert len(content) <= bytes_max
         assert isinstance(verdict, Decoding)
+
+
+def _zstd_with_a_wrong_sum() -> bytes:
+    packed = bytearray(zstd.compress(b"", options={zstd.CompressionParameter.checksum_flag: 1}))
+    packed[-1] ^= 1
+    return bytes(packed)
+
+
+@pytest.mark.parametrize(
+    ("coding", "member", "verdict"),
+    [
+        ("gzip", gzip.compress(b""), Decoding.WHOLE),
+        ("gzip", gzip.compress(b"")[:-8] + b"\xff" * 8, Decoding.CHECKSUM),
+        ("zstd", b"\x50\x2a\x4d\x18\0\0\0\0", Decoding.WHOLE),
+        ("zstd", _zstd_with_a_wrong_sum(), Decoding.CHECKSUM),
+    ],
+)
+def test_members_before_a_long_rest_take_time_by_the_size(coding: str, member: bytes, verdict: Decoding) -> None:
+    body = member * 1_000 + b"rest" * 5_000_000  # it took 8 to 40 seconds when each member copied the rest
+    found: list[tuple[bytes, Decoding]] = []
+    assert seconds_of(lambda: found.append(decoded(body, [coding], 50_000_000))) < 3
+    assert [(b"", verdict)] == found
+
+
+@pytest.mark.parametrize("size", [1, 65_535, 65_536, 65_537, 600_000])
+def test_members_of_any_size_are_all_there(size: int) -> None:
+    contents = [random.Random(size + n).randbytes(size) for n in range(3)]
+    for name, pack in (("gzip", gzip.compress), ("zstd", zstd.compress)):
+        body = b"".join(map(pack, contents))
+        assert (b"".join(contents), Decoding.WHOLE) == decoded(body, [name], 4 * size)
+        assert (contents[0], Decoding.CUT) == decoded(body, [name], size)

@@ -35,6 +35,7 @@ _FAULTS = (zlib.error, cast("type[Exception]", isal_zlib.IsalError))  # its stub
 
 # `identity`, and words that servers write there by mistake and that change no byte: MIME encodings, charsets.
 _NO_CODINGS = frozenset({"", "identity", "none", "binary", "7bit", "8bit", "utf-8", "utf8", "iso-8859-1"})
+_PART_BYTES = 1 << 16  # of a body with several members or frames
 _STEP_BYTES = (
     1 << 10
 )  # of a broken stream, fed at once: smaller than a block, so that what stands before the fault is kept
@@ -143,52 +144,63 @@ def _is_plain(body: bytes) -> bool:
 def _ungzip(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
     if not body.startswith(b"\x1f\x8b"):
         return body, Decoding.UNKNOWN
-    whole, pieces = body, list[bytes]()
-    room = bytes_max
+    pieces = list[bytes]()
+    room, at = bytes_max, 0
     for _ in range(GZIP_MEMBERS_MAX):
-        inflater: _Inflater = isal_zlib.decompressobj(31)
-        piece, verdict = _inflated(inflater, body, room)
+        piece, verdict, at = _member(body, at, room)
         pieces.append(piece)
         room -= len(piece)
         if verdict is Decoding.BROKEN:
-            return _ungzip_by_steps(whole, bytes_max)
+            return _ungzip_by_steps(body, bytes_max)
         if verdict is Decoding.CUT:
             return b"".join(pieces), verdict
-        body = inflater.unused_data
-        if not body.startswith(b"\x1f\x8b"):  # padding and rubbish after the last member are passed over
+        if not body.startswith(b"\x1f\x8b", at):  # padding and rubbish after the last member are passed over
             return b"".join(pieces), Decoding.WHOLE
     return b"".join(pieces), Decoding.CUT
+
+
+def _member(body: bytes, at: int, room: int) -> tuple[bytes, Decoding, int]:
+    """One gzip member and where it ends. A small part is tried first: the inflater copies what is behind the end, which
+    of a thousand small members would be the whole rest a thousand times."""
+    part = _PART_BYTES
+    while True:
+        inflater: _Inflater = isal_zlib.decompressobj(31)
+        piece, verdict = _inflated(inflater, body[at : at + part], room)
+        end = min(at + part, len(body))
+        if verdict is not Decoding.BROKEN or end == len(body):
+            return piece, verdict, end - len(inflater.unused_data)
+        part *= 8
 
 
 def _ungzip_by_steps(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
     """The same of a stream in which the other reader met a fault: with all bytes before it, and without regard to
     checksums (RFC 1952 section 2.3)."""
     pieces: list[bytes] = []
-    room, verdict = bytes_max, Decoding.WHOLE
+    room, verdict, at = bytes_max, Decoding.WHOLE, 0
     for _ in range(GZIP_MEMBERS_MAX):
-        start = _end_of_gzip_head(body)
+        start = _end_of_gzip_head(body, at)
         if start is None:
             return b"".join(pieces), Decoding.BROKEN
-        content, rest, layer = _inflated_by_steps(body[start:], room)
+        content, at, layer = _inflated_by_steps(body, start, room)
         pieces.append(content)
         room -= len(content)
         if layer is not Decoding.WHOLE:
             return b"".join(pieces), layer
-        if len(rest) < 8:
+        if len(body) - at < 8:
             return b"".join(pieces), Decoding.BROKEN
-        if rest[:8] != struct.pack("<II", zlib.crc32(content), len(content) & 0xFFFF_FFFF):
+        if body[at : at + 8] != struct.pack("<II", zlib.crc32(content), len(content) & 0xFFFF_FFFF):
             verdict = Decoding.CHECKSUM
-        body = rest[8:]
-        if not body.startswith(b"\x1f\x8b"):
+        at += 8
+        if not body.startswith(b"\x1f\x8b", at):
             return b"".join(pieces), verdict
     return b"".join(pieces), Decoding.CUT
 
 
-def _end_of_gzip_head(body: bytes) -> int | None:
-    """Where the deflate stream of a gzip member begins; None where its head is none or breaks off."""
-    if len(body) < 10 or body[2] != 8 or body[3] & 0xE0:
+def _end_of_gzip_head(body: bytes, at: int) -> int | None:
+    """Where the deflate stream of the gzip member at `at` begins; None where its head is none or breaks off."""
+    if len(body) - at < 10 or body[at + 2] != 8 or body[at + 3] & 0xE0:
         return None
-    flags, at = body[3], 10
+    flags, at = body[at + 3], at + 10
     if flags & 4:
         at += 2 + int.from_bytes(body[at : at + 2], "little")
     for flag in (8, 16):  # a name, a comment: up to NUL
@@ -206,19 +218,19 @@ def _undeflate(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
     found, verdict = _inflated(isal_zlib.decompressobj(15 if wrapped else -15), body, bytes_max)
     if verdict is not Decoding.BROKEN:
         return found, verdict
-    content, rest, verdict = _inflated_by_steps(body[2:] if wrapped else body, bytes_max)
+    content, end, verdict = _inflated_by_steps(body, 2 if wrapped else 0, bytes_max)
     if verdict is Decoding.BROKEN and _is_plain(body):
         return body, Decoding.UNKNOWN
     if wrapped and verdict is Decoding.WHOLE:
-        verdict = Decoding.BROKEN if len(rest) < 4 else Decoding.CHECKSUM
+        verdict = Decoding.BROKEN if len(body) - end < 4 else Decoding.CHECKSUM
     return content, verdict
 
 
-def _inflated_by_steps(body: bytes, room: int) -> tuple[bytes, bytes, Decoding]:
-    """A raw deflate stream up to its fault, byte by byte near it, and the bytes behind its end."""
+def _inflated_by_steps(body: bytes, at: int, room: int) -> tuple[bytes, int, Decoding]:
+    """A raw deflate stream that begins at `at`, up to its fault, byte by byte near it, and where it ends."""
     inflater = zlib.decompressobj(-15)
     pieces: list[bytes] = []
-    left, at, step = room + 1, 0, _STEP_BYTES
+    left, step = room + 1, _STEP_BYTES
     while at < len(body) and left > 0 and not inflater.eof:
         before = inflater.copy()
         feed = body[at : at + step]
@@ -232,7 +244,7 @@ def _inflated_by_steps(body: bytes, room: int) -> tuple[bytes, bytes, Decoding]:
                     break
         except zlib.error:
             if step == 1:
-                return b"".join(pieces), b"", Decoding.BROKEN
+                return b"".join(pieces), at, Decoding.BROKEN
             inflater, step = before, 1
             continue
         pieces += made
@@ -240,10 +252,10 @@ def _inflated_by_steps(body: bytes, room: int) -> tuple[bytes, bytes, Decoding]:
         at += step
     content = b"".join(pieces)
     if len(content) > room:
-        return content[:room], b"", Decoding.CUT
+        return content[:room], at, Decoding.CUT
     if not inflater.eof:
-        return content, b"", Decoding.BROKEN
-    return content, inflater.unused_data + body[at:], Decoding.WHOLE
+        return content, at, Decoding.BROKEN
+    return content, min(at, len(body)) - len(inflater.unused_data), Decoding.WHOLE
 
 
 def _inflated(inflater: _Inflater, body: bytes, room: int) -> tuple[bytes, Decoding]:
@@ -303,7 +315,7 @@ def _unbrotli_by(step: int, body: bytes, bytes_max: int) -> tuple[list[bytes], D
 def _unzstd(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
     if not _ZSTD_FRAME.match(body):
         return body, Decoding.UNKNOWN
-    content, verdict = _unzstd_by(len(body), body, bytes_max, checks=True)
+    content, verdict = _unzstd_by(_PART_BYTES, body, bytes_max, checks=True)
     if verdict is Decoding.BROKEN:
         content, verdict = _unzstd_by(_STEP_BYTES, body, bytes_max, checks=False)
         if verdict is Decoding.WHOLE:  # the fault was in a checksum
@@ -314,13 +326,13 @@ def _unzstd(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
 def _unzstd_by(step: int, body: bytes, bytes_max: int, *, checks: bool) -> tuple[bytes, Decoding]:
     """Feeds so many bytes at once; without `checks` the checksums of frames (RFC 8878 section 3.1.1) are left aside."""
     pieces: list[bytes] = []
-    left = bytes_max + 1
+    left, at = bytes_max + 1, 0
     for _ in range(GZIP_MEMBERS_MAX):
-        check_bytes = 0
-        if not checks and body.startswith(_ZSTD_MAGIC) and len(body) > 4 and body[4] & _ZSTD_CHECKSUM:
-            body, check_bytes = body[:4] + bytes((body[4] & ~_ZSTD_CHECKSUM,)) + body[5:], 4
+        check_bytes, feed = 0, body[at : at + step]
+        if not checks and feed.startswith(_ZSTD_MAGIC) and len(feed) > 4 and feed[4] & _ZSTD_CHECKSUM:
+            feed, check_bytes = feed[:4] + bytes((feed[4] & ~_ZSTD_CHECKSUM,)) + feed[5:], 4
         inflater = zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)
-        at, feed = step, body[:step]
+        at += step
         try:
             while left > 0 and not inflater.eof:
                 piece = inflater.decompress(feed, min(left, _PIECE_BYTES))
@@ -338,11 +350,10 @@ def _unzstd_by(step: int, body: bytes, bytes_max: int, *, checks: bool) -> tuple
             return b"".join(pieces)[:bytes_max], Decoding.CUT
         if not inflater.eof:
             return b"".join(pieces), Decoding.BROKEN
-        body = inflater.unused_data + body[at:]
-        if len(body) < check_bytes:
+        at = min(at, len(body)) - len(inflater.unused_data) + check_bytes
+        if at > len(body):
             return b"".join(pieces), Decoding.BROKEN
-        body = body[check_bytes:]
-        if not _ZSTD_FRAME.match(body):  # padding and rubbish after the last frame are passed over, as with gzip
+        if not _ZSTD_FRAME.match(body, at):  # padding and rubbish after the last frame are passed over, as with gzip
             return b"".join(pieces), Decoding.WHOLE
     return b"".join(pieces), Decoding.CUT
 
