@@ -151,7 +151,7 @@ def test_a_crawl_that_ends_before_a_paused_host_names_it(told):
     result = outrider.Crawler(max_pages=None, **told).run()
     assert 3 == result.exit_code
     assert result.ending.startswith("nothing that is left can be fetched now: one.test is paused; `outrider host ")
-    assert "HOST resume` resumes it" in result.ending
+    assert "one.test resume` resumes it" in result.ending
 
 
 def test_a_crawl_that_got_nothing_says_so_without_progress_too(tmp_path, capsys):
