@@ -35,7 +35,15 @@ APT_FETCH_SECONDS_MAX = 300
 APT_UNPACK_SECONDS_MAX = 600  # long, because stopping dpkg half-way leaves the machine worse than it was
 BUILD_SECONDS_MAX = 1200
 SYSTEM_PACKAGES = (("cargo-web", "rustc-web"), ("cargo", "rustc"))  # Debian 12; Debian 13 and others
-SERVERS = {"chromium": "chromium", "prometheus": "prometheus", "promtool": "prometheus"}  # program -> Debian's package
+SERVERS = {  # what tests/servers starts: a program -> Debian's package of it
+    "chromium": "chromium",
+    "curl": "curl",
+    "ip": "iproute2",
+    "openssl": "openssl",
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
+    "unshare": "util-linux",
+}
 STAMP = "outrider-install.json"
 ROOT = Path(os.path.abspath(__file__)).parent.parent
 

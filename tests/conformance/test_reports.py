@@ -36,10 +36,6 @@ NAMES = {
     "read": read,
     "read_sitemap": read_sitemap,
 }
-# Areas whose cases are not all right yet; one line each.
-OPEN: set[str] = {
-    "statistics",
-}
 ADDRESS = "127.80.29.1"
 NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 OWN_PAGE = b"<html><title>%s</title><p>a page of its own: %s"
@@ -53,15 +49,7 @@ def cases() -> list[dict[str, Any]]:
 
 def of_kind(*, crawls: bool) -> list[Any]:
     """The cases as parameters."""
-    return [
-        pytest.param(
-            case,
-            id=case["id"],
-            marks=[pytest.mark.xfail(reason="not built yet", strict=False)] if case["area"] in OPEN else [],
-        )
-        for case in cases()
-        if (case["call"] == "crawl") == crawls
-    ]
+    return [pytest.param(case, id=case["id"]) for case in cases() if (case["call"] == "crawl") == crawls]
 
 
 class Octets:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 
 import pytest
 
 from e2e.crawling import environment, pages
+from servers.programs import MISSING, program
 
 # A network namespace of this test alone: the page's ports and addresses are free there, and nothing leaves it.
 _ALONE = (
@@ -23,11 +23,13 @@ _ALONE = (
 )
 
 
-def has_network_of_its_own():
-    tools = ("unshare", "ip", "curl", "openssl", "bash")
-    if sys.platform != "linux" or not all(map(shutil.which, tools)):
-        return False
-    return subprocess.run(_ALONE, capture_output=True, timeout=20, check=False).returncode == 0
+def need_network_of_its_own():
+    """Skips the test where a program is missing, or the kernel gives this user no network namespace."""
+    for name in ("unshare", "ip", "curl", "openssl"):
+        program(name)
+    if subprocess.run(_ALONE, capture_output=True, timeout=20, check=False).returncode != 0:
+        MISSING["network namespaces"] = "util-linux"
+        pytest.skip("the system gives this user no network namespace")
 
 
 def blocks(text):
@@ -52,8 +54,8 @@ echo "admin a-token-of-16-characters" >tokens; chmod 600 tokens
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.skipif(not has_network_of_its_own(), reason="needs a network namespace, curl and openssl")
 def test_every_block_of_the_page_runs_as_it_is_printed(project, tmp_path):
+    need_network_of_its_own()
     found = blocks((project / "docs" / "howto" / "serve.md").read_text("utf-8"))
     served, add, worker, workers, export, python, looks, curls, beside, elsewhere = found
     assert ("sh", "sh worker", "python") == (add[0], worker[0], python[0])
