@@ -218,8 +218,7 @@ def _answered(response: Response, *, is_page: bool = True) -> Judgement:
     codings"). They are the page, unless its type is text and they are not. A sitemap may be packed by itself.
     """
     decoding, content = response.decoding, response.content
-    is_text = is_page and _is_text(response.headers.joined("content-type"))
-    if decoding is Decoding.UNKNOWN and is_text and is_binary(content):
+    if decoding is Decoding.UNKNOWN and is_page and _is_binary_text(response):
         return Judgement("error", Verdict.GONE, str(FetchError.DECODE))
     if decoding is Decoding.BROKEN and not content and not response.truncated:
         return Judgement("error", Verdict.GONE, str(FetchError.DECODE))
@@ -230,6 +229,11 @@ def _answered(response: Response, *, is_page: bool = True) -> Judgement:
     if decoding is Decoding.CHECKSUM:
         return Judgement("done", Verdict.DONE, str(FetchError.DECODE))
     return Judgement("done", Verdict.DONE)
+
+
+def _is_binary_text(response: Response) -> bool:
+    """Whether a body is said to be text and is none."""
+    return _is_text(response.headers.joined("content-type")) and is_binary(response.content)
 
 
 def _is_text(content_type: str) -> bool:
