@@ -22,6 +22,13 @@ class Without:
         return None if name == "{0}" else self.finder.find_spec(name, path, target)
 sys.meta_path[:] = map(Without, sys.meta_path)
 """
+OTHER_INTERFACE = """import sys
+class Build:
+    INTERFACE = 0
+    def __getattr__(self, name):
+        return self
+sys.modules["outrider._native"] = Build()
+"""
 OUTDATED = "import sys, types; sys.modules['outrider._native'] = types.ModuleType('outrider._native'); "
 
 
@@ -83,6 +90,12 @@ def test_native_without_a_build_is_refused_with_a_way_out():
 def test_a_build_older_than_its_sources_is_refused_with_a_way_out(wish):
     last = run(OUTDATED + SAY, wish).stderr.strip().splitlines()[-1]
     assert "KernelsError: The kernels that OUTRIDER_KERNELS asks for cannot be used: the native build is older" in last
+    assert "make install" in last
+
+
+def test_a_build_whose_functions_take_something_else_is_refused_with_a_way_out():
+    last = run(OTHER_INTERFACE + SAY, "native").stderr.strip().splitlines()[-1]
+    assert "the native build is older" in last
     assert "make install" in last
 
 

@@ -512,6 +512,9 @@ fn texts_of_spans<'py>(
 /// The module that Python imports.
 #[pymodule]
 mod _native {
+    /// Grows with each change of what a function takes or gives: `outrider.kernels` refuses a build with another number.
+    #[pymodule_export]
+    const INTERFACE: u32 = 1;
     #[pymodule_export]
     use super::backlog::Backlog;
     #[pymodule_export]

@@ -67,11 +67,10 @@ def listening_in(directory: str) -> socket.socket:
         os.fchmod(listener.fileno(), 0o600)  # before it has a name, so that it never is open to others
         listener.bind(address_of(descriptor, directory))
         os.chmod(SOCKET_NAME, 0o600, dir_fd=descriptor)
-    except OSError as error:
+    except BaseException as error:
         listener.close()
-        raise UnreachableError(f"{directory}/{SOCKET_NAME} cannot be made ({error.strerror})") from None
-    except BaseException:
-        listener.close()
+        if isinstance(error, OSError):
+            raise UnreachableError(f"{directory}/{SOCKET_NAME} cannot be made ({error.strerror})") from None
         raise
     finally:
         os.close(descriptor)

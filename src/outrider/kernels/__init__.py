@@ -35,6 +35,8 @@ def _choose(wish: str) -> Literal["native", "python"]:
         return _plain()
     missing = [name for name in _FUNCTIONS if not hasattr(_native, name)]
     missing += [f"Groups.{name}" for name in _OF_GROUPS if not hasattr(getattr(_native, "Groups", None), name)]
+    if not missing and getattr(_native, "INTERFACE", 0) != _INTERFACE:
+        missing = [f"interface {_INTERFACE}"]
     if missing:
         raise KernelsError(
             f"the native build is older than its sources (it has no {missing[0]}); "
@@ -55,6 +57,8 @@ def _plain() -> Literal["python"]:
 
 
 _OF_TWINS = ("pycurl", "turbohtml")
+_INTERFACE = 1
+"""Grows with each change of what a native function takes or gives, here and in crates/kernels-py/src/lib.rs."""
 _FUNCTIONS = (
     *("crc32c", "find_frame", "pack_frames", "scan_frames", "fingerprints", "simhash_of_text", "text_digest"),
     *("spell_urls", "spell_arena", "spell_texts"),
