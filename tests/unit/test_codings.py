@@ -172,6 +172,7 @@ def _zstd_with_a_wrong_sum() -> bytes:
         ("zstd", b"\x50\x2a\x4d\x18\0\0\0\0", Decoding.WHOLE),
         ("zstd", _zstd_with_a_wrong_sum(), Decoding.CHECKSUM),
     ],
+    ids=["whole gzip", "gzip with a wrong sum", "whole zstd", "zstd with a wrong sum"],  # a member has its time in it
 )
 def test_members_before_a_long_rest_take_time_by_the_size(coding: str, member: bytes, verdict: Decoding) -> None:
     body = member * 1_000 + b"rest" * 5_000_000  # it took 8 to 40 seconds when each member copied the rest
