@@ -5,50 +5,31 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from e2e import crawling
+from e2e.loopback import MISSING, Answer, site
 
 CLOCKED = Path(__file__).with_name("clocked_outrider.py")
 RETRY_AFTER = 4
 
 
-@contextmanager
-def refusing() -> Iterator[tuple[str, list[tuple[str, float]]]]:
-    """A site whose page /1 refuses its first request for `RETRY_AFTER` seconds: its URL, and its requests with their
-    instants."""
-    asked: list[tuple[str, float]] = []
+def refusing_once() -> Callable[[str, str], Answer]:
+    """The answers of a site whose page /1 refuses its first request for `RETRY_AFTER` seconds."""
+    refused = threading.Event()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            first = all(path != self.path for path, _ in asked)
-            asked.append((self.path, time.monotonic()))
-            refused = self.path == "/1" and first
-            body = b"<a href=/1></a><a href=/2></a><a href=/3></a>" if self.path == "/" else self.path.encode()
-            self.send_response(404 if self.path == "/robots.txt" else 503 if refused else 200)
-            if refused:
-                self.send_header("Retry-After", str(RETRY_AFTER))
-            self.send_header("Content-Type", "text/html")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(_: str, target: str) -> Answer:
+        if target == "/robots.txt":
+            return MISSING
+        if target == "/1" and not refused.is_set():
+            refused.set()
+            return Answer(status=503, fields={"Retry-After": str(RETRY_AFTER)})
+        return Answer("<a href=/1></a><a href=/2></a><a href=/3></a>" if target == "/" else target)
 
-        def log_message(self, *told: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/", asked
-    finally:
-        server.shutdown()
-        server.server_close()
+    return answer
 
 
 def text(path: Path) -> str:
@@ -63,10 +44,11 @@ def openings(output: Path) -> int:
 @pytest.mark.parametrize("steps", [(-2.0,), (2.0,), (-90_000.0,), (-1.0, -2.5)])
 def test_a_record_proves_the_gaps_wherever_the_wall_clock_was_set_between_runs(steps, tmp_path):
     output = tmp_path / "out"
-    with refusing() as (url, asked):
-        arguments = ["crawl", url, "-o", str(output), "--delay", "0.2", "--no-sitemaps", "--progress", "none"]
-        run = subprocess.Popen(crawling.command(*arguments), env=crawling.environment())
-        crawling.wait_for(lambda: any(path == "/1" for path, _ in asked))
+    with site(refusing_once()) as server:
+        options = ("--delay", "0.2", "--no-sitemaps", "--progress", "none")
+        command = crawling.command("crawl", f"{server.root}/", "-o", output, *options)
+        run = subprocess.Popen(command, env=crawling.environment())
+        crawling.wait_for(lambda: server.asked["/1"])
         for opening, step in enumerate(steps, 1):
             crawling.wait_for(
                 lambda opening=opening: (
@@ -80,9 +62,9 @@ def test_a_record_proves_the_gaps_wherever_the_wall_clock_was_set_between_runs(s
                 env=crawling.environment(),
             )
         assert 0 == run.wait(60)
-    first = [path for path, _ in asked].index("/1")
-    refused_at, *later = [at for _, at in asked[first:]]
-    assert {"/1", "/2", "/3"} <= {path for path, _ in asked}
+    first = [path for path, _ in server.requests].index("/1")
+    refused_at, *later = [at for _, at in server.requests[first:]]
+    assert {"/1", "/2", "/3"} <= {*server.asked}
     assert min(later) - refused_at >= RETRY_AFTER
     proved = crawling.outrider("politeness", output)
     assert 0 == proved.returncode, proved.stdout + proved.stderr

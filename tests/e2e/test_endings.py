@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import http.server
 import io
 import json
 import os
@@ -24,6 +23,7 @@ from pathlib import Path
 import pytest
 
 from e2e.crawling import ROOT, environment
+from e2e.loopback import MISSING, Answer, site
 from e2e.name_server import Stub, served_beside
 from outrider.cli import main as cli
 
@@ -49,44 +49,21 @@ SITES = {
 }
 
 
-class Site(http.server.BaseHTTPRequestHandler):
-    """Answers from `SITES` by the name of the host; any other name has the site of one.test."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        name = (self.headers.get("Host") or "").partition(":")[0]
-        pages = SITES.get(name, SITES["one.test"])
-        text, status = pages.get(self.path), 200
-        if name == "slow.test":
-            time.sleep(2)
-        if text is None:
-            text, status = "nothing", 404
-        if name == "busy.test" and self.path == "/":
-            status = 503
-        body = text.encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "text/plain" if self.path.endswith(".txt") else "text/html")
-        self.send_header("Content-Length", str(len(body)))
-        if status == 503:
-            self.send_header("Retry-After", "300000")
-        self.end_headers()
-        with contextlib.suppress(OSError):
-            self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
+def answer(name: str, target: str) -> Answer:
+    """From `SITES`, by the name of the host; any other name has the site of one.test."""
+    if name == "slow.test":
+        time.sleep(2)  # the answer comes after the time that the command allows
+    if name == "busy.test" and target == "/":
+        return Answer(status=503, fields={"Retry-After": "300000"})
+    body = SITES.get(name, SITES["one.test"]).get(target)
+    kind = "text/plain" if target.endswith(".txt") else "text/html"
+    return MISSING if body is None else Answer(body, content_type=kind)
 
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    yield server.server_address[1]
-    server.shutdown()
-    server.server_close()
+    with site(answer) as server:
+        yield server.server_port
 
 
 @dataclass

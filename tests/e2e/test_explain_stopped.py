@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import signal
 import socket
-import threading
-import time
-from contextlib import contextmanager
 
 import pytest
 
-from e2e.crawling import outrider, started
+from e2e.crawling import outrider, started, wait_for
+from e2e.loopback import MISSING, Answer
+from e2e.loopback import site as serving
 from outrider.cli import main as cli
 
 PAGES = {
@@ -35,37 +33,16 @@ ASKED = {
 """The words that say why a URL is not fetched now; the longest wait of the crawl comes behind all of these."""
 
 
-class Site(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.0"
-
-    def do_GET(self):
-        body = PAGES.get(self.path)
-        slow = self.path == "/slow"
-        self.send_response(503 if slow else 200 if body is not None else 404)
-        self.send_header("Content-Type", "text/plain" if self.path == "/robots.txt" else "text/html")
-        if slow:
-            self.send_header("Retry-After", "60")
-        self.end_headers()
-        self.wfile.write(body or b"")
-
-    def log_message(self, *_):
-        pass
-
-
-@contextmanager
-def serving(address):
-    with http.server.ThreadingHTTPServer((address, 0), Site) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://{address}:{server.server_port}"
-        server.shutdown()
-        thread.join()
+def answer(_: str, target: str) -> Answer:
+    if target == "/slow":
+        return Answer(status=503, fields={"Retry-After": "60"})
+    return Answer(PAGES[target]) if target in PAGES else MISSING
 
 
 @pytest.fixture
-def site():
-    with serving("127.0.0.1") as at:
-        yield at
+def home():
+    with serving(answer) as server:
+        yield server.root
 
 
 @pytest.fixture
@@ -82,24 +59,22 @@ def ask(capsys):
     return run
 
 
-def test_a_skipped_link_is_explained_alike_while_the_crawl_runs_and_when_it_is_stopped(site, tmp_path, ask):
+def test_a_skipped_link_is_explained_alike_while_the_crawl_runs_and_when_it_is_stopped(home, tmp_path, ask):
     output = tmp_path / "out"
     options = ["--delay", "0.02", "--delay-factor", "0", "--max-depth", "2", "--exclude", "zip"]
 
     def explained(path):
-        url = path if "://" in path else site + path
+        url = path if "://" in path else home + path
         return json.loads(ask("explain", url, "-o", output, "--json"))["reason_text"]
 
-    with serving("127.0.0.2") as other:
+    with serving(answer, "127.0.0.2") as server:
+        other = server.root
         # The second host asks to be left alone for a minute, so that the crawl runs on.
-        crawl = started("crawl", f"{site}/", f"{other}/slow", "-o", output, *options)
+        crawl = started("crawl", f"{home}/", f"{other}/slow", "-o", output, *options)
         try:
-            deadline = time.monotonic() + 60
-            while time.monotonic() < deadline and crawl.poll() is None:
-                lines = (output / "pages.jsonl").read_text() if (output / "pages.jsonl").exists() else ""
-                if all(f'"url":"{url}"' in lines for url in (f"{site}/b", f"{site}/gone", f"{other}/slow")):
-                    break
-                time.sleep(0.05)
+            wanted = [f'"url":"{url}"' for url in (f"{home}/b", f"{home}/gone", f"{other}/slow")]
+            lines = output / "pages.jsonl"
+            wait_for(lambda: lines.exists() and all(url in lines.read_text() for url in wanted))
             running = {path: explained(path) for path in ASKED}
             elsewhere = explained("http://elsewhere.test/y")
             assert crawl.poll() is None
@@ -134,10 +109,10 @@ def test_a_wrong_port_is_an_error_in_every_place(tmp_path, ask):
     assert "connect_refused" in (output / "report.html").read_text("utf-8")
 
 
-def test_settings_that_cannot_be_read_are_named_and_not_guessed(site, tmp_path, ask, capsys):
+def test_settings_that_cannot_be_read_are_named_and_not_guessed(home, tmp_path, ask, capsys):
     output = tmp_path / "out"
-    outrider("crawl", f"{site}/", "-o", output, "--max-pages", "1", "--delay", "0")
+    outrider("crawl", f"{home}/", "-o", output, "--max-pages", "1", "--delay", "0")
     (output / "outrider.toml").write_text('scope = "nowhere"\n')
-    assert 2 == cli.run(["explain", f"{site}/never", "-o", str(output)])
+    assert 2 == cli.run(["explain", f"{home}/never", "-o", str(output)])
     assert "nowhere" in capsys.readouterr().err
     assert "127.0.0.1" in ask("hosts", output)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import subprocess
 import sys
-import threading
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from e2e.loopback import Answer, site
 from servers.programs import answers, free_port, program, running
 from unit.test_report import hostile_report
 
@@ -21,39 +18,6 @@ SECONDS_MAX = 120
 # Without these flags the browser looks for its maker's hosts at each start.
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 FLAGS += ("--disable-sync", "--disable-quic", "--no-first-run")
-
-
-class Canary(http.server.ThreadingHTTPServer):
-    """Counts what is requested of it, and answers each path with the same page."""
-
-    def __init__(self, host: str, page: bytes = b"") -> None:
-        self.requested: list[str] = []
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(handler) -> None:
-                self.requested.append(handler.path)
-                handler.send_response(200)
-                handler.send_header("Content-Type", "text/html")
-                handler.send_header("Content-Length", str(len(page)))
-                handler.end_headers()
-                handler.wfile.write(page)
-
-            def log_message(handler, *_: object) -> None:
-                pass
-
-        super().__init__((host, 0), Handler)
-
-
-@contextmanager
-def canary(host: str, page: bytes = b"") -> Iterator[Canary]:
-    with Canary(host, page) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join(10)
 
 
 def shown(url: str, profile: Path, *flags: str) -> str:
@@ -71,10 +35,10 @@ def test_a_browser_that_runs_scripts_is_what_these_tests_look_with(tmp_path):
 
 
 def test_a_hostile_report_runs_no_script_and_asks_for_nothing(tmp_path):
-    with canary("127.0.0.1", hostile_report().encode()) as server:
-        at = f"http://127.0.0.1:{server.server_address[1]}/"
-        document = shown(at, tmp_path / "profile", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
-        assert {"/"} == set(server.requested) - {"/favicon.ico"}  # the browser's own wish
+    with site(lambda *_: Answer(hostile_report())) as server:
+        names = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
+        document = shown(f"{server.root}/", tmp_path / "profile", names)
+        assert {"/"} == set(server.asked) - {"/favicon.ico"}  # the browser's own wish
     assert "<script" not in document
     assert "<img" not in document
     assert "&lt;script&gt;" in document
@@ -100,9 +64,9 @@ def test_a_page_of_another_site_leases_nothing_of_a_server_on_loopback(tmp_path,
         sent = urllib.request.Request(f"{at}/api/v1/frontier/urls", body, {"Content-Type": "application/json"})
         urllib.request.urlopen(sent, timeout=10).close()
         page = attack.format(url=f"{at}/api/v1/frontier/next?worker_id=thief&batch_size=10&robots=worker")
-        with canary("127.0.0.2", b"<!doctype html>" + page.encode()) as site:
-            shown(f"http://127.0.0.2:{site.server_address[1]}/", tmp_path / "profile")
-            assert "/" in site.requested  # the browser was there
+        with site(lambda *_: Answer("<!doctype html>" + page), "127.0.0.2") as elsewhere:
+            shown(f"{elsewhere.root}/", tmp_path / "profile")
+            assert "/" in elsewhere.asked  # the browser was there
         ours = f"{at}/api/v1/frontier/next?worker_id=ann&batch_size=10&robots=worker"
         with urllib.request.urlopen(ours, timeout=10) as answer:
             assert {"a.test", "b.test"} == {one["host"] for one in json.load(answer)["urls"]}

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 
 import pytest
 
 from e2e.crawling import command, environment, outrider, pages
+from e2e.loopback import MISSING, Answer, site
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is loopback on Linux alone")
 PACE = ("--delay", "0.05", "--delay-factor", "0")
@@ -20,24 +19,11 @@ PRIVATE = "10.0.0.1"  # no request is sent there: the guard refuses it
 
 
 @pytest.fixture
-def shop(tmp_path):
+def shop():
     """A site of two pages on loopback: its port."""
-    folder = tmp_path / "site"
-    folder.mkdir()
-    (folder / "index.html").write_text('<title>Shop</title><a href="b.html">b</a>')
-    (folder / "b.html").write_text("<title>B</title>b")
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def __init__(self, *words):
-            super().__init__(*words, directory=str(folder))
-
-        def log_message(self, *words):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    pages = {"/": '<title>Shop</title><a href="b.html">b</a>', "/b.html": "<title>B</title>b"}
+    with site(lambda _, target: Answer(pages[target]) if target in pages else MISSING) as server:
         yield server.server_port
-        server.shutdown()
 
 
 @pytest.fixture
