@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Any
 from urllib.parse import urlsplit
 
 from outrider import chart
@@ -279,86 +280,114 @@ def collect(
     parked: how many URLs are parked. left_out: what the crawl left out, by reason. continued_by: the command that
     continues it, where work is left. gone: the URLs that gave no page, for a frontier whose pages others fetched.
     """
-    hosts: dict[str, _HostTally] = {}
-    outcomes: dict[str, int] = {}
-    classes: dict[str, int] = {}
-    statuses: dict[str, int] = {}
-    pulse = _Pulse()
-    links = _BrokenLinks()
-    attempts = answered = size = 0
+    read = _Pages()
     for record in pages:
-        attempts += 1
-        outcome = _text(record.get("outcome")) or "unknown"
-        _count(outcomes, outcome)
-        host = _tally(hosts, _host_of(_text(record.get("url"))))
-        error = _text(record.get("error"))
-        if error:
-            _count(classes, error)
-            host.errors += 1
-        status = record.get("status")
-        if isinstance(status, int) and status:
-            answered += 1
-            host.pages += 1
-            _count(statuses, str(status))
-            at = _instant(record.get("fetched_at"))
-            if at is not None:
-                pulse.add(at)
-        if outcome == "robots":
-            host.closed += 1
-            host.closed_url = host.closed_url or _text(record.get("url"))
-            host.closed_why = error or "closed by its robots.txt"
-        elif outcome in ("gone", "error") and not is_own_fault(error):
-            links.add(record, error or (status_words(status) if isinstance(status, int) else "no answer"))
-        elif outcome != "retry":
-            links.drop(_text(record.get("url")))
-        length = record.get("bytes")
-        if isinstance(length, int):
-            size += length
-            host.bytes += length
-    tracks, requests = _read_politeness(politeness, hosts, classes)
-    rows = sorted(
-        (HostRow(name, tally.pages, tally.bytes, tally.errors, tally.gaps(name)) for name, tally in hosts.items()),
-        key=lambda row: (row.host == OTHER_HOSTS, -row.pages, -row.gaps.requests, row.host),
-    )
+        read.add(record)
+    hosts, pulse, links = read.hosts, read.pulse, read.links
+    tracks, requests = _read_politeness(politeness, hosts, read.errors)
+    rows = _rows(hosts)
     begun = [track.started[0] for track in tracks.values() if track.started]
     origin = min(begun, default=pulse.first)
     chosen = [row.host for row in rows if row.host in tracks][:TIMELINE_HOSTS_MAX]
+    totals = Totals(
+        **read.counts(),
+        hosts=sum(1 for row in rows if row.pages and row.host != OTHER_HOSTS),
+        requests=requests,
+        seconds=seconds if seconds is not None else max(0.0, pulse.last - min(origin, pulse.first)),
+        errors=read.errors if errors is None else errors,
+        output=output,
+        left=left,
+        ending=ending,
+        hooks=tuple(hooks),
+        parked=parked,
+        broken=links.statuses() or ({"gone": gone} if gone else {}),
+        continued_by=continued_by,
+        left_out=tuple(left_out),
+    )
     return ReportData(
-        totals=Totals(
-            attempts=attempts,
-            pages=answered,
-            hosts=sum(1 for row in rows if row.pages and row.host != OTHER_HOSTS),
-            requests=requests,
-            bytes=size,
-            duplicates=outcomes.get("duplicate", 0),
-            seconds=seconds if seconds is not None else max(0.0, pulse.last - min(origin, pulse.first)),
-            outcomes=outcomes,
-            errors=classes if errors is None else errors,
-            output=output,
-            left=left,
-            ending=ending,
-            hooks=tuple(hooks),
-            parked=parked,
-            statuses=statuses,
-            broken=links.statuses() or ({"gone": gone} if gone else {}),
-            continued_by=continued_by,
-            left_out=tuple(left_out),
-        ),
-        hosts=tuple(rows),
-        statuses=statuses,
-        bucket_seconds=pulse.width,
-        buckets=tuple(pulse.counts),
-        started_at=pulse.origin,
+        totals,
+        rows,
         timelines=tuple(tracks[host].timeline(host, origin) for host in chosen),
         settings=settings,
         seeds=tuple(seeds),
-        broken=links.found(),
-        broken_left_out=links.left_out,
-        closed=_closed(hosts),
-        slowest=_slowest(hosts),
         title=title,
         version=version,
+        **read.drawn(),
     )
+
+
+class _Pages:
+    """The records of pages.jsonl, counted one after another."""
+
+    def __init__(self) -> None:
+        self.hosts: dict[str, _HostTally] = {}
+        self.errors: dict[str, int] = {}
+        self.pulse = _Pulse()
+        self.links = _BrokenLinks()
+        self._outcomes: dict[str, int] = {}
+        self._statuses: dict[str, int] = {}
+        self._attempts = self._answered = self._bytes = 0
+
+    def add(self, record: Mapping[str, object]) -> None:
+        """Counts the next record."""
+        self._attempts += 1
+        outcome = _text(record.get("outcome")) or "unknown"
+        _count(self._outcomes, outcome)
+        url, error, status = _text(record.get("url")), _text(record.get("error")), record.get("status")
+        host = _tally(self.hosts, _host_of(url))
+        if error:
+            _count(self.errors, error)
+            host.errors += 1
+        if isinstance(status, int) and status:
+            self._answered += 1
+            host.pages += 1
+            _count(self._statuses, str(status))
+            at = _instant(record.get("fetched_at"))
+            if at is not None:
+                self.pulse.add(at)
+        if outcome == "robots":
+            host.closed += 1
+            host.closed_url = host.closed_url or url
+            host.closed_why = error or "closed by its robots.txt"
+        elif outcome in ("gone", "error") and not is_own_fault(error):
+            self.links.add(record, error or (status_words(status) if isinstance(status, int) else "no answer"))
+        elif outcome != "retry":
+            self.links.drop(url)
+        length = record.get("bytes")
+        if isinstance(length, int):
+            self._bytes += length
+            host.bytes += length
+
+    def counts(self) -> dict[str, Any]:
+        """The fields of `Totals` that the lines of pages alone give."""
+        return {
+            "attempts": self._attempts,
+            "pages": self._answered,
+            "bytes": self._bytes,
+            "duplicates": self._outcomes.get("duplicate", 0),
+            "outcomes": self._outcomes,
+            "statuses": self._statuses,
+        }
+
+    def drawn(self) -> dict[str, Any]:
+        """The fields of `ReportData` that the lines of pages give."""
+        return {
+            "statuses": self._statuses,
+            "bucket_seconds": self.pulse.width,
+            "buckets": tuple(self.pulse.counts),
+            "started_at": self.pulse.origin,
+            "broken": self.links.found(),
+            "broken_left_out": self.links.left_out,
+            "closed": _closed(self.hosts),
+            "slowest": _slowest(self.hosts),
+        }
+
+
+def _rows(hosts: Mapping[str, _HostTally]) -> tuple[HostRow, ...]:
+    """A row for each host, the one with most pages first, and the sum of all others at the end."""
+    rows = (HostRow(name, tally.pages, tally.bytes, tally.errors, tally.gaps(name)) for name, tally in hosts.items())
+    order = sorted(rows, key=lambda row: (row.host == OTHER_HOSTS, -row.pages, -row.gaps.requests, row.host))
+    return tuple(order)
 
 
 class _BrokenLinks:
