@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-GROUND = {"causes", "clock", "errors", "limits"}
+GROUND = {"causes", "clock", "errors", "limits", "sniffing"}
 SECOND = {"kernels"} | GROUND
 ARCHIVE = {"storage", "url", "journey"} | SECOND
 GETTING = {"url", "robots", "journey"} | SECOND
@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "clock": GROUND,
     "errors": GROUND,
     "limits": GROUND,
+    "sniffing": GROUND,
     "kernels": GROUND | {"_native"},
     "url": SECOND,
     "storage": SECOND,

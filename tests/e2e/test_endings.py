@@ -26,6 +26,8 @@ from e2e.crawling import ROOT, environment
 from e2e.loopback import MISSING, Answer, site
 from e2e.name_server import Stub, served_beside
 from outrider.cli import main as cli
+from outrider.crawl import start
+from unit.test_worker import House
 
 PAGE = ROOT / "docs" / "endings.md"
 NAMES = ("one.test", "slow.test", "127.0.0.1")
@@ -381,6 +383,34 @@ def bad_seed(shell: Shell):
 def second_run(shell: Shell):
     shell.crawl("lost.test")
     return shell.crawl("lost.test")
+
+
+# -- other commands ----------------------------------------------------------------------------------------------------
+
+
+@situation("Outrider has a bug")
+def bug(shell: Shell):
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a fault that nobody foresaw")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(start, "start", broken)
+        return shell.crawl("one.test")
+
+
+@situation("The record of the requests was edited")
+def edited(shell: Shell):
+    shell.crawl("lost.test")
+    record = Path(shell.directory) / "politeness.jsonl"
+    record.write_bytes(re.sub(rb'("url":"[^"]*)/",', rb'\1/x",', record.read_bytes(), count=1))
+    return shell.run("politeness", shell.directory)
+
+
+@situation("A worker may not connect to the addresses")
+def worker_guard(shell: Shell):
+    with contextlib.closing(House(shell.folder)) as house:
+        house.frontier.discover(["http://10.1.2.3/"])
+        return shell.run("work", house.address, "-o", shell.directory, "--contact", "me@example.org")
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------

@@ -14,7 +14,10 @@ from outrider.crawl.options import CrawlOptions
 from outrider.crawl.pace import Pace, Rates, eta_seconds, status_fields
 from outrider.crawl.progress import BarProgress, LogProgress, NoProgress, eta_text, progress_line, progress_of
 from outrider.crawl.status import status_lines
+from outrider.crawl.summary import network_line
 from outrider.crawl.terminal import drawable, safe, say
+from outrider.errors import StoreInUseError
+from outrider.storage.files import Directory
 
 AT = 1_767_225_600_000_000
 EVIL = "\x1b]52;c;eA==\x07\x1b[2J\u202egpj\u2028\x9b"
@@ -193,9 +196,26 @@ def test_a_crawl_that_ends_at_a_limit_does_not_say_that_nothing_is_left(tmp_path
     network = {"names": 4, "names_waited": 1, "names_seconds": 0.5, "requests": 3, "kept": 2}
     result = CrawlResult(code, "it ended", str(tmp_path), {**statistics, "network": network})
     lines = start.conclude(CrawlOptions(output=str(tmp_path)), result)
-    told = "25.0% of 4 look-ups were waited for, 0.500 s in all; 66.7% of 3 requests went over a kept connection"
+    told = "25.0 % of 4 look-ups were waited for, 0.500 s in all; 66.7 % of 3 requests were over a kept connection"
     assert f"network     {told}" in lines
     assert expected == [line for line in lines if line.startswith("left ")]
+
+
+def test_the_network_of_one_request_is_said_in_the_singular():
+    one = {"names": 1, "names_waited": 0, "names_seconds": 0.0, "requests": 1, "kept": 0}
+    told = "none of 1 look-up was waited for; none of 1 request was over a kept connection"
+    assert f"network     {told}" == network_line(one)
+    nothing = {**one, "names": 0, "requests": 0}
+    assert "network     none of 0 requests were over a kept connection" == network_line(nothing)
+
+
+def test_progress_names_the_cause_while_nothing_was_answered():
+    statistics = {**STATISTICS, "errors": {"reset": 1, "connect_refused": 2}}
+    lines = [
+        progress_line(status_fields({**statistics, "answered": answered}, Rates(), "running", None), 0, 1.0)
+        for answered in (0, 1)
+    ]
+    assert [True, False] == ["3 errors (connection refused)" in line for line in lines]
 
 
 def test_the_time_left_is_at_least_that_of_the_slowest_host():
@@ -230,3 +250,17 @@ def test_links_that_were_not_followed_are_told_by_reason():
         found["not_followed"],
         "passed by   nofollow 1, scope 3" in status_lines(found),
     )
+
+
+def test_a_crawl_of_an_owned_directory_is_refused_before_it_says_that_it_begins(tmp_path):
+    (tmp_path / "out" / "frontier").mkdir(parents=True)
+    talk = io.StringIO()
+    owner = Directory(str(tmp_path / "out" / "frontier"), create=False)
+    owner.lock()
+    try:
+        with pytest.raises(StoreInUseError):
+            start.start(("http://localhost/",), {"output": str(tmp_path / "out")}, environment={}, talk=talk)
+    finally:
+        owner.unlock()
+        owner.close()
+    assert "" == talk.getvalue()

@@ -158,6 +158,12 @@ def gone():
     return world, A, "gone", "http_404", None
 
 
+def gone_by_its_status():
+    world = World().add(A)
+    world.report(world.lease()[0].gone(status=404))
+    return world, A, "gone", "it is gone: the server answered 404 Not Found", None
+
+
 def out_of_attempts():
     world = World().add(A)
     for _ in range(5):
@@ -323,6 +329,7 @@ def brought_back():
 SITUATIONS = (
     unknown, out_of_scope, ready, behind, leased_here, leased_by_a_worker, host_busy, two_at_once_are_busy,
     host_resting, retry_after, crawl_delay, lease_that_ran_out, not_before, retried, revisited, done, gone,
+    gone_by_its_status,
     out_of_attempts, refused_by_robots, robots_out_of_reach, budget_of_the_host, limit_of_pages, paused_queue,
     paused_crawl, blocked_queue, robots_first, robots_being_asked_for, robots_asked_for_again,
     robots_of_another_authority_first, group_is_busy, group_rests, keyed_queues_share_a_clock, address_first,

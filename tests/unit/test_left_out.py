@@ -49,6 +49,12 @@ class Web:
         pass
 
 
+def test_a_parked_mirror_has_words():
+    (row,) = rows_of({"possible_mirror": 2}, "out")
+    assert (True, "outrider urls out --state parked --reason possible_mirror") == ("2 URLs" in row.text, row.command)
+    assert ("mirror" in row.text, "trap" in row.text) == (True, False)
+
+
 @pytest.fixture(scope="module")
 def crawled(tmp_path_factory):
     """A crawl of the web above: its directory, its result, and what it said."""

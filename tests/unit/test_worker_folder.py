@@ -9,6 +9,7 @@ import pytest
 
 from outrider.cli.main import run
 from outrider.crawl.mending import repair, verify
+from outrider.crawl.politeness import prove
 from outrider.errors import DamagedStoreError, StoreError
 from unit.test_crawl_loop import until
 from unit.test_worker import house  # noqa: F401 - a fixture
@@ -171,3 +172,14 @@ def test_no_command_makes_a_frontier_in_the_directory_of_a_worker(worked, tmp_pa
     said = capsys.readouterr().err
     assert ("belongs to the worker" in said, f"-o {folder}" in said, "outrider work http" in said) == (True,) * 3
     assert before == content(folder)
+
+
+def test_the_record_of_a_worker_is_proved_and_an_edited_one_is_not(worked):
+    _, folder, _ = worked
+    assert 0 == run(["politeness", str(folder)])
+    proof = prove(str(folder))
+    assert (True, 0, 0) == (proof.ok, proof.broken, proof.unseen)
+    assert proof.requests == (folder / "politeness.jsonl").read_bytes().count(b"\n") > 5
+    record = folder / "politeness.jsonl"
+    record.write_bytes(b"".join(record.read_bytes().splitlines(keepends=True)[1:]))
+    assert (9, {"store"}) == (run(["politeness", str(folder)]), {one.rule for one in prove(str(folder)).violations})

@@ -72,7 +72,7 @@ def verify(directory: str, as_json: bool) -> int:
 @click.argument("host", metavar="[HOST]", required=False)
 @_json
 def politeness(directory: str, host: str | None, as_json: bool) -> int:
-    """Prove from the record of the crawl in DIR that no gap was broken.
+    """Prove from the record of the crawl, or of the worker, in DIR that no gap was broken.
 
     Every gap and all requests at once are computed anew from politeness.jsonl, per host and for each clock that hosts
     share, and the record is compared with the store. HOST lists that host alone. Exit code 0 when every rule was kept,

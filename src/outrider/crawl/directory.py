@@ -109,6 +109,17 @@ def worker_of(path: str) -> Known | None:
         return None
 
 
+def refuse_owned(path: str) -> None:
+    """Raises StoreInUseError where another process owns the crawl in `path`."""
+    with contextlib.suppress(FileNotFoundError):
+        store = Directory(os.path.join(path, FRONTIER_NAME), create=False)
+        try:
+            store.lock()
+            store.unlock()
+        finally:
+            store.close()
+
+
 def refuse_worker(path: str) -> None:
     """Raises ForeignStoreError for a worker's directory: a frontier made there would end the worker's use of it."""
     worker = worker_of(path)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from outrider.crawl.summary import counted, ranked
-from outrider.url.traps import RULES
+from outrider.url.traps import BY_MIRROR, RULES
 
 BAD_SEEDS: Final = "bad_seeds"
 BAD_SEED: Final = "bad_seed"
@@ -21,6 +21,7 @@ TRAP: Final = "trap"
 
 _PARKED: Final = {
     **dict.fromkeys(RULES, ("URL that looks like a trap", "URLs that look like traps")),
+    RULES[BY_MIRROR - 1]: ("URL that looks like a mirror", "URLs that look like mirrors"),
     ROBOTS: ("page closed by robots.txt", "pages closed by robots.txt"),
     "robots_unreachable": ("page whose robots.txt cannot be read", "pages whose robots.txt cannot be read"),
     "budget": ("URL over the limit of --max-pages-per-host", "URLs over the limit of --max-pages-per-host"),

@@ -9,6 +9,7 @@ a host that takes several, the lines are judged together, at the end.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import math
 import os
@@ -29,6 +30,7 @@ from outrider.clock import Instant, seconds
 from outrider.crawl.looks import store_of
 from outrider.crawl.output import CHAIN, FILES, PAGES, POLITENESS
 from outrider.crawl.visit import seal_of
+from outrider.crawl.worker_folder import is_worker, known_work
 from outrider.engine import Frontier
 from outrider.errors import NamedPathError
 from outrider.limits import (
@@ -190,16 +192,13 @@ class _Shared:
 
 
 def prove(path: str) -> Proof:
-    """Reads the record of the crawl in `path`. Raises NoCrawlError, NamedPathError, StoreError (StoreInUseError while
-    the crawl runs)."""
-    store = store_of(path)
-    frontier = Frontier.look(store)
-    try:
-        known = frontier.watermarks().get(CHAIN[POLITENESS])
-        length, lsn = frontier.projection(POLITENESS)
-        behind = [tame(line) for _, line in frontier.lines(POLITENESS, lsn)]
-    finally:
-        frontier.close()
+    """Reads the record of the crawl, or of the worker, in `path`. Raises NoCrawlError, NamedPathError, StoreError
+    (StoreInUseError while a process owns it)."""
+    worker = is_worker(path)
+    with known_work(path) if worker else contextlib.closing(Frontier.look(store_of(path))) as books:
+        known = books.watermarks().get(CHAIN[POLITENESS])
+        length, lsn = books.projection(POLITENESS)
+        behind = [tame(line) for _, line in books.lines(POLITENESS, lsn)]
     noted = msgspec.json.decode(known, type=tuple[int, str]) if known is not None else None
     proof = Proof()
     judge = Judge(proof)
@@ -226,6 +225,8 @@ def prove(path: str) -> Proof:
         if kept != line:
             proof.add("store", None, None, f"line {place + 1} behind byte {length:,} is not the one that the log has")
             break
+    if worker:
+        judge.unseen.clear()  # the gaps of a served frontier count from requests of other workers too
     judge.end(true_to_store=at >= length and chain_held)
     return proof
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol, TextIO
 
+from outrider.causes import error_words
 from outrider.crawl.pace import Rates
 from outrider.crawl.summary import bytes_text, counted, seconds_text
 from outrider.crawl.terminal import drawable, safe, say
@@ -43,10 +44,18 @@ def progress_line(status: Mapping[str, Any], in_flight: int, elapsed: float) -> 
         f"{urls['queued'] + urls['waiting']:,} waiting",
         f"hosts {hosts['ready']:,} ready, {hosts['resting']:,} resting, {in_flight:,} in flight",
         bytes_text(status["bytes"]),
-        counted(errors, "error"),
+        counted(errors, "error") + (_cause(status["errors"]) if not status["answered"] else ""),
         eta_text(status["eta_seconds"]),
     ]
     return safe(", ".join(part for part in parts if part))
+
+
+def _cause(errors: Mapping[str, int]) -> str:
+    """The most frequent class of error in words, for a crawl without an answer: its waits have this cause."""
+    if not errors:
+        return ""
+    error = max(errors, key=lambda name: errors[name])
+    return f" ({error_words(error) or error})"
 
 
 def eta_text(eta: float | None) -> str:

@@ -24,6 +24,7 @@ from outrider.crawl.directory import (
     last_run,
     named_after,
     no_crawl,
+    refuse_owned,
     refuse_worker,
 )
 from outrider.crawl.hooks import Hooks
@@ -168,6 +169,7 @@ def prepared(
     require_contact(canonical, options.contact, hosts)
     Hooks(options)  # a hook that cannot be loaded is a fault of the words, too
     folder = put_aside(output, wall()) if options.anew else None
+    refuse_owned(output)
     if folder is not None and options.progress != "none":
         say(f"what {output} held is in {folder} now", talk)
     if options.progress != "none":

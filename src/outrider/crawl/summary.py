@@ -246,12 +246,19 @@ def way_out(failure: HookFailure, place: str) -> str:
 def network_line(network: Mapping[str, float]) -> str:
     """The share of look-ups that were waited for, and of requests over kept connections, in a run."""
     names, requests = network["names"], network["requests"]
-    waited, kept = network["names_waited"] / max(1, names), network["kept"] / max(1, requests)
-    return (
-        f"network     {waited:.1%} of {counted(round(names), 'look-up')} were waited for, "
-        f"{seconds_text(network['names_seconds'])} in all; "
-        f"{kept:.1%} of {counted(round(requests), 'request')} went over a kept connection"
-    )
+    parts = []
+    if names:
+        waited = _part(network["names_waited"], names, "look-up")
+        took = f", {seconds_text(network['names_seconds'])} in all" if network["names_waited"] else ""
+        parts.append(f"{waited} waited for{took}")
+    parts.append(_part(network["kept"], requests, "request", "over a kept connection"))
+    return f"network     {'; '.join(parts)}"
+
+
+def _part(part: float, whole: float, noun: str, last: str = "") -> str:
+    """A part of things in words, as `none of 1 look-up was` or `98.5 % of 2,110 requests were`."""
+    share = "none" if not part else f"{part / whole:.1%}".replace("%", " %")
+    return f"{share} of {counted(round(whole), noun)} {'was' if round(whole) == 1 else 'were'} {last}".rstrip()
 
 
 def finished_before(statistics: Mapping[str, Any], output: str) -> str:

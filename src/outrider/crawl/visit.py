@@ -31,7 +31,6 @@ from outrider.crawl.lines import PageLine, PolitenessLine
 from outrider.crawl.options import UNVERIFIED
 from outrider.errors import InvalidUrlError
 from outrider.fetch.answers import payload_of
-from outrider.fetch.codings import is_binary
 from outrider.fetch.downloader import Decoding, Response, is_field_value
 from outrider.fetch.freshness import fresh_seconds
 from outrider.fetch.outcomes import FetchError, retry_after_seconds
@@ -51,6 +50,7 @@ from outrider.limits import (
 from outrider.page import Page
 from outrider.page.media_type import declared_type
 from outrider.robots import whole_lines
+from outrider.sniffing import is_binary
 from outrider.url import UrlBatch, as_received, join
 
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})

@@ -211,6 +211,14 @@ def mend(path: str) -> tuple[str, tuple[str, ...], tuple[Loss, ...]]:
 
 
 @contextlib.contextmanager
+def known_work(path: str) -> Iterator[KnownWork]:
+    """The output that the books of the worker in `path` know. Raises StoreInUseError while the worker runs, and
+    DamagedStoreError for books that cannot be read."""
+    with _held(path) as files:
+        yield KnownWork(read_reports(files), _last_leased(files))
+
+
+@contextlib.contextmanager
 def _held(path: str) -> Iterator[Directory]:
     files = Directory(os.path.join(path, WORKER_FOLDER), create=False)
     try:

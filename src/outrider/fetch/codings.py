@@ -15,6 +15,7 @@ from isal import isal_zlib
 
 from outrider.fetch.downloader import Decoding
 from outrider.limits import CONTENT_CODINGS_MAX, GZIP_MEMBERS_MAX, ZSTD_WINDOW_BITS_MAX
+from outrider.sniffing import MARKS, is_binary
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -39,10 +40,6 @@ _PART_BYTES = 1 << 16  # of a body with several members or frames
 _STEP_BYTES = (
     1 << 10
 )  # of a broken stream, fed at once: smaller than a block, so that what stands before the fault is kept
-# MIME Sniffing section 3 (binary data byte) and 7.2 (the first 1,445 bytes are looked at).
-_BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
-_SNIFFED_BYTES = 1_445
-_MARKS = (b"\xfe\xff", b"\xff\xfe", b"\xef\xbb\xbf")  # of the order of bytes, before text
 # The worst of two layers counts.
 _BY_DAMAGE = (Decoding.WHOLE, Decoding.UNKNOWN, Decoding.CHECKSUM, Decoding.BROKEN, Decoding.CUT)
 
@@ -131,14 +128,9 @@ def worse(one: Decoding, other: Decoding) -> Decoding:
     return max(one, other, key=_BY_DAMAGE.index)
 
 
-def is_binary(body: bytes) -> bool:
-    """Whether a body is no text, by its first bytes (MIME Sniffing section 7.2)."""
-    return not body.startswith(_MARKS) and _BINARY.search(body, 0, _SNIFFED_BYTES) is not None
-
-
 def _is_plain(body: bytes) -> bool:
     """Whether a body that no decoder can begin to read is text that only says that it is coded."""
-    return not body.startswith(_MARKS[:2]) and not is_binary(body)
+    return not body.startswith(MARKS[:2]) and not is_binary(body)
 
 
 def _ungzip(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:

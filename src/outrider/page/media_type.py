@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from outrider.page.image import image_of
+from outrider.sniffing import MARKS, SNIFFED_BYTES, is_binary
 
 HTML: Final = "text/html"
 XML: Final = "text/xml"
@@ -19,7 +20,6 @@ _ESSENCE: Final = re.compile(r"[\t\n\r ]*+([!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+
 _PARAMETER: Final = re.compile(r""";\s*([^\s;=,"']+)\s*=\s*(?:"([^"]*)"|'([^']*)'|["']?([^\s"';,]*))""")
 _LABEL_CHARACTERS_MAX: Final = 40  # encodings: the longest has 19
 _REMEMBERED_CHARACTERS_MAX: Final = 200  # sites write few different fields, and none so long
-_SNIFFED_BYTES: Final = 1_445  # MIME Sniffing 5: the resource header
 _BLANKS: Final = b"\t\n\x0c\r "
 _MARKUP: Final = re.compile(
     rb"<(?:!DOCTYPE HTML|HTML|HEAD|SCRIPT|IFRAME|H1|DIV|FONT|TABLE|A|STYLE|TITLE|B|BODY|BR|P|!--)[ >]", re.IGNORECASE
@@ -35,8 +35,6 @@ _FEED: Final = re.compile(rb"(?:\xef\xbb\xbf)?[\t\n\r ]{0,256}<(?:\?xml|(rss|fee
 _OF_PAGES: Final = frozenset({b"<!", b"<h", b"<H"})  # nearly all pages begin so, and no feed
 _FEEDS: Final = frozenset({"rss", "feed", "rdf"})
 _OF_XML: Final = frozenset({"rss", "feed", "rdf", "urlset", "sitemapindex", "svg"})
-_MARKS: Final = (b"\xfe\xff", b"\xff\xfe", b"\xef\xbb\xbf")
-_BINARY: Final = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 
 
 class Said(NamedTuple):
@@ -86,8 +84,8 @@ def sniffed(body: bytes) -> str:
     Beyond the standard any tag in front makes HTML, since fragments of pages begin with all of them, and the root of a
     feed, sitemap or drawing makes XML.
     """
-    head = body[:_SNIFFED_BYTES]
-    front = head.removeprefix(_MARKS[-1]).lstrip(_BLANKS)
+    head = body[:SNIFFED_BYTES]
+    front = head.removeprefix(MARKS[-1]).lstrip(_BLANKS)
     if front[:1] == b"<":
         if _MARKUP.match(front):
             return HTML
@@ -97,7 +95,7 @@ def sniffed(body: bytes) -> str:
     image = image_of(body)
     if image is not None:
         return image.type
-    return "text/plain" if head.startswith(_MARKS) or not _BINARY.search(head) else "application/octet-stream"
+    return "application/octet-stream" if is_binary(body) else "text/plain"
 
 
 def is_feed(body: bytes) -> bool:
@@ -111,9 +109,9 @@ def is_feed(body: bytes) -> bool:
 def root_of(body: bytes) -> str:
     """The name of the first element of an XML document, without prefix and in lower case; "" for none."""
     head = body[:_ROOT_BYTES]
-    if head[:2] in _MARKS[:2]:
+    if head[:2] in MARKS[:2]:
         head = head.decode("utf-16", "replace").encode()
     elif head[:4] in (b"<\0?\0", b"\0<\0?"):
         head = head.decode("utf-16-le" if head[1] == 0 else "utf-16-be", "replace").encode()
-    found = _ROOT.match(head.removeprefix(_MARKS[-1]))
+    found = _ROOT.match(head.removeprefix(MARKS[-1]))
     return "" if found is None else found[1].decode("latin-1").lower()

@@ -257,7 +257,7 @@ class Explaining(Part):
         words: dict[int, Why] = {
             LEASED: ("leased", "it is leased: somebody fetches it now", None),
             DONE: ("done", f"it was fetched, and is not due again{answer}", None),
-            GONE: ("gone", f"it is gone: {_told(reason)}" + (answer if not error_words(reason) else ""), None),
+            GONE: ("gone", f"it is gone: {_cause(reason, record.status)}", None),
             PARKED: ("parked", f"it is parked: {_told(reason)}", None),
             WAITING: (
                 "waiting",
@@ -307,6 +307,13 @@ class Explaining(Part):
             others = _some(queue.queued - 1, "other URL", "other URLs")
             return "behind", f"{others} of its queue may go first, and its host is ready", now
         return "ready", "nothing: it is given to whoever leases next", now
+
+
+def _cause(reason: str, status: int) -> str:
+    """Why a URL is gone: `status` alone says nothing, so the answer of the server is in its place."""
+    if reason == "status" and status:
+        return f"the server answered {status_words(status)}"
+    return _told(reason)
 
 
 def _told(error: str) -> str:
