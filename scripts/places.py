@@ -1,0 +1,272 @@
+"""Counts the files that an addition touches: each is made in a copy of the package, and then proved by running it.
+
+    .venv/bin/python scripts/places.py          a table; exit code 1 where an addition touches too many files
+    .venv/bin/python scripts/places.py --json   the same as JSON
+
+Edits are insertions behind an anchor, a line of the file as it is. An anchor that is gone, or there twice, is an error
+that names it: move the edit to where the code is now. The package is left as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PROOF_SECONDS_MAX = 60  # a crawl of three pages, or a server with three calls; both take a second or two
+
+
+class AnchorError(Exception):
+    """An edit has no place any more."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Text that goes into a file of the package behind an anchor, or in front of it."""
+
+    file: str
+    anchor: str
+    text: str
+    before: bool = False
+
+    def apply(self, package: Path) -> None:
+        """Makes the edit. Raises AnchorError."""
+        path = package / self.file
+        if not path.is_file():
+            raise AnchorError(f"{self.file} is not there")
+        text = path.read_text("utf-8")
+        found = text.count(self.anchor)
+        if found != 1:
+            raise AnchorError(f"{self.file} has the anchor {self.anchor!r} {found} times")
+        new = self.text + self.anchor if self.before else self.anchor + self.text
+        path.write_text(text.replace(self.anchor, new), "utf-8")
+
+
+@dataclass(frozen=True)
+class Addition:
+    """Something new: the edits that make it, how many files they may touch, and a program that fails without them."""
+
+    name: str
+    files_max: int
+    edits: tuple[Edit, ...]
+    proof: str
+
+    @property
+    def files(self) -> list[str]:
+        """The files that are changed by hand."""
+        return sorted({edit.file for edit in self.edits})
+
+
+_CRAWL = """
+import http.server, json, os, pathlib, sys, tempfile, threading
+import outrider
+from outrider import Frontier
+
+PAGES = {"/": b"<title>home</title><a href=/tea>tea</a>", "/icon": b"an icon"}
+
+class Site(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        status = 200 if self.path in PAGES else 418 if self.path == "/tea" else 404
+        self.send_response(status)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(PAGES.get(self.path, b"no"))
+
+    def log_message(self, *_):
+        pass
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+home = f"http://localhost:{server.server_port}/"
+out = pathlib.Path(tempfile.mkdtemp(dir=os.environ["PLACES"])) / "out"
+
+def crawl():
+    quick = {"delay": 0, "delay_factor": 0, "sitemaps": False, "progress": "none"}
+    return outrider.crawl([home], output=out, **quick)
+"""
+
+_SERVED = """
+import asyncio, json, os, pathlib, tempfile, urllib.request
+from outrider import Frontier
+from outrider.engine import AsyncFrontier
+from unit.test_worker import House
+
+house = House(pathlib.Path(os.environ["PLACES"]))
+"""
+
+ADDITIONS = (
+    Addition(
+        "an outcome word",
+        2,
+        (
+            Edit(
+                "crawl/visit.py",
+                '    return Judgement("gone", Verdict.GONE, None, None, asked)\n\n\ndef _again(',
+                '    if status == 418:\n        return Judgement("teapot", Verdict.GONE, None, None, asked)\n',
+                before=True,
+            ),
+        ),
+        _CRAWL
+        + """
+crawl()
+lines = [json.loads(line) for line in (out / "pages.jsonl").read_text().splitlines()]
+assert {"/": "done", "/tea": "teapot"} == {line["url"][len(home) - 1:]: line["outcome"] for line in lines}, lines
+assert "teapot" in (out / "report.html").read_text()
+""",
+    ),
+    Addition(
+        "a lease kind",
+        4,
+        (
+            Edit("journey.py", '    PROBE = "probe"\n', '    ICON = "icon"\n'),
+            Edit(
+                "frontier/state/errand.py",
+                "        ErrandKind(Kind.PROBE, 2, None, 0.75),\n",
+                "        ErrandKind(Kind.ICON, 3, None, 0.25),\n",
+            ),
+            Edit(
+                "crawl/settle.py",
+                "        elif not visit.stopped and visit.lease.kind in (Kind.ROBOTS, Kind.SITEMAP, Kind.PROBE):\n",
+                "        elif not visit.stopped and visit.lease.kind is Kind.ICON:\n"
+                "            one.judgement = judged(visit)\n",
+                before=True,
+            ),
+            Edit("crawl/visit.py", "    if visit.lease.kind in (Kind.SITEMAP, Kind.PROBE", ", Kind.ICON"),
+        ),
+        _CRAWL
+        + """
+crawl()
+with Frontier.open(out / "frontier") as frontier:
+    frontier.queue_errands("icon", [home + "icon"])
+    assert not frontier.finished()
+result = crawl()
+events = [line for line in (out / "crawl.log").read_text().splitlines() if "icon" in line]
+assert any("200" in line and home + "icon" in line for line in events), (result, events)
+kinds = [json.loads(line)["kind"] for line in (out / "politeness.jsonl").read_text().splitlines()]
+assert 1 == kinds.count("icon"), kinds
+with Frontier.open(out / "frontier") as frontier:
+    assert frontier.finished()
+""",
+    ),
+    Addition(
+        "a verb",
+        3,
+        (
+            Edit(
+                "engine/owner.py",
+                "    @glance\n    def at_limit(self) -> bool:\n",
+                "    @glance\n"
+                "    def accepted(self) -> int:\n"
+                '        """How many URLs were accepted so far."""\n'
+                "        self._check()\n"
+                "        return int(self._machine.looks.tables.urls.accepted())\n\n",
+                before=True,
+            ),
+            Edit(
+                "engine/awaited.py",
+                "    at_limit = awaited(Frontier.at_limit)\n",
+                "    accepted = awaited(Frontier.accepted)\n",
+            ),
+            Edit(
+                "engine/remote.py",
+                "    def at_limit(self) -> bool:\n",
+                "    def accepted(self) -> int:\n"
+                '        """As `Frontier.accepted`."""\n'
+                '        way = partial(self._remote.get, path_of("frontier", "accepted"), int)\n'
+                "        return self._asked(way)\n\n",
+                before=True,
+            ),
+            Edit(
+                "service/routes.py",
+                "ROUTES: Final[tuple[Route, ...]] = (\n",
+                '    Route("GET", f"{_API}/frontier/accepted", Role.READ, _accepted, int, "URLs accepted so far."),\n',
+            ),
+            Edit(
+                "service/routes.py",
+                "async def _when_ready(",
+                "async def _accepted(desk: Desk, _: Ask) -> int:\n    return await desk.frontier.accepted()\n\n\n",
+                before=True,
+            ),
+        ),
+        _SERVED
+        + """
+try:
+    house.frontier.discover(["http://a.test/", "http://b.test/"])
+    assert 2 == house.frontier.accepted()
+
+    async def awaited():
+        frontier = AsyncFrontier(house.frontier)
+        return await frontier.accepted()
+
+    assert 2 == asyncio.run(awaited())
+    with Frontier.connect(house.address) as remote:
+        assert 2 == remote.accepted()
+    with urllib.request.urlopen(house.address + "/api/v1/frontier/accepted") as answer:
+        assert 2 == json.load(answer)
+    with urllib.request.urlopen(house.address + "/openapi.json") as answer:
+        assert "/api/v1/frontier/accepted" in json.load(answer)["paths"]
+finally:
+    house.close()
+""",
+    ),
+)
+MISSING = (("an outcome field", 2), ("a record field", 3), ("a budget by domain", 3))
+"""Additions without edits here: each one touches many files today, and has no one declaration yet."""
+
+
+def made(addition: Addition, folder: Path) -> str:
+    """Makes an addition in a copy of the package below a folder and runs its proof; gives its fault, "" for none."""
+    place = folder / addition.name.replace(" ", "-")
+    shutil.copytree(ROOT / "src", place / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    try:
+        for edit in addition.edits:
+            edit.apply(place / "src" / "outrider")
+    except AnchorError as error:
+        return str(error)
+    variables = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("OUTRIDER_")},
+        "PYTHONPATH": os.pathsep.join([str(place / "src"), str(ROOT / "tests")]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PLACES": str(place),
+    }
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", addition.proof],
+            cwd=place, env=variables, capture_output=True, text=True, timeout=PROOF_SECONDS_MAX, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"its proof took longer than {PROOF_SECONDS_MAX} s"
+    return "" if done.returncode == 0 else done.stderr.strip()[-2_000:] or f"exit code {done.returncode}"
+
+
+def main(arguments: list[str]) -> int:
+    """Makes all additions, each in a copy of its own, and prints the table."""
+    with tempfile.TemporaryDirectory(prefix="places-") as folder:
+        faults = {one.name: made(one, Path(folder)) for one in ADDITIONS}
+    rows = [
+        {"addition": one.name, "files": one.files, "files_max": one.files_max, "fault": faults[one.name]}
+        for one in ADDITIONS
+    ]
+    if "--json" in arguments:
+        print(json.dumps({"rows": rows, "missing": [name for name, _ in MISSING]}))
+    else:
+        for one in ADDITIONS:
+            works = "works" if not faults[one.name] else "FAILS"
+            over = "  TOO MANY" if len(one.files) > one.files_max else ""
+            print(f"{one.name:20} {len(one.files)} of {one.files_max} files  {works}{over}  {', '.join(one.files)}")
+            if faults[one.name]:
+                print(faults[one.name])
+        for name, most in MISSING:
+            print(f"{name:20} ? of {most} files  MISSING")
+    over = any(len(one.files) > one.files_max for one in ADDITIONS)
+    return int(over or bool(MISSING) or any(faults.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
