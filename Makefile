@@ -5,11 +5,10 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 RUN := .venv/bin/python
 PYTEST := $(RUN) -m pytest
 PROCESSES ?= 2
-# The tests of kernels (tests/contract) hold both kinds in either half; but one asks for a whole frontier.
-FAST := tests/unit tests/model tests/contract/test_frontier_faces.py
-# Of these, the tests of commands, documents, packages, benches, repairs and the network run once: kernels do not decide them.
-ONCE := $(wildcard $(addprefix tests/unit/test_,$(addsuffix .py,api_docs bench chart cli* coming_docs crawl_server deploy \
-	fetch_* install* mending options otlp perhost reader_apart readme report runs_format service site storage_files wheels worker)))
+# The second run needs what plain kernels decide: the contract of a frontier, histories of it, one crawl, and columns of
+# URLs, cards and pages. The other tests in tests/contract hold both kinds of kernels in the first run.
+PLAIN := tests/contract/test_frontier_faces.py tests/model/test_frontier_histories.py tests/e2e/test_crawl.py \
+	$(addprefix tests/unit/test_,$(addsuffix .py,backlog_tails cards page_reader url_batch url_keys url_spelling))
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-servers test-long bench lint docs lock wheels clean
@@ -18,7 +17,7 @@ ONCE := $(wildcard $(addprefix tests/unit/test_,$(addsuffix .py,api_docs bench c
 
 help:
 	@echo 'make demo          sets everything up, crawls a small bundled web on loopback, shows where the results lie'
-	@echo 'make test          sets everything up, checks the style and runs the tests, with native and with plain kernels'
+	@echo 'make test          sets everything up, checks the style and runs the tests, those of kernels with plain kernels too'
 	@echo 'make test-servers  the tests that start real servers and browsers on loopback'
 	@echo 'make test-long     the tests that take more than some seconds'
 	@echo 'make bench         measures what README and docs claim, peers beside us in the same run'
@@ -38,8 +37,8 @@ demo: install
 test: install lint
 	@$(RUN) scripts/check_rust.py test
 	$(PYTEST) -n $(PROCESSES) --dist loadfile -m 'not long and not servers'
-	@echo 'The fast half again, with the plain Python kernels:'
-	OUTRIDER_KERNELS=python $(PYTEST) -n $(PROCESSES) --dist loadfile -m 'not long and not servers' $(addprefix --ignore=,$(ONCE)) $(FAST)
+	@echo 'The tests that depend on kernels again, with the plain Python kernels:'
+	OUTRIDER_KERNELS=python $(PYTEST) -n $(PROCESSES) --dist loadfile -m 'not long and not servers' $(PLAIN)
 
 test-servers: install
 	@$(PYTHON) scripts/install.py --servers
