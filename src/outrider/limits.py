@@ -198,6 +198,7 @@ ERROR_CLASSES_KEPT_MAX = 65_535  # error classes that URLs remember by a number 
 ERROR_CLASSES_MAX = 256  # error classes counted apart; a caller that makes them up per page must not fill the memory
 WAKES_PER_CALL_MAX = 2_000  # waiting URLs that one call queues again, and resting hosts it looks at: some milliseconds
 RESTS_PER_FRAME_MAX = 10_000  # hosts that a step of the clock rests in one frame: half a megabyte fits into the reserve
+BUDGET_REST_SECONDS = 1.0  # a host rests so long while open leases of others may use up the budget that it shares
 OLDEST_DRAW_EVERY = 8  # every eighth draw takes the queue that is ready longest, so that none starves
 # deadlines of ended leases that are kept beside twice the open ones; beyond, they are sorted out
 DEADLINES_KEPT_MAX = 10_000

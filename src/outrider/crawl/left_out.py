@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from outrider.crawl.summary import counted, ranked
+from outrider.frontier.policy.budgets import PARKING
 from outrider.url.traps import BY_MIRROR, RULES
 
 BAD_SEEDS: Final = "bad_seeds"
@@ -18,13 +19,16 @@ BAD_SEED: Final = "bad_seed"
 OVER_LIMIT: Final = "over_limit"
 ROBOTS: Final = "robots"
 TRAP: Final = "trap"
+BUDGET: Final = "budget"
+
+_FLAGS: Final = " or ".join(budget.flag for budget in PARKING)
 
 _PARKED: Final = {
     **dict.fromkeys(RULES, ("URL that looks like a trap", "URLs that look like traps")),
     RULES[BY_MIRROR - 1]: ("URL that looks like a mirror", "URLs that look like mirrors"),
     ROBOTS: ("page closed by robots.txt", "pages closed by robots.txt"),
     "robots_unreachable": ("page whose robots.txt cannot be read", "pages whose robots.txt cannot be read"),
-    "budget": ("URL over the limit of --max-pages-per-host", "URLs over the limit of --max-pages-per-host"),
+    BUDGET: (f"URL over the limit of {_FLAGS}", f"URLs over the limit of {_FLAGS}"),
 }
 _LINKS: Final = {
     "scope": ("link outside the scope", "links outside the scope"),

@@ -77,6 +77,7 @@ from outrider.errors import SettingsError, StoreError, StoreFullError, Unreachab
 from outrider.fetch.chosen import make_downloader
 from outrider.fetch.downloader import Downloader
 from outrider.fetch.names import make_resolver
+from outrider.frontier.policy.budgets import budgets_over
 from outrider.frontier.verbs.census import Standing
 from outrider.journey import Code, Kind, Lease, UrlStatus
 from outrider.kernels import in_use
@@ -770,9 +771,8 @@ class CrawlRun:
                 self._ending = (FINISHED, "")
             return True
         if at_limit:
-            most, per_host = self._options.max_pages, self._options.max_pages_per_host
-            which = f"--max-pages {most}" if most is not None and self._answered >= most else None
-            which = which or (f"--max-pages-per-host {per_host}" if per_host is not None else "of pages")
+            over = budgets_over(self._options, self._answered)
+            which = ", ".join(f"{budget.flag} {limit}" for budget, limit in over) or "of pages"
             self._ending = (LIMIT, f"stopped at a limit ({which}), work is left")
             return True
         if finished:

@@ -29,7 +29,7 @@ from outrider.crawl.directory import (
 )
 from outrider.crawl.hooks import Hooks
 from outrider.crawl.kept_output import refuse_output_alone
-from outrider.crawl.left_out import LeftOut, rows_of
+from outrider.crawl.left_out import BUDGET, LeftOut, rows_of
 from outrider.crawl.loop import HOOKS, LIMIT, STOPPED, UNREACHABLE, CrawlResult, CrawlRun, PageReader
 from outrider.crawl.options import (
     SETTINGS_FILE,
@@ -50,6 +50,7 @@ from outrider.crawl.summary import counted, errors_text, left_out_lines, network
 from outrider.crawl.terminal import say
 from outrider.crawl.version import version
 from outrider.errors import InvalidUrlError, NamedPathError, SettingsError
+from outrider.frontier.policy.budgets import PARKING, budgets_over
 from outrider.limits import REPORT_BYTES_MAX
 from outrider.url import host_of
 
@@ -190,14 +191,11 @@ def _continued_by(options: CrawlOptions, result: CrawlResult, left_out: Collecti
     """The command that continues a crawl where work is left; where a limit of pages stopped it, with twice of that."""
     if result.exit_code not in (LIMIT, STOPPED):
         return ""
-    command, most, per_host = f"outrider resume {shlex.quote(options.output)}", options.max_pages, None
-    if "budget" in left_out:
-        per_host = options.max_pages_per_host
-    if most is not None and result.statistics["answered"] >= most:
-        command += f" --max-pages {2 * most}"
-    elif result.exit_code == LIMIT and per_host is not None:
-        command += f" --max-pages-per-host {2 * per_host}"
-    return command
+    command = f"outrider resume {shlex.quote(options.output)}"
+    over = budgets_over(options, result.statistics["answered"])
+    if any(budget in PARKING for budget, _ in over) and (result.exit_code != LIMIT or BUDGET not in left_out):
+        over = []
+    return command + "".join(f" {budget.flag} {2 * limit}" for budget, limit in over)
 
 
 def _output(flags: Mapping[str, object], from_environment: object, seeds: list[str]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from outrider.errors import SettingsError
+from outrider.frontier.policy import budgets
 from outrider.frontier.policy.grouping import Grouping
 from outrider.frontier.priority import PriorityFunction
 from outrider.limits import (
@@ -106,7 +107,7 @@ class FrontierSettings:
         for name in ("delay", "delay_factor", "crawl_delay_max"):
             if given.get(name) is not None or (name in given and name != "crawl_delay_max"):
                 given[name] = _number(name, given[name])
-        for name in ("max_depth", "max_pages", "max_pages_per_host", "max_urls", "max_urls_per_queue", "memory_bytes"):
+        for name in (*budgets.NAMES, "max_depth", "max_urls", "max_urls_per_queue", "memory_bytes"):
             if given.get(name) is not None or (name == "memory_bytes" and name in given):
                 given[name] = _count(name, given[name], least=0 if name == "max_depth" else 1)
         for name in ("include", "exclude"):

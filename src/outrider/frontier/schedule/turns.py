@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.clock import Instant
+from outrider.frontier.policy.budgets import Budgets
 from outrider.frontier.policy.grouping import Grouping
 from outrider.frontier.schedule.lines import Line
 from outrider.frontier.schedule.shared import SharedTurns
@@ -40,8 +41,8 @@ NOT_ALONE = MANY | RULED | GATED | ASKED
 class Turns:
     """Timetable, rings, and the errands that are lined up at hosts. shared: the clocks of groups."""
 
-    def __init__(self, tables: Tables, seed: int, grouping: Grouping, *, locates: bool) -> None:
-        self._tables = tables
+    def __init__(self, tables: Tables, seed: int, grouping: Grouping, budgets: Budgets, *, locates: bool) -> None:
+        self._tables, self._budgets = tables, budgets
         self.shared = SharedTurns(tables, grouping, locates=locates)
         self.timetable = kernels.Timetable()
         self.ready = kernels.Ready(seed)
@@ -50,7 +51,6 @@ class Turns:
         self._asking = kernels.Timetable()  # hosts with errands, while no caller takes any
         self.gates: dict[int, Authority] = {}  # by host: the authority whose rules are not known
         self.runs_errands = False
-        self.pages_per_host: int | None = None  # how many pages of a host may be answered
         self.judges_errands = False  # whether robots.txt files hold for errands of callers
 
     # -- looking at hosts ----------------------------------------------------------------------------------------------
@@ -375,24 +375,18 @@ class Turns:
         return _allowed_by(self._tables.queues.rules.get(queue))
 
     def capacity(self, queue: int) -> int:
-        """How many requests of a queue may be open at once: never more than `pages_left` of its host. In a deleted
+        """How many requests of a queue may be open at once: never more than its budgets allow. In a deleted
         crawl the limits of queues count no more."""
         tables = self._tables
         rules = tables.queues.rules.get(queue)
         most = max(1, rules.limit) if rules is not None and not tables.crawls.gone[tables.queues.crawl[queue]] else 1
-        if most > 1 and self.pages_per_host is not None:
-            most = min(most, max(1, self.pages_left(int(tables.queues.host[queue]))))
-        return most
+        return self._budgets.at_once(int(tables.queues.host[queue]), most) if most > 1 else most
 
     def capacities(self, queues: Rows) -> list[int]:
         """As `capacity`, of each of these queues."""
         if not self._tables.queues.rules:
             return [1] * len(queues)
         return list(map(self.capacity, queues.tolist()))
-
-    def pages_left(self, host: int) -> int:
-        """How many pages of a host may still be answered, open leases included."""
-        return (self.pages_per_host or 0) - int(self._tables.hosts.answered[host])
 
     def room(self, host: int) -> int:
         """How many requests to a host may be open at once, errands included: the highest limit of its queues. With

@@ -117,6 +117,30 @@ class Tables:
             if kind.applied is not Applied.NOWHERE
         }
 
+    # -- what budgets count -------------------------------------------------------------------------------------------
+
+    def answered_by(self, hosts: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """How many pages each host has answered."""
+        return self.hosts.answered[hosts.astype(np.intp)].astype(np.int64)
+
+    def tallied(self, name: str) -> int:
+        """The tally with a name."""
+        return self.registry.tallies.get(name, 0)
+
+    def host_names(self, hosts: npt.NDArray[Any]) -> list[str]:
+        """The names of hosts."""
+        return list(map(self.hosts.name, hosts.tolist()))
+
+    def leased_from(self) -> Rows:
+        """The host of each open lease."""
+        tokens = np.frombuffer(self.urls.leases.tokens(), np.uint64)
+        found: Rows = self.queues.host[self.urls.by_token(tokens, bodies=False).queues]
+        return found
+
+    def leases_open(self) -> int:
+        """How many leases are open."""
+        return len(self.urls.leases)
+
     # -- applying facts -----------------------------------------------------------------------------------------------
 
     def apply(self, kind: int, values: Sequence[Values], hand: Hand | None = None) -> None:

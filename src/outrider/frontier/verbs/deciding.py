@@ -13,6 +13,7 @@ from outrider.clock import Instant
 from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier.format.facts import FRAME_KIND, ORDERS, Block, Compressor, Fact, UnfitFactsError, sealed
 from outrider.frontier.format.records import Record
+from outrider.frontier.policy.budgets import Budgets
 from outrider.frontier.policy.grouping import Grouping
 from outrider.frontier.policy.network import Network
 from outrider.frontier.policy.settings import FrontierSettings
@@ -81,8 +82,8 @@ class Core:
         public_suffixes()  # the first use reads it from disk, and no call should wait for that
         self._compressor = Compressor()
         self.recent = Recent()
-        self.turns = Turns(tables, self.seed, settings.group or Grouping(), locates=locates)
-        self.turns.pages_per_host = settings.max_pages_per_host
+        self.budgets = Budgets(settings, tables)
+        self.turns = Turns(tables, self.seed, settings.group or Grouping(), self.budgets, locates=locates)
         self.turns.judges_errands = errands and settings.obey_robots
         self.cooling = Cooling(tables, self.turns, settings.hot_hosts_max)
         tables.robots.rulebook.agent = settings.user_agent

@@ -337,7 +337,6 @@ class Discovering(Part):
     ) -> npt.NDArray[np.bool_] | None:
         """Adds cards of new URLs to the draft, and facts of new hosts and queues. Returns which URLs had room, None for
         all. slots: filled in for known hosts."""
-        tables = self.tables
         there = hosts != NONE
         homes = hosts if there.all() else self._new_hosts(links.urls, rows, names, hosts, slots, draft)
         crawls = chosen(links.crawl, rows)
@@ -346,13 +345,10 @@ class Discovering(Part):
         heads["fingerprint"], heads["queue"], heads["slot"] = prints, queues, slots
         self._fill_heads(heads, links, rows, crawls, draft)
         codes[rows] = NEW
-        limit = self.settings.max_pages_per_host
-        if limit is not None:
-            answered = np.zeros(len(rows), np.int64)
-            answered[there] = tables.hosts.answered[hosts[there]]
-            over = answered >= limit
-            heads["state"][over], heads["reason"][over] = PARKED, Reason.BUDGET
-            codes[rows[over]] = CODE_NUMBERS[Code.PARKED]
+        if (over := self._core.budgets.over(hosts[there])) is not None:  # new hosts have answered nothing
+            spent = there.nonzero()[0][over]
+            heads["state"][spent], heads["reason"][spent] = PARKED, Reason.BUDGET
+            codes[rows[spent]] = CODE_NUMBERS[Code.PARKED]
         self._traps.park_new(links.urls, rows, heads, codes, draft)
         if not self._limit(heads, known_queues, rows, codes, draft):
             draft.cards(self._bodies(links, rows, heads), queue_rows)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from outrider.clock import Instant
+from outrider.clock import Instant, instant
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.records import Record
 from outrider.frontier.schedule.turns import EMPTY, NOT_ALONE
@@ -30,7 +30,7 @@ from outrider.frontier.verbs.asking import Asking
 from outrider.frontier.verbs.deciding import Core
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.trapping import OfHost, Suspect, Trapping
-from outrider.limits import OLDEST_DRAW_EVERY
+from outrider.limits import BUDGET_REST_SECONDS, OLDEST_DRAW_EVERY
 from outrider.storage.records import distinct
 from outrider.url import authority_of
 from outrider.url.traps import BY_HOSTS, RULES
@@ -86,7 +86,7 @@ class Drawing:
     def __init__(self, core: Core, robots: Asking, traps: Trapping, draft: Draft, wish: Wish, refusals: int) -> None:
         self._robots, self._traps, self._rests, self._gates = robots, traps, core.rests, core.gates
         self._draft, self._wish, self._errands_mode = draft, wish, core.errands_mode
-        self._tables, self._turns, self._settings = core.tables, core.turns, core.settings
+        self._tables, self._turns, self._budgets = core.tables, core.turns, core.budgets
         self.refusals = refusals
         self.asked: list[Errand] = []
         self.sought: list[int] = []
@@ -219,7 +219,7 @@ class Drawing:
             odd = np.searchsorted(kept, odd[good[odd]]) if len(odd) else odd
             drawn, hosts, flags, busy = drawn[kept], hosts[kept], flags[kept], busy[kept]
         pick = _Pick(drawn, hosts, odd)
-        if len(drawn) and (self._wish.per_queue > 1 or len(odd) or self._settings.max_pages_per_host is not None):
+        if len(drawn) and (self._wish.per_queue > 1 or len(odd) or self._budgets.parks):
             pick = self._measured(pick, flags, busy)
         return pick
 
@@ -326,7 +326,7 @@ class Drawing:
         return int(self._tables.hosts.turns[host]) % OLDEST_DRAW_EVERY == OLDEST_DRAW_EVERY - 1
 
     def _measured(self, pick: _Pick, flags: npt.NDArray[np.uint8], busy: npt.NDArray[np.uint16]) -> _Pick:
-        """How many URLs each queue may give, within the deadline and the budget of its host, and the gaps between
+        """How many URLs each queue may give, within the deadline and the budgets of its host, and the gaps between
         them."""
         wish = self._wish
         gaps = self._rests.gaps(self._draft, pick.hosts, pick.queues)
@@ -340,11 +340,11 @@ class Drawing:
             for place in pick.odd.tolist():
                 if self._turns.capacity(int(pick.queues[place])) > 1:
                     most[place] = min(most[place], 1)
-        limit = self._settings.max_pages_per_host
-        if limit is not None:
-            left = limit - self._tables.hosts.answered[pick.hosts.astype(np.intp)].astype(np.int64)
-            # Pages in flight may use the budget up. Beyond the budget URLs are drawn to be parked.
-            most = np.where(left > 0, np.minimum(most, left - busy), most)
+        if self._budgets.parks:
+            given = self._tables.queues.host[np.concatenate([_NO_ROWS, *self._queues]).astype(np.intp)]
+            most = self._budgets.lets(pick.hosts, busy, most, given)
+            for host in pick.hosts[most <= 0].tolist():  # open leases of other hosts may use a budget up
+                self._draft.clock(host).rest_at_least(wish.now + instant(BUDGET_REST_SECONDS))
         pick.most, pick.gaps = most, gaps
         return pick
 
@@ -416,12 +416,9 @@ class Drawing:
     def _verdicts(self, hosts: Rows, queues: Rows, cards: Cards) -> list[_Verdict] | None:
         """A verdict for each card and, where it is not GO, its authority; None when all may be fetched."""
         traps, places = self._traps, hosts.astype(np.intp)
-        limit = self._settings.max_pages_per_host
-        spent = self._tables.hosts.answered[places] >= limit if limit is not None else None
-        if spent is not None and not np.count_nonzero(spent):
-            spent = None
+        spent = self._budgets.over(places)
         ruled = self._errands_mode or np.count_nonzero(self._tables.hosts.flags[places] & np.uint8(ROBOTS))
-        if spent is None and not ruled and self._settings.traps is None:
+        if spent is None and not ruled and traps.settings.traps is None:
             return None
         heads, urls = cards.heads, cards.urls()
         suspects = traps.suspects(cards)

@@ -91,7 +91,7 @@ class Explaining(Part):
         token, robots = self._operators.token_of(record), self._robots_line(record.url, now)
         worker, until = self._held_by(token)
         word, text, at = self._why_not(record, row, queue, there, now)
-        text = self._parked(record, robots, now) or text
+        text = self._parked(record, host, robots, now) or text
         if word == "leased" and until is not None:
             text = _leased(worker or "this process", until, now)
         word, text, at = self._sooner(record, host, there.name, (word, text, at), now)
@@ -138,9 +138,11 @@ class Explaining(Part):
                 text += f"; no group by address counts it, for its address cannot be had ({place.error})"
         return word, text, at
 
-    def _parked(self, record: Record, robots: str | None, now: Instant) -> str:
-        """Why a URL is parked as a trap, or by its robots.txt, in words; "" where it is not. robots: the line of its
-        robots.txt that decides."""
+    def _parked(self, record: Record, host: int, robots: str | None, now: Instant) -> str:
+        """Why a URL is parked as a trap, by its robots.txt or for a budget, in words; "" where it is not. robots: the
+        line of its robots.txt that decides."""
+        if record.state == PARKED and record.reason == Reason.BUDGET:
+            return f"it is parked: {self._core.budgets.parked(host)}"
         if record.state == PARKED and record.reason == Reason.TRAP:
             rule, trap = self.tables.registry.errors[record.error], self._trap_told(record, now)
             why = f": {trap}" if trap else ""
@@ -271,8 +273,8 @@ class Explaining(Part):
         """The reason of the URL itself, its queue and its host. row: of its queue."""
         if record.state != QUEUED:
             return self._not_queued(record)
-        if self._leases.pages_left() <= 0:
-            return "limit", "the limit of pages (max_pages) is reached", None
+        if held := self._core.budgets.held():
+            return "limit", held, None
         if queue.paused and host.not_welcome is not None:
             text = f"{host.name} is parked, for a crawler is not welcome there: {host.not_welcome}"
             return "not_welcome", f"{text}; `outrider host DIR {host.name} resume` wakes it", None

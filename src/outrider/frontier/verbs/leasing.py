@@ -84,7 +84,7 @@ class Leasing(Part):
         row = tables.crawls.rows.get(crawl) if crawl is not None else None
         deadline = now + instant(ttl_seconds)
         before = deadline if train_seconds is None else min(deadline, now + instant(train_seconds) + 1)
-        want, pages_left = self.network_lets(now, want), self.pages_left()
+        want, pages_left = self.network_lets(now, want), self._core.budgets.pages_left()
         wish = Wish(want, pages_left, now, deadline, before, per_queue, queues_max, row, key, errands)
         drawing = Drawing(self._core, self._robots, self._traps, draft, wish, refusals)
         if crawl is None or row is not None:
@@ -232,13 +232,6 @@ class Leasing(Part):
     def spent(self) -> bool:
         """Whether URLs are parked for a budget. The count decides, too: `spent` may hold cards of deleted queues."""
         return len(self.tables.urls.spent) > 0 and self.tables.urls.counts[PARKED] > 0
-
-    def pages_left(self) -> int:
-        limit = self.settings.max_pages
-        if limit is None:
-            return CALL_ROWS_MAX
-        # This counts leases, not leased URLs: leases of deleted URLs are in flight, too.
-        return limit - self.tables.registry.tallies.get("answered", 0) - len(self.tables.urls.leases)
 
     def _next_token(self) -> int:
         """Epoch (the number of the opening) and counter: tokens grow within an opening and across openings."""

@@ -72,14 +72,8 @@ class Looking(Part):
         return not (waiting or self._gates.again or self._gates.returning)
 
     def at_limit(self) -> bool:
-        """Whether a limit ends the crawl: no page may be leased any more (max_pages), or the rest is parked for a
-        budget."""
-        if (
-            self.settings.max_pages is not None
-            and self.tables.registry.tallies.get("answered", 0) >= self.settings.max_pages
-        ):
-            return not self.finished() or self._leases.spent()
-        return self.finished() and self._leases.spent()
+        """Whether a budget ends the crawl: no page may be leased any more, or the rest is parked for a budget."""
+        return self._core.budgets.ends(finished=self.finished(), parked=self._leases.spent())
 
     def errands(self, lined_up: int | None = None) -> int:
         """How many errands are open or wanted; an errand of a caller does not count while its host is closed, for a
@@ -96,10 +90,10 @@ class Looking(Part):
     def next_ready(self, now: Instant) -> Instant | None:
         """The first instant at which anything can be leased; `now` when that is so already; None when time alone will
         bring nothing."""
-        if self._leases.pages_left() <= 0:
+        budgets = self._core.budgets
+        if budgets.pages_left() <= 0:
             # A lease that ends without an answer gives its page back.
-            spent = self.tables.registry.tallies.get("answered", 0) >= (self.settings.max_pages or 0)
-            return None if spent else self._next_deadline(now)
+            return None if budgets.is_over() else self._next_deadline(now)
         if self._gates.again or self._gates.unread or self._gates.returning or self._leases.releases_hosts():
             return now
         times = [self.turns.next(now), self.tables.urls.calendar.next(), self._next_deadline(now)]
@@ -142,7 +136,7 @@ class Looking(Part):
             now,
             census,
             next_at=self.next_ready(now),
-            at_limit=self._leases.pages_left() <= 0,
+            at_limit=self._core.budgets.pages_left() <= 0,
             errands_wanted=self._core.errands_mode and not self.turns.runs_errands,
             paused_until=self._core.network.until,
         )

@@ -187,15 +187,13 @@ class Opening(Part):
 
     def _revive(self, now: Instant) -> None:
         """Queues URLs again that were parked for a budget that has grown since."""
-        limit = self.settings.max_pages_per_host
         tables = self.tables
         if not tables.urls.counts[PARKED]:
             return
         hosts = np.arange(tables.hosts.count, dtype=np.uint32)
         parked = hosts[tables.urls.spent.waiting(hosts) > 0]
-        for host in parked.tolist():
-            if limit is not None and tables.hosts.answered[host] >= limit:
-                continue
+        over = self._core.budgets.over(parked)
+        for host in (parked if over is None else parked[~over]).tolist():
             while len(cards := tables.urls.spent.drain(host, WAKES_PER_CALL_MAX)):
                 draft = self._core.draft(now)
                 cards = self._robots.living(cards)

@@ -506,7 +506,7 @@ class Settling(Part):
             pages.heads[dead] = before
             pages.keeps = ~dead if pages.keeps is None else pages.keeps & ~dead
             pages.targets = {row: target for row, target in pages.targets.items() if not dead[row]}
-        self._count_pages(draft, pages.outcomes, dead)
+        self._count_pages(draft, pages, dead)
         if self._traps.counts_returns:
             self._traps.count_returns(draft, pages.cards, pages.outcomes)
         self._put_pages(draft, pages)
@@ -651,9 +651,14 @@ class Settling(Part):
                 seed=depth == 0 and target is not None and not is_last,
             )
 
-    def _count_pages(self, draft: Draft, outcomes: Outcomes, dead: Flags | None) -> None:
+    def _count_pages(self, draft: Draft, pages: _Pages, dead: Flags | None) -> None:
+        outcomes = pages.outcomes
         if answered := int(np.count_nonzero(outcomes.answered)):
             draft.tally("answered", answered)
+            if self._core.budgets.parks:
+                hosts = self.tables.queues.host[pages.queues[outcomes.answered]]
+                for name, count in self._core.budgets.tallies(hosts):
+                    draft.tally(name, count)
         read = 0
         if outcomes.bytes_read is not None:
             read = sum((outcomes.bytes_read if dead is None else outcomes.bytes_read[~dead]).tolist())
