@@ -21,6 +21,7 @@ from outrider.fetch.downloader import Request, target_of
 from outrider.fetch.room import TypeBytes, bytes_of_type
 from outrider.limits import BODY_BYTES_MAX, HOSTS_RULED_MAX, PDF_BYTES_MAX
 from outrider.page.pdf import PDF_TYPE, reads_pdf
+from outrider.url import undotted
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class PerHost:
             return self._usual
         known = self._made_ones.get(host)
         if known is None:
-            name = host.removesuffix(".")
+            name = undotted(host)
             told: dict[str, Any] = {}
             for table in self._tables:
                 if fnmatchcase(name, str(table["name"]).lower()):

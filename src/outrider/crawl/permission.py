@@ -18,7 +18,7 @@ from outrider.crawl.seeds import loopback_of
 from outrider.errors import shown
 from outrider.fetch.addresses import AddressGuard, parsed
 from outrider.storage.files import Directory
-from outrider.url import host_of, spell
+from outrider.url import host_of, spell, undotted
 
 REFUSED_NAMED_MAX: Final = 20  # URLs with a sentence of their own in the answer to one call
 LOCAL_ADDRESSES: Final = ("127.0.0.1", "::1")  # of the names that RFC 6761 section 6.3 keeps for this machine
@@ -95,7 +95,7 @@ class Permission:
 def closed(host: str, hosts: Mapping[str, tuple[str, ...]], guard: AddressGuard) -> str | None:
     """Why no request may go to a host, None for a name: only a look-up tells its addresses. hosts: a parsed --hosts
     file."""
-    name = host.removesuffix(".")
+    name = undotted(host)
     if name in hosts:
         return None  # the file says where it is, and the guard decides there
     literal = name.strip("[]")

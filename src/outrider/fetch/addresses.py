@@ -10,6 +10,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from outrider.errors import SettingsError
 from outrider.fetch.outcomes import BlockedAddress, safe_text
 from outrider.limits import GUARDED_HOSTS_MAX
+from outrider.url import undotted
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -113,7 +114,7 @@ def is_public_address(ip: str) -> bool:
 
 def host_key(host: str) -> str:
     """A host name as the guard and the resolver compare it: lower case, no final dot, no brackets."""
-    host = host.lower().removesuffix(".")
+    host = undotted(host.lower())
     return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 
 
