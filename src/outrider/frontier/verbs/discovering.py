@@ -345,7 +345,9 @@ class Discovering(Part):
         heads["fingerprint"], heads["queue"], heads["slot"] = prints, queues, slots
         self._fill_heads(heads, links, rows, crawls, draft)
         codes[rows] = NEW
-        if (over := self._core.budgets.over(hosts[there])) is not None:  # new hosts have answered nothing
+        budgets = self._core.budgets
+        # New hosts have answered nothing.
+        if budgets.parks and (over := budgets.over(hosts[there])) is not None:
             spent = there.nonzero()[0][over]
             heads["state"][spent], heads["reason"][spent] = PARKED, Reason.BUDGET
             codes[rows[spent]] = CODE_NUMBERS[Code.PARKED]
