@@ -25,6 +25,7 @@ BENCHES = (
     "looks",
     "parts",
     "crawl",
+    "work",
     "polite",
     "frontier",
 )  # quick ones first

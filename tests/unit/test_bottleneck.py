@@ -21,11 +21,12 @@ from limiting import set_limits
 from outrider.archive import WarcWriter
 from outrider.clock import instant
 from outrider.crawl import loop as loop_module
+from outrider.crawl import run as run_module
 from outrider.crawl.bottleneck import CAUSES, Bottleneck, Stage, throughput_lines
-from outrider.crawl.loop import CrawlRun
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.progress import NoProgress
 from outrider.crawl.reading import Reader
+from outrider.crawl.run import CrawlRun
 from outrider.engine import Frontier
 from outrider.frontier.verbs.census import Standing
 from unit.test_crawl_loop import Site
@@ -146,7 +147,7 @@ class Crawl:
         self.patch.setattr(loop_module, "anchored", lambda _: self.loop.now)
         opening = Frontier.open
         clocked = SimpleNamespace(open=lambda *given, **named: opening(*given, clock=lambda: self.loop.now(), **named))
-        self.patch.setattr(loop_module, "Frontier", clocked)
+        self.patch.setattr(run_module, "Frontier", clocked)
         options = CrawlOptions(
             probe_pages=0,  # the web of this test knows no paths by chance
             output=str(self.directory / "out"),

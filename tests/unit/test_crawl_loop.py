@@ -9,10 +9,10 @@ import json
 import pytest
 
 from limiting import set_limits
-from outrider.crawl.loop import CrawlRun
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
 from outrider.crawl.progress import NoProgress
+from outrider.crawl.run import CrawlRun
 from outrider.crawl.settle import Settler
 from outrider.crawl.summary import left_alone
 from outrider.engine import Frontier

@@ -17,9 +17,9 @@ from outrider import limits
 from outrider.crawl import sitemaps
 from outrider.crawl.exchange import import_files
 from outrider.crawl.fetching import Fetching
-from outrider.crawl.loop import CrawlRun
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.progress import NoProgress
+from outrider.crawl.run import CrawlRun
 from outrider.crawl.sitemaps import Sitemaps
 from outrider.engine import Frontier
 from outrider.fetch.addresses import AddressGuard

@@ -9,10 +9,10 @@ import pytest
 
 from outrider.crawl import start
 from outrider.crawl.journal import Journal
-from outrider.crawl.loop import CrawlResult
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.pace import Pace, Rates, eta_seconds, status_fields
 from outrider.crawl.progress import BarProgress, LogProgress, NoProgress, eta_text, progress_line, progress_of
+from outrider.crawl.run import CrawlResult
 from outrider.crawl.status import status_lines
 from outrider.crawl.summary import network_line
 from outrider.crawl.terminal import drawable, safe, say

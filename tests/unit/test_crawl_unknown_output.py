@@ -18,9 +18,9 @@ from outrider.crawl import exchange, mending
 from outrider.crawl import start as starting
 from outrider.crawl.aside import put_aside
 from outrider.crawl.kept_output import judge_of, refuse_output_alone
-from outrider.crawl.loop import CrawlRun
 from outrider.crawl.mending import repair
 from outrider.crawl.options import CrawlOptions, as_toml, from_environment, from_file
+from outrider.crawl.run import CrawlRun
 from outrider.engine import Frontier
 from outrider.errors import (
     DamagedStoreError,

@@ -16,7 +16,7 @@ import pytest
 
 from outrider import Frontier
 from outrider.cli import main as cli
-from outrider.crawl import work
+from outrider.crawl import loop, work
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.work import Server, Worker
 from outrider.engine import AsyncFrontier
@@ -211,14 +211,14 @@ def test_a_second_stop_breaks_requests_off_and_gives_their_urls_back(house):
 def test_a_request_whose_lease_ends_before_it_is_broken_off_and_its_page_counts_once(house, monkeypatch):
     """An operator gives the leases back while their requests hang: the worker sees it with its next look, breaks the
     requests off, and fetches the URLs again."""
-    monkeypatch.setattr(work, "STEP_SECONDS", 0.05)
-    monkeypatch.setattr(work, "EXTEND_SECONDS", 1_000.0)  # each look extends, and so hears of it
+    monkeypatch.setattr(loop, "EXTEND_STEP_SECONDS", 0.05)
+    monkeypatch.setattr(loop, "EXTEND_SECONDS", 1_000.0)  # each look extends, and so hears of it
     served = house()
     ended = []
 
     async def beside(worker):
         await until(lambda: served.site is not None and sum("robots" not in url for url in served.site.asked) == 8)
-        tokens = [lease.token for lease in worker._running.values()]
+        tokens = [lease.token for lease in worker._fetching.leases]
         served.site.hangs = False
         ended.extend(await asyncio.to_thread(served.frontier.release, tokens))
 
@@ -232,8 +232,8 @@ def test_a_request_whose_lease_ends_before_it_is_broken_off_and_its_page_counts_
 
 def test_a_request_is_cut_by_the_end_of_its_lease_while_extending_fails(house, monkeypatch):
     """The server answers all but `extend`: requests that hang end before their leases do, and the pages count once."""
-    monkeypatch.setattr(work, "STEP_SECONDS", 0.05)
-    monkeypatch.setattr(work, "EXTEND_SECONDS", 1_000.0)
+    monkeypatch.setattr(loop, "EXTEND_STEP_SECONDS", 0.05)
+    monkeypatch.setattr(loop, "EXTEND_SECONDS", 1_000.0)
     served, refused, leases = house(), [], {}
 
     def failing(tokens, _ttl_seconds):
@@ -243,14 +243,14 @@ def test_a_request_is_cut_by_the_end_of_its_lease_while_extending_fails(house, m
     async def beside(worker):
         await until(lambda: served.site is not None and sum("robots" not in url for url in served.site.asked) == 8)
         worker._hasty.extend = failing
-        leases.update({lease.token: lease.deadline for lease in worker._running.values()})
+        leases.update({lease.token: lease.deadline for lease in worker._fetching.leases})
         await until(lambda: len(refused) > 2)
-        assert set(leases) == {lease.token for lease in worker._running.values()}  # their ends are far
+        assert set(leases) == {lease.token for lease in worker._fetching.leases}  # their ends are far
         served.site.hangs = False
-        monkeypatch.setattr(work, "END_SECONDS", work.LEASE_SECONDS + 1.0)  # now no lease lasts that long any more
-        await until(lambda: not set(leases) & {lease.token for lease in worker._running.values()})
+        monkeypatch.setattr(loop, "END_SECONDS", work.LEASE_SECONDS + 1.0)  # now no lease lasts that long any more
+        await until(lambda: not set(leases) & {lease.token for lease in worker._fetching.leases})
         assert all(deadline > served.frontier.now() for deadline in leases.values())
-        monkeypatch.setattr(work, "END_SECONDS", 10.0)
+        monkeypatch.setattr(loop, "END_SECONDS", 10.0)
 
     done = served.run(served.worker(site={"hangs": True}), beside)
     assert (0, 32 + 8) == (done.exit_code, done.accepted)  # eight say that nothing was fetched

@@ -35,7 +35,8 @@ def work(
     SIGTERM lets requests end, reports them, and ends with 4. A killed worker
     goes on with the same command; `outrider export DIR… --what pages` makes one file of the pages of all.
     """
-    from outrider.crawl.work import PATIENCE_SECONDS, UNREACHABLE, Server
+    from outrider.crawl.loop import UNREACHABLE
+    from outrider.crawl.work import PATIENCE_SECONDS, Server
     from outrider.crawl.work import work as run
 
     options = given(flags)

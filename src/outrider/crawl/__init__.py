@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from outrider.crawl.crawler import Crawler as Crawler
     from outrider.crawl.crawler import crawl as crawl
     from outrider.crawl.hooks import CrawledPage as CrawledPage
-    from outrider.crawl.loop import CrawlResult as CrawlResult
     from outrider.crawl.options import CrawlOptions as CrawlOptions
     from outrider.crawl.pages import CrawlPages as CrawlPages
+    from outrider.crawl.run import CrawlResult as CrawlResult
 
 __all__ = ["CrawlOptions", "CrawlPages", "CrawlResult", "CrawledPage", "Crawler", "crawl"]
 

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from outrider.crawl.loop import CrawlResult, CrawlRun
 from outrider.crawl.pages import CrawlPages
+from outrider.crawl.run import CrawlResult, CrawlRun
 from outrider.crawl.start import conclude, finished, prepared
 from outrider.crawl.status import status_of
 from outrider.errors import SettingsError

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from outrider.crawl.hooks import CrawledPage
-from outrider.crawl.loop import CrawlResult, CrawlRun
+from outrider.crawl.run import CrawlResult, CrawlRun
 from outrider.limits import PAGES_READ_AHEAD_MAX
 
 

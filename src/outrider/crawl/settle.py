@@ -44,7 +44,7 @@ from outrider.crawl.visit import (
 )
 from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier.policy.grouping import SharedClocks
-from outrider.journey import Code, Kind, LeaseBatch, Link, Outcome, Report, Settled, State, Verdict
+from outrider.journey import Code, Kind, Lease, LeaseBatch, Link, Outcome, Report, Settled, State, Verdict
 from outrider.limits import (
     DEPTH_MAX,
     HOOK_SLOW_SECONDS,
@@ -85,6 +85,11 @@ class Turn:
     answered: int
 
 
+def train_wish(trains: tuple[int, int] | None) -> dict[str, Any]:
+    """The arguments of a call that leases trains."""
+    return {} if trains is None else {"queues_max": trains[0], "per_queue": trains[1], "train_seconds": 0.0}
+
+
 def _last(links: UrlBatch | list[Link]) -> UrlBatch | list[Link]:
     """Links with the lowest priority there is."""
     if isinstance(links, UrlBatch):
@@ -112,11 +117,14 @@ class Settler:
         told: Callable[[Settled], None] = lambda _: None,
         failures: HookFailures | None = None,
         say: Callable[[str], None] = lambda _: None,
+        draw: Callable[[int, tuple[int, int] | None], tuple[LeaseBatch, float | None]] | None = None,
     ) -> None:
         """tell: is given each answered page once it is kept. under_way: tokens of visits that have not ended, whose
         leases a slow hook must not let end. reader: has read some visits ahead, perhaps. told: hears the code of each
-        page. failures: counts the failures of hooks. say: takes a line for people: the first failure of each class."""
+        page. failures: counts the failures of hooks. say: takes a line for people: the first failure of each class.
+        draw: leases as `turn` does, where the frontier is elsewhere."""
         self._say = say
+        self._draw = draw or self._drawn
         self._failures = failures if failures is not None else HookFailures()
         self._told = told
         self._hooks = hooks or Hooks(options)
@@ -145,32 +153,24 @@ class Settler:
         self._journal = journal
         self._pending: list[Reading] = []
 
-    def turn(
-        self, visits: Sequence[Visit], want: int, ending: Sequence[int] = (), *, trains: tuple[int, int] | None = None
-    ) -> Turn:
+    def turn(self, visits: Sequence[Visit], want: int, *, trains: tuple[int, int] | None = None) -> Turn:
         """Reports these visits and those of calls that found the disk full, then leases. Raises StoreError.
 
-        ending: tokens of visits under way whose leases are to be extended. trains: how many queues give leases at
-        most, and how many leases each, where no gap is due between them.
+        trains: how many queues give leases at most, and how many leases each, where no gap is due between them.
         """
         answered = self.settle(visits)
-        if ending:
-            self._frontier.extend(ending, LEASE_SECONDS)
-        leases = LeaseBatch()
-        ready: float | None = None
-        if want:
-            how: dict[str, Any] = {}
-            if trains is not None:
-                how = {"queues_max": trains[0], "per_queue": trains[1], "train_seconds": 0.0}
-            leases = self._frontier.lease(want, ttl_seconds=LEASE_SECONDS, errands=True, **how)
-            if leases.lines:
-                self._output.write(leases.lines, leases.lsn)
-            if self._options.host:
-                self._rule(leases)
-            if len(leases) < want:
-                ready = self._frontier.next_ready_seconds()
+        leases, ready = self._draw(want, trains) if want else (LeaseBatch(), None)
         self._journal.flush()
         return Turn(leases, ready, answered)
+
+    def _drawn(self, want: int, trains: tuple[int, int] | None) -> tuple[LeaseBatch, float | None]:
+        """Leases, and the seconds until there are more."""
+        leases = self._frontier.lease(want, ttl_seconds=LEASE_SECONDS, errands=True, **train_wish(trains))
+        if leases.lines:
+            self._output.write(leases.lines, leases.lsn)
+        if self._options.host:
+            self._rule(leases)
+        return leases, self._frontier.next_ready_seconds() if len(leases) < want else None
 
     def _rule(self, leases: LeaseBatch) -> None:
         """Tells the frontier of the delay and capacity that a [[host]] table gives, once per host and run: with its
@@ -392,6 +392,11 @@ class Settler:
     def waiting(self) -> int:
         """Visits whose outcomes are not durable yet."""
         return len(self._pending)
+
+    @property
+    def leases(self) -> list[Lease]:
+        """The leases of these visits; another thread may ask."""
+        return [one.visit.lease for one in list(self._pending)]
 
     def _extend(self, pending: Sequence[Reading]) -> None:
         soon = self._frontier.now() + instant(EXTEND_SECONDS)

@@ -30,7 +30,7 @@ from outrider.crawl.directory import (
 from outrider.crawl.hooks import Hooks
 from outrider.crawl.kept_output import refuse_output_alone
 from outrider.crawl.left_out import BUDGET, LeftOut, rows_of
-from outrider.crawl.loop import HOOKS, LIMIT, STOPPED, UNREACHABLE, CrawlResult, CrawlRun, PageReader
+from outrider.crawl.loop import HOOKS, LIMIT, STOPPED, UNREACHABLE
 from outrider.crawl.options import (
     SETTINGS_FILE,
     CrawlOptions,
@@ -45,6 +45,7 @@ from outrider.crawl.output import FILES, PAGES, POLITENESS
 from outrider.crawl.pace import errors_of
 from outrider.crawl.progress import Progress, progress_of
 from outrider.crawl.report import collect, render
+from outrider.crawl.run import CrawlResult, CrawlRun, PageReader
 from outrider.crawl.seeds import BadSeeds, loopback_of, placed, read_hosts, read_seeds, require_contact
 from outrider.crawl.summary import counted, errors_text, left_out_lines, network_line, summary_lines
 from outrider.crawl.terminal import say

@@ -77,7 +77,8 @@ class Added(Struct, frozen=True):
 
 
 class Next(Struct, frozen=True, forbid_unknown_fields=True):
-    """The wish for a lease. `timeout_ms`: how long to wait while there is none. `robots`: who fetches
+    """The wish for a lease. `timeout_ms`: how long to wait while there is none. `per_queue`: URLs of one host at most,
+    `queues_max`: hosts at most; `train_ms`: only URLs of a host whose turns come within so long. `robots`: who fetches
     robots.txt files. `worker`: they come as records of kind `robots`. `server`: the server asks for them, under the
     crawl's User-Agent."""
 
@@ -86,6 +87,8 @@ class Next(Struct, frozen=True, forbid_unknown_fields=True):
     timeout_ms: Annotated[int, Meta(ge=0, le=_WAIT_MS_MAX)] = 0
     ttl_ms: TtlMs = 60_000
     per_queue: Annotated[int, Meta(ge=1, le=SERVICE_BATCH_MAX)] = 1
+    queues_max: Annotated[int, Meta(ge=1, le=SERVICE_BATCH_MAX)] | None = None
+    train_ms: Annotated[int, Meta(ge=0, le=_TTL_MS_MAX)] | None = None
     crawl_id: Name | None = None
     queue_key: Text | None = None
     robots: Literal["server", "worker"] = "worker"
@@ -132,8 +135,8 @@ class Record(Struct, frozen=True):
 
 
 class Leased(Struct, frozen=True):
-    """A lease of some URLs; without any, `next_ready_in_ms` says when asking again makes sense, null for never by
-    waiting alone. `now_us`: the server's clock; `waited_ms`: how long the request waited here."""
+    """A lease of some URLs; with fewer than wanted, `next_ready_in_ms` says when asking again makes sense, null for
+    never by waiting alone. `now_us`: the server's clock; `waited_ms`: how long the request waited here."""
 
     urls: list[Record]
     lease_id: int | None = None
@@ -327,12 +330,13 @@ class Register(Struct, frozen=True, forbid_unknown_fields=True):
 class Registered(Struct, frozen=True):
     """The product for which this frontier reads robots.txt files, the id of its store, and the server's clock.
     allow_address: the loopback addresses that URLs of the store's owner named; only for a worker on the same machine.
-    """
+    gapless: whether hosts need no gap between two requests, where nobody asked for one."""
 
     user_agent: str
     store: str
     now_us: int
     allow_address: list[str] = []
+    gapless: bool = False
 
 
 class Extend(Struct, frozen=True, forbid_unknown_fields=True):

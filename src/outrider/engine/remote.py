@@ -78,6 +78,9 @@ class RemoteFrontier:
         self._worker = arguments.name("worker", worker) or f"client-{remote.key()[:12]}"
         self._close = close
         self._closed = False
+        self.ready_seconds: float | None = None
+        """When more leases can be had, as the last answer with fewer leases than wanted said; None for never by waiting
+        alone."""
         self._ahead = self._ask_ready()[0]  # the server's instant less ours, at the most
 
     # -- the three verbs ----------------------------------------------------------------------------------------------
@@ -97,6 +100,8 @@ class RemoteFrontier:
         *,
         ttl_seconds: float = 60,
         per_queue: int = 1,
+        train_seconds: float | None = None,
+        queues_max: int | None = None,
         crawl: str | None = None,
         key: str | None = None,
         worker: str | None = None,
@@ -107,6 +112,7 @@ class RemoteFrontier:
         """As `Frontier.lease`, for leases of a named worker: they outlive this process. Without `errands` the server
         asks for each robots.txt itself, where it can."""
         wait_seconds = arguments.seconds("wait_seconds", wait_seconds)
+        train_ms = None if train_seconds is None else round(arguments.seconds("train_seconds", train_seconds) * 1000)
         ends = self._ticks() + instant(wait_seconds)
         while True:
             wait = min(wait_seconds, max(0.0, seconds(ends - self._ticks())), SERVICE_WAIT_SECONDS_MAX)
@@ -119,11 +125,14 @@ class RemoteFrontier:
                 timeout_ms=int(wait * 1000),
                 ttl_ms=max(1, round(arguments.ttl(ttl_seconds) * 1000)),
                 per_queue=per_queue,
+                train_ms=train_ms,
+                queues_max=queues_max,
                 crawl_id=crawl,
                 queue_key=key,
                 robots="worker" if errands else "server",
             )
             self._set_clock(found.now_us, self._ticks() - began - found.waited_ms * 1000)
+            self.ready_seconds = None if found.next_ready_in_ms is None else found.next_ready_in_ms / 1000
             if found.urls or self._ticks() >= ends or request_id is not None:
                 return LeaseBatch([_lease(one) for one in found.urls])
 

@@ -145,9 +145,11 @@ async def _next(desk: Desk, ask: Ask) -> m.Leased | Text:
         leases = await make(desk, ask, wish, request)
     desk.hear(wish.worker_id)
     waited = (elapsed() - began) // 1000
-    if not leases:
+    in_ms: int | None = None
+    if len(leases) < wish.batch_size:
         ready = await desk.frontier.next_ready_seconds()
         in_ms = None if ready is None else round(ready * 1000)
+    if not leases:
         return m.Leased([], next_ready_in_ms=in_ms, now_us=await desk.frontier.now(), waited_ms=waited)
     given = Given(min(leases.tokens), wish.worker_id, leases)
     desk.handed.add(given)
@@ -156,7 +158,7 @@ async def _next(desk: Desk, ask: Ask) -> m.Leased | Text:
         delays = await desk.frontier.crawl_delays([one.authority for one in leases])
         records = [_record(one, delay, now) for one, delay in zip(leases, delays, strict=True)]
         until = moment(given.deadline)
-        told = m.Leased(records, given.lease_id, until, _ms(given.deadline - now), now_us=now, waited_ms=waited)
+        told = m.Leased(records, given.lease_id, until, _ms(given.deadline - now), in_ms, now, waited)
         answer = Text(encode(told), JSON)
         if ask.key is None and ask.connection is not None and ask.connection.lost:
             raise Problem("client-gone", "the client closed the connection before its leases could be sent")
@@ -183,6 +185,8 @@ async def _leases(
         wish.batch_size,
         ttl_seconds=wish.ttl_ms / 1000,
         per_queue=wish.per_queue,
+        train_seconds=None if wish.train_ms is None else wish.train_ms / 1000,
+        queues_max=wish.queues_max,
         crawl=wish.crawl_id,
         key=wish.queue_key,
         worker=wish.worker_id,
@@ -405,7 +409,9 @@ async def _register(desk: Desk, ask: Ask) -> m.Registered:
     await asyncio.to_thread(desk.frontier.sync._ask_sooner)
     # Loopback of this machine is loopback of the worker's where it asks over loopback, and of nobody else's.
     permitted = desk.permission.loopback if ask.local and desk.permission is not None else []
-    return m.Registered(ours, desk.store, await desk.frontier.now(), permitted)
+    settings = desk.frontier.sync._machine.settings
+    gapless = not (settings.delay or settings.delay_factor)
+    return m.Registered(ours, desk.store, await desk.frontier.now(), permitted, gapless)
 
 
 async def _status(desk: Desk, _: Ask) -> dict[str, Any]:
