@@ -4,7 +4,7 @@
 
     {"state": …}                         how long the line files are, and where the archive ends: all lines before count
     {"report": n, "key": …, "outcomes": […], "lines": […], "mark": …}     synced before it is sent
-    {"answer": n, "codes": […]}                                           synced before its lines are written
+    {"answer": n, "codes": […], "new": […]}                               synced before its lines are written
 
 A report without an answer is sent again under its key, by this process or the next one in the directory, and has the
 first one's answer. So a line stands in a line file if and only if the frontier accepted its token.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -23,6 +24,7 @@ from outrider.crawl.directory import WORKER_FOLDER
 from outrider.engine import messages as m
 from outrider.engine.remote import RemoteFrontier, outcome_body
 from outrider.errors import DamagedStoreError, SettingsError, UnreachableError
+from outrider.frontier.format.lines import completed
 from outrider.journey import (
     Code,
     LeaseBatch,
@@ -85,10 +87,12 @@ class Sending(msgspec.Struct):
 
 
 class Answer(msgspec.Struct):
-    """The codes of a report's outcomes; none where the frontier refused it as a whole."""
+    """The codes of a report's outcomes; none where the frontier refused it as a whole. new: how many links of each were
+    new; none in a file of an earlier version, whose lines do not say so."""
 
     answer: int
     codes: list[str]
+    new: list[int] = []
 
 
 @dataclass(slots=True)
@@ -97,7 +101,7 @@ class Kept:
 
     state: State = field(default_factory=State)
     sent: list[Sending] = field(default_factory=list)
-    answers: dict[int, list[str]] = field(default_factory=dict)
+    answers: dict[int, Answer] = field(default_factory=dict)
     length: int = 0
 
     @property
@@ -105,15 +109,17 @@ class Kept:
         """The reports of which nobody here knows whether they count."""
         return [one for one in self.sent if one.report not in self.answers]
 
-    def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
-        """The lines of accepted outcomes in reports behind `after`."""
+    def lines(self, stream: str, after: int, *, unanswered: bool = False) -> Iterator[tuple[int, bytes]]:
+        """The lines of accepted outcomes in reports behind `after`. unanswered: those of all others, too."""
         place = _STREAMS.index(stream)
         for one in self.sent:
-            codes = self.answers.get(one.report, [])
-            for code, lines in zip(codes, one.lines, strict=False):
+            if one.report <= after:
+                continue
+            answer = self.answers.get(one.report, Answer(one.report, []))
+            for lines, code, new in zip_longest(one.lines, answer.codes, answer.new):
                 line = lines[place]
-                if one.report > after and code == Settled.OK and line is not None:
-                    yield one.report, line.encode()
+                if line is not None and (code == Settled.OK or unanswered):
+                    yield one.report, _completed(stream, line.encode(), new)
 
     def marks(self) -> dict[str, bytes]:
         """The places of the writers, as of the last report."""
@@ -145,7 +151,7 @@ def read_reports(files: Files, damage: list[int] | None = None) -> Kept:
             kept.sent.append(msgspec.convert(told, Sending))
         else:
             found = msgspec.convert(told, Answer)
-            kept.answers[found.answer] = found.codes
+            kept.answers[found.answer] = found
         kept.length += len(line)
     return kept
 
@@ -156,7 +162,7 @@ def packed(kept: Kept) -> bytes:
     for one in kept.sent:
         entries.append(one)
         if one.report in kept.answers:
-            entries.append(Answer(one.report, kept.answers[one.report]))
+            entries.append(kept.answers[one.report])
     return b"".join(map(_line_of, entries))
 
 
@@ -221,11 +227,11 @@ class Accounts:
             self._send(sending)
         found = [self._told.pop(one.token) for one in outcomes]
         accepted: list[Line] = []
-        for one, (code, _) in zip(outcomes, found, strict=True):
+        for one, (code, row) in zip(outcomes, found, strict=True):
             if code is Settled.OK:
-                accepted += (
-                    (name, line) for name, line in zip(_STREAMS, (one.line, one.politeness), strict=True) if line
-                )
+                for name, line in zip(_STREAMS, (one.line, one.politeness), strict=True):
+                    if line:
+                        accepted.append((name, _completed(name, line, row.count(Code.NEW))))
         return Report(tuple(code for code, _ in found), tuple(row for _, row in found), tuple(accepted), self._number)
 
     def _send(self, sending: Sending) -> None:
@@ -233,15 +239,15 @@ class Accounts:
         try:
             told = self._remote.report_bodies(sending.outcomes, sending.key)
         except SettingsError:
-            self._answered(sending, [])
+            self._answered(sending, Answer(sending.report, []))
             raise
-        self._answered(sending, told.codes)
+        self._answered(sending, Answer(sending.report, told.codes, [row.count(Code.NEW) for row in told.links]))
         for one, code, row in zip(sending.outcomes, told.codes, told.links, strict=True):
             self._told[one.token] = (Settled(code), tuple(map(Code, row)))
 
-    def _answered(self, sending: Sending, codes: list[str]) -> None:
-        self._write(Answer(sending.report, codes))
-        self._kept.answers[sending.report] = codes
+    def _answered(self, sending: Sending, answer: Answer) -> None:
+        self._write(answer)
+        self._kept.answers[sending.report] = answer
 
     def _write(self, entry: Sending | Answer) -> None:
         line = _line_of(entry)
@@ -355,3 +361,8 @@ class Accounts:
 
 def _text(line: bytes | None) -> str | None:
     return line.decode() if line is not None else None
+
+
+def _completed(stream: str, line: bytes, new: int | None) -> bytes:
+    """A line as a crawl's file has it: that of a page says how many of its links were new."""
+    return line if new is None or stream != _STREAMS[0] else completed(line, new)

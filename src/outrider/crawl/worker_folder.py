@@ -67,12 +67,7 @@ class KnownWork:
 
     def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
         """The lines of all reports behind `after`, those without an answer too: they are in the books."""
-        place = tuple(FILES).index(stream)
-        for one in self.kept.sent:
-            for lines in one.lines:
-                line = lines[place]
-                if one.report > after and line is not None:
-                    yield one.report, line.encode()
+        return self.kept.lines(stream, after, unanswered=True)
 
 
 def refuse_unknown_output(path: str) -> None:
