@@ -423,7 +423,6 @@ HOOK_TRACEBACK_LINES_MAX = 40  # lines of crawl.log for one failure of a hook: s
 HOOK_TRACEBACKS_MAX = 100  # failures of a hook with their traceback; later ones of a run have one line each
 HOOK_KINDS_TOLD_MAX = 20  # kinds of failures of hooks that a run says on the terminal: a screen; crawl.log has all
 HOOK_TEXT_CHARACTERS_MAX = 300  # characters of an exception in one line: a long value in its message stays out
-HOOK_SLOW_SECONDS = 5.0  # after a hook or a robots.txt that took longer, leases are looked at: some may end soon
 HOOK_ANSWER_SECONDS = 3.0  # a question to a crawl waits so long for a hook that runs; then it is told which one
 HOOK_SHARE_SLOW = 0.5  # a hook that takes half of the time is what a crawl waits for
 PAGES_READ_AHEAD_MAX = 64  # pages that wait for the reader of `async for`: beyond, the crawl leases no more

@@ -184,33 +184,6 @@ def test_a_request_that_was_broken_off_is_recorded_and_asked_again(house):
     assert house.frontier.status(first.url).state in (State.WAITING, State.QUEUED)
 
 
-def test_leases_that_end_soon_are_extended_before_their_outcome_is_written(house):
-    lease = house.pages()[0]
-    late = replace_lease(lease, deadline=house.frontier.now() + 1_000_000)
-    asked = []
-    house.settler._frontier = Watched(house.frontier, asked)
-    house.settler.settle([house.visit(late)])
-    assert [("extend", [lease.token]), ("report", 1)] == asked
-
-
-class Watched:
-    """A frontier that notes two of its verbs in order."""
-
-    def __init__(self, frontier, asked) -> None:
-        self._frontier, self._asked = frontier, asked
-
-    def extend(self, tokens, ttl_seconds):
-        self._asked.append(("extend", tokens))
-        return self._frontier.extend(tokens, ttl_seconds)
-
-    def report(self, outcomes, **more):
-        self._asked.append(("report", len(outcomes)))
-        return self._frontier.report(outcomes, **more)
-
-    def __getattr__(self, name):
-        return getattr(self._frontier, name)
-
-
 def test_an_error_without_an_answer_has_a_line_and_no_record(house):
     lease = house.pages()[0]
     house.output.kept.clear()

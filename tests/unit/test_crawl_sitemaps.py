@@ -466,19 +466,6 @@ def test_the_urls_of_all_sitemaps_of_a_crawl_have_a_limit_that_later_runs_know(h
     assert [f"{A}/{n}.xml" for n in range(3)] == [line["url"] for line in house.lines(sitemaps.SITEMAPS_FILE)]
 
 
-def test_leases_are_kept_while_robots_txt_files_with_many_sitemaps_are_read(house, monkeypatch):
-    set_limits(monkeypatch, HOOK_SLOW_SECONDS=0.0)
-    kept: list[int] = []
-    extend = Frontier.extend
-    monkeypatch.setattr(
-        Frontier, "extend", lambda one, tokens, *how: kept.append(len(tokens)) or extend(one, tokens, *how)
-    )
-    house.names(MAP)
-    house.web.pages[f"{B}/robots.txt"] = "User-agent: *"
-    house.crawl(f"{A}/", f"{B}/")
-    assert len(kept) >= 2
-
-
 def test_a_frontier_tells_what_robots_txt_says_of_a_url():
     with Frontier.memory(robots="errands") as frontier:
         frontier.discover([f"{A}/", f"{B}/"])

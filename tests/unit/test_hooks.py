@@ -16,6 +16,7 @@ import pytest
 
 import outrider
 from limiting import set_limits
+from outrider import Frontier
 from outrider.crawl import hooks
 from outrider.crawl.control import ask
 from outrider.crawl.hook_failures import HookFailures
@@ -650,15 +651,23 @@ def test_a_hook_that_sleeps_is_named_while_it_does(crawled, monkeypatch):
 
 
 def test_leases_are_kept_while_a_hook_takes_long(crawled, monkeypatch):
-    from outrider.crawl.settle import Settler
+    monkeypatch.setattr("outrider.crawl.loop.EXTEND_STEP_SECONDS", 0.01)
+    monkeypatch.setattr("outrider.crawl.loop.EXTEND_SECONDS", 1_000.0)
+    extended, meanwhile = [], []
 
-    extended = []
-    set_limits(monkeypatch, HOOK_SLOW_SECONDS=0.0)
-    kept = Settler._keep_leases
-    monkeypatch.setattr(Settler, "_keep_leases", lambda settler: extended.append(1) or kept(settler))
-    lines = crawled(on_page=lambda page: time.sleep(0.01))
-    assert len(extended) >= 4
-    assert {"done", "robots"} == {line["outcome"] for line in lines.values()}
+    def extend(frontier, tokens, ttl_seconds, plain=Frontier.extend):
+        extended.append(len(tokens))
+        return plain(frontier, tokens, ttl_seconds)
+
+    def on_page(page):
+        before = len(extended)
+        time.sleep(0.1)
+        meanwhile.append(len(extended) - before)
+
+    monkeypatch.setattr(Frontier, "extend", extend)
+    lines = crawled(on_page=on_page, max_depth=0)
+    assert min(meanwhile) > 0
+    assert {"done"} == {line["outcome"] for line in lines.values()}
 
 
 # -- pages to iterate over ---------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class House:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._thread.start()
         assert self._begun.wait(60)
-        self.said, self.site = [], None
+        self.said, self.site, self.refuses = [], None, {}
 
     async def _serve(self):
         self._loop = asyncio.get_running_loop()
@@ -69,6 +69,7 @@ class House:
     def worker(self, name="ann", *, site=None, **server):
         def sites(_, clock):
             self.site = Site(clock, **(site or {}))
+            self.site.refuses = self.refuses
             return self.site
 
         options = CrawlOptions(output=str(self.directory / name), delay=0, delay_factor=0, concurrency=8)
@@ -116,6 +117,27 @@ def test_a_worker_ends_with_0_when_the_frontier_has_no_work_left(house):
     assert (0, 32, 0) == (done.exit_code, done.accepted, done.late)
     assert (32, 32) == (len({page["url"] for page in served.pages()}), len(served.pages()))
     assert 32 == served.urls()["done"]
+
+
+def test_a_worker_leases_hosts_that_need_no_gap_in_trains(house):
+    """Each page of a host was a lease of its own."""
+    served = house()
+    served.frontier.discover([f"http://h0.test/{number}" for number in range(4, 84)])
+    done = served.run(served.worker())
+    asked = sum(count for (path, _), count in served._desk.requests.items() if path.endswith("/next"))
+    assert (0, 32 + 80, True) == (done.exit_code, done.accepted, asked < 40)
+
+
+def test_a_worker_tells_the_first_failure_of_a_class_at_once(house):
+    served = house()
+    served.refuses = dict.fromkeys(SEEDS[:3], "9")
+
+    async def beside(worker):
+        await until(lambda: any("http_503" in line for line in served.said))
+        worker.stop()
+
+    assert 4 == served.run(served.worker(), beside).exit_code
+    assert 1 == sum("http_503" in line for line in served.said)
 
 
 def test_the_directory_of_a_worker_names_the_worker_and_its_server(house, capsys):

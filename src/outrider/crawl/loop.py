@@ -247,7 +247,6 @@ class CrawlLoop(ABC):
             options,
             self._journal,
             self._hooks,
-            under_way=lambda: [lease.token for lease in self._leases_under_way()],
             copies=copies,
             sitemaps=Sitemaps(frontier, options, files),
             probes=Probes(frontier, options, files),

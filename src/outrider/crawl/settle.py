@@ -13,7 +13,6 @@ from typing import Any, Final
 import msgspec
 
 from outrider.causes import error_words
-from outrider.clock import Instant, instant
 from outrider.crawl.accounts import Books
 from outrider.crawl.copies import Copies
 from outrider.crawl.groups import groups_of
@@ -47,7 +46,6 @@ from outrider.frontier.policy.grouping import SharedClocks
 from outrider.journey import Code, Kind, Lease, LeaseBatch, Link, Outcome, Report, Settled, State, Verdict
 from outrider.limits import (
     DEPTH_MAX,
-    HOOK_SLOW_SECONDS,
     HOOK_TRACEBACKS_MAX,
     HOSTS_RULED_MAX,
     METADATA_BYTES_MAX,
@@ -59,7 +57,6 @@ from outrider.page import Page
 from outrider.url import Rules, UrlBatch, canonical_target
 
 LEASE_SECONDS: Final = 90.0  # DNS (15 s) and a fetch (60 s) end before
-EXTEND_SECONDS: Final = 10.0  # leases that end within so long are extended before their outcome is written down
 WITH_CONTENT: Final = frozenset({"done", "truncated", "duplicate"})  # the outcomes of pages that hooks look at
 QUIET: Final = frozenset({"done", "truncated", "duplicate", "redirect", "gone"})  # pages.jsonl says enough of these
 LINKS_TIMES: Final = 4  # the bytes of links count so often: read, decided, logged and kept
@@ -109,7 +106,6 @@ class Settler:
         hooks: Hooks | None = None,
         *,
         tell: Callable[[CrawledPage], None] | None = None,
-        under_way: Callable[[], Sequence[int]] = tuple,
         copies: Copies | None = None,
         sitemaps: Sitemaps | None = None,
         probes: Probes | None = None,
@@ -119,10 +115,9 @@ class Settler:
         say: Callable[[str], None] = lambda _: None,
         draw: Callable[[int, tuple[int, int] | None], tuple[LeaseBatch, float | None]] | None = None,
     ) -> None:
-        """tell: is given each answered page once it is kept. under_way: tokens of visits that have not ended, whose
-        leases a slow hook must not let end. reader: has read some visits ahead, perhaps. told: hears the code of each
-        page. failures: counts the failures of hooks. say: takes a line for people: the first failure of each class.
-        draw: leases as `turn` does, where the frontier is elsewhere."""
+        """tell: is given each answered page once it is kept. reader: has read some visits ahead, perhaps. told: hears
+        the code of each page. failures: counts the failures of hooks. say: takes a line for people: the first failure
+        of each class. draw: leases as `turn` does, where the frontier is elsewhere."""
         self._say = say
         self._draw = draw or self._drawn
         self._failures = failures if failures is not None else HookFailures()
@@ -133,7 +128,6 @@ class Settler:
         self._probes = probes if probes is not None else Probes(frontier, options)
         self._tell = tell
         self._reader = reader or Reader(options, self._hooks, output, keeps_links=tell is not None)
-        self._under_way = under_way
         self._per_host = PerHost(options)
         self.spellings = Spellings(Rules.parse(options.url_rules) if options.url_rules else None)
         """URLs that are requested in another spelling than their own."""
@@ -144,7 +138,6 @@ class Settler:
         self._errors_said: set[str] = set()
         self.not_followed: dict[str, int] = {}
         """Links of this run that were not followed, by reason."""
-        self._looked_at: Instant = 0
         grouping = groups_of(options.group, options.contact)
         self._clocks = SharedClocks(grouping) if grouping is not None else None
         self._frontier = frontier
@@ -205,14 +198,11 @@ class Settler:
 
     def _settle_some(self) -> int:
         """The first of those that wait, as many as may be in memory at once; they wait no longer then."""
-        self._extend(self._pending)
         some: list[Reading] = []
         size = 0
         for one in self._pending:
             if not one.read:
                 self._pending[len(some)] = one = self._read(one.visit)
-                if one.found is not None:
-                    self._keep_leases()
             some.append(one)
             size += _bytes(one)
             if size > TURN_BYTES_MAX:
@@ -306,7 +296,6 @@ class Settler:
             self._seen_by_hooks(one, one.judgement)
             if one.page is not None:
                 one.page = replace(one.page, found=NO_FOUND)
-            self._keep_leases()
 
     def _seen_by_hooks(self, one: Reading, judgement: Judgement) -> None:
         visit, hooks = one.visit, self._hooks
@@ -335,18 +324,6 @@ class Settler:
         one.page, one.links, one.fields, one.due_again = None, NO_LINKS, {}, None
         if one.seen is not None:
             one.seen.outcome = "error"
-
-    def _keep_leases(self) -> None:
-        """Hooks, or some robots.txt files with many sitemaps, may take longer than a lease lasts: those that wait here,
-        and those under way, are extended."""
-        now = self._frontier.now()
-        if now < self._looked_at + instant(HOOK_SLOW_SECONDS):
-            return
-        if self._looked_at:
-            self._frontier.extend(
-                [*(one.visit.lease.token for one in self._pending), *self._under_way()], LEASE_SECONDS
-            )
-        self._looked_at = now
 
     def _note_fault(self, one: Reading) -> None:
         """The traceback of a failed hook, for the first ones of a run; later ones have their last line."""
@@ -397,12 +374,6 @@ class Settler:
     def leases(self) -> list[Lease]:
         """The leases of these visits; another thread may ask."""
         return [one.visit.lease for one in list(self._pending)]
-
-    def _extend(self, pending: Sequence[Reading]) -> None:
-        soon = self._frontier.now() + instant(EXTEND_SECONDS)
-        ending = [one.visit.lease.token for one in pending if one.visit.lease.deadline < soon]
-        if ending:
-            self._frontier.extend(ending, LEASE_SECONDS)
 
     def _read(self, visit: Visit) -> Reading:
         """Takes what was read of a visit."""
