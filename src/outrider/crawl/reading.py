@@ -20,9 +20,10 @@ from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.sitemaps import Found
-from outrider.crawl.visit import NOT_MODIFIED, Judgement, Visit, content_digest, judged, visit_bytes
+from outrider.crawl.visit import Judgement, Visit, content_digest, judged, visit_bytes
 from outrider.crawl.wording import wording_of
 from outrider.fetch.downloader import Response
+from outrider.fetch.meaning import NOT_MODIFIED
 from outrider.fetch.outcomes import FetchError
 from outrider.journey import Kind, Lease, Link, Outcome, Verdict
 from outrider.kernels.page_columns import leads_nowhere

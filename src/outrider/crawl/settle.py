@@ -29,7 +29,6 @@ from outrider.crawl.sitemaps import Found, Sitemaps
 from outrider.crawl.spellings import Spellings
 from outrider.crawl.summary import counted
 from outrider.crawl.visit import (
-    NOT_MODIFIED,
     Judgement,
     Visit,
     address_outcome,
@@ -42,6 +41,7 @@ from outrider.crawl.visit import (
     visit_bytes,
 )
 from outrider.errors import SettingsError, StoreFullError
+from outrider.fetch.meaning import NOT_MODIFIED
 from outrider.frontier.policy.grouping import SharedClocks
 from outrider.journey import Code, Kind, Lease, LeaseBatch, Link, Outcome, Report, Settled, State, Verdict
 from outrider.limits import (

@@ -33,6 +33,7 @@ from outrider.errors import InvalidUrlError
 from outrider.fetch.answers import payload_of
 from outrider.fetch.downloader import Decoding, Response, is_field_value
 from outrider.fetch.freshness import fresh_seconds
+from outrider.fetch.meaning import NOT_MODIFIED, REDIRECTS, REFUSALS, meaning_of
 from outrider.fetch.outcomes import FetchError, retry_after_seconds
 from outrider.fetch.unwelcome import sign_of
 from outrider.frontier.policy.revisit import retries_left
@@ -53,10 +54,6 @@ from outrider.robots import whole_lines
 from outrider.sniffing import is_binary
 from outrider.url import UrlBatch, as_received, join
 
-REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-RETRIED: Final = frozenset({408, 425, 429})  # RFC 9110 and 8470: the same request may do later; so may any 5xx
-NOT_MODIFIED: Final = 304  # the content is the one whose validators were sent: RFC 9110 section 15.4.5
-REFUSALS: Final = frozenset({429, 503})  # the site has too much to do
 TRUNCATED: Final = "truncated"
 UNSENT: Final = frozenset({FetchError.BLOCKED_ADDRESS, FetchError.BLOCKED_PORT})
 _NONE: Final[Mapping[str, Any]] = {}
@@ -172,30 +169,26 @@ def judged(visit: Visit, retries: int = len(RETRY_SECONDS)) -> Judgement:
     status, failure, lease = visit.status, visit.failure, visit.lease
     if visit.fault is not None:
         return Judgement("error", Verdict.GONE, visit.fault.word)
-    asked = _retry_after(visit)
-    if failure is not None:
-        if failure.retryable:
-            word, verdict = _again(lease.attempt, retries)
-            return Judgement(word, verdict, str(failure), None, asked, status in REFUSALS)
-        return Judgement("error", Verdict.GONE, str(failure), None, asked)
-    assert visit.response is not None
-    assert status is not None
-    if visit.sign is not None:
+    asked, challenged, response = _retry_after(visit), visit.sign is not None, visit.response
+    target = location_of(response) if response is not None and failure is None and status in REDIRECTS else None
+    found = meaning_of(
+        status,
+        str(failure) if failure is not None else None,
+        challenged=challenged,
+        moved=target is not None,
+        validated=status == NOT_MODIFIED and bool(validators_of(lease)),
+    )
+    word, verdict = found.word, found.verdict
+    if word == "done":
+        assert response is not None
+        return _answered(response, is_page=lease.kind is not Kind.SITEMAP)
+    if verdict is Verdict.RETRY:
         word, verdict = _again(lease.attempt, retries)
-        return Judgement(word, verdict, str(FetchError.NOT_WELCOME), None, asked, status in REFUSALS, True)
-    if 200 <= status < 300:
-        return _answered(visit.response, is_page=lease.kind is not Kind.SITEMAP)
-    if status == NOT_MODIFIED and validators_of(lease):
-        return Judgement("duplicate", Verdict.DONE)
-    if status in REDIRECTS:
-        target = location_of(visit.response)
-        if target is not None:
-            return Judgement("redirect", Verdict.DONE, None, target, asked)
-        return Judgement("gone", Verdict.GONE, "bad_location", None, asked)
-    if status in RETRIED or 500 <= status < 600:
-        word, verdict = _again(lease.attempt, retries)
-        return Judgement(word, verdict, f"http_{status}", None, asked, status in REFUSALS)
-    return Judgement("gone", Verdict.GONE, None, None, asked)
+    if word != "redirect":
+        target = None
+    if word == "duplicate":
+        asked = None
+    return Judgement(word, verdict, found.error, target, asked, found.refused, challenged)
 
 
 def _again(attempt: int, retries: int) -> tuple[str, Verdict]:

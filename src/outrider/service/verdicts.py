@@ -1,11 +1,12 @@
-"""From a worker's result to an outcome: the same meaning of statuses and errors as in a crawl (crawl/visit.py)."""
+"""From a worker's result to an outcome: the same meaning of statuses and errors as in a crawl (fetch/meaning.py)."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from outrider.crawl.visit import REDIRECTS, REFUSALS, RETRIED
+from outrider.crawl.visit import validators_of
 from outrider.engine.messages import OUTCOME_FIELDS, NewUrl, OutcomeBody, Result
+from outrider.fetch.meaning import meaning_of
 from outrider.fetch.outcomes import FetchError
 from outrider.journey import Kind, Lease, Link, Outcome, RobotsAnswer, Verdict
 from outrider.limits import DEPTH_MAX
@@ -72,7 +73,15 @@ def outcome_of(result: Result, lease: Lease) -> Outcome:
         link_of(_absolute(one, lease.url), crawl=lease.crawl, referrer=lease.url, depth=depth) for one in result.links
     )
     status = result.http_status if result.http_status is not None else 200 if result.status == "success" else None
-    verdict, error, location = _judged(result, status)
+    failed = result.error or ("error" if result.status == "error" and status is not None and status < 300 else None)
+    found = meaning_of(
+        status,
+        None if result.status == "success" else failed,
+        challenged=result.challenged,
+        moved=result.location is not None,
+        validated=bool(validators_of(lease)),
+    )
+    verdict = found.verdict
     return Outcome(
         lease.token,
         verdict,
@@ -80,10 +89,10 @@ def outcome_of(result: Result, lease: Lease) -> Outcome:
         first_byte_seconds=result.first_byte_ms / 1000 if result.first_byte_ms is not None else None,
         challenged=result.challenged,
         status=status,
-        error=error,
+        error=found.error,
         retry_after_seconds=result.retry_after,
-        refused=status in REFUSALS,
-        location=location,
+        refused=found.refused,
+        location=result.location if found.word == "redirect" else None,
         links=links if verdict == Verdict.DONE else (),
         answered=result.http_status is not None or result.status == "success",
         digest=result.content_hash.encode() if result.content_hash and verdict == Verdict.DONE else None,
@@ -99,25 +108,3 @@ def _absolute(link: str | NewUrl, page: str) -> str | NewUrl:
     if not isinstance(link, str):
         return link
     return spell((link,), page)[0] or link
-
-
-def _judged(result: Result, status: int | None) -> tuple[Verdict, str | None, str | None]:
-    """The verdict, the class of the error, and where a redirect leads to."""
-    if status is None:
-        word = result.error or "error"
-        known = word in FetchError.__members__.values()
-        # An error that only the worker knows may pass: the frontier's own steps end it.
-        return (Verdict.RETRY if not known or FetchError(word).retryable else Verdict.GONE), word, None
-    if status in RETRIED or status >= 500:
-        return Verdict.RETRY, result.error or f"http_{status}", None
-    if status in REDIRECTS:
-        if result.location is not None:
-            return Verdict.DONE, None, result.location
-        return Verdict.GONE, "bad_location", None
-    if 200 <= status < 300 or status == 304:
-        if result.status == "error":
-            word = result.error or "error"
-            passes = word in FetchError.__members__.values() and FetchError(word).retryable
-            return (Verdict.RETRY if passes else Verdict.GONE), word, None
-        return Verdict.DONE, None, None
-    return Verdict.GONE, result.error, None
