@@ -6,7 +6,7 @@ import pytest
 
 from outrider.crawl.visit import Visit, judged
 from outrider.engine.messages import Result
-from outrider.fetch.downloader import Headers, Response
+from outrider.fetch.downloader import Decoding, Headers, Response
 from outrider.fetch.outcomes import FetchError
 from outrider.journey import Kind, Lease
 from outrider.service.verdicts import outcome_of
@@ -24,6 +24,7 @@ def crawled(of: Lease, status: int | None, error: FetchError | None, target: str
     head = b"HTTP/1.1 200 OK\r\n\r\n" if status is not None else b""
     plain = {"error_text": "", "request_head": b"GET / HTTP/1.1\r\n\r\n", "head": head, "body": b"x", "content": b"x"}
     times = {"started_at": 0, "first_byte_at": 0, "ended_at": 0, "seconds": 0.0, "truncated": None}
+    plain |= {"decoding": Decoding.WHOLE, "new_connection": True}
     answer = Response(
         url=of.url, address="127.0.0.1", status=status, error=error, headers=Headers(tuple(fields)), **plain, **times
     )
