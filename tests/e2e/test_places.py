@@ -1,4 +1,4 @@
-"""What an addition costs: `scripts/places.py` makes each in a copy of the package, proves it, and counts its files."""
+"""The cost of an addition: `scripts/places.py` makes each in a copy of the package, proves it, and counts its files."""
 
 from __future__ import annotations
 

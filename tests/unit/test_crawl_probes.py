@@ -540,7 +540,7 @@ def test_a_site_that_answers_404_has_no_soft_ones(house) -> None:
 
 @pytest.mark.parametrize("text", ["Hello", "Page not found"])
 def test_a_site_with_one_body_for_all_paths_is_fetched_whole_and_its_links_last(house, text: str) -> None:
-    """Whatever it says: the front page is like the answers, too, and all that it names is fetched."""
+    """The text does not matter: the front page is like the answers, too, and all that it names is fetched."""
     body = f"<title>{text}</title><p>{text}</p>" + "".join(f"<a href=/{number}>x</a>" for number in range(30))
 
     async def fetch(request: Request) -> Response:

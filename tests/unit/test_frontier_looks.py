@@ -115,7 +115,7 @@ def test_urls_are_listed_by_state_as_they_are_counted():
 
 
 def test_other_calls_come_between_the_steps_of_a_look(small_steps):
-    """What is there all the time is told once, whatever is discovered, leased and reported between two steps."""
+    """A URL that is there all the time is told once, whatever is discovered, leased and reported between two steps."""
     small_steps()
     world = World()
     frontier, machine = world.frontier, inspect(world.frontier)

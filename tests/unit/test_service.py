@@ -73,7 +73,8 @@ def test_a_lease_is_fetched_reported_and_its_links_come_next():
         ({"http_status": 404}, "gone", None),
         ({"http_status": 301, "location": B}, "done", None),
         ({"http_status": 301}, "gone", "bad_location"),
-        ({"http_status": 304}, "done", None),
+        ({"http_status": 304}, "gone", None),  # its request had no validators
+        ({"http_status": 204}, "done", None),
         ({"status": "error", "http_status": 503, "retry_after": 20}, "waiting", "http_503"),
         ({"status": "error", "error": "connect_timeout"}, "waiting", "connect_timeout"),
         ({"status": "error", "error": "dns_unknown"}, "gone", "dns_unknown"),

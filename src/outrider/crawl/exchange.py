@@ -162,7 +162,7 @@ def _merged(kept: Mapping[str, Kept | None]) -> Iterator[Mapping[str, Any]]:
 
 
 def _pages(directory: str, reports: Kept | None) -> Iterator[Mapping[str, Any]]:
-    """The lines of pages.jsonl. Of a worker's those that it had noted as written, then those of its reports."""
+    """The lines of pages.jsonl. A worker has those that it had noted as written, then those of its reports."""
     if reports is not None:
         length, lsn = reports.state.projections.get(PAGES_STREAM, (0, 0))
         for line in whole_lines(os.path.join(directory, FILES[PAGES_STREAM]), length):

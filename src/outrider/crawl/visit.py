@@ -1,14 +1,6 @@
 """A visit and its meaning: the answer to a lease in, the outcome and its lines out (no clock, no socket).
 
-answer                                   outcome in pages.jsonl       the frontier is told
-2xx                                      done, truncated, duplicate   done, links
-2xx of which nothing can be decoded      error                        gone
-301 302 303 307 308 with a location      redirect                     done, location
-a challenge for browsers or people       retry, at last error         retry, challenged: not_welcome
-408 425 429 5xx, errors that may pass    retry, at last error         retry (429, 503: refused)
-304 to a request with validators         duplicate                    done, nothing new
-any other status                         gone                         gone
-any other error                          error                        gone
+`fetch/meaning.py` has the meaning of statuses and errors (docs/answers.md); here the content adds its own.
 """
 
 from __future__ import annotations
@@ -33,7 +25,7 @@ from outrider.errors import InvalidUrlError
 from outrider.fetch.answers import payload_of
 from outrider.fetch.downloader import Decoding, Response, is_field_value
 from outrider.fetch.freshness import fresh_seconds
-from outrider.fetch.meaning import NOT_MODIFIED, REDIRECTS, REFUSALS, meaning_of
+from outrider.fetch.meaning import NOT_MODIFIED, REDIRECTS, REFUSALS, meaning_of, rest_asked
 from outrider.fetch.outcomes import FetchError, retry_after_seconds
 from outrider.fetch.unwelcome import sign_of
 from outrider.frontier.policy.revisit import retries_left
@@ -236,9 +228,9 @@ def _is_text(content_type: str) -> bool:
 
 
 def _retry_after(visit: Visit) -> float | None:
-    if visit.response is None or visit.status is None or visit.status < 300:
+    if visit.response is None or (field := visit.response.headers.get("retry-after")) is None:
         return None
-    return retry_after_seconds(visit.response.headers.get("retry-after"), visit.at / MICROSECONDS)
+    return rest_asked(visit.status, retry_after_seconds(field, visit.at / MICROSECONDS))
 
 
 def location_of(response: Response) -> str | None:
@@ -475,7 +467,7 @@ def address_outcome(visit: Visit) -> Outcome:
     if visit.address is not None:
         return lease.located(visit.address, ttl_seconds=DNS_KNOWN_SECONDS)
     error = str(visit.failure) if visit.failure is not None else None
-    may_pass = visit.failure is not None and visit.failure.retryable
+    may_pass = error is not None and meaning_of(None, error).verdict is Verdict.RETRY
     return lease.retry(error=error) if may_pass else lease.gone(error=error)
 
 

@@ -1,23 +1,39 @@
-"""The meaning of an answer: what a status or an error says about the URL that was asked for, decided here alone."""
+"""The meaning of an answer: what a status or an error says about the URL that was asked for, decided here alone.
+
+Crawls, workers and results over REST ask this table. docs/answers.md is made from it:
+`python -m outrider.fetch.meaning > docs/answers.md`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Final
 
 from outrider.fetch.outcomes import FetchError
 from outrider.journey import Verdict
 
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-RETRIED: Final = frozenset({408, 425, 429})  # RFC 9110 and 8470: the same request may do later; so may any 5xx
-NOT_MODIFIED: Final = 304  # the content is the one whose validators were sent: RFC 9110 section 15.4.5
+NOT_MODIFIED: Final = 304
 REFUSALS: Final = frozenset({429, 503})  # the site has too much to do
-ERRORS: Final = frozenset(map(str, FetchError))
+STATUSES: Final = range(100, 1_000)  # three digits, of which the first is not 0: RFC 9110 section 15
+_ERRORS: Final = {str(error): error for error in FetchError}
+
+
+class Needs(Enum):
+    """What else an answer must have, besides its status."""
+
+    NOTHING = ""
+    LOCATION = "with a location that can be crawled"
+    VALIDATORS = "to a request with validators"
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The outcome word of a page, the verdict for the frontier, and the class of the error."""
+    """word: the outcome in `pages.jsonl`, before the content is read, and while attempts are left. verdict: for the
+    frontier. error: the class, None for none. refused: the host has too much to do, and rests."""
 
     word: str
     verdict: Verdict
@@ -25,27 +41,128 @@ class Meaning:
     refused: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The statuses that mean the same, the first row that fits counts. source: where that is written."""
+
+    statuses: Collection[int]
+    needs: Needs
+    meaning: Meaning
+    source: str = ""
+
+
+_GONE = Meaning("gone", Verdict.GONE)
+ROWS: Final = (
+    Row(range(200, 300), Needs.NOTHING, Meaning("done", Verdict.DONE), "RFC 9110 section 15.3"),
+    Row({NOT_MODIFIED}, Needs.VALIDATORS, Meaning("duplicate", Verdict.DONE), "RFC 9110 section 15.4.5"),
+    Row(REDIRECTS, Needs.LOCATION, Meaning("redirect", Verdict.DONE), "RFC 9110 section 15.4"),
+    Row(REDIRECTS, Needs.NOTHING, Meaning("gone", Verdict.GONE, "bad_location"), "RFC 9110 section 10.2.2"),
+    *(
+        Row({status}, Needs.NOTHING, Meaning("retry", Verdict.RETRY, f"http_{status}", status in REFUSALS), source)
+        for status, source in (
+            (408, "RFC 9110 section 15.5.9"),
+            (425, "RFC 8470 section 5.2"),
+            (429, "RFC 6585 section 4"),
+            *((status, "RFC 9110 section 15.6") for status in range(500, 600)),
+        )
+    ),
+    Row(STATUSES, Needs.NOTHING, _GONE),
+)
+CHALLENGED: Final = Meaning("retry", Verdict.RETRY, str(FetchError.NOT_WELCOME))
+
+_BY_STATUS: Final = {status: tuple(row for row in ROWS if status in row.statuses) for status in STATUSES}
+
+
 def meaning_of(
     status: int | None, error: str | None, *, challenged: bool = False, moved: bool = False, validated: bool = False
 ) -> Meaning:
-    """The meaning of an answer. error: of the request, None for a whole answer; a word that is no `FetchError` is one
-    that only its sender knows. challenged: it carries the sign of a challenge. moved: it names a URL that can be
-    crawled as its location. validated: the request had validators."""
-    refused = status in REFUSALS
-    if error in ERRORS:
-        if FetchError(error).retryable:
-            return Meaning("retry", Verdict.RETRY, error, refused)
+    """The meaning of an answer. status: None where none came. error: of the request, None for a whole answer; a word
+    that is no `FetchError` is one that only its sender knows. challenged: the answer has the sign of a challenge.
+    moved: it names a location that can be crawled. validated: the request had validators."""
+    known = _ERRORS.get(error) if error is not None else None
+    if known is FetchError.NOT_WELCOME:
+        challenged = True
+    elif known is not None:
+        if known.retryable:
+            return Meaning("retry", Verdict.RETRY, error, status in REFUSALS)
         return Meaning("error", Verdict.GONE, error)
-    if status is None:
-        return Meaning("retry", Verdict.RETRY, error or "error")
     if challenged:
-        return Meaning("retry", Verdict.RETRY, str(FetchError.NOT_WELCOME), refused)
-    if 200 <= status < 300:
-        return Meaning("done", Verdict.DONE) if error is None else Meaning("error", Verdict.GONE, error)
-    if status == NOT_MODIFIED and validated:
-        return Meaning("duplicate", Verdict.DONE)
-    if status in REDIRECTS:
-        return Meaning("redirect", Verdict.DONE) if moved else Meaning("gone", Verdict.GONE, "bad_location")
-    if status in RETRIED or 500 <= status < 600:
-        return Meaning("retry", Verdict.RETRY, error or f"http_{status}", refused)
-    return Meaning("gone", Verdict.GONE, error)
+        return replace(CHALLENGED, refused=True) if status in REFUSALS else CHALLENGED
+    if status is None:  # an error that only its sender knows may pass; the frontier's own steps end it
+        return Meaning("retry", Verdict.RETRY, error or "error")
+    met = {Needs.NOTHING: True, Needs.LOCATION: moved, Needs.VALIDATORS: validated}
+    found = next((row.meaning for row in _BY_STATUS.get(status, ()) if met[row.needs]), _GONE)
+    if error is None:
+        return found
+    return Meaning("error", Verdict.GONE, error) if found.word == "done" else replace(found, error=error)
+
+
+def rest_asked(status: int | None, retry_after: float | None) -> float | None:
+    """The wait of a Retry-After that counts: that of a redirect or a failure (RFC 9110 section 10.2.3)."""
+    return retry_after if status is not None and status >= 300 else None
+
+
+def page() -> str:
+    """docs/answers.md, in Markdown."""
+    return "\n".join(_page()) + "\n"
+
+
+def _page() -> Iterator[str]:
+    yield from (
+        "# The meaning of an answer",
+        "",
+        "Outrider gives an answer one meaning, for crawls, workers and results over REST. This page is made from the table",
+        "that decides it: `python -m outrider.fetch.meaning > docs/answers.md`.",
+        "",
+        "`outcome` is the word in `pages.jsonl`. A `retry` becomes `error` at its last attempt. The content of a page that is",
+        "`done` may change the word to `truncated` or `duplicate`, and to `error` where no byte of it can be decoded.",
+        "",
+        "## Statuses",
+        "",
+        "The first row that fits counts. A status that no row names is `gone`.",
+        "",
+        "| status | outcome | the frontier is told | error | source |",
+        "|---|---|---|---|---|",
+    )
+    merged: dict[tuple[str, ...], list[int]] = {}
+    for row in ROWS:
+        error = "http_STATUS" if (row.meaning.error or "").startswith("http_") else row.meaning.error or ""
+        cells = (row.needs.value, row.meaning.word, _told(row.meaning), error, row.source)
+        merged.setdefault(cells, []).extend(row.statuses)
+    for (needs, word, told, error, source), statuses in merged.items():
+        named = "any other" if len(statuses) == len(STATUSES) else _ranges(statuses)
+        yield f"| {f'{named} {needs}'.strip()} | {word} | {told} | {f'`{error}`' if error else ''} | {source} |"
+    yield from (
+        "",
+        f"A challenge for a browser or a person is `{CHALLENGED.word}` with the error `{CHALLENGED.error}`, at any status.",
+        "Two of them in a row park the host.",
+        "",
+        "## Errors",
+        "",
+        "An error of the request counts before its status.",
+        "",
+        "| error | outcome | the frontier is told |",
+        "|---|---|---|",
+    )
+    for error in FetchError:
+        found = meaning_of(None, str(error))
+        yield f"| `{error}` | {found.word} | {_told(found)} |"
+
+
+def _told(meaning: Meaning) -> str:
+    return f"{meaning.verdict}, refused" if meaning.refused else str(meaning.verdict)
+
+
+def _ranges(statuses: list[int]) -> str:
+    """100 101 102 404 as `100–102, 404`."""
+    spans: list[list[int]] = []
+    for status in sorted(statuses):
+        if spans and spans[-1][1] == status - 1:
+            spans[-1][1] = status
+        else:
+            spans.append([status, status])
+    return ", ".join(f"{first}" if first == last else f"{first}–{last}" for first, last in spans)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

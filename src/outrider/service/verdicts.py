@@ -6,7 +6,7 @@ from typing import Final
 
 from outrider.crawl.visit import validators_of
 from outrider.engine.messages import OUTCOME_FIELDS, NewUrl, OutcomeBody, Result
-from outrider.fetch.meaning import meaning_of
+from outrider.fetch.meaning import REFUSALS, meaning_of, rest_asked
 from outrider.fetch.outcomes import FetchError
 from outrider.journey import Kind, Lease, Link, Outcome, RobotsAnswer, Verdict
 from outrider.limits import DEPTH_MAX
@@ -59,15 +59,24 @@ def outcome_of(result: Result, lease: Lease) -> Outcome:
         status = result.http_status if result.status == "success" or result.http_status is not None else None
         body = (result.body or "").encode("utf-8", "replace")
         answer = RobotsAnswer(status, body, result.location, result.fresh_seconds)
-        return Outcome(lease.token, Verdict.DONE, seconds=seconds, status=status, robots=answer)
+        if result.challenged:  # it is no robots.txt, and does not allow anything
+            answer = RobotsAnswer(None)
+        return Outcome(
+            lease.token,
+            Verdict.DONE,
+            seconds=seconds,
+            challenged=result.challenged,
+            status=status,
+            error=str(FetchError.NOT_WELCOME) if result.challenged else None,
+            retry_after_seconds=rest_asked(status, result.retry_after),
+            refused=status in REFUSALS,
+            robots=answer,
+        )
     if lease.kind == Kind.ADDRESS:
         if result.status == "success" and result.address is not None:
             return lease.located(result.address)
-        return (
-            lease.gone(error=result.error)
-            if result.error == FetchError.DNS_UNKNOWN
-            else lease.retry(error=result.error)
-        )
+        may_pass = meaning_of(None, result.error).verdict is Verdict.RETRY
+        return lease.retry(error=result.error) if may_pass else lease.gone(error=result.error)
     depth = min(lease.depth + 1, DEPTH_MAX)
     links = tuple(
         link_of(_absolute(one, lease.url), crawl=lease.crawl, referrer=lease.url, depth=depth) for one in result.links
@@ -90,7 +99,7 @@ def outcome_of(result: Result, lease: Lease) -> Outcome:
         challenged=result.challenged,
         status=status,
         error=found.error,
-        retry_after_seconds=result.retry_after,
+        retry_after_seconds=None if found.word == "duplicate" else rest_asked(status, result.retry_after),
         refused=found.refused,
         location=result.location if found.word == "redirect" else None,
         links=links if verdict == Verdict.DONE else (),
