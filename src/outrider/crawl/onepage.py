@@ -152,7 +152,7 @@ async def _rested(
     delay = rules.crawl_delay(options.user_agent) or 0.0
     if options.crawl_delay_max is not None and options.crawl_delay_over == "cap":
         delay = min(delay, options.crawl_delay_max)
-    if options.crawl_delay_as == "window":  # its phase is unknown: a whole one behind the beginning of the request before
+    if options.crawl_delay_as == "window":  # its phase is unknown: one behind the beginning of the request before
         delay = max(0.0, delay - found.robots_seconds)
     factor = min(options.delay_factor * found.robots_seconds, DELAY_FACTOR_SECONDS_MAX)
     usual = max(options.delay if own is None else own, factor)

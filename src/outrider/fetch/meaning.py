@@ -80,9 +80,7 @@ def meaning_of(
     that is no `FetchError` is one that only its sender knows. challenged: the answer has the sign of a challenge.
     moved: it names a location that can be crawled. validated: the request had validators."""
     known = _ERRORS.get(error) if error is not None else None
-    if known is FetchError.NOT_WELCOME:
-        challenged = True
-    elif known is not None:
+    if known is not None:
         if known.retryable:
             return Meaning("retry", Verdict.RETRY, error, status in REFUSALS)
         return Meaning("error", Verdict.GONE, error)
@@ -111,11 +109,12 @@ def _page() -> Iterator[str]:
     yield from (
         "# The meaning of an answer",
         "",
-        "Outrider gives an answer one meaning, for crawls, workers and results over REST. This page is made from the table",
-        "that decides it: `python -m outrider.fetch.meaning > docs/answers.md`.",
+        "Outrider gives an answer one meaning, for crawls, workers and results over REST. This page is made from the",
+        "table that decides it: `python -m outrider.fetch.meaning > docs/answers.md`.",
         "",
-        "`outcome` is the word in `pages.jsonl`. A `retry` becomes `error` at its last attempt. The content of a page that is",
-        "`done` may change the word to `truncated` or `duplicate`, and to `error` where no byte of it can be decoded.",
+        "`outcome` is the word in `pages.jsonl`. A `retry` becomes `error` at its last attempt. The content of a page",
+        "that is `done` may change the word to `truncated` or `duplicate`, and to `error` where no byte of it can be",
+        "decoded.",
         "",
         "## Statuses",
         "",
@@ -134,8 +133,8 @@ def _page() -> Iterator[str]:
         yield f"| {f'{named} {needs}'.strip()} | {word} | {told} | {f'`{error}`' if error else ''} | {source} |"
     yield from (
         "",
-        f"A challenge for a browser or a person is `{CHALLENGED.word}` with the error `{CHALLENGED.error}`, at any status.",
-        "Two of them in a row park the host.",
+        f"A challenge for a browser or a person is `{CHALLENGED.word}`, with the error `{CHALLENGED.error}`, at any",
+        "status. Two of them in a row park the host.",
         "",
         "## Errors",
         "",

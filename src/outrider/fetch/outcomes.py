@@ -66,6 +66,7 @@ _RETRYABLE = frozenset(
         FetchError.TOTAL_TIMEOUT,
         FetchError.RESET,
         FetchError.EMPTY_REPLY,
+        FetchError.NOT_WELCOME,
         FetchError.INTERNAL,
     }
 )
