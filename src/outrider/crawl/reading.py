@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Any, Final
 
 from outrider.archive import Records
@@ -37,12 +38,22 @@ NO_LINKS: Final = UrlBatch.of(())
 _NOTHING_SAID: Final[frozenset[str]] = frozenset()
 
 
+class Step(IntEnum):
+    """How far the books are with an answer. A disk that is full stops them at any step, and they go on from there."""
+
+    ANSWERED = 0
+    READ = 1
+    COMPARED = 2  # it is known for a copy or none
+    SHOWN = 3  # to the functions of the user
+    ARCHIVED = 4
+    JUDGED = 5  # it has its outcome, which is to be reported
+
+
 @dataclass(slots=True)
 class Reading:
     """A visit on its way to its outcome: first what any thread reads of it, then what the books find.
 
     `digest` and `shown` as `content_digest` gives them; `records` where there is an archive; `fault`: a hook failed.
-    `ready`: it is known for a copy or none; `outcome` is there once it is archived.
     """
 
     visit: Visit
@@ -57,11 +68,9 @@ class Reading:
     left_out: int = 0  # links beyond those that are taken of one page
     fault: HookFailed | None = None
     # In the books.
-    read: bool = False
-    ready: bool = False
+    step: Step = Step.ANSWERED
     warc: dict[str, Any] | None = None
     outcome: Outcome | None = None
-    hooked: bool = False
     seen: CrawledPage | None = None
     fields: dict[str, Any] = field(default_factory=dict)
     follows: bool = True

@@ -24,7 +24,7 @@ from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.probes import SOFT_404, Probes
-from outrider.crawl.reading import NO_LINKS, Reader, Reading
+from outrider.crawl.reading import NO_LINKS, Reader, Reading, Step
 from outrider.crawl.sitemaps import Found, Sitemaps
 from outrider.crawl.spellings import Spellings
 from outrider.crawl.summary import counted
@@ -201,20 +201,21 @@ class Settler:
         some: list[Reading] = []
         size = 0
         for one in self._pending:
-            if not one.read:
+            if one.step < Step.READ:
                 self._pending[len(some)] = one = self._read(one.visit)
             some.append(one)
             size += _bytes(one)
             if size > TURN_BYTES_MAX:
                 break
-        self._tell_copies([one for one in some if not one.ready])
+        self._tell_copies([one for one in some if one.step < Step.COMPARED])
         self._ask_hooks(some)
         self._archive(some)
-        self._sitemaps.queue([one.found for one in some if one.found is not None and one.outcome is None])
+        self._sitemaps.queue([one.found for one in some if one.found is not None and one.step < Step.JUDGED])
         for one in some:
-            if one.outcome is None:
+            if one.step < Step.JUDGED:
                 one.outcome = self._outcome_of(one)
                 one.page = None
+                one.step = Step.JUDGED
         self._probes.write()
         watermark = self._output.sync_archive()
         return sum(self._written(done, report) for done, report in self._reported(some, watermark))
@@ -290,9 +291,11 @@ class Settler:
         if not self._hooks.looks_at_pages and self._tell is None:
             return
         for one in some:
-            if one.hooked or one.judgement is None or one.visit.stopped or one.visit.lease.kind is not Kind.PAGE:
+            if one.step >= Step.SHOWN or one.judgement is None:
                 continue
-            one.hooked = True
+            if one.visit.stopped or one.visit.lease.kind is not Kind.PAGE:
+                continue
+            one.step = Step.SHOWN
             self._seen_by_hooks(one, one.judgement)
             if one.page is not None:
                 one.page = replace(one.page, found=NO_FOUND)
@@ -378,7 +381,7 @@ class Settler:
     def _read(self, visit: Visit) -> Reading:
         """Takes what was read of a visit."""
         one = self._reader.of(visit)
-        one.read = True
+        one.step = Step.READ
         if self._clocks is not None:
             clocks = self._clocks.of(visit.lease.host, visit.lease.address)
             told = tuple({"name": name, "capacity": most, "gap": gap} for name, most, gap in clocks)
@@ -430,7 +433,7 @@ class Settler:
             self._probes.count(one.visit.lease.url, one.page, one.visit.now, copy=copy)
         self._go_to_canonical(accepted)
         for one in fresh:
-            one.ready = True
+            one.step = Step.COMPARED
 
     def _is_nothing(self, one: Reading, page: Page | None) -> bool:
         """Whether a page is no more than the answer to any name, and says so. Then it is gone, and its links are left
@@ -508,10 +511,13 @@ class Settler:
 
     def _archive(self, some: Sequence[Reading]) -> None:
         """Appends the records of visits to the archive, all in one write."""
-        kept = [one for one in some if one.records is not None and not one.visit.stopped]
+        fresh = [one for one in some if one.step < Step.ARCHIVED]
+        kept = [one for one in fresh if one.records is not None and not one.visit.stopped]
         for one, place in zip(kept, self._output.keep([one.records for one in kept if one.records]), strict=True):
             one.warc = {"file": place.file, "offset": place.offset, "length": place.length}
             one.records = None
+        for one in fresh:
+            one.step = Step.ARCHIVED
 
     def _outcome_of(self, one: Reading) -> Outcome:
         visit = one.visit
