@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, overload
+from typing import Annotated, Any, Final, Generic, Protocol, TypeAlias, TypeVar, get_type_hints, overload
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import UNSET, UnsetType
 
 from outrider.clock import Instant
+from outrider.errors import SettingsError
+from outrider.limits import DIGEST_BYTES_MAX, LINE_BYTES_MAX, VALIDATOR_BYTES_MAX
 
 Listed = TypeVar("Listed")
 Cell = TypeVar("Cell")
@@ -153,6 +156,45 @@ class RobotsAnswer:
     fresh_seconds: float | None = None
 
 
+class Form(StrEnum):
+    """How the values of a field of `Outcome` are checked and kept (frontier/verbs/outcomes.py), and their type over
+    HTTP (engine/messages.py)."""
+
+    TOKEN = "token"  # noqa: S105
+    VERDICT = "verdict"
+    SECONDS = "seconds"
+    STATUS = "status"
+    INSTANT = "instant"
+    FLAG = "flag"
+    FLAG_OR_NONE = "flag_or_none"
+    COUNT = "count"
+    ERROR = "error"
+    LOCATION = "location"
+    TEXT = "text"
+    OCTETS = "octets"
+    METADATA = "metadata"
+    LINKS = "links"
+    ROBOTS = "robots"
+    ADDRESS = "address"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a field of `Outcome` is beside its type. column: its name in an `OutcomeBatch`, if that is not the field's;
+    None where a batch has no such column. bytes_max: the limit of a text or octets. kept: whether the record of the URL
+    keeps it. served: whether it goes to a server; the lines and the end of a request stay with the worker."""
+
+    form: Form
+    column: str | None = ""
+    bytes_max: int = 0
+    kept: bool = False
+    served: bool = True
+
+
+_Flag: TypeAlias = Annotated[bool, Told(Form.FLAG)]
+_Seconds: TypeAlias = Annotated[float | None, Told(Form.SECONDS)]
+
+
 class Outcome(msgspec.Struct, frozen=True):
     """The outcome of a lease.
 
@@ -175,74 +217,95 @@ class Outcome(msgspec.Struct, frozen=True):
     address, ttl_seconds: the answer to an errand of kind `address`, and how long it holds (None: five minutes).
     """
 
-    token: int
-    verdict: Verdict
-    seconds: float | None = None
-    status: int | None = None
-    error: str | None = None
-    ended_at: Instant | None = None
-    at: Instant | None = None
-    after_seconds: float | None = None
-    retry_after_seconds: float | None = None
-    refused: bool = False
-    location: str | None = None
-    links: Sequence[str | Link] | UrlColumns = ()
-    robots: RobotsAnswer | None = None
-    answered: bool | None = None
-    line: bytes | None = None
-    politeness: bytes | None = None
-    digest: bytes | None = None
-    duplicate: bool = False
-    bytes_read: int = 0
-    etag: str | None = None
-    last_modified: str | None = None
-    metadata: Mapping[str, object] | None = None
-    address: str | None = None
-    ttl_seconds: float | None = None
-    first_byte_seconds: float | None = None
-    repeats: bool = False
-    challenged: bool = False
-    first_copy: bool = False
-    foreign_copy: bool = False
+    token: Annotated[int, Told(Form.TOKEN, column=None)]
+    verdict: Annotated[Verdict, Told(Form.VERDICT, column=None)]
+    seconds: Annotated[float | None, Told(Form.SECONDS, column=None)] = None
+    status: Annotated[int | None, Told(Form.STATUS, column=None)] = None
+    error: Annotated[str | None, Told(Form.ERROR, "errors")] = None
+    ended_at: Annotated[Instant | None, Told(Form.INSTANT, served=False)] = None
+    at: Annotated[Instant | None, Told(Form.INSTANT)] = None
+    after_seconds: _Seconds = None
+    retry_after_seconds: _Seconds = None
+    refused: _Flag = False
+    location: Annotated[str | None, Told(Form.LOCATION, "locations")] = None
+    links: Annotated[Sequence[str | Link] | UrlColumns, Told(Form.LINKS, column=None)] = ()
+    robots: Annotated[RobotsAnswer | None, Told(Form.ROBOTS)] = None
+    answered: Annotated[bool | None, Told(Form.FLAG_OR_NONE)] = None
+    line: Annotated[bytes | None, Told(Form.OCTETS, "lines", LINE_BYTES_MAX, served=False)] = None
+    politeness: Annotated[bytes | None, Told(Form.OCTETS, bytes_max=LINE_BYTES_MAX, served=False)] = None
+    digest: Annotated[bytes | None, Told(Form.OCTETS, "digests", DIGEST_BYTES_MAX, kept=True)] = None
+    duplicate: _Flag = False
+    bytes_read: Annotated[int, Told(Form.COUNT)] = 0
+    etag: Annotated[str | None, Told(Form.TEXT, "etags", VALIDATOR_BYTES_MAX, kept=True)] = None
+    last_modified: Annotated[str | None, Told(Form.TEXT, bytes_max=VALIDATOR_BYTES_MAX, kept=True)] = None
+    metadata: Annotated[Mapping[str, object] | None, Told(Form.METADATA, kept=True)] = None
+    address: Annotated[str | None, Told(Form.ADDRESS, "addresses")] = None
+    ttl_seconds: _Seconds = None
+    first_byte_seconds: _Seconds = None
+    repeats: _Flag = False
+    challenged: _Flag = False
+    first_copy: _Flag = False
+    foreign_copy: _Flag = False
 
 
-@dataclass(frozen=True, slots=True)
+def _told(hint: Any) -> Told:
+    (told,) = (each for each in hint.__metadata__ if isinstance(each, Told))
+    return told
+
+
+OUTCOME_FIELDS: Final[Mapping[str, Told]] = {
+    name: _told(hint) for name, hint in get_type_hints(Outcome, include_extras=True).items()
+}
+"""The fields of `Outcome`, in order. The columns of a batch, the checks of a report and the bodies over HTTP are made
+of them."""
+OUTCOME_COLUMNS: Final[Mapping[str, str]] = {
+    told.column or name: name for name, told in OUTCOME_FIELDS.items() if told.column is not None
+}
+"""The columns of an `OutcomeBatch` that may be left out, and the field of `Outcome` that each has the values of."""
+
+
+def _with(one: Outcome, fields: Mapping[str, Any]) -> Outcome:
+    """The outcome with other values of these fields. Raises SettingsError for a name that no field has."""
+    try:
+        return msgspec.structs.replace(one, **fields)
+    except TypeError as error:
+        raise SettingsError(f"{error}; an outcome has {', '.join(list(OUTCOME_FIELDS)[2:])}") from None
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class OutcomeBatch:
     """Outcomes of many leases in columns, with all that `Outcome` has but links, which `report` takes beside them.
 
     tokens: whole numbers; for each, or once for all, its verdict, seconds (None or NaN: no request was sent) and HTTP
-    status (None or 0: none). Each other column has the values of the field of `Outcome` of that name: a list with None
-    where there is none, a mapping from the rows that have one, or one value for all; None where no row has any.
+    status (None or 0: none). Each further column has the values of a field of `Outcome` and its name, or the plural of
+    it (`errors`, `locations`, `lines`, `digests`, `etags`, `addresses`): a list with None where there is none, a
+    mapping from the rows that have one, or one value for all; None where no row has any. Raises SettingsError for a
+    column of another name.
     """
 
     tokens: npt.ArrayLike
-    verdicts: Verdict | str | Sequence[Verdict | str] = Verdict.DONE
-    seconds: npt.ArrayLike | None = None
-    statuses: npt.ArrayLike | None = 200
-    ended_at: Column[Instant] = None
-    at: Column[Instant] = None
-    after_seconds: Column[float] = None
-    retry_after_seconds: Column[float] = None
-    refused: Column[bool] = None
-    answered: Column[bool] = None
-    duplicate: Column[bool] = None
-    bytes_read: Column[int] = None
-    errors: Column[str] = None
-    locations: Column[str] = None
-    lines: Column[bytes] = None
-    politeness: Column[bytes] = None
-    digests: Column[bytes] = None
-    etags: Column[str] = None
-    last_modified: Column[str] = None
-    metadata: Sequence[Mapping[str, object] | None] | Mapping[int, Mapping[str, object]] | None = None
-    robots: Column[RobotsAnswer] = None
-    addresses: Column[str] = None
-    ttl_seconds: Column[float] = None
-    first_byte_seconds: Column[float] = None
-    challenged: Column[bool] = None
-    repeats: Column[bool] = None
-    first_copy: Column[bool] = None
-    foreign_copy: Column[bool] = None
+    verdicts: Verdict | str | Sequence[Verdict | str]
+    seconds: npt.ArrayLike | None
+    statuses: npt.ArrayLike | None
+    columns: Mapping[str, Column[Any]]
+
+    def __init__(
+        self,
+        tokens: npt.ArrayLike,
+        verdicts: Verdict | str | Sequence[Verdict | str] = Verdict.DONE,
+        seconds: npt.ArrayLike | None = None,
+        statuses: npt.ArrayLike | None = 200,
+        **columns: Column[Any],
+    ) -> None:
+        for name in columns:
+            if name not in OUTCOME_COLUMNS:
+                raise SettingsError(f"an OutcomeBatch has no column {name!r}; it has {', '.join(OUTCOME_COLUMNS)}")
+        put = object.__setattr__
+        put(self, "tokens", tokens)
+        put(self, "verdicts", verdicts)
+        put(self, "seconds", seconds)
+        put(self, "statuses", statuses)
+        put(self, "columns", columns)
 
     def __len__(self) -> int:
         return len(np.atleast_1d(np.asarray(self.tokens)))
@@ -296,9 +359,11 @@ class Lease(msgspec.Struct, frozen=True):
         metadata: Mapping[str, object] | None = None,
         ended_at: Instant | None = None,
         first_byte_seconds: float | None = None,
+        **fields: Any,
     ) -> Outcome:
-        """It was fetched; `links` were found in it, `location` is where it redirects to."""
-        return Outcome(
+        """It was fetched; `links` were found in it, `location` is where it redirects to. fields: any others of
+        `Outcome`. Raises SettingsError for a name that no field has."""
+        one = Outcome(
             self.token,
             Verdict.DONE,
             seconds=seconds,
@@ -312,13 +377,20 @@ class Lease(msgspec.Struct, frozen=True):
             ended_at=ended_at,
             first_byte_seconds=first_byte_seconds,
         )
+        return _with(one, fields) if fields else one
 
     def again(
-        self, *, at: Instant, seconds: float | None = None, links: Sequence[str | Link] | UrlColumns = ()
+        self,
+        *,
+        at: Instant,
+        seconds: float | None = None,
+        links: Sequence[str | Link] | UrlColumns = (),
+        **fields: Any,
     ) -> Outcome:
         """It was fetched and is due again at the instant `at`. The time until then is its schedule, and one bad outcome
-        does not end its visits (docs/frontier.md)."""
-        return Outcome(self.token, Verdict.AGAIN, seconds=seconds, status=200, at=at, links=links)
+        does not end its visits (docs/frontier.md). fields: as of `done`."""
+        one = Outcome(self.token, Verdict.AGAIN, seconds=seconds, status=200, at=at, links=links)
+        return _with(one, fields) if fields else one
 
     def retry(
         self,
@@ -367,6 +439,50 @@ class Lease(msgspec.Struct, frozen=True):
         """The answer to an errand of kind `address`: the host is there, for so long (None: five minutes; half a minute
         at least, a day at most). A failure is told by `retry`, or by `gone` if no later attempt would mend it."""
         return Outcome(self.token, Verdict.DONE, address=address, ttl_seconds=ttl_seconds)
+
+
+class PageLine(msgspec.Struct, kw_only=True):
+    """A line of `pages.jsonl`: its fields in their order (docs/formats/archive.md). UNSET ones are left out. The fields
+    of an answer are None where the URL ended without a request."""
+
+    url: str
+    outcome: str
+    status: int | None = None
+    error: str | UnsetType = UNSET
+    fetched_at: str
+    seconds: float | None = None
+    bytes: int = 0
+    content_type: str | None = None
+    digest: str | None = None
+    simhash: str | None = None
+    depth: int
+    referrer: str | None
+    priority: float
+    attempt: int
+    location: str | None = None
+    title: str | None = None
+    description: str | None = None
+    canonical: str | None = None
+    charset: str | None = None
+    language: str | None = None
+    http_date: str | None = None
+    last_modified: str | None = None
+    etag: str | None = None
+    links: int = 0
+    token: int | None = None
+    warc: dict[str, Any] | None = None
+    shingles: int | UnsetType = UNSET
+    text_digest: str | UnsetType = UNSET
+    image: dict[str, Any] | UnsetType = UNSET
+    content_digest: str | UnsetType = UNSET
+    duplicate_of: str | UnsetType = UNSET
+    distance: int | UnsetType = UNSET
+    probe: str | UnsetType = UNSET
+    directives: list[str | None] | UnsetType = UNSET
+    links_left_out: int | UnsetType = UNSET
+    tls: str | UnsetType = UNSET
+    decoding: str | UnsetType = UNSET
+    requested: str | UnsetType = UNSET
 
 
 class LeaseColumns(Protocol):

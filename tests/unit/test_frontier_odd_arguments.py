@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -374,7 +375,8 @@ def test_what_no_bound_has_caught_is_refused_as_its_facts_are_sealed_and_nothing
         for bound in ("REFERRER_BYTES_MAX", "VALIDATOR_BYTES_MAX", "NAME_CHARACTERS_MAX"):
             loose.setattr(arguments, bound, 1 << 30)
         set_limits(loose, REFERRER_BYTES_MAX=1 << 30)
-        loose.setattr(outcomes, "_OCTETS", dict.fromkeys(outcomes._OCTETS, 1 << 30))
+        told = {name: replace(told, bytes_max=told.bytes_max << 30) for name, told in outcomes.OUTCOME_FIELDS.items()}
+        loose.setattr(outcomes, "OUTCOME_FIELDS", told)
         frontier = Frontier.open(files, clock=lambda: START, settings=settings)
         frontier.discover([A, *(Link(f"{A}{number}", priority=0.1) for number in range(3)), "http://c.com/"])
         (lease,) = frontier.lease(1, key="a.com")

@@ -12,19 +12,12 @@ from outrider.clock import instant
 from outrider.engine import Frontier
 from outrider.engine.reading import answers_of
 from outrider.errors import SettingsError
-from outrider.journey import Outcome, OutcomeBatch, Verdict
+from outrider.journey import OUTCOME_COLUMNS, Outcome, OutcomeBatch, Verdict
 from outrider.storage.memory import MemoryFiles
 
 A, B = "http://a.com/", "http://b.com/"
 KEYS = (bytes(16), bytes(range(16)))
-FIELDS = {
-    "verdicts": "verdict", "seconds": "seconds", "statuses": "status", "ended_at": "ended_at", "at": "at",
-    "after_seconds": "after_seconds", "retry_after_seconds": "retry_after_seconds", "refused": "refused",
-    "answered": "answered", "duplicate": "duplicate", "bytes_read": "bytes_read", "errors": "error",
-    "locations": "location", "lines": "line", "politeness": "politeness", "digests": "digest", "etags": "etag",
-    "last_modified": "last_modified", "metadata": "metadata", "robots": "robots", "addresses": "address",
-    "ttl_seconds": "ttl_seconds",
-}  # fmt: skip
+FIELDS = {"verdicts": "verdict", "seconds": "seconds", "statuses": "status", **OUTCOME_COLUMNS}
 
 
 def opened(monkeypatch, **how) -> tuple[Frontier, Clock, list[bytes]]:
@@ -167,3 +160,13 @@ def test_a_batch_answers_errands():
 @pytest.mark.parametrize("form", [None, {}, [None, None]], ids=str)
 def test_a_batch_without_answers_of_robots_files_has_none_to_read_ahead(form):
     assert [] == answers_of(OutcomeBatch([1, 2], robots=form))
+
+
+def test_a_field_that_an_outcome_does_not_have_is_refused_by_its_name():
+    world = World()
+    world.discover(A)
+    lease = world.one()
+    for ask in (lambda: OutcomeBatch([lease.token], digest=[b"d"]), lambda: lease.done(digests=b"d")):
+        with pytest.raises(SettingsError, match=r"'digests?'.* digest"):
+            ask()
+    assert ["ok"] == world.report(lease.done(digest=b"d"))

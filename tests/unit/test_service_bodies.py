@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from limiting import set_limits
+from outrider.engine.messages import OutcomeBody
+from outrider.engine.remote import outcome_body
+from outrider.journey import OUTCOME_FIELDS, Form, Outcome, RobotsAnswer, Verdict
 from outrider.service.bodies import Bodies
 from outrider.service.problems import Problem
+from outrider.service.verdicts import told
 from served import API, A, Served
 
 KB = 1_000
@@ -128,3 +133,19 @@ def test_an_answer_gives_the_room_of_its_body_back_whatever_it_says(body):
     served = Served()
     served.ask("POST", f"{API}/frontier/urls", body)
     assert (0, 0) == (served.desk.bodies.held, served.desk.bodies._decoded)
+
+
+VALUES = {
+    Form.TOKEN: 7, Form.VERDICT: Verdict.AGAIN, Form.SECONDS: 1.5, Form.STATUS: 503, Form.INSTANT: 9, Form.FLAG: True,
+    Form.FLAG_OR_NONE: False, Form.COUNT: 3, Form.ERROR: "timeout", Form.LOCATION: "/x", Form.TEXT: "t",
+    Form.OCTETS: b"o", Form.METADATA: {"k": 1}, Form.LINKS: ["/y"], Form.ROBOTS: RobotsAnswer(200, b"b", "/z", 4.0),
+    Form.ADDRESS: "192.0.2.1",
+}  # fmt: skip
+
+
+def test_each_field_of_an_outcome_reaches_a_server_but_those_that_stay_with_the_worker():
+    one = Outcome(**{name: VALUES[field.form] for name, field in OUTCOME_FIELDS.items()})
+    body = msgspec.json.decode(msgspec.json.encode(outcome_body(one)), type=OutcomeBody)
+    assert msgspec.structs.replace(one, ended_at=None, line=None, politeness=None) == told(body)
+    assert {"ended_at", "line", "politeness"} == {name for name, field in OUTCOME_FIELDS.items() if not field.served}
+    assert b'{"token":1,"verdict":"done"}' == msgspec.json.encode(outcome_body(Outcome(1, Verdict.DONE)))

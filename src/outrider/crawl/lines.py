@@ -7,48 +7,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-
-class PageLine(msgspec.Struct, kw_only=True):
-    """A line of `pages.jsonl`. Fields that are UNSET are left out."""
-
-    url: str
-    outcome: str
-    status: int | None
-    error: str | UnsetType = UNSET
-    fetched_at: str
-    seconds: float | None
-    bytes: int
-    content_type: str | None
-    digest: str | None
-    simhash: str | None = None
-    depth: int
-    referrer: str | None
-    priority: float
-    attempt: int
-    location: str | None
-    title: str | None = None
-    description: str | None = None
-    canonical: str | None = None
-    charset: str | None = None
-    language: str | None = None
-    http_date: str | None
-    last_modified: str | None
-    etag: str | None
-    links: int
-    token: int
-    warc: dict[str, Any] | None
-    shingles: int | UnsetType = UNSET
-    text_digest: str | UnsetType = UNSET
-    image: dict[str, Any] | UnsetType = UNSET
-    content_digest: str | UnsetType = UNSET
-    duplicate_of: str | UnsetType = UNSET
-    distance: int | UnsetType = UNSET
-    probe: str | UnsetType = UNSET
-    directives: list[str | None] | UnsetType = UNSET
-    links_left_out: int | UnsetType = UNSET
-    tls: str | UnsetType = UNSET
-    decoding: str | UnsetType = UNSET
-    requested: str | UnsetType = UNSET
+from outrider.journey import PageLine
 
 
 class PolitenessLine(msgspec.Struct):

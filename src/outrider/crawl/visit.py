@@ -19,7 +19,7 @@ from outrider.causes import STOPPED
 from outrider.clock import Instant, instant, rfc3339, rfc3339_exact, seconds
 from outrider.crawl.hook_failures import TOO_LARGE
 from outrider.crawl.hooks import HookFailed
-from outrider.crawl.lines import PageLine, PolitenessLine
+from outrider.crawl.lines import PolitenessLine
 from outrider.crawl.options import UNVERIFIED
 from outrider.errors import InvalidUrlError
 from outrider.fetch.answers import payload_of
@@ -29,7 +29,7 @@ from outrider.fetch.meaning import NOT_MODIFIED, REDIRECTS, REFUSALS, meaning_of
 from outrider.fetch.outcomes import FetchError, retry_after_seconds
 from outrider.fetch.unwelcome import sign_of
 from outrider.frontier.policy.revisit import retries_left
-from outrider.journey import Kind, Lease, Link, Outcome, RobotsAnswer, Verdict
+from outrider.journey import Kind, Lease, Link, Outcome, PageLine, RobotsAnswer, Verdict
 from outrider.limits import (
     BODY_BYTES_MAX,
     DESCRIPTION_CHARACTERS_MAX,

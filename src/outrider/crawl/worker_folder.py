@@ -55,7 +55,8 @@ class KnownWork:
     @property
     def token(self) -> int:
         """The last token under which a record may have been written."""
-        return max([self.leased, *(one.token for sent in self.kept.sent for one in sent.outcomes)])
+        tokens: list[int] = [one.token for sent in self.kept.sent for one in sent.outcomes]
+        return max([self.leased, *tokens])
 
     def watermarks(self) -> dict[str, bytes]:
         """As `Frontier.watermarks`."""

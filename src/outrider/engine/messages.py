@@ -9,9 +9,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, defstruct
+from msgspec.structs import fields
 
 from outrider.frontier.state.errand import OF_CALLERS
+from outrider.journey import OUTCOME_FIELDS, Form, Outcome
 from outrider.limits import (
     DELTA_SECONDS_MAX,
     INSTANT_MAX,
@@ -207,42 +209,51 @@ class RobotsBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 Seconds = Annotated[float, Meta(ge=0, le=RETRY_AFTER_SECONDS_MAX)]
 
 
-class OutcomeBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+_OF_FORM: dict[Form, Any] = {
+    Form.TOKEN: Token,
+    Form.VERDICT: Literal["done", "again", "retry", "gone"],
+    Form.SECONDS: Seconds | None,
+    Form.STATUS: Status | None,
+    Form.INSTANT: Micro | None,
+    Form.FLAG: bool,
+    Form.FLAG_OR_NONE: bool | None,
+    Form.COUNT: Count,
+    Form.ERROR: Annotated[str, Meta(min_length=1, max_length=100)] | None,
+    Form.LOCATION: str | None,
+    Form.TEXT: Text | None,
+    Form.OCTETS: bytes | None,
+    Form.METADATA: dict[str, Any] | None,
+    Form.LINKS: list[str | NewUrl],
+    Form.ROBOTS: RobotsBody | None,
+    Form.ADDRESS: Text | None,
+}
+_IN_BODY = {
+    name: f"{name}_us" if told.form is Form.INSTANT else name for name, told in OUTCOME_FIELDS.items() if told.served
+}
+_ABSENT = {one.name: [] if one.default == () else one.default for one in fields(Outcome) if not one.required}
+_Served: Any = defstruct(
+    "_Served",
+    [
+        (body, _OF_FORM[OUTCOME_FIELDS[name].form], *([_ABSENT[name]] if name in _ABSENT else ()))
+        for name, body in _IN_BODY.items()
+    ],
+    frozen=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+)
+
+
+class OutcomeBody(_Served):  # type: ignore[misc]
     """The outcome of one lease as the library has it: nothing is judged by the server. digest: of the content, as
     base64."""
 
-    token: Token
-    verdict: Literal["done", "again", "retry", "gone"]
-    seconds: Seconds | None = None
-    first_byte_seconds: Seconds | None = None
-    challenged: bool = False
-    status: Status | None = None
-    error: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
-    at_us: Micro | None = None
-    after_seconds: Seconds | None = None
-    retry_after_seconds: Seconds | None = None
-    refused: bool = False
-    location: str | None = None
-    links: list[str | NewUrl] = []
-    robots: RobotsBody | None = None
-    answered: bool | None = None
-    digest: bytes | None = None
-    duplicate: bool = False
-    repeats: bool = False
-    first_copy: bool = False
-    foreign_copy: bool = False
-    bytes_read: Count = 0
-    etag: Text | None = None
-    last_modified: Text | None = None
-    metadata: dict[str, Any] | None = None
-    address: Text | None = None
-    ttl_seconds: Seconds | None = None
 
-
-OUTCOME_FIELDS = tuple(
-    name for name in OutcomeBody.__struct_fields__ if name not in ("verdict", "at_us", "links", "robots", "metadata")
-)
-"""The fields that are alike in an outcome and in its body."""
+OUTCOME_AS_IT_IS = {
+    name: body
+    for name, body in _IN_BODY.items()
+    if OUTCOME_FIELDS[name].form not in (Form.VERDICT, Form.LINKS, Form.ROBOTS, Form.METADATA)
+}
+"""The fields whose values are alike in an outcome and in its body, and the names that they have there."""
 
 
 class Outcomes(Struct, frozen=True, forbid_unknown_fields=True):

@@ -40,7 +40,7 @@ def answers_of(outcomes: object) -> list[object]:
 
 def _answers_of(outcomes: object) -> list[object]:
     if isinstance(outcomes, OutcomeBatch):
-        answers: object = outcomes.robots
+        answers: object = outcomes.columns.get("robots")
         rows = answers.values() if isinstance(answers, Mapping) else answers
         rows = rows if isinstance(rows, Iterable) else [rows]
         return [one for one in rows if one is not None]

@@ -429,9 +429,8 @@ def outcome_body(one: Outcome, more: Sequence[str | Link] = ()) -> m.OutcomeBody
         found = [_link(each) for each in links.strings()]
     answer = one.robots
     return m.OutcomeBody(
-        **{name: getattr(one, name) for name in m.OUTCOME_FIELDS},
-        verdict=str(one.verdict),  # type: ignore[arg-type]
-        at_us=one.at,
+        **{body: getattr(one, name) for name, body in m.OUTCOME_AS_IT_IS.items()},
+        verdict=str(one.verdict),
         links=[*found, *map(_link, more)],
         robots=m.RobotsBody(answer.status, answer.body, answer.location, answer.fresh_seconds)
         if answer is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from outrider.crawl.visit import validators_of
-from outrider.engine.messages import OUTCOME_FIELDS, NewUrl, OutcomeBody, Result
+from outrider.engine.messages import OUTCOME_AS_IT_IS, NewUrl, OutcomeBody, Result
 from outrider.fetch.meaning import REFUSALS, meaning_of, rest_asked
 from outrider.fetch.outcomes import FetchError
 from outrider.journey import Kind, Lease, Link, Outcome, RobotsAnswer, Verdict
@@ -39,9 +39,8 @@ def told(body: OutcomeBody) -> Outcome:
     """The outcome that a body names, judged by its sender."""
     answer = body.robots
     return Outcome(
-        **{name: getattr(body, name) for name in OUTCOME_FIELDS},
+        **{name: getattr(body, there) for name, there in OUTCOME_AS_IT_IS.items()},
         verdict=Verdict(body.verdict),
-        at=body.at_us,
         links=[one if isinstance(one, str) else link_of(one, crawl=None) for one in body.links],
         robots=RobotsAnswer(answer.status, answer.body, answer.location, answer.fresh_seconds)
         if answer is not None

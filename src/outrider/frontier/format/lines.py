@@ -6,20 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import UNSET
 
 from outrider.clock import Instant, rfc3339
-
-_ABSENT = (
-    "location",
-    "title",
-    "description",
-    "canonical",
-    "charset",
-    "language",
-    "http_date",
-    "last_modified",
-    "etag",
-)
+from outrider.journey import PageLine
 
 
 def completed(text: bytes, new_links: int) -> bytes:
@@ -45,23 +35,14 @@ def refusal(
 ) -> bytes:
     """A line of `pages.jsonl` for a URL that ends without a request: attempt 0, and null for the values of an
     answer."""
-    line: dict[str, object] = {"url": url, "outcome": outcome, "status": None}
-    if error:
-        line["error"] = error
-    line |= {
-        "fetched_at": rfc3339(now),
-        "seconds": None,
-        "bytes": 0,
-        "content_type": None,
-        "digest": None,
-        "simhash": None,
-        "depth": depth,
-        "referrer": referrer.encode("utf-8", "replace").decode() or None,
-        "priority": priority,
-        "attempt": 0,
-        **dict.fromkeys(_ABSENT),
-        "links": 0,
-        "token": None,
-        "warc": None,
-    }
+    line = PageLine(
+        url=url,
+        outcome=outcome,
+        error=error or UNSET,
+        fetched_at=rfc3339(now),
+        depth=depth,
+        referrer=referrer.encode("utf-8", "replace").decode() or None,
+        priority=priority,
+        attempt=0,
+    )
     return msgspec.json.encode(line)

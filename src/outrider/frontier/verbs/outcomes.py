@@ -7,11 +7,9 @@ Numbers are arrays, a row per outcome; texts and answers to errands are mappings
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from itertools import chain
-from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -23,15 +21,8 @@ from outrider.frontier.format.metadata import packed
 from outrider.frontier.policy.welcome import NAMELESS
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.arguments import HTTP_STATUS_MAX, INSTANT_MAX, SPAN_SECONDS_MAX, Uint64s
-from outrider.journey import Outcome, OutcomeBatch, RobotsAnswer, Verdict
-from outrider.limits import (
-    CALL_ROWS_MAX,
-    DIGEST_BYTES_MAX,
-    ERROR_TEXT_MAX,
-    LINE_BYTES_MAX,
-    METADATA_BYTES_MAX,
-    VALIDATOR_BYTES_MAX,
-)
+from outrider.journey import OUTCOME_COLUMNS, OUTCOME_FIELDS, Form, Outcome, OutcomeBatch, RobotsAnswer, Verdict
+from outrider.limits import CALL_ROWS_MAX, ERROR_TEXT_MAX, METADATA_BYTES_MAX
 from outrider.url import UrlBatch
 
 Value = TypeVar("Value")
@@ -73,48 +64,29 @@ class Outcomes:
     seconds: Floats
     statuses: npt.NDArray[np.uint16]
     answered: Flags
-    # Most calls have none of the others: a field that no row has costs nothing.
-    ended_at: Instants | None = None
-    at: Instants | None = None
-    after_seconds: Floats | None = None
-    retry_after_seconds: Floats | None = None
-    first_byte_seconds: Floats | None = None
-    refused: Flags | None = None
-    challenged: Flags | None = None
-    duplicate: Flags | None = None
-    repeats: Flags | None = None
-    first_copy: Flags | None = None
-    foreign_copy: Flags | None = None
-    bytes_read: Instants | None = None
-    errors: Mapping[int, str] = _NO_TEXTS
-    locations: Mapping[int, str] = _NO_TEXTS
-    lines: Mapping[int, bytes] = _NO_TEXTS
-    politeness: Mapping[int, bytes] = _NO_TEXTS
-    digests: Mapping[int, bytes] = _NO_TEXTS
-    etags: Mapping[int, str] = _NO_TEXTS
-    modified: Mapping[int, str] = _NO_TEXTS
-    metadata: Mapping[int, bytes] = _NO_TEXTS
-    robots: Mapping[int, RobotsAnswer] = _NO_TEXTS
-    addresses: Mapping[int, str] = _NO_TEXTS
-    ttls: Mapping[int, float] = _NO_TEXTS
     links: Mapping[int, Any] = _NO_TEXTS
+    at: Instants | None
+    metadata: Mapping[int, bytes]
+
+    if TYPE_CHECKING:  # each other field has an attribute of the name of its column (`OUTCOME_COLUMNS`)
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def rewritten(self) -> list[int]:
         """The rows whose URLs may get another text beside them: a digest, validators or metadata."""
-        told = (self.digests, self.etags, self.modified, self.metadata)
+        told = self._columns(_KEPT)
         return list(range(len(self))) if len(self) in map(len, told) else sorted(set(chain(*told)))
 
     def rewritten_most(self) -> int:
         """About how many `rewritten` names, and no fewer."""
-        told = len(self.digests) + len(self.etags) + len(self.modified) + len(self.metadata)
-        return min(len(self), told)
+        return min(len(self), sum(map(len, self._columns(_KEPT))))
 
     def needs_bodies(self) -> bool:
         """Whether the texts of some URLs are needed: they change, come back to a queue, or name a redirect's base."""
-        if self.locations or self.digests or self.etags or self.modified or self.metadata:
+        if self.locations or any(self._columns(_KEPT)):
             return True
         if self.errors and not NAMELESS.isdisjoint(self.errors.values()):
             return True  # such a page may come back to its queue, whatever its verdict
@@ -122,34 +94,26 @@ class Outcomes:
 
     def text_bytes(self) -> int:
         """The bytes of all texts and answers."""
-        texts = sum(sum(map(len, some.values())) for some in self._texts() if some)
+        texts = sum(sum(map(len, some.values())) for some in self._columns(_SIZED) if some)
         return texts + (sum(map(_answer_bytes, self.robots.values())) if self.robots else 0)
 
     def text_bytes_by_row(self) -> npt.NDArray[np.int64]:
         """The bytes of the texts and answers of each row."""
         sizes = np.zeros(len(self), np.int64)
-        for texts in self._texts():
+        for texts in self._columns(_SIZED):
             for row, text in texts.items():
                 sizes[row] += len(text)
         for row, answer in self.robots.items():
             sizes[row] += _answer_bytes(answer)
         return sizes
 
-    def _texts(self) -> tuple[Mapping[int, str | bytes], ...]:
-        return (
-            *(self.errors, self.locations, self.lines, self.politeness),
-            *(self.digests, self.etags, self.modified, self.metadata),
-        )
+    def _columns(self, names: tuple[str, ...]) -> list[Mapping[int, Any]]:
+        return [getattr(self, name) for name in names]
 
-    def retry_after_of(self, row: int) -> float | None:
-        """Seconds that the site asked for in one row."""
-        asked = self.retry_after_seconds
-        return None if asked is None or np.isnan(asked[row]) else float(asked[row])
-
-    def after_of(self, row: int) -> float | None:
-        """The wait of one row before the next attempt, in seconds."""
-        after = self.after_seconds
-        return None if after is None or np.isnan(after[row]) else float(after[row])
+    def seconds_of(self, name: str, row: int) -> float | None:
+        """The value of a column of seconds in one row."""
+        column = getattr(self, name)
+        return None if column is None or np.isnan(column[row]) else float(column[row])
 
     def come_again(self, rows: Sequence[int], at: int) -> None:
         """Lets the URLs of these rows go back to their queues, as if they had not been asked for. at: not before this
@@ -265,8 +229,11 @@ def _of_batch(given: OutcomeBatch) -> Outcomes:
         found.verdicts, found.all_done = np.zeros(rows, np.uint8), True
     else:
         _verdicts(found, _field(verdicts))
-    columns = zip(_COLUMNS.items(), _columns_of(given), strict=True)
-    told = {field: _spread(name, column, rows) for (name, field), column in columns if column is not None}
+    told = {
+        OUTCOME_COLUMNS[name]: _spread(name, column, rows)
+        for name, column in given.columns.items()
+        if column is not None
+    }
     kinds = kernels.kinds_of(list(told.values()))
     return _completed(found, {field: _field(told[field], some) for field, some in zip(told, kinds, strict=True)})
 
@@ -276,7 +243,7 @@ def _spread(name: str, given: Any, rows: int) -> list[Any]:
     if type(given) is not list and isinstance(given, Mapping):
         if not all(type(row) is int and 0 <= row < rows for row in given):
             raise SettingsError(f"{name} of an OutcomeBatch: give a mapping of rows from 0 to {rows - 1}")
-        return [given.get(row, _ABSENT.get(name)) for row in range(rows)]
+        return [given.get(row, _DEFAULTS.get(name)) for row in range(rows)]
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         return [given] * rows
     values = given.tolist() if isinstance(given, np.ndarray) else arguments.listed(name, given)
@@ -287,24 +254,10 @@ def _spread(name: str, given: Any, rows: int) -> list[Any]:
     return values
 
 
-_COLUMNS: Final = {
-    **{name: name for name in ("ended_at", "at", "after_seconds", "retry_after_seconds", "refused", "answered")},
-    **{name: name for name in ("duplicate", "repeats", "first_copy", "foreign_copy", "bytes_read", "politeness")},
-    **{name: name for name in ("last_modified", "metadata", "ttl_seconds")},
-    "first_byte_seconds": "first_byte_seconds",
-    "challenged": "challenged",
-    "errors": "error",
-    "locations": "location",
-    "lines": "line",
-    "digests": "digest",
-    "etags": "etag",
-    "robots": "robots",
-    "addresses": "address",
+_DEFAULTS: Final = {
+    column: Outcome.__struct_defaults__[_FIELDS.index(name) - len(_FIELDS)] for column, name in OUTCOME_COLUMNS.items()
 }
-"""The columns of an OutcomeBatch that may be left out, and the field of Outcome that each stands for."""
-_columns_of = attrgetter(*_COLUMNS)
-_FLAGS: Final = ("refused", "challenged", "duplicate", "repeats", "first_copy", "foreign_copy")
-_ABSENT: Final = {**dict.fromkeys(_FLAGS, False), "bytes_read": 0}
+"""What a row has that a mapping leaves out, by column."""
 
 
 def _completed(found: Outcomes, fields: Mapping[str, _Field]) -> Outcomes:
@@ -317,30 +270,15 @@ def _completed(found: Outcomes, fields: Mapping[str, _Field]) -> Outcomes:
         np.copyto(found.answered, answered == 1, where=answered >= 0)
     for name in _NUMBERS_LEFT_OUT:
         if name in fields:
-            setattr(found, name, _numbers(name, fields[name]))
-    for name, field in _TEXTS.items():
-        if field in fields:
-            setattr(found, name, _present(field, fields[field]))
+            setattr(found, OUTCOME_FIELDS[name].column or name, _numbers(name, fields[name]))
+    for column, name in _TEXTS.items():
+        if name in fields:
+            setattr(found, column, _present(name, fields[name]))
     metadata = _present("metadata", fields.get("metadata", _LEFT))
     found.metadata = {row: packed(value) for row, value in metadata.items()}
     for octets in found.metadata.values():
         arguments.kept("metadata", octets, METADATA_BYTES_MAX)
     return found
-
-
-_TEXTS: Final = {
-    "errors": "error",
-    "locations": "location",
-    "lines": "line",
-    "politeness": "politeness",
-    "digests": "digest",
-    "etags": "etag",
-    "modified": "last_modified",
-    "robots": "robots",
-    "addresses": "address",
-    "ttls": "ttl_seconds",
-}
-"""The mappings of Outcomes, and the field of Outcome that each holds."""
 
 
 def _bounded(rows: int) -> None:
@@ -411,21 +349,20 @@ class _Number:
 _SECONDS = _Number(_check_seconds, (int, float), "f8", np.nan, SPAN_SECONDS_MAX)
 _INSTANT = _Number(_check_instant, (int,), "i8", NO_INSTANT, INSTANT_MAX)
 _FLAG = _Number(arguments.flag, (bool,), "?", False, 1)
-_NUMBERS: Final[Mapping[str, _Number]] = {
-    "seconds": _SECONDS,
-    "after_seconds": _SECONDS,
-    "retry_after_seconds": _SECONDS,
-    "first_byte_seconds": _SECONDS,
-    "ended_at": _INSTANT,
-    "at": _INSTANT,
-    "status": _Number(lambda _, value: arguments.status(value), (int,), "i8", 0, HTTP_STATUS_MAX),
-    "bytes_read": _Number(
+_NUMBER_FORMS: Final[Mapping[Form, _Number]] = {
+    Form.SECONDS: _SECONDS,
+    Form.INSTANT: _INSTANT,
+    Form.STATUS: _Number(lambda _, value: arguments.status(value), (int,), "i8", 0, HTTP_STATUS_MAX),
+    Form.COUNT: _Number(
         lambda name, value: arguments.whole(name, value, 0, INSTANT_MAX), (int,), "i8", None, INSTANT_MAX
     ),
-    **dict.fromkeys(_FLAGS, _FLAG),
-    "answered": _Number(_check_flag_or_none, (bool,), "i1", -1, 1),
+    Form.FLAG: _FLAG,
+    Form.FLAG_OR_NONE: _Number(_check_flag_or_none, (bool,), "i1", -1, 1),
 }
-_NUMBERS_LEFT_OUT: Final = tuple(name for name in _NUMBERS if name not in ("seconds", "status", "answered"))
+_NUMBERS: Final = {
+    name: _NUMBER_FORMS[told.form] for name, told in OUTCOME_FIELDS.items() if told.form in _NUMBER_FORMS
+}
+_NUMBERS_LEFT_OUT: Final = tuple(name for name in OUTCOME_COLUMNS.values() if name in _NUMBERS and name != "answered")
 """The fields of numbers that most outcomes leave out; the others are read first."""
 
 
@@ -468,7 +405,7 @@ def _numbers(name: str, given: _Field) -> npt.NDArray[Any] | None:
 def _check_octets(name: str, value: object) -> None:
     if not isinstance(value, bytes):
         raise SettingsError(f"{name} {shown(value)}: give bytes")
-    arguments.kept(name, value, _OCTETS[name])
+    arguments.kept(name, value, OUTCOME_FIELDS[name].bytes_max)
 
 
 def _present(name: str, given: _Field) -> dict[int, Any]:
@@ -480,9 +417,9 @@ def _present(name: str, given: _Field) -> dict[int, Any]:
     kind, most = _PLAIN.get(name, (type, 0))
     if kinds - _NONE_ALONE == {kind} and 0 <= longest <= most:
         return found
-    check = _CHECKS[name]
+    check = _CHECKS_OF[OUTCOME_FIELDS[name].form]
     for value in found.values():
-        check(value)
+        check(name, value)
     return found
 
 
@@ -491,23 +428,33 @@ def _check_error(value: Any) -> None:
     arguments.text("error", value, ERROR_TEXT_MAX)
 
 
-_OCTETS: Final = {"digest": DIGEST_BYTES_MAX, "line": LINE_BYTES_MAX, "politeness": LINE_BYTES_MAX}
-_PLAIN: Final[Mapping[str, tuple[type, int]]] = {
-    **{name: (bytes, most) for name, most in _OCTETS.items()},
-    **dict.fromkeys(("etag", "last_modified"), (str, VALIDATOR_BYTES_MAX)),
+def _columns_with(*forms: Form) -> dict[str, str]:
+    return {column: name for column, name in OUTCOME_COLUMNS.items() if OUTCOME_FIELDS[name].form in forms}
+
+
+_PLAIN: Final = {
+    name: (bytes if told.form is Form.OCTETS else str, told.bytes_max)
+    for name, told in OUTCOME_FIELDS.items()
+    if told.bytes_max
 }
 """The type of a text of a field, and its bytes at the most."""
-_CHECKS: Final[Mapping[str, Callable[[Any], object]]] = {
-    **{name: partial(_check_octets, name) for name in _OCTETS},
-    "etag": lambda value: arguments.validator("etag", value),
-    "last_modified": lambda value: arguments.validator("last_modified", value),
-    "error": _check_error,
-    "location": lambda value: arguments.text("location", value),
-    "metadata": packed,
-    "robots": arguments.robots,
-    "address": arguments.address,
-    "ttl_seconds": lambda value: _check_seconds("ttl_seconds", value),
+_CHECKS_OF: Final[Mapping[Form, Callable[[str, Any], object]]] = {
+    Form.OCTETS: _check_octets,
+    Form.TEXT: arguments.validator,
+    Form.ERROR: lambda _, value: _check_error(value),
+    Form.LOCATION: arguments.text,
+    Form.METADATA: lambda _, value: packed(value),
+    Form.ROBOTS: lambda _, value: arguments.robots(value),
+    Form.ADDRESS: lambda _, value: arguments.address(value),
 }
+_TEXTS: Final = _columns_with(*set(_CHECKS_OF) - {Form.METADATA})
+"""The mappings of Outcomes, and the field of Outcome that each holds."""
+_SIZED: Final = tuple(_columns_with(Form.ERROR, Form.LOCATION, Form.TEXT, Form.OCTETS, Form.METADATA))
+"""The mappings whose bytes count."""
+_KEPT: Final = tuple(column for column, name in OUTCOME_COLUMNS.items() if OUTCOME_FIELDS[name].kept)
+"""The mappings that go into the records of URLs."""
+for _column_name, _field_name in OUTCOME_COLUMNS.items():  # most calls have few: a field that no row has costs nothing
+    setattr(Outcomes, _column_name, None if _field_name in _NUMBERS else _NO_TEXTS)
 
 
 # -- columns of an OutcomeBatch ----------------------------------------------------------------------------------------

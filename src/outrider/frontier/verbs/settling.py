@@ -225,7 +225,9 @@ class Settling(Part):
                 continue
             if isinstance(errand, Authority):
                 answer = _robots_of(outcomes, row)
-                self._robots.take_answer(draft, errand, answer, error, outcomes.retry_after_of(row), draft.now)
+                self._robots.take_answer(
+                    draft, errand, answer, error, outcomes.seconds_of("retry_after_seconds", row), draft.now
+                )
                 if error == NO_SUCH_NAME and not errand.hops and not self.turns.shared.asks:
                     self._traps.count_nameless(draft, errand.slot, errand.host)
                 continue
@@ -245,9 +247,9 @@ class Settling(Part):
             cells = errand.after_answer(
                 outcomes.addresses.get(row),
                 draft.now,
-                ttl_seconds=outcomes.ttls.get(row),
+                ttl_seconds=outcomes.seconds_of("ttl_seconds", row),
                 error=error,
-                after_seconds=outcomes.after_of(row),
+                after_seconds=outcomes.seconds_of("after_seconds", row),
                 final=int(outcomes.verdicts[row]) == verdicts.GONE,
             )
             if cells[0] != errand.address:
@@ -633,7 +635,7 @@ class Settling(Part):
                 pages.keeps[row] = False
                 continue
             head = pages.cards.heads[row]
-            due, asked = int(head["due"]), outcomes.retry_after_of(row)
+            due, asked = int(head["due"]), outcomes.seconds_of("retry_after_seconds", row)
             if asked:
                 ended = int(pages.ended[row]) if isinstance(pages.ended, np.ndarray) else pages.ended
                 due = ended + instant(min(asked, RETRY_AFTER_SECONDS_MAX))
@@ -699,7 +701,7 @@ class Settling(Part):
             rows = [row for row in rows if pages.keeps[row]]
         if not rows:
             return rows, (), _NO_HASHES
-        told = (outcomes.digests, b""), (outcomes.etags, ""), (outcomes.modified, ""), (outcomes.metadata, b"")
+        told = (outcomes.digests, b""), (outcomes.etags, ""), (outcomes.last_modified, ""), (outcomes.metadata, b"")
         values: Any = [
             list(texts.values()) if len(texts) == len(rows) == len(outcomes) else [texts.get(row, none) for row in rows]
             for texts, none in told
@@ -827,7 +829,7 @@ def _answer_of(outcomes: Outcomes, row: int, error: str | None) -> dict[str, Any
     return {
         "location": outcomes.locations.get(row) if verdict == verdicts.DONE else None,
         "retries": verdict == verdicts.RETRY,
-        "after_seconds": outcomes.after_of(row),
+        "after_seconds": outcomes.seconds_of("after_seconds", row),
         "error": error,
         "again_at": at,
     }
@@ -836,7 +838,7 @@ def _answer_of(outcomes: Outcomes, row: int, error: str | None) -> dict[str, Any
 def _retry_after_of_hosts(outcomes: Outcomes, errands: Mapping[int, Errand]) -> npt.NDArray[np.float64] | None:
     """Seconds that sites asked for. On a redirect Retry-After speaks of the target (RFC 9110 §10.2.3), otherwise it
     rests the whole host."""
-    asked = outcomes.retry_after_seconds
+    asked: npt.NDArray[np.float64] | None = outcomes.retry_after_seconds
     if asked is None:
         return None
     asked = asked.copy()
