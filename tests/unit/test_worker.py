@@ -126,6 +126,7 @@ def test_a_worker_leases_hosts_that_need_no_gap_in_trains(house):
     done = served.run(served.worker())
     asked = sum(count for (path, _), count in served._desk.requests.items() if path.endswith("/next"))
     assert (0, 32 + 80, True) == (done.exit_code, done.accepted, asked < 40)
+    assert " places bound=" in (served.directory / "ann" / "crawl.log").read_text()
 
 
 def test_a_worker_tells_the_first_failure_of_a_class_at_once(house):

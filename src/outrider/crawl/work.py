@@ -40,6 +40,7 @@ from outrider.errors import ForeignStoreError, NamedPathError, OutriderError, St
 from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.downloader import Downloader
 from outrider.fetch.outcomes import FetchError
+from outrider.frontier.verbs.census import Standing
 from outrider.journey import Kind, Lease, LeaseBatch, Outcome, RobotsAnswer, Settled, Verdict
 from outrider.kernels import in_use
 from outrider.limits import SERVICE_BATCH_MAX, WORK_FILE_BYTES_MAX
@@ -109,6 +110,7 @@ class Worker(CrawlLoop):
         self._client, self._requests = f"leases-{os.urandom(8).hex()}", count()
         self._accepted = self._late = 0
         self._leases_written = False  # since they were synced
+        self._stood = Standing()  # how the hosts stand, as far as the last lease told
         self._waits = False  # nothing is to be done now, and the crawl is not over
         self._sent = 0  # visits that sent a request
         self._refused = 0  # visits that the guard of this worker refused
@@ -265,6 +267,9 @@ class Worker(CrawlLoop):
             if not self._accounts.owes:
                 self._leases.truncate(0)
         self._leases.close()
+        places = self._bottleneck.told(self._clock())
+        shares = {cause: share for cause, share in places["shares"].items() if share}
+        self._journal.note("places", bound=places["bound"], seconds=places["seconds"], **shares)
         self._journal.note("close", accepted=self._accepted, late=self._late)
         self._output.close()
         self._accounts.close()
@@ -324,8 +329,13 @@ class Worker(CrawlLoop):
             self._remember(leases)
         ready = self._waiting.ready_seconds
         if len(leases) >= want:
+            self._stood = Standing(ready=self._concurrency, queued=1)
             return leases, None
+        self._stood = Standing(resting=0 if ready is None else self._concurrency)
         return leases, POLL_SECONDS if ready is None else min(POLL_SECONDS, ready)
+
+    def _standing(self) -> Standing:
+        return self._stood
 
     def _begin_all(self, turn: Turn, fetching: Fetching) -> None:
         if turn.leases and self._refuses_all(turn.leases):
