@@ -91,6 +91,10 @@ def crawl():
     return outrider.crawl([home], output=out, **quick)
 """
 
+_STUBS = f"""
+import subprocess, sys
+subprocess.run([sys.executable, {str(ROOT / "scripts" / "stubs.py")!r}], check=True)
+"""
 _SERVED = """
 import asyncio, json, os, pathlib, tempfile, urllib.request
 from outrider import Frontier
@@ -161,6 +165,7 @@ with Frontier.open(out / "frontier") as frontier:
             Edit(
                 "engine/owner.py",
                 "    @glance\n    def at_limit(self) -> bool:\n",
+                '    @served("read")\n'
                 "    @glance\n"
                 "    def accepted(self) -> int:\n"
                 '        """How many URLs were accepted so far."""\n'
@@ -168,33 +173,9 @@ with Frontier.open(out / "frontier") as frontier:
                 "        return int(self._machine.looks.tables.urls.accepted())\n\n",
                 before=True,
             ),
-            Edit(
-                "engine/awaited.py",
-                "    at_limit = awaited(Frontier.at_limit)\n",
-                "    accepted = awaited(Frontier.accepted)\n",
-            ),
-            Edit(
-                "engine/remote.py",
-                "    def at_limit(self) -> bool:\n",
-                "    def accepted(self) -> int:\n"
-                '        """As `Frontier.accepted`."""\n'
-                '        way = partial(self._remote.get, path_of("frontier", "accepted"), int)\n'
-                "        return self._asked(way)\n\n",
-                before=True,
-            ),
-            Edit(
-                "service/routes.py",
-                "ROUTES: Final[tuple[Route, ...]] = (\n",
-                '    Route("GET", f"{_API}/frontier/accepted", Role.READ, _accepted, int, "URLs accepted so far."),\n',
-            ),
-            Edit(
-                "service/routes.py",
-                "async def _when_ready(",
-                "async def _accepted(desk: Desk, _: Ask) -> int:\n    return await desk.frontier.accepted()\n\n\n",
-                before=True,
-            ),
         ),
-        _SERVED
+        _STUBS
+        + _SERVED
         + """
 try:
     house.frontier.discover(["http://a.test/", "http://b.test/"])
@@ -207,10 +188,11 @@ try:
     assert 2 == asyncio.run(awaited())
     with Frontier.connect(house.address) as remote:
         assert 2 == remote.accepted()
-    with urllib.request.urlopen(house.address + "/api/v1/frontier/accepted") as answer:
-        assert 2 == json.load(answer)
+    asked = urllib.request.Request(house.address + "/api/v1/verbs/accepted", method="POST")
+    with urllib.request.urlopen(asked) as answer:
+        assert {"answer": 2} == json.load(answer)
     with urllib.request.urlopen(house.address + "/openapi.json") as answer:
-        assert "/api/v1/frontier/accepted" in json.load(answer)["paths"]
+        assert "/api/v1/verbs/accepted" in json.load(answer)["paths"]
 finally:
     house.close()
 """,

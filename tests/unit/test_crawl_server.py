@@ -242,7 +242,7 @@ def test_an_address_of_this_machine_that_comes_through_a_proxy_is_refused_with_t
 def test_whoever_would_fetch_is_told_that_the_crawl_does(tmp_path):
     crawl = Beside(tmp_path)
     refused = [route for route in ROUTES if route.fetches]
-    assert 10 == len(refused)
+    assert {"next", "report", "defer"} <= {one.path.rpartition("/")[2] for one in refused}
 
     async def questions():
         return [
@@ -251,7 +251,9 @@ def test_whoever_would_fetch_is_told_that_the_crawl_does(tmp_path):
         ]
 
     found = crawl.crawl(questions)
-    assert [(409, "urn:outrider:problem:crawl-fetches")] * 10 == [(status, told["type"]) for status, told in found]
+    assert [(409, "urn:outrider:problem:crawl-fetches")] * len(refused) == [
+        (status, told["type"]) for status, told in found
+    ]
 
 
 def test_a_directory_that_takes_no_record_of_orders_ends_the_crawl_before_a_request(tmp_path):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,14 @@ BY_HAND = {
     "open", "memory", "look", "connect", "close", "discover", "lease", "report", "set_robots", "records", "lines"
 }  # fmt: skip
 """The methods that differ where they are awaited."""
+
+
+def test_the_methods_that_follow_are_those_that_are_written_down(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "scripts"))
+    import stubs
+
+    written = Path(sys.modules["outrider.engine.derived"].__file__).read_text("utf-8")
+    assert stubs.text() == written, "python scripts/stubs.py writes it"
 
 
 def test_every_method_says_how_it_is_made():

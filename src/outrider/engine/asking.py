@@ -304,6 +304,8 @@ class Remote:
         detail = str(told.get("detail") or f"status {answered.status}")[:2_000]
         if name == "invalid-url":
             return InvalidUrlError(detail)
+        if name == "invalid-argument":
+            return SettingsError(detail)  # the frontier's own words, as of one in this process
         if name == "store-full":
             return StoreFullError(f"{self.address}: {detail}")
         if 400 <= answered.status < 500 and name and answered.status not in (404, 405, 408, 421):

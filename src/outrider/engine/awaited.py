@@ -10,13 +10,14 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial, wraps
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar
 
 from outrider.engine.calls import Kept, Small, Verb, discoveries, lease_alone, takes_builtins
+from outrider.engine.derived import AwaitedVerbs
 from outrider.engine.opening import Opening
 from outrider.engine.owner import Frontier
 from outrider.engine.reading import answers_of
-from outrider.engine.verbs import awaited
+from outrider.engine.verbs import filled, keywords_of, like_awaited
 from outrider.engine.waiting import WaitingRoom
 from outrider.frontier.verbs import arguments
 from outrider.journey import (
@@ -40,6 +41,10 @@ Row = TypeVar("Row")
 Given = ParamSpec("Given")
 Plain = TypeVar("Plain")
 Face = TypeVar("Face", bound=AbstractAsyncContextManager[Any])
+
+
+_LEASE: Final = keywords_of(Frontier.lease)
+_KIND_OF_LEASE: Final = ("per_queue", "train_seconds", "queues_max", "crawl", "key", "errands")
 
 
 class Coming(Generic[Plain, Face]):
@@ -84,7 +89,7 @@ def _opened(make: Callable[Given, Frontier], doc: str) -> Callable[Given, Opened
 
 
 @takes_builtins
-class AsyncFrontier:
+class AsyncFrontier(AwaitedVerbs):
     """The same verbs to await: deciding happens on the loop, waiting for the disk in a thread. Small calls of tasks
     that run in the same turn of the loop are made together."""
 
@@ -190,34 +195,14 @@ class AsyncFrontier:
             codes += await self._call("discover", discovery)
         return codes
 
-    async def lease(
-        self,
-        want: int,
-        *,
-        ttl_seconds: float = 60,
-        per_queue: int = 1,
-        train_seconds: float | None = None,
-        queues_max: int | None = None,
-        crawl: str | None = None,
-        key: str | None = None,
-        worker: str | None = None,
-        errands: bool = False,
-        wait_seconds: float = 0.0,
-        request_id: RequestId | None = None,
-    ) -> LeaseBatch:
+    @like_awaited(Frontier.lease)
+    async def lease(self, want: int, **named: Any) -> LeaseBatch:
         """As `Frontier.lease`. Tasks that want the same kind of lease are served in the order in which they come."""
-        how: dict[str, Any] = {"ttl_seconds": ttl_seconds, "per_queue": per_queue, "crawl": crawl, "key": key}
-        how |= {
-            "train_seconds": train_seconds,
-            "queues_max": queues_max,
-            "worker": worker,
-            "errands": errands,
-            "request_id": request_id,
-        }
-        wait_seconds = arguments.seconds("wait_seconds", wait_seconds)
+        how = filled("lease", _LEASE, named)
+        wait_seconds = arguments.seconds("wait_seconds", how.pop("wait_seconds"))
         if not wait_seconds:
             return await self._lease(want, **how)
-        kind = (per_queue, train_seconds, queues_max, crawl, key, errands)
+        kind = tuple(how[name] for name in _KIND_OF_LEASE)
         return await self._waiting.wait(want, kind, how, wait_seconds)
 
     @property
@@ -260,58 +245,6 @@ class AsyncFrontier:
         return await self._call(
             "report", lambda m, now: m.reports.report(outcomes, links, now, request_id=request_id, watermark=watermark)
         )
-
-    # -- made as `Frontier` says ---------------------------------------------------------------------------------------
-
-    extend = awaited(Frontier.extend)
-    release = awaited(Frontier.release)
-    defer = awaited(Frontier.defer)
-    queue_errands = awaited(Frontier.queue_errands)
-    set_address = awaited(Frontier.set_address)
-    set_addresses = awaited(Frontier.set_addresses)
-    note_projection = awaited(Frontier.note_projection)
-    note_watermark = awaited(Frontier.note_watermark)
-    restore = awaited(Frontier.restore)
-
-    pause = awaited(Frontier.pause)
-    resume = awaited(Frontier.resume)
-    block_until = awaited(Frontier.block_until)
-    set_delay = awaited(Frontier.set_delay)
-    set_limit = awaited(Frontier.set_limit)
-    recheck = awaited(Frontier.recheck)
-    delete = awaited(Frontier.delete)
-    reprioritise = awaited(Frontier.reprioritise)
-    retry = awaited(Frontier.retry, "it may read much")
-
-    seen_content = awaited(Frontier.seen_content)
-    next_ready_seconds = awaited(Frontier.next_ready_seconds)
-    finished = awaited(Frontier.finished)
-    at_limit = awaited(Frontier.at_limit)
-    pressure = awaited(Frontier.pressure)
-    status = awaited(Frontier.status)
-    explain = awaited(Frontier.explain)
-    explain_idle = awaited(Frontier.explain_idle)
-    host = awaited(Frontier.host)
-    crawl_delays = awaited(Frontier.crawl_delays)
-    robots_allow = awaited(Frontier.robots_allow)
-    workers = awaited(Frontier.workers)
-    held = awaited(Frontier.held)
-    waits = awaited(Frontier.waits)
-    queues = awaited(Frontier.queues)
-    hosts = awaited(Frontier.hosts)
-    urls = awaited(Frontier.urls, "it may read much")
-    count = awaited(Frontier.count)
-    now = awaited(Frontier.now)
-    watermarks = awaited(Frontier.watermarks)
-    projection = awaited(Frontier.projection)
-    statistics = awaited(Frontier.statistics)
-    verify = awaited(Frontier.verify)
-
-    outbox = awaited(Frontier.outbox)
-    receive = awaited(Frontier.receive)
-    delivered = awaited(Frontier.delivered)
-
-    checkpoint = awaited(Frontier.checkpoint)
 
     # -- and the others ------------------------------------------------------------------------------------------------
 

@@ -256,7 +256,7 @@ def _answers(calls: Sequence[Small], machine: Machine, now: Instant) -> Sequence
         told = [leases.lines, *[()] * (len(calls) - 1)]
         return [LeaseBatch(piece, lines=lines, lsn=leases.lsn) for piece, lines in zip(pieces, told, strict=True)]
     starts = [0, *accumulate(len(one.rows) for one in calls)]
-    links = [(_row_after(start, link), link) for one, start in zip(calls, starts, strict=False) for link in one.links]
+    links = [(row_after(start, link), link) for one, start in zip(calls, starts, strict=False) for link in one.links]
     if len(calls) == 1:
         return [machine.reports.report(first.rows, first.links, now)]
     outcomes = [outcome for one in calls for outcome in one.rows]
@@ -270,7 +270,7 @@ def _answers(calls: Sequence[Small], machine: Machine, now: Instant) -> Sequence
     ]
 
 
-def _row_after(start: int, link: object) -> int:
+def row_after(start: int, link: object) -> int:
     """The row of an outcome when calls are joined. Raises SettingsError, which makes each call alone, for a strange
     link."""
     if not isinstance(link, tuple) or len(link) != 2 or type(link[0]) is not int or link[0] < 0:

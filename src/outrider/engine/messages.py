@@ -6,10 +6,12 @@ Instants are RFC 3339 in UTC, lengths of time milliseconds (`_ms`) or seconds.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
-from msgspec import Meta, Struct, defstruct
+from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
 from msgspec.structs import fields
 
 from outrider.frontier.state.errand import OF_CALLERS
@@ -94,6 +96,12 @@ class Next(Struct, frozen=True, forbid_unknown_fields=True):
     crawl_id: Name | None = None
     queue_key: Text | None = None
     robots: Literal["server", "worker"] = "worker"
+
+
+class Answer(Struct, frozen=True):
+    """The answer of a verb as the library has it; instants are RFC 3339 in UTC."""
+
+    answer: Any
 
 
 class RobotsSaid(Struct, frozen=True):
@@ -484,3 +492,15 @@ class ProblemDetails(Struct, frozen=True):
     title: str
     status: int
     detail: str
+
+
+def body_of(method: Callable[..., Any]) -> type[Struct]:
+    """The body that has the arguments of a verb; one that is left out has the verb's own default."""
+    hints, parameters = get_type_hints(method), list(inspect.signature(method).parameters.values())[1:]
+    some: list[Any] = [
+        (one.name, hints[one.name]) if one.default is one.empty else (one.name, hints[one.name] | UnsetType, UNSET)
+        for one in parameters
+    ]
+    name = "".join(map(str.title, method.__name__.split("_"))) + "Arguments"
+    doc = f"The arguments of `Frontier.{method.__name__}`."
+    return defstruct(name, some, module=__name__, namespace={"__doc__": doc}, frozen=True, forbid_unknown_fields=True)

@@ -37,7 +37,7 @@ from outrider.engine.opening import (
 )
 from outrider.engine.reading import answers_of, read_answers, read_files
 from outrider.engine.rounds import Rounds
-from outrider.engine.verbs import decision, glance, lengthy
+from outrider.engine.verbs import decision, glance, lengthy, served
 from outrider.engine.waiting import RINGS_NOT, Bell, waited
 from outrider.errors import (
     ClosedError,
@@ -486,11 +486,13 @@ class Frontier:
         """Give leases back unfetched."""
         return lambda m, now: m.reports.release(tokens, now)
 
+    @served("work", fetches=True)
     @decision
     def defer(self, tokens: Sequence[int], until: Instant) -> Verb[list[Settled]]:
         """Give leases back unfetched; their URLs wait until an instant, and errands are put off until then."""
         return lambda m, now: m.reports.defer(tokens, until, now)
 
+    @served("work", fetches=True)
     def set_robots(self, authority: str, status: int | None, body: bytes = b"") -> None:
         """The answer of an authority's robots.txt, given by the caller: an HTTP status (None: no answer) and the
         body. It holds until the caller brings another one; once that says out of reach (5xx, 429, None), for what is
@@ -498,6 +500,7 @@ class Frontier:
         self._read_ahead([RobotsAnswer(status, body)])
         self._call("set_robots", lambda m, now: m.robots.set_robots(authority, status, body, now))
 
+    @served("work", fetches=True)
     @decision
     def queue_errands(self, kind: str, urls: str | Sequence[str], *, crawl: str | None = None) -> Verb[list[Code]]:
         """Queue an errand for each URL: a request for something else than a page, which `lease(errands=True)` gives on
@@ -518,6 +521,7 @@ class Frontier:
 
         return verb
 
+    @served("work", fetches=True)
     @decision
     def set_addresses(self, addresses: Mapping[str, str | None]) -> Verb[int]:
         """The addresses of many hosts; how many were not known to be there. An address that is known already costs
@@ -534,6 +538,7 @@ class Frontier:
         """An archive writer is synced up to this place."""
         return lambda m, now: m.notes.note_watermark(writer, value, now)
 
+    @served("work")
     @glance
     def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
         """Whether content with each digest was accepted for some URL before."""
@@ -566,12 +571,14 @@ class Frontier:
         self._check()
         return self._machine.looks.at_limit()
 
+    @served("read")
     @glance
     def pressure(self) -> float:
         """How far the limit of URLs (`max_urls`) is used up; at 1 and above callers do well to bring no more links."""
         self._check()
         return self._machine.looks.pressure()
 
+    @served("read")
     @glance
     def status(self, url: str, *, crawl: str | None = None) -> UrlStatus:
         """The state of one URL, by any spelling."""
@@ -594,18 +601,21 @@ class Frontier:
         """Why nothing, or no more, can be leased now."""
         return self._looked(lambda m, now: m.looks.explain_idle(now))
 
+    @served("read")
     @glance
     def host(self, name: str) -> HostStatus | None:
         """One host, by any spelling; None for an unknown one."""
         self._check()
         return self._machine.looks.host(name, self._instant())
 
+    @served("work")
     @glance
     def crawl_delays(self, authorities: Sequence[str]) -> list[float | None]:
         """The Crawl-delay of each authority in seconds, 0 where its rules name none; None where no rules were read."""
         self._check()
         return self._machine.looks.crawl_delays(authorities)
 
+    @served("work")
     @glance
     def robots_allow(self, urls: Sequence[str]) -> list[bool | None]:
         """Whether robots.txt allows our agent each URL; None where that of its authority was not read. It judges what
@@ -620,6 +630,7 @@ class Frontier:
         self._instant()
         return self._machine.looks.workers()
 
+    @served("read")
     @glance
     def held(self, lease_id: int) -> LeaseBatch:
         """The open leases of the call that gave this token first; empty once that lease has ended."""
@@ -627,11 +638,13 @@ class Frontier:
         self._instant()
         return self._machine.looks.held(lease_id)
 
+    @served("read")
     @lengthy
     def waits(self, *, beyond_seconds: float = 0.0, within_seconds: float | None = None) -> Waits:
         """Hosts that hold URLs and rest for longer than `beyond_seconds`, and no longer than `within_seconds`."""
         return self._looked(lambda m, now: m.looks.waits(now, beyond_seconds, within_seconds))
 
+    @served("read")
     @glance
     def queues(self, *, crawl: str | None = None, after: str | None = None, limit: int = 100) -> Page[QueueStatus]:
         """A piece of the list of queues; `after` is the cursor of the piece before."""
@@ -639,12 +652,14 @@ class Frontier:
         self._check()
         return self._machine.looks.queues(crawl, after, limit)
 
+    @served("read")
     @lengthy
     def hosts(self, *, state: str | None = None, after: str | None = None, limit: int = 100) -> Page[HostStatus]:
         """A piece of the list of hosts. state: ready, resting, blocked or empty; a piece of these may have fewer rows
         than `limit` and still a cursor."""
         return self._looked(lambda m, now: m.looks.hosts(now, state, after, limit))
 
+    @served("read")
     @lengthy
     def urls(
         self,
@@ -666,6 +681,7 @@ class Frontier:
             )
         )
 
+    @served("read")
     @lengthy
     def count(
         self, *, state: str | None = None, host: str | None = None, crawl: str | None = None, key: str | None = None
@@ -676,32 +692,38 @@ class Frontier:
 
     # -- what operators do --------------------------------------------------------------------------------------------
 
+    @served("operate", order=True)
     @decision
     def pause(self, key: str | None = None, *, crawl: str | None = None) -> Verb[int]:
         """Lease nothing of the queues with this key (None: of the whole crawl) until `resume`; how many queues. A key
         that is a host may be spelled in any way, here and below."""
         return lambda m, now: m.operators.pause(key, crawl, now, paused=True)
 
+    @served("operate", order=True)
     @decision
     def resume(self, key: str | None = None, *, crawl: str | None = None) -> Verb[int]:
         """Lease the paused queues again; how many queues."""
         return lambda m, now: m.operators.pause(key, crawl, now, paused=False)
 
+    @served("operate", order=True)
     @decision
     def block_until(self, until: Instant, key: str | None = None, *, crawl: str | None = None) -> Verb[int]:
         """Lease nothing of these queues before an instant."""
         return lambda m, now: m.operators.block_until(until, key, crawl, now)
 
+    @served("operate", order=True)
     @decision
     def set_delay(self, delay_seconds: float | None, key: str | None = None, *, crawl: str | None = None) -> Verb[int]:
         """The least gap behind a request of these queues; None: that of the settings."""
         return lambda m, now: m.operators.set_delay(delay_seconds, key, crawl, now)
 
+    @served("operate", order=True)
     @decision
     def set_limit(self, limit: int | None, key: str | None = None, *, crawl: str | None = None) -> Verb[int]:
         """How many requests of each of these queues may be open at once; None: one."""
         return lambda m, now: m.operators.set_limit(limit, key, crawl, now)
 
+    @served("operate", order=True)
     @decision
     def delete(self, key: str | None = None, *, crawl: str | None = None) -> Verb[int]:
         """The URLs of these queues, or a whole crawl, are as if they had never been; how many queues. A queue's pause,
@@ -709,6 +731,7 @@ class Frontier:
         `stale`."""
         return lambda m, now: m.operators.delete(key, crawl, now)
 
+    @served("operate", order=True)
     @decision
     def reprioritise(
         self,
@@ -720,6 +743,7 @@ class Frontier:
         """Give URLs another priority; the state of each."""
         return lambda m, now: m.operators.reprioritise(urls, priority, crawl, now)
 
+    @served("operate", order=True)
     @lengthy
     def retry(self, *, error: str | None = None, host: str | None = None) -> int:
         """Put dead letters back into their queues: all, or the ones of an error class or of a host (by any spelling);
@@ -738,6 +762,7 @@ class Frontier:
                 self._wait_durable()
                 return count
 
+    @served("operate", order=True)
     @lengthy
     def recheck(self, host: str) -> int:
         """Drop the verdict on each robots.txt of a host (by any spelling), whatever it is: the file is requested again
@@ -811,6 +836,7 @@ class Frontier:
             "checkpoint": self._rounds.statistics(),
         }
 
+    @served("operate")
     @lengthy
     def verify(self) -> Verification:
         """Recount everything, and read every byte of manifest, checkpoint, ledger and log again; up to a hundred

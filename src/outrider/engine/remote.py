@@ -12,21 +12,33 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from types import TracebackType, UnionType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from outrider.clock import Instant, elapsed, instant, seconds
 from outrider.engine import messages as m
 from outrider.engine.asking import Connections, Remote, path_of
 from outrider.engine.awaited import Coming
+from outrider.engine.calls import row_after, takes_builtins
+from outrider.engine.derived import RemoteVerbs
+from outrider.engine.owner import Frontier
+from outrider.engine.verbs import filled, keywords_of, like
 from outrider.errors import ClosedError, SettingsError
+from outrider.frontier.format.metadata import packed
+from outrider.frontier.priority import checked as checked_priority
 from outrider.frontier.verbs import arguments
+from outrider.frontier.verbs.checking import checked, sendable
+from outrider.frontier.verbs.outcomes import outcomes_of
+from outrider.frontier.verbs.reporting import by_outcome
 from outrider.journey import (
     ArchivePlace,
     Code,
     Explanation,
     GroupStatus,
     HostStatus,
+    HostWait,
     Idle,
     Kind,
     Lease,
@@ -47,18 +59,36 @@ from outrider.journey import (
     Verbs,
     WorkerStatus,
 )
-from outrider.limits import REMOTE_BODY_BYTES, REMOTE_PATIENCE_SECONDS, REMOTE_ROWS_MAX, SERVICE_WAIT_SECONDS_MAX
+from outrider.limits import (
+    REMOTE_BODY_BYTES,
+    REMOTE_PATIENCE_SECONDS,
+    REMOTE_ROWS_MAX,
+    SERVICE_BATCH_MAX,
+    SERVICE_WAIT_SECONDS_MAX,
+)
 from outrider.url import UrlBatch
 
 Made = TypeVar("Made")
+_LEASE: Final = keywords_of(Frontier.lease)
 _EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _NESTED: Final[dict[str, type]] = {
     kind.__name__: kind
-    for kind in (UrlStatus, QueueStatus, HostStatus, RobotsStatus, GroupStatus, Ranking, PriorityPart, ArchivePlace)
+    for kind in (
+        HostWait,
+        UrlStatus,
+        QueueStatus,
+        HostStatus,
+        RobotsStatus,
+        GroupStatus,
+        Ranking,
+        PriorityPart,
+        ArchivePlace,
+    )
 }
 
 
-class RemoteFrontier:
+@takes_builtins
+class RemoteFrontier(RemoteVerbs):
     """The stand-in of a served frontier. Any thread may call it.
 
     Errors: those of `Frontier`, and UnreachableError where no server answers for `patience_seconds`.
@@ -94,46 +124,34 @@ class RemoteFrontier:
             codes += map(Code, self._post(("frontier", "urls"), body, m.Added, self._key(request, number)).codes)
         return codes
 
-    def lease(
-        self,
-        want: int,
-        *,
-        ttl_seconds: float = 60,
-        per_queue: int = 1,
-        train_seconds: float | None = None,
-        queues_max: int | None = None,
-        crawl: str | None = None,
-        key: str | None = None,
-        worker: str | None = None,
-        errands: bool = False,
-        wait_seconds: float = 0.0,
-        request_id: RequestId | None = None,
-    ) -> LeaseBatch:
+    @like(Frontier.lease)
+    def lease(self, want: int, **named: Any) -> LeaseBatch:
         """As `Frontier.lease`, for leases of a named worker: they outlive this process. Without `errands` the server
         asks for each robots.txt itself, where it can."""
-        wait_seconds = arguments.seconds("wait_seconds", wait_seconds)
-        train_ms = None if train_seconds is None else round(arguments.seconds("train_seconds", train_seconds) * 1000)
-        ends = self._ticks() + instant(wait_seconds)
+        wish = checked("lease", {"want": want, **filled("lease", _LEASE, named)})
+        if not wish["want"]:
+            return LeaseBatch([])
+        train, queues, request = wish["train_seconds"], wish["queues_max"], wish["request_id"]
+        query = {
+            "worker_id": wish["worker"] or self._worker,
+            "batch_size": min(wish["want"], SERVICE_BATCH_MAX),
+            "ttl_ms": max(1, round(wish["ttl_seconds"] * 1000)),
+            "per_queue": min(wish["per_queue"], SERVICE_BATCH_MAX),
+            "train_ms": None if train is None else round(train * 1000),
+            "queues_max": None if queues is None else min(queues, SERVICE_BATCH_MAX),
+            "crawl_id": wish["crawl"],
+            "queue_key": wish["key"],
+            "robots": "worker" if wish["errands"] else "server",
+        }
+        ends = self._ticks() + instant(wish["wait_seconds"])
         while True:
-            wait = min(wait_seconds, max(0.0, seconds(ends - self._ticks())), SERVICE_WAIT_SECONDS_MAX)
-            key_sent = self._key(arguments.request(request_id), 0)
+            wait = min(wish["wait_seconds"], max(0.0, seconds(ends - self._ticks())), SERVICE_WAIT_SECONDS_MAX)
             began = self._ticks()
-            found: m.Leased = self._asked(
-                partial(self._remote.get, path_of("frontier", "next"), m.Leased, key=key_sent, wait=wait),
-                worker_id=worker or self._worker,
-                batch_size=want,
-                timeout_ms=int(wait * 1000),
-                ttl_ms=max(1, round(arguments.ttl(ttl_seconds) * 1000)),
-                per_queue=per_queue,
-                train_ms=train_ms,
-                queues_max=queues_max,
-                crawl_id=crawl,
-                queue_key=key,
-                robots="worker" if errands else "server",
-            )
+            ask = partial(self._remote.get, path_of("frontier", "next"), m.Leased, key=self._key(request, 0), wait=wait)
+            found: m.Leased = self._asked(ask, timeout_ms=int(wait * 1000), **query)
             self._set_clock(found.now_us, self._ticks() - began - found.waited_ms * 1000)
             self.ready_seconds = None if found.next_ready_in_ms is None else found.next_ready_in_ms / 1000
-            if found.urls or self._ticks() >= ends or request_id is not None:
+            if found.urls or self._ticks() >= ends or request is not None:
                 return LeaseBatch([_lease(one) for one in found.urls])
 
     def report(
@@ -149,9 +167,13 @@ class RemoteFrontier:
         if isinstance(outcomes, OutcomeBatch) or isinstance(links, UrlBatch):
             raise SettingsError("report: a remote frontier takes a list of outcomes, and links by row")
         request = arguments.request(request_id)
-        more: dict[int, list[str | Link]] = {}
-        for row, link in links:
-            more.setdefault(row, []).append(link)
+        arguments.watermark(watermark, {})
+        outcomes = arguments.listed("outcomes", outcomes) if isinstance(outcomes, Iterable) else outcomes
+        outcomes_of(outcomes)
+        if isinstance(links, list | tuple):
+            for link in links:
+                row_after(0, link)
+        more: Mapping[int, Any] = by_outcome(links, len(outcomes))
         rows = [outcome_body(one, more.get(row, [])) for row, one in enumerate(outcomes)]
         codes: list[Settled] = []
         found: list[tuple[Code, ...]] = []
@@ -169,34 +191,22 @@ class RemoteFrontier:
 
     def extend(self, tokens: Sequence[int], ttl_seconds: float) -> list[Settled]:
         """As `Frontier.extend`."""
-        body = m.Tokens([int(one) for one in tokens], max(1, round(arguments.ttl(ttl_seconds) * 1000)))
-        return list(map(Settled, self._post(("frontier", "extend"), body, m.Codes).codes))
+        given = checked("extend", {"ttl_seconds": ttl_seconds, "tokens": tokens})
+        return self._settled("extend", given["tokens"], ttl_ms=max(1, round(given["ttl_seconds"] * 1000)))
 
     def release(self, tokens: Sequence[int]) -> list[Settled]:
         """As `Frontier.release`."""
-        body = m.Tokens([int(one) for one in tokens])
-        return list(map(Settled, self._post(("frontier", "release"), body, m.Codes).codes))
+        return self._settled("release", checked("release", {"tokens": tokens})["tokens"])
 
-    def queue_errands(self, kind: str, urls: str | Sequence[str], *, crawl: str | None = None) -> list[Code]:
-        """As `Frontier.queue_errands`."""
-        body = m.Wanted(kind, [urls] if isinstance(urls, str) else list(urls), crawl)
-        return list(map(Code, self._post(("frontier", "errands"), body, m.Codes).codes))
-
-    def robots_allow(self, urls: Sequence[str]) -> list[bool | None]:
-        """As `Frontier.robots_allow`."""
-        return self._post(("frontier", "allowed"), m.Urls(list(urls)), m.Allowed).allowed
-
-    def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
-        """As `Frontier.seen_content`."""
-        return self._post(("frontier", "content"), m.Digests(list(digests)), m.Seen).seen
+    def _settled(self, name: str, tokens: Sequence[int], **more: Any) -> list[Settled]:
+        """A code for each lease; a number that can be no token of a server's is that of no lease."""
+        sent = [one for one in tokens if 0 < one < 1 << 63]
+        codes = iter(self._post(("frontier", name), m.Tokens(sent, **more), m.Codes).codes)
+        return [Settled(next(codes)) if 0 < one < 1 << 63 else Settled.STALE for one in tokens]
 
     def set_address(self, host: str, address: str | None) -> None:
         """As `Frontier.set_address`."""
-        self.set_addresses({host: address})
-
-    def set_addresses(self, addresses: Mapping[str, str | None]) -> int:
-        """As `Frontier.set_addresses`."""
-        return self._post(("frontier", "addresses"), m.Addresses(dict(addresses)), m.Ordered).count
+        self.set_addresses({arguments.host(host): address})
 
     def register(self, user_agent: str | None = None) -> m.Registered:
         """Tell the server that this worker is there; its crawl's User-Agent, for which robots.txt files are read."""
@@ -221,42 +231,15 @@ class RemoteFrontier:
         """The server's instant, at the latest: as it was told last, and the time since."""
         return self._ahead + self._ticks()
 
-    def status(self, url: str, *, crawl: str | None = None) -> UrlStatus:
-        """As `Frontier.status`."""
-        return self.explain(url, crawl=crawl).status
-
     def explain(self, url: str, *, crawl: str | None = None) -> Explanation:
         """As `Frontier.explain`."""
-        arguments.text("url", url)
-        found = self._get(("explain",), url=url, crawl_id=arguments.name("crawl", crawl))
+        given = checked("explain", {"url": url, "crawl": crawl})
+        found = self._get(("explain",), url=given["url"], crawl_id=given["crawl"])
         return _made(Explanation, {**found, "fingerprint": int(found["fingerprint"], 16)})
 
     def explain_idle(self) -> Idle:
         """As `Frontier.explain_idle`."""
         return _made(Idle, self._get(("why-idle",)))
-
-    def host(self, name: str) -> HostStatus | None:
-        """As `Frontier.host`."""
-        row = self._get(("hosts",), name=name)["rows"]
-        return _made(HostStatus, row[0]) if row else None
-
-    def hosts(self, *, state: str | None = None, after: str | None = None, limit: int = 100) -> Page[HostStatus]:
-        """As `Frontier.hosts`; at most 1,000 at once."""
-        found = self._get(("hosts",), state=state, after=after, limit=limit)
-        return Page([_made(HostStatus, row) for row in found["rows"]], found["cursor"])
-
-    def urls(
-        self,
-        *,
-        state: str | None = None,
-        host: str | None = None,
-        reason: str | None = None,
-        after: str | None = None,
-        limit: int = 1_000,
-    ) -> Page[UrlStatus]:
-        """As `Frontier.urls`; a piece may be shorter and have a cursor all the same."""
-        found = self._get(("urls",), state=state, host=host, reason=reason, after=after, limit=limit)
-        return Page([_made(UrlStatus, row) for row in found["rows"]], found["cursor"])
 
     def workers(self) -> list[WorkerStatus]:
         """As `Frontier.workers`: those that hold leases."""
@@ -268,39 +251,6 @@ class RemoteFrontier:
     def statistics(self) -> dict[str, Any]:
         """Counts for machines: the fields of `status --json`."""
         return self._get(("status",))
-
-    # -- orders -------------------------------------------------------------------------------------------------------
-
-    def pause(self, key: str) -> int:
-        """As `Frontier.pause`, of one host."""
-        return self._order(key, "pause", None)
-
-    def resume(self, key: str) -> int:
-        """As `Frontier.resume`, of one host."""
-        return self._order(key, "resume", None)
-
-    def block_until(self, until: Instant, key: str) -> int:
-        """As `Frontier.block_until`, of one host."""
-        return self._order(key, "block", max(1, until - self.now()) / 1_000_000)
-
-    def set_delay(self, delay_seconds: float | None, key: str) -> int:
-        """As `Frontier.set_delay`, of one host."""
-        return self._order(key, "delay", delay_seconds)
-
-    def set_limit(self, limit: int | None, key: str) -> int:
-        """As `Frontier.set_limit`, of one host."""
-        return self._order(key, "limit", limit)
-
-    def recheck(self, host: str) -> int:
-        """As `Frontier.recheck`."""
-        return self._order(host, "recheck", None)
-
-    def retry(self, *, error: str | None = None, host: str | None = None) -> int:
-        """As `Frontier.retry`."""
-        return self._post(("retry",), m.Retry(error, host), m.Ordered).count
-
-    def _order(self, host: str, order: str, value: float | None) -> int:
-        return self._post(("hosts", arguments.text("key", host), order), m.Order(value), m.Ordered).count
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -325,6 +275,13 @@ class RemoteFrontier:
         return self._remote.key()
 
     # -- requests -----------------------------------------------------------------------------------------------------
+
+    def _verb(self, method: Callable[..., Made], given: Mapping[str, Any]) -> Made:
+        """The answer of a verb that a server declares."""
+        name = method.__name__
+        found = self._post(("verbs", name), checked(name, given), m.Answer)
+        answer: Made = made(get_type_hints(method)["return"], found.answer)
+        return answer
 
     def _key(self, request: RequestId | None, number: int) -> str:
         """The key of a call: the caller's, for each part of it, or a fresh one."""
@@ -395,18 +352,22 @@ def connect(
 
 
 def _listed(links: Iterable[str | Link] | UrlBatch) -> Iterator[str | m.NewUrl]:
-    if isinstance(links, str | bytes):
-        raise SettingsError(f"links is one text; give a list of them: [{links!r:.80}]")
-    return _with_columns(links) if isinstance(links, UrlBatch) else map(_link, links)
+    if isinstance(links, str | bytes | bytearray):
+        raise SettingsError(f"discover takes a list of links, not one text: discover([{links!r:.80}])")
+    if not isinstance(links, UrlBatch) and not isinstance(links, Iterable):
+        raise SettingsError(f"links {links!r:.80}: discover takes a list of links")
+    return _with_columns(links) if isinstance(links, UrlBatch) else map(_link, arguments.listed("links", links))
 
 
-def _link(given: str | Link) -> str | m.NewUrl:
-    if isinstance(given, str):
-        return given
+def _link(given: Any) -> str | m.NewUrl:
     if not isinstance(given, Link):
-        raise SettingsError(f"link {given!r:.80}: give a URL as text, or a Link")
+        return sendable(arguments.builtin(given))
+    given = arguments.link(given)
+    if given.priority is not None:
+        checked_priority(given.priority)
+    packed(given.metadata)
     return m.NewUrl(
-        given.url,
+        sendable(given.url),
         priority=given.priority,
         source_url=given.referrer,
         depth=given.depth,
@@ -477,6 +438,19 @@ def _lease(one: m.Record) -> Lease:
     )
 
 
+def made(kind: Any, told: Any) -> Any:
+    """The answer of a verb from its JSON."""
+    if told is None:
+        return None
+    if get_origin(kind) is UnionType:
+        kind = next(one for one in get_args(kind) if one is not type(None))
+    if kind is LeaseBatch:
+        return LeaseBatch([_lease(one) for one in msgspec.convert(told, list[m.Record])])
+    if get_origin(kind) is Page:
+        return Page([_made(get_args(kind)[0], row) for row in told["rows"]], told["cursor"])
+    return _made(kind, told) if isinstance(kind, type) and is_dataclass(kind) else msgspec.convert(told, kind)
+
+
 def _made(kind: type[Made], told: Mapping[str, Any]) -> Made:
     """A dataclass of its fields as JSON has them: instants as RFC 3339, others as they are."""
     assert is_dataclass(kind)
@@ -490,6 +464,8 @@ def _made(kind: type[Made], told: Mapping[str, Any]) -> Made:
             value = _made(_NESTED[words[0]], value)
         elif (listed := re.match(r"tuple\[(\w+),", str(one.type))) and listed[1] in _NESTED:
             value = tuple(_made(_NESTED[listed[1]], row) for row in value or ())
+        elif isinstance(value, list) and str(one.type).startswith("tuple["):
+            value = tuple(value)
         elif words[0] == "State" and isinstance(value, str):
             value = State(value)
         found[one.name] = value

@@ -4,11 +4,16 @@ to await.
     decision   gives what is to be decided, as a function of (machine, now); a call decides it, and waits for the disk
     glance     looks under the lock, and takes little time
     lengthy    may take long, and locks when it has to
+
+`served` says that a server answers the method too, and to whom: its path, its body and the method of `RemoteFrontier`
+follow from the signature. `scripts/stubs.py` writes down what follows, in `derived.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
@@ -17,9 +22,11 @@ from outrider.engine.calls import Verb
 if TYPE_CHECKING:
     from outrider.engine.awaited import AsyncFrontier
     from outrider.engine.owner import Frontier
+    from outrider.engine.remote import RemoteFrontier
 
 Answer = TypeVar("Answer")
 Given = ParamSpec("Given")
+Whole = TypeVar("Whole", bound=Callable[..., Any])
 Method: TypeAlias = Callable[Concatenate["Frontier", Given], Answer]
 Awaited: TypeAlias = Callable[Concatenate["AsyncFrontier", Given], Coroutine[Any, Any, Answer]]
 
@@ -71,6 +78,91 @@ def awaited(method: Method[Given, Answer], why: str = "") -> Awaited[Given, Answ
     if why:
         made.__doc__ = f"{made.__doc__}".removesuffix(".") + f": {why}."
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """How a server answers a verb. role: of the token that may ask. order: it is written down who gave it. fetches: it
+    is for programs that fetch, and refused beside a crawl that fetches itself."""
+
+    role: str
+    order: bool = False
+    fetches: bool = False
+
+
+def served(role: str, *, order: bool = False, fetches: bool = False) -> Callable[[Whole], Whole]:
+    """Declares that a server answers a method."""
+
+    def declared(method: Whole) -> Whole:
+        vars(method)["served"] = Served(role, order, fetches)
+        return method
+
+    return declared
+
+
+def served_of(cls: type[Frontier]) -> dict[str, tuple[Served, Callable[..., Any]]]:
+    """Each verb that a server answers, by name: its declaration and its method."""
+    methods = ((name, method) for name, method in vars(cls).items() if "served" in getattr(method, "__dict__", ()))
+    return {name: (vars(method)["served"], method) for name, method in methods}
+
+
+def asked(method: Method[Given, Answer]) -> Callable[Concatenate[RemoteFrontier, Given], Answer]:
+    """The same method, asked of a server."""
+    name, signature = method.__name__, inspect.signature(method)
+
+    @wraps(method)
+    def ask(self: RemoteFrontier, /, *given: Given.args, **named: Given.kwargs) -> Any:
+        bound = signature.bind(self, *given, **named).arguments
+        return self._verb(method, dict(list(bound.items())[1:]))
+
+    ask.__module__, ask.__qualname__ = "outrider.engine.remote", f"RemoteFrontier.{name}"
+    ask.__doc__ = f"As `Frontier.{name}`."
+    return ask
+
+
+def keywords_of(method: Callable[..., Any]) -> dict[str, Any]:
+    """The keywords of a method and their defaults."""
+    return {
+        name: one.default for name, one in inspect.signature(method).parameters.items() if one.kind is one.KEYWORD_ONLY
+    }
+
+
+def filled(name: str, keywords: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords that a call named, and the defaults of the others. Raises TypeError for an unknown one."""
+    found = {**keywords, **named}
+    if len(found) > len(keywords):
+        raise TypeError(
+            f"{name}() got an unexpected keyword argument {next(one for one in named if one not in keywords)!r}"
+        )
+    return found
+
+
+def like(
+    method: Callable[Concatenate[Any, Given], Answer],
+) -> Callable[[Callable[..., Answer]], Callable[Concatenate[Any, Given], Answer]]:
+    """Gives a method that passes its keywords on the signature of another."""
+
+    def alike(own: Callable[..., Answer]) -> Callable[Concatenate[Any, Given], Answer]:
+        vars(own)["__signature__"] = inspect.signature(method)
+        return own
+
+    return alike
+
+
+def like_awaited(
+    method: Callable[Concatenate[Any, Given], Answer],
+) -> Callable[
+    [Callable[..., Coroutine[Any, Any, Answer]]], Callable[Concatenate[Any, Given], Coroutine[Any, Any, Answer]]
+]:
+    """As `like`, for a method to await."""
+
+    def alike(
+        own: Callable[..., Coroutine[Any, Any, Answer]],
+    ) -> Callable[Concatenate[Any, Given], Coroutine[Any, Any, Answer]]:
+        vars(own)["__signature__"] = inspect.signature(method)
+        return own
+
+    return alike
 
 
 def _with(made: Awaited[Given, Answer], method: Method[Given, Answer], where: str = "") -> Method[Given, Answer]:

@@ -175,6 +175,20 @@ class Desk:
             await self._note(who, name, {**facts, "error": str(error)})
             raise
 
+    async def verb(self, who: str, name: str, given: Mapping[str, Any], *, order: bool) -> Any:
+        """The answer of a verb, made in a thread: it may wait for a function of a crawl beside. An order is written
+        down first, lists of it by their length."""
+        work = partial(getattr(self.frontier.sync, name), **given)
+        if not order:
+            return await asyncio.to_thread(work)
+        facts = {key: len(value) if isinstance(value, list | dict) else value for key, value in given.items()}
+        await self._note(who, name, facts)
+        try:
+            return await asyncio.to_thread(work)
+        except OutriderError as error:
+            await self._note(who, name, {**facts, "error": str(error)})
+            raise
+
     async def add(self, links: Sequence[Link], request_id: RequestId | None) -> list[Code]:
         """Tells the frontier of links, or the crawl, whose functions rank them."""
         if self.crawl is not None:

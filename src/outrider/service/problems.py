@@ -87,7 +87,7 @@ class Problem(Exception):  # noqa: N818 - it is an answer as much as an error
 def of_error(error: OutriderError) -> Problem:
     """The problem for an error of the frontier."""
     if isinstance(error, InvalidUrlError):
-        return Problem("invalid-url", str(error))
+        return Problem("invalid-url", error.facts or str(error))
     if isinstance(error, SettingsError):
         return Problem("invalid-argument", error.facts or str(error))
     if isinstance(error, StoreFullError):

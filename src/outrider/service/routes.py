@@ -5,22 +5,36 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from outrider.clock import Instant, elapsed, seconds
 from outrider.crawl.instants import dated, moment
+from outrider.engine import Frontier
 from outrider.engine import messages as m
 from outrider.engine.answers import HOST_ORDERS, order_value
+from outrider.engine.verbs import Served, served_of
 from outrider.errors import OutriderError
-from outrider.journey import Code, Explanation, HostStatus, Lease, LeaseBatch, Outcome, RequestId, Settled, Verdict
+from outrider.journey import (
+    Code,
+    Explanation,
+    HostStatus,
+    Lease,
+    LeaseBatch,
+    Outcome,
+    Page,
+    RequestId,
+    Settled,
+    Verdict,
+)
 from outrider.limits import (
     SERVICE_LEASED_URLS_MAX,
     SERVICE_LINKS_MAX,
+    SERVICE_ROWS_MAX,
     SERVICE_WAITERS_MAX,
 )
 from outrider.service.access import Role
@@ -546,6 +560,33 @@ def _asked(
     return Route("POST", path, Role.WORK, answer, gives, words, body=body, problems=problems, fetches=fetches)
 
 
+def _verb(name: str, served: Served, method: Callable[..., Any]) -> Route:
+    """The path of a verb that the library declares as served: its arguments are the body."""
+
+    async def answer(desk: Desk, ask: Ask) -> m.Answer:
+        given = {name: value for name in ask.body.__struct_fields__ if (value := getattr(ask.body, name)) is not UNSET}
+        if any(isinstance(value, list | dict) and len(value) > SERVICE_ROWS_MAX for value in given.values()):
+            raise Problem("too-many-rows", f"more than {SERVICE_ROWS_MAX:,} rows; send them in parts")
+        found = await desk.verb(ask.who, name, given, order=served.order)
+        if "tokens" in given:
+            desk.handed.settle_tokens(given["tokens"])
+        return m.Answer(_told(found, await desk.frontier.now()))
+
+    words = f"{method.__doc__}".partition(". ")[0].partition("\n")[0].rstrip(".") + "."
+    problems = ("too-many-rows", "invalid-argument", "invalid-url", "store-full", "hook-running")
+    body, role = m.body_of(method), Role[served.role.upper()]
+    path = f"{_API}/verbs/{name}"
+    return Route("POST", path, role, answer, m.Answer, words, body=body, problems=problems, fetches=served.fetches)
+
+
+def _told(found: Any, now: Instant) -> Any:
+    if isinstance(found, LeaseBatch):
+        return [_record(one, None, now) for one in found]
+    if isinstance(found, Page):
+        return {"rows": [dated(asdict(row)) for row in found], "cursor": found.cursor}
+    return dated(asdict(found)) if is_dataclass(found) and not isinstance(found, type) else found
+
+
 def _tokens(name: str, answer: Answer, words: str) -> Route:
     return _asked(name, answer, m.Tokens, m.Codes, words)
 
@@ -701,6 +742,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         body=m.Retry,
         problems=("invalid-argument", "hook-running"),
     ),
+    *(_verb(name, *declared) for name, declared in served_of(Frontier).items()),
     Route("GET", "/healthz", None, _health, m.Health, "Whether the process answers."),
     Route(
         "GET",

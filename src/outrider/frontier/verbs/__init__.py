@@ -5,6 +5,7 @@ error throws its draft away, and the state is what it was. The verbs are parts o
 the parts that it is given. `machine.py`, above this folder, puts them together.
 
     arguments.py     the values that callers give, checked before anything is decided
+    checking.py      the same checks by verb and argument, for a frontier elsewhere
     draft.py         the decisions of a call so far, as facts
     deciding.py      the core: how a decision becomes a fact; the changes that time alone brings
     homes.py         the hosts whose clocks count for URLs: names, slots, addresses

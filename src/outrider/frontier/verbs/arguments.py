@@ -98,6 +98,36 @@ def _seconds_up_to(most: float, what: str, value: object) -> float:
     return float(found)
 
 
+def until(value: object) -> int:
+    """An instant until which something waits."""
+    return whole("until", value, 0, INSTANT_MAX)
+
+
+def train(value: object) -> float | None:
+    """How long the turns of one queue may last, in seconds; None for as long as the lease."""
+    return None if value is None else seconds("train_seconds", value)
+
+
+def delay(value: object) -> float | None:
+    """The least gap of a queue in seconds; None for that of the settings."""
+    return None if value is None else seconds("delay", value)
+
+
+def requests_at_once(value: object) -> int | None:
+    """How many requests of a queue may be open; None for one."""
+    return None if value is None else whole("limit", value, 1, 65_535)
+
+
+def rows(value: object) -> int:
+    """How many rows a piece of a list has."""
+    return whole("limit", value, 1, limits.LISTED_ROWS_MAX)
+
+
+def lease_id(value: object) -> int:
+    """The first token of a call."""
+    return whole("lease_id", value, 1, 2**64 - 1 - limits.HELD_ROWS_MAX)
+
+
 def name(what: str, value: object) -> str | None:
     """The name of a crawl, key, worker or client; None for no name."""
     if value is None:

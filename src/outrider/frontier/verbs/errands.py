@@ -22,14 +22,7 @@ class Errands(Part):
         """Queues an errand of this kind for each URL, in a crawl (None: the default one). Answers for each `new`,
         `known` (it is queued or leased already), `invalid` or `over_limit`. Raises SettingsError for a kind that
         callers cannot queue or a host whose slot another frontier owns, StoreFullError."""
-        named = arguments.text("kind", kind) if isinstance(kind, str) else None
-        number = next((row.number for row in KINDS.values() if row.number and row.kind == named), None)
-        if number is None:
-            known = ", ".join(row.kind.value for row in KINDS.values() if row.number)
-            raise SettingsError(f"kind {shown(kind)}: callers queue errands of kind {known}")
-        given = [urls] if isinstance(urls, str) else arguments.listed("urls", urls)
-        bounded(len(given), "errands")
-        given = [arguments.text("url", url) for url in given]
+        number, given = kind_number(kind), urls_of(urls)
         crawl = arguments.name("crawl", crawl)
         now = self._core.advance(now)
         self._core.wake(now)
@@ -65,3 +58,20 @@ class Errands(Part):
         if self._homes.owned is not None and slot not in self._homes.owned:
             raise SettingsError(f"host {shown(host)}: slot {slot} is another frontier's; queue its errands there")
         return slot
+
+
+def kind_number(kind: str) -> int:
+    """The number of a kind that callers queue. Raises SettingsError."""
+    named = arguments.text("kind", kind) if isinstance(kind, str) else None
+    number = next((row.number for row in KINDS.values() if row.number and row.kind == named), None)
+    if number is None:
+        known = ", ".join(row.kind.value for row in KINDS.values() if row.number)
+        raise SettingsError(f"kind {shown(kind)}: callers queue errands of kind {known}")
+    return number
+
+
+def urls_of(urls: str | Sequence[str]) -> list[str]:
+    """The URLs of errands, of which one may be given alone. Raises SettingsError."""
+    given = [urls] if isinstance(urls, str) else arguments.listed("urls", urls)
+    bounded(len(given), "errands")
+    return [arguments.text("url", url) for url in given]

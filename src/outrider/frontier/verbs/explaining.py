@@ -71,7 +71,7 @@ class Explaining(Part):
         tables, now = self.tables, max(now, self._core.now)
         text = self._links.spelled([url])[0]
         if text is None:
-            raise SettingsError(f"{shown(url, 200)} is no http or https URL")
+            raise no_url(url)
         row, home = tables.crawls.rows.get(crawl or "default"), tables.home_of(host_of(text))
         slot, fingerprint = self._homes.slot_of(home), tables.hash_of(text)
         records = self._operators.records_of([text], row)[1] if row is not None else []
@@ -519,3 +519,8 @@ def _how_to_lease(ready: int, pages: int, *, errands_wanted: bool) -> str:
 def _some(count: int, one: str, many: str) -> str:
     """A count with the noun and verb that go with it."""
     return f"{count:,} {one if count == 1 else many}"
+
+
+def no_url(text: str) -> SettingsError:
+    """The error for a text that is no URL."""
+    return SettingsError(f"{shown(text, 200)} is no http or https URL")

@@ -33,7 +33,6 @@ from outrider.journey import (
 from outrider.limits import (
     LISTED_HOSTS_PER_STEP,
     LISTED_READ_BYTES,
-    LISTED_ROWS_MAX,
 )
 
 _ROW_DIGITS_MAX = 10
@@ -41,11 +40,13 @@ _HASHED = "h"
 """The first character of a cursor by hash."""
 
 
-def _limit(limit: int) -> int:
-    return arguments.whole("limit", limit, 1, LISTED_ROWS_MAX)
+def check_state(state: object) -> None:
+    """Raises SettingsError for a word that is no state of hosts."""
+    if not isinstance(state, str) or state not in HOST_STATES:
+        raise SettingsError(f"state {shown(state)}: give one of {', '.join(HOST_STATES)}")
 
 
-def _row_after(after: str | None, what: str) -> int:
+def row_after(after: str | None, what: str) -> int:
     """The first row behind a cursor. As long as no host went cold no row is used twice, so a row serves as a cursor."""
     if after is None:
         return 0
@@ -56,7 +57,7 @@ def _row_after(after: str | None, what: str) -> int:
 
 def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int) -> Page[QueueStatus]:
     """Queues in the order in which they were made; once a host went cold, in the order of their hosts' hashes."""
-    limit = _limit(limit)
+    limit = arguments.rows(limit)
     wanted = None
     if crawl is not None:
         wanted = tables.crawls.rows.get(crawl)
@@ -75,7 +76,7 @@ def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int
                 found.append(status)
                 cursor = f"{_HASHED}{number:016x}.{queue:016x}"
         return Page(found, None)
-    row = _row_after(after, "queues")
+    row = row_after(after, "queues")
     while row < tables.queues.count and len(found) < limit:
         of = int(tables.queues.crawl[row])
         if tables.crawls.states[of] != CrawlState.DELETED and wanted in (None, of):
@@ -89,10 +90,10 @@ def list_hosts(
 ) -> Generator[None, None, Page[HostStatus]]:
     """Hosts in the order in which they became known; once a host went cold, in the order of their hashes. It yields
     between its steps."""
-    limit = _limit(limit)
+    limit = arguments.rows(limit)
     found: list[HostStatus] = []
     if not _by_hash(tables, after):
-        row = _row_after(after, "hosts")
+        row = row_after(after, "hosts")
         # Once a host went cold a row may be another host's: the rest of the list goes by hashes.
         while row < tables.hosts.count and len(found) < limit and not tables.cold.ever:
             last = min(row + LISTED_HOSTS_PER_STEP, row + limit - len(found), tables.hosts.count)
@@ -120,14 +121,13 @@ def list_hosts_in(
     state: str, tables: Tables, turns: Turns, now: Instant, after: str | None, limit: int
 ) -> Generator[None, None, Page[HostStatus]]:
     """Hosts in one state, as `list_hosts`; it looks at all hosts in memory, in bounded steps. Raises SettingsError."""
-    limit = _limit(limit)
-    if state not in HOST_STATES:
-        raise SettingsError(f"state {shown(state)}: give one of {', '.join(HOST_STATES)}")
+    limit = arguments.rows(limit)
+    check_state(state)
     if state == "empty" and tables.cold.ever:
         page = yield from list_hosts(tables, turns, now, after, limit)
         return Page([one for one in page if one.state == state], page.cursor)
     by_hash = _by_hash(tables, after)
-    beyond = _hashes_after(after, 1, "hosts")[0] if by_hash else _row_after(after, "hosts") - 1
+    beyond = _hashes_after(after, 1, "hosts")[0] if by_hash else row_after(after, "hosts") - 1
     rows = yield from rows_in(HOST_STATES.index(state), tables, turns, now)
     places = tables.hosts.hash[rows] if by_hash else rows.astype(np.uint64)
     places = np.sort(places[places > np.uint64(beyond)] if beyond >= 0 else places)

@@ -58,8 +58,7 @@ class Leasing(Part):
         want = arguments.whole("want", want, 0, CALL_ROWS_MAX)
         per_queue = arguments.whole("per_queue", per_queue, 1, CALL_ROWS_MAX)
         ttl_seconds = arguments.ttl(ttl_seconds)
-        if train_seconds is not None:
-            train_seconds = arguments.seconds("train_seconds", train_seconds)
+        train_seconds = arguments.train(train_seconds)
         if queues_max is None:
             queues_max = CALL_ROWS_MAX
         queues_max = arguments.whole("queues_max", queues_max, 1, CALL_ROWS_MAX)

@@ -47,7 +47,7 @@ from outrider.journey import (
     WorkerStatus,
 )
 from outrider.kernels.cards import Heads
-from outrider.limits import HELD_ROWS_MAX, LISTED_ROWS_MAX, RETRIED_ROWS_AT_ONCE
+from outrider.limits import HELD_ROWS_MAX, RETRIED_ROWS_AT_ONCE
 from outrider.robots import Rules
 from outrider.url import authority_of, spell
 
@@ -190,7 +190,7 @@ class Looking(Part):
         limit: int,
     ) -> Reading[Page[UrlStatus]]:
         """A piece of the list of URLs, in the order of their keys."""
-        limit = arguments.whole("limit", limit, 1, LISTED_ROWS_MAX)
+        limit = arguments.rows(limit)
         wish = replace(self._wish(state, host, crawl, key), reason=arguments.name("reason", reason))
         return listed(self.tables, wish, self._core.woken, after_of(after), limit, self._operators.token_of)
 
@@ -198,6 +198,7 @@ class Looking(Part):
         """Heads of dead letters for `retry`, some at a time, and the key behind them. Raises SettingsError."""
         if error is not None:
             arguments.text("error", error)
+            arguments.unicode("error", error)
         wish = self._wish(State.GONE.value if error is None else None, host, None, None)
         mask_of = partial(self._operators.given_up_mask, error=error)
         return gathered(self.tables, wish, self._core.woken, after, RETRIED_ROWS_AT_ONCE, mask_of)
@@ -310,7 +311,7 @@ class Looking(Part):
     def held(self, lease_id: int) -> LeaseBatch:
         """The open leases of one call, by its first token: the ones behind it with its holder and its deadline, which
         two calls at different instants cannot share. Empty where that token is not open."""
-        lease_id = arguments.whole("lease_id", lease_id, 1, 2**64 - 1 - HELD_ROWS_MAX)
+        lease_id = arguments.lease_id(lease_id)
         tokens = np.arange(lease_id, lease_id + HELD_ROWS_MAX, dtype=np.uint64)
         found = self.tables.urls.by_token(tokens, bodies=False)
         held = {

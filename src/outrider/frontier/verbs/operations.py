@@ -121,19 +121,17 @@ class Operations(Part):
 
     def block_until(self, until: Instant, key: str | None, crawl: str | None, now: Instant) -> int:
         """Keeps these queues from being leased before an instant."""
-        until = arguments.whole("until", until, 0, arguments.INSTANT_MAX)
+        until = arguments.until(until)
         return self._rule(key, crawl, now, lambda rules: replace(rules, blocked_until=until))
 
     def set_delay(self, seconds: float | None, key: str | None, crawl: str | None, now: Instant) -> int:
         """Sets the least gap behind a request of these queues, in seconds; None: that of the settings."""
-        if seconds is not None:
-            seconds = arguments.seconds("delay", seconds)
+        seconds = arguments.delay(seconds)
         return self._rule(key, crawl, now, lambda rules: replace(rules, delay=seconds))
 
     def set_limit(self, limit: int | None, key: str | None, crawl: str | None, now: Instant) -> int:
         """Sets how many requests of each of these queues may be open at once; None: one."""
-        if limit is not None:
-            limit = arguments.whole("limit", limit, 1, 65_535)
+        limit = arguments.requests_at_once(limit)
         return self._rule(
             key, crawl, now, lambda rules: replace(rules, limit=limit or 0), rests=limit is not None and limit > 1
         )
@@ -273,18 +271,8 @@ class Operations(Part):
     ) -> list[State]:
         """Gives URLs another priority, also where they wait on disk. Returns the state of each; unknown URLs stay
         unknown."""
-        if isinstance(urls, str):
-            urls = [urls]
-        try:
-            given = list(urls.items()) if isinstance(urls, Mapping) else [(url, priority) for url in urls]
-            wishes = [(arguments.builtin(url), wish) for url, wish in given]
-        except Exception as error:  # the caller's iterator may raise anything
-            raise SettingsError(f"the URLs cannot be read ({type(error).__name__}: {error}); give a list") from error
-        if len(wishes) > CALL_ROWS_MAX:
-            raise SettingsError(f"{len(wishes)} URLs in one call; cut it into calls of at most {CALL_ROWS_MAX}")
-        if any(wish is None for _, wish in wishes):
-            raise SettingsError("reprioritise: give a priority, or a mapping of URLs to priorities")
-        values = [checked(wish) for _, wish in wishes]
+        wishes = wishes_of(urls, priority)
+        values = [wish for _, wish in wishes]
         crawl = arguments.name("crawl", crawl)
         row = self.crawl_row(crawl or "default")
         now = self._core.advance(now)
@@ -400,3 +388,19 @@ class Operations(Part):
         draft.heads(some.with_heads(heads), np.zeros(len(some), np.uint64), old)
         self._core.commit(draft)
         return len(some)
+
+
+def wishes_of(urls: str | Sequence[str] | Mapping[str, float], priority: float | None) -> list[tuple[str, float]]:
+    """Each URL and the priority that it shall have. Raises SettingsError."""
+    if isinstance(urls, str):
+        urls = [urls]
+    try:
+        given = list(urls.items()) if isinstance(urls, Mapping) else [(url, priority) for url in urls]
+        wishes = [(arguments.builtin(url), wish) for url, wish in given]
+    except Exception as error:  # the caller's iterator may raise anything
+        raise SettingsError(f"the URLs cannot be read ({type(error).__name__}: {error}); give a list") from error
+    if len(wishes) > CALL_ROWS_MAX:
+        raise SettingsError(f"{len(wishes)} URLs in one call; cut it into calls of at most {CALL_ROWS_MAX}")
+    if any(wish is None for _, wish in wishes):
+        raise SettingsError("reprioritise: give a priority, or a mapping of URLs to priorities")
+    return [(url, checked(wish)) for url, wish in wishes]

@@ -85,7 +85,7 @@ class Reporting(Part):
             return _report_of(answer, (), 0)
         whole = outcomes_of(outcomes)
         watermark = arguments.watermark(watermark, self.tables.registry.watermarks)
-        given, extra = whole.links, _by_outcome(links, len(whole))
+        given, extra = whole.links, by_outcome(links, len(whole))
         self._core.wake(now)
         pieces = self._pieces(whole, given, extra, answer)
         if len(pieces) > 1 or pieces[0].ahead:
@@ -294,7 +294,7 @@ class Reporting(Part):
 
     def defer(self, tokens: Sequence[int], until: Instant, now: Instant) -> list[Settled]:
         """Gives leases back unfetched: the URLs wait until an instant, and errands are put off until then."""
-        until = arguments.whole("until", until, 0, arguments.INSTANT_MAX)
+        until = arguments.until(until)
         return self._give_back(arguments.tokens(tokens), until, now)
 
     def unclaim(self, call: Unclaimed, now: Instant) -> None:
@@ -341,7 +341,7 @@ class Reporting(Part):
         return answer
 
 
-def _by_outcome(
+def by_outcome(
     links: Sequence[tuple[int, str | Link]] | UrlBatch, outcomes: int
 ) -> Mapping[int, list[str | Link] | UrlBatch]:
     """Links that name their outcome, by outcome. Raises SettingsError for an outcome that does not exist."""

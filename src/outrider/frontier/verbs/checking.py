@@ -1,0 +1,157 @@
+"""The check of each argument of each verb by its name, for a frontier elsewhere: it refuses what the parts refuse, in
+their words, before anything is sent.
+
+A check returns the value as JSON has it. Whether a crawl of that name is there is asked where the tables are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from outrider.frontier.verbs import arguments, errands, explaining, host_lists, listing, operations
+from outrider.journey import RobotsAnswer
+from outrider.limits import CALL_ROWS_MAX
+from outrider.url import spell
+
+Check = Callable[[Any], Any]
+
+
+def checked(verb: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a verb as they are sent. Raises SettingsError for those that the verb would refuse."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        check = CHECKS.get(f"{verb}.{name}") or CHECKS[name]
+        found[name] = check(value)
+    return found
+
+
+def sendable(text: Any) -> str:
+    """A URL that can be sent; whatever is no text, or has half a surrogate pair, is as wrong as an empty one."""
+    if not isinstance(text, str):
+        return ""
+    return text if text.isascii() or text.encode("utf-8", "ignore").decode() == text else ""
+
+
+def _state(value: Any) -> Any:
+    listing.state_number(value)
+    return None if value is None else str(value)
+
+
+def _host_state(value: Any) -> Any:
+    if value is not None:
+        host_lists.check_state(value)
+    return value
+
+
+def _urls_cursor(value: Any) -> Any:
+    listing.after_of(value)
+    return value
+
+
+def _cursor(what: str, value: Any) -> Any:
+    if not isinstance(value, str) or not value.isascii():
+        host_lists.row_after(value, what)
+    return value
+
+
+def _kind(value: Any) -> Any:
+    errands.kind_number(value)
+    return str(value)
+
+
+def _host(value: Any) -> Any:
+    return None if value is None else arguments.host(value)
+
+
+def _error(value: Any) -> Any:
+    if value is not None:
+        arguments.text("error", value)
+        arguments.unicode("error", value)
+    return value
+
+
+def _status(value: Any) -> Any:
+    arguments.status(value)
+    return value
+
+
+def _body(value: Any) -> Any:
+    arguments.robots(RobotsAnswer(None, value))
+    return value
+
+
+def _url(value: Any) -> Any:
+    return sendable(arguments.text("url", value))
+
+
+def _explained(value: Any) -> Any:
+    text = arguments.text("url", value)
+    if spell([text])[0] is None:
+        raise explaining.no_url(text)
+    return text
+
+
+def _wishes(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {sendable(url): wish for url, wish in operations.wishes_of(value, None)}
+    return [sendable(url) for url, _ in operations.wishes_of(value, 0.5)]
+
+
+def _priority(value: Any) -> Any:
+    operations.wishes_of({} if value is None else ["x"], value)
+    return value
+
+
+def _flag(value: Any) -> bool:
+    arguments.flag("errands", value)
+    return bool(value)
+
+
+def _texts(value: Any) -> list[str]:
+    return [sendable(arguments.text("url", url)) for url in arguments.listed("urls", value)]
+
+
+CHECKS: Final[dict[str, Check]] = {
+    **{what: partial(arguments.name, what) for what in ("crawl", "key", "worker", "reason")},
+    "want": lambda value: arguments.whole("want", value, 0, CALL_ROWS_MAX),
+    "per_queue": lambda value: arguments.whole("per_queue", value, 1, CALL_ROWS_MAX),
+    "queues_max": lambda value: None if value is None else arguments.whole("queues_max", value, 1, CALL_ROWS_MAX),
+    "ttl_seconds": arguments.ttl,
+    "train_seconds": arguments.train,
+    "wait_seconds": partial(arguments.seconds, "wait_seconds"),
+    "errands": _flag,
+    "request_id": arguments.request,
+    "tokens": lambda value: arguments.tokens(value).tolist(),
+    "until": arguments.until,
+    "delay_seconds": arguments.delay,
+    "limit": arguments.rows,
+    "set_limit.limit": arguments.requests_at_once,
+    "lease_id": arguments.lease_id,
+    "beyond_seconds": partial(arguments.span, "beyond_seconds"),
+    "within_seconds": lambda value: None if value is None else arguments.span("within_seconds", value),
+    "state": _state,
+    "hosts.state": _host_state,
+    "after": _urls_cursor,
+    "hosts.after": partial(_cursor, "hosts"),
+    "queues.after": partial(_cursor, "queues"),
+    "host": _host,
+    "recheck.host": lambda value: arguments.host(arguments.text("host", value)),
+    "name": arguments.host,
+    "error": _error,
+    "kind": _kind,
+    "url": _url,
+    "explain.url": _explained,
+    "urls": _texts,
+    "queue_errands.urls": lambda value: list(map(sendable, errands.urls_of(value))),
+    "reprioritise.urls": _wishes,
+    "priority": _priority,
+    "digests": arguments.digests,
+    "authorities": arguments.authorities,
+    "authority": lambda value: arguments.robots_url(value).removesuffix("/robots.txt"),
+    "status": _status,
+    "body": _body,
+    "addresses": lambda value: {host: address or None for host, address in arguments.addresses(value).items()},
+}
+"""By the name of the argument, or by verb and argument where a verb has its own."""
