@@ -80,6 +80,33 @@ class Verdict(StrEnum):
     GONE = "gone"
 
 
+class Word(StrEnum):
+    """The result of one attempt at a page: `outcome` of its line in `pages.jsonl`. has_content: it is a page that hooks
+    and imports use. final: no other attempt follows. failed: the attempt was the last and there is no page. logged:
+    `crawl.log` has a line for it as well."""
+
+    has_content: bool
+    final: bool
+    failed: bool
+    logged: bool
+
+    def __new__(cls, word: str, has_content: bool, final: bool, failed: bool, logged: bool) -> Word:
+        self = str.__new__(cls, word)
+        self._value_ = word
+        self.has_content, self.final, self.failed, self.logged = has_content, final, failed, logged
+        return self
+
+    #            the word     has_content, final, failed, logged
+    DONE = "done", True, True, False, False
+    TRUNCATED = "truncated", True, True, False, False
+    DUPLICATE = "duplicate", True, True, False, False
+    REDIRECT = "redirect", False, True, False, False
+    GONE = "gone", False, True, True, False
+    ERROR = "error", False, True, True, True
+    RETRY = "retry", False, False, False, True
+    ROBOTS = "robots", False, False, False, True
+
+
 class Kind(StrEnum):
     """The purpose of a lease: a page, or an errand."""
 
@@ -446,7 +473,7 @@ class PageLine(msgspec.Struct, kw_only=True):
     of an answer are None where the URL ended without a request."""
 
     url: str
-    outcome: str
+    outcome: Word
     status: int | None = None
     error: str | UnsetType = UNSET
     fetched_at: str

@@ -24,10 +24,11 @@ from outrider.crawl.kin import Kin
 from outrider.crawl.output import FILES, PAGES, whole_lines
 from outrider.crawl.wording import figures_of
 from outrider.frontier.policy.returns import shape_of
+from outrider.journey import Word
 from outrider.limits import COPIES_PAGES_MAX, DUPLICATES_LISTED_MAX
 from outrider.page import SHINGLES_MIN, Page, SimHashIndex
 
-_ORIGINALS: Final = frozenset({"done", "truncated"})
+_ORIGINALS: Final = frozenset({Word.DONE, Word.TRUNCATED})
 _NO_ROW: Final = b"\xff" * 4  # as an index gives it
 _INDEXED_TOGETHER: Final = 1_024  # pages: the fixed price of a call is spread thin
 _Page = tuple[str, bytes, int, int]  # URL, digest, SimHash, number of shingles

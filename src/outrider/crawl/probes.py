@@ -23,7 +23,7 @@ from outrider.clock import Instant, instant
 from outrider.crawl.accounts import Books
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.visit import Judgement, Visit
-from outrider.journey import Code, Verdict
+from outrider.journey import Code, Verdict, Word
 from outrider.limits import (
     PROBE_AGE_SECONDS,
     PROBE_ANSWERS_MAX,
@@ -343,11 +343,11 @@ class Probes:
         of = _asked_of(asked)
         line = Line(of, lease.url, visit.now, visit.status or 0)
         if judgement.verdict is Verdict.RETRY:
-            judgement = replace(judgement, word="error", verdict=Verdict.GONE)
+            judgement = replace(judgement, word=Word.ERROR, verdict=Verdict.GONE)
         elif judgement.location is not None:
             if lease.hops < REDIRECT_HOPS_MAX and _is_same_name(asked, judgement.location):
                 return judgement
-            judgement = Judgement("gone", Verdict.GONE, REDIRECT)
+            judgement = Judgement(Word.GONE, Verdict.GONE, REDIRECT)
         elif judgement.verdict is Verdict.DONE and page is not None and page.octets:
             answer = Answer.of(lease.url, page, links, visit.now)
             first = self._firsts.get(of)

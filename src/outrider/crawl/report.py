@@ -33,7 +33,7 @@ from outrider.crawl.summary import (
     visible,
     way_out,
 )
-from outrider.journey import is_own_fault
+from outrider.journey import Word, is_own_fault
 
 HOSTS_TRACKED_MAX = 50_000  # each keeps a row of counts; hosts beyond are summed into one row
 HOSTS_SHOWN_MAX = 200  # a page a person scrolls through; the rest is a number
@@ -345,13 +345,13 @@ class _Pages:
             at = _instant(record.get("fetched_at"))
             if at is not None:
                 self.pulse.add(at)
-        if outcome == "robots":
+        if outcome == Word.ROBOTS:
             host.closed += 1
             host.closed_url = host.closed_url or url
             host.closed_why = error or "closed by its robots.txt"
-        elif outcome in ("gone", "error") and not is_own_fault(error):
+        elif outcome in (Word.GONE, Word.ERROR) and not is_own_fault(error):
             self.links.add(record, error or (status_words(status) if isinstance(status, int) else "no answer"))
-        elif outcome != "retry":
+        elif outcome != Word.RETRY:
             self.links.drop(url)
         length = record.get("bytes")
         if isinstance(length, int):
@@ -364,7 +364,7 @@ class _Pages:
             "attempts": self._attempts,
             "pages": self._answered,
             "bytes": self._bytes,
-            "duplicates": self._outcomes.get("duplicate", 0),
+            "duplicates": self._outcomes.get(Word.DUPLICATE, 0),
             "outcomes": self._outcomes,
             "statuses": self._statuses,
         }

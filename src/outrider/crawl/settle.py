@@ -43,7 +43,7 @@ from outrider.crawl.visit import (
 from outrider.errors import SettingsError, StoreFullError
 from outrider.fetch.meaning import NOT_MODIFIED
 from outrider.frontier.policy.grouping import SharedClocks
-from outrider.journey import Code, Kind, Lease, LeaseBatch, Link, Outcome, Report, Settled, State, Verdict
+from outrider.journey import Code, Kind, Lease, LeaseBatch, Link, Outcome, Report, Settled, State, Verdict, Word
 from outrider.limits import (
     DEPTH_MAX,
     HOOK_TRACEBACKS_MAX,
@@ -57,8 +57,6 @@ from outrider.page import Page
 from outrider.url import Rules, UrlBatch, canonical_target
 
 LEASE_SECONDS: Final = 90.0  # DNS (15 s) and a fetch (60 s) end before
-WITH_CONTENT: Final = frozenset({"done", "truncated", "duplicate"})  # the outcomes of pages that hooks look at
-QUIET: Final = frozenset({"done", "truncated", "duplicate", "redirect", "gone"})  # pages.jsonl says enough of these
 LINKS_TIMES: Final = 4  # the bytes of links count so often: read, decided, logged and kept
 
 
@@ -233,7 +231,7 @@ class Settler:
             self._note_fault(one)
             if one.visit.lease.kind is Kind.PAGE:
                 self._told(code)
-                if one.outcome.answered and one.judgement is not None and one.judgement.word in WITH_CONTENT:
+                if one.outcome.answered and one.judgement is not None and one.judgement.word.has_content:
                     self._failures.page_was_read()
         self._count_passed(done, report)
         self._output.write(report.lines, report.lsn)
@@ -323,10 +321,10 @@ class Settler:
         """Ends a page whose hook failed: as an error of its own class, without links."""
         one.fault = failed
         challenged = one.judgement is not None and one.judgement.challenged
-        one.judgement = Judgement("error", Verdict.GONE, failed.word, challenged=challenged)
+        one.judgement = Judgement(Word.ERROR, Verdict.GONE, failed.word, challenged=challenged)
         one.page, one.links, one.fields, one.due_again = None, NO_LINKS, {}, None
         if one.seen is not None:
-            one.seen.outcome = "error"
+            one.seen.outcome = Word.ERROR
 
     def _note_fault(self, one: Reading) -> None:
         """The traceback of a failed hook, for the first ones of a run; later ones have their last line."""
@@ -450,7 +448,7 @@ class Settler:
             return False
         if len(one.links):
             one.passed[SOFT_404] = len(one.links)
-        one.judgement, one.links = Judgement("gone", Verdict.GONE, SOFT_404), NO_LINKS
+        one.judgement, one.links = Judgement(Word.GONE, Verdict.GONE, SOFT_404), NO_LINKS
         return True
 
     def _name_original(self, one: Reading, digest: bytes, known: bool) -> None:
@@ -593,7 +591,7 @@ class Settler:
                 left_out=found.left_out or None,
                 text=visit.error_text or found.problem,
             )
-        elif one.judgement is not None and one.judgement.word not in QUIET:
+        elif one.judgement is not None and one.judgement.word.logged:
             self._journal.note(
                 one.judgement.word,
                 url=lease.url,

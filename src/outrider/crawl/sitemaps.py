@@ -21,7 +21,7 @@ from outrider.crawl.visit import Judgement, Visit
 from outrider.errors import InvalidUrlError
 from outrider.frontier.priority import PRIORITY_DEFAULT
 from outrider.frontier.verbs.arrivals import pieces_of
-from outrider.journey import Code, Link, RobotsAnswer, Verdict
+from outrider.journey import Code, Link, RobotsAnswer, Verdict, Word
 from outrider.limits import (
     REDIRECT_HOPS_MAX,
     SITEMAP_INDEXES_MAX,
@@ -218,7 +218,7 @@ class Sitemaps:
         if judgement.location is not None:
             reason = self._refused(judgement.location)
             if reason is not None or lease.hops >= REDIRECT_HOPS_MAX:
-                return Judgement("gone", Verdict.GONE, REDIRECT), found
+                return Judgement(Word.GONE, Verdict.GONE, REDIRECT), found
         if judgement.verdict is not Verdict.DONE or judgement.location is not None or response is None:
             return judgement, found
         own = authority_of(lease.url)
@@ -226,7 +226,7 @@ class Sitemaps:
         sitemap = read_sitemap(response.content, lease.url)
         found.problem = sitemap.problems[0] if sitemap.problems else None
         if sitemap.kind == "error":
-            return Judgement("error", Verdict.GONE, UNREADABLE), found
+            return Judgement(Word.ERROR, Verdict.GONE, UNREADABLE), found
         for entry in sitemap.entries:
             inside = entry.within or in_location(queued_as, entry.url) or authority_of(entry.url) in speaks_for
             if inside:
@@ -237,7 +237,7 @@ class Sitemaps:
             of = authority_of(child.url)
             for authority, indexes in speaks_for.items():
                 if indexes >= SITEMAP_INDEXES_MAX:
-                    judgement = Judgement("error", Verdict.GONE, NESTED)
+                    judgement = Judgement(Word.ERROR, Verdict.GONE, NESTED)
                 elif of not in (authority, own):
                     # Else an index could name sitemaps anywhere, for a host that did not ask for it.
                     found.leave_out("location")

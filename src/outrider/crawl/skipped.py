@@ -23,6 +23,7 @@ from outrider.crawl.perhost import PerHost
 from outrider.crawl.summary import counted
 from outrider.errors import OutriderError
 from outrider.fetch.downloader import Headers
+from outrider.journey import Word
 from outrider.limits import EXPLAINED_SEARCH_SECONDS_MAX, LINKS_PER_PAGE_MAX, URL_BYTES_MAX
 from outrider.page import FOLLOWABLE, Page, PageLink
 from outrider.page.reader import Unread, read_many
@@ -157,7 +158,7 @@ def whole_page(line: Mapping[str, Any], options: CrawlOptions) -> tuple[str, str
     """The reason why no link of a page was followed; empty where there is none."""
     if line.get("error") == SOFT_404:
         return SOFT_404, "its page is like the answer of the site to any name"
-    if line.get("outcome") == "duplicate" and options.copies == "drop" and line.get("distance") is None:
+    if line.get("outcome") == Word.DUPLICATE and options.copies == "drop" and line.get("distance") is None:
         return COPY, f"its page is a copy of {line.get('duplicate_of')}"
     return "", ""
 

@@ -13,14 +13,12 @@ from typing import Any, Final
 from outrider.crawl.directory import ARCHIVE_NAME
 from outrider.crawl.onepage import archived, place_of
 from outrider.errors import OutriderError
-from outrider.journey import Link
+from outrider.journey import Link, Word
 from outrider.limits import DEPTH_MAX, LINKS_PER_PAGE_MAX
 from outrider.storage.files import Directory
 
-_PAGE: Final = frozenset({"done", "truncated", "duplicate"})
-_ENDED: Final = frozenset({"gone", "error"})
+_WORDS: Final = {word.value: word for word in Word}
 _DIGEST: Final = "sha1:"
-REDIRECT: Final = "redirect"
 
 
 def is_line(record: Mapping[str, Any]) -> bool:
@@ -30,21 +28,22 @@ def is_line(record: Mapping[str, Any]) -> bool:
 
 def is_final(line: Mapping[str, Any]) -> bool:
     """Whether the URL of a line was through with it: no attempt was to follow."""
-    return line["outcome"] in _PAGE | _ENDED | {REDIRECT}
+    word = _WORDS.get(line["outcome"])
+    return word is not None and word.final
 
 
 def record_of(line: Mapping[str, Any]) -> dict[str, Any]:
     """A line as the record of its URL. A URL with an attempt to follow, or refused by robots.txt, is queued."""
     record = {name: line.get(name) for name in ("url", "depth", "referrer", "priority")}
-    outcome = line["outcome"]
-    if not is_final(line):
+    word = _WORDS.get(line["outcome"])
+    if word is None or not word.final:
         return record | {"state": "queued"}
     record["status"] = line.get("status")
-    if outcome in _ENDED:
+    if word.failed:
         reason = "error" if line.get("status") is None else "status"
         return record | {"state": "gone", "reason": reason, "error": line.get("error")}
     record["state"] = "done"
-    if outcome in _PAGE:
+    if word.has_content:
         record |= {name: line.get(name) for name in ("etag", "last_modified")} | {"digest": _hex_of(line)}
     return record
 
@@ -79,7 +78,7 @@ def links_of(line: Mapping[str, Any], files: Directory | None, path: str) -> lis
     record. Raises DamagedStoreError, FileNotFoundError."""
     url, depth = str(line["url"]), line.get("depth")
     depth = depth if isinstance(depth, int) else 0
-    if line["outcome"] == REDIRECT:
+    if line["outcome"] == Word.REDIRECT:
         target = line.get("location")
         if not isinstance(target, str):
             return []

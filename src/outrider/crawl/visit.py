@@ -29,7 +29,7 @@ from outrider.fetch.meaning import NOT_MODIFIED, REDIRECTS, REFUSALS, meaning_of
 from outrider.fetch.outcomes import FetchError, retry_after_seconds
 from outrider.fetch.unwelcome import sign_of
 from outrider.frontier.policy.revisit import retries_left
-from outrider.journey import Kind, Lease, Link, Outcome, PageLine, RobotsAnswer, Verdict
+from outrider.journey import Kind, Lease, Link, Outcome, PageLine, RobotsAnswer, Verdict, Word
 from outrider.limits import (
     BODY_BYTES_MAX,
     DESCRIPTION_CHARACTERS_MAX,
@@ -142,7 +142,7 @@ def large_bytes(visit: Visit) -> int:
 class Judgement:
     """The meaning of a visit to a page. `word` is the outcome in pages.jsonl."""
 
-    word: str
+    word: Word
     verdict: Verdict
     error: str | None = None
     location: str | None = None
@@ -152,7 +152,7 @@ class Judgement:
 
     def as_duplicate(self) -> Judgement:
         """The same for a page whose content is known; a cut one stays `truncated`, for its end may differ."""
-        return replace(self, word="duplicate") if self.word == "done" else self
+        return replace(self, word=Word.DUPLICATE) if self.word == Word.DONE else self
 
 
 def judged(visit: Visit, retries: int = len(RETRY_SECONDS)) -> Judgement:
@@ -160,7 +160,7 @@ def judged(visit: Visit, retries: int = len(RETRY_SECONDS)) -> Judgement:
     page that failed is tried again."""
     status, failure, lease = visit.status, visit.failure, visit.lease
     if visit.fault is not None:
-        return Judgement("error", Verdict.GONE, visit.fault.word)
+        return Judgement(Word.ERROR, Verdict.GONE, visit.fault.word)
     asked, challenged, response = _retry_after(visit), visit.sign is not None, visit.response
     target = location_of(response) if response is not None and failure is None and status in REDIRECTS else None
     found = meaning_of(
@@ -171,23 +171,23 @@ def judged(visit: Visit, retries: int = len(RETRY_SECONDS)) -> Judgement:
         validated=status == NOT_MODIFIED and bool(validators_of(lease)),
     )
     word, verdict = found.word, found.verdict
-    if word == "done":
+    if word == Word.DONE:
         assert response is not None
         return _answered(response, is_page=lease.kind is not Kind.SITEMAP)
     if verdict is Verdict.RETRY:
         word, verdict = _again(lease.attempt, retries)
-    if word != "redirect":
+    if word != Word.REDIRECT:
         target = None
-    if word == "duplicate":
+    if word == Word.DUPLICATE:
         asked = None
     return Judgement(word, verdict, found.error, target, asked, found.refused, challenged)
 
 
-def _again(attempt: int, retries: int) -> tuple[str, Verdict]:
+def _again(attempt: int, retries: int) -> tuple[Word, Verdict]:
     """Outcome and verdict of a failure that may pass."""
     if attempt > retries < len(RETRY_SECONDS):
-        return "error", Verdict.GONE
-    return ("retry" if retries_left(attempt) else "error"), Verdict.RETRY
+        return Word.ERROR, Verdict.GONE
+    return (Word.RETRY if retries_left(attempt) else Word.ERROR), Verdict.RETRY
 
 
 def validators_of(lease: Lease) -> tuple[tuple[str, str], ...]:
@@ -204,16 +204,16 @@ def _answered(response: Response, *, is_page: bool = True) -> Judgement:
     """
     decoding, content = response.decoding, response.content
     if decoding is Decoding.UNKNOWN and is_page and _is_binary_text(response):
-        return Judgement("error", Verdict.GONE, str(FetchError.DECODE))
+        return Judgement(Word.ERROR, Verdict.GONE, str(FetchError.DECODE))
     if decoding is Decoding.BROKEN and not content and not response.truncated:
-        return Judgement("error", Verdict.GONE, str(FetchError.DECODE))
+        return Judgement(Word.ERROR, Verdict.GONE, str(FetchError.DECODE))
     if response.truncated or decoding is Decoding.CUT:
-        return Judgement("truncated", Verdict.DONE)
+        return Judgement(Word.TRUNCATED, Verdict.DONE)
     if decoding is Decoding.BROKEN:
-        return Judgement("truncated", Verdict.DONE, str(FetchError.DECODE))
+        return Judgement(Word.TRUNCATED, Verdict.DONE, str(FetchError.DECODE))
     if decoding is Decoding.CHECKSUM:
-        return Judgement("done", Verdict.DONE, str(FetchError.DECODE))
-    return Judgement("done", Verdict.DONE)
+        return Judgement(Word.DONE, Verdict.DONE, str(FetchError.DECODE))
+    return Judgement(Word.DONE, Verdict.DONE)
 
 
 def _is_binary_text(response: Response) -> bool:
@@ -373,7 +373,7 @@ def page_outcome(
         line=octets,
         politeness=politeness_line(visit),
         digest=digest if accepted else None,
-        duplicate=word == "duplicate",
+        duplicate=word == Word.DUPLICATE,
         repeats=repeats,
         first_copy=first_copy,
         foreign_copy=foreign_copy,
@@ -505,7 +505,7 @@ def unkept_outcome(visit: Visit, digest_shown: str | None, warc: dict[str, Any] 
         return visit.lease.gone(error=TOO_LARGE)
     if visit.lease.kind is Kind.ROBOTS:
         return replace(robots_outcome(visit), robots=RobotsAnswer(None), error=TOO_LARGE)
-    judgement = Judgement("error", Verdict.GONE, TOO_LARGE)
+    judgement = Judgement(Word.ERROR, Verdict.GONE, TOO_LARGE)
     if visit.lease.kind in (Kind.SITEMAP, Kind.PROBE):
         return errand_outcome(visit, judgement, [])
     links = UrlBatch.of(())

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Final
 
 from outrider.fetch.outcomes import FetchError
-from outrider.journey import Verdict
+from outrider.journey import Verdict, Word
 
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 NOT_MODIFIED: Final = 304
@@ -35,7 +35,7 @@ class Meaning:
     """word: the outcome in `pages.jsonl`, before the content is read, and while attempts are left. verdict: for the
     frontier. error: the class, None for none. refused: the host has too much to do, and rests."""
 
-    word: str
+    word: Word
     verdict: Verdict
     error: str | None = None
     refused: bool = False
@@ -51,14 +51,14 @@ class Row:
     source: str = ""
 
 
-_GONE = Meaning("gone", Verdict.GONE)
+_GONE = Meaning(Word.GONE, Verdict.GONE)
 ROWS: Final = (
-    Row(range(200, 300), Needs.NOTHING, Meaning("done", Verdict.DONE), "RFC 9110 section 15.3"),
-    Row({NOT_MODIFIED}, Needs.VALIDATORS, Meaning("duplicate", Verdict.DONE), "RFC 9110 section 15.4.5"),
-    Row(REDIRECTS, Needs.LOCATION, Meaning("redirect", Verdict.DONE), "RFC 9110 section 15.4"),
-    Row(REDIRECTS, Needs.NOTHING, Meaning("gone", Verdict.GONE, "bad_location"), "RFC 9110 section 10.2.2"),
+    Row(range(200, 300), Needs.NOTHING, Meaning(Word.DONE, Verdict.DONE), "RFC 9110 section 15.3"),
+    Row({NOT_MODIFIED}, Needs.VALIDATORS, Meaning(Word.DUPLICATE, Verdict.DONE), "RFC 9110 section 15.4.5"),
+    Row(REDIRECTS, Needs.LOCATION, Meaning(Word.REDIRECT, Verdict.DONE), "RFC 9110 section 15.4"),
+    Row(REDIRECTS, Needs.NOTHING, Meaning(Word.GONE, Verdict.GONE, "bad_location"), "RFC 9110 section 10.2.2"),
     *(
-        Row({status}, Needs.NOTHING, Meaning("retry", Verdict.RETRY, f"http_{status}", status in REFUSALS), source)
+        Row({status}, Needs.NOTHING, Meaning(Word.RETRY, Verdict.RETRY, f"http_{status}", status in REFUSALS), source)
         for status, source in (
             (408, "RFC 9110 section 15.5.9"),
             (425, "RFC 8470 section 5.2"),
@@ -68,7 +68,7 @@ ROWS: Final = (
     ),
     Row(STATUSES, Needs.NOTHING, _GONE),
 )
-CHALLENGED: Final = Meaning("retry", Verdict.RETRY, str(FetchError.NOT_WELCOME))
+CHALLENGED: Final = Meaning(Word.RETRY, Verdict.RETRY, str(FetchError.NOT_WELCOME))
 
 _BY_STATUS: Final = {status: tuple(row for row in ROWS if status in row.statuses) for status in STATUSES}
 
@@ -82,17 +82,17 @@ def meaning_of(
     known = _ERRORS.get(error) if error is not None else None
     if known is not None:
         if known.retryable:
-            return Meaning("retry", Verdict.RETRY, error, status in REFUSALS)
-        return Meaning("error", Verdict.GONE, error)
+            return Meaning(Word.RETRY, Verdict.RETRY, error, status in REFUSALS)
+        return Meaning(Word.ERROR, Verdict.GONE, error)
     if challenged:
         return replace(CHALLENGED, refused=True) if status in REFUSALS else CHALLENGED
     if status is None:  # an error that only its sender knows may pass; the frontier's own steps end it
-        return Meaning("retry", Verdict.RETRY, error or "error")
+        return Meaning(Word.RETRY, Verdict.RETRY, error or "error")
     met = {Needs.NOTHING: True, Needs.LOCATION: moved, Needs.VALIDATORS: validated}
     found = next((row.meaning for row in _BY_STATUS.get(status, ()) if met[row.needs]), _GONE)
     if error is None:
         return found
-    return Meaning("error", Verdict.GONE, error) if found.word == "done" else replace(found, error=error)
+    return Meaning(Word.ERROR, Verdict.GONE, error) if found.word == Word.DONE else replace(found, error=error)
 
 
 def rest_asked(status: int | None, retry_after: float | None) -> float | None:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from outrider.clock import Instant, rfc3339
-from outrider.journey import PageLine
+from outrider.journey import PageLine, Word
 
 
 def completed(text: bytes, new_links: int) -> bytes:
@@ -31,7 +31,7 @@ _NO_NEW_LINKS = b',"new_links":0}'
 
 
 def refusal(
-    url: str, now: Instant, *, outcome: str, error: str | None, depth: int, referrer: str, priority: float
+    url: str, now: Instant, *, outcome: Word, error: str | None, depth: int, referrer: str, priority: float
 ) -> bytes:
     """A line of `pages.jsonl` for a URL that ends without a request: attempt 0, and null for the values of an
     answer."""

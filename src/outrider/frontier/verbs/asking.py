@@ -36,7 +36,7 @@ from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.deciding import Part
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.gates import Place
-from outrider.journey import RobotsAnswer
+from outrider.journey import RobotsAnswer, Word
 from outrider.kernels.cards import HEAD, Heads
 from outrider.limits import (
     OWN_SLOT,
@@ -172,7 +172,7 @@ class Asking(Part):
             draft.move(record, GONE, Reason.ERROR, error=authority.error)
             draft.record(record, QUEUED)
             draft.error(authority.error)
-            draft.refusal(record, now, outcome="error", error=authority.error)
+            draft.refusal(record, now, outcome=Word.ERROR, error=authority.error)
             return
         error = "robots_unreachable" if self.is_closed(authority, now) else None
         first = draft.error_text(record.error) not in ("robots", "robots_unreachable")
@@ -180,7 +180,7 @@ class Asking(Part):
         draft.record(record, QUEUED)
         if first:
             draft.error(error or "robots")
-            draft.refusal(record, now, outcome="robots", error=error)
+            draft.refusal(record, now, outcome=Word.ROBOTS, error=error)
 
     # -- parked URLs whose rules changed -------------------------------------------------------------------------------
 

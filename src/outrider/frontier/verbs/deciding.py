@@ -30,7 +30,7 @@ from outrider.frontier.verbs.gates import Gates
 from outrider.frontier.verbs.homes import Homes
 from outrider.frontier.verbs.rests import Rests
 from outrider.frontier.verbs.scopes import Scopes
-from outrider.journey import Code, Line, RequestId
+from outrider.journey import Code, Line, RequestId, Word
 from outrider.limits import CALL_ROWS_MAX, LEASES_LOST_MAX, LEAVING_QUEUES_PER_CALL, OWN_SLOT, WAKES_PER_CALL_MAX
 from outrider.url.keys import public_suffixes
 from outrider.url.rules import Rules as UrlRules
@@ -267,7 +267,7 @@ class Core:
             if record.losses >= LEASES_LOST_MAX and not dead[row]:
                 draft.move(record, GONE, Reason.LOST, error="lost")
                 draft.error("lost")
-                draft.refusal(record, now, outcome="error", error="lost")
+                draft.refusal(record, now, outcome=Word.ERROR, error="lost")
             else:
                 record.state = QUEUED
             draft.record(record, LEASED, token=token)

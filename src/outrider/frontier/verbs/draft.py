@@ -24,7 +24,7 @@ from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.hosts import CELLS, RARE_CELLS, Rows
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.urls import Hand
-from outrider.journey import Line
+from outrider.journey import Line, Word
 from outrider.limits import ERROR_CLASSES_KEPT_MAX, ERROR_CLASSES_MAX, HOLDERS_NAMED_MAX, OWN_SLOT, TALLY_MAX
 
 Tokens = npt.NDArray[np.uint64]
@@ -278,7 +278,7 @@ class Draft:
         self.add(Fact.LINE, (slot, token, STREAMS.index(stream), new_links, text))
         self.lines.append((stream, completed(text, new_links)))
 
-    def refusal(self, record: Record, now: Instant, *, outcome: str, error: str | None) -> None:
+    def refusal(self, record: Record, now: Instant, *, outcome: Word, error: str | None) -> None:
         """The line of a page that was not fetched."""
         line = refusal(
             record.url,
