@@ -137,6 +137,11 @@ class StoreStoppedError(StoreFailedError):
         self.exit_code = exit_code
 
 
+class TransitionError(OutriderError):
+    """A call would move a URL between states as no row of its life allows: a fault of the frontier. The call logged
+    nothing."""
+
+
 class InterruptedCallError(OutriderError):
     """The call was interrupted before it was made; nothing was changed, and it may be repeated."""
 

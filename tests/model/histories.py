@@ -10,6 +10,7 @@ steps that do not matter left out (`shortest`).
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,13 +24,17 @@ from model.world import Clock, recount
 from outrider import Frontier, Link
 from outrider.clock import instant
 from outrider.errors import SettingsError
+from outrider.frontier.policy.lives import URL
+from outrider.frontier.policy.revisit import bad_answer_seconds, codes_of
 from outrider.journey import Kind, Lease, Outcome, Settled, Verdict
 from outrider.limits import (
     ADDRESS_FAILED_SECONDS,
     ADDRESS_SECONDS_MIN,
     ADDRESS_SECONDS_USUAL,
+    BAD_ANSWERS_MAX,
     CARD_BYTES_MAX,
     LEASES_LOST_MAX,
+    MICROSECONDS,
     REDIRECT_HOPS_MAX,
     RETRY_SECONDS,
 )
@@ -94,12 +99,18 @@ class Url:
     due: int
     priority: float
     hops: int = 0
-    state: str = "queued"
+    state: str = "unknown"
     attempts: int = 0
     losses: int = 0
     error: str = ""
     ended: int = 0
     deleted: bool = False
+    schedule: int = 0  # the code of the usual pause of a page that is visited regularly, 0 for no such page
+
+    def go(self, event: str, state: str) -> None:
+        """Moves as the table of a URL's life allows, and no otherwise."""
+        assert state in URL.after(self.state, event), f"{event} leads from {self.state} to {state}"
+        self.state = state
 
     def rank(self) -> tuple[int, int, int]:
         return (-int(self.priority * 16), self.due, self.order)
@@ -152,7 +163,7 @@ class Model:
     def wakes(self, now: int) -> None:
         for url in self.urls.values():
             if url.state == "waiting" and url.due <= now:
-                url.state = "queued"
+                url.go("due", "queued")
 
     def lose(self, token: int, *, counted: bool = True) -> None:
         held = self.end(token)
@@ -160,11 +171,13 @@ class Model:
         clock = self.hosts[held.url.queue.host]
         clock.ended = max(clock.ended, self.now)  # in doubt
         held.url.losses += counted
-        held.url.state = "queued"
         if counted:
             held.url.due = max(held.url.due, self.now) + 1
         if counted and held.url.losses >= LEASES_LOST_MAX:
-            held.url.state, held.url.error = "gone", "lost"
+            held.url.error = "lost"
+            held.url.go("lost", "gone")
+        else:
+            held.url.go("lost" if counted else "stopped", "queued")
 
     def end(self, token: int) -> Held:
         self.ended.append(token)
@@ -304,9 +317,12 @@ class Model:
         queue = self.queue(crawl, key, text.split("/")[2].removesuffix("."))
         self.order += 1
         url = Url(text, queue, self.order, due, priority, hops)
-        url.state = "waiting" if due > self.now else "queued"
+        url.go("discovered", self.now_or_later(due))
         self.urls[crawl, text] = url
         return "new"
+
+    def now_or_later(self, due: int) -> str:
+        return "waiting" if due > self.now else "queued"
 
     def crawl(self, name: str | None) -> Crawl:
         return self.crawls.setdefault(name or "default", Crawl(name or "default"))
@@ -340,7 +356,7 @@ class Model:
                 assert self.now + place * gap == lease.not_before, lease
                 assert place == 0 or lease.not_before < lease.deadline, lease
                 assert (url.queue.key, url.attempts + 1, url.hops) == (lease.key, lease.attempt, lease.hops), lease
-                url.state = "leased"
+                url.go("leased", "leased")
                 self.leases[lease.token] = Held(url, worker, lease.deadline, lease.not_before)
             if any((one.limit or 1) > 1 for one in self.queues if one.host == host and not one.crawl.deleted):
                 rests.append((host, self.now + len(train) * gap))
@@ -390,24 +406,45 @@ class Model:
         if url.deleted:
             return None
         url.losses = 0
+        if self.visited_rarer(url, outcome, ended, clock.rest_until):
+            return url
         if moves and outcome.location == url.text:
-            url.state, url.error = "gone", "redirect_self"
+            url.error = "redirect_self"
+            url.go("redirected to itself", "gone")
         elif outcome.verdict is Verdict.DONE:
-            url.state, url.attempts, url.error = "done", 0, outcome.error or ""
+            url.attempts, url.schedule, url.error = 0, 0, outcome.error or ""
+            url.go("reported done", "done")
         elif outcome.verdict is Verdict.GONE:
-            url.state, url.error = "gone", outcome.error or ""
+            url.error = outcome.error or ""
+            url.go("reported gone", "gone")
         elif outcome.verdict is Verdict.AGAIN:
             url.due = self.now if outcome.at is None else outcome.at
-            url.state, url.attempts, url.error = "waiting" if url.due > self.now else "queued", 0, ""
+            url.attempts, url.error = 0, ""
+            url.schedule = int(codes_of((url.due - ended) / MICROSECONDS))
+            url.go("reported again", self.now_or_later(url.due))
         else:
             url.attempts += 1
             url.error = outcome.error or ""
             if url.attempts > len(RETRY_SECONDS):
-                url.state, url.error = "gone", url.error or "retries"
+                url.error = url.error or "retries"
+                url.go("failed", "gone")
             else:
                 url.due = max(ended + instant(RETRY_SECONDS[url.attempts - 1]), clock.rest_until)
-                url.state = "waiting" if url.due > self.now else "queued"
+                url.go("failed", self.now_or_later(url.due))
         return url
+
+    def visited_rarer(self, url: Url, outcome: Outcome, ended: int, rest_until: int) -> bool:
+        """Whether a page with a schedule outlives a bad answer: its visits are rarer then."""
+        retried = outcome.verdict is Verdict.RETRY and url.attempts < len(RETRY_SECONDS)
+        moved = outcome.location is not None and outcome.verdict is Verdict.DONE
+        bad = bool(outcome.error) or moved or outcome.verdict is Verdict.RETRY or (outcome.status or 0) >= 300
+        answers = url.attempts + 1
+        if not url.schedule or not bad or retried or outcome.verdict is Verdict.AGAIN or answers >= BAD_ANSWERS_MAX:
+            return False
+        wait = float(bad_answer_seconds(url.schedule, answers))
+        url.due, url.attempts = max(ended + math.ceil(wait * MICROSECONDS), rest_until), answers
+        url.go("bad answer, scheduled", self.now_or_later(url.due))
+        return True
 
     def ended_at(self, outcome: Outcome, held: Held) -> int:
         """When a request ended, as its worker says, if that can be true: not after now, not begun before its lease."""
@@ -417,7 +454,7 @@ class Model:
 
     def target(self, outcome: Outcome, url: Url, due: int) -> None:
         """A redirect leads to a URL of its own, due when its source was."""
-        if outcome.location is None or outcome.verdict is not Verdict.DONE or url.state == "gone":
+        if outcome.location is None or outcome.verdict is not Verdict.DONE or outcome.location == url.text:
             return
         if outcome.retry_after_seconds:
             due = url.ended + instant(outcome.retry_after_seconds)
@@ -430,10 +467,11 @@ class Model:
         if token not in self.leases:
             return "stale"
         url = self.end(token).url
-        url.state = "queued"
-        if until is not None:
+        if until is None:
+            url.go("released", "queued")
+        else:
             url.due = until
-            url.state = "waiting" if until > self.now else "queued"
+            url.go("deferred", self.now_or_later(until))
         return "ok"
 
     def extended(self, token: int, deadline: int) -> str:
@@ -459,6 +497,7 @@ class Model:
             return "unknown"
         if url.state in ("queued", "waiting"):
             url.priority = priority
+            url.go("changed in place", url.state)
         return url.state
 
     def retry(self, error: str | None, host: str | None) -> int:
@@ -468,7 +507,8 @@ class Model:
             if url.state == "gone" and error in (None, url.error) and host in (None, url.queue.host)
         ]
         for url in some:
-            url.state, url.due, url.attempts, url.losses = "queued", self.now, 0, 0
+            url.due, url.attempts, url.losses = self.now, 0, 0
+            url.go("retried", "queued")
         return len(some)
 
     # -- looking

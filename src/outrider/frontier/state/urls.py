@@ -19,6 +19,7 @@ from outrider.clock import Instant
 from outrider.frontier.format.alike import by_value
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Block, Fact, Values
+from outrider.frontier.policy import lives
 from outrider.frontier.policy.returns import Returns
 from outrider.frontier.state.hosts import DELAYED, GROUPED, NONE, ROBOTS, Rows
 from outrider.frontier.state.seen import SeenSet
@@ -34,7 +35,7 @@ from outrider.storage.files import Files
 if TYPE_CHECKING:
     from outrider.frontier.state.tables import Tables
 
-STATES = (State.UNKNOWN, State.QUEUED, State.LEASED, State.WAITING, State.PARKED, State.DONE, State.GONE)
+STATES = tuple(map(State, lives.URL.states))
 UNKNOWN, QUEUED, LEASED, WAITING, PARKED, DONE, GONE = range(7)
 
 Uint8s = npt.NDArray[np.uint8]

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.clock import Instant, instant, seconds
+from outrider.frontier.policy import lives
 from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.schedule.shared import SharedTurns
 from outrider.frontier.schedule.turns import Turns
@@ -33,7 +34,7 @@ from outrider.limits import (
 )
 
 EMPTY, READY, RESTING, BLOCKED = range(4)
-HOST_STATES = ("empty", "ready", "resting", "blocked")
+HOST_STATES = tuple(lives.HOST.states)
 
 Steps = Generator[None, None, None]
 _Bools = npt.NDArray[np.bool_]

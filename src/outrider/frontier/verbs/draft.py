@@ -19,6 +19,7 @@ from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import LINES_AFTER, PLACES, STREAMS, Block, Fact, HostCells, Row, columns_of
 from outrider.frontier.format.lines import all_completed, completed, refusal
 from outrider.frontier.format.records import Record, packed
+from outrider.frontier.policy.lives import check_moves
 from outrider.frontier.policy.returns import Returns
 from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.hosts import CELLS, RARE_CELLS, Rows
@@ -94,7 +95,7 @@ class Draft:
 
     def blocks(self) -> list[tuple[Block, Hand | None]]:
         """All facts, in the order in which they can be applied, and the hand for each block. Call it once, when the
-        call has decided."""
+        call has decided. Raises TransitionError for a URL that leaves the table of its life."""
         if self._crawls:
             self._add_crawls()
         if self._clocks:
@@ -114,9 +115,11 @@ class Draft:
         for kind in sorted(here, key=PLACES.__getitem__):
             if kind is Fact.HEAD and self._bare:
                 cards, tokens, old, rows = _joined(self._bare)
+                check_moves(old, cards.heads["state"])
                 found.append(((kind, [tokens, cards.heads]), Hand(cards, old, rows)))
             elif kind is Fact.CARD and self._whole:
                 cards, tokens, old, rows = _joined(self._whole)
+                check_moves(old, cards.heads["state"])
                 found.append(((kind, [tokens, cards]), Hand(cards, old, rows)))
             else:
                 if kind in self.rows:

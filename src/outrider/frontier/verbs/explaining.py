@@ -12,6 +12,7 @@ from outrider.clock import Instant, rfc3339, seconds
 from outrider.errors import SettingsError, shown
 from outrider.frontier.format.cards import fetched_at
 from outrider.frontier.format.records import Record
+from outrider.frontier.policy import lives
 from outrider.frontier.priority import PRIORITY_DEFAULT, PriorityFunction, Weighted, name_of
 from outrider.frontier.schedule.shared import HeldBack
 from outrider.frontier.state.authorities import Authority, RobotsState
@@ -256,18 +257,16 @@ class Explaining(Part):
         reason, error = reason_text(record, self.tables) or "", self.tables.registry.errors[record.error]
         answer = f"; the server answered {status_words(record.status)}" if record.status else ""
         failed = f"; the last attempt failed: {_told(error)}" if error and record.attempts else ""
-        words: dict[int, Why] = {
-            LEASED: ("leased", "it is leased: somebody fetches it now", None),
-            DONE: ("done", f"it was fetched, and is not due again{answer}", None),
-            GONE: ("gone", f"it is gone: {_cause(reason, record.status)}", None),
-            PARKED: ("parked", f"it is parked: {_told(reason)}", None),
-            WAITING: (
-                "waiting",
-                f"it waits until {rfc3339(record.due)}{failed or answer}{_rarely(record)}",
-                record.due,
-            ),
+        more = {
+            LEASED: "",
+            DONE: answer,
+            GONE: f": {_cause(reason, record.status)}",
+            PARKED: f": {_told(reason)}",
+            WAITING: f" until {rfc3339(record.due)}{failed or answer}{_rarely(record)}",
         }
-        return words[record.state]
+        state = STATES[record.state]
+        at = record.due if record.state == WAITING else None
+        return state.value, lives.URL.states[state] + more[record.state], at
 
     def _why_not(self, record: Record, row: int, queue: QueueStatus, host: HostStatus, now: Instant) -> Why:
         """The reason of the URL itself, its queue and its host. row: of its queue."""

@@ -13,10 +13,11 @@ from outrider.clock import Instant, instant
 from outrider.errors import SettingsError, StoreFullError, shown
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact
+from outrider.frontier.policy.lives import check_moves
 from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.errand import Errand
 from outrider.frontier.state.hosts import Rows
-from outrider.frontier.state.urls import LEASED, PARKED, QUEUED, Hand
+from outrider.frontier.state.urls import LEASED, PARKED, Hand
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.asking import Asking
 from outrider.frontier.verbs.deciding import Core, Part
@@ -204,8 +205,8 @@ class Leasing(Part):
         if rows:
             heads = cards.changed()
             old = cards.heads["state"]
-            assert old.tobytes().count(QUEUED) == rows
             heads["state"] = LEASED
+            check_moves(old, heads["state"])
             draft.add_columns(
                 Fact.LEASE,
                 [

@@ -1,0 +1,156 @@
+"""The lives of a URL, of a lease and of a host, as tables: state, event, next state, and the file that decides.
+
+`explain` takes its words about states from here, and a draft refuses a move of a URL that no row allows, before it
+is logged. Tests walk every row with a real frontier. `scripts/lives.py` makes docs/lives.md and its drawings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.errors import TransitionError
+from outrider.journey import State
+
+Uint8s = npt.NDArray[np.uint8]
+
+
+class Move(NamedTuple):
+    """One row of a life. decides: the file below `src/outrider/frontier` that decides it."""
+
+    state: str
+    event: str
+    then: str
+    decides: str
+
+
+@dataclass(frozen=True)
+class Life:
+    """The life of one kind of thing. states: what each means, in words, in the order of their numbers."""
+
+    name: str
+    states: Mapping[str, str]
+    moves: tuple[Move, ...]
+
+    def after(self, state: str, event: str) -> set[str]:
+        """The states that this event may lead to, none where it cannot happen."""
+        return {move.then for move in self.moves if (move.state, move.event) == (state, event)}
+
+
+_DISCOVER, _CARRIED, _DRAW = "verbs/discovering.py", "verbs/carried.py", "verbs/drawing.py"
+_LEASE, _SETTLE, _REPORT = "verbs/leasing.py", "verbs/settling.py", "verbs/reporting.py"
+_LOSE, _STOP, _ORDER, _ASK = "verbs/deciding.py", "verbs/opening.py", "verbs/operations.py", "verbs/asking.py"
+_WAKE, _CENSUS = "state/urls.py", "verbs/census.py"
+
+URL: Final = Life(
+    "URL",
+    {
+        State.UNKNOWN: "the frontier has not accepted it",
+        State.QUEUED: "it is queued: its host decides when it is leased",
+        State.LEASED: "it is leased: somebody fetches it now",
+        State.WAITING: "it waits",
+        State.PARKED: "it is parked",
+        State.DONE: "it was fetched, and is not due again",
+        State.GONE: "it is gone",
+    },
+    (
+        Move("unknown", "discovered", "queued", _DISCOVER),
+        Move("unknown", "discovered", "waiting", _DISCOVER),
+        Move("unknown", "discovered", "parked", _DISCOVER),
+        *(Move("unknown", "imported", state, _CARRIED) for state in ("queued", "waiting", "parked", "done", "gone")),
+        Move("queued", "leased", "leased", _LEASE),
+        Move("queued", "changed in place", "queued", _ORDER),
+        Move("queued", "drawn and refused", "parked", _DRAW),
+        Move("queued", "drawn and refused", "gone", _ASK),
+        Move("queued", "dropped", "gone", _DISCOVER),
+        Move("leased", "reported done", "done", _SETTLE),
+        Move("leased", "redirected to itself", "gone", _SETTLE),
+        Move("leased", "reported gone", "gone", _SETTLE),
+        Move("leased", "reported again", "queued", _SETTLE),
+        Move("leased", "reported again", "waiting", _SETTLE),
+        Move("leased", "failed", "queued", _SETTLE),
+        Move("leased", "failed", "waiting", _SETTLE),
+        Move("leased", "failed", "gone", _SETTLE),
+        Move("leased", "bad answer, scheduled", "queued", _SETTLE),
+        Move("leased", "bad answer, scheduled", "waiting", _SETTLE),
+        Move("leased", "released", "queued", _REPORT),
+        Move("leased", "deferred", "queued", _REPORT),
+        Move("leased", "deferred", "waiting", _REPORT),
+        Move("leased", "lost", "queued", _LOSE),
+        Move("leased", "lost", "gone", _LOSE),
+        Move("leased", "stopped", "queued", _STOP),
+        Move("waiting", "due", "queued", _WAKE),
+        Move("waiting", "changed in place", "waiting", _ORDER),
+        Move("parked", "let go", "queued", _ASK),
+        Move("parked", "let go", "waiting", _ASK),
+        Move("parked", "retried", "queued", _ORDER),
+        Move("parked", "changed in place", "parked", _ORDER),
+        Move("gone", "retried", "queued", _ORDER),
+        *(
+            Move(state, "deleted", "unknown", _ORDER)
+            for state in ("queued", "leased", "waiting", "parked", "done", "gone")
+        ),
+    ),
+)
+
+LEASE: Final = Life(
+    "lease",
+    {"none": "its token was not given yet", "open": "its holder may fetch and report", "ended": "its token is stale"},
+    (
+        Move("none", "leased", "open", _LEASE),
+        Move("open", "extended", "open", _REPORT),
+        Move("open", "its queue deleted", "open", _ORDER),
+        Move("open", "reported", "ended", _SETTLE),
+        Move("open", "released", "ended", _REPORT),
+        Move("open", "deferred", "ended", _REPORT),
+        Move("open", "ran out", "ended", _LOSE),
+        Move("open", "its process died", "ended", _STOP),
+        Move("open", "stopped", "ended", _STOP),
+        Move("ended", "reported", "ended", _SETTLE),
+    ),
+)
+
+HOST: Final = Life(
+    "host",
+    {
+        "empty": "it holds nothing that could be leased",
+        "ready": "a lease is possible now",
+        "resting": "its clock runs, a request is open, or others of its group come first",
+        "blocked": "an operator holds it back, or it backs off",
+    },
+    (
+        Move("empty", "URL comes", "ready", _CENSUS),
+        Move("empty", "URL comes", "resting", _CENSUS),
+        Move("empty", "URL comes", "blocked", _CENSUS),
+        Move("ready", "leased", "resting", _CENSUS),
+        Move("ready", "held", "blocked", _CENSUS),
+        Move("ready", "emptied", "empty", _CENSUS),
+        Move("resting", "rested", "ready", _CENSUS),
+        Move("resting", "held", "blocked", _CENSUS),
+        Move("resting", "emptied", "empty", _CENSUS),
+        Move("resting", "refused us", "blocked", _CENSUS),
+        Move("blocked", "let go", "ready", _CENSUS),
+        Move("blocked", "let go", "resting", _CENSUS),
+        Move("blocked", "backed off", "ready", _CENSUS),
+        Move("blocked", "emptied", "empty", _CENSUS),
+    ),
+)
+
+LIVES: Final = (URL, LEASE, HOST)
+
+_NUMBERS: Final = {state: number for number, state in enumerate(URL.states)}
+_ALLOWED: Final = bytes(sorted({_NUMBERS[State(one.state)] << 3 | _NUMBERS[State(one.then)] for one in URL.moves}))
+"""The moves of URLs that some event allows, a byte for each: the old state and, in the last three bits, the new one."""
+
+
+def check_moves(old: Uint8s, new: Uint8s) -> None:
+    """Raises TransitionError where a URL would go from its old state to one that no event leads to from there."""
+    # Deleting the allowed bytes takes a microsecond where a look at each row would take many.
+    others = (old << 3 | new).tobytes().translate(None, _ALLOWED)
+    if others:
+        names = list(URL.states)
+        raise TransitionError(f"a URL goes from {names[others[0] >> 3]} to {names[others[0] & 7]}: no event does that")
