@@ -20,7 +20,8 @@ from outrider.limits import BAD_ANSWERS_MAX, LEASES_LOST_MAX, RETRY_SECONDS
 PROJECT = Path(__file__).parents[2]
 A, B = "http://a.com/", "http://a.com/b"
 KEY = "a.com"
-LONG = 40 * 86_400.0
+DAY = 86_400.0
+LONG = 40 * DAY
 
 
 # -- frontiers whose URL A is in some state
@@ -95,7 +96,7 @@ def imported(state: str) -> World:
 
 
 def unreachable() -> World:
-    world = queued(robots="errands")
+    world = queued(robots="errands", robots_unreachable="open")
     for _ in range(20):
         for lease in world.lease(errands=True):
             world.report(outcome(lease, "retry", seconds=0.0, error="dns"))
@@ -129,9 +130,9 @@ def scheduled(**lease) -> World:
 
 
 def bad_answer_told_late() -> World:
-    world = scheduled(ttl_seconds=LONG)
+    world = scheduled(ttl_seconds=DAY)
     ended = world.clock()
-    world.clock.move(LONG - 1)
+    world.clock.move(DAY - 1.0)
     return reported(world, "gone", error="timeout", ended_at=ended)
 
 
