@@ -95,14 +95,12 @@ def imported(state: str) -> World:
     return world
 
 
-def unreachable() -> World:
-    world = queued(robots="errands", robots_unreachable="open")
-    for _ in range(20):
-        for lease in world.lease(errands=True):
-            world.report(outcome(lease, "retry", seconds=0.0, error="dns"))
-        world.clock.move(400.0)
-        if world.state(A) != "queued":
-            break
+def nobody_there() -> World:
+    """A page whose robots.txt told that its site has no address."""
+    world = queued(robots="errands")
+    (lease,) = world.lease(errands=True)
+    world.report(outcome(lease, "gone", seconds=0.0, error="blocked_address"))
+    world.lease(errands=True)
     return world
 
 
@@ -191,7 +189,7 @@ URLS: dict[tuple[str, str, str], Callable[[], World]] = {
     ("queued", "leased", "leased"): leased,
     ("queued", "changed in place", "queued"): lambda: reprioritised(queued()),
     ("queued", "drawn and refused", "parked"): refused,
-    ("queued", "drawn and refused", "gone"): unreachable,
+    ("queued", "drawn and refused", "gone"): nobody_there,
     ("queued", "dropped", "gone"): dropped,
     ("leased", "reported done", "done"): done,
     ("leased", "redirected to itself", "gone"): lambda: reported(leased(), "done", status=301, location=A),
