@@ -261,7 +261,9 @@ class Model:
             for queue in self.queues
             if queue.key == key and not queue.crawl.deleted and crawl in (None, queue.crawl.name)
         ]
-        return found or None
+        # Words about a key in all crawls outlive its queues, and can be taken back.
+        spoken = crawl is None and key in self.said and vars(self.said[key]) != vars(Said())
+        return found if found or spoken else None
 
     def meant(self, key: str | None, crawl: str | None) -> list[Said]:
         """Where it is kept for queues that come later."""
