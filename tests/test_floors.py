@@ -1,7 +1,8 @@
 """The rules that keep the house livable, read off the imports and calls of every file of the package.
 
 A file imports its own room or what lies below it; rooms on one floor do not know each other. Deciders hold no world. No
-file is called by a word that says nothing. Nothing from the web is ever executed or unpickled.
+file is called by a word that says nothing, and no function is longer than a screen. Nothing from the web is ever
+executed or unpickled.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ MAY_IMPORT = {
 }
 """For each room, the others it may import: the table of the architecture."""
 
+FUNCTION_LINES_MAX = 70
 DECIDERS = {"frontier", "url", "robots", "journey", "kernels"}
 WORLD = {
     *("asyncio", "concurrent", "datetime", "glob", "http", "mmap", "multiprocessing", "os", "pathlib", "random"),
@@ -380,3 +382,14 @@ def test_the_architecture_or_its_folder_names_every_module(project):
     told = {name for page in pages for name in re.findall(r"[a-z_]+\.py", page.read_text("utf-8"))}
     modules = {path.name for path in (project / "src" / "outrider").rglob("*.py")} - {"__init__.py"}
     assert [] == sorted(modules - told)
+
+
+def test_no_function_is_longer_than_a_screen(project: Path) -> None:
+    long = [
+        f"{path.name}:{node.lineno} {node.name}: {length} lines"
+        for path in sorted((project / "src" / "outrider").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (length := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES_MAX
+    ]
+    assert [] == long

@@ -393,7 +393,7 @@ def logged_and_never_applied(frontier, call, monkeypatch):
     with monkeypatch.context() as earlier:
         for bound in ("REFERRER_BYTES_MAX", "VALIDATOR_BYTES_MAX", "METADATA_BYTES_MAX"):
             earlier.setattr(arguments, bound, 1 << 30)
-        earlier.setattr(outcomes, "_OCTETS", dict.fromkeys(outcomes._OCTETS, 1 << 30))
+        earlier.setattr(outcomes, "_PLAIN", {name: (kind, 1 << 30) for name, (kind, _) in outcomes._PLAIN.items()})
         set_limits(earlier, METADATA_BYTES_MAX=1 << 30)
         earlier.setattr(deciding, "sealed", encode)
         earlier.setattr(frontier._log, "append", append_and_stop)

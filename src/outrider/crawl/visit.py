@@ -287,66 +287,8 @@ def page_outcome(
     with such a page. repeats: it brings no new content all the same. first_copy: it does not, and no URL of its shape
     had that page before. foreign_copy: it does not either, and is the first copy of a page of another host on its
     own."""
-    lease, response, status = visit.lease, visit.response, visit.status
-    word = judgement.word
-    field_of = response.headers.get if response is not None else _NONE.get
-    etag, modified = field_of("etag"), field_of("last-modified")
-    size = len(response.content) if response is not None else 0
-    line = PageLine(
-        url=lease.url,
-        outcome=word,
-        status=status,
-        error=UNSET if judgement.error is None else judgement.error,
-        fetched_at=rfc3339(visit.at),
-        seconds=round(response.seconds, 6) if response is not None else None,
-        bytes=size,
-        content_type=_cut(field_of("content-type")),
-        digest=digest_shown if status != NOT_MODIFIED else None,
-        depth=lease.depth,
-        referrer=_cut(lease.referrer, URL_BYTES_MAX),
-        priority=round(lease.priority, 6),
-        attempt=lease.attempt,
-        location=_location_shown(judgement, response),
-        http_date=_cut(field_of("date")),
-        last_modified=_cut(modified),
-        etag=_cut(etag),
-        links=len(links),
-        token=lease.token,
-        warc=warc,
-    )
-    if page is not None:
-        line.title = _cut(page.title) or None
-        line.description = _cut(page.description, DESCRIPTION_CHARACTERS_MAX) or None
-        line.canonical = _cut(page.canonical, URL_BYTES_MAX)
-        line.charset = page.charset if page.octets or page.title or line.links else None
-        line.language = _cut(page.language)
-        if page.octets:
-            line.simhash, line.text_digest = f"{page.simhash:016x}", f"{page.text_digest:016x}"
-            line.shingles = page.shingles
-        if page.image is not None:
-            line.image = page.image._asdict()
-        if page.robots:
-            line.directives = [_cut(word) for word in sorted(page.robots)]
-        if page.left_out:
-            line.links_left_out = page.left_out
-    # A content that is the body itself has the digest of the record.
-    if digest is not None and response is not None and response.content is not response.body:
-        content = shown_digest(digest)
-        if content != digest_shown:
-            line.content_digest = content
-    if copy_of is not None:
-        line.duplicate_of = copy_of[0]
-        line.distance = UNSET if copy_of[1] is None else copy_of[1]
-    if probe is not None:
-        line.probe = probe
-    if response is not None and response.url != lease.url:
-        line.requested = response.url
-    if response is not None and response.decoding is not Decoding.WHOLE:
-        line.decoding = response.decoding.value
-    if response is not None and response.url.startswith("https:"):
-        marks = [UNVERIFIED] * (not response.verified) + [response.client] * (response.client is not None)
-        line.tls = " ".join(map(str, marks)) if marks else UNSET
-    octets = _encode(line)
+    response, status = visit.response, visit.status
+    octets = _encode(_page_line(visit, judgement, page, len(links), digest, digest_shown, warc, copy_of, probe))
     if fields:
         octets = b"%b,%b" % (octets[:-1], _encode(fields)[1:])
     page_is_here = judgement.verdict is Verdict.DONE and judgement.location is None
@@ -355,8 +297,9 @@ def page_outcome(
         again, follows = visit.now, False
     # A page that has not changed keeps the digest and validators that it has: the answer may repeat but some of them.
     accepted = page_is_here and status != NOT_MODIFIED
+    field_of = response.headers.get if response is not None else _NONE.get
     return Outcome(
-        lease.token,
+        visit.lease.token,
         judgement.verdict if again is None else Verdict.AGAIN,
         at=again,
         seconds=visit.seconds,
@@ -373,14 +316,96 @@ def page_outcome(
         line=octets,
         politeness=politeness_line(visit),
         digest=digest if accepted else None,
-        duplicate=word == Word.DUPLICATE,
+        duplicate=judgement.word == Word.DUPLICATE,
         repeats=repeats,
         first_copy=first_copy,
         foreign_copy=foreign_copy,
-        bytes_read=size,
-        etag=_validator(etag) if accepted else None,
-        last_modified=_validator(modified) if accepted else None,
+        bytes_read=len(response.content) if response is not None else 0,
+        etag=_validator(field_of("etag")) if accepted else None,
+        last_modified=_validator(field_of("last-modified")) if accepted else None,
     )
+
+
+def _page_line(
+    visit: Visit,
+    judgement: Judgement,
+    page: Page | None,
+    links: int,
+    digest: bytes | None,
+    digest_shown: str | None,
+    warc: dict[str, Any] | None,
+    copy_of: tuple[str, int | None] | None,
+    probe: str | None,
+) -> PageLine:
+    """The line of `pages.jsonl`, with the arguments of `page_outcome`."""
+    lease, response, status = visit.lease, visit.response, visit.status
+    field_of = response.headers.get if response is not None else _NONE.get
+    line = PageLine(
+        url=lease.url,
+        outcome=judgement.word,
+        status=status,
+        error=UNSET if judgement.error is None else judgement.error,
+        fetched_at=rfc3339(visit.at),
+        seconds=round(response.seconds, 6) if response is not None else None,
+        bytes=len(response.content) if response is not None else 0,
+        content_type=_cut(field_of("content-type")),
+        digest=digest_shown if status != NOT_MODIFIED else None,
+        depth=lease.depth,
+        referrer=_cut(lease.referrer, URL_BYTES_MAX),
+        priority=round(lease.priority, 6),
+        attempt=lease.attempt,
+        location=_location_shown(judgement, response),
+        http_date=_cut(field_of("date")),
+        last_modified=_cut(field_of("last-modified")),
+        etag=_cut(field_of("etag")),
+        links=links,
+        token=lease.token,
+        warc=warc,
+    )
+    if page is not None:
+        _add_content(line, page)
+    if response is not None:
+        _add_answer(line, response, digest)
+    if copy_of is not None:
+        line.duplicate_of = copy_of[0]
+        line.distance = UNSET if copy_of[1] is None else copy_of[1]
+    if probe is not None:
+        line.probe = probe
+    return line
+
+
+def _add_content(line: PageLine, page: Page) -> None:
+    """What was read in the page."""
+    line.title = _cut(page.title) or None
+    line.description = _cut(page.description, DESCRIPTION_CHARACTERS_MAX) or None
+    line.canonical = _cut(page.canonical, URL_BYTES_MAX)
+    line.charset = page.charset if page.octets or page.title or line.links else None
+    line.language = _cut(page.language)
+    if page.octets:
+        line.simhash, line.text_digest = f"{page.simhash:016x}", f"{page.text_digest:016x}"
+        line.shingles = page.shingles
+    if page.image is not None:
+        line.image = page.image._asdict()
+    if page.robots:
+        line.directives = [_cut(word) for word in sorted(page.robots)]
+    if page.left_out:
+        line.links_left_out = page.left_out
+
+
+def _add_answer(line: PageLine, response: Response, digest: bytes | None) -> None:
+    """How the answer came. digest: of the page's content."""
+    # A content that is the body itself has the digest of the record.
+    if digest is not None and response.content is not response.body:
+        content = shown_digest(digest)
+        if content != line.digest:
+            line.content_digest = content
+    if response.url != line.url:
+        line.requested = response.url
+    if response.decoding is not Decoding.WHOLE:
+        line.decoding = response.decoding.value
+    if response.url.startswith("https:"):
+        marks = [UNVERIFIED] * (not response.verified) + [response.client] * (response.client is not None)
+        line.tls = " ".join(map(str, marks)) if marks else UNSET
 
 
 def robots_outcome(visit: Visit) -> Outcome:

@@ -208,6 +208,25 @@ def give_back(files: Files) -> None:
         files.close()
 
 
+def locked(path: str | os.PathLike[str] | Files) -> Files:
+    """As `files_of`, with the lock taken. Raises StoreInUseError."""
+    files = files_of(path)
+    try:
+        files.lock()
+    except BaseException:
+        give_back(files)
+        raise
+    return files
+
+
+def manifest_of(
+    files: Files, clock: ClockFunction | None, keys: tuple[bytes, bytes] | None, options: FrontierSettings
+) -> tuple[Manifest, bool]:
+    """The manifest of a store, and whether it is made now."""
+    found = Manifest.load(files)
+    return (new_manifest(files, clock, keys, options), True) if found is None else (found, False)
+
+
 def new_manifest(
     files: Files, clock: ClockFunction | None, keys: tuple[bytes, bytes] | None, options: FrontierSettings
 ) -> Manifest:

@@ -25,11 +25,11 @@ from outrider.engine.opening import (
     check_asking,
     check_options,
     clock_of,
-    files_of,
     files_to_look_at,
     give_back,
     let_all_go,
-    new_manifest,
+    locked,
+    manifest_of,
     notes_of,
     open_log,
     pinned,
@@ -185,19 +185,11 @@ class Frontier:
         check_options(clock, seed, slots, keys, robots=robots, addresses=addresses)
         arguments.flag("control", control)
         options = FrontierSettings.of(settings)
-        files = files_of(path)
-        try:
-            files.lock()
-        except BaseException:
-            give_back(files)
-            raise
+        files = locked(path)
         log: Log | None = None
         tables: Tables | None = None
         try:
-            manifest = Manifest.load(files)
-            fresh = manifest is None
-            if manifest is None:
-                manifest = new_manifest(files, clock, keys, options)
+            manifest, fresh = manifest_of(files, clock, keys, options)
             options = pinned(files, manifest, options)
             store = manifest.store_bytes
             # Read before any write but that of tails, which go again: a store that cannot be read is left as it is.
@@ -227,26 +219,29 @@ class Frontier:
             machine = Machine(core)
             source, at, passed, step = clock_of(tables, clock)
             frontier = cls(files, machine, log, clock=source, store=store, checkpoint=checkpoint)
-            previous = tables.registry.closed or ("crashed" if tables.registry.opening[0] else "")
-            number = tables.registry.opening[0] + 1
-            log.continue_as(number)
-            boot = clocks.boot() if clock is None else ""
-            ended = machine.opening.open_facts((number, at, clocks.wall(), boot, clocks.elapsed()), at, passed)
-            log.sync()
-            with all_stays():
-                machine.opening.settle_all(at)
-            with contextlib.suppress(StoreFullError):  # then old verdicts hold until the next opening
-                machine.robots.ask_sooner(at)
-            frontier._last, frontier._heard = at, checked(source())
-            frontier.opening = Opening(
-                number, fresh, tuple(notes_of(log, previous, ended, step)), step, ended, previous
-            )
+            frontier._begin(at, passed, step, fresh=fresh, callers_clock=clock is not None)
             if control and isinstance(path, str | os.PathLike):
                 frontier._socket = StoreSocket(os.path.abspath(path), frontier)
         except BaseException:
             let_all_go(files, log, tables)
             raise
         return frontier
+
+    def _begin(self, at: Instant, passed: Instant | None, step: float, *, fresh: bool, callers_clock: bool) -> None:
+        """Writes the opening down, and makes what schedules."""
+        machine, log, registry = self._machine, self._log, self._machine.tables.registry
+        previous = registry.closed or ("crashed" if registry.opening[0] else "")
+        number = registry.opening[0] + 1
+        log.continue_as(number)
+        boot = "" if callers_clock else clocks.boot()
+        ended = machine.opening.open_facts((number, at, clocks.wall(), boot, clocks.elapsed()), at, passed)
+        log.sync()
+        with all_stays():
+            machine.opening.settle_all(at)
+        with contextlib.suppress(StoreFullError):  # then old verdicts hold until the next opening
+            machine.robots.ask_sooner(at)
+        self._last, self._heard = at, checked(self._clock())
+        self.opening = Opening(number, fresh, tuple(notes_of(log, previous, ended, step)), step, ended, previous)
 
     @classmethod
     def memory(
