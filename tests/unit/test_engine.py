@@ -845,7 +845,8 @@ def test_a_retry_beyond_all_time_is_refused_and_the_frontier_goes_on(seconds):
 
 def test_what_can_be_awaited_takes_what_the_plain_verbs_take():
     def verbs(face):
-        public = {name: getattr(face, name) for name in vars(face) if name[0] != "_"}
+        named = {name for one in face.__mro__[:-1] for name in vars(one) if name[0] != "_"}
+        public = {name: getattr(face, name) for name in named}
         return {name: value for name, value in public.items() if callable(value)}
 
     plain, awaited = verbs(Frontier), verbs(AsyncFrontier)

@@ -6,7 +6,7 @@ import contextlib
 import gc
 import os
 import secrets
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, replace
 
 from outrider import clock as clocks
@@ -66,6 +66,15 @@ class Recovered:
     def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
         """As `Frontier.lines`."""
         return recovery.lines(self.log, stream, after)
+
+
+def judge_recovered(judge: Callable[[Recovered], None] | None, tables: Tables, log: Log) -> None:
+    """Asks a judge, if there is one, and closes the log that was read."""
+    try:
+        if judge is not None:
+            judge(Recovered(tables, log))
+    finally:
+        log.close()
 
 
 def open_log(files: Files, store: bytes, checkpoint: Checkpoint | None, *, read_only: bool = False) -> Log:

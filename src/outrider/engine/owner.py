@@ -27,6 +27,7 @@ from outrider.engine.opening import (
     clock_of,
     files_to_look_at,
     give_back,
+    judge_recovered,
     let_all_go,
     locked,
     manifest_of,
@@ -197,11 +198,7 @@ class Frontier:
             checkpoint, tables, looked = read_store(
                 files, manifest, scratch=files, now=began, memory_bytes=options.memory_bytes
             )
-            try:
-                if judge is not None:
-                    judge(Recovered(tables, looked))
-            finally:
-                looked.close()
+            judge_recovered(judge, tables, looked)
             for part in tables.kept_in_runs():
                 part.remove_leftovers()
             log = open_log(files, store, checkpoint)
