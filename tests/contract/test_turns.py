@@ -29,7 +29,7 @@ TWIN = SimpleNamespace(
 )
 TWINS = SimpleNamespace(count_leases=count_leases)
 BOTH = both(TWIN)
-ODD = 3
+ODD = 3 | 1 << 15
 
 
 class Hosts:
@@ -113,9 +113,10 @@ def test_a_queue_is_offered_under_its_crawl_and_the_class_of_its_best_card(kerne
 
 
 @BOTH
-def test_odd_hosts_are_given_back_before_anything_is_done(kernel):
+@pytest.mark.parametrize("odd", [2, 1 << 15])
+def test_odd_hosts_are_given_back_before_anything_is_done(kernel, odd):
     hosts = Hosts(kernel)
-    hosts.first_queue[0], hosts.flags[3] = NONE, 8 | 2
+    hosts.first_queue[0], hosts.flags[3] = NONE, 8 | odd
     assert [0, 3] == hosts.look(3, 0, 1, 3, 0)
     assert [] == hosts.standing()
 
@@ -176,11 +177,12 @@ def test_a_better_class_takes_the_turn_and_the_queue_of_the_other_leaves_the_rin
 
 
 @BOTH
-def test_an_odd_host_that_lost_its_turn_is_given_back_with_its_queue_in_the_rings(kernel):
+@pytest.mark.parametrize("odd", [1, 1 << 15])
+def test_an_odd_host_that_lost_its_turn_is_given_back_with_its_queue_in_the_rings(kernel, odd):
     hosts = Hosts(kernel).share(0, 1)
     hosts.look_shared(0)
     hosts.put(10, klass=9)
-    hosts.flags[0] = 1
+    hosts.flags[0] = odd
     assert [[], [0], []] == hosts.look_shared(1)
     assert [0, 10] == sorted(hosts.standing())
 
@@ -238,7 +240,7 @@ def test_both_give_every_host_that_shares_clocks_the_same_place(seed, steps):
             now + rng.randrange(6),
             rng.choice([0, now]),
         )
-        flag, shut = rng.choice([0, 0, 0, 0, 1, 4]), rng.choice([None, None, None, 1, 2])
+        flag, shut = rng.choice([0, 0, 0, 0, 1, 4, 1 << 8, 1 << 15]), rng.choice([None, None, None, 1, 2])
         some, draws = rng.choices(range(count), k=rng.randrange(1, count + 1)), rng.randrange(5)
         located = np.array([now + rng.choice([0, 1, 9]) for _ in range(count)], np.int64) if rng.random() < 0.5 else b""
         answers = []
@@ -276,7 +278,7 @@ def test_both_give_every_host_the_same_place(seed, steps):
         put, klass = [queue for queue in first if rng.random() < 0.2], rng.randrange(16)
         take = [queue for queue in first if rng.random() < 0.1]
         host, busy, until = rng.randrange(count), rng.choice([0, 0, 1]), now + rng.randrange(6)
-        flag = rng.choice([0, 0, 0, 0, 1, 4])
+        flag = rng.choice([0, 0, 0, 0, 1, 4, 1 << 8, 1 << 15])
         some, draws = rng.choices(range(count), k=rng.randrange(1, count + 1)), rng.randrange(5)
         answers = []
         for hosts in pair:
@@ -291,12 +293,12 @@ def test_both_give_every_host_the_same_place(seed, steps):
 @both(TWINS)
 def test_leases_are_counted_at_the_hosts_of_their_queues(kernel):
     cells = np.zeros(3, HOST)
-    cells["in_flight"], cells["flags"] = [255, 0, 65_535], [0, 8, 1]
+    cells["in_flight"], cells["flags"] = [255, 0, 65_535], [0, 8, 1 << 8]
     opened = rows(kernel.count_leases(u32(3, 0, 2, 1), True, u32(1, 2, 0, 1), cells.view(np.uint8)))
     assert ([1, 1, 2], [256, 2, 0]) == (opened, cells["in_flight"].tolist())
     ended = rows(kernel.count_leases(u32(3, 1, 2), False, u32(1, 2, 0, 1), cells.view(np.uint8)))
     assert ([1, 2, 0], [255, 1, 65_535]) == (ended, cells["in_flight"].tolist())
-    assert [0, 8, 1] == cells["flags"].tolist()
+    assert [0, 8, 1 << 8] == cells["flags"].tolist()
 
 
 @both(TWINS)

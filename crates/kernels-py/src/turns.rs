@@ -17,7 +17,7 @@ use crate::timetable::Timetable;
 pub fn settle_turns<'py>(
     hosts: &Bound<'py, PyAny>,
     now: &Bound<'py, PyAny>,
-    odd_flags: u8,
+    odd_flags: u16,
     cells: &Bound<'py, PyAny>,
     crawl: &Bound<'py, PyAny>,
     backlog: PyRef<'py, Backlog>,
@@ -48,7 +48,7 @@ pub fn settle_turns<'py>(
 pub fn settle_shared_turns<'py>(
     hosts: &Bound<'py, PyAny>,
     now: &Bound<'py, PyAny>,
-    odd_flags: u8,
+    odd_flags: u16,
     cells: &Bound<'py, PyAny>,
     crawl: &Bound<'py, PyAny>,
     located: &Bound<'py, PyAny>,

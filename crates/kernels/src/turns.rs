@@ -18,7 +18,7 @@ const ENDED: usize = 8;
 const REST_UNTIL: usize = 16;
 const FIRST_QUEUE: usize = 36;
 const IN_FLIGHT: usize = 42;
-const FLAGS: usize = 45;
+const FLAGS: usize = 46;
 
 /// What a look needs of hosts and queues, as bytes, little endian.
 pub struct Columns<'a> {
@@ -75,7 +75,7 @@ pub fn count_leases(
         let [low, high] = count.wrapping_add(step).to_le_bytes();
         cells[IN_FLIGHT].set(low);
         cells[IN_FLIGHT + 1].set(high);
-        !opened || cells[FLAGS].get() != 0
+        !opened || cells[FLAGS].get() != 0 || cells[FLAGS + 1].get() != 0
     });
     Ok(hosts)
 }
@@ -101,7 +101,7 @@ pub fn follow(groups: &mut Groups, hosts: &[u32], cells: &[u8]) -> Result<(), Re
 /// What the columns say of the hosts, in their order; or the odd ones, if there are any.
 fn looks(
     hosts: &[u32],
-    odd_flags: u8,
+    odd_flags: u16,
     columns: &Columns<'_>,
 ) -> Result<Result<Vec<Look>, Vec<u32>>, Refusal> {
     let mut looks = Vec::with_capacity(hosts.len());
@@ -109,7 +109,7 @@ fn looks(
     for &host in hosts {
         let cells: [u8; HOST_BYTES] = cell(columns.cells, host, "cells")?;
         let queue = u32::from_le_bytes(part(&cells, FIRST_QUEUE));
-        let [flags] = part(&cells, FLAGS);
+        let flags = u16::from_le_bytes(part(&cells, FLAGS));
         let until = i64::from_le_bytes(part(&cells, REST_UNTIL));
         if queue == NONE || flags & odd_flags != 0 {
             odd.push(host);
@@ -183,7 +183,7 @@ fn place(
 pub fn settle(
     hosts: &mut Vec<u32>,
     now: i64,
-    odd_flags: u8,
+    odd_flags: u16,
     columns: &Columns<'_>,
     backlog: &Backlog,
     ready: &mut Ready,
@@ -236,7 +236,7 @@ fn once(hosts: &[u32]) -> Cow<'_, [u32]> {
 pub fn settle_shared(
     hosts: &[u32],
     now: i64,
-    odd_flags: u8,
+    odd_flags: u16,
     columns: &Columns<'_>,
     located: &[u8],
     backlog: &Backlog,
@@ -281,7 +281,7 @@ pub fn settle_shared(
     }
     for host in displaced.into_iter().filter(|&host| !groups.stands(host)) {
         let cells: [u8; HOST_BYTES] = cell(columns.cells, host, "cells")?;
-        let [flags] = part(&cells, FLAGS);
+        let flags = u16::from_le_bytes(part(&cells, FLAGS));
         if flags & odd_flags == 0 {
             ready.withdraw(u32::from_le_bytes(part(&cells, FIRST_QUEUE)));
         } else {

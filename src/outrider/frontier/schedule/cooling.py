@@ -93,13 +93,13 @@ class Cooling:
         if tables.addresses.by_host and len(rows):
             places = [tables.addresses.by_host.get(row) for row in rows.tolist()]
             rows = rows[np.array([place is None or not place.token for place in places], np.bool_)]
-        ruled = (tables.hosts.flags[rows] & np.uint8(ROBOTS)) != 0
+        ruled = (tables.hosts.flags[rows] & np.uint16(ROBOTS)) != 0
         if ruled.any():
             # The last choice: each host that is left has places for its files, and takes them.
             rows = rows[np.array([not it or self._has_room(row) for row, it in zip(rows.tolist(), ruled, strict=True)])]
         if not len(rows):
             return
-        several = rows[(tables.hosts.flags[rows] & np.uint8(MANY)) != 0].tolist()
+        several = rows[(tables.hosts.flags[rows] & np.uint16(MANY)) != 0].tolist()
         queues = np.array([queue for row in several for queue in tables.queues_of(row)], np.uint32)
         turns.ready.withdraw(np.concatenate((tables.hosts.first_queue[rows], queues)))
         turns.timetable.cancel(rows)

@@ -285,7 +285,7 @@ class SharedTurns:
         self._hosts.groups[rows] = groups
         flags = self._tables.hosts.flags
         anywhere = (groups != 0).any(axis=1)
-        flags[rows] = np.where(anywhere, flags[rows] | GROUPED, flags[rows] & ~np.uint8(GROUPED))
+        flags[rows] = np.where(anywhere, flags[rows] | GROUPED, flags[rows] & ~np.uint16(GROUPED))
         for column in groups.T:
             some = column != 0
             if some.any():

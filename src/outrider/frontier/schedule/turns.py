@@ -435,7 +435,7 @@ class Turns:
     def open_gate(self, host: int) -> None:
         """Lets the pages of a host be leased again."""
         if self.gates.pop(host, None) is not None:
-            self._tables.hosts.flags[host] &= ~np.uint8(GATED)
+            self._tables.hosts.flags[host] &= ~np.uint16(GATED)
 
     def may_ask_at(self, errand: Errand, host: int) -> Instant | None:
         """The first instant at which operators allow an errand to a host; None while they forbid it.
@@ -520,7 +520,7 @@ class Turns:
             line.remove(errand)
             if not line:
                 del self.errands_at[host]
-                self._tables.hosts.flags[host] &= ~np.uint8(ASKED)
+                self._tables.hosts.flags[host] &= ~np.uint16(ASKED)
                 self._asking.cancel(np.array([host], np.uint32))
         return host
 

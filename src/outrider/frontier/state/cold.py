@@ -378,7 +378,7 @@ class ColdHosts:
         self._count(hashes, crawls, cells, 1, tables.crawls.gone)
         self._note_clocks(cells, hosts.rest_until[rows])
         more: list[int] = []
-        odd = (hosts.flags[rows] & np.uint8(MANY | ROBOTS | RULED)) != 0
+        odd = (hosts.flags[rows] & np.uint16(MANY | ROBOTS | RULED)) != 0
         odd |= crawls >= _CRAWLS_MAX
         for name in RARE_CELLS:
             odd |= getattr(hosts, name)[rows] != 0
@@ -559,7 +559,7 @@ def may_go(tables: Tables, rows: Rows, now: Instant) -> Rows:
     errand in line, or with a turn of a group."""
     hosts, queues = tables.hosts, tables.queues
     good = hosts.there[rows] & (hosts.in_flight[rows] == 0) & (hosts.rest_until[rows] <= now)
-    good &= (hosts.first_queue[rows] != NONE) & ((hosts.flags[rows] & np.uint8(VOIDED)) == 0)
+    good &= (hosts.first_queue[rows] != NONE) & ((hosts.flags[rows] & np.uint16(VOIDED)) == 0)
     rows = rows[good]
     first = hosts.first_queue[rows]
     good = (tables.urls.backlog.waiting(first) == 0) & (queues.parked[first] == 0)
@@ -567,7 +567,7 @@ def may_go(tables: Tables, rows: Rows, now: Instant) -> Rows:
         good &= tables.urls.spent.waiting(rows) == 0
     if not good.all():
         rows = rows[good]
-    odd = (hosts.flags[rows] & np.uint8(MANY | ROBOTS)) != 0
+    odd = (hosts.flags[rows] & np.uint16(MANY | ROBOTS)) != 0
     if odd.any():
         good = np.ones(len(rows), np.bool_)
         for place in np.flatnonzero(odd).tolist():

@@ -68,7 +68,7 @@ class Leaving:
             for queue, after in zip(chain, [*chain[1:], -1], strict=True):
                 queues.after[queue] = after + 1
             if len(chain) == 1 and chain[0] not in self._tables.keys.group_of:
-                hosts.flags[host] &= ~np.uint8(MANY)
+                hosts.flags[host] &= ~np.uint16(MANY)
         self._tables.keys.part(rows)
         for row in rows.tolist():
             queues.keys.pop(row, None)

@@ -186,7 +186,7 @@ class Urls:
         )
         self._tables.keys.count(queues, step)
         if step > 0 and len(hosts):
-            quiet = (self._tables.hosts.flags[hosts] & ~np.uint8(GROUPED | ROBOTS | DELAYED)) == 0
+            quiet = (self._tables.hosts.flags[hosts] & ~np.uint16(GROUPED | ROBOTS | DELAYED)) == 0
             self._tables.begun.append(hosts[quiet])
             hosts = hosts[~quiet]
         if len(hosts):

@@ -115,7 +115,7 @@ class Holdings:
         hosts, rows = tables.hosts, own if self._hosts is None else self._hosts[own]
         pending, going, may = self.pending[own], self.going[own], self.may[own].copy()
         busy, until = hosts.in_flight[rows].astype(np.int64), hosts.rest_until[rows].copy()
-        gated = (hosts.flags[rows] & np.uint8(GATED)) != 0
+        gated = (hosts.flags[rows] & np.uint16(GATED)) != 0
         may &= ~gated
         wanted = np.zeros(len(may), np.bool_)
         if len(asked.hosts):

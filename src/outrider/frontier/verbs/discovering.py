@@ -247,7 +247,7 @@ class Discovering(Part):
         if tables.queues.voids:
             doubtful = np.flatnonzero(known & (hosts != NONE))
             if len(doubtful):
-                doubtful = doubtful[(tables.hosts.flags[hosts[doubtful]] & np.uint8(VOIDED)) != 0]
+                doubtful = doubtful[(tables.hosts.flags[hosts[doubtful]] & np.uint16(VOIDED)) != 0]
                 if len(doubtful):
                     found, _ = tables.urls.find(crawls[doubtful], slots[doubtful], prints[doubtful])
                     known[doubtful[~found]] = False  # deleted since: the URL counts as never seen

@@ -203,7 +203,7 @@ class Drawing:
         flags, busy = columns.flags[places], columns.in_flight[places]
         odd = _NO_PLACES
         if np.count_nonzero(flags):
-            odd = np.flatnonzero((flags & np.uint8(NOT_ALONE)) != 0)
+            odd = np.flatnonzero((flags & np.uint16(NOT_ALONE)) != 0)
         if np.count_nonzero(busy):
             free = busy == 0
             free[odd] = True
@@ -325,12 +325,12 @@ class Drawing:
         """Whether classes do not count this time, so that nothing waits for ever behind a better class."""
         return int(self._tables.hosts.turns[host]) % OLDEST_DRAW_EVERY == OLDEST_DRAW_EVERY - 1
 
-    def _measured(self, pick: _Pick, flags: npt.NDArray[np.uint8], busy: npt.NDArray[np.uint16]) -> _Pick:
+    def _measured(self, pick: _Pick, flags: npt.NDArray[np.uint16], busy: npt.NDArray[np.uint16]) -> _Pick:
         """How many URLs each queue may give, within the deadline and the budgets of its host, and the gaps between
         them."""
         wish = self._wish
         gaps = self._rests.gaps(self._draft, pick.hosts, pick.queues)
-        most = np.where((flags & np.uint8(GROUPED)) != 0, 1, wish.per_queue)  # several would not keep their gaps
+        most = np.where((flags & np.uint16(GROUPED)) != 0, 1, wish.per_queue)  # several would not keep their gaps
         if np.count_nonzero(gaps):
             # A URL whose turn comes after the deadline would be lost, and gone in the end.
             in_time = 1 + (wish.before - wish.now - 1) // np.maximum(gaps, 1)
@@ -417,7 +417,7 @@ class Drawing:
         """A verdict for each card and, where it is not GO, its authority; None when all may be fetched."""
         traps, places = self._traps, hosts.astype(np.intp)
         spent = self._budgets.over(places)
-        ruled = self._errands_mode or np.count_nonzero(self._tables.hosts.flags[places] & np.uint8(ROBOTS))
+        ruled = self._errands_mode or np.count_nonzero(self._tables.hosts.flags[places] & np.uint16(ROBOTS))
         if spent is None and not ruled and traps.settings.traps is None:
             return None
         heads, urls = cards.heads, cards.urls()

@@ -54,7 +54,7 @@ class Rests:
     def crawl_delays(self, draft: Draft, hosts: Rows) -> npt.NDArray[np.float64] | None:
         """The Crawl-delays of hosts in seconds, also of rules that came with this call; None where none has any."""
         robots, flags = self.tables.robots, self.tables.hosts.flags
-        asked = (flags[hosts.astype(np.intp)] & np.uint8(DELAYED)).nonzero()[0]
+        asked = (flags[hosts.astype(np.intp)] & np.uint16(DELAYED)).nonzero()[0]
         if not len(asked) and not draft.crawl_delays:
             return None
         delays = np.zeros(len(hosts))
@@ -63,7 +63,7 @@ class Rests:
             if delay:
                 delays[place] = self.obeyed(delay)
             else:
-                flags[host] &= ~np.uint8(DELAYED)  # until the rules change
+                flags[host] &= ~np.uint16(DELAYED)  # until the rules change
         for host, delay in draft.crawl_delays.items():
             delays[hosts == host] = np.maximum(delays[hosts == host], delay)
         return delays if delays.any() else None
