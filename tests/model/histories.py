@@ -397,7 +397,7 @@ class Model:
         moves = outcome.location is not None and outcome.verdict is Verdict.DONE
         asked = 0.0 if moves else outcome.retry_after_seconds or 0.0
         url.ended = ended = self.ended_at(outcome, held)
-        failed = outcome.status in range(500, 600) or (outcome.status is None and outcome.error == "reset")
+        failed = (outcome.status or 0) >= 500 or (outcome.status is None and outcome.error == "reset")
         clock.pace = max(clock.pace / 2, 1 / 64) if failed else min(clock.pace + 1 / 8, 1.0)
         gap = max(self.floor_of_page(url.queue), min(FACTOR * (outcome.seconds or 0.0), 60.0))
         gap = max(gap, min(gap / clock.pace, 300.0), asked)

@@ -100,7 +100,8 @@ def visit(answer: Response | None = None, attempt: int = 1, **more) -> Visit:
         (500, "retry", Verdict.RETRY),
         (503, "retry", Verdict.RETRY),
         (599, "retry", Verdict.RETRY),
-        (999, "gone", Verdict.GONE),
+        (600, "retry", Verdict.RETRY),
+        (999, "retry", Verdict.RETRY),
     ],
 )
 def test_a_status_decides(status, word, verdict):

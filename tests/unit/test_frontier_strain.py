@@ -37,6 +37,10 @@ def test_a_storm_of_500_slows_its_host_before_the_first_retry_and_ends_by_itself
     assert (sorted(gaps, reverse=True), DELAY) == (gaps, gaps[-1])
 
 
+def test_an_invalid_status_slows_a_host_as_a_500_does():
+    assert [2.0, 4.0, 8.0] == asked(world_of(), 600, 4) == asked(world_of(), 999, 4)
+
+
 def test_resets_and_timeouts_slow_a_host_and_a_missing_page_does_not():
     for error in ("reset", "first_byte_timeout", "connect_timeout"):
         assert [2.0, 4.0] == asked(world_of(), None, 3, error)

@@ -80,8 +80,8 @@ def test_the_document_is_what_the_table_says(project):
         (429, "retry", "http_429", True),
         (503, "retry", "http_503", True),
         (599, "retry", "http_599", False),
-        (600, "gone", None, False),
-        (999, "gone", None, False),
+        (600, "retry", "http_600", False),
+        (999, "retry", "http_999", False),
     ],
 )
 def test_the_words_at_the_borders_of_the_table(status, word, error, refused):

@@ -47,7 +47,7 @@ from outrider.fetch.outcomes import FetchError, FetchFailure
 from outrider.frontier import priority as priorities
 from outrider.frontier.format.metadata import depth_of, packed
 from outrider.frontier.verbs import arguments
-from outrider.journey import Lease, Link
+from outrider.journey import Lease, Link, Word
 from outrider.limits import (
     HOOK_FIELDS_BYTES_MAX,
     HOOK_REVISIT_SECONDS_MAX,
@@ -75,7 +75,7 @@ class CrawledPage:
     A page that could not be read (a redirect, an error, a type without a reader) has no text and no links.
     """
 
-    def __init__(self, lease: Lease, response: Response | None, outcome: str, content: Page | None, links: UrlBatch):
+    def __init__(self, lease: Lease, response: Response | None, outcome: Word, content: Page | None, links: UrlBatch):
         self._lease = lease
         self.response = response
         self.outcome = outcome
@@ -616,7 +616,7 @@ class Hooks:
         before what the sitemap says. Raises HookFailed."""
         if not found or (self.scope is None and self.priority is None and self.key is None):
             return found, 0
-        page = CrawledPage(visit.lease, visit.response, "done", None, UrlBatch.of([one.url for one in found]))
+        page = CrawledPage(visit.lease, visit.response, Word.DONE, None, UrlBatch.of([one.url for one in found]))
         links, refused = self.links(page)
         own = {one.url: one for one in found}
         if isinstance(links, UrlBatch):

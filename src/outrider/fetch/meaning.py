@@ -64,6 +64,7 @@ ROWS: Final = (
             (425, "RFC 8470 section 5.2"),
             (429, "RFC 6585 section 4"),
             *((status, "RFC 9110 section 15.6") for status in range(500, 600)),
+            *((status, "RFC 9110 section 15") for status in range(600, 1_000)),  # invalid: as 5xx
         )
     ),
     Row(STATUSES, Needs.NOTHING, _GONE),

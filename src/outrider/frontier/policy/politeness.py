@@ -49,7 +49,7 @@ UNANSWERED = frozenset(
         *("reset", "empty_reply"),
     }
 )
-"""Errors by which a host shows strain, as an answer of 500 to 599 does."""
+"""Errors by which a host shows strain, as an answer from 500 on does."""
 
 
 def ends_of(

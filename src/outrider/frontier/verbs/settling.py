@@ -852,10 +852,10 @@ def _retry_after_of_hosts(outcomes: Outcomes, errands: Mapping[int, Errand]) -> 
 
 
 def _strained(outcomes: Outcomes, hosts: Rows, rested: Flags, spared: frozenset[int]) -> Flags | None:
-    """The requests by which hosts show strain: answers of 500 to 599 that were no refusals, resets, timeouts. None
+    """The requests by which hosts show strain: answers from 500 on that were no refusals, resets, timeouts. None
     where there is none, and where many hosts were asked and none answered: that is our own network. spared: rows that
     failed in an outage of it."""
-    strained = (outcomes.statuses >= 500) & (outcomes.statuses < 600)
+    strained = outcomes.statuses >= 500  # a status from 600 on is read as one of these (RFC 9110 section 15)
     if outcomes.refused is not None:
         strained &= ~outcomes.refused
     silent = [
