@@ -160,7 +160,7 @@ assert "teapot" in (out / "report.html").read_text()
     ),
     Addition(
         "a lease kind",
-        4,
+        3,
         (
             Edit("journey.py", '    PROBE = "probe"\n', '    ICON = "icon"\n'),
             Edit(
@@ -169,13 +169,10 @@ assert "teapot" in (out / "report.html").read_text()
                 "        ErrandKind(Kind.ICON, 3, None, 0.25),\n",
             ),
             Edit(
-                "crawl/settle.py",
-                "        elif not visit.stopped and visit.lease.kind in (Kind.ROBOTS, Kind.SITEMAP, Kind.PROBE):\n",
-                "        elif not visit.stopped and visit.lease.kind is Kind.ICON:\n"
-                "            one.judgement = judged(visit)\n",
-                before=True,
+                "crawl/kinds.py",
+                "        CrawlKind(Kind.PROBE, parsed=True, read=_read_probe),\n",
+                "        CrawlKind(Kind.ICON),\n",
             ),
-            Edit("crawl/visit.py", "    if visit.lease.kind in (Kind.SITEMAP, Kind.PROBE", ", Kind.ICON"),
         ),
         _CRAWL
         + """

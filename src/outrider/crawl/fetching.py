@@ -22,6 +22,7 @@ import msgspec
 from outrider.clock import Instant, wall
 from outrider.crawl.bottleneck import Bottleneck, Stage
 from outrider.crawl.hooks import HookFailed, Hooks
+from outrider.crawl.kinds import KINDS
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.perhost import HostSettings, PerHost
 from outrider.crawl.places import Place, Places, kept_of
@@ -33,14 +34,11 @@ from outrider.fetch.outcomes import BlockedAddress, FetchError, FetchFailure
 from outrider.fetch.tasks import Tasks, beginner_of
 from outrider.journey import Kind, Lease
 from outrider.limits import (
-    BODY_BYTES_MAX,
     CONNECT_ALL_SECONDS_MAX,
     CONNECT_FAILURES_MAX,
     CONNECTIONS_MAX,
     DNS_PROMPT_SECONDS,
-    HEAD_BYTES_MAX,
     HELD_UP_MAX,
-    SITEMAP_BYTES_MAX,
     SITEMAPS_AT_ONCE,
     SITEMAPS_WAITING_MAX,
 )
@@ -48,9 +46,6 @@ from outrider.limits import (
 _PORT_ASKED = 443  # the port in questions to the name service; an address goes for all ports
 
 DNS_MEMORY_SECONDS = 0.001  # an answer that came sooner was known: no visit waited for it
-
-_BYTES_MAX = {Kind.ROBOTS: BODY_BYTES_MAX, Kind.SITEMAP: SITEMAP_BYTES_MAX + HEAD_BYTES_MAX}
-"""How much of an answer is kept, where the host's own settings do not say."""
 
 VisitEnded = Callable[[Lease, Visit | BaseException], None]
 """A function that is told of the end of a visit; of an error only where a bug broke it off."""
@@ -194,7 +189,7 @@ class Fetching:
         for lease in leases:
             self._ways[lease.token] = way = _Way(lease, train, at)
             train.ways.append(way)
-        if leases[0].kind is Kind.ADDRESS:
+        if KINDS[leases[0].kind].stage is Stage.NAMED:
             self._name(train, train.host, _PORT_ASKED)
             return
         port = 0
@@ -316,7 +311,8 @@ class Fetching:
             self._fail_all(train, failure)
             return
         lease = train.ways[0].lease
-        if lease.kind is Kind.ADDRESS:
+        kind = KINDS[lease.kind]
+        if kind.stage is Stage.NAMED:
             way = train.ways[0]
             self._end(way, Visit(lease, way.at, self._clock(), address=first))
             return
@@ -325,7 +321,7 @@ class Fetching:
             self._prepare(way, first)
         if not train.ways:
             return
-        if lease.kind is Kind.SITEMAP:
+        if kind.few:
             self._map(train)
         else:
             self._enter(train)
@@ -334,12 +330,11 @@ class Fetching:
         """Makes the request of a visit."""
         lease, own, hooks = way.lease, way.train.own, self._hooks
         again = validators_of(lease) if lease.etag is not None or lease.last_modified is not None else ()
-        most = _BYTES_MAX.get(lease.kind)
         try:
             way.request = own.request(
                 *(self._spelling(lease.url), address, self._user_agent, self._headers),
                 last=again,
-                bytes_max=most,
+                bytes_max=KINDS[lease.kind].bytes_max,
                 capacity=lease.capacity,
             )
             if hooks is not None and lease.kind is Kind.PAGE:
@@ -400,8 +395,7 @@ class Fetching:
         """The site is at work on the request of a visit, as far as that is known here: the downloader sends the next
         one of a train by itself."""
         way.at, way.began = wall(), self._clock()
-        stage = Stage.ROBOTS if way.lease.kind is Kind.ROBOTS else Stage.SITE
-        self._bottleneck.move(way.lease.token, stage, way.began)
+        self._bottleneck.move(way.lease.token, KINDS[way.lease.kind].stage, way.began)
 
     def _dial(self, train: Sequence[tuple[int, Request]]) -> None:
         try:
@@ -467,7 +461,7 @@ class Fetching:
     def _visited(self, way: _Way, response: Response) -> None:
         """The visit has its answer; the next one of its train is under way, unless the site needs rest."""
         now, lease, train = self._clock(), way.lease, way.train
-        if lease.kind is not Kind.ROBOTS:
+        if KINDS[lease.kind].stage is Stage.SITE:
             body = response.ended_at - response.first_byte_at if response.first_byte_at is not None else 0
             self._bottleneck.answered(body, now - response.ended_at)
         self._bottleneck.move(lease.token, Stage.BEGINS, now)

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from outrider.archive import Records
 from outrider.crawl.hooks import CrawledPage, HookFailed, Hooks
+from outrider.crawl.kinds import KINDS
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
 from outrider.crawl.perhost import PerHost
@@ -156,7 +157,7 @@ class Reader:
         """Judges a visit; gives its response where that is to be read. Raises HookFailed."""
         visit = one.visit
         response = visit.response
-        if visit.stopped or visit.lease.kind not in (Kind.PAGE, Kind.PROBE):
+        if visit.stopped or not KINDS[visit.lease.kind].parsed:
             return None
         one.judgement = judged(visit, self._per_host.of(visit.lease.host).retries)
         if response is None:

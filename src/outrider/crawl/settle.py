@@ -14,30 +14,26 @@ import msgspec
 
 from outrider.causes import error_words
 from outrider.crawl.accounts import Books
+from outrider.crawl.bottleneck import Stage
 from outrider.crawl.copies import Copies
 from outrider.crawl.groups import groups_of
 from outrider.crawl.hook_failures import TOO_LARGE, HookFailures
 from outrider.crawl.hooks import CrawledPage, HookFailed, Hooks
 from outrider.crawl.journal import Journal
+from outrider.crawl.kinds import KINDS, Tools, errand_of, stopped_outcome, unkept_outcome
 from outrider.crawl.left_out import OVER_LIMIT
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.probes import SOFT_404, Probes
 from outrider.crawl.reading import NO_LINKS, Reader, Reading, Step
-from outrider.crawl.sitemaps import Found, Sitemaps
+from outrider.crawl.sitemaps import Sitemaps
 from outrider.crawl.spellings import Spellings
 from outrider.crawl.summary import counted
 from outrider.crawl.visit import (
     Judgement,
     Visit,
-    address_outcome,
-    errand_outcome,
-    judged,
     page_outcome,
-    robots_outcome,
-    stopped_outcome,
-    unkept_outcome,
     visit_bytes,
 )
 from outrider.errors import SettingsError, StoreFullError
@@ -126,7 +122,7 @@ class Settler:
         self._probes = probes if probes is not None else Probes(frontier, options)
         self._tell = tell
         self._reader = reader or Reader(options, self._hooks, output, keeps_links=tell is not None)
-        self._per_host = PerHost(options)
+        self._tools = Tools(self._sitemaps, self._probes, self._hooks, PerHost(options))
         self.spellings = Spellings(Rules.parse(options.url_rules) if options.url_rules else None)
         """URLs that are requested in another spelling than their own."""
         self._ruled: set[str] = set()
@@ -167,12 +163,12 @@ class Settler:
         """Tells the frontier of the delay and capacity that a [[host]] table gives, once per host and run: with its
         first lease, a robots.txt, so before its first page."""
         for lease in leases:
-            if lease.host in self._ruled or lease.kind is Kind.ADDRESS:
+            if lease.host in self._ruled or KINDS[lease.kind].stage is Stage.NAMED:
                 continue
             if len(self._ruled) >= HOSTS_RULED_MAX:
                 self._ruled.clear()
             self._ruled.add(lease.host)
-            own = self._per_host.of(lease.host)
+            own = self._tools.per_host.of(lease.host)
             # The host may have queues of other names alone.
             with contextlib.suppress(SettingsError):
                 if own.delay is not None:
@@ -386,33 +382,12 @@ class Settler:
             one.visit = replace(one.visit, groups=told)
         if one.fault is not None:
             self._fail(one, one.fault)
-        elif not visit.stopped and visit.lease.kind in (Kind.ROBOTS, Kind.SITEMAP, Kind.PROBE):
-            self._read_errand(one)
+        elif not visit.stopped and (read := KINDS[visit.lease.kind].read) is not None:
+            try:
+                read(self._tools, one)
+            except HookFailed as failed:
+                self._fail(one, failed)
         return one
-
-    def _read_errand(self, one: Reading) -> None:
-        """Reads a sitemap, the names of sitemaps in a robots.txt, or the answer to a probe."""
-        visit = one.visit
-        lease = visit.lease
-        if lease.kind is Kind.PROBE:
-            assert one.judgement is not None
-            assert isinstance(one.links, UrlBatch)
-            one.judgement = self._probes.of_probe(visit, one.judgement, one.page, one.links)
-            one.page, one.links, one.passed = None, NO_LINKS, {}
-            return
-        if lease.kind is Kind.ROBOTS:
-            one.found = self._sitemaps.of_robots(lease.url, lease.authority, robots_outcome(visit).robots)
-            return
-        judgement = judged(visit, self._per_host.of(lease.host).retries)
-        one.judgement, one.found = self._sitemaps.of_sitemap(visit, judgement)
-        one.links = one.found.links
-        try:
-            one.links, refused = self._hooks.mapped(one.found.links, visit)
-        except HookFailed as failed:
-            self._fail(one, failed)
-            return
-        if refused:
-            one.passed["scope"] = refused
 
     def _tell_copies(self, fresh: Sequence[Reading]) -> None:
         """Says which of the pages that were read are copies."""
@@ -521,14 +496,10 @@ class Settler:
         visit = one.visit
         if visit.stopped:
             return stopped_outcome(visit)
-        if visit.lease.kind is Kind.ADDRESS:
-            return address_outcome(visit)
-        if one.judgement is None:
+        if KINDS[visit.lease.kind].outcome is not None:
             self._respell(visit)
-            return robots_outcome(visit)
-        if visit.lease.kind is not Kind.PAGE:
-            self._respell(visit)
-            return errand_outcome(visit, one.judgement, one.links)
+            return errand_of(visit, one.judgement, one.links)
+        assert one.judgement is not None
         return page_outcome(
             visit,
             self._respelled(one, one.judgement),
@@ -567,40 +538,9 @@ class Settler:
             self._journal.note("stale", url=lease.url, token=lease.token)
         elif visit.stopped:
             self._journal.note("broken_off", url=lease.url, token=lease.token)
-        elif lease.kind is Kind.ADDRESS:
-            self._journal.note(
-                str(lease.kind),
-                url=lease.url,
-                address=visit.address,
-                error=outcome.error,
-                text=visit.error_text or None,
-            )
-        elif lease.kind is not Kind.PAGE:
-            size = len(visit.response.content) if visit.response is not None else None
-            location = outcome.robots.location if outcome.robots is not None else outcome.location
-            found = one.found or Found()
-            self._journal.note(
-                str(lease.kind),
-                url=lease.url,
-                status=visit.status,
-                error=outcome.error,
-                bytes=size,
-                location=location,
-                seconds=outcome.seconds,
-                urls=len(found.links) or None,
-                left_out=found.left_out or None,
-                text=visit.error_text or found.problem,
-            )
-        elif one.judgement is not None and one.judgement.word.logged:
-            self._journal.note(
-                one.judgement.word,
-                url=lease.url,
-                status=visit.status,
-                error=outcome.error,
-                attempt=lease.attempt,
-                retry_after=outcome.retry_after_seconds,
-                text=visit.error_text or (visit.response.error_text if visit.response is not None else None) or None,
-            )
+        elif (line := KINDS[lease.kind].line(one, outcome)) is not None:
+            event, fields = line
+            self._journal.note(event, **fields)
 
 
 def _batch(links: UrlBatch | list[Link]) -> UrlBatch:

@@ -15,9 +15,7 @@ import msgspec
 from msgspec import UNSET
 
 from outrider.archive import shown_digest
-from outrider.causes import STOPPED
 from outrider.clock import Instant, instant, rfc3339, rfc3339_exact, seconds
-from outrider.crawl.hook_failures import TOO_LARGE
 from outrider.crawl.hooks import HookFailed
 from outrider.crawl.lines import PolitenessLine
 from outrider.crawl.options import UNVERIFIED
@@ -155,9 +153,9 @@ class Judgement:
         return replace(self, word=Word.DUPLICATE) if self.word == Word.DONE else self
 
 
-def judged(visit: Visit, retries: int = len(RETRY_SECONDS)) -> Judgement:
+def judged(visit: Visit, retries: int = len(RETRY_SECONDS), *, may_be_packed: bool = False) -> Judgement:
     """The meaning of a visit to a page, before the content is compared with that of other pages. retries: how often a
-    page that failed is tried again."""
+    page that failed is tried again. may_be_packed: whether the content itself may be compressed, as a sitemap's."""
     status, failure, lease = visit.status, visit.failure, visit.lease
     if visit.fault is not None:
         return Judgement(Word.ERROR, Verdict.GONE, visit.fault.word)
@@ -173,7 +171,7 @@ def judged(visit: Visit, retries: int = len(RETRY_SECONDS)) -> Judgement:
     word, verdict = found.word, found.verdict
     if word == Word.DONE:
         assert response is not None
-        return _answered(response, is_page=lease.kind is not Kind.SITEMAP)
+        return _answered(response, is_page=not may_be_packed)
     if verdict is Verdict.RETRY:
         word, verdict = _again(lease.attempt, retries)
     if word != Word.REDIRECT:
@@ -496,58 +494,18 @@ def address_outcome(visit: Visit) -> Outcome:
     return lease.retry(error=error) if may_pass else lease.gone(error=error)
 
 
-def stopped_outcome(visit: Visit) -> Outcome:
-    """The outcome of a request that we broke off: the host rests as after any other, the URL is asked for again."""
-    began = visit.began if visit.began is not None else visit.now
-    took = max(0.0, seconds(visit.now - began))
-    politeness = _politeness(visit, began, visit.now, took, STOPPED)
-    if visit.lease.kind is Kind.ROBOTS:
-        return Outcome(
-            visit.lease.token,
-            Verdict.DONE,
-            seconds=took,
-            error=STOPPED,
-            ended_at=visit.now,
-            robots=RobotsAnswer(None),
-            answered=False,
-            politeness=politeness,
-        )
-    return Outcome(
-        visit.lease.token,
-        Verdict.AGAIN,
-        seconds=took,
-        error=STOPPED,
-        ended_at=visit.now,
-        at=visit.now,
-        answered=False,
-        politeness=politeness,
-    )
-
-
-def unkept_outcome(visit: Visit, digest_shown: str | None, warc: dict[str, Any] | None) -> Outcome:
-    """The outcome in place of one that the frontier cannot keep: the request counts, its content is left out."""
-    if visit.lease.kind is Kind.ADDRESS:
-        return visit.lease.gone(error=TOO_LARGE)
-    if visit.lease.kind is Kind.ROBOTS:
-        return replace(robots_outcome(visit), robots=RobotsAnswer(None), error=TOO_LARGE)
-    judgement = Judgement(Word.ERROR, Verdict.GONE, TOO_LARGE)
-    if visit.lease.kind in (Kind.SITEMAP, Kind.PROBE):
-        return errand_outcome(visit, judgement, [])
-    links = UrlBatch.of(())
-    return page_outcome(visit, judgement, page=None, links=links, digest=None, digest_shown=digest_shown, warc=warc)
-
-
 def politeness_line(visit: Visit) -> bytes | None:
     """The record of one request that was sent; None when the site was not asked."""
     response = visit.response
     if response is None and visit.fault is not None and visit.began is not None:
-        return _politeness(visit, visit.began, visit.now, visit.seconds or 0.0, visit.fault.word)
+        return politeness_of(visit, visit.began, visit.now, visit.seconds or 0.0, visit.fault.word)
     if response is None or not visit.sent:
         return None
-    return _politeness(visit, response.started_at, response.ended_at, response.seconds, visit.error_class)
+    return politeness_of(visit, response.started_at, response.ended_at, response.seconds, visit.error_class)
 
 
-def _politeness(visit: Visit, started: Instant, ended: Instant, took: float, error: str | None) -> bytes:
+def politeness_of(visit: Visit, started: Instant, ended: Instant, took: float, error: str | None) -> bytes:
+    """The record of a request with these instants."""
     lease, response = visit.lease, visit.response
     before = lease.ended_before
     first = response.first_byte_at if response is not None else None

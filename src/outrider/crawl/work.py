@@ -19,12 +19,13 @@ from itertools import count
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace as replace_fields
 
-from outrider.causes import STOPPED as STOPPED_WORD
 from outrider.clock import Instant, instant
 from outrider.crawl.accounts import Accounts
 from outrider.crawl.directory import FRONTIER_NAME, WORK_FILE, WORKER_FOLDER, Known, write_settings
 from outrider.crawl.fetching import Fetching, NameService
+from outrider.crawl.kinds import KINDS
 from outrider.crawl.loop import FINISHED, HOOKS, LIMIT, UNREACHABLE, CrawlLoop
 from outrider.crawl.options import SETTINGS_FILE, CrawlOptions, as_toml
 from outrider.crawl.permission import closed
@@ -41,7 +42,7 @@ from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.downloader import Downloader
 from outrider.fetch.outcomes import FetchError
 from outrider.frontier.verbs.census import Standing
-from outrider.journey import Kind, Lease, LeaseBatch, Outcome, RobotsAnswer, Settled, Verdict
+from outrider.journey import Lease, LeaseBatch, Outcome, Settled, Verdict
 from outrider.kernels import in_use
 from outrider.limits import SERVICE_BATCH_MAX, WORK_FILE_BYTES_MAX
 from outrider.storage.files import LOCK_NAME, TEMPORARY_SUFFIX, Directory, read_whole, replace
@@ -238,7 +239,9 @@ class Worker(CrawlLoop):
         held = {int(token): kind for token, _, kind in (line.partition(" ") for line in told) if token.isdigit()}
         for token in self._accounts.reported():
             held.pop(token, None)
-        outcomes = [_broken_off(token, kind, self._served.now()) for token, kind in held.items() if kind in _KINDS]
+        rows = {token: _ROWS[kind] for token, kind in held.items() if kind in _ROWS}
+        now = self._served.now()
+        outcomes = [replace_fields(row.broken_off(token, now), seconds=0.0) for token, row in rows.items()]
         if outcomes:
             codes = self._served.report(outcomes).outcomes
             self._journal.note("given_back", leases=sum(code is Settled.OK for code in codes))
@@ -382,20 +385,12 @@ class Worker(CrawlLoop):
     def _is_left_to_others(self, visit: Visit) -> bool:
         """Whether this worker's guard refused a URL that another worker may request. The frontier has its own rule for
         a robots.txt."""
-        if visit.error is not FetchError.BLOCKED_ADDRESS or visit.lease.kind in (Kind.ROBOTS, Kind.ADDRESS):
+        if visit.error is not FetchError.BLOCKED_ADDRESS or not KINDS[visit.lease.kind].by_any:
             return False
         return self._refused_times.get(visit.lease.url, 0) < REFUSED_TIMES_MAX
 
 
-_KINDS: Final = frozenset(map(str, Kind))
-
-
-def _broken_off(token: int, kind: str, now: Instant) -> Outcome:
-    """The outcome of a request that died with its process, if it was sent at all."""
-    robots = RobotsAnswer(None) if kind == Kind.ROBOTS else None
-    verdict = Verdict.DONE if robots is not None else Verdict.RETRY if kind == Kind.ADDRESS else Verdict.AGAIN
-    at = now if verdict is Verdict.AGAIN else None
-    return Outcome(token, verdict, seconds=0.0, error=STOPPED_WORD, at=at, robots=robots, answered=False)
+_ROWS: Final = {str(kind): row for kind, row in KINDS.items()}
 
 
 def _name() -> str:

@@ -8,19 +8,20 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from outrider.crawl.fetching import Fetching
+from outrider.crawl.kinds import KINDS, errand_of
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.settle import LEASE_SECONDS
-from outrider.crawl.visit import Visit, address_outcome, robots_outcome
+from outrider.crawl.visit import Visit
 from outrider.engine import AsyncFrontier
 from outrider.errors import OutriderError
 from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.chosen import make_downloader
 from outrider.fetch.names import make_resolver
-from outrider.journey import Kind, Lease
+from outrider.journey import Lease
 from outrider.limits import SERVICE_ERRANDS_MAX
 
-KINDS: Final = frozenset({Kind.ROBOTS, Kind.ADDRESS})
+OWN_KINDS: Final = frozenset(kind for kind, row in KINDS.items() if row.by_server)
 _LOG: Final = logging.getLogger("outrider.service")
 
 
@@ -65,8 +66,7 @@ class Errands:
             if visit.stopped and visit.began is None:
                 await self._frontier.release([lease.token])
             else:
-                outcome = address_outcome(visit) if lease.kind is Kind.ADDRESS else robots_outcome(visit)
-                await self._frontier.report([outcome])
+                await self._frontier.report([errand_of(visit)])
         except OutriderError as error:
             _LOG.warning("errand %s: %s", lease.url, error)  # its lease ends, and it comes again
         finally:

@@ -40,7 +40,7 @@ from outrider.limits import (
 from outrider.service.access import Role
 from outrider.service.connection import Connection
 from outrider.service.desk import Desk
-from outrider.service.errands import KINDS as ERRAND_KINDS
+from outrider.service.errands import OWN_KINDS
 from outrider.service.handing import Given
 from outrider.service.metrics import CONTENT_TYPE, exposition
 from outrider.service.problems import Problem
@@ -221,9 +221,9 @@ async def _pages(desk: Desk, ask: Ask, wish: m.Next, request: RequestId | None) 
     ends = loop.time() + wish.timeout_ms / 1000
     while True:
         found = await _leases(desk, ask, wish, request, max(0.0, ends - loop.time()))
-        own = [one for one in found if one.kind in ERRAND_KINDS]
+        own = [one for one in found if one.kind in OWN_KINDS]
         await desk.errands.take(own)
-        pages = LeaseBatch([one for one in found if one.kind not in ERRAND_KINDS]) if own else found
+        pages = LeaseBatch([one for one in found if one.kind not in OWN_KINDS]) if own else found
         if pages or not own or ask.key is not None or loop.time() >= ends:
             return pages
 
