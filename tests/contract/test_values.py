@@ -16,15 +16,9 @@ NONE = type(None)
 class Text(str):
     __slots__ = ()
 
-    def __len__(self):
-        raise AssertionError("asked")
-
-    isascii = __hash__ = __eq__ = encode = __len__
-
 
 class Octets(bytes):
-    def __len__(self):
-        raise AssertionError("asked")
+    pass
 
 
 @BOTH

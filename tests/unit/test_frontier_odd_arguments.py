@@ -23,29 +23,9 @@ A = "http://a.com/"
 PARCEL = (1, 1, 2, "default", "", -1, 0.5, 0, 0, 0, "", b"", "http://b.com/")
 
 
-def raising(kind):
-    """A class of the caller's own on top of one of Python's: whoever looks at its values meets an error."""
-
-    def refuse(*_):
-        raise RuntimeError("not mine to tell")
-
-    looks = ("lt", "le", "gt", "ge", "eq", "ne", "hash", "bool", "len", "add", "radd", "repr", "str", "format")
-    texts = ("encode", "isascii", "strip")
-    names = [*(f"__{look}__" for look in looks), *texts]
-    return type(f"Raising{kind.__name__}", (kind,), {name: refuse for name in names if hasattr(kind, name)})
-
-
 ODD = [
     *(None, -1, 0, 1.5, float("nan"), float("inf"), True, "x", "", b"x", [], {}, object(), [None], [[1]], (1, 2)),
     *(10**400, 2**63, "\ud800", "x" * 5_000, len, {1}, np.int64(5), np.float64(-3), np.array([1.5]), 1j, {"a": None}),
-    *(raising(int)(1), raising(int)(-1), raising(float)(0.5), raising(float)(-1), raising(str)("a.com")),
-    *(
-        raising(str)(""),
-        raising(bytes)(b"x"),
-        [raising(str)(A)],
-        [raising(int)(1)],
-        (raising(str)("c"), raising(int)(1)),
-    ),
 ]
 GOOD = {
     "discover": {"links": [A], "request_id": None},
@@ -212,23 +192,13 @@ def test_a_number_below_none_beside_outcomes_without_one_is_told_and_the_frontie
         assert ["ok", "ok"] == list(frontier.report([one.done(seconds=0.1) for one in (first, second)]))
 
 
-class LikeNone:
-    """Equal to everything."""
-
-    def __eq__(self, other):
-        return True
-
-    __hash__ = None
-
-
-@pytest.mark.parametrize("odd", [np.array([1, 2]), LikeNone()], ids=["an array", "equal to None"])
-def test_an_odd_value_behind_outcomes_that_leave_their_field_out_is_told_and_the_frontier_goes_on(odd):
-    """Whether an outcome leaves a field out is asked of no `__eq__`."""
+def test_an_array_behind_outcomes_that_leave_their_field_out_is_told_and_the_frontier_goes_on():
+    """An array compares with None value by value."""
     with Frontier.memory(clock=lambda: START) as frontier:
         frontier.discover([A, "http://b.com/"])
         first, second = frontier.lease(2)
         with pytest.raises(SettingsError):
-            frontier.report([first.done(seconds=0.1), second.done(seconds=0.1, etag=odd)])
+            frontier.report([first.done(seconds=0.1), second.done(seconds=0.1, etag=np.array([1, 2]))])
         assert ["ok", "ok"] == list(frontier.report([one.done(seconds=0.1) for one in (first, second)]))
 
 

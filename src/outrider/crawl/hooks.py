@@ -259,7 +259,7 @@ class HookFailed(Exception):  # noqa: N818 - no error of the crawl: it ends one 
         if isinstance(self.error, ReaderFailedError):
             lines = self.error.lines
         else:
-            told = _traceback_of(self.error)
+            told = traceback.TracebackException.from_exception(self.error)
             told.stack = traceback.StackSummary.from_list(
                 frame for frame in told.stack if frame.filename not in _OUR_CHECKS
             )
@@ -278,7 +278,7 @@ class HookFailed(Exception):  # noqa: N818 - no error of the crawl: it ends one 
         if isinstance(self.error, ReaderFailedError):
             told = self.error.lines[-1] if self.error.lines else ""
         else:
-            told = "".join(_traceback_of(self.error).format_exception_only())
+            told = "".join(traceback.TracebackException.from_exception(self.error).format_exception_only())
         return " ".join(told.split())[:HOOK_TEXT_CHARACTERS_MAX]
 
     def kind(self) -> tuple[str, ...]:
@@ -288,14 +288,6 @@ class HookFailed(Exception):  # noqa: N818 - no error of the crawl: it ends one 
         frames = traceback.extract_tb(self.error.__traceback__)
         where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
         return (self.word, type(self.error).__qualname__, where)
-
-
-def _traceback_of(error: BaseException) -> traceback.TracebackException:
-    """The traceback of an exception; that of its own telling where a class of the user cannot be told."""
-    try:
-        return traceback.TracebackException.from_exception(error)
-    except Exception as other:  # noqa: BLE001 - a property of the user's class, such as __notes__, may raise anything
-        return traceback.TracebackException.from_exception(other)
 
 
 _OUR_CHECKS: Final = frozenset(inspect.getfile(where) for where in (page_given, arguments, priorities)) | {__file__}

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from itertools import accumulate, islice
-from typing import Any, Generic, Protocol, TypeGuard, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from outrider.clock import Instant
 from outrider.errors import InterruptedCallError, SettingsError, StoreFullError, shown
@@ -30,8 +30,7 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def takes_builtins(cls: _Class) -> _Class:
-    """Has the public methods of a class take each number, text and bytes as Python's own: a value of the caller's class
-    may raise anything when it is compared, also inside a verb, where that would stop the frontier."""
+    """Has the public methods of a class take each number, text and bytes as `arguments.plain` copies it."""
     for name, method in list(vars(cls).items()):
         if inspect.isfunction(method) and not name.startswith("_") and len(inspect.signature(method).parameters) > 1:
             setattr(cls, name, _awaited(method) if inspect.iscoroutinefunction(method) else _called(method))
@@ -57,16 +56,13 @@ def _awaited(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _in_builtins(given: tuple[object, ...], named: dict[str, object]) -> tuple[Sequence[object], dict[str, object]]:
-    try:
-        if arguments.BUILTINS.issuperset(map(type, given)) and arguments.BUILTINS.issuperset(map(type, named.values())):
-            return given, named
-        return [*map(_builtin, given)], {name: _builtin(value) for name, value in named.items()}
-    except Exception as error:  # a class of the caller, or the class of that class, may raise anything
-        raise SettingsError(f"an argument cannot be read ({type(error).__name__}: {shown(error, 200)})") from error
+    if arguments.PLAIN.issuperset(map(type, given)) and arguments.PLAIN.issuperset(map(type, named.values())):
+        return given, named
+    return [*map(_plain, given)], {name: _plain(value) for name, value in named.items()}
 
 
-def _builtin(value: object) -> object:
-    return arguments.builtin(value) if isinstance(value, int | float | str | bytes) else value
+def _plain(value: object) -> object:
+    return arguments.plain(value) if isinstance(value, int | float | str | bytes) else value
 
 
 class Decide(Protocol):
@@ -103,11 +99,6 @@ def unclaimed_of(leases: LeaseBatch, token: int, request_id: RequestId | None) -
     return Unclaimed(tokens, leases.lines, request_id if tokens else None)
 
 
-def _is_listed(given: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
-    """Whether this is a list or tuple of Python's own: one of the caller's class may do anything when it is read."""
-    return type(given) in (list, tuple)
-
-
 class Small:
     """A call of few rows, which costs less together with others of its kind; and its result."""
 
@@ -130,7 +121,7 @@ class Small:
     @classmethod
     def discover(cls, links: object, request_id: RequestId | None) -> Small | None:
         """None where the call is long, or must be a frame of its own."""
-        if request_id is not None or not _is_listed(links) or len(links) > SMALL_CALL_ROWS_MAX:
+        if request_id is not None or not isinstance(links, list | tuple) or len(links) > SMALL_CALL_ROWS_MAX:
             return None
         return cls("discover", links)
 
@@ -141,15 +132,15 @@ class Small:
             return None
         for value in how.values():
             if value is not None and type(value) not in _PLAIN:
-                return None  # such a value may do anything when it is compared with that of another call
+                return None  # a wrong value, which may not compare with that of another call
         return cls("lease", want=want, how=how)
 
     @classmethod
     def report(cls, outcomes: object, links: object, request_id: RequestId | None, watermark: object) -> Small | None:
         """None where the call is long, or must be a frame of its own."""
-        if request_id is not None or watermark is not None or not _is_listed(outcomes):
+        if request_id is not None or watermark is not None or not isinstance(outcomes, list | tuple):
             return None
-        if not _is_listed(links) or len(outcomes) + len(links) > SMALL_CALL_ROWS_MAX:
+        if not isinstance(links, list | tuple) or len(outcomes) + len(links) > SMALL_CALL_ROWS_MAX:
             return None
         return cls("report", outcomes, links)
 

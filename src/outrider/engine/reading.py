@@ -32,13 +32,6 @@ def read_files(files: Iterable[tuple[int, bytes]], agent: str) -> Read:
 
 def answers_of(outcomes: object) -> list[object]:
     """The robots.txt answers in outcomes; none where they cannot be read: the call that gets them says so."""
-    try:
-        return _answers_of(outcomes)
-    except Exception:  # noqa: BLE001 - the caller's class may raise anything
-        return []
-
-
-def _answers_of(outcomes: object) -> list[object]:
     if isinstance(outcomes, OutcomeBatch):
         answers: object = outcomes.columns.get("robots")
         rows = answers.values() if isinstance(answers, Mapping) else answers
@@ -53,10 +46,7 @@ def read_answers(answers: Iterable[object], agent: str, digest_of: Callable[[byt
     """The rules that answers bring. Answers that make no sense bring none: the call that gets them says so."""
     files: dict[int, bytes] = {}
     for given in answers:
-        try:
-            answer = arguments.builtin(given)
-        except Exception:  # noqa: BLE001, S112 - the caller's class may raise anything
-            continue
+        answer = arguments.plain(given)
         if not isinstance(answer, RobotsAnswer) or not isinstance(answer.body, bytes):
             continue
         if isinstance(answer.status, int) and verdict_of_status(answer.status) == "rules" and answer.body:

@@ -361,7 +361,7 @@ def _listed(links: Iterable[str | Link] | UrlBatch) -> Iterator[str | m.NewUrl]:
 
 def _link(given: Any) -> str | m.NewUrl:
     if not isinstance(given, Link):
-        return sendable(arguments.builtin(given))
+        return sendable(arguments.plain(given))
     given = arguments.link(given)
     if given.priority is not None:
         checked_priority(given.priority)

@@ -55,9 +55,6 @@ def checked(priority: float | None) -> float:
     """The priority as a float. Raises SettingsError for a value that is no number in [0, 1]."""
     if priority is None:
         return PRIORITY_DEFAULT
-    if type(priority) not in (float, int) and isinstance(priority, int | float) and not isinstance(priority, bool):
-        # one of the caller's class may raise anything when it is compared
-        priority = int.__int__(priority) if isinstance(priority, int) else float.__float__(priority)
     if not _is_share(priority):
         raise SettingsError(f"priority {shown(priority)}: give a number from 0 to 1")
     return float(priority)

@@ -51,34 +51,22 @@ _COPIES: dict[type, Any] = {
     str: str.__str__,
     bytes: lambda value: bytes.__getitem__(value, slice(None)),
 }
-BUILTINS = frozenset((type(None), bool, int, float, str, bytes, dict, list, tuple, Verdict, UrlBatch))
+PLAIN = frozenset((type(None), bool, int, float, str, bytes, dict, list, tuple, Verdict, UrlBatch))
 _TEXT = frozenset((str,))
 
 
 def whole(name: str, value: object, least: int, most: int) -> int:
-    """A whole number between two bounds, as Python's own int: one of the caller's class may raise anything when it is
-    compared. Raises SettingsError naming it."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    """A whole number between two bounds. Raises SettingsError naming it."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise SettingsError(f"{name} {shown(value)}: give a whole number from {least} to {most}")
-    number = int.__int__(value)
-    if not least <= number <= most:
-        raise SettingsError(f"{name} {shown(number)}: give a whole number from {least} to {most}")
-    return number
-
-
-def number(value: object) -> int | float | None:
-    """A number as Python's own int or float, None for a value that is none. True and False are none."""
-    if not is_number(value):
-        return None
-    return int.__int__(value) if isinstance(value, int) else float.__float__(value)
+    return int(value)
 
 
 def ttl(value: object) -> float:
     """How long a lease lives, in seconds."""
-    found = number(value)
-    if found is None or not 0 < found <= LEASE_SECONDS_MAX:
+    if not is_number(value) or not 0 < value <= LEASE_SECONDS_MAX:
         raise SettingsError(f"ttl_seconds {shown(value)}: give seconds above 0, at most {LEASE_SECONDS_MAX:.0f}")
-    return found
+    return value
 
 
 def seconds(what: str, value: object) -> float:
@@ -92,10 +80,9 @@ def span(what: str, value: object) -> float:
 
 
 def _seconds_up_to(most: float, what: str, value: object) -> float:
-    found = number(value)
-    if found is None or not 0 <= found <= most:
+    if not is_number(value) or not 0 <= value <= most:
         raise SettingsError(f"{what} {shown(value)}: give seconds from 0 to {most:.0f}")
-    return float(found)
+    return float(value)
 
 
 def until(value: object) -> int:
@@ -132,7 +119,7 @@ def name(what: str, value: object) -> str | None:
     """The name of a crawl, key, worker or client; None for no name."""
     if value is None:
         return None
-    if not isinstance(value, str) or not str.__len__(value):
+    if not isinstance(value, str) or not value:
         raise SettingsError(f"{what} {shown(value)}: give a text of 1 to {NAME_CHARACTERS_MAX} characters")
     unicode(what, value)
     return text(what, value, NAME_CHARACTERS_MAX)
@@ -154,8 +141,7 @@ def text(what: str, value: object, characters_max: int | None = None) -> str:
     """A text of any kind."""
     if not isinstance(value, str):
         raise SettingsError(f"{what} {shown(value)}: give a text")
-    if type(value) is not str:
-        value = str.__str__(value)
+    value = str.__str__(value)
     if characters_max is not None and len(value) > characters_max:
         raise SettingsError(
             f"{what} has {len(value):,} characters; it may have {characters_max:,}: shorten it or leave it out"
@@ -238,7 +224,7 @@ def parcels(given: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
     for place, row in enumerate(rows):
         if not isinstance(row, tuple | list) or len(row) != _PARCEL_FIELDS:
             raise SettingsError(f"parcel {shown(row)}: give those that `outbox` gave, of {_PARCEL_FIELDS} fields each")
-        row = rows[place] = list(all_builtin(row))
+        row = rows[place] = list(plain_values(row))
         source, sequence, target, crawl, key, due, priority, depth, hops, seed, referrer, octets, url = row
         whole("the source of a parcel", source, 0, SLOTS - 1)
         whole("the sequence of a parcel", sequence, 0, _SEQUENCE_MAX)
@@ -269,8 +255,8 @@ def status(value: object) -> None:
 
 def link(given: Link) -> Link:
     """Checks everything of a link but its URL: a URL that is none gets the answer `invalid`, and raises no error.
-    Returns the link, of the frontier's own class."""
-    given = _own(given)
+    Returns the link as `plain` copies it."""
+    given = plain_link(given)
     name("key", given.key)
     name("crawl", given.crawl)
     unicode("referrer", given.referrer)
@@ -282,67 +268,41 @@ def link(given: Link) -> Link:
     return given
 
 
-def of_builtins(one: Any) -> Any:
-    """An outcome or a link of the frontier's own class, with fields of Python's own types. A class of the caller (a
-    subclass, an enumeration of statuses) may run any code whenever it is looked at, so it is looked at here and once.
-    Raises SettingsError where that fails."""
-    of = Link if isinstance(one, Link) else Outcome
-    try:
-        return of(**{name: builtin(getattr(one, name)) for name in _FIELDS[of]})
-    except Exception as error:  # the caller's class may raise anything
-        raise SettingsError(
-            f"{of.__name__.lower()} of class {type(one).__name__:.80} cannot be read ({type(error).__name__}: "
-            f"{error!s:.200}); give one of class {of.__name__}"
-        ) from error
-
-
-def _own(one: Any) -> Any:
-    """A link or text of the frontier's own class."""
-    if not isinstance(one, Link):
-        return one if type(one) is str else builtin(one)
-    if type(one) is Link and BUILTINS.issuperset(map(type, map(one.__getattribute__, _FIELDS[Link]))):
-        return one
-    return of_builtins(one)
-
-
-def builtin(value: Any) -> Any:
-    """A value of a class of the caller as one of Python's own types; a value of any other class as it is."""
+def plain(value: Any) -> Any:
+    """A copy of a value in Python's own types. A caller may give a value of a subclass (a member of an enumeration, a
+    number of numpy): it is copied here, where it enters the frontier, and nothing inside meets the subclass."""
     if isinstance(value, Mapping):
         return dict(value)
-    for kind in (int, float, str, bytes):
-        if isinstance(value, kind) and not isinstance(value, Verdict | bool):
-            return _COPIES[kind](value)
+    if isinstance(value, Outcome | Link):
+        of = Link if isinstance(value, Link) else Outcome
+        return of(**{name: plain(getattr(value, name)) for name in _FIELDS[of]})
     if isinstance(value, RobotsAnswer):
-        return RobotsAnswer(*map(builtin, (value.status, value.body, value.location, value.fresh_seconds)))
+        return RobotsAnswer(*map(plain, (value.status, value.body, value.location, value.fresh_seconds)))
+    for kind, copy in _COPIES.items():
+        if isinstance(value, kind) and not isinstance(value, Verdict | bool):
+            return copy(value)
     return value
 
 
-def all_builtin(values: Sequence[Any]) -> Sequence[Any]:
-    """The values of a field as Python's own types. Raises SettingsError where one of the caller's class fails."""
-    if BUILTINS.issuperset(map(type, values)):
-        return values
-    try:
-        return [value if type(value) in BUILTINS else builtin(value) for value in values]
-    except Exception as error:  # the caller's class may raise anything
-        raise SettingsError(f"a value cannot be read ({type(error).__name__}: {error!s:.200})") from error
+def plain_values(values: Sequence[Any]) -> Sequence[Any]:
+    """The values as `plain` copies them."""
+    return values if PLAIN.issuperset(map(type, values)) else list(map(plain, values))
 
 
-def own_links(given: Any) -> Any:
-    """The links of an outcome as a list of texts and links, or as columns. Raises SettingsError where the caller's
-    class fails to give them."""
+def plain_link(one: Any) -> Any:
+    """A link or text as `plain` copies it."""
+    if type(one) is Link and PLAIN.issuperset(map(type, map(one.__getattribute__, _FIELDS[Link]))):
+        return one
+    return one if type(one) is str else plain(one)
+
+
+def plain_links(given: Any) -> Any:
+    """The links of an outcome as a list of texts and links, or as columns."""
     if isinstance(given, UrlBatch):
         return given
     if type(given) not in (list, tuple):
-        try:
-            given = list(given if isinstance(given, Sequence) else given.strings())
-        except Exception as error:  # the caller's class may raise anything
-            raise SettingsError(
-                f"links of class {type(given).__name__:.80} cannot be read ({type(error).__name__}: {error!s:.200}); "
-                "give a list of links"
-            ) from error
-    if _TEXT.issuperset(map(type, given)):
-        return given
-    return list(map(_own, given))
+        given = listed("links", given if isinstance(given, Sequence) else given.strings())
+    return given if _TEXT.issuperset(map(type, given)) else list(map(plain_link, given))
 
 
 def tokens(given: npt.ArrayLike) -> Uint64s:
@@ -353,7 +313,7 @@ def tokens(given: npt.ArrayLike) -> Uint64s:
             return np.zeros(0, np.uint64)
         if numbers.dtype == object:
             numbers = np.array([int(one) for one in numbers.tolist()], np.uint64)
-    except Exception as error:  # the caller's class may raise anything
+    except (TypeError, ValueError, OverflowError) as error:
         raise SettingsError(f"tokens {shown(given)}: give whole numbers") from error
     if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
         raise SettingsError(f"tokens {shown(given)}: give a list of whole numbers")
@@ -412,17 +372,11 @@ def outcome_rows(links: UrlBatch, outcomes: int) -> npt.NDArray[np.int64]:
 
 def pairs(given: Iterable[tuple[int, str | Link]]) -> list[tuple[int, str | Link]]:
     """Links that name the row of their outcome."""
-    try:
-        found = [
-            (whole("the row of a link's outcome", row, -CALL_ROWS_MAX, CALL_ROWS_MAX), link) for row, link in given
-        ]
-    except SettingsError:
-        raise
-    except Exception as error:  # the caller's iterator may raise anything
-        raise SettingsError(
-            f"the links cannot be read ({type(error).__name__}: {error}); give a list of (row of the outcome, link)"
-        ) from error
-    return found
+    found = listed("links", given)
+    for pair in found:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise SettingsError(f"the links cannot be read ({shown(pair)}); give a list of (row of the outcome, link)")
+    return [(whole("the row of a link's outcome", row, -CALL_ROWS_MAX, CALL_ROWS_MAX), link) for row, link in found]
 
 
 def validator(what: str, value: object) -> None:
@@ -440,9 +394,9 @@ def flag(what: str, value: object) -> None:
 def unicode(what: str, value: object) -> None:
     """A text that UTF-8 can encode, or None."""
     _text(what, value)
-    if isinstance(value, str) and not str.isascii(value):
+    if isinstance(value, str) and not value.isascii():
         try:
-            str.encode(value)
+            value.encode()
         except UnicodeEncodeError:
             raise SettingsError(f"{what} {shown(value)}: it holds half a surrogate pair, which is no text") from None
 
@@ -451,7 +405,7 @@ def watermark(value: object, known: Mapping[str, bytes]) -> tuple[str, bytes] | 
     """The place up to which an archive is synced: (writer, opaque bytes) of Python's own types, or None."""
     if value is None:
         return None
-    pair = all_builtin(listed("watermark", value)) if isinstance(value, tuple | list) else ()
+    pair = plain_values(listed("watermark", value)) if isinstance(value, tuple | list) else ()
     if len(pair) != 2 or not isinstance(pair[1], bytes):
         raise SettingsError(f"watermark {shown(value)}: give (archive writer, place), a text and bytes")
     writer, place = name("the writer of a watermark", pair[0]), pair[1]

@@ -257,11 +257,9 @@ def _pieces(records: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, 
 
 
 def _plain(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Copies a record, in Python's own types: a mapping or a text of the caller's own class may answer differently the
-    next time."""
-    told = dict(record) if isinstance(record, Mapping) else {}
-    names, values = (arguments.all_builtin(list(some)) for some in (told.keys(), told.values()))
-    return dict(zip(names, values, strict=True)) if isinstance(record, Mapping) else record
+    """A record with values as `arguments.plain` copies them."""
+    is_one = isinstance(record, Mapping)  # `_arrival` raises for another
+    return dict(zip(record, arguments.plain_values(list(record.values())), strict=True)) if is_one else record
 
 
 def _bytes_of(record: object) -> int:

@@ -106,8 +106,8 @@ class Discovering(Part):
 
     def arrival(self, link: str | Link, origin_row: int, origin: Origin, draft: Draft) -> Arrival:
         if not isinstance(link, Link):
-            link = link if type(link) is str else arguments.builtin(link)
-            return Arrival(link, origin_row, origin.depth, crawl=origin.crawl, seed=not origin.page)
+            text = arguments.plain_link(link)
+            return Arrival(text, origin_row, origin.depth, crawl=origin.crawl, seed=not origin.page)
         link = arguments.link(link)
         return Arrival(
             link.url,

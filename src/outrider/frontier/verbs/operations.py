@@ -394,11 +394,8 @@ def wishes_of(urls: str | Sequence[str] | Mapping[str, float], priority: float |
     """Each URL and the priority that it shall have. Raises SettingsError."""
     if isinstance(urls, str):
         urls = [urls]
-    try:
-        given = list(urls.items()) if isinstance(urls, Mapping) else [(url, priority) for url in urls]
-        wishes = [(arguments.builtin(url), wish) for url, wish in given]
-    except Exception as error:  # the caller's iterator may raise anything
-        raise SettingsError(f"the URLs cannot be read ({type(error).__name__}: {error}); give a list") from error
+    found = arguments.plain_values(arguments.listed("URLs", urls))
+    wishes = [(url, urls[url] if isinstance(urls, Mapping) else priority) for url in found]
     if len(wishes) > CALL_ROWS_MAX:
         raise SettingsError(f"{len(wishes)} URLs in one call; cut it into calls of at most {CALL_ROWS_MAX}")
     if any(wish is None for _, wish in wishes):

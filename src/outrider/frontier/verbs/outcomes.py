@@ -147,13 +147,7 @@ def _answer_bytes(answer: RobotsAnswer) -> int:
 
 def outcomes_of(given: Iterable[Outcome] | OutcomeBatch) -> Outcomes:
     """The outcomes of a call after all checks of their values. Raises SettingsError naming the value."""
-    try:
-        return _of_batch(given) if isinstance(given, OutcomeBatch) else _of_list(given)
-    except SettingsError:
-        raise
-    except Exception as error:  # a class of the caller, or the class of that class, may raise anything
-        why = f"{type(error).__name__}: {shown(error, 200)}"
-        raise SettingsError(f"the outcomes cannot be read ({why}); give values of Python's own types") from error
+    return _of_batch(given) if isinstance(given, OutcomeBatch) else _of_list(given)
 
 
 def _of_list(given: Iterable[Outcome]) -> Outcomes:
@@ -182,7 +176,7 @@ def _fields_of(given: Sequence[Outcome]) -> dict[str, _Field]:
         for one in given:
             if not isinstance(one, Outcome):
                 raise SettingsError(f"{shown(one)} is no outcome: make one from its lease, as lease.done(seconds=0.2)")
-        rows = [_astuple(one if type(one) is Outcome else arguments.of_builtins(one)) for one in given]
+        rows = [_astuple(one if type(one) is Outcome else arguments.plain(one)) for one in given]
     columns = list(zip(*rows, strict=True))
     found: dict[str, _Field] = {}
     for name, values, told in zip(_FIELDS, columns, kernels.kinds_of(columns), strict=False):
@@ -192,10 +186,10 @@ def _fields_of(given: Sequence[Outcome]) -> dict[str, _Field]:
 
 
 def _field(values: Sequence[Any], told: tuple[frozenset[type], int] | None = None) -> _Field:
-    """The values of a field as Python's own types. told: what `kinds_of` tells of them, where that is known."""
+    """The values of a field as `plain` copies them. told: what `kinds_of` tells of them, where that is known."""
     told = told or kernels.kinds_of([values])[0]
-    if not told[0] <= arguments.BUILTINS:
-        values = arguments.all_builtin(values)
+    if not told[0] <= arguments.PLAIN:
+        values = arguments.plain_values(values)
         told = kernels.kinds_of([values])[0]
     return _Field(values, *told)
 
@@ -314,7 +308,7 @@ def _links(given: _Field) -> dict[int, Any]:
             raise SettingsError(f"links {shown(links)}: give a list of links")
     if kinds == {tuple} and not any(values):
         return {}
-    own = values if kinds == {UrlBatch} else map(arguments.own_links, values)
+    own = values if kinds == {UrlBatch} else map(arguments.plain_links, values)
     return {row: links for row, links in enumerate(own) if len(links)}
 
 
