@@ -449,7 +449,9 @@ def install_beside(root, name, what, more=()):
 
 def install_servers(root):
     """The servers and browsers that `make test-servers` starts, from Debian's packages, where PATH lacks them and this
-    user may install. Nothing starts by itself. Tests of a program that is missing are skipped, and say so."""
+    user may install. Nothing starts by itself. Tests of a program that is missing are skipped, and say so. Other
+    crawlers, which COMPARE.md shows, are installed into `.venv-peers`."""
+    install_beside(root, "peers", "the crawlers that COMPARE.md shows")
     packages = sorted({package for program, package in SERVERS.items() if not shutil.which(program)})
     apt = shutil.which("apt-get")
     if not packages or not apt or os.geteuid() != 0:

@@ -20,6 +20,7 @@ compile runtime.in -o runtime.txt
 compile test.in -c runtime.txt -o test.txt
 compile image.in -c test.txt -o image.txt
 compile bench.in -c runtime.txt -o bench.txt
+compile peers.in -c bench.txt -o peers.txt
 compile docs.in -o docs.txt
 compile wheels.in -o wheels.txt
 compile fuzz.in -o fuzz.txt

@@ -181,7 +181,7 @@ def files_of(paths: list[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         found += [path] if path.is_file() else sorted([*path.rglob("*.py"), *path.rglob("*.md")])
-    return [path for path in found if not {".venv", ".venv-bench", "target"} & set(path.parts)]
+    return [path for path in found if not any(part == "target" or part.startswith(".venv") for part in path.parts)]
 
 
 def own_files() -> list[Path]:
