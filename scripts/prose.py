@@ -31,7 +31,7 @@ PEOPLE = frozenset(
 )
 LISTED = re.compile(
     r"\b(?:so (?:many|much|long|far|often)|behind|beside|(?-i:none)|others|nobody|whatever|whoever"
-    r"|(?:is|are|was|were) no(?= [a-z])|told|tells?|telling|stands?|stood|standing|lies|lie|lay|lying"
+    r"|(?:is|are|was|were) no(?= (?!longer|more)[a-z])|told|tells?|telling|stands?|stood|standing|lies|lie|lay|lying"
     r"|holds?|held|holding|rests|rested|resting|goes|went|go|going|comes?|came|coming"
     r"|knows?|knew|hears?|heard|asks?|asked|asking|gives?|gave|giving|takes?|took|taken|taking)\b",
     re.IGNORECASE,

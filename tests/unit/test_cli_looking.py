@@ -264,7 +264,7 @@ def running(tmp_path, monkeypatch):
     (tmp_path / "frontier").mkdir()
 
     def owned(path, **_):
-        raise StoreInUseError("it is owned by process 4711")
+        raise StoreInUseError("it is in use by process 4711")
 
     monkeypatch.setattr(looks.Frontier, "look", owned)
     ends = []

@@ -152,8 +152,8 @@ def refused(disk: MemoryFiles) -> str:
 def test_a_store_of_an_older_format_is_refused_with_the_way_out(golden):
     disk = golden("v1/store")
     words = refused(disk)
-    assert "store format 1; this version opens format 2 alone" in words
-    assert "export it with the version it was made with" in words
+    assert "store format 1; this version opens only format 2" in words
+    assert "with the version that made it" in words
     with pytest.raises(ForeignStoreError, match="store format 1"):
         Frontier.look(disk)
 

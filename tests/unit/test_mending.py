@@ -257,7 +257,7 @@ def test_a_wrong_byte_in_the_manifest_is_put_right(store, expected):
 def test_a_manifest_that_is_lost_is_not_guessed(store):
     (store / "manifest.json").write_bytes(b"{}")
     before = {path.name: path.read_bytes() for path in store.iterdir() if path.name != "lock"}
-    with pytest.raises(DamagedStoreError, match="bring a copy of it back"):
+    with pytest.raises(DamagedStoreError, match="restore a copy of it"):
         repair(str(store))
     assert before == {path.name: path.read_bytes() for path in store.iterdir() if path.name != "lock"}
 

@@ -170,7 +170,7 @@ def test_a_full_disk_leaves_the_older_one() -> None:
 def test_a_range_above_the_lsn_given_is_a_mistake_of_the_caller() -> None:
     writer = CheckpointWriter(MemoryFiles(), store=STORE, number=1, start_lsn=3)
     writer.add(0, 0, 0, 5, b"")
-    with pytest.raises(ValueError, match="LSN 5, above the 4"):
+    with pytest.raises(ValueError, match="LSN 5, above lsn=4"):
         writer.finish(4)
 
 

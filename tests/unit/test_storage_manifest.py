@@ -67,7 +67,7 @@ def test_a_directory_with_other_things_is_foreign_and_left_alone() -> None:
     files = MemoryFiles()
     files.put("thesis.txt", b"mine")
     for call in (lambda: Manifest.load(files), lambda: created(files)):
-        with pytest.raises(ForeignStoreError, match=r"holds 'thesis\.txt' but no manifest\.json; choose another"):
+        with pytest.raises(ForeignStoreError, match=r"contains 'thesis\.txt' but no manifest\.json; choose another"):
             call()
     assert {"thesis.txt": b"mine"} == files.contents()
 
@@ -101,7 +101,7 @@ def test_an_older_format_is_refused_with_both_versions_and_the_way_out() -> None
     created(files)
     files.put(MANIFEST_NAME, files.contents()[MANIFEST_NAME].replace(b'"format": 2', b'"format": 1'))
     with pytest.raises(
-        ForeignStoreError, match="store format 1; this version opens format 2 alone: export it with the"
+        ForeignStoreError, match="store format 1; this version opens only format 2. Export the"
     ):
         Manifest.load(files)
 

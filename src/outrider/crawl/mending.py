@@ -135,7 +135,7 @@ def _verified(store: str, crawl: str | None) -> Verified:
         losses: list[Loss] = []
         data = _manifest(files, losses)
         if data is None:
-            losses.append(Loss(MANIFEST_NAME, 0, 0, "it fails its checksum; bring a copy of it back"))
+            losses.append(Loss(MANIFEST_NAME, 0, 0, "it fails its checksum; restore a copy of it"))
         elif not losses:
             manifest = Manifest.load(files)
             assert manifest is not None
@@ -185,7 +185,7 @@ def repair(path: str, *, now: Instant | None = None) -> Repaired:
         if data is None:
             raise DamagedStoreError(
                 f"{files.describe(MANIFEST_NAME)} has more than one wrong byte, and the store's keys are in it; "
-                "bring a copy of it back"
+                "restore a copy of it"
             )
         folder = new_folder(files.names())
         kept: list[str] = []
@@ -236,7 +236,7 @@ def _manifest(files: Directory, losses: list[Loss]) -> bytes | None:
     try:
         return manifest_of(files, losses)
     except FileNotFoundError:
-        raise ForeignStoreError(f"{files.describe()} has no {MANIFEST_NAME}; bring a copy of it back") from None
+        raise ForeignStoreError(f"{files.describe()} has no {MANIFEST_NAME}; restore a copy of it") from None
 
 
 def _survey(files: Directory, manifest: Manifest) -> Survey:

@@ -174,7 +174,7 @@ def mend(path: str) -> tuple[str, tuple[str, ...], tuple[Loss, ...]]:
     if worker_of(path) is None:
         raise DamagedStoreError(
             f"{_books(path)} is not there or cannot be read, and nothing else says for which frontier its pages are; "
-            f"bring a copy of it back; `outrider export {shlex.quote(path)} --what pages --to FILE` has the pages"
+            f"restore a copy of it; `outrider export {shlex.quote(path)} --what pages --to FILE` has the pages"
         )
     with _held(path) as files:
         folder = f"repair-{rfc3339(wall())[:19].replace(':', '').replace('-', '')}Z"

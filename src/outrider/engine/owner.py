@@ -854,7 +854,7 @@ class Frontier:
 
     def _read_manifest(self) -> None:
         if Manifest.load(self._files) is None:
-            raise DamagedStoreError(f"{self._files.describe(MANIFEST_NAME)} is gone; bring a copy of it back")
+            raise DamagedStoreError(f"{self._files.describe(MANIFEST_NAME)} is gone; restore a copy of it")
 
     def _read_checkpoint(self) -> None:
         """Reads the newest one to its end. A round that ends meanwhile removes it: then the next one counts."""

@@ -133,7 +133,7 @@ class MemoryFiles:
     def lock(self) -> None:
         with self._guard:
             if self._locked:
-                raise StoreInUseError(f"{self.describe()} is owned by process {os.getpid()}; stop it first")
+                raise StoreInUseError(f"{self.describe()} is in use by process {os.getpid()}; stop it first")
             self._locked = True
             if LOCK_NAME not in self._nodes:
                 node = _Node()

@@ -1,4 +1,4 @@
-"""Reading ahead: a thread beside makes the next items of an iterator, while the caller works on the ones before."""
+"""Reading ahead: a second thread makes the next items of an iterator while the caller works on the earlier ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Item = TypeVar("Item")
 
 
 class _End(Generic[Item]):
-    """Behind the last item; error: the exception that ended the iterator, None when it had no more items."""
+    """The end of the items. error: the exception that ended the iterator, None when it had no more items."""
 
     __slots__ = ("error",)
 
@@ -23,10 +23,10 @@ class _End(Generic[Item]):
 
 
 def ahead(items: Iterator[Item], *, most: int = AHEAD_ITEMS) -> Iterator[Item]:
-    """The items in their order, up to `most` of them made before they are asked for.
+    """Yields the items in their order. Up to `most` of them are made before the caller needs them.
 
-    It pays where making an item lets go of the interpreter: reading, unpacking, long native calls. An error of `items`
-    is raised here, in its place. When this iterator is closed early, the thread ends with the item that it is making.
+    It pays where making an item releases the interpreter: reading, unpacking, long native calls. An error of `items`
+    is raised here, in its place. When this iterator is closed early, the thread ends with its current item.
     """
     made: queue.Queue[Item | _End[Item]] = queue.Queue(most)
     unwanted = threading.Event()

@@ -1,8 +1,8 @@
 """Fuzzy checkpoints: ranges of rows, each with its own LSN, whole or absent after any crash.
 
 File `checkpoint-<number, 16 hex digits>.ckpt`: | header | range | range | … | footer |; `docs/formats/frames.md` draws
-it. A checkpoint is written under a `.tmp` name between other work and takes its name when all of it is on the device;
-the one before it is removed only then.
+it. A checkpoint is written under a `.tmp` name between other work. It gets its name when all of it is on the device,
+and only then the previous checkpoint is removed.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _HEADER = struct.Struct("<8sI4x16sQQ12x")  # magic, format, store, number, start
 _RANGE_MARKS = _PLAIN, _PACKED = b"rnge", b"rngz"
 _FOOTER_MARK = b"foot"
 _LEVEL = 1
-"""Of zstd: higher levels save nothing, for what does not repeat itself here are hashes."""
-_FRAME: Literal[2] = 2  # ZstdCompressor.FLUSH_FRAME: each call gives a frame of its own
+"""Level of zstd. Higher levels save nothing, because only hashes are left that do not repeat."""
+_FRAME: Literal[2] = 2  # ZstdCompressor.FLUSH_FRAME: each call ends its own frame
 _RANGE = struct.Struct("<4sIIIQQQ")  # mark, payload length, slot, section, first row, LSN, place in the file
 _FOOTER = struct.Struct("<4sIQQQ")  # mark, crc over the ranges' crcs, ranges, payload bytes, LSN; the crc follows
 _HEADER_BYTES = sealed_bytes(_HEADER)
@@ -98,14 +98,14 @@ class CheckpointWriter:
 
     @property
     def size(self) -> int:
-        """Bytes it has so far."""
+        """Bytes written up to now."""
         return self._position + len(self._buffer)
 
     def add(self, slot: int, section: int, first_row: int, lsn: int, payload: bytes) -> None:
         """Adds the rows of a slot's section from `first_row` on, as they are after `lsn`.
 
-        The meaning of the payload is the caller's. Raises StoreFullError, after which `abandon` gives the space back,
-        and StoreFailedError.
+        The caller defines the payload. Raises StoreFullError, after which `abandon` frees the space, and
+        StoreFailedError.
         """
         if len(payload) > RANGE_BYTES_LIMIT:
             raise ValueError(f"a range of {len(payload)} bytes; cut it at {CHECKPOINT_RANGE_BYTES_MAX}")
@@ -130,13 +130,13 @@ class CheckpointWriter:
                 self._unsynced = 0
 
     def finish(self, lsn: int) -> None:
-        """Makes it the newest checkpoint and removes the older ones; the next one tries those again that would not go.
+        """Makes it the newest checkpoint and removes older ones. The next call retries removals that failed.
 
-        `lsn` is the highest LSN that any range holds; the log must be synced up to it. When this returns the checkpoint
-        survives any crash; when it raises, the older one counts. Raises StoreFullError, StoreFailedError.
+        `lsn` is the highest LSN in any range; the log must be synced up to it. When this returns, the checkpoint
+        survives any crash. When it raises, the older one counts. Raises StoreFullError, StoreFailedError.
         """
         if lsn < self._lsn:
-            raise ValueError(f"a range holds LSN {self._lsn}, above the {lsn} given")
+            raise ValueError(f"a range contains LSN {self._lsn}, above lsn={lsn}")
         file = self._open_file()
         footer = _FOOTER.pack(_FOOTER_MARK, self._chain, self._ranges, self._payload_bytes, lsn)
         self._buffer += sealed(footer)
@@ -183,7 +183,7 @@ class Checkpoint:
     start_lsn: int
     """Replay of the log starts after this LSN."""
     lsn: int
-    """The highest LSN that any range holds."""
+    """The highest LSN in any range."""
     count: int
     """How many ranges there are."""
     bytes: int
@@ -253,7 +253,7 @@ def unpacked_payload(mark: bytes, payload: bytes) -> bytes | None:
 
 
 def newest_checkpoint(files: Files, *, store: bytes) -> Checkpoint | None:
-    """The checkpoint with the highest number, None when there is none; unfinished ones are not looked at.
+    """Returns the checkpoint with the highest number, or None. Unfinished checkpoints are ignored.
 
     Raises DamagedStoreError when its header or footer is not whole or it belongs to another store, ForeignStoreError
     for a newer format.

@@ -1,16 +1,16 @@
-"""The only door from storage to the machine: one directory of files, owned by one process at a time.
+"""The only access of storage to the machine: one directory of files, owned by one process at a time.
 
-Everything else in this room speaks to the two Protocols `Files` and `File`, so that tests can put a disk behind them
-that forgets unsynced bytes. Every implementation promises:
+The rest of this room uses the two Protocols `Files` and `File`, so that tests can use a disk that forgets unsynced
+bytes. Every implementation promises:
 
 - `write_at` writes all bytes or raises; the bytes may be lost, in part or whole, until `sync` has returned.
-- A created, renamed or removed name may come back as it was until `sync_directory` has returned.
+- A created, renamed or removed name may reappear in its old state until `sync_directory` has returned.
 - No space (also: quota, file size limit) is `StoreFullError`, no descriptor is `TooManyFilesError`; any other refusal
   to write or sync is `StoreFailedError`; bytes that cannot be read are `DamagedStoreError`; a missing name is
   `FileNotFoundError`.
 
-A `Directory` that was locked checks before each change that the lock file at its path is still the one that it
-holds: where the file was removed or replaced, or in a forked child, it changes nothing and raises `LostLockError`.
+A locked `Directory` checks before each change that the lock file at its path is still the locked one. If the file was
+removed or replaced, or in a forked child, it changes nothing and raises `LostLockError`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from outrider.errors import (
 )
 
 LOCK_NAME = "lock"
-"""The file that the owner of a directory holds a lock on; its process id is written inside."""
+"""The file that the owner of a directory locks. It contains the owner's process id."""
 TEMPORARY_SUFFIX = ".tmp"
-"""Names that end so are unfinished work of `replace` and of checkpoints; whoever opens the store may remove them."""
+"""Suffix of unfinished files of `replace` and of checkpoints. The next owner of the store may remove them."""
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
@@ -82,7 +82,7 @@ class File(Protocol):
         ...
 
     def close(self) -> None:
-        """Gives the descriptor back; writes and syncs nothing."""
+        """Closes the descriptor. Writes and syncs nothing."""
         ...
 
 
@@ -90,7 +90,7 @@ class Files(Protocol):
     """One directory of flat names."""
 
     def open(self, name: str, *, create: bool = False) -> File:
-        """An existing file, or with `create` a new one if there is none. Raises FileNotFoundError, StoreError."""
+        """Opens an existing file, or with `create` a new one if it is missing. Raises FileNotFoundError, StoreError."""
         ...
 
     def names(self) -> list[str]:
@@ -99,19 +99,19 @@ class Files(Protocol):
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Gives `old` the name `new`, in one step; an older file of that name is gone. Raises as `remove`."""
+        """Renames `old` to `new` in one step, and replaces an older file of that name. Raises as `remove`."""
         ...
 
     def remove(self, name: str) -> None:
-        """Takes the name away. Raises FileNotFoundError, StoreFailedError."""
+        """Removes the name. Raises FileNotFoundError, StoreFailedError."""
         ...
 
     def sync_directory(self) -> None:
-        """Returns when names made, changed and removed so far are on the device. Raises StoreFailedError."""
+        """Returns when all names that were made, changed or removed are on the device. Raises StoreFailedError."""
         ...
 
     def free_bytes(self) -> int:
-        """Bytes that this user may still write, as far as the file system knows (quotas it does not)."""
+        """Bytes that this user may still write, according to the file system. Quotas are not included."""
         ...
 
     def lock(self) -> None:
@@ -128,9 +128,9 @@ class Files(Protocol):
 
 
 def replace(files: Files, name: str, data: bytes) -> None:
-    """Makes `data` the whole content of `name`, durably: after a crash the old content is there or the new.
+    """Makes `data` the whole content of `name`, durably: after a crash the file has the old content or the new.
 
-    Raises StoreFullError (the old content stands) and StoreFailedError.
+    Raises StoreFullError (the old content remains) and StoreFailedError.
     """
     replace_in_pieces(files, name, [data])
 
@@ -156,8 +156,8 @@ def replace_in_pieces(files: Files, name: str, pieces: Iterable[bytes]) -> None:
 
 
 def remove_if_possible(files: Files, name: str) -> bool:
-    """Removes a file that is not needed any more; False where the disk refuses. A file too many is no reason to stop:
-    the caller tries again later."""
+    """Removes a file that is no longer needed. Returns False where the disk refuses; the caller tries again later,
+    because one file too many is harmless."""
     try:
         files.remove(name)
     except FileNotFoundError:
@@ -179,8 +179,8 @@ def read_whole(files: Files, name: str, *, bytes_max: int) -> bytes:
         file.close()
 
 
-# Descriptors of held locks. A lock belongs to the open file, which a forked child shares: the child closes its copy,
-# or it would keep the store locked after the owner's death.
+# Descriptors of locks. A lock belongs to the open file, which a forked child shares. So the child closes its copy;
+# otherwise the store would stay locked after the owner's death.
 _held_locks: set[int] = set()
 
 
@@ -198,11 +198,11 @@ class Directory:
     """A real directory: mode 0700, files 0600, never followed through symbolic links, addressed by descriptor."""
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True, read_only: bool = False) -> None:
-        """Opens `path`; with `create` makes it and its parents where they are missing.
+        """Opens `path`. With `create` it makes the directory and its parents if they are missing.
 
-        `read_only` opens files for reading only, so that a store of another user or on a read-only mount can be looked
-        at. Raises StoreError when it is no directory, cannot be written or may be written by all users,
-        FileNotFoundError when it is missing and not to be made.
+        `read_only` opens files for reading only, so that you can inspect a store of another user or on a read-only
+        mount. Raises StoreError when the path is not a directory, cannot be written or may be written by all users,
+        FileNotFoundError when it is missing and `create` is False.
         """
         self._path = Path(path)
         self._read_only = read_only
@@ -224,7 +224,7 @@ class Directory:
             try:
                 self._sync_parent()
             except BaseException:
-                # It goes again, or the next attempt would find it and not know that its name is not durable.
+                # Remove it again, or the next attempt would find it and wrongly assume that its name is durable.
                 self.close()
                 with contextlib.suppress(OSError):
                     self._path.rmdir()
@@ -284,7 +284,7 @@ class Directory:
             raise StoreError(f"{where} is not a directory; choose another name") from error
         if error.errno == errno.ELOOP and name:
             raise StoreError(
-                f"{where} is a symbolic link, which a store has none of; put the file itself there"
+                f"{where} is a symbolic link, which a store does not allow; put the file itself there"
             ) from error
         if error.errno in _NO_FILE and name:
             raise StoreError(f"{where} is {self._kind(name)}, where a store has files; move it away") from error
@@ -336,7 +336,7 @@ class Directory:
         return _DirectoryFile(self, name, descriptor)
 
     def _kind(self, name: str) -> str:
-        """The kind of the entry (directory, pipe, …) that stands in the place of a file, in words."""
+        """Names the kind of the entry (directory, pipe, …) that is in the place of a file."""
         with contextlib.suppress(OSError):
             mode = os.lstat(name, dir_fd=self._descriptor).st_mode
             return next((words for test, words in _KINDS.items() if test(mode)), "no file")
@@ -399,7 +399,9 @@ class Directory:
                     f"{self.describe()} is open in this process already (pid {os.getpid()}); use that one, or close it"
                 ) from None
             who = f"process {int(owner)}" if owner.isdigit() else "another process"
-            raise StoreInUseError(f"{self.describe()} is owned by {who}; stop it, or ask it for its status") from None
+            raise StoreInUseError(
+                f"{self.describe()} is in use by {who}; stop that process, or use `outrider status`"
+            ) from None
         except OSError as error:
             os.close(descriptor)
             raise StoreError(
@@ -414,7 +416,7 @@ class Directory:
         _held_locks.add(descriptor)
 
     def unlock(self) -> None:
-        # The file stays: removing it would let two processes hold locks on two files of one name.
+        # Keep the file: removing it would let two processes lock two files of one name.
         if self._lock is None:
             return
         descriptor, self._lock = self._lock, None
@@ -429,9 +431,9 @@ class Directory:
         return str(self._path / name) if name else str(self._path)
 
     def keep_copy(self, name: str, folder: str) -> None:
-        """Keeps what `name` is now as folder/name below, durably: by a second link, by a copy where there are none.
+        """Keeps the current `name` as folder/name below, durably: by a second link, by a copy where links fail.
 
-        The name stays; a file that replaces it leaves the one below as it was. Raises as `open` and `File.write_at`.
+        The name remains. A file that replaces it does not change the one below. Raises as `open` and `File.write_at`.
         """
         below = self._folder(folder)
         try:
@@ -477,7 +479,7 @@ class Directory:
         below.sync_directory()
 
     def close(self) -> None:
-        """Unlocks and gives the directory's descriptor back."""
+        """Unlocks the directory and closes its descriptor."""
         self.unlock()
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -552,7 +554,7 @@ class _DirectoryFile:
         try:
             _sync_data(self._descriptor)
         except OSError as error:
-            # Also for ENOSPC: the written bytes may or may not be gone from the cache, so it is no case of "try again".
+            # Also for ENOSPC: the written bytes may or may not be gone from the cache, so a retry would be wrong.
             raise StoreFailedError(f"{self._directory.describe(self._name)}: {error.strerror}") from error
 
     def close(self) -> None:
@@ -569,5 +571,5 @@ def is_no_space(error: OSError) -> bool:
 def flat_name(name: str) -> str:
     """The name itself. Raises ValueError when it could lead out of its directory."""
     if not name or name in {".", ".."} or "/" in name or "\0" in name:
-        raise ValueError(f"{name!r} is no name of a file in a store: names are flat")
+        raise ValueError(f"{name!r} is not the name of a file in a store: names are flat")
     return name

@@ -1,4 +1,4 @@
-"""Memory that was freed goes back to the system, where the C library would keep it for later."""
+"""Returns freed memory to the system, where the C library would keep it for later."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TRIM = _found()
 
 
 def give_back() -> None:
-    """Does that now, for a thread beside the calls. No other thread gets memory meanwhile: 0.07 ms for each megabyte
-    that was freed since the last time. Nothing happens with other libraries than glibc."""
+    """Returns freed memory now; for a second thread. No other thread can allocate meanwhile: 0.07 ms for each megabyte
+    freed since the last call. Does nothing with a C library other than glibc."""
     if _TRIM is not None:
         _TRIM(0)

@@ -1,9 +1,9 @@
-"""An append-only log of facts: synced frames come back after any crash, or the opening refuses with words.
+"""An append-only log of facts: synced frames survive any crash, or the store refuses to open and says why.
 
 Segment `log-<first LSN, 16 hex digits>.seg`: | header, 64 bytes | frame | frame | … | zeros |, preallocated. A frame
-carries its LSN and the last LSN that was synced when it was written (`docs/formats/frames.md` draws all of it). A torn
-tail is cut on opening; it is told from damage by what is known to have been synced: from later frames, later segments
-and the mirror `log.synced`.
+contains its LSN and the last LSN that was synced when it was written (`docs/formats/frames.md` draws all of it). A torn
+tail is cut on opening. Later frames, later segments and the mirror `log.synced` show what was synced, and so separate a
+torn tail from damage.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SEGMENT_FORMAT = 1
 SPARE_NAME = "next.seg"
 """The segment that is being zeroed ahead of its use."""
 RESERVE_NAME = "reserve.seg"
-"""Zeroed space held back for the day when the disk is full."""
+"""Zeroed space reserved for the day when the disk is full."""
 MIRROR_NAME = "log.synced"
 
 _SEGMENT_MAGIC = b"ORlog\r\n\x1a"  # the line ending and the end-of-file sign show a copy that was made as text
@@ -91,7 +91,7 @@ class _Segment:
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """How far a segment's frames go: offset and LSN after the last whole one, the newest sync point they carry."""
+    """The end of a segment's frames: offset and LSN after the last whole one, and their newest sync point."""
 
     end: int
     next_lsn: int
@@ -109,8 +109,8 @@ def segment_name(first_lsn: int) -> str:
 class Log:
     """Frames with contiguous LSNs from 1 on, appended by one owner, synced in groups.
 
-    All methods may be called from any thread. After a write or sync that failed, every later call raises
-    StoreFailedError: the content of the device is then unknown, and only opening again tells.
+    All methods may be called from any thread. After a failed write or sync, every later call raises StoreFailedError:
+    the content of the device is then unknown until the store is opened again.
     """
 
     def __init__(
@@ -125,14 +125,14 @@ class Log:
         self._read_only = False
         self._closed = False
         self._failure: StoreFailedError | None = None
-        # Order of the two: _append_lock first. `sync` takes only _sync_lock, and no two syncs of one file run at
-        # once: the kernel tells a lost write to one of them only, and the other would acknowledge what is gone.
+        # Order of the two: _append_lock first. `sync` uses only _sync_lock. Two syncs of one file never run at once:
+        # the kernel reports a lost write to one of them only, and the other would acknowledge lost data.
         self._append_lock = threading.RLock()
         self._sync_lock = threading.RLock()
         self._segments: list[_Segment] = []
         self._current: File | None = None
         self._position = SEGMENT_HEADER_BYTES
-        self._stale_until = 0  # bytes up to here may hold a piece of a frame that did not fit on the disk
+        self._stale_until = 0  # bytes up to here may contain a piece of a frame that did not fit on the disk
         self._tip: tuple[int, File | None] = (0, None)  # appended LSN and the file it is in, replaced as one
         self._synced = 0
         self._retired: list[File] = []
@@ -169,12 +169,12 @@ class Log:
         segment_bytes_first: int = LOG_SEGMENT_BYTES_FIRST,
         read_only: bool = False,
     ) -> Log:
-        """Opens the log in `files`, making it when there is none and nothing says that there was one.
+        """Opens the log in `files`. Makes it when it is missing and nothing shows that there was one.
 
         `store` is the store's id, 16 bytes: a segment of another store is refused. `after` is the last LSN that a
-        checkpoint covers; segments wholly below it are not read. `synced` is an LSN that the caller knows to have been
-        synced, such as the highest one in the checkpoint: a log that ends below it is damaged. A torn tail is cut (with
-        `read_only`: left and not shown). The method syncs the frames that it found before it returns.
+        checkpoint covers; segments wholly below it are not read. `synced` is an LSN that was certainly synced, such as
+        the highest one in the checkpoint: a log that ends below it is damaged. A torn tail is cut (with `read_only`:
+        kept and not shown). The method syncs the frames that it found before it returns.
 
         Raises DamagedStoreError naming file and byte, and ForeignStoreError for a newer format, with nothing modified;
         StoreFullError when a new log finds no space; StoreFailedError.
@@ -273,8 +273,8 @@ class Log:
             )
 
     def _scan_all(self, start: int, synced: int) -> _Scan:
-        """Reads the segments from `start` on. `synced` is the LSN that mirror, checkpoint and caller know to be
-        synced."""
+        """Reads the segments from `start` on. `synced` is the highest LSN that is known to be synced from mirror,
+        checkpoint or caller."""
         scan = None
         best = synced
         for number in range(start, len(self._segments)):
@@ -324,10 +324,10 @@ class Log:
             file.close()
 
     def _synced_beyond(self, tail: _Segment, scan: _Scan) -> int:
-        """The newest sync point carried by frames after the break in the last segment, 0 when there are none.
+        """Returns the newest sync point in frames after the break in the last segment, 0 without such frames.
 
-        A frame that lies inside a payload could have been put there by the author of a page: only LSNs that the log
-        can have reached at that byte count, and a frame's sync point lies before itself.
+        The author of a page can put a frame inside a payload. So an LSN counts only if the log can have reached it at
+        that byte, and a frame's sync point must be below its own LSN.
         """
         file = self._files.open(tail.name)
         try:
@@ -352,12 +352,12 @@ class Log:
         """Cuts the torn tail and makes sure that the frames read are on the device."""
         last = _last_nonzero(current, scan.end, tail.size)
         if last is not None:
-            # All of it, so that no piece of it can ever be taken for a frame behind what is written next.
+            # Overwrite all of it, so that no piece can ever look like a frame after the next write.
             self._cut_bytes = last + 1 - scan.end
             _write_zeros(current, scan.end, self._cut_bytes)
         if scan.next_lsn - 1 > synced:
-            # After a sync that failed, the cache may hold pages as clean that the device never got (Rebello et al.,
-            # "Can applications recover from fsync failures?", 2020). Frames above the sync point are written once more.
+            # After a failed sync the cache may mark pages as clean that the device never got (Rebello et al.,
+            # "Can applications recover from fsync failures?", 2020). So frames above the sync point are written again.
             for buffer, base, rows, stop, _ in _batches(current, SEGMENT_HEADER_BYTES, scan.end):
                 fresh = next((row[0] - FRAME_HEADER_BYTES for row in rows if row[2] > synced), stop)
                 if fresh < stop:
@@ -387,7 +387,7 @@ class Log:
         self._prepare()
 
     def _remove_leftovers(self, names: list[str]) -> None:
-        # A spare of an earlier life may hold a header and frames whose new name did not survive: they were never
+        # A spare of an earlier process may contain a header and frames whose new name did not survive: they were never
         # acknowledged. Making it anew is simpler than proving it clean.
         if SPARE_NAME in names:
             remove_if_possible(self._files, SPARE_NAME)
@@ -452,7 +452,7 @@ class Log:
 
     @property
     def appended_lsn(self) -> int:
-        """The LSN of the last frame appended, 0 when there is none."""
+        """The LSN of the last appended frame, 0 in an empty log."""
         return self._tip[0]
 
     @property
@@ -466,7 +466,7 @@ class Log:
 
     @property
     def last_epoch(self) -> int:
-        """The highest epoch found in the frames on opening, 0 when there were none."""
+        """The highest epoch in the frames found on opening, 0 in an empty log."""
         return self._last_epoch
 
     def bytes_after(self, lsn: int) -> int:
@@ -507,9 +507,9 @@ class Log:
     def append(self, kind: int, payload: bytes, *, version: int = 1, codec: int = 0, reserve: bool = False) -> int:
         """Writes one frame and returns its LSN. It is durable once `sync` has returned this LSN or a higher one.
 
-        `reserve` is for frames that must go on when the disk is full (leases, reports). Raises StoreFullError, before a
-        byte is written, when there is no space for this frame; StoreFailedError; ValueError when the payload is larger
-        than a frame may be.
+        `reserve` is for frames that must be written on a full disk too (leases, reports). Raises StoreFullError, before
+        a byte is written, without space for this frame; StoreFailedError; ValueError when the payload is larger than a
+        frame may be.
         """
         need = FRAME_HEADER_BYTES + len(payload)
         if need > FRAME_BYTES_MAX:
@@ -547,8 +547,8 @@ class Log:
             return lsn
 
     def roll(self) -> None:
-        """A checkpoint begins: later frames go into another segment, so that this one can be dropped as soon as the
-        checkpoint counts. Nothing happens where that is not worth it, or nothing is ready.
+        """Starts a new segment when a checkpoint begins, so that the old segment can be dropped with the checkpoint.
+        Does nothing where that does not pay, or where no segment is ready.
 
         Raises StoreFailedError.
         """
@@ -559,9 +559,9 @@ class Log:
                 self._rotate(0, reserve=False)
 
     def sync(self) -> int:
-        """Returns when every frame appended before the call is on the device; the answer is the synced LSN.
+        """Returns the synced LSN when every frame appended before the call is on the device.
 
-        Any number of threads may call it: threads that come while one sync runs share the next. Raises
+        Any number of threads may call it. Threads that arrive during a sync share the next one. Raises
         StoreFailedError.
         """
         with self._sync_lock:
@@ -580,14 +580,14 @@ class Log:
                 self._synced = lsn
                 self._write_mirror(lsn)
                 if self._spare is not None and self._spare_unsynced >= LOG_ZERO_BYTES_STEP:
-                    # Zeros go out as they are made: all at once, they would hold up one unlucky caller.
+                    # Zeros are written as they are made: all at once, they would delay one unlucky caller.
                     self._sync_spare(self._spare)
             return self._synced
 
     def room(self, *, reserve: bool = False) -> int:
-        """The largest payload that one `append` certainly takes now, in space that is allocated already.
+        """The largest payload that one `append` certainly accepts now, in space that is already allocated.
 
-        With `reserve`: that an append with `reserve=True` takes.
+        With `reserve`: the largest one for `append` with `reserve=True`.
         """
         with self._append_lock:
             if self._failure or self._closed or self._read_only:
@@ -602,9 +602,9 @@ class Log:
             return max(0, max(places) - FRAME_HEADER_BYTES)
 
     def full(self) -> bool:
-        """True while no further segment can be had; then only appends with `reserve=True` are taken.
+        """Whether no further segment fits. Then only appends with `reserve=True` succeed.
 
-        Asking looks at the free space again, so that the log heals as soon as there is some.
+        Each read checks the free space again, so that the log recovers as soon as there is some.
         """
         with self._append_lock:
             if self._failure or self._closed or self._read_only:
@@ -612,9 +612,9 @@ class Log:
             return self._full and not self._heal()
 
     def drop_through(self, lsn: int) -> None:
-        """Removes the segments that hold nothing above `lsn`; never the current one. An append that comes meanwhile
-        does not wait for that. One that the disk will not remove stays with those behind it until the next call, so
-        that there is never a gap. Raises StoreFailedError where an earlier call failed."""
+        """Removes the segments that contain nothing above `lsn`; never the current one. Appends do not wait for it.
+        A segment that the disk does not remove is kept, with all later ones, until the next call, so that there is
+        never a gap. Raises StoreFailedError where an earlier call failed."""
         with self._append_lock:
             self._check()
             gone: list[_Segment] = []
@@ -622,7 +622,7 @@ class Log:
                 gone.append(self._segments.pop(0))
             keep = max(bisect_right(self._mark_lsns, self._segments[0].first_lsn - 1) - 1, 0)
             del self._mark_lsns[:keep], self._mark_bytes[:keep]
-        # The oldest first, and no sync: one that comes back after a crash lies below the checkpoint and is skipped.
+        # The oldest first, without a sync: one that reappears after a crash is below the checkpoint and is skipped.
         for number, segment in enumerate(gone):
             if not remove_if_possible(self._files, segment.name):
                 with self._append_lock:
@@ -630,7 +630,7 @@ class Log:
                 return
 
     def close(self) -> None:
-        """Gives the descriptors back. It syncs nothing: unsynced frames were not promised."""
+        """Closes the descriptors. It syncs nothing: unsynced frames were not promised."""
         with self._append_lock, self._sync_lock:
             self._closed = True
             self._close_files()
@@ -704,7 +704,7 @@ class Log:
         try:
             self._mirror.write_at(self._mirror_turn * _MIRROR_STEP_BYTES, sealed(slot))
         except StoreFullError:
-            return  # the older slot stands, which claims less
+            return  # the older slot remains, which claims less
         except StoreError as error:
             self._fail(error)
         self._mirror_turn ^= 1
@@ -764,9 +764,9 @@ class Log:
         return max(self._segment_bytes_first, min(2 * last, self._segment_bytes_max, free // LOG_SPACE_SHARE))
 
     def _prepare(self, appended: int = 0) -> None:
-        """Zeroes the next segment in step with the filling of this one, so that it is there at three quarters.
+        """Zeroes the next segment at the pace at which this one fills, so that it is ready at three quarters.
 
-        After opening it may be behind; it then catches up by at most three times what is `appended`, or one step.
+        After opening it may be late. It then catches up by at most three times `appended`, or one step.
         """
         if self._spare is None and not self._begin_spare(self._segment_size(self._files.free_bytes())):
             return
@@ -795,7 +795,7 @@ class Log:
         return True
 
     def _grow_spare(self, goal: int) -> bool:
-        """Zeroes the next segment up to `goal`, or a smallest one where there is no space for it; False: full."""
+        """Zeroes the next segment up to `goal`, or a smallest one on a small disk. Returns False when it is full."""
         try:
             self._zero_spare(goal)
             return True
@@ -818,7 +818,7 @@ class Log:
             self._spare_zeroed = goal
 
     def _finish_spare(self, least: int) -> bool:
-        """Has the next segment ready, with at least so many bytes; False when the disk has no space for it."""
+        """Prepares the next segment with at least this number of bytes. Returns False without space on the disk."""
         if self._spare is None and not self._begin_spare(max(least, self._segment_size(self._files.free_bytes()))):
             return False
         if self._spare_zeroed >= max(least, self._segment_bytes_first):
@@ -878,13 +878,13 @@ class Log:
         self._full_why = why if isinstance(why, StoreFullError) else StoreFullError(why.facts)
 
     def _refuse(self) -> NoReturn:
-        """Says again why there is no room."""
+        """Raises the reason for the missing space again."""
         raise type(self._full_why)(f"{self._files.describe()}: {self._full_why.facts}")
 
     def _heal(self) -> bool:
-        """Tries to have a reserve and a next segment again; True when both are there and the log is no longer full.
+        """Tries to restore the reserve and the next segment. Returns True when the log is no longer full.
 
-        The free space is asked each time; an attempt that failed all the same (a quota) is repeated only now and then.
+        Each call checks the free space. After a failure with free space (a quota), only some calls try again.
         """
         size = self._segment_bytes_first
         missing = (0 if self._has_reserve else size) + (0 if self._spare is not None else size)
@@ -910,9 +910,9 @@ class Log:
 
 
 def _batches(file: File, begin: int, end: int) -> Iterator[tuple[bytes, int, list[_Row], int, int]]:
-    """The frames between two offsets of a file, until nothing more can be read as a frame.
+    """Yields the frames between two offsets of a file, until the bytes cannot be read as a frame.
 
-    Each turn gives (buffer, its offset in the file, the rows of `scan_frames` in it, where they stop, why). A buffer is
+    Each item is (buffer, its offset in the file, the rows of `scan_frames` in it, their end, why they end). A buffer is
     one read step, or one frame where that is larger.
     """
     position, want = begin, LOG_READ_BYTES
@@ -946,7 +946,7 @@ def _last_nonzero(file: File, begin: int, end: int) -> int | None:
         piece = file.read_at(step, end - step)
         if not _ZEROS.startswith(
             piece
-        ):  # zeros are the rule: one comparison, where looking at each byte takes 70 times as long
+        ):  # zeros are the rule: one comparison; a look at each byte would need 70 times as long
             return step + len(piece.rstrip(b"\0")) - 1
         end = step
     return None

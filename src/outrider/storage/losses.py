@@ -29,10 +29,10 @@ class MendableFiles(Files, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A stretch of a file that is not whole, or a file that is not there.
+    """A part of a file that is not whole, or a missing file.
 
-    begin, end: its bytes. first_lsn, last_lsn: the frames that were lost with it. pieces: how many frames, ranges or
-    records were lost, None where that cannot be known.
+    begin, end: its bytes. first_lsn, last_lsn: the lost frames. pieces: the number of lost frames, ranges or records,
+    None if it is unknown.
     """
 
     file: str
@@ -49,7 +49,7 @@ class Loss:
 
 
 def read_as_can_be(file: File, begin: int, end: int) -> bytes:
-    """The bytes begin … end; bytes that the device does not give come as zeros."""
+    """Reads the bytes begin … end; bytes that the device cannot read are zeros."""
     try:
         return file.read_at(begin, end - begin)
     except DamagedStoreError:

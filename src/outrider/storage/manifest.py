@@ -47,7 +47,7 @@ class Manifest:
 
     @property
     def store_bytes(self) -> bytes:
-        """The store's id as 16 bytes, as it stands in the headers of its files."""
+        """The store's id as 16 bytes, as in the headers of its files."""
         return bytes.fromhex(self.store)
 
     @property
@@ -74,8 +74,8 @@ class Manifest:
     ) -> Manifest:
         """Writes the manifest of a new store, durably. Call it under the directory's lock.
 
-        Raises ForeignStoreError when the directory holds anything already, SettingsError for rules that are too long
-        to be kept, StoreFullError, StoreFailedError.
+        Raises ForeignStoreError when the directory is not empty, SettingsError for rules that are too long to store,
+        StoreFullError, StoreFailedError.
         """
         _refuse_foreign(files)
         manifest = cls(store, created, fingerprint_key, slot_key, spelling, dict(rules))
@@ -91,10 +91,10 @@ class Manifest:
 
     @classmethod
     def load(cls, files: Files) -> Manifest | None:
-        """The manifest of the store in this directory; None when the directory is empty, so that one may be made.
+        """Returns the manifest of the store in this directory; None when the directory is empty and may become one.
 
-        Raises ForeignStoreError when the directory holds something else or another format, DamagedStoreError when the
-        manifest differs from the written one.
+        Raises ForeignStoreError when the directory contains something else or another format, DamagedStoreError when
+        the manifest differs from the written one.
         """
         try:
             data = read_whole(files, MANIFEST_NAME, bytes_max=MANIFEST_BYTES_MAX)
@@ -106,9 +106,9 @@ class Manifest:
             written = json.loads(data.decode("utf-8"))
         except (UnicodeDecodeError, json.JSONDecodeError) as error:
             at = error.start if isinstance(error, UnicodeDecodeError) else error.pos
-            raise DamagedStoreError(f"{where} at byte {at} is no JSON: {error}; bring a copy of it back") from None
+            raise DamagedStoreError(f"{where} at byte {at} is not JSON: {error}; restore a copy of it") from None
         except RecursionError:
-            raise DamagedStoreError(f"{where} is nested too deeply to be a manifest; bring a copy of it back") from None
+            raise DamagedStoreError(f"{where} is nested too deeply to be a manifest; restore a copy of it") from None
         if not isinstance(written, dict) or written.get("kind") != _KIND:
             raise ForeignStoreError(f"{where} is not the manifest of an Outrider store; choose another directory")
         version = written.get("format")
@@ -118,17 +118,17 @@ class Manifest:
             )
         if isinstance(version, int) and version < MANIFEST_FORMAT:
             raise ForeignStoreError(
-                f"{where} has store format {version}; this version opens format {MANIFEST_FORMAT} alone: export it with"
-                " the version it was made with, and import that file into a new store"
+                f"{where} has store format {version}; this version opens only format {MANIFEST_FORMAT}. Export the"
+                " store with the version that made it, and import that file into a new store"
             )
         crc = written.pop("crc32c", None)
         if crc != _checksum(written):
-            raise DamagedStoreError(f"{where} fails its checksum; it was changed, bring a copy of it back")
+            raise DamagedStoreError(f"{where} fails its checksum; it was changed, restore a copy of it")
         known = {one.name for one in fields(cls)}
         try:
             return cls(**{name: value for name, value in written.items() if name in known})
         except (TypeError, ValueError) as error:
-            raise DamagedStoreError(f"{where}: {error}; bring a copy of it back") from None
+            raise DamagedStoreError(f"{where}: {error}; restore a copy of it") from None
 
     def _encode(self) -> bytes:
         written: dict[str, Any] = {
@@ -146,7 +146,7 @@ class Manifest:
 
 
 def is_manifest(data: bytes) -> bool:
-    """Whether this is a manifest whose checksum holds."""
+    """Whether this is a manifest with the right checksum."""
     try:
         written = json.loads(data)
     except (ValueError, RecursionError):
@@ -163,11 +163,11 @@ def _checksum(written: Mapping[str, Any]) -> str:
 
 
 def _refuse_foreign(files: Files) -> None:
-    """A store is made only in a directory that is empty, or holds only the rest of a failed attempt to make one."""
+    """Checks that the directory is empty, or contains only the rest of a failed attempt to make a store."""
     left = [name for name in files.names() if name not in (LOCK_NAME, MANIFEST_NAME + TEMPORARY_SUFFIX)]
     if left:
         some = ", ".join(repr(name) for name in left[:3]) + (" …" if len(left) > 3 else "")
-        why = "has a manifest already" if MANIFEST_NAME in left else f"holds {some} but no {MANIFEST_NAME}"
+        why = "has a manifest already" if MANIFEST_NAME in left else f"contains {some} but no {MANIFEST_NAME}"
         inside = "; the store of a crawl is the folder `frontier` in it" if "frontier" in left else ""
         raise ForeignStoreError(
             f"{files.describe()} {why}; choose another directory, or bring the manifest back{inside}"

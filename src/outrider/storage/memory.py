@@ -1,4 +1,4 @@
-"""Files that live in memory and are forgotten with the process; `Frontier.memory()` stands on them."""
+"""Files in memory that vanish with the process; `Frontier.memory()` uses them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _MemoryFile:
 
 
 class MemoryFiles:
-    """A directory without a disk, behind the `Files` Protocol."""
+    """A directory without a disk, with the methods of `Files`."""
 
     def __init__(self) -> None:
         self._files: dict[str, bytearray] = {}

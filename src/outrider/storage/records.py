@@ -49,7 +49,7 @@ def pack_keys(crawls: npt.ArrayLike, slots: npt.ArrayLike, fingerprints: npt.Arr
 
 
 def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The values in their order, each once. The first call of `np.unique` loads masked arrays, which takes 20 ms."""
+    """Returns the distinct values in order. The first call of `np.unique` loads masked arrays, which needs 20 ms."""
     ordered = np.sort(values)
     first = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
@@ -57,7 +57,7 @@ def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 class Records:
-    """heads: n of `HEAD`; whole: n of bool; the body of row i lies in the arena from offsets[i] to offsets[i + 1]."""
+    """heads: n of `HEAD`. whole: n of bool. The body of row i is arena[offsets[i]:offsets[i + 1]]."""
 
     __slots__ = ("_keys", "arena", "heads", "offsets", "whole")
 
@@ -105,16 +105,15 @@ class Records:
         return self._keys
 
     def rows_of(self, keys: Keys) -> npt.NDArray[np.intp]:
-        """The rows that have these keys (sorted), where the records are sorted and have each key once.
+        """Returns the rows with these keys (sorted), where the records are sorted and have distinct keys.
 
-        A few are looked for one by one: packing the keys of all that was appended lately would take tens of
-        milliseconds.
+        Few keys are searched one by one: packing the keys of all recent records would need tens of milliseconds.
         """
         if self._keys is None and len(keys) <= KEYS_LOOKED_FOR_ALONE_MAX:
             return np.array([row for key in _pairs(keys) if (row := self._row_of(key)) is not None], np.intp)
         first, last = self.keys.searchsorted(keys[[0, -1]]).tolist() if len(keys) else (0, 0)
         if first == last and (last == len(self) or not len(keys) or self.keys[last] != keys[-1]):
-            return np.zeros(0, np.intp)  # keys of one host lie side by side, and few pieces have any of them
+            return np.zeros(0, np.intp)  # keys of one host are neighbours, and few pieces contain any of them
         rows = self.keys.searchsorted(keys)
         return rows[self.keys.take(rows, mode="clip") == keys] if len(self) else rows[:0]
 
@@ -130,7 +129,7 @@ class Records:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that they take, keys included."""
+        """Bytes of memory that they use, keys included."""
         return len(self.heads) * (HEAD_BYTES + 1 + 8 + KEY_BYTES) + int(self.offsets[-1] - self.offsets[0])
 
     def slice(self, begin: int, end: int) -> Records:
@@ -141,7 +140,7 @@ class Records:
         return part
 
     def take(self, rows: npt.NDArray[np.intp], bodies: npt.NDArray[np.intp] | None = None) -> Records:
-        """The heads of these rows with the bodies of those (-1: with none)."""
+        """Returns the heads of these rows with the bodies of those (-1: without a body)."""
         if bodies is None:
             bodies = rows
             whole = self.whole[rows]
@@ -161,7 +160,7 @@ class Records:
         return Records(heads, whole, gather_spans(self.arena, starts, ends), offsets)
 
     def living(self) -> Records:
-        """Without those that are gone; a head whose body is in no run says that it has none."""
+        """Drops removed records. A head whose body is in no run is marked as without a body."""
         state = self.heads["state"]
         found = self if state.all() else self.take(np.flatnonzero(state))
         if found.whole.all():
@@ -179,7 +178,7 @@ def _pairs(keys: Keys) -> Iterator[tuple[int, int]]:
 
 
 def newest(records: Records) -> Records:
-    """One record per key, in the order of keys, of versions that come in the order in which they were made."""
+    """Merges versions, oldest first, to one record per key, in the order of keys."""
     if not len(records):
         return records
     order, first = _sorted(records.heads)
@@ -201,9 +200,9 @@ def _sorted(heads: Heads) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
     first = np.ones(len(heads), np.bool_)
     row_bits = len(heads).bit_length()
     if bits + row_bits <= 64 - _SORT_BITS_MIN:
-        # Numbers alone sort several times faster than places by numbers, and one faster than two: (crawl, slot) above,
-        # then as much of the fingerprint as has room, then the row. Where that does not tell keys apart, the slow way
-        # decides.
+        # Sorting numbers alone is several times faster than sorting places by numbers, and one number is faster than
+        # two: (crawl, slot) first, then as much of the fingerprint as has room, then the row. Where that does not
+        # separate keys, the slow way decides.
         short = (high - least) << np.uint64(64 - bits) if bits else np.zeros(len(heads), np.uint64)
         short |= (low << np.uint64(8)) >> np.uint64(bits)
         rows = np.uint64((1 << row_bits) - 1)
@@ -244,8 +243,7 @@ class _Cursor:
         return True
 
     def ahead(self, reach: int) -> bytes:
-        """The key up to which all is at hand; in memory that is everything, and `reach` rows of it are as many as are
-        wanted."""
+        """The key up to which all records are available. In memory that is everything; `reach` rows of it suffice."""
         keys = self._batch.keys
         return bytes(keys[min(self._at + reach, len(keys)) - 1 if self._piece else -1])
 
@@ -262,10 +260,10 @@ class _Cursor:
 
 
 def merged(streams: Iterable[Iterator[Records]], pieces: Sequence[Records] = ()) -> Iterator[Records]:
-    """The newest records of streams, oldest stream first, and of pieces in memory above them; sorted, part by part.
+    """Yields the newest records of streams (oldest stream first) and of pieces in memory above them, sorted, in parts.
 
-    Each of them is sorted and without equal keys. In memory is as much as the streams give at once, and MERGE_ROWS rows
-    of the pieces; the first parts are small, so that a page of a listing comes soon.
+    Each stream and piece is sorted, without equal keys. At most one read of each stream and MERGE_ROWS rows of the
+    pieces are in memory. The first parts are small, so that the first page of a listing appears soon.
     """
     cursors = [_Cursor(stream, piece=False) for stream in streams]
     cursors += [_Cursor(iter([piece]), piece=True) for piece in pieces]
@@ -273,8 +271,8 @@ def merged(streams: Iterable[Iterator[Records]], pieces: Sequence[Records] = ())
     most = max(64, MERGE_ROWS // max(len(pieces), 1))
     reach = max(32, most // 16)
     while len(cursors) > 1:
-        # Each round ends where the first of them has no more at hand. Pieces look ahead from where they stand, not to
-        # the end of fixed portions: those would run out one at a time, and each round would serve one of them.
+        # Each round ends where the first of them runs out. Pieces look ahead from their position, not to the end of
+        # fixed portions: those would run out one at a time, and each round would serve only one of them.
         bound = np.array(min(cursor.ahead(reach) for cursor in cursors), _KEY)
         parts = [part for cursor in cursors if (part := cursor.upto(bound)) is not None]
         yield newest(Records.concatenate(parts)) if len(parts) > 1 else parts[0]

@@ -1,12 +1,12 @@
-"""Finds the whole parts of a store's files, and writes the files anew without the damaged parts; the old ones are kept.
+"""Finds the whole parts of a store's files, and writes new files without the damaged parts. Old files are kept.
 
-`survey` reads every byte and changes nothing. `mend` writes each damaged file anew from its whole parts: a log has
-an empty frame for every one that was lost, so that its LSNs stay one row without gaps; a checkpoint and a run leave out
-the damaged parts. The files as they were lie in the folder `damaged-<n>`, with `report.json`; nothing is removed.
-The frontier judges the content of the lost pieces: this room knows frames, ranges and blocks.
+`survey` reads every byte and changes nothing. `mend` writes each damaged file anew from its whole parts. A log gets an
+empty frame for every lost one, so that its LSNs have no gaps; a checkpoint and a run omit the damaged parts. The old
+files move to the folder `damaged-<n>`, with `report.json`; nothing is removed. The frontier judges the content of the
+lost pieces: this room handles frames, ranges and blocks.
 
-A whole frame or range can also lie inside the bytes of another one, put there by the author of a page. After damage one
-counts only if its LSN (or place) is one that can stand at this byte.
+The author of a page can put a whole frame or range inside the bytes of another one. After damage one counts only if
+its LSN (or place) is possible at this byte.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MARKS_BEGIN: Final = b"rng"  # as every mark of a range does
 
 @dataclass(frozen=True, slots=True)
 class Filler:
-    """The frame that stands where one was lost: it says nothing."""
+    """An empty frame in the place of a lost one."""
 
     kind: int
     version: int
@@ -72,9 +72,9 @@ class Segment:
     epoch: int = 0
     stretches: list[Stretch] = field(default_factory=list)
     next_lsn: int = 0
-    """Behind its last whole frame."""
+    """The byte after its last whole frame."""
     until: int = 0
-    """The last LSN that must stand in it, because the next segment goes on there or because it was synced."""
+    """The last LSN that the segment must contain, because the next segment continues there or because it was synced."""
     clean: bool = True
     """Nothing but unused space follows its last whole frame."""
     damaged: bool = False
@@ -110,14 +110,14 @@ class Survey:
     covered_lsn: int = 0
     """Replay begins after it."""
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    """LSNs (first, last) for which there is no segment at all."""
+    """LSNs (first, last) without any segment."""
     begins_late: bool = False
-    """The log begins behind the LSN with which replay should begin; what was before it is lost."""
+    """Whether the log begins after the first LSN that replay needs; earlier frames are lost."""
     foreign: list[str] = field(default_factory=list)
     """Files that have the name of one of ours and are not: kept aside, so that the store can be opened."""
     losses: list[Loss] = field(default_factory=list)
     runs: list[RunFound] = field(default_factory=list)
-    """Of the ledger, and of cold hosts; those of each family oldest first."""
+    """Runs of the ledger and of cold hosts; in each family the oldest first."""
 
     @property
     def last_lsn(self) -> int:
@@ -253,7 +253,7 @@ def _lost_ranges(name: str, begin: int, end: int, pieces: int | None) -> Loss:
 
 
 def _whole_ranges(file: File, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """(first byte, byte behind, place, LSN) of each whole range, in order."""
+    """Yields (first byte, end, place, LSN) of each whole range, in order."""
     position, place = begin, 0
     while position + _RANGE_HEAD_BYTES <= end:
         whole = _range_at(file, position, end, place, place)
@@ -283,7 +283,7 @@ def _range_at(file: File, position: int, end: int, least: int, most: int) -> tup
 
 
 def _next_range(file: File, broken: int, end: int, place: int) -> tuple[int, int, int, int] | None:
-    """The first whole range behind a broken one: where its length says, or else wherever its mark stands."""
+    """Returns the first whole range after a broken one: at the end of its length, or else at the next mark."""
     head = read_as_can_be(file, broken, min(broken + ckpt._RANGE.size, end))
     if len(head) == ckpt._RANGE.size:
         hop = broken + _RANGE_HEAD_BYTES + int(ckpt._RANGE.unpack(head)[1])
@@ -430,8 +430,8 @@ def _scan(files: Files, segment: Segment, bound: int | None, found: Survey) -> N
 
 
 def _next_frame(data: bytes, broken: int, next_lsn: int, synced: int, bound: int | None) -> tuple[int, int] | None:
-    """(byte, LSN) of the first whole frame behind a broken one that can stand there: where the broken one's length
-    says, or else the next that can be found."""
+    """Returns (byte, LSN) of the first whole frame after a broken one that is possible there: at the end of the broken
+    one's length, or else the next one that is found."""
     if len(data) - broken >= _COVERED_FROM:
         length = int(_LENGTH.unpack_from(data, broken)[0])
         hop = broken + _COVERED_FROM + length
@@ -459,7 +459,7 @@ def _plausible(data: bytes, at: int, least: int, most: int, synced: int, bound: 
 
 
 def _judge(segments: list[Segment], found: Survey) -> None:
-    """Tells damage from a torn tail, and finds LSNs that no segment holds."""
+    """Separates damage from a torn tail, and finds LSNs that are in no segment."""
     if not segments:
         if found.known_lsn > found.covered_lsn:
             _gap(found, found.covered_lsn + 1, found.known_lsn)
@@ -515,7 +515,7 @@ def _gap(found: Survey, first: int, last: int) -> None:
 
 def _missing(first: int, last: int) -> Loss:
     count = last - first + 1
-    told = f"there is no segment with LSN {first} to {last}, {count:,} frame{'s' if count != 1 else ''}"
+    told = f"no segment contains LSN {first} to {last}, {count:,} frame{'s' if count != 1 else ''}"
     return Loss(segment_name(first), 0, 0, told, first, last, count)
 
 
@@ -585,10 +585,10 @@ class Mended:
 
 
 def mend(files: MendableFiles, found: Survey, filler: Filler, folder: str | None = None) -> Mended:
-    """Writes the damaged files anew from their whole parts; call it under the directory's lock.
+    """Writes the damaged files anew from their whole parts. Call it under the directory's lock.
 
-    After a crash in between it is simply run again. folder: where the files go as they were, by default a new one.
-    Raises StoreFullError, StoreFailedError; then each file is as it was or as it should be.
+    After a crash in between, run it again. folder: where the old files are kept, by default a new one.
+    Raises StoreFullError, StoreFailedError; then each file is unchanged or repaired.
     """
     if found.whole:
         return Mended()
@@ -603,8 +603,7 @@ def mend(files: MendableFiles, found: Survey, filler: Filler, folder: str | None
 
 
 def mend_ledger(files: MendableFiles, found: Survey, folder: str) -> tuple[list[str], list[Loss]]:
-    """Writes runs without their damaged blocks; gives the files that are kept in the folder, and the losses beside the
-    blocks."""
+    """Writes runs without their damaged blocks. Returns the files kept in the folder, and other losses."""
     kept: list[str] = []
     losses: list[Loss] = []
     for family in (LEDGER, COLD):
@@ -617,7 +616,7 @@ def mend_ledger(files: MendableFiles, found: Survey, folder: str) -> tuple[list[
 
 
 def mend_checkpoint(files: MendableFiles, found: Survey, folder: str) -> list[str]:
-    """A checkpoint of the ranges that are whole, where the newest one is not or the log begins behind it."""
+    """Writes a checkpoint of the whole ranges, if the newest one is damaged or the log begins after it."""
     if not found.begins_late and (found.checkpoint is None or not found.checkpoint.damaged):
         return []
     kept = keep_checkpoints(files, folder)
@@ -639,7 +638,7 @@ def keep_checkpoints(files: MendableFiles, folder: str) -> list[str]:
 
 
 def mend_log(files: MendableFiles, found: Survey, filler: Filler, folder: str) -> list[str]:
-    """Segments of all whole frames, with fillers between them, and without files of others."""
+    """Writes segments of all whole frames, with fillers between them, and without foreign files."""
     kept = []
     for name in found.foreign:
         if logs._SEGMENT_NAME.fullmatch(name):
@@ -660,7 +659,7 @@ def mend_log(files: MendableFiles, found: Survey, filler: Filler, folder: str) -
 
 
 def report(files: MendableFiles, mended: Mended, facts: Mapping[str, object]) -> None:
-    """Writes report.json beside the damaged files. Raises StoreFullError, StoreFailedError."""
+    """Writes report.json next to the damaged files. Raises StoreFullError, StoreFailedError."""
     told = {**facts, "kept": list(mended.kept), "lost": [asdict(loss) for loss in mended.losses]}
     files.put_copy(REPORT_NAME, mended.folder, json.dumps(told, indent=2).encode("ascii") + b"\n")
 
@@ -708,7 +707,7 @@ def _fillers(first: int, last: int, epoch: int, filler: Filler) -> Iterator[byte
 
 
 def _padded(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """The pieces, and zeros behind them up to `size`."""
+    """Yields the pieces, and zeros after them up to `size`."""
     position = 0
     for piece in pieces:
         yield piece

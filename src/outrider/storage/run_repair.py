@@ -1,7 +1,7 @@
 """Finds the whole blocks of the ledger's runs, and writes the runs anew without the damaged ones.
 
-A block that is not whole takes all its records with it; a record of a newer run that is a head alone goes too when the
-body it stands for is gone. An older version of a lost record counts again where an older run has one.
+A damaged block loses all its records. A record of a newer run that consists of a head alone is lost too when its body
+is lost. An older version of a lost record counts again where an older run contains one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Blocks(Run):
         self.bytes = size
 
     def block(self, begin: int, place: int) -> tuple[Records, int]:
-        """The records of the block at this byte, and the byte behind it. Raises DamagedStoreError."""
+        """Returns the records of the block at this byte, and the byte after it. Raises DamagedStoreError."""
         head = read_as_can_be(self._block_file, begin, min(begin + layout._BLOCK_BYTES, self.bytes))
         if len(head) < layout._BLOCK_BYTES:
             raise self._damage(begin)
@@ -169,8 +169,8 @@ def _by_index(blocks: _Blocks, index: Sequence[int], end: int, found: RunFound, 
 
 
 def _by_walk(blocks: _Blocks, end: int, found: RunFound, losses: list[Loss]) -> int:
-    """Block after block by their own lengths; behind a broken one, wherever the number of a later one stands and its
-    checksum holds."""
+    """Yields block after block by their own lengths; after a broken one, the next place with the number of a later
+    block and the right checksum."""
     whole, position, place = 0, layout._HEADER_BYTES, 0
     while position < end:
         try:
@@ -214,20 +214,19 @@ def _records_of(files: Files, found: RunFound) -> Iterator[Records]:
 def mend_runs(
     files: MendableFiles, store: bytes, runs: Sequence[RunFound], folder: str
 ) -> tuple[list[str], list[Loss]]:
-    """Writes damaged runs anew, and newer ones that stand on a body that is lost; runs come oldest first.
+    """Writes damaged runs anew, and newer ones that need a lost body. runs: oldest first.
 
-    The files kept in `folder`, and the losses beside the blocks. Raises StoreFullError, StoreFailedError.
+    Returns the files kept in `folder`, and the losses besides the blocks. Raises StoreFullError, StoreFailedError.
     """
     kept: list[str] = []
     losses: list[Loss] = []
     first = next((number for number, run in enumerate(runs) if run.damaged), len(runs))
     lost = {number: _without_body(files, runs[: number + 1]) for number in range(first, len(runs))}
-    # The newest run goes first: a repair that is killed in between finds the older damage again, and all that rests on
-    # it.
+    # The newest run first: a repair that is killed in between finds the older damage again, and all that depends on it.
     for number in range(len(runs) - 1, first - 1, -1):
         found, gone = runs[number], lost[number]
         if len(gone):
-            told = f"{len(gone):,} more record{'s' if len(gone) != 1 else ''} stood on a body that is lost"
+            told = f"{len(gone):,} more record{'s' if len(gone) != 1 else ''} needed a lost body"
             losses.append(Loss(found.name, 0, 0, told, pieces=len(gone)))
         if not found.damaged and not len(gone):
             continue
@@ -245,7 +244,7 @@ def _without_body(files: Files, runs: Sequence[RunFound]) -> Keys:
     for run in reversed(runs[:-1]):
         if not len(open_):
             break
-        # A version of state 0 ends a record; a head behind it has no body and needs none.
+        # A version of state 0 ends a record; a later head has no body and needs none.
         settled = [some.keys[some.whole] for some in _records_of(files, run)]
         if settled:
             open_ = open_[~np.isin(open_, np.concatenate(settled))]

@@ -1,9 +1,8 @@
 """Runs: immutable files of records sorted by key, in small compressed blocks, whole or absent after any crash.
 
 File `run-<number, 16 hex digits>.run`: | header | block | block | … | index | footer |; docs/formats/runs.md draws it.
-Runs of another family than the ledger's have its name in place of `run-`.
-A run is written under a `.tmp` name and takes its name when all of it is on the device. An open run keeps only the
-first key and the place of each block in memory.
+Runs of other families have the family's name in place of `run-`. A run is written under a `.tmp` name and gets its name
+when all of it is on the device. An open run keeps only the first key and the place of each block in memory.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ else:
 
 RUN_FORMAT = 2
 RUN_LEVEL = 3
-"""Of zstd: on a quarter of a million URLs of documents level 6 takes three times as long for 5 % less, and a dictionary
-per run half as long again for 3 %."""
+"""Level of zstd. On a quarter of a million URLs of documents, level 6 needs three times as long for 5 % less, and a
+dictionary per run half as long again for 3 %."""
 
-_FRAME: Literal[2] = 2  # ZstdCompressor.FLUSH_FRAME: each call gives a frame of its own
+_FRAME: Literal[2] = 2  # ZstdCompressor.FLUSH_FRAME: each call ends its own frame
 
 _HEADER_MAGIC = b"ORrun\r\n\x1a"
 _HEADER = struct.Struct("<8sI4x16sQ20x")  # magic, format, store, number; the crc follows
@@ -95,7 +94,7 @@ def _number(match: re.Match[str] | None, family: str) -> int | None:
 
 
 class RunWriter:
-    """Writes one run, records in the order of their keys; until `finish` has returned there is none."""
+    """Writes one run, records in the order of their keys. The run does not exist until `finish` has returned."""
 
     def __init__(self, files: Files, *, store: bytes, number: int, family: str = LEDGER) -> None:
         """Begins run `number`. Raises StoreFullError, StoreFailedError."""
@@ -141,7 +140,7 @@ class RunWriter:
             self._cut(all_of_it=False)
 
     def finish(self) -> str:
-        """Makes it a run and gives its name; the directory is synced. Raises StoreFullError, StoreFailedError."""
+        """Makes it a run, syncs the directory and returns the run's name. Raises StoreFullError, StoreFailedError."""
         file = self._open_file()
         self._cut(all_of_it=True)
         index = np.empty(len(self._keys), _INDEX)
@@ -199,7 +198,7 @@ class RunWriter:
         keys = records.keys
         first, last = bytes(keys[0]), bytes(keys[-1])
         if (self.rows and first <= self._last) or not (keys[1:] > keys[:-1]).all():
-            raise ValueError("records of a run come in the order of their keys, each key once")
+            raise ValueError("records of a run must have ascending, distinct keys")
         raw = memoryview(records.arena)[int(records.offsets[0]) : int(records.offsets[-1])]
         if len(raw) > _BODIES_BYTES_MAX:
             raise ValueError(f"a card with a body of {len(raw)} bytes; it may have {RUN_BODY_BYTES_MAX}")
@@ -246,7 +245,7 @@ class Run:
         family = family_of(name)
         number = run_number(name, family) if family is not None else None
         if number is None:
-            raise ValueError(f"{name!r} is no name of a run")
+            raise ValueError(f"{name!r} is not the name of a run")
         self.name = name
         self.number = number
         self._where = where = files.describe(name)
@@ -280,7 +279,7 @@ class Run:
         self._keys: Keys = np.ascontiguousarray(index["key"])
         self._offsets = np.append(index["offset"].astype(np.int64), place)
         self._file = file
-        # A reader may hold a run whose name is gone already; the descriptor goes with the last of them.
+        # A reader may use a run whose name is already removed; the last reader closes the descriptor.
         self._closing = weakref.finalize(self, file.close)
 
     def __repr__(self) -> str:
@@ -290,7 +289,7 @@ class Run:
         return int(self.rows)
 
     def close(self) -> None:
-        """Gives the descriptor back; no reader may be at work."""
+        """Closes the descriptor; no reader may be at work."""
         self._closing()
 
     def find(self, keys: Keys) -> Records:

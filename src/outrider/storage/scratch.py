@@ -1,8 +1,7 @@
-"""Chunks of bytes in scratch files: never synced, gone at the next opening, each chunk with its checksum.
+"""Chunks of bytes in scratch files: never synced, removed at the next opening, each chunk with its checksum.
 
-A file holds chunks one after the other, | length u32 | crc32c of the rest u32 | owner u32 | bytes |. A released chunk
-is garbage: a file of nothing else is removed, and a file that is mostly garbage gives its other chunks out to be
-written anew.
+A file contains chunks in a row, | length u32 | crc32c of the rest u32 | owner u32 | bytes |. A released chunk is
+garbage. A file with only garbage is removed. From a file that is mostly garbage, the other chunks are moved.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from outrider.storage.files import File, Files, remove_if_possible
 SUFFIX = ".tail"
 OFFSET_BITS = 26
 PLACE_BITS = 55
-"""A place has so many bits: the number of its file, and the offset in it."""
+"""Bits of a place: the number of its file, and the offset in it."""
 _HEADER = struct.Struct("<III")
 _COVERED = struct.Struct("<I")
-_READ_BYTES = 4_096  # most chunks come with one read
+_READ_BYTES = 4_096  # one read suffices for most chunks
 _RESTART_BYTES = 1 << 20  # a smaller file is not worth being removed and made again
 
 
@@ -40,8 +39,8 @@ class Scratch:
     """Chunks in files `NAME-%08x.tail` of one directory. One thread at a time."""
 
     def __init__(self, files: Files, *, name: str, file_bytes_max: int = SCRATCH_FILE_BYTES_MAX) -> None:
-        """Removes the files of an earlier process, as far as the disk lets them go. Raises StoreError; ValueError when
-        a place cannot say such offsets."""
+        """Removes the files of an earlier process, as far as the disk allows. Raises StoreError; ValueError when
+        a place cannot express such offsets."""
         if not 0 < file_bytes_max <= 1 << OFFSET_BITS:
             raise ValueError(f"a scratch file has 1 to {1 << OFFSET_BITS} bytes, not {file_bytes_max}")
         self._files = files
@@ -53,11 +52,9 @@ class Scratch:
         self._current: int | None = None
         self._wasteful: set[int] = set()
         self._cursor = (0, 0)
-        self._unremoved: list[
-            str
-        ] = []  # nobody's any more, but the disk would not remove them: tried with the next one
+        self._unremoved: list[str] = []  # unused, but the disk refused to remove them: tried again with the next one
         for left in files.names():
-            # As long as ours exactly: `a-b` keeps its files beside `a`.
+            # Exactly as long as ours: `a-b` has its files next to those of `a`.
             if left.startswith(f"{name}-") and left.endswith(SUFFIX) and len(left) == len(self._file_name(0)):
                 remove_if_possible(files, left)
 
@@ -89,7 +86,7 @@ class Scratch:
         return file
 
     def append(self, owner: int, chunks: Sequence[bytes]) -> list[int]:
-        """The places of the chunks. Raises StoreFullError, StoreFailedError; then none of them was written."""
+        """Returns the places of the chunks. Raises StoreFullError, StoreFailedError; then nothing was written."""
         return self.append_all([owner] * len(chunks), chunks)
 
     def append_all(self, owners: Sequence[int], chunks: Sequence[bytes]) -> list[int]:
@@ -152,7 +149,7 @@ class Scratch:
         except FileNotFoundError:
             raise DamagedStoreError(f"{self._describe(number, offset)}: the file is gone") from None
         except StoreFullError as error:
-            # Nothing to repeat: the caller is in the middle of taking what it cannot get.
+            # No retry: the caller is in the middle of moving chunks that cannot be read.
             raise StoreError(error.facts) from error
         data = file.read_at(offset, _READ_BYTES)
         if len(data) < _HEADER.size:
@@ -194,8 +191,8 @@ class Scratch:
         self._unremoved = [name for name in self._unremoved if not remove_if_possible(self._files, name)]
 
     def survivors(self, most: int) -> list[tuple[int, int, bytes]]:
-        """Up to `most` chunks (owner, place, bytes) of a file that is mostly garbage, wanted or not: those that are
-        wanted are to be appended anew and released here. Raises DamagedStoreError."""
+        """Returns up to `most` chunks (owner, place, bytes) of a file that is mostly garbage. The caller appends the
+        ones it still needs anew and releases them here. Raises DamagedStoreError."""
         number, offset = self._cursor
         if number not in self._stocks:
             if not self._wasteful:

@@ -22,7 +22,7 @@ def sealed_bytes(layout: struct.Struct) -> int:
 
 
 def is_whole(record: bytes, layout: struct.Struct) -> bool:
-    """Whether a record of this layout begins here and its checksum holds."""
+    """Whether a record of this layout begins here and has the right checksum."""
     if len(record) < sealed_bytes(layout):
         return False
     return bool(CRC.unpack_from(record, layout.size)[0] == crc32c(record[: layout.size]))
@@ -31,10 +31,10 @@ def is_whole(record: bytes, layout: struct.Struct) -> bool:
 def unsealed_head(
     head: bytes, layout: struct.Struct, *, magic: bytes, newest: int, where: str, file_format: str, what: str
 ) -> tuple[Any, ...]:
-    """The fields of a file's sealed head behind magic and format number.
+    """Returns the fields of a file's sealed head after magic and format number.
 
-    newest: the format written now; those from 1 on are read. where, file_format, what: the file, its format's name and
-    the record's, for messages. Raises ForeignStoreError for a format above `newest` and DamagedStoreError for a head
+    newest: the format written now; formats from 1 on are read. where, file_format, what: names of the file, its format
+    and the record, for messages. Raises ForeignStoreError for a format above `newest` and DamagedStoreError for a head
     that is not whole.
     """
     found, version, *fields = layout.unpack_from(head)

@@ -1,7 +1,7 @@
-"""The layers of a ledger, oldest first: runs on disk and pieces in memory; new runs, merges, and files that may go.
+"""The layers of a ledger, oldest first: runs on disk and pieces in memory; new runs, merges and obsolete files.
 
-A run counts from the moment it is written; its file is kept until a checkpoint that no longer lists it is durable. Four
-runs of one size become one. One thread writes and merges; any may look at the layers at any time.
+A run counts from the moment it is written; its file is kept until a checkpoint without it is durable. Four runs of one
+size become one. One thread writes and merges; any thread may read the layers at any time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Tiers:
         Raises DamagedStoreError, ForeignStoreError.
         """
         self.lock = threading.Lock()
-        """Held for the moments in which the layers change."""
+        """Locked for the moments in which the layers change."""
         self._writing = threading.Lock()
         self._files = files
         self._store = store
@@ -65,12 +65,12 @@ class Tiers:
         return self._layers
 
     def hold(self, pieces: Sequence[Records]) -> None:
-        """Adds pieces in memory above all others; the caller holds the lock."""
+        """Adds pieces in memory above the existing ones; the caller has the lock."""
         if pieces:
             self._layers = Layers(self._layers.runs, (*self._layers.frozen, *pieces))
 
     def write(self) -> None:
-        """Makes a run of the pieces held now. Raises StoreFullError, StoreFailedError; then they are held as before."""
+        """Makes a run of the current pieces. Raises StoreFullError, StoreFailedError; then the pieces remain."""
         with self._writing:
             self._write()
 
@@ -86,16 +86,16 @@ class Tiers:
         held = list(pieces)
         del pieces, now
         while held:
-            # Some at a time: no thread gets memory while it goes back.
+            # A few at a time: no thread can allocate memory while it is returned.
             size = 0
             while held and size < GIVE_BACK_BYTES:
                 size += held.pop().nbytes
             give_back()
 
     def merge(self) -> bool:
-        """Makes one run of the newest ones if enough of them are of one size; whether there was something to do.
+        """Makes one run of the newest ones if enough of them have one size. Returns whether there was something to do.
 
-        Records that come meanwhile become a run between two of its steps, so that nothing waits in memory for a long
+        Records that arrive meanwhile become a run between two of its steps, so that nothing waits in memory for a long
         merge.
         Raises StoreFullError, StoreFailedError, DamagedStoreError; then the old runs count as before.
         """
@@ -128,8 +128,8 @@ class Tiers:
             return listed
 
     def settled(self) -> None:
-        """Removes merged-away files: the checkpoint with what `names` gave last is durable. Files that could not be
-        removed are tried again the next time."""
+        """Removes merged files, because the checkpoint with the names of the last `names()` is durable. Failed removals
+        are tried again the next time."""
         with self.lock:
             gone = [run for run in self._replaced if run.name not in self._listed]
         for run in gone:
@@ -139,7 +139,7 @@ class Tiers:
         self._unremoved = [name for name in self._unremoved if not remove_if_possible(self._files, name)]
 
     def remove_leftovers(self) -> None:
-        """Removes files of runs that neither count nor are kept for the last checkpoint, as far as they will go."""
+        """Removes files of runs that neither count nor are needed by the last checkpoint. Failures are ignored."""
         with self._writing:
             kept = {run.name for run in (*self._layers.runs, *self._replaced)} | set(self._listed)
             for name in self._files.names():
@@ -157,7 +157,7 @@ class Tiers:
                 yield from run.check()
 
     def close(self) -> None:
-        """Gives the descriptors back; nothing is written."""
+        """Closes the descriptors; writes nothing."""
         with self._writing, self.lock:
             self._closed = True
             for run in (*self._layers.runs, *self._replaced):
@@ -165,7 +165,7 @@ class Tiers:
             self._layers = Layers((), ())
 
     def _written(self, records: Iterator[Records]) -> Run | None:
-        """A run of these records; None when there are none."""
+        """Makes a run of these records; returns None without records."""
         if self._closed:
             raise ClosedError
         number = self._next
