@@ -100,9 +100,7 @@ def test_an_older_format_is_refused_with_both_versions_and_the_way_out() -> None
     files = MemoryFiles()
     created(files)
     files.put(MANIFEST_NAME, files.contents()[MANIFEST_NAME].replace(b'"format": 2', b'"format": 1'))
-    with pytest.raises(
-        ForeignStoreError, match="store format 1; this version opens only format 2. Export the"
-    ):
+    with pytest.raises(ForeignStoreError, match=r"store format 1; this version opens only format 2\. Export the"):
         Manifest.load(files)
 
 
