@@ -26,7 +26,7 @@ from outrider.fetch.freshness import fresh_seconds
 from outrider.fetch.meaning import NOT_MODIFIED, REDIRECTS, REFUSALS, meaning_of, rest_asked
 from outrider.fetch.outcomes import FetchError, retry_after_seconds
 from outrider.fetch.unwelcome import sign_of
-from outrider.frontier.policy.revisit import retries_left
+from outrider.frontier.policy.revisit import retry_at
 from outrider.journey import Kind, Lease, Link, Outcome, PageLine, RobotsAnswer, Verdict, Word
 from outrider.limits import (
     BODY_BYTES_MAX,
@@ -172,20 +172,15 @@ def judged(visit: Visit, retries: int = len(RETRY_SECONDS), *, may_be_packed: bo
     if word == Word.DONE:
         assert response is not None
         return _answered(response, is_page=not may_be_packed)
-    if verdict is Verdict.RETRY:
-        word, verdict = _again(lease.attempt, retries)
+    if verdict is Verdict.RETRY and retry_at(lease.attempt, visit.now, retries=retries) is None:
+        word = Word.ERROR
+        if retries < len(RETRY_SECONDS):  # else the frontier ends the page, by the same rule
+            verdict = Verdict.GONE
     if word != Word.REDIRECT:
         target = None
     if word == Word.DUPLICATE:
         asked = None
     return Judgement(word, verdict, found.error, target, asked, found.refused, challenged)
-
-
-def _again(attempt: int, retries: int) -> tuple[Word, Verdict]:
-    """Outcome and verdict of a failure that may pass."""
-    if attempt > retries < len(RETRY_SECONDS):
-        return Word.ERROR, Verdict.GONE
-    return (Word.RETRY if retries_left(attempt) else Word.ERROR), Verdict.RETRY
 
 
 def validators_of(lease: Lease) -> tuple[tuple[str, str], ...]:

@@ -8,7 +8,7 @@ fact, so a replay never asks a rule again. The rules of priority stand beside th
     politeness.py   the rest of a host after a request: the largest of several named rules, alone or in columns
     network.py      whether our own network is at fault, and how long a crawl pauses for it
     welcome.py      whether a host shows that a crawler is not welcome
-    revisit.py      the pauses between attempts
+    revisit.py      when a URL or an errand is requested again: after a failure, and after a bad answer
     budgets.py      how many answered pages a crawl, a domain or a host may have
     returns.py      when a shape of paths brings so little new content that it is fetched last, or parked
     grouping.py     which group a host belongs to: by domain, by address, by name

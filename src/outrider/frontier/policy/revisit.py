@@ -8,32 +8,69 @@ doubles the pause, and the page is given up after `BAD_ANSWERS_MAX` of them. The
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from outrider.limits import BAD_ANSWER_SECONDS, BAD_ANSWER_SECONDS_MAX, BAD_ANSWERS_MAX, RETRY_SECONDS
+from outrider.clock import Instant
+from outrider.limits import (
+    BAD_ANSWER_SECONDS,
+    BAD_ANSWER_SECONDS_MAX,
+    BAD_ANSWERS_MAX,
+    MICROSECONDS,
+    RETRY_AFTER_SECONDS_MAX,
+    RETRY_SECONDS,
+)
 
 Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.integer[Any]]
+Instants = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.uint8]
 
 STEPS_PER_OCTAVE: Final = 4
 """A schedule is kept in one of 127 steps, four of which double it: the smallest step that is not shorter, by at most a
 fifth. The longest step is a hundred years."""
 CODE_MAX: Final = 127
+NEVER: Final[Instant] = -1
+"""The instant of an attempt that is not made."""
 _LEAST: Final = np.array([*BAD_ANSWER_SECONDS, 0.0])
 
 
-def retries_left(attempt: int) -> bool:
-    """Whether a failure of this attempt (1 for the first) will be tried again."""
-    return attempt <= len(RETRY_SECONDS)
+def retry_at(
+    attempt: int,
+    now: Instant,
+    asked: float | None = None,
+    *,
+    at_least: float = 0.0,
+    retries: int = len(RETRY_SECONDS),
+) -> Instant | None:
+    """The instant of the next attempt, as `retries_at` gives it for one failure; None if there is no further attempt.
+
+    retries: how many attempts may follow the first one, `len(RETRY_SECONDS)` at most.
+    """
+    if attempt > retries:
+        return None
+    given = None if asked is None else np.array([asked])
+    found = int(retries_at(np.array([attempt]), now, given, at_least=at_least)[0])
+    return None if found == NEVER else found
 
 
-def retry_seconds(attempt: int) -> float:
-    """The wait in seconds after the failure of this attempt; defined only while `retries_left(attempt)`."""
-    assert retries_left(attempt), attempt
-    return RETRY_SECONDS[attempt - 1]
+def retries_at(
+    attempts: Counts, ended: Instants | Instant, asked: Floats | None = None, *, at_least: float = 0.0
+) -> Instants:
+    """The instants of the next attempts after failures that may pass; `NEVER` if no attempt is left.
+
+    attempts: the numbers of the failed attempts, 1 for the first. ended: the instants of the failures. asked: seconds
+    that the reporter of a failure asks for in place of the usual wait, NaN for none; a year at most. at_least: seconds
+    that each wait lasts at least, such as a Retry-After.
+    """
+    waits = np.array([*RETRY_SECONDS, 0.0])[np.minimum(attempts, len(RETRY_SECONDS) + 1) - 1]
+    if asked is not None:
+        waits = np.where(np.isnan(asked), waits, np.clip(asked, 0.0, RETRY_AFTER_SECONDS_MAX))
+    waits = np.maximum(waits, at_least)
+    found: Instants = ended + np.ceil(waits * MICROSECONDS).astype(np.int64)
+    return np.where(attempts <= len(RETRY_SECONDS), found, NEVER)
 
 
 def codes_of(pauses: npt.ArrayLike) -> Codes:

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from outrider.clock import Instant, instant
+from outrider.clock import Instant
 from outrider.frontier.format.facts import KINDS as KINDS_OF_FACTS
 from outrider.frontier.format.facts import Block, Fact, Row, columns_of
-from outrider.frontier.policy.revisit import retries_left, retry_seconds
+from outrider.frontier.policy.revisit import retry_at
 from outrider.frontier.priority import class_of
 from outrider.frontier.state.hosts import NONE
 from outrider.journey import Kind
-from outrider.limits import LEASES_LOST_MAX, REDIRECT_HOPS_MAX, RETRY_AFTER_SECONDS_MAX, URL_BYTES_MAX
+from outrider.limits import LEASES_LOST_MAX, REDIRECT_HOPS_MAX, URL_BYTES_MAX
 from outrider.url import authority_of, host_of, spell
 
 if TYPE_CHECKING:
@@ -202,10 +202,8 @@ class CallersErrand(Errand):
             return self.cells(self.name, again_at)
         if retries:
             attempt = self.attempts + 1
-            if not retries_left(attempt):
+            if (at := retry_at(attempt, now, after_seconds)) is None:
                 return self.cells(self.name, ended=True)
-            wait = retry_seconds(attempt) if after_seconds is None else after_seconds
-            at = now + instant(min(max(0.0, wait), RETRY_AFTER_SECONDS_MAX))
             # The next attempt begins with the errand's own URL: the redirect may have changed.
             return self.cells(self.name, at, attempt, error=error or "retries")
         target = spell([location], self.url)[0] if location else None

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from outrider.clock import Instant, instant
 from outrider.frontier.format.facts import Row
-from outrider.frontier.policy.revisit import retries_left, retry_seconds
+from outrider.frontier.policy.revisit import retry_at
 from outrider.frontier.state.authorities import CELLS, WITH_COPY, Again, Authority, RobotsState, cells_of
 from outrider.frontier.stores.rulebook import NO_RULES, Rulebook
 from outrider.journey import RobotsAnswer
@@ -287,8 +287,8 @@ def _unreachable(
     copy = RobotsState.RULES if authority.digest else RobotsState.ALLOW
     young = authority.fetched + day if authority.fetched else 0  # until then the good copy holds
     tried = Found(copy, now + day, 0, 0, 0, status, own, error, fetched=authority.fetched, failing_since=since)
-    if retries and retries_left(attempt):
-        at = now + instant(max(retry_seconds(attempt), min(retry_after or 0.0, ROBOTS_AGE_SECONDS_MAX)))
+    asked = min(retry_after or 0.0, ROBOTS_AGE_SECONDS_MAX)
+    if retries and (at := retry_at(attempt, now, at_least=asked)) is not None:
         if now < young:
             return replace(tried, expires=min(at, young), attempts=attempt)
         return replace(tried, state=RobotsState.RETRYING, expires=0, next_at=at, attempts=attempt)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from outrider.clock import Instant, instant
 from outrider.frontier.format.facts import Block, Fact, Row, columns_of
 from outrider.frontier.policy.grouping import address_of
-from outrider.frontier.policy.revisit import retries_left, retry_seconds
+from outrider.frontier.policy.revisit import retry_at
 from outrider.frontier.state.errand import Errand
 from outrider.frontier.state.hosts import NONE
 from outrider.journey import Kind
@@ -23,7 +23,6 @@ from outrider.limits import (
     ADDRESS_SECONDS_MAX,
     ADDRESS_SECONDS_MIN,
     ADDRESS_SECONDS_USUAL,
-    RETRY_AFTER_SECONDS_MAX,
 )
 
 if TYPE_CHECKING:
@@ -87,10 +86,8 @@ class Whereabouts(Errand):
             seconds = min(max(told, ADDRESS_SECONDS_MIN), ADDRESS_SECONDS_MAX)
             return (str(address_of(address)), now + instant(seconds), 0, 0, "")
         attempt = self.attempts + 1
-        if not final and retries_left(attempt):
-            wait = retry_seconds(attempt) if after_seconds is None else after_seconds
-            wait = min(max(0.0, wait), RETRY_AFTER_SECONDS_MAX)
-            return (self.address, 0, now + instant(wait), attempt, error or "no_address")
+        if not final and (at := retry_at(attempt, now, after_seconds)) is not None:
+            return (self.address, 0, at, attempt, error or "no_address")
         return ("", now + instant(ADDRESS_FAILED_SECONDS), 0, 0, error or "no_address")
 
     def __repr__(self) -> str:

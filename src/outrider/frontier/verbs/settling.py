@@ -18,7 +18,7 @@ from outrider.frontier.format.facts import Fact
 from outrider.frontier.format.records import parts_of
 from outrider.frontier.policy.network import SILENT, Network
 from outrider.frontier.policy.politeness import UNANSWERED, ends_of, rests_after
-from outrider.frontier.policy.revisit import bad_answer_seconds, codes_of
+from outrider.frontier.policy.revisit import NEVER, bad_answer_seconds, codes_of, retries_at
 from outrider.frontier.policy.welcome import (
     BREAKS,
     NAMELESS,
@@ -55,7 +55,6 @@ from outrider.limits import (
     OWN_SLOT,
     REDIRECT_HOPS_MAX,
     RETRY_AFTER_SECONDS_MAX,
-    RETRY_SECONDS,
     ROBOTS_AGE_SECONDS_MIN,
     UNWELCOME_RUNS_MAX,
     UNWELCOME_SAME_BODIES,
@@ -76,7 +75,6 @@ _OF_STATUSES = np.full(HTTP_STATUS_MAX + 1, Signal.NEUTRAL, np.uint8)
 _OF_STATUSES[200:500] = HEALTHY
 _OF_STATUSES[403] = Signal.WALL
 _PHASES = np.uint64((1 << 50) - 1)  # the windows of a Crawl-delay begin at another instant for each host
-_WAITS = np.array([*RETRY_SECONDS, 0.0])  # by attempt, 1 for the first; behind the last attempt there is none
 
 
 @dataclass(slots=True)
@@ -598,13 +596,9 @@ class Settling(Part):
             heads["due"][again] = np.where(at == verdicts.NO_INSTANT, now, at)
         retry = np.flatnonzero(chosen == verdicts.RETRY)
         if len(retry):
-            attempts = heads["attempts"][retry]
-            left = attempts <= len(RETRY_SECONDS)
-            wait = _WAITS[np.minimum(attempts, len(_WAITS)) - 1]
-            if outcomes.after_seconds is not None:
-                after = outcomes.after_seconds[retry]
-                wait = np.where(np.isnan(after), wait, after)
-            due = pages.at(pages.ended, retry) + np.ceil(wait * MICROSECONDS).astype(np.int64)
+            asked = None if outcomes.after_seconds is None else outcomes.after_seconds[retry]
+            due = retries_at(heads["attempts"][retry], pages.at(pages.ended, retry), asked)
+            left = due != NEVER
             some = retry[left]
             heads["due"][some] = np.maximum(due, pages.until[retry])[left]
             again = np.concatenate((again, some))
