@@ -510,6 +510,8 @@ class PageLine(msgspec.Struct, kw_only=True):
     tls: str | UnsetType = UNSET
     decoding: str | UnsetType = UNSET
     requested: str | UnsetType = UNSET
+    items: msgspec.Raw | UnsetType = UNSET
+    not_followed: dict[str, int] | UnsetType = UNSET
 
 
 class LeaseColumns(Protocol):

@@ -21,13 +21,14 @@ from outrider.crawl import hooks
 from outrider.crawl.control import ask
 from outrider.crawl.hook_failures import HookFailures
 from outrider.crawl.hooks import HookFailed, Hooks, Watch, idle_with_hooks
+from outrider.crawl.lines import parts_of_item
 from outrider.crawl.options import LOST, CrawlOptions, as_toml, from_file, resolved
 from outrider.errors import SettingsError, UnreachableError
 from outrider.fetch.downloader import Decoding, Headers, Response
 from outrider.fetch.native import NativeDownloader
 from outrider.journey import Link
 from outrider.kernels import in_use
-from outrider.limits import LINKS_PER_PAGE_MAX
+from outrider.limits import HOOK_ITEMS_BYTES_MAX, LINKS_PER_PAGE_MAX
 from outrider.page import Page
 from outrider.page.reader import READERS
 
@@ -122,7 +123,100 @@ def raises(page):
 
 def test_what_on_page_returns_stands_in_the_line(crawled):
     lines = crawled(on_page=titles)
-    assert ("PAGE A", len(PAGES["/a"])) == (lines["/a"]["shout"], lines["/a"]["size"])
+    assert [{"shout": "PAGE A", "size": len(PAGES["/a"])}] == lines["/a"]["items"]
+    (item,) = (one for one in items_in(crawled.out) if one["url"] == HOME + "a")
+    assert {"url": HOME + "a", "token": lines["/a"]["token"], "shout": "PAGE A", "size": len(PAGES["/a"])} == item
+
+
+def items_in(directory):
+    return [json.loads(line) for line in (directory / "items.jsonl").read_text().splitlines()]
+
+
+def yields_two(page):
+    yield {"n": 1}
+    page.follow = []
+    yield {"n": 2}
+
+
+class YieldsTwo:
+    def __call__(self, page):
+        yield from ({"n": 1}, {"n": 2})
+
+
+@pytest.mark.parametrize(
+    "on_page",
+    [
+        yields_two,
+        YieldsTwo(),
+        functools.partial(yields_two),
+        lambda page: [{"n": 1}, {"n": 2}],
+        lambda page: ({"n": n} for n in (1, 2)),
+        f"{__name__}:yields_two",
+    ],
+)
+def test_each_mapping_of_on_page_is_an_item(crawled, on_page):
+    lines = crawled(on_page=on_page, max_depth=0)
+    assert [{"n": 1}, {"n": 2}] == lines["/"]["items"]
+    assert [("n", 1), ("n", 2)] == [list(item.items())[-1] for item in items_in(crawled.out)]
+    assert {HOME} == {item["url"] for item in items_in(crawled.out)}
+
+
+def test_links_that_a_generator_drops_are_not_followed(crawled):
+    assert {"/"} == set(crawled(on_page=yields_two))
+
+
+@pytest.mark.parametrize("nothing", [None, [], (), iter(())])
+def test_a_page_without_items_has_no_field_for_them(crawled, nothing):
+    lines = crawled(on_page=lambda page: nothing, max_depth=0)
+    assert "items" not in lines["/"]
+    assert [] == items_in(crawled.out)
+
+
+def test_a_generator_that_raises_leaves_no_item(crawled):
+    def on_page(page):
+        yield {"n": 1}
+        raise KeyError("price")
+
+    lines = crawled(on_page=on_page, max_depth=0)
+    assert ("hook_on_page", None) == (lines["/"]["error"], lines["/"].get("items"))
+    assert [] == items_in(crawled.out)
+
+
+def test_an_endless_generator_ends_at_the_limit_of_a_page(crawled):
+    def on_page(page):
+        while True:
+            yield {}
+
+    lines = crawled(on_page=on_page, max_depth=0)
+    assert "hook_on_page" == lines["/"]["error"]
+    assert f"{HOOK_ITEMS_BYTES_MAX:,}" in crawled.log()
+
+
+def test_the_most_items_that_a_page_may_have_fit_into_its_line(crawled):
+    item = {"text": "x" * 989}  # 1,000 bytes as JSON, and a comma
+    count = HOOK_ITEMS_BYTES_MAX // 1_001
+    lines = crawled(on_page=lambda page: [item] * count, max_depth=0)
+    assert ("done", count) == (lines["/"]["outcome"], len(lines["/"]["items"]))
+    assert count == len(items_in(crawled.out))
+
+
+@pytest.mark.parametrize(
+    ("item", "first"),
+    [
+        ({"url": "mine"}, {"page_url": HOME, "url": "mine"}),
+        ({"token": 7}, {"page_token": int, "token": 7}),
+        ({"url": 1, "page_url": 2}, {"page_page_url": HOME, "url": 1, "page_url": 2}),
+        ({"deeper": {"url": 1}}, {"url": HOME, "deeper": {"url": 1}}),
+        ({}, {"url": HOME}),
+        ({"outcome": "o", "items": [{"a": 1}], "new_links": 7}, {"outcome": "o", "items": [{"a": 1}], "new_links": 7}),
+    ],
+)
+def test_an_item_may_have_fields_of_any_name(crawled, item, first):
+    lines = crawled(on_page=lambda page: item, max_depth=0)
+    assert ("done", [item]) == (lines["/"]["outcome"], lines["/"]["items"])
+    (line,) = items_in(crawled.out)
+    assert first == {name: int if value is int else line[name] for name, value in first.items()}
+    assert (HOME, lines["/"]["token"], item) == parts_of_item(line)
 
 
 def test_a_hook_that_raises_ends_its_page_and_not_the_crawl(crawled):
@@ -137,18 +231,23 @@ def test_a_hook_that_raises_ends_its_page_and_not_the_crawl(crawled):
 @pytest.mark.parametrize(
     ("nonsense", "words"),
     [
-        (7, "takes a mapping"),
-        ({"url": "x"}, "already"),
+        (7, "return a mapping"),
+        ("text", "return a mapping"),
+        ([{}, 7], "item 2 of on_page is 7"),
+        ({"x": float("nan"), "y": None}, "'x'"),
+        ([{"x": [np.float32("inf")]}], "'x'"),
+        ({"x": {"deep": (float("-inf"),)}}, "'x'"),
+        ({"x": [[]] * 70 + [functools.reduce(lambda inner, _: [inner], range(70), 0)]}, "levels"),
         ({1: "x"}, "names are texts"),
         ({"x": object()}, "which JSON does not know"),
-        ({"x": "y" * 70_000}, "bytes"),
+        ({"x": "y" * HOOK_ITEMS_BYTES_MAX}, "bytes"),
         ({"x": b"\xff" * 10}, None),
     ],
 )
 def test_rubbish_from_on_page_is_refused_by_its_name(crawled, nonsense, words):
     lines = crawled(on_page=lambda _page: nonsense, max_depth=0)
     if words is None:
-        assert "/////////////w==" == lines["/"]["x"]
+        assert [{"x": "/////////////w=="}] == lines["/"]["items"]
     else:
         assert "hook_on_page" == lines["/"]["error"]
         assert words in crawled.log()
@@ -550,7 +649,7 @@ def test_a_hook_is_found_beside_the_crawl(tmp_path, crawled, monkeypatch):
     (tmp_path / "my_hooks_5471.py").write_text("def on_page(page):\n    return {'mine': page.title}\n")
     monkeypatch.chdir(tmp_path)
     lines = crawled(on_page="my_hooks_5471:on_page")
-    assert "home" == lines["/"]["mine"]
+    assert [{"mine": "home"}] == lines["/"]["items"]
     assert str(tmp_path) not in sys.path
 
 
@@ -591,12 +690,18 @@ class Waits:
         return {}
 
 
-@pytest.mark.parametrize("hook", [waits, yields, Waits(), functools.partial(waits), f"{__name__}:waits"])
+@pytest.mark.parametrize("hook", [waits, Waits(), functools.partial(waits), f"{__name__}:waits"])
 @pytest.mark.parametrize("name", ["on_page", "scope", "on_request"])
 def test_a_function_that_gives_a_coroutine_is_refused_before_anything_is_made(crawled, name, hook):
     with pytest.raises(SettingsError, match=f"{name.replace('_', '-')} is a.*plain functions"):
         crawled(**{name: hook})
     assert not crawled.out.exists()
+
+
+@pytest.mark.parametrize("name", ["scope", "on_request", "revisit"])
+def test_a_function_with_yield_is_refused_but_for_on_page(crawled, name):
+    with pytest.raises(SettingsError, match=f"{name.replace('_', '-')} is a function with yield"):
+        crawled(**{name: yields})
 
 
 # -- time --------------------------------------------------------------------------------------------------------------
@@ -735,7 +840,7 @@ def test_the_focused_example_follows_its_topic(tmp_path, crawled, project):
     told = {"hosts": str(tmp_path / "hosts"), "downloader": Web, "delay": 0, "delay_factor": 0}
     example["crawl"](str(tmp_path / "out"), None, "page", [HOME], **told)
     lines = [json.loads(line) for line in (tmp_path / "out" / "pages.jsonl").read_text().splitlines()]
-    scores = {line["url"]: line["score"] for line in lines if line["outcome"] == "done"}
+    scores = {line["url"]: line["items"][0]["score"] for line in lines if line["outcome"] == "done"}
     assert (1.0, 0.0) == (scores[HOME + "a"], scores[HOME])
     assert "robots" in {line["outcome"] for line in lines}
     assert len((project / "examples" / "focused.py").read_text().splitlines()) <= 40
@@ -779,7 +884,7 @@ def test_a_kind_of_failure_is_printed_once(crawled, capsys):
 @pytest.mark.parametrize(
     ("hook", "words"),
     [
-        ({"on_page": lambda page: 7}, "it takes a mapping"),
+        ({"on_page": lambda page: 7}, "return a mapping"),
         ({"scope": lambda urls, page: [True]}, "true or false for each"),
         ({"priority": lambda urls, page: [7.0] * len(urls) if page else [0.5] * len(urls)}, "7.0"),
         ({"key": lambda urls, page: [None] * len(urls) if page is None else "k"}, "a text or None for each"),

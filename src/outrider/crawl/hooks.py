@@ -3,7 +3,7 @@
     on_request(request, lease) -> Request | None        event loop   headers and times of one request
     on_response(response, lease) -> Response | None     books        the content that is read, as it came or put right
     readers {type: read(body, url, content_type)}       a process    the text and links of a type that is no HTML
-    on_page(page) -> mapping | None                     books        fields for the page's line; links added and dropped
+    on_page(page) -> mapping, mappings | None           books        items; links added and dropped
     scope(urls, page) -> column of true and false       books        which links are followed
     priority(urls, page) -> column of 0 to 1            books        what comes first
     key(urls, page) -> column of texts or None          books        the queue of each link
@@ -39,7 +39,6 @@ import numpy.typing as npt
 from outrider.clock import rfc3339
 from outrider.crawl.apart import ReaderApart, ReaderFailedError
 from outrider.crawl.given import page_given
-from outrider.crawl.lines import LINE_FIELDS
 from outrider.crawl.options import LOST, CrawlOptions, is_function, spelled
 from outrider.errors import InvalidUrlError, SettingsError, UnreachableError
 from outrider.fetch.downloader import TRUNCATIONS, Decoding, Downloader, Headers, Request, Response
@@ -49,7 +48,7 @@ from outrider.frontier.format.metadata import depth_of, packed
 from outrider.frontier.verbs import arguments
 from outrider.journey import Lease, Link, Word
 from outrider.limits import (
-    HOOK_FIELDS_BYTES_MAX,
+    HOOK_ITEMS_BYTES_MAX,
     HOOK_REVISIT_SECONDS_MAX,
     HOOK_SHARE_SLOW,
     HOOK_TEXT_CHARACTERS_MAX,
@@ -192,9 +191,9 @@ _FOLLOW_MAX: Final = LINKS_PER_PAGE_MAX
 
 
 class OnPage(Protocol):
-    """Looks at a page that was read; a mapping becomes fields of its line. `page.follow` may be changed."""
+    """Looks at a page that was read. Each mapping that it returns or yields is an item. It may change `page.follow`."""
 
-    def __call__(self, page: CrawledPage, /) -> Mapping[str, object] | None: ...
+    def __call__(self, page: CrawledPage, /) -> Mapping[str, object] | Iterable[Mapping[str, object]] | None: ...
 
 
 class LinkColumn(Protocol):
@@ -578,13 +577,13 @@ class Hooks:
 
     # -- per page -----------------------------------------------------------------------------------------------------
 
-    def fields(self, page: CrawledPage) -> dict[str, Any]:
-        """The fields that `on_page` gives for the line. Raises HookFailed."""
+    def items(self, page: CrawledPage) -> msgspec.Raw | None:
+        """The items that `on_page` returns or yields, as a JSON array; None without any. Raises HookFailed."""
         if self.on_page is None:
-            return {}
+            return None
         with self.watch.over("on_page", page.url):
             given = self.on_page(page)
-            return _fields(given) if given is not None else {}
+            return None if given is None else items_given(given)
 
     def links(self, page: CrawledPage) -> tuple[UrlBatch | list[Link], int]:
         """The links that go into the frontier, and how many `scope` refused. Raises HookFailed."""
@@ -725,22 +724,58 @@ def _as_links(
     return links
 
 
-def _fields(given: Mapping[str, object]) -> dict[str, Any]:
-    """The answer of `on_page`, as JSON will have it. Raises TypeError and ValueError."""
-    if not isinstance(given, Mapping):
-        raise TypeError(f"on_page gave {given!r:.80}; it takes a mapping of names to values, or None")
+def items_given(given: object) -> msgspec.Raw | None:
+    """The result of an `on_page` function as a JSON array of items; None without any. Raises TypeError, ValueError, and
+    whatever a generator raises."""
+    if isinstance(given, Mapping):
+        return msgspec.Raw(b"[%b]" % _item(given, HOOK_ITEMS_BYTES_MAX))
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise TypeError(f"on_page returned {given!r:.80}; return a mapping, several mappings or None")
+    items: list[bytes] = []
+    left = HOOK_ITEMS_BYTES_MAX
+    for one in given:
+        if not isinstance(one, Mapping):
+            raise TypeError(f"item {len(items) + 1} of on_page is {one!r:.80}; an item is a mapping of names to values")
+        items.append(_item(one, left))
+        left -= len(items[-1]) + 1
+    return msgspec.Raw(b"[%b]" % b",".join(items)) if items else None
+
+
+def _item(given: Mapping[Any, object], bytes_max: int) -> bytes:
+    """An item as JSON. bytes_max: the room that the items before it left. Raises TypeError and ValueError."""
     for name in given:
         if not isinstance(name, str):
             raise TypeError(f"on_page gave the name {name!r:.80}; names are texts")
-        if name in LINE_FIELDS:
-            raise ValueError(f"on_page gave {name!r}, which the page's line has already; take another name")
     octets = msgspec.json.encode(dict(given), enc_hook=_plain)
-    if len(octets) > HOOK_FIELDS_BYTES_MAX:
-        raise ValueError(f"on_page gave {len(octets):,} bytes; a line takes {HOOK_FIELDS_BYTES_MAX:,}")
-    if depth_of(octets) > JSON_DEPTH_MAX:
-        raise ValueError(f"on_page gave values of {depth_of(octets)} levels; a line takes {JSON_DEPTH_MAX}")
-    found: dict[str, Any] = msgspec.json.decode(octets)
-    return found
+    if len(octets) > bytes_max:
+        raise ValueError(f"the items of on_page have more than {HOOK_ITEMS_BYTES_MAX:,} bytes, the limit of one page")
+    if depth_of(octets) > _ITEM_DEPTH_MAX:
+        raise ValueError(f"an item of on_page has {depth_of(octets)} levels; the limit is {_ITEM_DEPTH_MAX}")
+    if b"null" in octets and (name := _no_number(given)):
+        raise ValueError(
+            f"the field {name!r:.80} of an item is not a finite number, which JSON cannot express: use None"
+        )
+    return octets
+
+
+_ITEM_DEPTH_MAX: Final = JSON_DEPTH_MAX - 2  # the list of items and the page's line are around it
+
+
+def _no_number(given: Mapping[Any, object]) -> str:
+    """The name of the first field with a NaN or an infinity in it; "" for none."""
+    for name, value in given.items():
+        left = [value]
+        while left:
+            one = left.pop()
+            if isinstance(one, float | np.floating) and not np.isfinite(one):
+                return str(name)
+            if isinstance(one, Mapping):
+                left += one.values()
+            elif isinstance(one, np.ndarray):
+                left += one.tolist()
+            elif isinstance(one, list | tuple | set | frozenset):
+                left += one
+    return ""
 
 
 def _plain(value: object) -> object:
@@ -802,10 +837,11 @@ def _found(name: str, option: object, places: Sequence[str]) -> Any:
 
 
 def _no_coroutine(shown: str, function: Any) -> Any:
-    """The function itself. Raises SettingsError for one that gives a coroutine or a generator: no crawl runs that."""
+    """The function itself. Raises SettingsError for one that returns a coroutine, which no crawl runs, or a generator,
+    which only on_page may be."""
     kinds = {
         "async def": (inspect.iscoroutinefunction, inspect.isasyncgenfunction),
-        "a function with yield": (inspect.isgeneratorfunction,),
+        "a function with yield": () if shown == "on-page" else (inspect.isgeneratorfunction,),
     }
     for kind, tests in kinds.items():
         if any(test(function) or test(getattr(function, "__call__", None)) for test in tests):  # noqa: B004

@@ -23,7 +23,7 @@ import msgspec
 from outrider.archive.projection import tame
 from outrider.archive.warc import TOKEN_FIELD, file_name, serial_of
 from outrider.crawl.directory import ARCHIVE_NAME, FRONTIER_NAME
-from outrider.crawl.output import ARCHIVE_PREFIX, ARCHIVE_WRITER, FILES
+from outrider.crawl.output import ARCHIVE_PREFIX, ARCHIVE_WRITER, FILES, Logged, logged_lines, noted_place
 from outrider.engine import Recovered
 from outrider.errors import NamedPathError, UnknownOutputError
 from outrider.limits import OUTPUT_LINE_BYTES_MAX
@@ -48,14 +48,12 @@ def judge_of(path: str) -> Callable[[Recovered], None]:
     return judge
 
 
-class KnownOutput(Protocol):
+class KnownOutput(Logged, Protocol):
     """How far a store, or the books of a worker, know the output beside them."""
 
     @property
     def token(self) -> int: ...
     def watermarks(self) -> dict[str, bytes]: ...
-    def projection(self, stream: str) -> tuple[int, int]: ...
-    def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]: ...
 
 
 def unknown_place(path: str, known: KnownOutput) -> str | None:
@@ -136,14 +134,14 @@ def _unknown_line(path: str, stream: str, known: KnownOutput) -> int | None:
 
     A line that is no JSON was torn by a power cut.
     """
-    length, lsn = known.projection(stream)
+    length, lsn = noted_place(known, stream)
     file = _opened(path)
     if file is None:
         return None
     with file:
         if os.fstat(file.fileno()).st_size <= length:
             return None
-        logged = {tame(line) for _, line in known.lines(stream, lsn)}
+        logged = {tame(line) for _, line in logged_lines(known, stream, lsn)}
         at = file.seek(length)
         while line := file.readline(OUTPUT_LINE_BYTES_MAX):
             if line.endswith(b"\n") and line[:-1] not in logged and _is_record(line):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
-
-from outrider.journey import PageLine
 
 
 class PolitenessLine(msgspec.Struct):
@@ -31,6 +30,57 @@ class PolitenessLine(msgspec.Struct):
     capacity: int | UnsetType = UNSET
 
 
-LINE_FIELDS: Final = frozenset({*PageLine.__struct_fields__, "new_links", "not_followed"})
-"""The names of a page's line that are the crawl's own, the two that are added to some lines included. The fields that
-`on_page` returns go beside them."""
+class _PageWithItems(msgspec.Struct):
+    """The parts of a page's line that its items repeat."""
+
+    url: str
+    token: int
+    items: list[msgspec.Raw]
+
+
+_ITEMS_BEGIN: Final = b'"items":['  # no text of a line contains it, for JSON escapes the quotation marks of a text
+_PAGE_FIELDS: Final = ("url", "token")
+_page_with_items: Final = msgspec.json.Decoder(_PageWithItems)
+
+
+def item_lines(line: bytes) -> list[bytes]:
+    """The lines of `items.jsonl` for a line of `pages.jsonl`: one per item of the page.
+
+    The page's URL and token come first, the fields of the item follow. Where the item has a field of that name itself,
+    its field stays, and the page's is called `page_url` or `page_token`.
+    """
+    if _ITEMS_BEGIN not in line:
+        return []
+    try:
+        page = _page_with_items.decode(line)
+    except msgspec.ValidationError:  # a field of that name inside another one, or of an older release
+        return []
+    lines = []
+    for raw in page.items:
+        item = bytes(raw)
+        if item[:1] != b"{":  # an older release kept a list of any values under this name
+            return []
+        names: tuple[str, ...] = _PAGE_FIELDS
+        if any(b'"%b"' % name.encode() in item for name in _PAGE_FIELDS):
+            own = msgspec.json.decode(item, type=dict[str, Any])
+            names = tuple(_free(name, own) for name in _PAGE_FIELDS)
+        head = msgspec.json.encode(dict(zip(names, (page.url, page.token), strict=True)))
+        lines.append(head if item == b"{}" else b"%b,%b" % (head[:-1], item[1:]))
+    return lines
+
+
+def _free(name: str, own: Mapping[str, object]) -> str:
+    """The name of a page's field in the line of an item with these fields."""
+    while name in own:
+        name = f"page_{name}"
+    return name
+
+
+def parts_of_item(line: Mapping[str, Any]) -> tuple[str, int, dict[str, Any]]:
+    """The URL and the token of the page, and the item, from a decoded line of `items.jsonl`. Raises ValueError."""
+    (url_name, url), (token_name, token), *fields = line.items() if len(line) > 1 else [("", None), ("", None)]
+    if not (url_name.endswith("url") and isinstance(url, str) and token_name.endswith("token")):
+        raise ValueError("an item begins with the URL and the token of its page")
+    if not isinstance(token, int):
+        raise ValueError(f"the token of an item is {token!r:.80}; it is a whole number")
+    return url, token, dict(fields)

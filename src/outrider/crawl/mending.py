@@ -21,7 +21,7 @@ from outrider.crawl.kept_output import (
 )
 from outrider.crawl.looks import asked, store_of
 from outrider.crawl.options import from_environment, resolved
-from outrider.crawl.output import ARCHIVE_WRITER
+from outrider.crawl.output import ARCHIVE_WRITER, FILES, ITEMS, PAGES, items_of
 from outrider.engine import Frontier, Recovered
 from outrider.errors import (
     DamagedStoreError,
@@ -313,9 +313,10 @@ def _taken(frame: WholeFrame, salvage: Salvage) -> str:
 def _keep_output(crawl: str, files: Directory, found: Survey, tables: Tables, losses: list[Loss]) -> None:
     """The tables know how far archive and line files really reach, so that opening cuts nothing that is whole."""
     tail = 2 * sum(segment.size for segment in found.segments) + _TAIL_BYTES_MIN
-    for number, stream in enumerate(STREAMS):
-        noted = tables.registry.projections[stream]
-        place, loss = line_file_end(crawl, stream, noted, _lines(files, found, number, noted[1]), tail)
+    for stream in FILES:
+        noted = tables.registry.projections.get(stream, (0, 0))
+        lines = _lines(files, found, STREAMS.index(PAGES if stream == ITEMS else stream), noted[1])
+        place, loss = line_file_end(crawl, stream, noted, items_of(lines) if stream == ITEMS else lines, tail)
         tables.apply(Fact.PROJECTION, columns_of([(OWN_SLOT, stream, *place)]))
         losses += [loss] if loss is not None else []
     known = tables.registry.watermarks.get(ARCHIVE_WRITER)

@@ -1,4 +1,4 @@
-"""The output of a crawl, written in one order: archive, sync, the frontier's fact, then two line files that repeat it.
+"""The output of a crawl, written in one order: archive, sync, the frontier's fact, then line files that repeat it.
 
 An opening cuts the archive at the watermark that the frontier knows, and each line file at its synced length; then it
 writes the log's later lines again. So every line stands there once, also after a crash.
@@ -10,7 +10,7 @@ import contextlib
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -18,6 +18,7 @@ from outrider.archive import Exchange, Projection, Records, WarcPlace, WarcWrite
 from outrider.clock import ClockFunction, Instant, elapsed, instant
 from outrider.crawl.accounts import Books
 from outrider.crawl.directory import ARCHIVE_NAME
+from outrider.crawl.lines import item_lines
 from outrider.crawl.options import COUNT_MAX, CrawlOptions
 from outrider.crawl.version import version
 from outrider.errors import LostOutputError
@@ -29,7 +30,10 @@ from outrider.storage.files import Directory
 
 PAGES: Final = "pages"
 POLITENESS: Final = "politeness"
-FILES: Final = {PAGES: "pages.jsonl", POLITENESS: "politeness.jsonl"}
+ITEMS: Final = "items"
+FILES: Final = {ITEMS: "items.jsonl", PAGES: "pages.jsonl", POLITENESS: "politeness.jsonl"}
+"""The line files. The lines of items are made of those of pages: their place is noted first, so that the log contains
+each line of a page whose items are not in their file yet."""
 CHAIN: Final = {stream: f"{stream} chain" for stream in FILES}
 """The names under which a store keeps how long its line files are, and the digest of their lines."""
 ARCHIVE_WRITER: Final = "archive"
@@ -38,6 +42,30 @@ READ_BACK_BYTES: Final = 1 << 20
 REPLAY_LINES: Final = 10_000  # written at once when a file is brought up to the log
 LOOK_SECONDS: Final = 1.0  # the files are looked at so often: a look costs some microseconds
 NOTE_LINES: Final = 20_000  # after so many lines the files are synced and their lengths noted: that bounds the replay
+
+
+class Logged(Protocol):
+    """The lines of a crawl as a store or the books of a worker have them, and how far the line files reach."""
+
+    def projection(self, stream: str) -> tuple[int, int]: ...
+    def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]: ...
+
+
+def noted_place(known: Logged, stream: str) -> tuple[int, int]:
+    """The length of a line file and the LSN of its last line, as noted. A store of an older release has no items: their
+    file begins where that of the pages ends."""
+    length, lsn = known.projection(stream)
+    return (0, known.projection(PAGES)[1]) if stream == ITEMS and not lsn else (length, lsn)
+
+
+def logged_lines(known: Logged, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file behind an LSN of the log, as (LSN, line)."""
+    return items_of(known.lines(PAGES, after)) if stream == ITEMS else known.lines(stream, after)
+
+
+def items_of(pages: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    """The lines of the items of pages, as (LSN, line)."""
+    return ((lsn, item) for lsn, line in pages for item in item_lines(line))
 
 
 class Output:
@@ -65,10 +93,10 @@ class Output:
         """Cuts and replays; answers how many lines were written again. Raises StoreError."""
         again = 0
         for stream, projection in self._projections.items():
-            length, lsn = self._frontier.projection(stream)
+            length, lsn = noted_place(self._frontier, stream)
             projection.open_at(length, chain_at(length, self._frontier.watermarks().get(CHAIN[stream])))
             last = lsn
-            for lines, through in _chunks(self._frontier.lines(stream, lsn)):
+            for lines, through in _chunks(logged_lines(self._frontier, stream, lsn)):
                 projection.append(lines)
                 again += len(lines)
                 last = through
@@ -141,6 +169,8 @@ class Output:
         time."""
         for stream, line in lines:
             self._owed[stream].append(line)
+            if stream == PAGES:
+                self._owed[ITEMS] += item_lines(line)
         self._lsn = max(self._lsn, lsn)
         self.settle_debts()
 

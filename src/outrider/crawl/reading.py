@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final
 
+import msgspec
+
 from outrider.archive import Records
 from outrider.crawl.hooks import CrawledPage, HookFailed, Hooks
 from outrider.crawl.kinds import KINDS
@@ -73,7 +75,7 @@ class Reading:
     warc: dict[str, Any] | None = None
     outcome: Outcome | None = None
     seen: CrawledPage | None = None
-    fields: dict[str, Any] = field(default_factory=dict)
+    items: msgspec.Raw | None = None  # of `on_page`, as JSON
     follows: bool = True
     due_again: float | None = None
     copy_of: tuple[str, int | None] | None = None  # URL, and in how many bits the SimHashes differ (None: same bytes)

@@ -301,7 +301,7 @@ class Settler:
             one.seen = page
         try:
             if one.page is not None:
-                one.fields = hooks.fields(page)
+                one.items = hooks.items(page)
                 one.links, refused = hooks.links(page)
                 if refused:
                     one.passed["scope"] = refused
@@ -318,7 +318,7 @@ class Settler:
         one.fault = failed
         challenged = one.judgement is not None and one.judgement.challenged
         one.judgement = Judgement(Word.ERROR, Verdict.GONE, failed.word, challenged=challenged)
-        one.page, one.links, one.fields, one.due_again = None, NO_LINKS, {}, None
+        one.page, one.links, one.items, one.due_again = None, NO_LINKS, None, None
         if one.seen is not None:
             one.seen.outcome = Word.ERROR
 
@@ -508,7 +508,8 @@ class Settler:
             digest=one.digest if visit.response is not None and visit.response.content else None,
             digest_shown=one.shown,
             warc=one.warc,
-            fields={**one.fields, "not_followed": one.passed} if one.passed else one.fields,
+            items=one.items,
+            not_followed=one.passed,
             follows=one.follows,
             due_again=one.due_again,
             copy_of=one.copy_of,

@@ -247,7 +247,8 @@ def conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...
     if not left and result.exit_code == LIMIT:
         left = None  # the URLs left are parked, beyond a limit or by robots rules: 0 would be wrong
     left_out = rows_of(result.statistics.get("left_out", {}), options.output)
-    large = sum(os.path.getsize(path) for path in files.values() if os.path.exists(path)) > REPORT_BYTES_MAX
+    read = (files[PAGES], files[POLITENESS])
+    large = sum(os.path.getsize(path) for path in read if os.path.exists(path)) > REPORT_BYTES_MAX
     data = collect(
         () if large else _records(files[PAGES]),
         () if large else _records(files[POLITENESS]),

@@ -265,7 +265,8 @@ def page_outcome(
     digest: bytes | None,
     digest_shown: str | None,
     warc: dict[str, Any] | None,
-    fields: Mapping[str, Any] = _NONE,
+    items: msgspec.Raw | None = None,
+    not_followed: Mapping[str, int] = _NONE,
     follows: bool = True,
     due_again: float | None = None,
     copy_of: tuple[str, int | None] | None = None,
@@ -274,16 +275,17 @@ def page_outcome(
     first_copy: bool = False,
     foreign_copy: bool = False,
 ) -> Outcome:
-    """The outcome of a page's lease with its two lines. fields: further ones of the line. follows: whether the target
+    """The outcome of a page's lease with its two lines. items: of `on_page`, as JSON. follows: whether the target
     of a redirect is wanted. due_again: seconds until the page is due again. copy_of: the URL of which the page is a
     copy, and in how many bits their SimHashes differ (None: in no byte). probe: the URL by chance that was answered
     with such a page. repeats: it brings no new content all the same. first_copy: it does not, and no URL of its shape
     had that page before. foreign_copy: it does not either, and is the first copy of a page of another host on its
     own."""
     response, status = visit.response, visit.status
-    octets = _encode(_page_line(visit, judgement, page, len(links), digest, digest_shown, warc, copy_of, probe))
-    if fields:
-        octets = b"%b,%b" % (octets[:-1], _encode(fields)[1:])
+    line = _page_line(visit, judgement, page, len(links), digest, digest_shown, warc, copy_of, probe)
+    line.items = UNSET if items is None else items
+    line.not_followed = dict(not_followed) or UNSET
+    octets = _encode(line)
     page_is_here = judgement.verdict is Verdict.DONE and judgement.location is None
     again = visit.now + instant(due_again) if due_again is not None and page_is_here else None
     if judgement.verdict is Verdict.AGAIN:  # in another spelling

@@ -27,7 +27,7 @@ from outrider.crawl.kept_output import (
     unknown_place,
     unpacked_watermark,
 )
-from outrider.crawl.output import ARCHIVE_WRITER, FILES
+from outrider.crawl.output import ARCHIVE_WRITER, FILES, logged_lines
 from outrider.errors import DamagedStoreError, UnknownOutputError
 from outrider.limits import OUTPUT_LINE_BYTES_MAX, REPORTS_FILE_BYTES_MAX
 from outrider.storage.files import Directory, read_whole, replace
@@ -188,7 +188,7 @@ def mend(path: str) -> tuple[str, tuple[str, ...], tuple[Loss, ...]]:
         state = kept.state
         for stream in FILES:
             tail = 2 * kept.length + _TAIL_BYTES_LEAST
-            place, loss = line_file_end(path, stream, known.projection(stream), known.lines(stream, 0), tail)
+            place, loss = line_file_end(path, stream, known.projection(stream), logged_lines(known, stream, 0), tail)
             state.projections[stream] = place
             losses += [loss] if loss is not None else []
         mark = known.watermarks().get(ARCHIVE_WRITER)

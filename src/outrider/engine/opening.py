@@ -61,7 +61,7 @@ class Recovered:
 
     def projection(self, stream: str) -> tuple[int, int]:
         """As `Frontier.projection`."""
-        return self.tables.registry.projections[stream]
+        return self.tables.registry.projections.get(stream, (0, 0))
 
     def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
         """As `Frontier.lines`."""

@@ -53,7 +53,7 @@ from outrider.errors import (
     StoreInUseError,
     shown,
 )
-from outrider.frontier.format.facts import STREAMS
+from outrider.frontier.format.facts import PROJECTIONS, STREAMS
 from outrider.frontier.machine import Machine
 from outrider.frontier.policy.settings import FrontierSettings
 from outrider.frontier.state import recovery
@@ -888,8 +888,8 @@ class Frontier:
     @glance
     def projection(self, stream: str) -> tuple[int, int]:
         """(length, LSN) of a projection as last noted; before that (0, 1) once it has a line, else (0, 0)."""
-        _check_stream(stream)
-        return self._machine.tables.registry.projections[stream]
+        _check_stream(stream, PROJECTIONS)
+        return self._machine.tables.registry.projections.get(stream, (0, 0))
 
     def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
         """Output lines that were logged after an LSN, as (LSN, line)."""
@@ -1162,9 +1162,9 @@ def _retry(chosen: Heads, error: str | None, machine: Machine, now: Instant) -> 
     return machine.operators.retry(chosen, error, now)
 
 
-def _check_stream(stream: object) -> None:
-    if not isinstance(stream, str) or stream not in STREAMS:
-        raise SettingsError(f"stream {shown(stream)}: there are {', '.join(STREAMS)}")
+def _check_stream(stream: object, known: tuple[str, ...] = STREAMS) -> None:
+    if not isinstance(stream, str) or stream not in known:
+        raise SettingsError(f"stream {shown(stream)}: there are {', '.join(known)}")
 
 
 if TYPE_CHECKING:

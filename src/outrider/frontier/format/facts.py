@@ -283,6 +283,7 @@ _FIXED: dict[int, tuple[np.dtype[Any], ...]] = {
 """The column types of kinds whose columns all have a fixed width."""
 
 STREAMS = ("pages", "politeness")  # LINE.stream is the place in this list
+PROJECTIONS = (*STREAMS, "items")  # files whose lengths are kept; that of items repeats a part of the lines of pages
 LINES_AFTER = 1  # lines stand behind this LSN: the first frame of a log is that of an opening and has none
 
 

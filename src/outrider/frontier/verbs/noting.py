@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from outrider.clock import Instant
 from outrider.errors import SettingsError, shown
-from outrider.frontier.format.facts import LINES_AFTER, STREAMS, Fact
+from outrider.frontier.format.facts import LINES_AFTER, PROJECTIONS, Fact
 from outrider.frontier.state.whereabouts import FOREVER
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.deciding import Part
@@ -45,8 +45,8 @@ class Noting(Part):
 
     def note_projection(self, stream: str, length: int, lsn: int, now: Instant) -> None:
         """Notes that a projection is synced to this length and holds the lines up to this LSN. Raises SettingsError."""
-        if stream not in STREAMS:
-            raise SettingsError(f"stream {shown(stream)}: there are {', '.join(STREAMS)}")
+        if stream not in PROJECTIONS:
+            raise SettingsError(f"stream {shown(stream)}: there are {', '.join(PROJECTIONS)}")
         length = arguments.whole("length", length, 0, arguments.INSTANT_MAX)
         lsn = arguments.whole("lsn", lsn, 0, arguments.INSTANT_MAX)
         draft = self._core.draft(self._core.advance(now))
