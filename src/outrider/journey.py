@@ -208,13 +208,16 @@ class Form(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Told:
     """What a field of `Outcome` is beside its type. column: its name in an `OutcomeBatch`, if that is not the field's;
-    None where a batch has no such column. bytes_max: the limit of a text or octets. kept: whether the record of the URL
-    keeps it. served: whether it goes to a server; the lines and the end of a request stay with the worker."""
+    None where a batch has no such column. bytes_max: the limit of a text or octets. kept: the letter that names it in
+    the record of the URL, "" for a field that no record keeps; a letter never gets another meaning. renewed: each
+    outcome with a kept value replaces it, also by nothing; otherwise the record keeps it until another value comes.
+    served: whether it goes to a server; the lines and the end of a request stay with the worker."""
 
     form: Form
     column: str | None = ""
     bytes_max: int = 0
-    kept: bool = False
+    kept: str = ""
+    renewed: bool = False
     served: bool = True
 
 
@@ -260,12 +263,12 @@ class Outcome(msgspec.Struct, frozen=True):
     answered: Annotated[bool | None, Told(Form.FLAG_OR_NONE)] = None
     line: Annotated[bytes | None, Told(Form.OCTETS, "lines", LINE_BYTES_MAX, served=False)] = None
     politeness: Annotated[bytes | None, Told(Form.OCTETS, bytes_max=LINE_BYTES_MAX, served=False)] = None
-    digest: Annotated[bytes | None, Told(Form.OCTETS, "digests", DIGEST_BYTES_MAX, kept=True)] = None
+    digest: Annotated[bytes | None, Told(Form.OCTETS, "digests", DIGEST_BYTES_MAX, kept="d")] = None
     duplicate: _Flag = False
     bytes_read: Annotated[int, Told(Form.COUNT)] = 0
-    etag: Annotated[str | None, Told(Form.TEXT, "etags", VALIDATOR_BYTES_MAX, kept=True)] = None
-    last_modified: Annotated[str | None, Told(Form.TEXT, bytes_max=VALIDATOR_BYTES_MAX, kept=True)] = None
-    metadata: Annotated[Mapping[str, object] | None, Told(Form.METADATA, kept=True)] = None
+    etag: Annotated[str | None, Told(Form.TEXT, "etags", VALIDATOR_BYTES_MAX, "t", renewed=True)] = None
+    last_modified: Annotated[str | None, Told(Form.TEXT, bytes_max=VALIDATOR_BYTES_MAX, kept="l", renewed=True)] = None
+    metadata: Annotated[Mapping[str, object] | None, Told(Form.METADATA, kept="m")] = None
     address: Annotated[str | None, Told(Form.ADDRESS, "addresses")] = None
     ttl_seconds: _Seconds = None
     first_byte_seconds: _Seconds = None
@@ -289,6 +292,9 @@ OUTCOME_COLUMNS: Final[Mapping[str, str]] = {
     told.column or name: name for name, told in OUTCOME_FIELDS.items() if told.column is not None
 }
 """The columns of an `OutcomeBatch` that may be left out, and the field of `Outcome` that each has the values of."""
+RECORD_FIELDS: Final[Mapping[str, Told]] = {name: told for name, told in OUTCOME_FIELDS.items() if told.kept}
+"""The fields that the record of a URL keeps: texts, octets (as hex digits outside of the store) and metadata. Cards,
+exports and imports are made of them, and so are leases, if `Lease` has a field of the same name."""
 
 
 def _with(one: Outcome, fields: Mapping[str, Any]) -> Outcome:
@@ -466,6 +472,12 @@ class Lease(msgspec.Struct, frozen=True):
         """The answer to an errand of kind `address`: the host is there, for so long (None: five minutes; half a minute
         at least, a day at most). A failure is told by `retry`, or by `gone` if no later attempt would mend it."""
         return Outcome(self.token, Verdict.DONE, address=address, ttl_seconds=ttl_seconds)
+
+
+LEASE_FIELDS: Final[Mapping[str, Told]] = {
+    name: told for name, told in RECORD_FIELDS.items() if name in Lease.__struct_fields__
+}
+"""The fields of a record that come back with the lease of its URL."""
 
 
 class PageLine(msgspec.Struct, kw_only=True):

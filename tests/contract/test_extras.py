@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.kinds import NATIVE, U64_MAX, WITHOUT_NATIVE, both, i64, u64
+from outrider.frontier.format.records import CARD_FIELDS
 from outrider.kernels import extras, siphash
 from outrider.kernels.cards import HEAD
 
@@ -18,6 +19,7 @@ BOTH = both(extras)
 KEY = bytes(range(16))
 ARENA = b"..http://a.com/http://a.com/refold"
 NONE = (b"", "", "", b"")
+FIELDS = "d:bytes t:str l:str m:bytes"
 
 
 def heads_of(*lengths, flags=0):
@@ -32,7 +34,7 @@ def heads_of(*lengths, flags=0):
 def made(kernel, heads, starts, *values, contents=None, arena=ARENA):
     """Heads and bodies. values: (digest, etag, modified, metadata) of each card."""
     columns = tuple(map(list, zip(*values, strict=True)))
-    answer = kernel.with_extras(heads, arena, i64(*starts), columns, u64(*contents or [0] * len(starts)), KEY)
+    answer = kernel.with_extras(heads, arena, i64(*starts), FIELDS, columns, u64(*contents or [0] * len(starts)), KEY)
     offsets = np.frombuffer(answer[2], np.int64).tolist()
     assert (0, len(answer[1])) == (offsets[0], offsets[-1])
     bodies = [answer[1][first:last] for first, last in pairwise(offsets)]
@@ -76,8 +78,19 @@ def test_every_length_is_packed_as_msgpack_has_it(kernel, size):
 
 
 @BOTH
+def test_fields_are_packed_under_the_letters_that_the_call_declares(kernel):
+    fields = "d:bytes " + " ".join(f"{chr(101 + more)}:{'str' if more % 2 else 'bytes'}" for more in range(14))
+    columns = ([b""], *([str(more)] if more % 2 else [b"%d" % more] for more in range(14)))
+    answer = kernel.with_extras(heads_of((0, 0)), b"", i64(0), fields, columns, u64(0), KEY)
+    names = [one[0] for one in fields.split()]
+    assert {name: column[0] for name, column in zip(names, columns, strict=True) if column[0]} == (
+        msgspec.msgpack.decode(answer[1])
+    )
+
+
+@BOTH
 def test_no_cards_are_no_rows(kernel):
-    assert (b"", b"", bytes(8)) == kernel.with_extras(b"", b"", b"", ([], [], [], []), b"", KEY)
+    assert (b"", b"", bytes(8)) == kernel.with_extras(b"", b"", b"", FIELDS, ([], [], [], []), b"", KEY)
 
 
 @BOTH
@@ -86,8 +99,18 @@ def test_no_cards_are_no_rows(kernel):
     [
         ({"starts": i64(0)}, ValueError, "2 heads and 1 starts make no rows"),
         ({"contents": u64(0)}, ValueError, "2 heads and 1 contents make no rows"),
-        ({"values": ([b""], [""] * 2, [""] * 2, [b""] * 2)}, ValueError, "2 heads and 1 digests make no rows"),
+        ({"values": ([b""], [""] * 2, [""] * 2, [b""] * 2)}, ValueError, "2 heads and 1 values of d make no rows"),
         ({"values": ([b""] * 2,) * 3}, ValueError, "3 columns of values, not 4"),
+        ({"fields": ""}, ValueError, "fields : give at most 15 as d:bytes t:str"),
+        ({"fields": "t:str d:bytes"}, ValueError, "fields t:str d:bytes: .* digests first"),
+        ({"fields": "d:bytes d:str l:str m:bytes"}, ValueError, "each once"),
+        ({"fields": "d:bytes  t:str l:str m:bytes"}, ValueError, "fields d:bytes  t:str"),
+        ({"fields": "d:bytes té:str l:str m:bytes"}, ValueError, "fields d:bytes té:str"),
+        ({"fields": "d:bytes t:int l:str m:bytes"}, ValueError, "t:int"),
+        ({"fields": "d:bytes " + " ".join(f"{chr(101 + more)}:str" for more in range(15))}, ValueError, "at most 15"),
+        ({"fields": "d:bytes t:str"}, ValueError, "4 columns of values, not 2"),
+        ({"fields": b"d:bytes"}, TypeError, "a str is asked for, not bytes"),
+        ({"fields": "\ud800"}, UnicodeEncodeError, "surrogates not allowed"),
         ({"values": ([""] * 2, [""] * 2, [""] * 2, [b""] * 2)}, TypeError, "a bytes is asked for, not str"),
         ({"values": ([b""] * 2, [""] * 2, [None] * 2, [b""] * 2)}, TypeError, "a str is asked for, not NoneType"),
         ({"values": ([b""] * 2, ["\ud800"] * 2, [""] * 2, [b""] * 2)}, UnicodeEncodeError, "surrogates not allowed"),
@@ -100,7 +123,7 @@ def test_no_cards_are_no_rows(kernel):
 )
 def test_columns_that_do_not_fit_are_refused(kernel, of, error, words):
     given = {
-        "heads": heads_of((2, 0), (2, 0)), "arena": ARENA, "starts": i64(0, 0),
+        "heads": heads_of((2, 0), (2, 0)), "arena": ARENA, "starts": i64(0, 0), "fields": FIELDS,
         "values": ([b""] * 2, [""] * 2, [""] * 2, [b""] * 2), "contents": u64(0, 0), "key": KEY,
     }  # fmt: skip
     with pytest.raises(error, match=words):
@@ -120,6 +143,11 @@ def test_twin_and_kernel_agree_on_any_cards(cards, flags):
     urls, referrers, starts, contents, values = zip(*cards, strict=True)
     heads = heads_of(*zip(urls, referrers, strict=True), flags=flags)
     columns = tuple(map(list, zip(*values, strict=True)))
-    given_all = (heads, ARENA, i64(*starts), columns, u64(*contents), KEY)
+    given_all = (heads, ARENA, i64(*starts), FIELDS, columns, u64(*contents), KEY)
     assert extras.with_extras(*given_all) == NATIVE.with_extras(*given_all)
     assert 3 == heads["extra_bytes"][0], "the heads given stay"
+
+
+def test_the_fields_of_records_keep_their_letters_and_begin_with_the_digest():
+    """Stores contain these letters."""
+    assert CARD_FIELDS.startswith(FIELDS)

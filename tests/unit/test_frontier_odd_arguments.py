@@ -342,7 +342,7 @@ def test_what_no_bound_has_caught_is_refused_as_its_facts_are_sealed_and_nothing
     files = MemoryFiles()
     settings = {"max_urls_per_queue": 3, "when_full": "drop_lowest"}
     with monkeypatch.context() as loose:
-        for bound in ("REFERRER_BYTES_MAX", "VALIDATOR_BYTES_MAX", "NAME_CHARACTERS_MAX"):
+        for bound in ("REFERRER_BYTES_MAX", "NAME_CHARACTERS_MAX"):
             loose.setattr(arguments, bound, 1 << 30)
         set_limits(loose, REFERRER_BYTES_MAX=1 << 30)
         told = {name: replace(told, bytes_max=told.bytes_max << 30) for name, told in outcomes.OUTCOME_FIELDS.items()}

@@ -1,7 +1,7 @@
 //! The shell of the last parts of cards' bodies.
 
 use outrider_kernels::backlog::HEAD_BYTES;
-use outrider_kernels::extras::{Cards, Values};
+use outrider_kernels::extras::{fields_of, Cards, FIELDS_MAX};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -10,19 +10,24 @@ use crate::columns::{bytes_of, column, same_length, tuple_of};
 use crate::octets::Octets;
 use crate::{fingerprinter, objects_of};
 
-const NAMES: [&str; 4] = ["digests", "etags", "modified", "metadata"];
-
 /// See `outrider.kernels.extras.with_extras`.
 #[pyfunction]
 pub fn with_extras<'py>(
     heads: &Bound<'py, PyAny>,
     arena: &Bound<'py, PyAny>,
     starts: &Bound<'py, PyAny>,
+    fields: &Bound<'py, PyAny>,
     values: &Bound<'py, PyAny>,
     contents: &Bound<'py, PyAny>,
     key: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, pyo3::types::PyTuple>> {
     let print = fingerprinter(key)?;
+    let declared = text_of(fields)?;
+    let fields = fields_of(declared).ok_or_else(|| {
+        PyValueError::new_err(format!(
+            "fields {declared}: give at most {FIELDS_MAX} as d:bytes t:str, each once, and digests first"
+        ))
+    })?;
     let (heads, bodies) = (Octets::of_items(heads, HEAD_BYTES, "heads")?, Octets::of(arena)?);
     let heads = heads.as_slice().chunks_exact(HEAD_BYTES);
     let of_heads = |name, length| same_length(("heads", heads.len()), (name, length));
@@ -31,27 +36,27 @@ pub fn with_extras<'py>(
     let contents = column::<u64>(contents, "contents")?;
     of_heads("contents", contents.len())?;
     let columns = objects_of(values)?;
-    if columns.len() != NAMES.len() {
-        let message = format!("{} columns of values, not {}", columns.len(), NAMES.len());
+    if columns.len() != fields.len() {
+        let message = format!("{} columns of values, not {}", columns.len(), fields.len());
         return Err(PyValueError::new_err(message));
     }
     let held = columns.iter().map(objects_of).collect::<PyResult<Vec<_>>>()?;
-    for (name, column) in NAMES.into_iter().zip(&held) {
-        of_heads(name, column.len())?;
+    for (field, column) in fields.iter().zip(&held) {
+        let name = format!("values of {}", char::from(field.name));
+        same_length(("heads", heads.len()), (&name, column.len()))?;
     }
-    let mut made = Cards::default();
+    let mut made = Cards::new(fields.clone());
+    let mut values = Vec::with_capacity(fields.len());
     let mut offsets = Vec::with_capacity(8 * (heads.len() + 1));
     offsets.push(0);
     for (row, head) in heads.enumerate() {
-        let values = Values {
-            digest: octets_of(&held[0][row])?,
-            etag: text_of(&held[1][row])?,
-            modified: text_of(&held[2][row])?,
-            metadata: octets_of(&held[3][row])?,
-            content: contents[row],
-        };
+        values.clear();
+        for (field, column) in fields.iter().zip(&held) {
+            let value = &column[row];
+            values.push(if field.is_text { text_of(value)?.as_bytes() } else { octets_of(value)? });
+        }
         let head = head.first_chunk().ok_or_else(|| PyValueError::new_err("a head is cut"))?;
-        let end = made.add(head, bodies.as_slice(), starts[row], &values, &print);
+        let end = made.add(head, bodies.as_slice(), starts[row], &values, contents[row], &print);
         offsets.push(end.ok_or_else(|| {
             PyValueError::new_err(format!("row {row}: its body lies outside, or is too long"))
         })?);
@@ -68,9 +73,9 @@ fn octets_of<'a>(value: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
     }
 }
 
-fn text_of<'a>(value: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
+fn text_of<'a>(value: &'a Bound<'_, PyAny>) -> PyResult<&'a str> {
     match value.cast::<PyString>() {
-        Ok(text) => Ok(text.to_str()?.as_bytes()),
+        Ok(text) => text.to_str(),
         Err(_) => Err(of_another_type(value, "str")),
     }
 }

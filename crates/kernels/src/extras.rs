@@ -1,4 +1,4 @@
-//! The last parts of the bodies of cards: what was found at a URL, and what its holder told of it.
+//! The last part of the body of a card: the fields of a record that have a value.
 
 use crate::backlog::{EXTRA_BYTES, HEAD_BYTES, REFERRER_BYTES, URL_BYTES};
 use crate::siphash::Fingerprinter;
@@ -6,23 +6,37 @@ use crate::siphash::Fingerprinter;
 const FLAGS: usize = 65;
 const HAS_CONTENT: u8 = 1;
 
-/// The values of a card. content: the hash of what was found there where no digest says it, 0 for none.
-pub struct Values<'a> {
-    /// The digest of the content; empty for none, as each of the others.
-    pub digest: &'a [u8],
-    /// The ETag, in UTF-8.
-    pub etag: &'a [u8],
-    /// The Last-Modified, in UTF-8.
-    pub modified: &'a [u8],
-    /// Metadata, in JSON.
-    pub metadata: &'a [u8],
-    /// The hash of the content where there is no digest, 0 for none.
-    pub content: u64,
+/// The short form of a MessagePack map has no more fields.
+pub const FIELDS_MAX: usize = 15;
+
+/// A field of a record: the letter by which a body names it, and whether its values are texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// A letter from a to z.
+    pub name: u8,
+    /// Texts in UTF-8; other values are octets.
+    pub is_text: bool,
+}
+
+/// The fields of a declaration such as `d:bytes t:str`; None where it is none, or the first has no octets.
+pub fn fields_of(declared: &str) -> Option<Vec<Field>> {
+    let mut found: Vec<Field> = Vec::new();
+    for one in declared.split(' ') {
+        let (name, kind) = one.split_once(':')?;
+        let (&[name @ b'a'..=b'z'], "bytes" | "str") = (name.as_bytes(), kind) else {
+            return None;
+        };
+        if found.iter().any(|other| other.name == name) {
+            return None;
+        }
+        found.push(Field { name, is_text: kind == "str" });
+    }
+    (found.len() <= FIELDS_MAX && !found.first()?.is_text).then_some(found)
 }
 
 /// Cards under construction.
-#[derive(Default)]
 pub struct Cards {
+    fields: Vec<Field>,
     /// Heads, one after the other.
     pub heads: Vec<u8>,
     /// Bodies, one after the other.
@@ -30,14 +44,21 @@ pub struct Cards {
 }
 
 impl Cards {
-    /// Adds a card with this head, the URL and referrer that begin in `bodies` at `start`, and these values. Where its
-    /// body ends; None where `bodies` does not hold URL and referrer, or the values are too long.
+    /// No cards yet. fields: those of each card; the first contains the digest of the content.
+    pub fn new(fields: Vec<Field>) -> Self {
+        Self { fields, heads: Vec::new(), arena: Vec::new() }
+    }
+
+    /// Adds a card with this head, the URL and referrer that begin in `bodies` at `start`, and these values, one per
+    /// field, empty for none. content: the hash of a content without a digest, 0 for none. Returns where its body ends;
+    /// None where `bodies` does not hold URL and referrer, or the values are too long.
     pub fn add(
         &mut self,
         head: &[u8; HEAD_BYTES],
         bodies: &[u8],
         start: i64,
-        values: &Values<'_>,
+        values: &[&[u8]],
+        content: u64,
         print: &Fingerprinter,
     ) -> Option<usize> {
         let length = |at: usize| usize::from(u16::from_le_bytes([head[at], head[at + 1]]));
@@ -45,14 +66,14 @@ impl Cards {
         let body = bodies.get(usize::try_from(start).ok()?..)?.get(..kept)?;
         self.arena.extend_from_slice(body);
         let begin = self.arena.len();
-        let content = match values.digest {
-            [] => values.content,
-            digest => content_of(digest, print),
+        let content = match values {
+            [] | [[], ..] => content,
+            [digest, ..] => content_of(digest, print),
         };
         if content != 0 {
             self.arena.extend_from_slice(&content.to_le_bytes());
         }
-        pack(values, &mut self.arena)?;
+        pack(&self.fields, values, &mut self.arena)?;
         let extra_bytes = u32::try_from(self.arena.len() - begin).ok()?;
         let at = self.heads.len();
         self.heads.extend_from_slice(head);
@@ -76,26 +97,23 @@ fn content_of(digest: &[u8], print: &Fingerprinter) -> u64 {
 }
 
 /// A map of MessagePack of the values that are there; nothing where there are none. None for one that is too long.
-fn pack(values: &Values<'_>, out: &mut Vec<u8>) -> Option<()> {
-    let octets = [0xc4, 0xc5, 0xc6];
-    let texts = [0xd9, 0xda, 0xdb];
-    let named = [
-        (b'd', values.digest, octets),
-        (b't', values.etag, texts),
-        (b'l', values.modified, texts),
-        (b'm', values.metadata, octets),
-    ];
-    let there = named.into_iter().filter(|(_, value, _)| !value.is_empty());
+fn pack(fields: &[Field], values: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
+    let pairs = fields.iter().zip(values);
+    let there = pairs.filter(|(_, value)| !value.is_empty());
     let count = there.clone().count() as u8;
     if count != 0 {
         out.push(0x80 | count);
     }
-    for (name, value, [by_u8, by_u16, by_u32]) in there {
-        out.extend_from_slice(&[0xa1, name]);
+    for (field, value) in there {
+        let [by_u8, by_u16, by_u32] = match field.is_text {
+            true => [0xd9, 0xda, 0xdb],
+            false => [0xc4, 0xc5, 0xc6],
+        };
+        out.extend_from_slice(&[0xa1, field.name]);
         let size = u32::try_from(value.len()).ok()?;
         let bytes = size.to_be_bytes();
         match size {
-            0..32 if by_u8 == texts[0] => out.push(0xa0 | bytes[3]),
+            0..32 if field.is_text => out.push(0xa0 | bytes[3]),
             0..0x100 => out.extend_from_slice(&[by_u8, bytes[3]]),
             0x100..0x1_0000 => out.extend_from_slice(&[by_u16, bytes[2], bytes[3]]),
             _ => {

@@ -27,6 +27,7 @@ import msgspec
 from outrider.crawl.extras import install_command
 from outrider.crawl.parquet import rows_of
 from outrider.errors import NamedPathError, StoreFailedError, StoreFullError
+from outrider.journey import RECORD_FIELDS, Form
 from outrider.limits import EXPORT_ROWS_AT_ONCE, IMPORT_BYTES_AT_ONCE, IMPORT_LINE_BYTES_MAX, IMPORT_ROWS_AT_ONCE
 from outrider.storage.files import is_no_space
 
@@ -73,10 +74,7 @@ FRONTIER: Final = Shape(
         "losses": "whole",
         "status": "whole",
         "error": "text",
-        "digest": "text",
-        "etag": "text",
-        "last_modified": "text",
-        "metadata": "json",
+        **{name: "json" if told.form is Form.METADATA else "text" for name, told in RECORD_FIELDS.items()},
     }
 )
 PAGES: Final = Shape(

@@ -13,7 +13,7 @@ from typing import Any, Final
 from outrider.crawl.directory import ARCHIVE_NAME
 from outrider.crawl.onepage import archived, place_of
 from outrider.errors import OutriderError
-from outrider.journey import Link, Word
+from outrider.journey import RECORD_FIELDS, Form, Link, Word
 from outrider.limits import DEPTH_MAX, LINKS_PER_PAGE_MAX
 from outrider.storage.files import Directory
 
@@ -44,7 +44,8 @@ def record_of(line: Mapping[str, Any]) -> dict[str, Any]:
         return record | {"state": "gone", "reason": reason, "error": line.get("error")}
     record["state"] = "done"
     if word.has_content:
-        record |= {name: line.get(name) for name in ("etag", "last_modified")} | {"digest": _hex_of(line)}
+        texts = (name for name, told in RECORD_FIELDS.items() if told.form is Form.TEXT)
+        record |= {name: line.get(name) for name in texts} | {"digest": _hex_of(line)}
     return record
 
 

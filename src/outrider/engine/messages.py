@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
 from msgspec.structs import fields
 
 from outrider.frontier.state.errand import OF_CALLERS
-from outrider.journey import OUTCOME_FIELDS, Form, Outcome
+from outrider.journey import LEASE_FIELDS, OUTCOME_FIELDS, RECORD_FIELDS, Form, Lease, Outcome
 from outrider.limits import (
     DELTA_SECONDS_MAX,
     INSTANT_MAX,
@@ -111,7 +111,20 @@ class RobotsSaid(Struct, frozen=True):
     crawl_delay: float | None
 
 
-class Record(Struct, frozen=True):
+_KEPT_TYPES: dict[Form, Any] = {
+    Form.TEXT: str | None,
+    Form.OCTETS: bytes | None,
+    Form.METADATA: dict[str, Any] | None,
+}
+_OfRecord: Any = defstruct(
+    "_OfRecord", [(name, _KEPT_TYPES[told.form], None) for name, told in LEASE_FIELDS.items()], frozen=True
+)
+KEPT_TEXTS = tuple(name for name, told in RECORD_FIELDS.items() if told.form is Form.TEXT)
+"""The texts that records keep: a result may contain each."""
+_Texts: Any = defstruct("_Texts", [(name, Text | None, None) for name in KEPT_TEXTS], frozen=True)
+
+
+class Record(_OfRecord, frozen=True, kw_only=True):  # type: ignore[misc, call-arg]
     """One leased URL. `kind`: page, robots (fetch this robots.txt) or address (find the host's address). `key`: of its
     queue. Instants in `_us` are microseconds since 1970 by the server's clock; `ended_before_us`: when the last request
     to this host ended, `gap_seconds`: what had to lie between, by the rule `gap_reason`. `capacity`: how many requests
@@ -130,12 +143,9 @@ class Record(Struct, frozen=True):
     not_before: str
     not_before_in_ms: int
     referrer: str | None
-    etag: str | None
-    last_modified: str | None
     key: str = ""
     authority: str = ""
     hops: int = 0
-    metadata: dict[str, Any] | None = None
     deadline_us: int = 0
     not_before_us: int = 0
     ended_before_us: int | None = None
@@ -157,7 +167,20 @@ class Leased(Struct, frozen=True):
     waited_ms: int = 0
 
 
-class Result(Struct, frozen=True, forbid_unknown_fields=True):
+_OTHER_NAMES = {
+    "crawl": "crawl_id",
+    "address": "ip",
+    "deadline": "deadline_us",
+    "not_before": "not_before_us",
+    "ended_before": "ended_before_us",
+}
+LEASE_AS_IT_IS = {
+    name: _OTHER_NAMES.get(name, name) for name in Lease.__struct_fields__ if name not in ("kind", "metadata")
+}
+"""The fields whose values are alike in a lease and in its record, and the names that they have there."""
+
+
+class Result(_Texts, frozen=True, kw_only=True, forbid_unknown_fields=True):  # type: ignore[misc, call-arg]
     """The result of one URL, named by `url` or `token`. `fetch_time_ms` is the time that the site took; it sets the
     host's rest. `first_byte_ms`: until its first byte; a host that answers later than usual gets more room.
     `challenged`: a challenge for browsers or people came in place of the page. `links` are URLs, or references as the
@@ -180,9 +203,7 @@ class Result(Struct, frozen=True, forbid_unknown_fields=True):
     error: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
     retry_after: Annotated[float, Meta(ge=0, le=RETRY_AFTER_SECONDS_MAX)] | None = None
     location: str | None = None
-    etag: Text | None = None
-    last_modified: Text | None = None
-    links: list[str | NewUrl] = []
+    links: list[str | NewUrl] = []  # noqa: RUF012
     body: str | None = None
     fresh_seconds: Annotated[float, Meta(ge=0, le=DELTA_SECONDS_MAX)] | None = None
     address: Text | None = None

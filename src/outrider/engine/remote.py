@@ -413,28 +413,9 @@ def _with_columns(batch: UrlBatch) -> Iterator[str | m.NewUrl]:
 
 def _lease(one: m.Record) -> Lease:
     return Lease(
-        url=one.url,
-        key=one.key,
+        **{name: getattr(one, there) for name, there in m.LEASE_AS_IT_IS.items()},
         kind=Kind(one.kind),
-        authority=one.authority,
-        host=one.host,
-        token=one.token,
-        deadline=one.deadline_us,
-        priority=one.priority,
-        depth=one.depth,
-        attempt=one.attempt,
-        not_before=one.not_before_us,
-        hops=one.hops,
-        referrer=one.referrer,
         metadata=one.metadata,
-        address=one.ip,
-        etag=one.etag,
-        last_modified=one.last_modified,
-        crawl=one.crawl_id,
-        ended_before=one.ended_before_us,
-        gap_seconds=one.gap_seconds,
-        gap_reason=one.gap_reason,
-        capacity=one.capacity,
     )
 
 

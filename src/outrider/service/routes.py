@@ -254,31 +254,12 @@ def _ms(length: Instant) -> int:
 
 def _record(lease: Lease, delay: float | None, now: Instant) -> m.Record:
     return m.Record(
-        url=lease.url,
-        token=lease.token,
+        **{there: getattr(lease, name) for name, there in m.LEASE_AS_IT_IS.items()},
         kind=str(lease.kind),
-        crawl_id=lease.crawl,
-        priority=lease.priority,
-        host=lease.host,
-        ip=lease.address,
+        metadata=dict(lease.metadata) if lease.metadata is not None else None,
         robots_rules=m.RobotsSaid(None if delay is None else True, delay or None),
-        depth=lease.depth,
-        attempt=lease.attempt,
         not_before=moment(lease.not_before),
         not_before_in_ms=_ms(lease.not_before - now),
-        referrer=lease.referrer,
-        etag=lease.etag,
-        last_modified=lease.last_modified,
-        key=lease.key,
-        authority=lease.authority,
-        hops=lease.hops,
-        metadata=dict(lease.metadata) if lease.metadata is not None else None,
-        deadline_us=lease.deadline,
-        not_before_us=lease.not_before,
-        ended_before_us=lease.ended_before,
-        gap_seconds=lease.gap_seconds,
-        gap_reason=lease.gap_reason,
-        capacity=lease.capacity,
     )
 
 

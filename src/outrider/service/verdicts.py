@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from outrider.crawl.visit import validators_of
-from outrider.engine.messages import OUTCOME_AS_IT_IS, NewUrl, OutcomeBody, Result
+from outrider.engine.messages import KEPT_TEXTS, OUTCOME_AS_IT_IS, NewUrl, OutcomeBody, Result
 from outrider.fetch.meaning import REFUSALS, meaning_of, rest_asked
 from outrider.fetch.outcomes import FetchError
 from outrider.journey import Kind, Lease, Link, Outcome, RobotsAnswer, Verdict
@@ -106,8 +106,7 @@ def outcome_of(result: Result, lease: Lease) -> Outcome:
         digest=result.content_hash.encode() if result.content_hash and verdict == Verdict.DONE else None,
         duplicate=result.is_duplicate,
         bytes_read=result.content_length or 0,
-        etag=result.etag,
-        last_modified=result.last_modified,
+        **{name: getattr(result, name) for name in KEPT_TEXTS},
     )
 
 

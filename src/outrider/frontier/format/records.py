@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 
 from outrider.clock import Instant
 from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.metadata import unpacked
+from outrider.journey import RECORD_FIELDS, Form
 from outrider.kernels.cards import HAS_CONTENT, HEAD, SCHEDULE_SHIFT
-from outrider.kernels.extras import Told, extra_of
 
-_decode = msgspec.msgpack.Decoder(Told).decode
+_TYPES: Final[Mapping[Form, type]] = {Form.TEXT: str, Form.OCTETS: bytes, Form.METADATA: bytes}
+"""The type that a card has for the values of a form; metadata is JSON."""
+EMPTY: Final[Mapping[str, Any]] = {name: _TYPES[field.form]() for name, field in RECORD_FIELDS.items()}
+"""The value of each field of a record that means none."""
+CARD_FIELDS: Final = " ".join(f"{RECORD_FIELDS[name].kept}:{type(none).__name__}" for name, none in EMPTY.items())
+"""The fields of a record as `kernels.with_extras` takes them."""
+_Kept: Any = msgspec.defstruct(
+    "_Kept",
+    [(name, type(none), msgspec.field(name=RECORD_FIELDS[name].kept, default=none)) for name, none in EMPTY.items()],
+    frozen=True,
+    omit_defaults=True,
+    gc=False,
+)
+
+
+class Kept(_Kept):  # type: ignore[misc]
+    """The values of the fields of a record (`journey.RECORD_FIELDS`); an empty value means none."""
+
+
+_decode = msgspec.msgpack.Decoder(Kept).decode
+_encode = msgspec.msgpack.Encoder().encode
+NOTHING_KEPT: Final = Kept()
 
 
 class Record:
-    """Everything that is kept of one URL. due: an instant; content: a hash of the page's content, 0 for none; metadata:
-    JSON."""
+    """Everything that is kept of one URL. due: an instant; content: a hash of the page's content, 0 for none."""
 
     __slots__ = (
         *("fingerprint", "queue", "order", "due", "priority", "crawl", "slot", "depth", "attempts", "status"),
         *("state", "reason", "klass", "hops", "losses", "error", "fetched", "schedule"),
-        *("url", "referrer", "digest", "etag", "modified", "metadata", "content"),
+        *("url", "referrer", "kept", "content"),
     )
 
     fingerprint: int
@@ -46,10 +67,7 @@ class Record:
     schedule: int  # the code of the usual pause between visits, 0 for none
     url: str
     referrer: str
-    digest: bytes
-    etag: str
-    modified: str
-    metadata: bytes
+    kept: Kept
     content: int
 
     @classmethod
@@ -64,40 +82,37 @@ class Record:
         record.schedule = flags >> SCHEDULE_SHIFT
         record.url = cards.url(row)
         record.referrer = cards.referrer(row)
-        parts = parts_of(cards.extra_of(row), flags)
-        record.digest, record.etag, record.modified, record.metadata, record.content = parts
+        record.kept, record.content = parts_of(cards.extra_of(row), flags)
         return record
 
     def extra(self) -> bytes:
         """The last part of the card's body, behind url and referrer."""
-        return extra_of(self.digest, self.etag, self.modified, self.metadata, self.content)
+        return extra_of(self.kept, self.content)
 
     def __repr__(self) -> str:
         return f"<Record {self.url} state {self.state}>"
 
 
-class Parts(NamedTuple):
-    """The values in the last part of a body; empty, or 0, where there is none."""
-
-    digest: bytes = b""
-    etag: str = ""
-    modified: str = ""
-    metadata: bytes = b""
-    content: int = 0
+def value_of(kept: Kept, name: str) -> Any:
+    """The value of a field as leases have it; None for none."""
+    value = getattr(kept, name)
+    return unpacked(value) if RECORD_FIELDS[name].form is Form.METADATA else value or None
 
 
-def parts_of(extra: bytes, flags: int) -> Parts:
-    """The values that `extra_of` packed. flags: of the card's head."""
+def extra_of(kept: Kept, content: int = 0) -> bytes:
+    """Packs the last part of a body; it is empty without values. content: a hash, 0 for none."""
+    packed_values: bytes = b"" if kept == NOTHING_KEPT else _encode(kept)
+    return content.to_bytes(8, "little") + packed_values if content else packed_values
+
+
+def parts_of(extra: bytes, flags: int) -> tuple[Kept, int]:
+    """Unpacks the values and the hash of the content that `extra_of` packed. flags: of the card's head."""
     if not extra:
-        return NO_PARTS
+        return NOTHING_KEPT, 0
     content = 0
     if flags & HAS_CONTENT:
         content, extra = int.from_bytes(extra[:8], "little"), extra[8:]
-    told = _decode(extra) if extra else Told()
-    return Parts(told.digest, told.etag, told.modified, told.metadata, content)
-
-
-NO_PARTS = Parts()
+    return _decode(extra) if extra else NOTHING_KEPT, content
 
 
 def packed(records: Sequence[Record]) -> Cards:

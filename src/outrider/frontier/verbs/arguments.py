@@ -27,7 +27,6 @@ from outrider.limits import (
     REFERRER_BYTES_MAX,
     SLOTS,
     URL_BYTES_MAX,
-    VALIDATOR_BYTES_MAX,
     WATERMARK_BYTES_MAX,
     WATERMARK_WRITERS_MAX,
 )
@@ -379,10 +378,10 @@ def pairs(given: Iterable[tuple[int, str | Link]]) -> list[tuple[int, str | Link
     return [(whole("the row of a link's outcome", row, -CALL_ROWS_MAX, CALL_ROWS_MAX), link) for row, link in found]
 
 
-def validator(what: str, value: object) -> None:
-    """An ETag or Last-Modified, or None."""
+def kept_text(what: str, value: object, bytes_max: int) -> None:
+    """Checks a text that a record has room for, or None."""
     unicode(what, value)
-    kept(what, value if isinstance(value, str) else None, VALIDATOR_BYTES_MAX)
+    kept(what, value if isinstance(value, str) else None, bytes_max)
 
 
 def flag(what: str, value: object) -> None:

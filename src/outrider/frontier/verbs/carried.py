@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from outrider.clock import Instant
 from outrider.errors import SettingsError, shown
 from outrider.frontier.format.alike import by_value
 from outrider.frontier.format.cards import Cards, fetched_at, fetched_cells
-from outrider.frontier.format.metadata import packed, unpacked
-from outrider.frontier.format.records import Record
+from outrider.frontier.format.metadata import packed
+from outrider.frontier.format.records import Record, value_of
 from outrider.frontier.policy.revisit import codes_of, pauses_of
 from outrider.frontier.priority import checked
 from outrider.frontier.state.hosts import NONE
@@ -28,9 +29,9 @@ from outrider.frontier.verbs.arrivals import Arrival, Arrivals, Origin
 from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.draft import Draft
+from outrider.journey import RECORD_FIELDS, Form
 from outrider.limits import (
     CALL_BYTES_PER_FRAME,
-    DIGEST_BYTES_MAX,
     ERROR_TEXT_MAX,
     METADATA_BYTES_MAX,
     REFERRER_BYTES_MAX,
@@ -98,10 +99,7 @@ class Carrying(Part):
             "losses": record.losses,
             "status": record.status or None,
             "error": tables.registry.errors[record.error] or None,
-            "digest": record.digest.hex() or None,
-            "etag": record.etag or None,
-            "last_modified": record.modified or None,
-            "metadata": unpacked(record.metadata),
+            **{name: _shown(value_of(record.kept, name)) for name in RECORD_FIELDS},
         }
 
     # -- in -----------------------------------------------------------------------------------------------------------
@@ -188,8 +186,9 @@ class Carrying(Part):
         record.attempts, record.losses, record.status = told.attempts, told.losses, told.status
         record.fetched, record.schedule = told.fetched, told.schedule
         record.error = draft.error_number(told.error) if told.error else 0
-        record.etag, record.modified, record.digest = told.etag, told.modified, told.digest
-        record.content = self.tables.content_hashes([told.digest])[0] if told.digest else 0
+        record.kept = replace(record.kept, **told.kept)
+        digest = record.kept.digest
+        record.content = self.tables.content_hashes([digest])[0] if digest else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +204,7 @@ class _Told:
     losses: int
     status: int
     error: str | None
-    etag: str
-    modified: str
-    digest: bytes
+    kept: Mapping[str, Any]  # metadata left out: it comes with the link
 
 
 def _told(record: Mapping[str, Any], now: Instant) -> _Told:
@@ -215,14 +212,6 @@ def _told(record: Mapping[str, Any], now: Instant) -> _Told:
     state = _STATE_NUMBERS[_text("state", record["state"]) or ""]
     state = QUEUED if state == LEASED else state
     due = _whole("due", record.get("due"), arguments.INSTANT_MAX)
-    for what in ("etag", "last_modified"):
-        arguments.validator(what, record.get(what))
-    digest = _text("digest", record.get("digest")) or ""
-    try:
-        octets = bytes.fromhex(digest)
-    except ValueError:
-        raise SettingsError(f"digest {shown(digest)}: give hex digits") from None
-    arguments.kept("digest", octets, DIGEST_BYTES_MAX)
     return _Told(
         state=state,
         reason=_reason(record.get("reason")),
@@ -233,10 +222,35 @@ def _told(record: Mapping[str, Any], now: Instant) -> _Told:
         losses=_whole("losses", record.get("losses"), 255),
         status=_whole("status", record.get("status"), 65_535),
         error=_error(record.get("error")),
-        etag=record.get("etag") or "",
-        modified=record.get("last_modified") or "",
-        digest=octets,
+        kept={
+            name: _OF_FORM[told.form](name, record.get(name), told.bytes_max)
+            for name, told in RECORD_FIELDS.items()
+            if told.form in _OF_FORM
+        },
     )
+
+
+def _octets(name: str, value: object, most: int) -> bytes:
+    digits = _text(name, value) or ""
+    try:
+        octets = bytes.fromhex(digits)
+    except ValueError:
+        raise SettingsError(f"{name} {shown(digits)}: give hex digits") from None
+    arguments.kept(name, octets, most)
+    return octets
+
+
+def _kept_text(name: str, value: object, most: int) -> str:
+    arguments.kept_text(name, value, most)
+    return _text(name, value) or ""
+
+
+_OF_FORM: Final = {Form.OCTETS: _octets, Form.TEXT: _kept_text}
+
+
+def _shown(value: Any) -> Any:
+    """A value of a record as JSON has it: hex digits for octets."""
+    return value.hex() if isinstance(value, bytes) else value
 
 
 def _pieces(records: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:

@@ -16,7 +16,7 @@ from outrider.frontier.format.alike import alike, by_value, chosen, is_alike
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact, Row, Texts, no_texts
 from outrider.frontier.format.metadata import packed
-from outrider.frontier.format.records import Record
+from outrider.frontier.format.records import Kept, Record, extra_of
 from outrider.frontier.priority import PRIORITY_DEFAULT, Referrer, checked, name_of, priorities
 from outrider.frontier.state.hosts import NONE, VOIDED, Rows, firsts_of, keyed_queue_hash, mixed, queue_hashes
 from outrider.frontier.state.tables import rules_cells
@@ -28,7 +28,6 @@ from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.trapping import Trapping
 from outrider.journey import Code, Link, RequestId
 from outrider.kernels.cards import HEAD, Heads
-from outrider.kernels.extras import extra_of
 from outrider.limits import (
     CALL_BYTES_PER_FRAME,
     CLASSES,
@@ -626,7 +625,7 @@ class Discovering(Part):
                 begins[place, 1], stops[place, 1] = size, size + len(text)
                 arena.append(text)
                 size += len(text)
-            extra = extra_of(metadata=link.metadata)
+            extra = extra_of(Kept(metadata=link.metadata))
             if extra:
                 begins[place, 2], stops[place, 2] = size, size + len(extra)
                 arena.append(extra)

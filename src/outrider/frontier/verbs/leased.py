@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -13,15 +13,14 @@ import numpy.typing as npt
 
 from outrider.clock import Instant
 from outrider.frontier.format.cards import Cards
-from outrider.frontier.format.metadata import unpacked
-from outrider.frontier.format.records import parts_of
+from outrider.frontier.format.records import parts_of, value_of
 from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.schedule.turns import Turns
 from outrider.frontier.state.errand import CallersErrand, Errand
 from outrider.frontier.state.hosts import NONE, Rows
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.whereabouts import Whereabouts
-from outrider.journey import Kind, Lease, Line, RequestId
+from outrider.journey import LEASE_FIELDS, Kind, Lease, Line, RequestId
 from outrider.url import authorities_of, hosts_of
 
 GAP_WORDS = {int(reason): reason.name.lower() if reason else None for reason in GapReason}
@@ -95,43 +94,41 @@ class Leased:
         keys = list(hosts)
         for row, key in self._keys.items():
             keys[row] = key or hosts[row]
-        blanks: list[list[Any]] = [[None] * rows for _ in range(4)]
-        referrers, metadata, etags, modified = blanks
+        referrers: list[str | None] = [None] * rows
+        kept: dict[str, list[Any]] = {name: [None] * rows for name in LEASE_FIELDS}
         for row in np.flatnonzero(heads["referrer_bytes"]).tolist():
             referrers[row] = cards.referrer(row)
         for row in np.flatnonzero(heads["extra_bytes"]).tolist():
-            told = parts_of(cards.extra_of(row), int(heads["flags"][row]))
-            metadata[row] = unpacked(told.metadata)
-            etags[row], modified[row] = told.etag or None, told.modified or None
+            values, _ = parts_of(cards.extra_of(row), int(heads["flags"][row]))
+            for name, column in kept.items():
+                column[row] = value_of(values, name)
         ended, gaps, reasons = self._ended.tolist(), self._gaps.tolist(), self._reasons.tolist()
         words = [GAP_WORDS[reason] for reason in reasons]
         for row in np.flatnonzero(self._ended == 0).tolist():
             ended[row] = gaps[row] = words[row] = None
-        made = map(
-            Lease,
-            urls,
-            keys,
-            repeat(Kind.PAGE),
-            authorities,
-            hosts,
-            range(self._first, self._first + rows),
-            repeat(self._deadline),
-            heads["priority"].tolist(),
-            heads["depth"].tolist(),
-            (heads["attempts"].astype(np.int64) + 1).tolist(),
-            self._not_before.tolist(),
-            heads["hops"].tolist(),
-            referrers,
-            metadata,
-            self._addresses,
-            etags,
-            modified,
-            [crawls[crawl][0] for crawl in heads["crawl"].tolist()],
-            ended,
-            gaps,
-            words,
-            self._capacities,
+        columns: dict[str, Iterable[Any]] = dict(
+            url=urls,
+            key=keys,
+            kind=repeat(Kind.PAGE),
+            authority=authorities,
+            host=hosts,
+            token=range(self._first, self._first + rows),
+            deadline=repeat(self._deadline),
+            priority=heads["priority"].tolist(),
+            depth=heads["depth"].tolist(),
+            attempt=(heads["attempts"].astype(np.int64) + 1).tolist(),
+            not_before=self._not_before.tolist(),
+            hops=heads["hops"].tolist(),
+            referrer=referrers,
+            address=self._addresses,
+            crawl=[crawls[crawl][0] for crawl in heads["crawl"].tolist()],
+            ended_before=ended,
+            gap_seconds=gaps,
+            gap_reason=words,
+            capacity=self._capacities,
+            **kept,
         )
+        made = map(Lease, *map(columns.__getitem__, Lease.__struct_fields__))
         return (*made, *self._errands)
 
 

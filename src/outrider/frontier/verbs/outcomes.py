@@ -434,7 +434,7 @@ _PLAIN: Final = {
 """The type of a text of a field, and its bytes at the most."""
 _CHECKS_OF: Final[Mapping[Form, Callable[[str, Any], object]]] = {
     Form.OCTETS: _check_octets,
-    Form.TEXT: arguments.validator,
+    Form.TEXT: lambda name, value: arguments.kept_text(name, value, OUTCOME_FIELDS[name].bytes_max),
     Form.ERROR: lambda _, value: _check_error(value),
     Form.LOCATION: arguments.text,
     Form.METADATA: lambda _, value: packed(value),

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import astuple
 
 from outrider import kernels
 from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
 from outrider.frontier.format.cards import Cards, fetched_cells
 from outrider.frontier.format.facts import Fact
-from outrider.frontier.format.records import parts_of
+from outrider.frontier.format.records import CARD_FIELDS, EMPTY, parts_of
 from outrider.frontier.policy.network import SILENT, Network
 from outrider.frontier.policy.politeness import UNANSWERED, ends_of, rests_after
 from outrider.frontier.policy.revisit import NEVER, bad_answer_seconds, codes_of, retries_at
@@ -45,7 +46,7 @@ from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.outcomes import Outcomes
 from outrider.frontier.verbs.pieces import ByRow
 from outrider.frontier.verbs.trapping import NO_SUCH_NAME, Trapping
-from outrider.journey import Kind, RobotsAnswer
+from outrider.journey import RECORD_FIELDS, Kind, RobotsAnswer
 from outrider.kernels.cards import HAS_CONTENT, SCHEDULE_SHIFT, Heads
 from outrider.limits import (
     BAD_ANSWERS_MAX,
@@ -68,6 +69,11 @@ Places = npt.NDArray[np.intp]
 
 _ALL = slice(None)
 _NO_HASHES = np.zeros(0, np.uint64)
+_KEPT_COLUMNS = tuple((told.column or name, EMPTY[name]) for name, told in RECORD_FIELDS.items())
+"""The columns of outcomes that records keep, and their empty values."""
+_DIGEST = list(RECORD_FIELDS).index("digest")
+_STAYING = tuple(place for place, told in enumerate(RECORD_FIELDS.values()) if not told.renewed)
+"""The places of fields that a record keeps until another value comes."""
 NOT_MODIFIED = 304  # the answer to a request with validators: no bad one
 HEALTHY = int(Signal.HEALTHY)  # numpy asks an enumeration of Python 3.11 for names that it lacks, which is slow
 _OF_STATUSES = np.full(HTTP_STATUS_MAX + 1, Signal.NEUTRAL, np.uint8)
@@ -678,7 +684,8 @@ class Settling(Part):
         every = len(rows) == len(cards)
         whole: Any = _ALL if every else np.array(rows, np.intp)
         bodies = (cards.arena, cards.offsets[:-1][whole])
-        made = kernels.with_extras(pages.heads[whole], *bodies, values, contents, self.tables.fingerprint_key)
+        print_key = self.tables.fingerprint_key
+        made = kernels.with_extras(pages.heads[whole], *bodies, CARD_FIELDS, values, contents, print_key)
         draft.rewritten(Cards.of_columns(*made), tokens[whole], states_of(LEASED, len(rows)), queues[whole])
         if not every:
             bare = np.delete(np.arange(len(cards)), whole)
@@ -686,32 +693,31 @@ class Settling(Part):
             draft.heads(cards, tokens[bare], states_of(LEASED, len(bare)), queues[bare])
 
     def _new_values(self, pages: _Pages) -> tuple[list[int], Any, Uint64s]:
-        """The rows of pages whose texts change, in columns their digests, validators and metadata, and the hashes of
-        contents without a digest. An outcome that brings none of these texts leaves them as they are; one that brings
-        any replaces the validators."""
+        """Returns the rows of pages whose records change, the columns of the kept fields, and the hashes of contents
+        without a digest. An outcome without a kept value changes no field; one with any also replaces the fields that
+        are `renewed`."""
         outcomes, cards, heads = pages.outcomes, pages.cards, pages.heads
         rows = outcomes.rewritten()
         if pages.keeps is not None:
             rows = [row for row in rows if pages.keeps[row]]
         if not rows:
             return rows, (), _NO_HASHES
-        told = (outcomes.digests, b""), (outcomes.etags, ""), (outcomes.last_modified, ""), (outcomes.metadata, b"")
-        values: Any = [
-            list(texts.values()) if len(texts) == len(rows) == len(outcomes) else [texts.get(row, none) for row in rows]
-            for texts, none in told
-        ]
-        digests, etags, modified, metadata = values
-        if all(digests) and not np.count_nonzero(heads["extra_bytes"]):
+        values: Any = []
+        for name, none in _KEPT_COLUMNS:
+            texts = getattr(outcomes, name)
+            all_there = len(texts) == len(rows) == len(outcomes)
+            values.append(list(texts.values()) if all_there else [texts.get(row, none) for row in rows])
+        if all(values[_DIGEST]) and not np.count_nonzero(heads["extra_bytes"]):
             return rows, values, np.zeros(len(rows), np.uint64)
         sizes, flags, ends = heads["extra_bytes"].tolist(), heads["flags"].tolist(), cards.offsets[1:].tolist()
         changed, contents = [], []
         for place, row in enumerate(rows):
-            old = parts_of(cards.arena[ends[row] - sizes[row] : ends[row]], flags[row])
-            digests[place] = digests[place] or old.digest
-            if old.metadata and row not in outcomes.metadata:
-                metadata[place] = old.metadata
-            contents.append(old.content)
-            changed.append((digests[place], etags[place], modified[place], metadata[place]) != old[:4])
+            kept, content = parts_of(cards.arena[ends[row] - sizes[row] : ends[row]], flags[row])
+            old = astuple(kept)
+            for staying in _STAYING:
+                values[staying][place] = values[staying][place] or old[staying]
+            contents.append(content)
+            changed.append(tuple(column[place] for column in values) != old)
         rows, contents, *values = (list(compress(column, changed)) for column in (rows, contents, *values))
         return rows, values, np.array(contents, np.uint64)
 
