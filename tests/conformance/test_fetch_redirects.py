@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from outrider.clock import Instant
+from fake_web import answer
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.visit import REDIRECTS, location_of
 from outrider.errors import InvalidUrlError
-from outrider.fetch.downloader import Decoding, Headers, Response, target_of
+from outrider.fetch.downloader import target_of
 from outrider.url import normalize
 
 pytestmark = pytest.mark.conformance
@@ -35,11 +35,7 @@ def cases(shared: Path) -> list[dict[str, Any]]:
 def leads_to(row: dict[str, Any]) -> str | None:
     """The URL that would be queued; None where the answer is none that is followed."""
     fields = [(name, value) for name, values in row["response_headers"].items() for value in values]
-    at = Instant(0)
-    response = Response(
-        *(normalize(row["request"]["url"]), "192.0.2.1", row["status"], None, "", b"", b"", b"", b"", None),
-        *(Decoding.WHOLE, Headers(fields), at, at, 0.0, True),
-    )
+    response = answer(normalize(row["request"]["url"]), row["status"], b"", fields)
     return location_of(response) if row["status"] in REDIRECTS else None
 
 

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from fake_web import FakeWeb
 from limiting import set_limits
 from outrider import Frontier
 from outrider.errors import ClosedError, OutriderError, SettingsError
@@ -190,12 +191,9 @@ def test_settings_that_cannot_be_used_are_refused(settings):
 
 
 def test_a_downloader_of_ones_own_that_raises_ends_its_page_alone():
-    class Odd:
-        async def fetch(self, request):
+    class Odd(FakeWeb):
+        def page(self, url, path):
             raise ZeroDivisionError("in my own code")
-
-        async def close(self):
-            pass
 
     with Fetcher(downloader=Odd(), allow_address=["127.0.0.0/8"]) as fetcher:
         fetcher.submit(["http://127.0.0.1/a", "http://127.0.0.1/b"])

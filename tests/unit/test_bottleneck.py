@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from fake_web import FakeNames
 from limiting import set_limits
 from outrider.archive import WarcWriter
 from outrider.clock import instant
@@ -123,16 +124,14 @@ class Pages(Site):
         return replace(response, first_byte_at=first)
 
 
-class Names:
+class Names(FakeNames):
     def __init__(self, hosts, seconds):
-        self.hosts, self.seconds = hosts, seconds
+        super().__init__(hosts)
+        self.seconds = seconds
 
     async def resolve(self, host, port):
         await asyncio.sleep(self.seconds)
-        return self.hosts[host]
-
-    async def close(self):
-        pass
+        return await super().resolve(host, port)
 
 
 class Crawl:

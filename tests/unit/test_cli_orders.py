@@ -12,45 +12,19 @@ import tomllib
 import pytest
 
 import outrider
+from fake_web import FakeWeb
 from outrider import Frontier
 from outrider.cli import main as cli
 from outrider.crawl import control, looks
-from outrider.fetch.downloader import Decoding, Headers, Response
 
 HOME = "http://one.test/"
 
 
-class Quiet:
-    """A downloader whose every page is empty; robots.txt is not there."""
+class Quiet(FakeWeb):
+    """Each page has its URL as its text; robots.txt is not there."""
 
-    def __init__(self, options, clock) -> None:
-        self.clock = clock
-
-    async def fetch(self, request) -> Response:
-        now = self.clock()
-        status = 404 if request.url.endswith("robots.txt") else 200
-        body = request.url.encode()
-        return Response(
-            url=request.url,
-            address=request.address,
-            status=status,
-            error=None,
-            error_text="",
-            request_head=request.head(),
-            head=b"HTTP/1.1 200 OK\r\n\r\n",
-            body=body,
-            content=body,
-            truncated=None,
-            decoding=Decoding.WHOLE,
-            headers=Headers((("Content-Type", "text/plain"),)),
-            started_at=now,
-            ended_at=now,
-            seconds=0.0,
-            new_connection=True,
-        )
-
-    async def close(self) -> None:
-        pass
+    def page(self, url, path):
+        return 404 if path == "/robots.txt" else 200, url, [("Content-Type", "text/plain")]
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import sys
 import threading
@@ -11,14 +10,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from fake_web import FakeWeb
 from outrider.cli import main as cli
 from outrider.crawl.onepage import fetch_page
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.site import Sites
 from outrider.errors import SettingsError
-from outrider.fetch import FetchError
-from outrider.fetch.answers import unsent
-from outrider.fetch.downloader import Headers
 
 PAGE = b"""<title>a\x1b]0;evil\x07 page</title><a href=/in>in</a> <a href=/closed/x>c</a> <a href=/no rel=nofollow>n</a>
 <a href=http://other.test/>o</a> <img src=/i.png> words to read"""
@@ -155,30 +152,24 @@ class Anywhere:
         return addresses[0]
 
 
-def moved_to(location, asked):
-    class Moved:
-        async def fetch(self, request):
-            asked.append(request.url)
-            answer = unsent(request, FetchError.INTERNAL, "", 0)
-            headers = Headers([("Location", location)])
-            return dataclasses.replace(answer, error=None, status=301, headers=headers)
-
-    return Sites(CrawlOptions(), {}, Anywhere(), Anywhere(), Moved())
+def moved_to(location):
+    web = FakeWeb()
+    web.pages = {"/robots.txt": (301, location)}
+    return Sites(CrawlOptions(), {}, Anywhere(), Anywhere(), web), web
 
 
 def test_a_robots_txt_that_moves_to_no_url_holds_no_rules():
-    asked = []
-    found = asyncio.run(moved_to("http://[", asked).rules("http://127.0.0.1/"))
+    site, web = moved_to("http://[")
+    found = asyncio.run(site.rules("http://127.0.0.1/"))
     words = "http://127.0.0.1/robots.txt answers 301: there are no rules"
-    assert (301, words, 1) == (found.status, found.why, len(asked))
+    assert (301, words, 1) == (found.status, found.why, len(web.asked))
 
 
 def test_a_robots_txt_that_moves_away_from_this_machine_takes_a_contact():
-    asked = []
-    site = moved_to("http://elsewhere.test/robots.txt", asked)
+    site, web = moved_to("http://elsewhere.test/robots.txt")
     with pytest.raises(SettingsError, match="contact is missing, and elsewhere"):
         asyncio.run(site.rules("http://127.0.0.1/"))
-    assert ["http://127.0.0.1/robots.txt"] == asked
+    assert ["http://127.0.0.1/robots.txt"] == web.urls
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import wraps
@@ -11,6 +12,7 @@ from functools import wraps
 import msgspec
 import pytest
 
+from fake_web import FakeNames, FakeWeb
 from limiting import set_limits
 from outrider.crawl.fetching import Fetching
 from outrider.crawl.output import Output
@@ -26,32 +28,24 @@ from unit.test_crawl_visit import lease, response
 DEAD = {FetchError.CONNECT_REFUSED, FetchError.CONNECT_TIMEOUT, FetchError.UNREACHABLE}
 
 
-class Table:
-    """A name service that answers from a table."""
-
+class Table(FakeNames):
     def __init__(self, *addresses: str) -> None:
-        self.addresses = addresses
-
-    async def resolve(self, host: str, port: int):
-        return self.addresses
-
-    async def close(self) -> None:
-        pass
+        super().__init__(defaultdict(lambda: addresses))
 
 
-class Wire:
+class Wire(FakeWeb):
     """Addresses with what comes of asking there: an error, or an answer; a time-out takes its time off the loop."""
 
     def __init__(self, *, sent: bool = False, **answers: FetchError | None) -> None:
         self.answers = {name.removeprefix("at_").replace("_", "."): answer for name, answer in answers.items()}
         self.sent = sent
         self.dialled: list[str] = []
-        self.requests: list[Request] = []
         self.passed = 0.0
+        super().__init__()
 
     async def fetch(self, request: Request) -> Response:
         self.dialled.append(request.address)
-        self.requests.append(request)
+        self.asked.append(request)
         error = self.answers[request.address]
         if error is FetchError.CONNECT_TIMEOUT:
             self.passed += request.connect_seconds
@@ -60,9 +54,6 @@ class Wire:
             address=request.address,
             request_head=request.head() if error is None or self.sent else b"",
         )
-
-    async def close(self) -> None:
-        pass
 
 
 def visited(wire: Wire, *addresses: str, times: int = 1, guard: AddressGuard | None = None, **more):
@@ -115,7 +106,7 @@ def test_look_ups_that_were_waited_for_are_counted_and_kept_connections_too():
     class Names(Table):
         async def resolve(self, host: str, port: int):
             wire.passed += waits.pop(0)
-            return self.addresses
+            return self.hosts[host]
 
     async def run():
         loop = asyncio.get_running_loop()
@@ -150,7 +141,7 @@ def test_all_addresses_share_the_time_of_one():
     wire = Wire(**silent)
     visited(wire, *wire.answers)
     assert (3, 30.0) == (len(wire.dialled), pytest.approx(wire.passed, abs=0.2))
-    assert [60.0, 50.0, 40.0] == pytest.approx([one.total_seconds for one in wire.requests], abs=0.2)
+    assert [60.0, 50.0, 40.0] == pytest.approx([one.total_seconds for one in wire.asked], abs=0.2)
 
 
 @pytest.mark.parametrize("error", [FetchError.RESET, FetchError.FIRST_BYTE_TIMEOUT, FetchError.TLS])
@@ -191,10 +182,11 @@ def test_a_host_grouped_by_its_address_moves_to_the_next_one(tmp_path):
 # -- who holds a place
 
 
-class Slow:
+class Slow(FakeNames):
     """A name service in which some names hang until they are let go."""
 
     def __init__(self, *hang: str) -> None:
+        super().__init__(HOSTS)
         self.hang = hang
         self.go = asyncio.Event()
         self.asked: set[str] = set()
@@ -204,9 +196,6 @@ class Slow:
         if host in self.hang:
             await self.go.wait()
         return HOSTS[host]
-
-    async def close(self) -> None:
-        pass
 
 
 @pytest.fixture
@@ -220,7 +209,7 @@ def test_names_that_hang_hold_no_place_of_others(tmp_path, soon):
     names = []
 
     async def beside(house):
-        await until(lambda: house.site is not None and len(house.site.asked) == 10)
+        await until(lambda: house.site is not None and len(house.site.urls) == 10)
         assert 8 == len(names[0].asked)
         names[0].go.set()
 
@@ -274,7 +263,7 @@ def test_a_lease_outlives_the_wait_for_a_name(tmp_path, soon, monkeypatch):
 
     house = House(tmp_path, {"max_pages": 1}, names=make)
     asyncio.run(asyncio.wait_for(house.run(beside, seeds=["http://h0.test/"]), 60))
-    assert (1, [1]) == (house.site.asked.count("http://h0.test/robots.txt"), [one["attempt"] for one in house.pages()])
+    assert (1, [1]) == (house.site.urls.count("http://h0.test/robots.txt"), [one["attempt"] for one in house.pages()])
     assert "stale" not in (house.output / "crawl.log").read_text()
 
 
@@ -404,7 +393,7 @@ class KnownTable(Table):
     """One whose addresses need no wait."""
 
     def known(self, host: str, port: int):
-        return self.addresses
+        return self.hosts[host]
 
 
 UNSENT = (None, True, None)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+from functools import partial
 
 import pytest
 
+from fake_web import HTML, FakeNames, FakeWeb, answer
 from limiting import set_limits
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
@@ -17,7 +19,7 @@ from outrider.crawl.settle import Settler
 from outrider.crawl.summary import left_alone
 from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreFullError
-from outrider.fetch.downloader import Decoding, Headers, Request, Response
+from outrider.fetch.downloader import Request, Response
 from outrider.fetch.outcomes import FetchError
 from outrider.journey import HostWait, Waits
 from outrider.limits import LEASES_PER_PLACE_MAX
@@ -26,16 +28,15 @@ HOSTS = {f"h{number}.test": (f"127.0.0.{number + 1}",) for number in range(8)}
 SEEDS = [f"http://{host}/" for host in HOSTS]
 
 
-class Site:
+class Site(FakeWeb):
     """Answers every request after a moment; each page links to the next, `depth` times."""
 
     def __init__(self, clock, *, seconds: float = 0.0, depth: int = 3, hangs: bool = False, bug: str = "") -> None:
-        self.clock = clock
+        super().__init__(clock=clock)
         self.seconds = seconds
         self.depth = depth
         self.hangs = hangs
         self.bug = bug
-        self.asked: list[str] = []
         self.dead: set[str] = set()
         self.refuses: dict[str, str] = {}  # URLs that get a 503, each with its Retry-After
         self.running = self.most = 0
@@ -48,11 +49,12 @@ class Site:
     async def fetch(self, request: Request) -> Response:
         started = self.clock()
         if request.address in self.dead:
-            return refused(request, started)
+            nothing = {"error": FetchError.CONNECT_REFUSED, "request_head": b"", "new_connection": False}
+            return answer(request.url, None, b"", (), at=started, address=request.address, **nothing)
         host, _, path = request.url.removeprefix("http://").partition("/")
         assert host not in self.hosts, "two requests to one host"
         self.hosts.add(host)
-        self.asked.append(request.url)
+        self.asked.append(request)
         self.running += 1
         self.most = max(self.most, self.running)
         try:
@@ -68,60 +70,14 @@ class Site:
         status = 404 if path == "robots.txt" else 200
         link = f"<a href=/{number + 1}>on</a> {request.url}" if number < self.depth else request.url
         body = link.encode()
-        fields = (("Content-Type", "text/html"),)
+        fields = HTML
         if request.url in self.refuses:
             status, fields = 503, (("Retry-After", self.refuses[request.url]),)
-        return Response(
-            url=request.url,
-            address=request.address,
-            status=status,
-            error=None,
-            error_text="",
-            request_head=request.head(),
-            head=b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n",
-            body=body,
-            content=body,
-            truncated=None,
-            decoding=Decoding.WHOLE,
-            headers=Headers(fields),
-            started_at=started,
-            ended_at=self.clock(),
-            seconds=self.takes(request),
-            new_connection=True,
-        )
-
-    async def close(self) -> None:
-        pass
+        parts = {"address": request.address, "ended_at": self.clock(), "seconds": self.takes(request)}
+        return answer(request.url, status, body, fields, at=started, request_head=request.head(), **parts)
 
 
-def refused(request: Request, at: int) -> Response:
-    """The response for an address at which nothing takes a connection."""
-    return Response(
-        url=request.url,
-        address=request.address,
-        status=None,
-        error=FetchError.CONNECT_REFUSED,
-        error_text="",
-        request_head=b"",
-        head=b"",
-        body=b"",
-        content=b"",
-        truncated=None,
-        decoding=Decoding.WHOLE,
-        headers=Headers(),
-        started_at=at,
-        ended_at=at,
-        seconds=0.0,
-        new_connection=False,
-    )
-
-
-class Names:
-    async def resolve(self, host: str, port: int):
-        return HOSTS[host]
-
-    async def close(self) -> None:
-        pass
+Names = partial(FakeNames, HOSTS)
 
 
 class House:
@@ -182,7 +138,7 @@ def test_everything_that_is_linked_is_fetched_once(tmp_path):
     house = House(tmp_path)
     result = asyncio.run(house.run())
     assert (0, 32, 32) == (result.exit_code, result.statistics["answered"], len(house.pages()))
-    assert sorted(house.site.asked) == sorted({*house.site.asked})
+    assert sorted(house.site.urls) == sorted({*house.site.urls})
 
 
 def test_never_more_than_so_many_requests_are_in_flight(tmp_path):
@@ -249,13 +205,13 @@ def test_the_first_stop_lets_requests_end(tmp_path):
 
     house = House(tmp_path, {}, {"seconds": 0.2})
     result = asyncio.run(house.run(beside))
-    assert (4, len(house.site.asked) - len(SEEDS)) == (result.exit_code, len(house.pages()) if house.pages() else 0)
+    assert (4, len(house.site.urls) - len(SEEDS)) == (result.exit_code, len(house.pages()) if house.pages() else 0)
 
 
 def test_requests_that_do_not_end_are_broken_off_after_a_stated_time(tmp_path):
     async def beside(house):
         await until(lambda: house.site is not None and house.site.running == len(SEEDS))
-        await until(lambda: any("robots" not in url for url in house.site.asked))
+        await until(lambda: any("robots" not in url for url in house.site.urls))
         house.crawler.stop()
 
     house = House(tmp_path, {}, {"hangs": True}, stop_seconds_max=0.2)
@@ -265,7 +221,7 @@ def test_requests_that_do_not_end_are_broken_off_after_a_stated_time(tmp_path):
 
 def test_a_second_stop_is_at_once(tmp_path):
     async def beside(house):
-        await until(lambda: house.site is not None and any("robots" not in url for url in house.site.asked))
+        await until(lambda: house.site is not None and any("robots" not in url for url in house.site.urls))
         house.crawler.stop()
         house.crawler.stop()
 
@@ -337,7 +293,7 @@ def test_a_retry_after_of_a_year_does_not_hold_a_crawl(tmp_path, path):
     assert 28 + left == sum(page["outcome"] == "done" for page in house.pages())
     # Going on changes nothing: the host is left alone until then.
     again = asyncio.run(asyncio.wait_for(house.run(), 30))
-    assert (3, 0) == (again.exit_code, len(house.site.asked))
+    assert (3, 0) == (again.exit_code, len(house.site.urls))
 
 
 def test_a_crawl_waits_for_no_more_than_it_was_told(tmp_path):
@@ -352,7 +308,7 @@ def test_a_retry_after_within_the_limit_is_waited_for(tmp_path, monkeypatch):
     set_limits(monkeypatch, RETRY_SECONDS=(0.1, 0.1, 0.1))
 
     async def beside(house):
-        await until(lambda: house.site is not None and "http://h3.test/1" in house.site.asked)
+        await until(lambda: house.site is not None and "http://h3.test/1" in house.site.urls)
         house.refuses.clear()
 
     house = House(tmp_path, {"max_wait": 5})
@@ -371,7 +327,7 @@ def test_progress_tells_of_the_wait(tmp_path):
     told = []
 
     async def beside(house):
-        await until(lambda: house.crawler is not None and house.site is not None and len(house.site.asked) == 38)
+        await until(lambda: house.crawler is not None and house.site is not None and len(house.site.urls) == 38)
         await asyncio.sleep(0.05)
         told.append(await house.crawler.status())
         house.crawler.stop()

@@ -13,6 +13,7 @@ import urllib.request
 
 import pytest
 
+from fake_web import FakeNames
 from limiting import set_limits
 from outrider.cli.main import run
 from outrider.crawl.control import ask
@@ -29,7 +30,7 @@ from outrider.service.crawling import CrawlServer
 from outrider.service.problems import of_error
 from outrider.service.routes import ROUTES
 from outrider.url import UrlBatch
-from unit.test_crawl_loop import HOSTS, House, Names, until
+from unit.test_crawl_loop import HOSTS, House, until
 
 API = "/api/v1"
 HOST, HOME = "h0.test", "http://h0.test/"
@@ -166,7 +167,7 @@ def test_orders_take_the_road_of_the_crawl_and_are_written_down(tmp_path):
         frontier, site = house.crawler._frontier, house.site
 
         def of(host):
-            return sum(f"//{host}/" in url for url in site.asked)
+            return sum(f"//{host}/" in url for url in site.urls)
 
         await until(lambda: not frontier.host(HOST).leased)
         paused, before, others = frontier.host(HOST).paused, of(HOST), of("h1.test")
@@ -195,7 +196,7 @@ def test_urls_that_are_added_are_fetched_each_with_its_code(tmp_path):
 
     async def questions():
         told = await crawl.ask("POST", f"{API}/frontier/urls", {"urls": urls})
-        await until(lambda: {f"http://{HOST}/20001", f"http://{HOST}/20002"} <= set(crawl.house.site.asked))
+        await until(lambda: {f"http://{HOST}/20001", f"http://{HOST}/20002"} <= set(crawl.house.site.urls))
         return told
 
     status, told = crawl.crawl(questions)
@@ -203,7 +204,10 @@ def test_urls_that_are_added_are_fetched_each_with_its_code(tmp_path):
     assert {f"http://{HOST}/20001", f"http://{HOST}/20002"} <= {line["url"] for line in crawl.house.pages()}
 
 
-class Literals(Names):
+class Literals(FakeNames):
+    def __init__(self):
+        super().__init__(HOSTS)
+
     async def resolve(self, host: str, port: int):
         return HOSTS.get(host) or (host,)
 
@@ -235,7 +239,7 @@ def test_an_address_of_this_machine_that_comes_through_a_proxy_is_refused_with_t
     status, problem = crawl.crawl(questions)[:2]
     assert 403 == status
     assert "--allow-address 127.0.0.99" in problem["detail"]
-    assert [] == [one for one in crawl.house.site.asked if "127.0.0.99" in one]
+    assert [] == [one for one in crawl.house.site.urls if "127.0.0.99" in one]
     assert "127.0.0.99" not in (crawl.house.output / "outrider.toml").read_text()
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from msgspec.structs import replace as replace_lease
 
+from fake_web import answer
 from limiting import set_limits
 from outrider.clock import wall
 from outrider.crawl.directory import opened
@@ -18,7 +18,7 @@ from outrider.crawl.settle import Settler
 from outrider.crawl.visit import Visit
 from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreFullError
-from outrider.fetch.downloader import Decoding, Headers, Response
+from outrider.fetch.downloader import Headers
 from outrider.fetch.outcomes import FetchError
 from outrider.frontier.verbs import reporting
 from outrider.journey import Kind, State
@@ -78,25 +78,7 @@ class House:
 
     def visit(self, lease, status=200, body=b"<title>x</title>", **more) -> Visit:
         now = self.frontier.now()
-        response = Response(
-            url=lease.url,
-            address="127.0.0.1",
-            status=status,
-            error=None,
-            error_text="",
-            request_head=b"GET / HTTP/1.1\r\n\r\n",
-            head=b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n",
-            body=body,
-            content=body,
-            truncated=None,
-            decoding=Decoding.WHOLE,
-            headers=Headers((("Content-Type", "text/html"),)),
-            started_at=now,
-            ended_at=now,
-            seconds=0.01,
-            new_connection=True,
-        )
-        return Visit(lease, wall(), now, replace(response, **more))
+        return Visit(lease, wall(), now, answer(lease.url, status, body, at=now, **{"seconds": 0.01, **more}))
 
     def lines(self, name="pages.jsonl"):
         return [json.loads(line) for line in (self.directory / name).read_text().splitlines()]

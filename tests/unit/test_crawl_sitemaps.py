@@ -7,11 +7,13 @@ import gzip
 import io
 import json
 import re
+from functools import partial
 from time import process_time
 
 import msgspec
 import pytest
 
+from fake_web import FakeNames, FakeWeb
 from limiting import set_limits
 from outrider import limits
 from outrider.crawl import sitemaps
@@ -23,7 +25,7 @@ from outrider.crawl.run import CrawlRun
 from outrider.crawl.sitemaps import Sitemaps
 from outrider.engine import Frontier
 from outrider.fetch.addresses import AddressGuard
-from outrider.fetch.downloader import Decoding, Headers, Request, Response
+from outrider.fetch.downloader import Request, Response
 from outrider.frontier.verbs import deciding
 from outrider.journey import Kind, RobotsAnswer, State
 from outrider.limits import SITEMAPS_NAMED_BYTES_MAX
@@ -44,59 +46,19 @@ def index(*urls: str) -> str:
     return "<sitemapindex>" + "".join(f"<sitemap><loc>{url}</loc></sitemap>" for url in urls) + "</sitemapindex>"
 
 
-class Web:
-    """Answers from a table of texts, or of pairs of a status and the target of a redirect; anything else with 404."""
-
-    def __init__(self, **pages: object) -> None:
+class Web(FakeWeb):
+    def __init__(self) -> None:
+        super().__init__()
         self.pages: dict[str, str | tuple[int, str]] = {f"{A}/": "home", f"{B}/": "home of b"}
-        self.asked: list[Request] = []
         self.dies_at: str | None = None
-        self.clock = lambda: 0
-
-    @property
-    def urls(self) -> list[str]:
-        return [one.url for one in self.asked]
 
     async def fetch(self, request: Request) -> Response:
-        now = self.clock()
         if request.url == self.dies_at:
             raise ZeroDivisionError("the end of this process")
-        self.asked.append(request)
-        page = self.pages.get(request.url, (404, ""))
-        status, text = (200, page) if isinstance(page, str) else (page[0], "")
-        fields = [("Content-Type", "text/html")]
-        if isinstance(page, tuple) and page[1]:
-            fields.append(("Location", page[1]))
-        body = text.encode()
-        return Response(
-            url=request.url,
-            address=request.address,
-            status=status,
-            error=None,
-            error_text="",
-            request_head=request.head(),
-            head=b"HTTP/1.1 200 OK\r\n\r\n",
-            body=body,
-            content=body,
-            truncated=None,
-            decoding=Decoding.WHOLE,
-            headers=Headers(tuple(fields)),
-            started_at=now,
-            ended_at=self.clock(),
-            seconds=0.0,
-            new_connection=True,
-        )
-
-    async def close(self) -> None:
-        pass
+        return await super().fetch(request)
 
 
-class Names:
-    async def resolve(self, host: str, port: int):
-        return HOSTS[host]
-
-    async def close(self) -> None:
-        pass
+Names = partial(FakeNames, HOSTS)
 
 
 class House:

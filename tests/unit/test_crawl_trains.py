@@ -64,7 +64,7 @@ def test_a_refusal_ends_the_train(tmp_path, monkeypatch):
     house = House(tmp_path, {"max_wait": 5}, {"depth": 0})
     house.refuses = {"http://h0.test/5": "3600"}
     result = asyncio.run(house.run(seeds=PAGES))
-    assert (3, PAGES[:6]) == (result.exit_code, house.site.asked[1:])
+    assert (3, PAGES[:6]) == (result.exit_code, house.site.urls[1:])
     assert 8 - 6 == sum(unsent for _, unsent in turns)
 
 
@@ -74,7 +74,7 @@ def test_a_train_that_takes_long_gives_its_leases_back(tmp_path, monkeypatch):
     turns = watched(monkeypatch)
     house = House(tmp_path, {}, {"depth": 0, "seconds": 0.02})
     result = asyncio.run(house.run(seeds=PAGES))
-    assert (0, sorted(PAGES)) == (result.exit_code, sorted(house.site.asked[1:]))
+    assert (0, sorted(PAGES)) == (result.exit_code, sorted(house.site.urls[1:]))
     assert 0 < sum(unsent for _, unsent in turns)
 
 
@@ -82,13 +82,13 @@ def test_a_stop_sends_no_more_of_a_train(tmp_path):
     asked = []
 
     async def beside(house):
-        await until(lambda: house.site is not None and len(house.site.asked) >= 3)
+        await until(lambda: house.site is not None and len(house.site.urls) >= 3)
         house.crawler.stop()
-        asked.append(len(house.site.asked))
+        asked.append(len(house.site.urls))
 
     house = House(tmp_path, {}, {"depth": 0, "seconds": 0.05})
     result = asyncio.run(house.run(beside, seeds=PAGES))
-    assert (4, asked) == (result.exit_code, [len(house.site.asked)])
+    assert (4, asked) == (result.exit_code, [len(house.site.urls)])
     assert len(PAGES) == result.statistics["urls"]["queued"] + len(house.pages())
 
 

@@ -24,20 +24,20 @@ NO_LINKS = UrlBatch.of(())
 def test_the_validators_of_a_lease_are_sent():
     wire = Wire(at_8_8_8_8=None)
     visited(wire, "8.8.8.8", etag=ETAG, last_modified=MODIFIED)
-    assert (("If-None-Match", ETAG), ("If-Modified-Since", MODIFIED)) == wire.requests[0].headers
+    assert (("If-None-Match", ETAG), ("If-Modified-Since", MODIFIED)) == wire.asked[0].headers
 
 
 @pytest.mark.parametrize("etag", ['"a\r\nX: y"', '"é"', "\x00", ""])
 def test_a_validator_that_must_not_stand_on_the_wire_is_left_out(etag):
     wire = Wire(at_8_8_8_8=None)
     assert 200 == visited(wire, "8.8.8.8", etag=etag, last_modified=MODIFIED).status
-    assert (("If-Modified-Since", MODIFIED),) == wire.requests[0].headers
+    assert (("If-Modified-Since", MODIFIED),) == wire.asked[0].headers
 
 
 def test_a_lease_without_validators_asks_for_the_page():
     wire = Wire(at_8_8_8_8=None)
     visited(wire, "8.8.8.8")
-    assert () == wire.requests[0].headers
+    assert () == wire.asked[0].headers
 
 
 class Store:

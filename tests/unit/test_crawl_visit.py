@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from fake_web import answer
 from outrider.clock import rfc3339_exact
 from outrider.crawl.kinds import stopped_outcome
 from outrider.crawl.visit import (
@@ -57,24 +58,10 @@ def response(
     **headers,
 ) -> Response:
     fields = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-    return Response(
-        url="http://a.test/page",
-        address="127.0.0.1",
-        status=status,
-        error=error,
-        error_text="",
-        request_head=b"GET /page HTTP/1.1\r\n\r\n",
-        head=b"HTTP/1.1 200 OK\r\n\r\n" if status is not None else b"",
-        body=body,
-        content=body if content is None else content,
-        truncated=truncated,
-        decoding=decoding,
-        headers=Headers(fields),
-        started_at=AT,
-        ended_at=AT + 250_000,
-        seconds=0.25,
-        new_connection=True,
-    )
+    times = {"started_at": AT, "ended_at": AT + 250_000, "seconds": 0.25}
+    content = body if content is None else content
+    parts = {"error": error, "truncated": truncated, "content": content, "decoding": decoding, **times}
+    return answer("http://a.test/page", status, body, fields, **parts)
 
 
 def visit(answer: Response | None = None, attempt: int = 1, **more) -> Visit:

@@ -9,12 +9,12 @@ import json
 import sys
 import threading
 import time
-from typing import ClassVar
 
 import numpy as np
 import pytest
 
 import outrider
+from fake_web import FakeWeb
 from limiting import set_limits
 from outrider import Frontier
 from outrider.crawl import hooks
@@ -24,7 +24,6 @@ from outrider.crawl.hooks import HookFailed, Hooks, Watch, idle_with_hooks
 from outrider.crawl.lines import parts_of_item
 from outrider.crawl.options import LOST, CrawlOptions, as_toml, from_file, resolved
 from outrider.errors import SettingsError, UnreachableError
-from outrider.fetch.downloader import Decoding, Headers, Response
 from outrider.fetch.native import NativeDownloader
 from outrider.journey import Link
 from outrider.kernels import in_use
@@ -33,60 +32,18 @@ from outrider.page import Page
 from outrider.page.reader import READERS
 
 HOME = "http://one.test/"
-ROBOTS = b"User-agent: *\nDisallow: /closed\n"
 PAGES = {
+    "/robots.txt": b"User-agent: *\nDisallow: /closed\n",
     "/": b"<title>home</title><a href=/a>a</a> <a href=/b>b</a> <a href=/closed>c</a>",
     "/a": b"<title>page a</title><a href=/deep>deep</a>",
     "/b": b"<title>page b</title>",
     "/deep": b"<title>deep</title>",
-    "/moved": b"",
+    "/moved": (301, "/b"),
 }
 
 
-class Web:
-    """A downloader that is a web: it answers from `PAGES`, and remembers what it was asked."""
-
-    types: ClassVar[dict[str, str]] = {}
-
-    def __init__(self, options, clock) -> None:
-        self.clock = clock
-        self.asked = []
-        Web.last = self
-
-    async def fetch(self, request) -> Response:
-        self.asked.append(request)
-        now = self.clock()
-        path = "/" + request.url.split("/", 3)[3]
-        body = ROBOTS if path == "/robots.txt" else PAGES.get(path)
-        status = 404 if body is None else 301 if path == "/moved" else 200
-        fields = [("Content-Type", self.types.get(path, "text/html"))]
-        if status == 301:
-            fields.append(("Location", "/b"))
-        return Response(
-            url=request.url,
-            address=request.address,
-            status=status,
-            error=None,
-            error_text="",
-            request_head=request.head(),
-            head=b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n",
-            body=body or b"",
-            content=body or b"",
-            truncated=None,
-            decoding=Decoding.WHOLE,
-            headers=Headers(fields),
-            started_at=now,
-            ended_at=now,
-            seconds=0.0,
-            new_connection=True,
-        )
-
-    async def close(self) -> None:
-        pass
-
-    @property
-    def urls(self):
-        return [request.url for request in self.asked if not request.url.endswith("robots.txt")]
+class Web(FakeWeb):
+    pages = PAGES
 
 
 @pytest.fixture
@@ -418,7 +375,8 @@ def test_on_request_cannot_turn_a_request_elsewhere(crawled):
 
     elsewhere = {"on_request": lambda request, lease: dataclasses.replace(request, url="http://two.test/")}
     lines = crawled(**elsewhere, sitemaps=False)
-    assert ("hook_on_request", []) == (lines["/"]["error"], Web.last.urls)
+    assert "hook_on_request" == lines["/"]["error"]
+    assert all(url.endswith("/robots.txt") for url in Web.last.urls)
 
 
 def test_on_response_gives_the_content_that_is_read(crawled):

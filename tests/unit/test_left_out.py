@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import outrider
+from fake_web import FakeWeb
 from outrider.cli import main as cli
 from outrider.cli.looking import SKIPPED_REASONS
 from outrider.crawl import left_out, skipped_links
 from outrider.crawl.left_out import left_out_of, rows_of
 from outrider.crawl.summary import Totals, errors_text, summary_lines
-from outrider.fetch.downloader import Decoding, Headers, Response
 
 HOME = "http://one.test/"
 PAGES = {
@@ -24,29 +24,16 @@ PAGES = {
     "/robots.txt": "User-agent: *\nDisallow: /closed\n",
     "/tagged": "<title>closed by its head</title>of its own <a href=/under>u</a> <a href=http://other.test/>o</a>",
 }
-HEADS = {"/tagged": "X-Robots-Tag: nofollow\r\n"}
 
 
-class Web:
-    """A downloader that answers from `PAGES`."""
+class Web(FakeWeb):
+    pages = PAGES
 
-    def __init__(self, options, clock) -> None:
-        self.clock = clock
-
-    async def fetch(self, request) -> Response:
-        now = self.clock()
-        path = "/" + request.url.split("/", 3)[3]
-        text = PAGES.get(path)
-        body = (text or "nothing").encode()
-        kind = "text/plain" if request.url.endswith(".txt") else "text/html"
-        head = f"HTTP/1.1 {200 if text else 404} X\r\nContent-Type: {kind}\r\n{HEADS.get(path, '')}\r\n".encode()
-        return Response(
-            *(request.url, request.address, 200 if text else 404, None, "", request.head(), head),
-            *(body, body, None, Decoding.WHOLE, Headers.parse(head), now, now, 0.0, True),
-        )
-
-    async def close(self) -> None:
-        pass
+    def page(self, url, path):
+        status, body, _ = super().page(url, path)
+        kind = "text/plain" if path == "/robots.txt" else "text/html"
+        more = [("X-Robots-Tag", "nofollow")] if path == "/tagged" else []
+        return status, body or "nothing", [("Content-Type", kind), *more]
 
 
 def test_a_parked_mirror_has_words():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fake_web import answer
 from outrider.crawl.visit import Visit, judged
 from outrider.engine.messages import Result
-from outrider.fetch.downloader import Decoding, Headers, Response
 from outrider.fetch.meaning import meaning_of, page
 from outrider.fetch.outcomes import FetchError
 from outrider.journey import Kind, Lease
@@ -23,14 +23,7 @@ def lease(etag: str | None) -> Lease:
 def crawled(of: Lease, status: int | None, error: FetchError | None, target: str | None, *, challenged: bool):
     fields = [("location", target)] * (target is not None) + [("cf-mitigated", "challenge")] * challenged
     fields += [("retry-after", "20")]
-    head = b"HTTP/1.1 200 OK\r\n\r\n" if status is not None else b""
-    plain = {"error_text": "", "request_head": b"GET / HTTP/1.1\r\n\r\n", "head": head, "body": b"x", "content": b"x"}
-    times = {"started_at": 0, "first_byte_at": 0, "ended_at": 0, "seconds": 0.0, "truncated": None}
-    plain |= {"decoding": Decoding.WHOLE, "new_connection": True}
-    answer = Response(
-        url=of.url, address="127.0.0.1", status=status, error=error, headers=Headers(tuple(fields)), **plain, **times
-    )
-    found = judged(Visit(of, 0, 0, answer))
+    found = judged(Visit(of, 0, 0, answer(of.url, status, b"x", fields, error=error)))
     return found.verdict, found.error, found.refused, found.location, found.retry_after
 
 

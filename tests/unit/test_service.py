@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fake_web import answer
 from limiting import set_limits
 from outrider import Frontier
 from outrider.crawl.visit import Visit
 from outrider.engine import messages
 from outrider.errors import NamedPathError, SettingsError, StoreFullError, StoreStoppedError
-from outrider.fetch.downloader import Decoding, Headers, Response
 from outrider.fetch.outcomes import FetchError
 from outrider.limits import DEPTH_MAX, SERVICE_BODY_BYTES_MAX
 from outrider.service import routes, running
@@ -761,11 +761,7 @@ class Files:
         except asyncio.CancelledError:
             return Visit(lease, NOW, NOW, stopped=True)
         body = b"User-agent: *\nDisallow: /no\nCrawl-delay: 3\n"
-        response = Response(
-            lease.url, "127.0.0.1", 200, None, "", b"GET /", b"HTTP/1.1 200 OK", body, body, None, Decoding.WHOLE,
-            Headers(()), NOW, NOW, 0.0, True,
-        )  # fmt: skip
-        return Visit(lease, NOW, NOW, response)
+        return Visit(lease, NOW, NOW, answer(lease.url, 200, body, (), at=NOW))
 
     async def close(self):
         self.closed = True

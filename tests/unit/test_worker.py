@@ -172,14 +172,14 @@ def test_a_stopped_worker_lets_requests_end_reports_them_and_ends_with_4(house):
     served = house()
 
     async def beside(worker):
-        await until(lambda: served.site is not None and served.site.running >= 4 and len(served.site.asked) > 12)
+        await until(lambda: served.site is not None and served.site.running >= 4 and len(served.site.urls) > 12)
         worker.stop()
 
     done = served.run(served.worker(site={"seconds": 0.1, "depth": 1_000}), beside)
     assert (4, 0) == (done.exit_code, done.late)
     urls = served.urls()
     assert (0, done.accepted) == (urls["leased"], urls["done"])
-    asked = [url for url in served.site.asked if not url.endswith("robots.txt")]
+    asked = [url for url in served.site.urls if not url.endswith("robots.txt")]
     assert sorted(asked) == sorted(page["url"] for page in served.pages())
     assert {"done"} == {page["outcome"] for page in served.pages()}
     assert served.said[0].startswith("stopping: ")
@@ -194,7 +194,7 @@ def test_a_worker_that_waits_for_a_lease_is_stopped_at_once(house):
     stopped = []
 
     async def beside(worker):
-        await until(lambda: served.site is not None and served.site.asked and not served.site.running)
+        await until(lambda: served.site is not None and served.site.urls and not served.site.running)
         await asyncio.sleep(0.3)
         stopped.append(time.monotonic())
         worker.stop()
@@ -209,7 +209,7 @@ def test_a_stop_at_any_moment_of_a_lease_leaves_none_behind(house, wait):
     served = house()
 
     async def beside(worker):
-        await until(lambda: served.site is not None and len(served.site.asked) > 8)
+        await until(lambda: served.site is not None and len(served.site.urls) > 8)
         await asyncio.sleep(wait)
         worker.stop()
 
@@ -221,7 +221,7 @@ def test_a_second_stop_breaks_requests_off_and_gives_their_urls_back(house):
     served = house()
 
     async def beside(worker):
-        await until(lambda: served.site is not None and any("robots" not in url for url in served.site.asked))
+        await until(lambda: served.site is not None and any("robots" not in url for url in served.site.urls))
         worker.stop()
         worker.stop()
 
@@ -240,7 +240,7 @@ def test_a_request_whose_lease_ends_before_it_is_broken_off_and_its_page_counts_
     ended = []
 
     async def beside(worker):
-        await until(lambda: served.site is not None and sum("robots" not in url for url in served.site.asked) == 8)
+        await until(lambda: served.site is not None and sum("robots" not in url for url in served.site.urls) == 8)
         tokens = [lease.token for lease in worker._fetching.leases]
         served.site.hangs = False
         ended.extend(await asyncio.to_thread(served.frontier.release, tokens))
@@ -248,7 +248,7 @@ def test_a_request_whose_lease_ends_before_it_is_broken_off_and_its_page_counts_
     done = served.run(served.worker(site={"hangs": True}), beside)
     assert ["ok"] * 8 == ended
     assert (0, 32) == (done.exit_code, done.accepted)
-    asked = [url for url in served.site.asked if not url.endswith("robots.txt")]
+    asked = [url for url in served.site.urls if not url.endswith("robots.txt")]
     assert {2} == {asked.count(seed) for seed in SEEDS}
     assert sorted(set(asked)) == sorted(page["url"] for page in served.pages())
 
@@ -264,7 +264,7 @@ def test_a_request_is_cut_by_the_end_of_its_lease_while_extending_fails(house, m
         raise UnreachableError("the server is away")
 
     async def beside(worker):
-        await until(lambda: served.site is not None and sum("robots" not in url for url in served.site.asked) == 8)
+        await until(lambda: served.site is not None and sum("robots" not in url for url in served.site.urls) == 8)
         worker._hasty.extend = failing
         leases.update({lease.token: lease.deadline for lease in worker._fetching.leases})
         await until(lambda: len(refused) > 2)
