@@ -26,7 +26,7 @@ from outrider.limits import BODY_BYTES_MAX, DELAY_FACTOR_SECONDS_MAX
 from outrider.page import FOLLOWABLE, Page, PageLink, read
 from outrider.robots import ALLOW_ALL, REFUSE_ALL, Rules
 from outrider.storage.files import Directory
-from outrider.url import Scope, Url, host_of
+from outrider.url import Scope, Url, clock_host
 
 WAIT_TOLD_SECONDS: Final = 3.0  # a rest that is longer looks like a command that hangs
 UNFOLLOWED: Final = ("nofollow", "ugc", "sponsored")
@@ -148,7 +148,7 @@ async def _rested(
     rest: Callable[[float], Awaitable[None]],
 ) -> None:
     """Waits the gap that a crawl would keep between robots.txt and the page."""
-    own = PerHost(options).of(host_of(found.url)).delay
+    own = PerHost(options).of(clock_host(found.url)).delay
     delay = rules.crawl_delay(options.user_agent) or 0.0
     if options.crawl_delay_max is not None and options.crawl_delay_over == "cap":
         delay = min(delay, options.crawl_delay_max)

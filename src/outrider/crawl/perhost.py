@@ -21,7 +21,6 @@ from outrider.fetch.downloader import Request, target_of
 from outrider.fetch.room import TypeBytes, bytes_of_type
 from outrider.limits import BODY_BYTES_MAX, HOSTS_RULED_MAX, PDF_BYTES_MAX
 from outrider.page.pdf import PDF_TYPE, reads_pdf
-from outrider.url import undotted
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +92,14 @@ class PerHost:
         self._made_ones: dict[str, HostSettings] = {}
 
     def of(self, host: str) -> HostSettings:
-        """The settings of a host, by its canonical name."""
+        """The settings of a host, by its canonical name without a dot behind it."""
         if not self._tables:
             return self._usual
         known = self._made_ones.get(host)
         if known is None:
-            name = undotted(host)
             told: dict[str, Any] = {}
             for table in self._tables:
-                if fnmatchcase(name, str(table["name"]).lower()):
+                if fnmatchcase(host, str(table["name"]).lower()):
                     told |= table
             if len(self._made_ones) >= HOSTS_RULED_MAX:
                 self._made_ones.clear()

@@ -18,7 +18,7 @@ from outrider.crawl.seeds import loopback_of
 from outrider.errors import shown
 from outrider.fetch.addresses import AddressGuard, parsed
 from outrider.storage.files import Directory
-from outrider.url import host_of, spell, undotted
+from outrider.url import host_key, host_of, spell
 
 REFUSED_NAMED_MAX: Final = 20  # URLs with a sentence of their own in the answer to one call
 LOCAL_ADDRESSES: Final = ("127.0.0.1", "::1")  # of the names that RFC 6761 section 6.3 keeps for this machine
@@ -95,12 +95,11 @@ class Permission:
 def closed(host: str, hosts: Mapping[str, tuple[str, ...]], guard: AddressGuard) -> str | None:
     """Why no request may go to a host, None for a name: only a look-up tells its addresses. hosts: a parsed --hosts
     file."""
-    name = undotted(host)
+    name = host_key(host)
     if name in hosts:
         return None  # the file says where it is, and the guard decides there
-    literal = name.strip("[]")
     local = name == "localhost" or name.endswith(".localhost")
-    addresses = LOCAL_ADDRESSES if local else (literal,) if parsed(literal) is not None else ()
+    addresses = LOCAL_ADDRESSES if local else (name,) if parsed(name) is not None else ()
     if not addresses or any(guard.permits(host, address) for address in addresses):
         return None
     return f"{host} is not a public address; permit it with --allow-address {addresses[0]}"

@@ -11,7 +11,7 @@ from typing import BinaryIO
 from outrider.errors import InvalidUrlError, NamedPathError, SettingsError
 from outrider.fetch.names import parse_hosts
 from outrider.limits import BAD_SEEDS_KEPT_MAX, HOSTS_FILE_BYTES_MAX, SEEDS_MAX, URL_BYTES_MAX
-from outrider.url import host_of, normalize, undotted
+from outrider.url import host_key, host_of, normalize
 
 SEED_FAULTS_NAMED_MAX = 20  # how many seeds that are no URLs are listed; all of them are skipped
 SEED_CHARACTERS_SHOWN = 60  # a seed that is too long is shown up to here
@@ -145,14 +145,14 @@ def read_hosts(path: str | None) -> Mapping[str, tuple[str, ...]]:
 
 def is_loopback(host: str, hosts: Mapping[str, tuple[str, ...]]) -> bool:
     """Whether a host can only be this machine: a loopback address, localhost, or so in the --hosts file."""
-    name = undotted(host)
+    name = host_key(host)
     given = hosts.get(name)
     if given:
         return all(ipaddress.ip_address(address).is_loopback for address in given)
     if name == "localhost" or name.endswith(".localhost"):  # RFC 6761 section 6.3
         return True
     try:
-        return ipaddress.ip_address(name.strip("[]")).is_loopback
+        return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
 
@@ -162,7 +162,7 @@ def loopback_of(seeds: Iterable[str], hosts: Mapping[str, tuple[str, ...]], allo
     ranges = [ipaddress.ip_network(text) for text in allowed]
     found: dict[str, None] = {}
     for host in dict.fromkeys(map(host_of, seeds)):
-        name = undotted(host).strip("[]")
+        name = host_key(host)
         if name in hosts or not is_loopback(host, hosts):
             continue
         for text in ("127.0.0.1", "::1") if "localhost" in name else (name,):

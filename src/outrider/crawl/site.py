@@ -14,7 +14,7 @@ from outrider.fetch import AddressGuard, Resolver, Response, make_resolver
 from outrider.fetch.downloader import Downloader
 from outrider.limits import BODY_BYTES_MAX, REDIRECT_HOPS_MAX, ROBOTS_BYTES_MAX
 from outrider.robots import ALLOW_ALL, REFUSE_ALL, Rules, verdict_of_status
-from outrider.url import Url, join
+from outrider.url import Url, clock_host, join
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Sites:
         require_contact([url], self._options.contact, self._hosts)
         target = Url(url)
         address = self._guard.choose(target.host, await self._names.resolve(target.host, target.port))
-        own = self._per_host.of(target.host)
+        own = self._per_host.of(clock_host(url))
         usual = self._options.headers_sent
         request = own.request(url, address, self._options.user_agent_sent, usual, bytes_max=bytes_max)
         return await self._downloader.fetch(request)

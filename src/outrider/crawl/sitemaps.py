@@ -35,7 +35,7 @@ from outrider.limits import (
 from outrider.page import SitemapEntry, in_location, read_sitemap
 from outrider.robots import Rules
 from outrider.storage.files import Files, read_whole
-from outrider.url import authority_of, host_of, join, undotted
+from outrider.url import authority_of, clock_host, join
 
 SITEMAPS_FILE: Final = "sitemaps.jsonl"
 _AROUND: Final = " \t<>\"',;\ufeff"
@@ -264,7 +264,7 @@ def _begins_with_host(reference: str, own: str) -> bool:
     """Whether a reference without a scheme begins with a host. own: that of the robots.txt, with its port."""
     place, slash, _ = reference.partition("/")
     name = place.lower().removeprefix("www.")
-    if name in (own.removeprefix("www."), undotted(host_of(f"http://{own}/")).removeprefix("www.")):
+    if name in (own.removeprefix("www."), clock_host(f"http://{own}/").removeprefix("www.")):
         return True
     host = _HOST.fullmatch(place)
     return bool(slash) and host is not None and host[1].lower() not in _FILES

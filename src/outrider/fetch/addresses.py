@@ -10,7 +10,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from outrider.errors import SettingsError
 from outrider.fetch.outcomes import BlockedAddress, safe_text
 from outrider.limits import GUARDED_HOSTS_MAX
-from outrider.url import undotted
+from outrider.url import host_key
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -110,12 +110,6 @@ def is_public_address(ip: str) -> bool:
     """
     address = parsed(ip)
     return address is not None and _is_public(address)
-
-
-def host_key(host: str) -> str:
-    """A host name as the guard and the resolver compare it: lower case, no final dot, no brackets."""
-    host = undotted(host.lower())
-    return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 
 
 def _network(text: str) -> Network:

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from outrider.clock import ClockFunction, elapsed, instant
 from outrider.errors import SettingsError
-from outrider.fetch.addresses import host_key, parsed
+from outrider.fetch.addresses import parsed
 from outrider.fetch.dns import NameServers, open_channel, system_servers
 from outrider.fetch.lookups import Lanes, LookUp, Told
 from outrider.fetch.outcomes import FetchError, FetchFailure, safe_text
@@ -37,6 +37,7 @@ from outrider.limits import (
     DNS_UNKNOWN_SECONDS,
     HOSTS_FILE_BYTES_MAX,
 )
+from outrider.url import host_key
 
 _NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\Z", re.ASCII)
 _NOWHERE = ("invalid", "onion")  # RFC 6761 section 6.4, RFC 7686 section 2: never asked for

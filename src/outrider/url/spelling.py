@@ -264,6 +264,33 @@ def undotted(host: str) -> str:
     return host[:-1] if host[-1:] == "." and len(host) > 1 and host[-2] != "." else host
 
 
+def clock_host(canonical: str) -> str:
+    """The host by which the politeness of a canonical URL goes: `host_of` without the dot behind it."""
+    return undotted(host_of(canonical))
+
+
+def spelled_host(written: str) -> str | None:
+    """A host as people write it (upper case, any script, an address, with a port), spelled as in a URL and without the
+    dot behind it. None for what is no host."""
+    if not set(written).isdisjoint("/?#@\\"):
+        return None
+    written = written.strip()
+    address = written.count(":") > 1 and not written.startswith("[")
+    spelled = spell([f"http://[{written}]/" if address else f"http://{written}/"])[0]
+    return None if spelled is None else clock_host(spelled)
+
+
+def is_host_of(name: str, canonical: str) -> bool:
+    """Whether a name is the host of a canonical URL, with or without a dot behind it."""
+    return undotted(name) == clock_host(canonical)
+
+
+def host_key(host: str) -> str:
+    """A host in the form in which names and addresses compare: lower case, no dot behind it, no brackets."""
+    host = undotted(host.lower())
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+
 def authority_of(canonical: str) -> str:
     """Scheme, host and port of a canonical URL, `http://example.org:8080`: one robots.txt is for one such authority."""
     return canonical[: canonical.find("/", 8)]

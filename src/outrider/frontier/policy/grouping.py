@@ -13,7 +13,7 @@ from typing import Any
 
 from outrider.errors import SettingsError
 from outrider.limits import ADDRESSES_READ_MAX, GROUP_CAPACITY_MAX, GROUP_GAP_SECONDS_MAX, GROUPS_PER_HOST_MAX
-from outrider.url import host_of, registrable_domain, spell, undotted
+from outrider.url import registrable_domain, spelled_host, undotted
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -153,10 +153,10 @@ def _gap(table: Mapping[str, Any], where: str) -> float | None:
 def _pattern(text: str, where: str) -> str:
     """A name or pattern in the spelling of hosts; the star of a pattern stays in front."""
     name = text.removeprefix("*.")
-    spelled = None if set(name) & set("*?/:@#\\ ") and not name.startswith("[") else spell([f"http://{name}/"])[0]
+    spelled = None if set(name) & set("*?:@ ") and not name.startswith("[") else spelled_host(name)
     if spelled is None:
         raise SettingsError(f"hosts {text!r:.200} ({where}): give a host's name, or *.name for all that lie below it")
-    return text[: len(text) - len(name)] + undotted(host_of(spelled))
+    return text[: len(text) - len(name)] + spelled
 
 
 def _network(text: str, where: str) -> IpNetwork:
@@ -263,7 +263,7 @@ class SharedClocks:
         grouping = self._grouping
         if not self._matching(self._exempt, host, where):
             if grouping.domain is not None:
-                domain = registrable_domain(undotted(host)) or undotted(host)
+                domain = registrable_domain(host) or host
                 yield f"domain {domain}", grouping.domain.capacity, grouping.domain.gap
             if grouping.address is not None and where is not None:
                 yield f"address {where}", grouping.address.capacity, grouping.address.gap

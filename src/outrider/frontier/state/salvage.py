@@ -23,7 +23,7 @@ from outrider.frontier.state.tables import HOSTS, LEASES, OWN, RUNS, Tables
 from outrider.frontier.state.urls import DONE, GONE
 from outrider.kernels.cards import Heads
 from outrider.limits import LOST_URLS_NAMED_MAX, OWN_SLOT, RUN_BODY_BYTES_MAX
-from outrider.url import host_of, undotted
+from outrider.url import clock_host, host_of
 
 _LEASE = tuple(column.name for column in KINDS[Fact.LEASE].columns)
 _LOST_NAME = "lost"
@@ -260,7 +260,7 @@ class Salvage:
         hosts = np.frombuffer(kernels.fingerprints(written, tables.fingerprint_key), np.uint64)
         # A store of an earlier version may have a queue for the spelling with a dot.
         kept = queue_hashes(hosts.copy(), np.ascontiguousarray(heads["crawl"])) == heads["queue"]
-        names = [name if keep else undotted(name) for name, keep in zip(written, kept.tolist(), strict=True)]
+        names = [(host_of if keep else clock_host)(url) for url, keep in zip(cards.urls(), kept.tolist(), strict=True)]
         hosts = np.frombuffer(kernels.fingerprints(names, tables.fingerprint_key), np.uint64)
         known = tables.hosts.count
         tables.apply(Fact.HOST, [heads["slot"].copy(), hosts.copy(), names])

@@ -30,7 +30,7 @@ from outrider.limits import (
     WATERMARK_BYTES_MAX,
     WATERMARK_WRITERS_MAX,
 )
-from outrider.url import UrlBatch, authority_of, host_of, spell
+from outrider.url import UrlBatch, authority_of, spell, spelled_host
 
 Uint64s = npt.NDArray[np.uint64]
 
@@ -166,16 +166,12 @@ def unfit(why: object) -> SettingsError:
 
 
 def host(value: object) -> str:
-    """A host as people write it (upper case, letters of any script, an address, with a port), spelled as in a URL."""
-    spelled = None
-    if isinstance(value, str) and not set(value) & set("/?#@\\"):
-        written = value.strip()
-        address = written.count(":") > 1 and not written.startswith("[")
-        spelled = spell([f"http://[{written}]/" if address else f"http://{written}/"])[0]
+    """A host as people write it, spelled as in a URL and without the dot behind it."""
+    spelled = spelled_host(value) if isinstance(value, str) else None
     if spelled is None:
         raise SettingsError(f"host {shown(value, 200)}: give a host's name, as in a URL")
     kept("host", spelled, URL_BYTES_MAX)
-    return host_of(spelled)
+    return spelled
 
 
 def robots_url(authority: object) -> str:

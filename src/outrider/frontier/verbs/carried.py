@@ -39,7 +39,7 @@ from outrider.limits import (
     RUN_BODY_BYTES_MAX,
     URL_BYTES_MAX,
 )
-from outrider.url import host_of, undotted
+from outrider.url import is_host_of
 
 _STATE_NUMBERS: Final = {state.value: number for number, state in enumerate(STATES) if number != UNKNOWN}
 _REASONS: Final = {reason.name.lower(): reason for reason in Reason if reason is not Reason.NONE}
@@ -314,7 +314,7 @@ def _arrival(told: Mapping[str, Any], draft: Draft) -> Arrival:
         None if told.get("priority") is None else checked(told["priority"]),
         None,
         draft.crawl(crawl),
-        None if key is not None and undotted(key) == undotted(host_of(url)) else key,
+        None if key is not None and is_host_of(key, url) else key,
         referrer,
         octets,
     )

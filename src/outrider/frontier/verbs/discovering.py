@@ -38,7 +38,7 @@ from outrider.limits import (
     SLOTS,
     URL_BYTES_MAX,
 )
-from outrider.url import UrlBatch, host_of, spell, undotted
+from outrider.url import UrlBatch, clock_host, is_host_of, spell
 
 
 class Discovering(Part):
@@ -380,7 +380,7 @@ class Discovering(Part):
         for row, link in links.odd.items() if links.odd else ():
             if link.key is not None:
                 place = int(rows.searchsorted(row))
-                if place < len(rows) and rows[place] == row and undotted(link.key) != undotted(host_of(urls[row])):
+                if place < len(rows) and rows[place] == row and not is_host_of(link.key, urls[row]):
                     keys[place] = link.key
                     queues[place] = keyed_queue_hash(int(names[place]), int(crawls[place]), tables.hash_of(link.key))
         if there.all():
@@ -406,7 +406,7 @@ class Discovering(Part):
                     Hand.of_rows(homes[new], first=tables.queues.made),
                 )
                 if tables.words or (tables.queues.rules and (keys or tables.keys.groups)):
-                    texts = [keys.get(place) or undotted(host_of(urls[int(rows[place])])) for place in new.tolist()]
+                    texts = [keys.get(place) or clock_host(urls[int(rows[place])]) for place in new.tolist()]
                     self._rule_new(draft, new, slots, queues, homes, crawls, texts)
         return queues, known_queues, queue_rows
 
@@ -673,7 +673,7 @@ class Discovering(Part):
         for place in fresh.tolist():
             row = int(rows[place])
             text = links.urls[row]
-            target = self._homes.slot_of(undotted(host_of(text))) if hosts[place] == NONE else -1
+            target = self._homes.slot_of(clock_host(text)) if hosts[place] == NONE else -1
             if target == -1 or target in owned:
                 stay.append(place)
                 continue

@@ -28,7 +28,6 @@ from outrider.frontier.verbs.returning import Returning
 from outrider.frontier.verbs.trapping import Trapping
 from outrider.journey import Lease, LeaseBatch, RequestId
 from outrider.limits import CALL_ROWS_MAX, NETWORK_PROBES, ROBOTS_REFUSALS_PER_CALL_MAX
-from outrider.url import undotted
 
 
 class Leasing(Part):
@@ -98,7 +97,7 @@ class Leasing(Part):
         if next(queues.queues_with(key, None), None) is not None:
             return key
         try:
-            name = undotted(arguments.host(key))
+            name = arguments.host(key)
         except SettingsError:
             raise SettingsError(
                 f"key {shown(key, 200)}: no queue has this key, and it cannot be the name of a host; give a host as in "

@@ -77,7 +77,7 @@ class Operations(Part):
     def host_named(self, host: str) -> int:
         """The row of a host by any spelling, NONE for an unknown host. Raises SettingsError for a text that is no
         host."""
-        name = undotted(arguments.host(host))
+        name = arguments.host(host)
         row = self.tables.host_row(name)
         return row if row != NONE else self.tables.host_row(name + ".")
 
