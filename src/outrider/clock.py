@@ -13,7 +13,7 @@ from pathlib import Path
 from outrider.errors import SettingsError
 from outrider.limits import INSTANT_MAX, MICROSECONDS
 
-_LAST = 253_402_300_799_999_999  # the last microsecond of the year 9999: RFC 3339 has four digits for a year
+LAST_OF_RFC3339 = 253_402_300_799_999_999  # the last microsecond of the year 9999: RFC 3339 has four digits for a year
 
 Instant = int
 ClockFunction = Callable[[], Instant]
@@ -84,11 +84,11 @@ def _second(whole: int) -> str:
 def rfc3339(at: Instant) -> str:
     """An instant as RFC 3339 text in UTC with milliseconds: `2026-01-02T03:04:05.678Z`; the last one that has a text
     for what lies beyond the year 9999."""
-    whole, micro = divmod(min(at, _LAST), MICROSECONDS)
+    whole, micro = divmod(min(at, LAST_OF_RFC3339), MICROSECONDS)
     return f"{_second(whole)}.{micro // 1_000:03d}Z"
 
 
 def rfc3339_exact(at: Instant) -> str:
     """The same with microseconds, for what gaps are judged by: `2026-01-02T03:04:05.678901Z`."""
-    whole, micro = divmod(min(at, _LAST), MICROSECONDS)
+    whole, micro = divmod(min(at, LAST_OF_RFC3339), MICROSECONDS)
     return f"{_second(whole)}.{micro:06d}Z"

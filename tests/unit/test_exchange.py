@@ -125,6 +125,130 @@ def test_pages_have_their_own_columns(tmp_path):
     assert [page] == [one.record for one in read(path, PAGES)]
 
 
+OWN = [
+    {"sku": "007", "price": 1, "sold": True, "stock": 5, "tags": ["a"], "odd": 1, "id": 2**60, "huge": 2**70},
+    {"sku": "a,b", "price": 2.5, "sold": False, "stock": None, "tags": [], "odd": "1", "id": 3, "huge": 1},
+]
+KINDS = {"sku": "text", "price": "real", "sold": "truth", "stock": "whole", "tags": "json", "odd": "json"}
+KINDS |= {"id": "whole", "huge": "json"}
+
+
+def test_an_own_field_is_a_column_with_the_kind_of_all_its_values():
+    shape = PAGES.widened(OWN)
+    assert (KINDS, False) == ({name: shape.columns[name] for name in OWN[0]}, shape.more)
+    assert "json" == PAGES.widened([{"n": 2**60}, {"n": 0.5}]).columns["n"]  # a real number would round the first
+    assert [*PAGES.columns, "b", "a"] == PAGES.widened([{"b": 1}, {"a": 1, "b": 2}]).names
+
+
+@pytest.mark.parametrize("form", [".csv", ".parquet"])
+def test_own_fields_read_back_as_they_were(tmp_path, form):
+    records = [{"url": f"http://a.com/{row}", **own} for row, own in enumerate(OWN)]
+    shape = PAGES.widened(records)
+    found = read(written(tmp_path / f"x{form}", records, shape), shape)
+    assert [without_nothing(record) for record in records] == [one.record for one in found]
+
+
+def test_own_fields_have_types_in_parquet(tmp_path):
+    pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    records = [{"url": f"http://a.com/{row}", **own} for row, own in enumerate(OWN)]
+    path = written(tmp_path / "x.parquet", records, PAGES.widened(records))
+    schema = pyarrow.parquet.read_schema(path)
+    assert "more" not in schema.names
+    types = {name: str(schema.field(name).type) for name in OWN[0]}
+    assert ["string", "double", "bool", "int64"] == [types[name] for name in ("sku", "price", "sold", "stock")]
+
+
+def test_fields_after_the_most_columns_share_one(tmp_path, monkeypatch):
+    set_limits(monkeypatch, EXPORT_COLUMNS_MAX=3)
+    record = {"url": "http://a.com/", **{f"f{number}": number for number in range(5)}}
+    shape = PAGES.widened([record])
+    path = written(tmp_path / "x.csv", [record], shape)
+    assert ["f0", "f1", "f2", "more"] == path.read_text().splitlines()[0].split(",")[-4:]
+    assert [record] == [one.record for one in read(path, shape)]
+
+
+def test_the_name_of_an_own_field_is_no_formula(tmp_path):
+    record = {"url": "http://a.com/", "=1+1": 5, '"': 6}
+    path = written(tmp_path / "x.csv", [record], PAGES.widened([record]))
+    cells = next(csv.reader([path.read_text().splitlines()[0]]))
+    assert not [cell for cell in cells if cell[:1] in ("=", "+", "-", "@")]
+    assert [record] == [one.record for one in read(path, PAGES)]
+
+
+FOUND = "2026-11-27T14:27:20.123Z"
+TIMES = [1_764_253_640_123_456, 0, 253_402_300_799_999_999, 1 << 62]
+
+
+@pytest.mark.parametrize("form", [".csv", ".parquet"])
+def test_times_read_back_as_they_were(tmp_path, form):
+    records = [{"url": "http://a.com/", "due": at, "fetched_at": at} for at in TIMES]
+    assert records == [one.record for one in read(written(tmp_path / f"x{form}", records))]
+    page = {"url": "http://a.com/", "outcome": "done", "fetched_at": FOUND}
+    assert [page] == [one.record for one in read(written(tmp_path / f"p{form}", [page], PAGES), PAGES)]
+
+
+def test_times_are_timestamps_in_parquet_and_rfc_3339_in_csv(tmp_path):
+    record = {"url": "http://a.com/", "due": TIMES[0], "fetched_at": 0}
+    text = written(tmp_path / "x.csv", [record]).read_text()
+    assert "2025-11-27T14:27:20.123456Z,1970-01-01T00:00:00.000000Z" in text
+    pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    page = {"url": "http://a.com/", "fetched_at": FOUND}
+    for path, names in (
+        (written(tmp_path / "x.parquet", [record]), ("due", "fetched_at")),
+        (written(tmp_path / "p.parquet", [page], PAGES), ("fetched_at",)),
+    ):
+        schema = pyarrow.parquet.read_schema(path)
+        assert {"timestamp[us, tz=UTC]"} == {str(schema.field(name).type) for name in names}
+
+
+def test_times_of_earlier_exports_and_of_other_tools_are_read(tmp_path):
+    cells = ["1764253640123456", "2025-11-27 14:27:20.123456+00:00", "2025-11-27T15:27:20.123456+01:00"]
+    path = tmp_path / "x.csv"
+    path.write_text("url,due\n" + "".join(f"http://a.com/,{cell}\n" for cell in cells))
+    assert {TIMES[0]} == {one.record["due"] for one in read(path)}
+    arrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    for unit, scale in (("ns", 1_000), ("us", 1)):
+        table = arrow.table({"url": ["http://a.com/"], "due": arrow.array([TIMES[0] * scale], arrow.timestamp(unit))})
+        pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
+        assert [TIMES[0]] == [one.record["due"] for one in read(tmp_path / "x.parquet")]
+
+
+def test_a_cell_that_is_not_a_time_is_named(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("url,state,due\nhttp://a.com/,queued,soon\n")
+    found = taken(FakeFrontier(), path)
+    assert ([2], True) == ([place for _, place, _ in found.faults], "'soon', which is no time" in found.faults[0][2])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_exported_pages_are_taken_in_with_their_states(tmp_path, form):
+    page = {"url": "http://a.com/", "outcome": "done", "status": 200, "fetched_at": FOUND, "depth": 1, "price": 3}
+    page |= {"priority": 0.5, "referrer": None, "links": 0, "token": 5}
+    path = written(tmp_path / f"pages{form}", [page], PAGES.widened([page]))
+    frontier = FakeFrontier()
+    found = taken(frontier, path)
+    assert ({"imported": 1}, 0) == (found.codes, found.skipped)
+    kept = frontier.kept["http://a.com/"]
+    assert ("done", 200, 1) == (kept["state"], kept["status"], kept["depth"])
+
+
+def test_an_export_of_pages_reads_the_same_lines_twice_while_the_crawl_writes(tmp_path):
+    (tmp_path / "frontier").mkdir()
+    path = tmp_path / "pages.jsonl"
+    path.write_text('{"url":"http://a.com/","token":1,"n":1}\n{"url":"http://b.com/","token":2}\n{"ur')
+    lines = exchange.PageLines([str(tmp_path)])
+    before = list(lines)
+    with path.open("a") as file:
+        file.write('l":"http://c.com/","token":3,"n":"x"}\n')
+    assert ([1, 2], before) == ([line["token"] for line in before], list(lines))
+
+
 def test_a_name_without_a_known_ending_is_refused(tmp_path):
     with pytest.raises(SettingsError, match=r"\.jsonl, \.csv, \.parquet"):
         written(tmp_path / "x.xlsx", [])

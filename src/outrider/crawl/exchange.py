@@ -99,11 +99,13 @@ def export(directories: Sequence[str], path: str, what: str, talk: TextIO) -> in
     A running crawl writes the frontier itself. Raises SettingsError, StoreError; StoreInUseError for a frontier whose
     owner does not answer.
     """
-    form_of(path, WRITTEN)
+    form = form_of(path, WRITTEN)
     counter = Counter(talk, "exported")
     if what == "pages":
-        kept = {directory: _reports(directory) for directory in directories}
-        write_records(path, _merged(kept), PAGES, counter.add)
+        lines = PageLines(directories)
+        # The types of own fields are known once all lines were read, so a table takes two passes.
+        shape = PAGES if form == JSON_LINES else PAGES.widened(lines)
+        write_records(path, lines, shape, counter.add)
     else:
         if len(directories) > 1:
             raise SettingsError(f"{len(directories)} directories are given: a frontier is exported alone")
@@ -143,53 +145,63 @@ def _reports(directory: str) -> Kept | None:
     return kept
 
 
-def _merged(kept: Mapping[str, Kept | None]) -> Iterator[Mapping[str, Any]]:
-    """The lines of all directories, each token once. Where there are several, a line's WARC file is told with its
-    directory."""
-    tokens: set[int] = set()
-    for directory, reports in kept.items():
-        for line in _pages(directory, reports):
-            token = line.get("token")
-            if isinstance(token, int):
-                if token in tokens:
-                    continue
-                tokens.add(token)
+class PageLines:
+    """The lines of `pages.jsonl` of several directories, each token once. Each pass reads the same lines, also while a
+    crawl runs: a file is read up to the length that it had at first."""
+
+    def __init__(self, directories: Sequence[str]) -> None:
+        self._reports = {directory: _reports(directory) for directory in directories}
+        self._lengths = {directory: _length(_path(directory)) for directory in directories}
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        """The lines as objects. Where there are several directories, a line names its WARC file with its directory."""
+        for directory, line in self._each():
             place = line.get("warc")
-            if len(kept) > 1 and isinstance(place, Mapping):
+            if len(self._reports) > 1 and isinstance(place, Mapping):
                 file = os.path.join(directory, ARCHIVE_NAME, str(place.get("file")))
                 line = {**line, "warc": {**place, "file": file}}
             yield line
 
+    def _each(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        tokens: set[int] = set()
+        for directory in self._reports:
+            for line in self._lines(directory):
+                token = line.get("token")
+                if isinstance(token, int):
+                    if token in tokens:
+                        continue
+                    tokens.add(token)
+                yield directory, line
 
-def _pages(directory: str, reports: Kept | None) -> Iterator[Mapping[str, Any]]:
-    """The lines of pages.jsonl. A worker has those that it had noted as written, then those of its reports."""
-    if reports is not None:
-        length, lsn = reports.state.projections.get(PAGES_STREAM, (0, 0))
-        for line in whole_lines(os.path.join(directory, FILES[PAGES_STREAM]), length):
-            yield msgspec.json.decode(line)
-        for _, line in reports.lines(PAGES_STREAM, lsn):
-            yield msgspec.json.decode(line)
-        return
-    yield from _whole(directory)
-
-
-def _whole(directory: str) -> Iterator[Mapping[str, Any]]:
-    """The whole lines of pages.jsonl; one that is being written is left out."""
-    path = os.path.join(directory, FILES[PAGES_STREAM])
-    decoder = msgspec.json.Decoder(dict[str, Any])
-    try:
-        with open(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    return
+    def _lines(self, directory: str) -> Iterator[dict[str, Any]]:
+        """The lines of one directory. A worker has those that it had noted as written, then those of its reports."""
+        path, reports, length = _path(directory), self._reports[directory], self._lengths[directory]
+        lsn = 0
+        if reports is not None:
+            length, lsn = reports.state.projections.get(PAGES_STREAM, (0, 0))
+        decoder = msgspec.json.Decoder(dict[str, Any])
+        try:
+            for number, line in enumerate(whole_lines(path, length), 1):
                 try:
                     yield decoder.decode(line)
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
                     raise NamedPathError(f"{path}, line {number} is no JSON object ({error})") from None
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise NamedPathError(f"{path} cannot be read ({error.strerror})") from None
+        except OSError as error:
+            raise NamedPathError(f"{path} cannot be read ({error.strerror})") from None
+        if reports is not None:
+            for _, line in reports.lines(PAGES_STREAM, lsn):
+                yield decoder.decode(line)
+
+
+def _path(directory: str) -> str:
+    return os.path.join(directory, FILES[PAGES_STREAM])
+
+
+def _length(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0  # no file is no line; another fault shows when the file is opened
 
 
 @dataclass(slots=True)
@@ -248,7 +260,7 @@ def take_file(frontier: Frontier, path: str, found: Imported, counter: Counter) 
         return
     urls = form == URLS
     rows = read_records(path, FRONTIER)
-    if form == JSON_LINES:
+    if not urls:
         first = list(islice(rows, 1))
         if first and is_line(first[0].record or {}):
             _take_lines(frontier, path, found, counter)
@@ -290,10 +302,10 @@ def _take_sitemap(frontier: Frontier, path: str, found: Imported, counter: Count
 
 
 def _take_lines(frontier: Frontier, path: str, found: Imported, counter: Counter) -> None:
-    """A file of pages.jsonl, in three readings: URLs that the crawl was through with, then the others, for a URL may
+    """A file of pages, in three readings: URLs that the crawl was through with, then the others, for a URL may
     have lines of both kinds; then the links of the archived pages, when all seeds are known."""
     for final in (True, False):
-        rows = (read for read in read_records(path, FRONTIER) if _is_final(read) is final)
+        rows = (read for read in read_records(path, PAGES) if _is_final(read) is final)
         for batch in in_batches(rows):
             found.rows += len(batch)
             made = [
@@ -303,7 +315,7 @@ def _take_lines(frontier: Frontier, path: str, found: Imported, counter: Counter
             _restore(frontier, _usable(made, path, found, states=True), path, found)
             counter.add(len(batch))
     with archive_beside(path) as files:
-        rows = (read for read in read_records(path, FRONTIER) if read.record and _is_final(read))
+        rows = (read for read in read_records(path, PAGES) if read.record and _is_final(read))
         for read in rows:
             _take_links(frontier, read, files, path, found)
 
@@ -371,6 +383,7 @@ _WRITTEN_BYTES_MAX: Final = 4 * URL_BYTES_MAX
 _WORDS: Final = {
     "text": "text",
     "whole": "whole number of 64 bits",
+    "instant": "time",
     "real": "number",
     "truth": "true or false",
     "json": "",
@@ -386,7 +399,7 @@ def _fits(value: object, kind: str) -> bool:
         return True
     if isinstance(value, bool):
         return False
-    if kind == "whole":
+    if kind in ("whole", "instant"):
         return isinstance(value, int) and -(2**63) <= value < 2**63
     return isinstance(value, int | float)
 

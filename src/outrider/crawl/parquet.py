@@ -98,10 +98,17 @@ def _sizes(pa: Any, column: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def _plain(pa: Any, batch: Any) -> list[Record | str]:
-    columns = [
-        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns
-    ]
+    columns = [_simple(pa, column) for column in batch.columns]
     return _cells(pa.RecordBatch.from_arrays(columns, names=batch.schema.names))
+
+
+def _simple(pa: Any, column: Any) -> Any:
+    """A column without a dictionary. A time becomes microseconds since 1970: Python has no time after the year 9999."""
+    if pa.types.is_dictionary(column.type):
+        return column.dictionary_decode()
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("us", tz=column.type.tz), safe=False).cast(pa.int64())
+    return column
 
 
 def _cells(batch: Any) -> list[Record | str]:

@@ -1,12 +1,12 @@
 """Records as files: JSON Lines, CSV and Parquet, each written whole or not at all and read row by row with its place.
 
-A record is a mapping of names to JSON values. JSON Lines holds it as it is. CSV and Parquet have the columns of a
-`Shape`; the other fields of a record go into the last column, `more`, as JSON. Reading gives back the written records,
-save that a value of none is no value at all.
+A record is a mapping of names to JSON values. JSON Lines has it unchanged. CSV and Parquet have the columns of a
+`Shape`. `Shape.widened` adds a typed column for each other field of the records. Fields without a column share the last
+column, `more`, as JSON. Reading returns the written records, without the fields whose value is null.
 
 A CSV cell of a text column is the text itself, or a JSON string where the text is empty, begins with a quotation mark,
 holds a control character, or begins as a formula does in a spreadsheet (`=`, `+`, `-`, `@`, tab): the quotation mark
-makes it harmless there (OWASP, "CSV Injection"). A cell of any other column is JSON.
+makes it harmless there (OWASP, "CSV Injection"). A time is RFC 3339. A cell of any other column is JSON.
 """
 
 from __future__ import annotations
@@ -19,16 +19,24 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, BinaryIO, Final
 
 import msgspec
 
+from outrider.clock import LAST_OF_RFC3339, rfc3339, rfc3339_exact
 from outrider.crawl.extras import install_command
 from outrider.crawl.parquet import rows_of
 from outrider.errors import NamedPathError, StoreFailedError, StoreFullError
 from outrider.journey import RECORD_FIELDS, Form
-from outrider.limits import EXPORT_ROWS_AT_ONCE, IMPORT_BYTES_AT_ONCE, IMPORT_LINE_BYTES_MAX, IMPORT_ROWS_AT_ONCE
+from outrider.limits import (
+    EXPORT_COLUMNS_MAX,
+    EXPORT_ROWS_AT_ONCE,
+    IMPORT_BYTES_AT_ONCE,
+    IMPORT_LINE_BYTES_MAX,
+    IMPORT_ROWS_AT_ONCE,
+)
 from outrider.storage.files import is_no_space
 
 Record = dict[str, Any]
@@ -41,19 +49,75 @@ READ: Final = (*WRITTEN, URLS, *SITEMAPS)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The columns of one kind of record: name → `text`, `whole` (64 bits), `real`, `truth` or `json`."""
+    """The columns of one kind of record, name → kind.
+
+    Kinds: `text`, `whole` (64 bits), `real`, `truth`, `json`, and two kinds of time: `instant` (a record has
+    microseconds since 1970) and `moment` (a record has RFC 3339 text). more: whether the last column, `more`, has the
+    fields without a column.
+    """
 
     columns: Mapping[str, str]
+    more: bool = True
 
     def row(self, record: Mapping[str, Any]) -> list[Any]:
-        """The cells of a record, `more` last."""
+        """The cells of a record, in the order of `names`."""
+        cells = [record.get(name) for name in self.columns]
+        if not self.more:
+            return cells
         left = {name: value for name, value in record.items() if name not in self.columns and value is not None}
-        return [*(record.get(name) for name in self.columns), left or None]
+        return [*cells, left or None]
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns, in order; the last column takes the other fields of a record."""
-        return [*self.columns, MORE]
+        """The names of the columns, in order."""
+        return [*self.columns, MORE] if self.more else [*self.columns]
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of the columns, in order."""
+        return [*self.columns.values(), "json"] if self.more else [*self.columns.values()]
+
+    def widened(self, records: Iterable[Mapping[str, Any]]) -> Shape:
+        """Adds a column for each other field of the records, in the order of first appearance. Fields after the first
+        `EXPORT_COLUMNS_MAX` share the column `more`."""
+        found: dict[str, str] = {}
+        more = False
+        for record in records:
+            for name, value in record.items():
+                if value is None or name in self.columns:
+                    continue
+                known = found.get(name)
+                if known is None and (name == MORE or len(found) >= EXPORT_COLUMNS_MAX):
+                    more = True
+                elif known != "json":
+                    found[name] = _common_kind(known, _kind_of(value))
+        own = {name: "whole" if kind == _LARGE else kind for name, kind in found.items()}
+        return Shape({**self.columns, **own}, more)
+
+
+_LARGE: Final = "large"  # a whole number that a column of floating-point numbers would round
+_EXACT_MAX: Final = 1 << 53
+
+
+def _kind_of(value: object) -> str:
+    if isinstance(value, bool):
+        return "truth"
+    if isinstance(value, int):
+        if -_EXACT_MAX <= value <= _EXACT_MAX:
+            return "whole"
+        return _LARGE if -(2**63) <= value < 2**63 else "json"
+    if isinstance(value, float):
+        return "real"
+    return "text" if isinstance(value, str) else "json"
+
+
+def _common_kind(one: str | None, other: str) -> str:
+    """The kind of a column with values of both kinds: `json`, except for numbers that keep their value."""
+    if one is None or one == other:
+        return other
+    return {frozenset(("whole", "real")): "real", frozenset(("whole", _LARGE)): _LARGE}.get(
+        frozenset((one, other)), "json"
+    )
 
 
 FRONTIER: Final = Shape(
@@ -67,8 +131,8 @@ FRONTIER: Final = Shape(
         "depth": "whole",
         "hops": "whole",
         "referrer": "text",
-        "due": "whole",
-        "fetched_at": "whole",
+        "due": "instant",
+        "fetched_at": "instant",
         "revisit_seconds": "real",
         "attempts": "whole",
         "losses": "whole",
@@ -83,7 +147,7 @@ PAGES: Final = Shape(
         "outcome": "text",
         "status": "whole",
         "error": "text",
-        "fetched_at": "text",
+        "fetched_at": "moment",
         "seconds": "real",
         "bytes": "whole",
         "content_type": "text",
@@ -159,7 +223,7 @@ def write_records(path: str, records: Iterable[Mapping[str, Any]], shape: Shape,
             _write_parquet(file, records, shape, count)
             return
         if form == CSV:
-            file.write(_csv_line(shape.names).encode())
+            file.write(_csv_line([_cell(name, "text") for name in shape.names]).encode())
         lines = _lines_of(records) if form == JSON_LINES else _csv_of(records, shape)
         while some := list(islice(lines, EXPORT_ROWS_AT_ONCE)):
             file.write("".join(some).encode())
@@ -177,7 +241,7 @@ def json_text(value: object) -> str:
 
 
 def _csv_of(records: Iterable[Mapping[str, Any]], shape: Shape) -> Iterator[str]:
-    kinds = [*shape.columns.values(), "json"]
+    kinds = shape.kinds
     for record in records:
         yield _csv_line([_cell(value, kind) for value, kind in zip(shape.row(record), kinds, strict=True)])
 
@@ -192,7 +256,9 @@ def _csv_line(cells: Iterable[str]) -> str:
 def _cell(value: object, kind: str) -> str:
     if value is None:
         return ""
-    if not isinstance(value, str) or kind != "text":
+    if kind == "instant" and isinstance(value, int):
+        return rfc3339_exact(value) if 0 <= value <= LAST_OF_RFC3339 else str(value)
+    if not isinstance(value, str) or kind not in ("text", "moment"):
         return json_text(value)
     plain = value != "" and value[0] not in _JSON_BEGINS and value.isprintable()
     return value if plain else json_text(str(value))
@@ -206,19 +272,39 @@ def _write_parquet(
     file: BinaryIO, records: Iterable[Mapping[str, Any]], shape: Shape, count: Callable[[int], None]
 ) -> None:
     pa, pq = _arrow()
+    time = pa.timestamp("us", tz="UTC")
     types = {"text": pa.string(), "whole": pa.int64(), "real": pa.float64(), "truth": pa.bool_(), "json": pa.string()}
-    kinds = [*shape.columns.values(), "json"]
+    types |= {"instant": time, "moment": time}
+    kinds = shape.kinds
     schema = pa.schema([(name, types[kind]) for name, kind in zip(shape.names, kinds, strict=True)])
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         rest = iter(records)
         while some := [shape.row(record) for record in islice(rest, EXPORT_ROWS_AT_ONCE)]:
             columns = [
-                [None if cell is None else json_text(cell) for cell in cells] if kind == "json" else list(cells)
+                [None if cell is None else _arrow_cell(cell, kind) for cell in cells]
+                if kind in ("json", "moment")
+                else list(cells)
                 for cells, kind in zip(zip(*some, strict=True), kinds, strict=True)
             ]
             arrays = [pa.array(cells, field.type) for cells, field in zip(columns, schema, strict=True)]
             writer.write_batch(pa.record_batch(arrays, schema=schema))
             count(len(some))
+
+
+def _arrow_cell(value: object, kind: str) -> object:
+    return json_text(value) if kind == "json" else instant_of(value)
+
+
+def instant_of(value: object) -> int:
+    """The microseconds since 1970 of an RFC 3339 time. A time without a zone is UTC. Raises NamedPathError."""
+    try:
+        time = datetime.fromisoformat(str(value))
+    except ValueError:
+        raise NamedPathError(f"{value!r:.80} is not a time such as 2026-01-02T03:04:05.678Z") from None
+    return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @contextmanager
@@ -440,6 +526,7 @@ def _head(reader: Iterator[list[str]], path: str) -> list[str]:
         head = next(reader, [])
     except csv.Error as error:
         raise NamedPathError(f"{path!r}: its first line is no head of a table ({error})") from None
+    head = [str(_value(name, "text")) for name in head]
     if "url" not in head:
         raise NamedPathError(
             f"{path!r} has no column `url`; its first line names the columns, as `outrider export` does"
@@ -463,6 +550,12 @@ def _of_texts(place: int, cells: list[str], head: list[str], shape: Shape) -> Re
 def _value(cell: str, kind: str) -> object:
     if cell == "":
         return None
+    if kind == "instant" and not cell.lstrip("-").isdecimal():
+        with suppress(NamedPathError):
+            return instant_of(cell)
+        return cell
+    if kind == "moment":
+        return cell
     if kind == "text" and cell[0] != '"':
         return cell
     if cell[0] in '"[{-0123456789' or cell in ("true", "false", "null"):
@@ -489,8 +582,10 @@ def _of_cells(place: int, cells: Record, shape: Shape) -> Read:
     for name, value in cells.items():
         if value is None:
             continue
-        if name != MORE and shape.columns.get(name) != "json":
-            record[name] = value
+        kind = shape.columns.get(name)
+        if name != MORE and kind != "json":
+            is_time = kind == "moment" and isinstance(value, int)
+            record[name] = (rfc3339_exact if value % 1_000 else rfc3339)(value) if is_time else value
             continue
         try:
             inner = json.loads(value)
