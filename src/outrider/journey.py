@@ -6,6 +6,7 @@ seconds.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -907,6 +908,8 @@ class Verbs(Protocol):
         *,
         ttl_seconds: float = 60,
         per_queue: int = 1,
+        train_seconds: float | None = None,
+        queues_max: int | None = None,
         crawl: str | None = None,
         key: str | None = None,
         worker: str | None = None,
@@ -914,7 +917,8 @@ class Verbs(Protocol):
         wait_seconds: float = 0.0,
         request_id: RequestId | None = None,
     ) -> LeaseBatch:
-        """Up to `want` URLs whose hosts may be visited now."""
+        """Up to `want` URLs whose hosts may be visited now. Each frontier has these arguments and defaults;
+        `frontier/verbs/leasing.py` has their checks."""
         ...
 
     def report(
@@ -930,3 +934,9 @@ class Verbs(Protocol):
         watermark: (archive writer, opaque place) synced before.
         """
         ...
+
+
+LEASE_KEYWORDS: Final[Mapping[str, Any]] = {
+    name: one.default for name, one in inspect.signature(Verbs.lease).parameters.items() if one.kind is one.KEYWORD_ONLY
+}
+"""The keywords of `lease` and their defaults."""

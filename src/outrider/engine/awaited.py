@@ -17,10 +17,11 @@ from outrider.engine.derived import AwaitedVerbs
 from outrider.engine.opening import Opening
 from outrider.engine.owner import Frontier
 from outrider.engine.reading import answers_of
-from outrider.engine.verbs import filled, keywords_of, like_awaited
+from outrider.engine.verbs import filled, like_awaited
 from outrider.engine.waiting import WaitingRoom
 from outrider.frontier.verbs import arguments
 from outrider.journey import (
+    LEASE_KEYWORDS,
     Code,
     LeaseBatch,
     Link,
@@ -29,6 +30,7 @@ from outrider.journey import (
     Report,
     RequestId,
     RobotsAnswer,
+    Verbs,
 )
 from outrider.limits import DISCOVER_ROWS_PER_FRAME, REMOTE_PATIENCE_SECONDS
 from outrider.url import UrlBatch
@@ -43,8 +45,8 @@ Plain = TypeVar("Plain")
 Face = TypeVar("Face", bound=AbstractAsyncContextManager[Any])
 
 
-_LEASE: Final = keywords_of(Frontier.lease)
-_KIND_OF_LEASE: Final = ("per_queue", "train_seconds", "queues_max", "crawl", "key", "errands")
+_KIND_OF_LEASE: Final = LEASE_KEYWORDS.keys() - {"ttl_seconds", "worker", "wait_seconds", "request_id"}
+"""Tasks with the same values of these arguments want the same kind of lease."""
 
 
 class Coming(Generic[Plain, Face]):
@@ -195,10 +197,10 @@ class AsyncFrontier(AwaitedVerbs):
             codes += await self._call("discover", discovery)
         return codes
 
-    @like_awaited(Frontier.lease)
+    @like_awaited(Verbs.lease)
     async def lease(self, want: int, **named: Any) -> LeaseBatch:
         """As `Frontier.lease`. Tasks that want the same kind of lease are served in the order in which they come."""
-        how = filled("lease", _LEASE, named)
+        how = filled("lease", LEASE_KEYWORDS, named)
         wait_seconds = arguments.seconds("wait_seconds", how.pop("wait_seconds"))
         if not wait_seconds:
             return await self._lease(want, **how)

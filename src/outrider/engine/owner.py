@@ -38,7 +38,7 @@ from outrider.engine.opening import (
 )
 from outrider.engine.reading import answers_of, read_answers, read_files
 from outrider.engine.rounds import Rounds
-from outrider.engine.verbs import decision, glance, lengthy, served
+from outrider.engine.verbs import decision, filled, glance, lengthy, like, served
 from outrider.engine.waiting import RINGS_NOT, Bell, waited
 from outrider.errors import (
     ClosedError,
@@ -68,6 +68,7 @@ from outrider.frontier.verbs.delays import Sum
 from outrider.frontier.verbs.leased import Unclaimed
 from outrider.frontier.verbs.listing import Reading
 from outrider.journey import (
+    LEASE_KEYWORDS,
     Code,
     Explanation,
     HostStatus,
@@ -395,21 +396,8 @@ class Frontier:
         self._wait_durable()
         return codes
 
-    def lease(
-        self,
-        want: int,
-        *,
-        ttl_seconds: float = 60,
-        per_queue: int = 1,
-        train_seconds: float | None = None,
-        queues_max: int | None = None,
-        crawl: str | None = None,
-        key: str | None = None,
-        worker: str | None = None,
-        errands: bool = False,
-        wait_seconds: float = 0.0,
-        request_id: RequestId | None = None,
-    ) -> LeaseBatch:
+    @like(Verbs.lease)
+    def lease(self, want: int, **named: Any) -> LeaseBatch:
         """Up to `want` URLs whose hosts may be visited now, at most `per_queue` of one queue; empty when nothing is
         ready, and stays so for `wait_seconds`.
 
@@ -419,9 +407,9 @@ class Frontier:
         None: within the lease. queues_max: how many queues give some at most.
         errands: whether leases for robots.txt files and for addresses are taken too.
         """
-        how: dict[str, Any] = {"ttl_seconds": ttl_seconds, "per_queue": per_queue, "crawl": crawl, "key": key}
-        how |= {"train_seconds": train_seconds, "queues_max": queues_max, "worker": worker, "errands": errands}
-        wait_seconds = arguments.seconds("wait_seconds", wait_seconds)
+        how = filled("lease", LEASE_KEYWORDS, named)
+        request_id = how.pop("request_id")
+        wait_seconds = arguments.seconds("wait_seconds", how.pop("wait_seconds"))
         if wait_seconds:
             now = partial(self._lease, want, how, request_id)
             return waited(self._bell, now, self.next_ready_seconds, wait_seconds)

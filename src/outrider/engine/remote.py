@@ -23,8 +23,7 @@ from outrider.engine.asking import Connections, Remote, path_of
 from outrider.engine.awaited import Coming
 from outrider.engine.calls import row_after, takes_builtins
 from outrider.engine.derived import RemoteVerbs
-from outrider.engine.owner import Frontier
-from outrider.engine.verbs import filled, keywords_of, like
+from outrider.engine.verbs import filled, like
 from outrider.errors import ClosedError, SettingsError
 from outrider.frontier.format.metadata import packed
 from outrider.frontier.priority import checked as checked_priority
@@ -33,6 +32,7 @@ from outrider.frontier.verbs.checking import checked, sendable
 from outrider.frontier.verbs.outcomes import outcomes_of
 from outrider.frontier.verbs.reporting import by_outcome
 from outrider.journey import (
+    LEASE_KEYWORDS,
     ArchivePlace,
     Code,
     Explanation,
@@ -69,7 +69,6 @@ from outrider.limits import (
 from outrider.url import UrlBatch
 
 Made = TypeVar("Made")
-_LEASE: Final = keywords_of(Frontier.lease)
 _EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _NESTED: Final[dict[str, type]] = {
     kind.__name__: kind
@@ -124,11 +123,11 @@ class RemoteFrontier(RemoteVerbs):
             codes += map(Code, self._post(("frontier", "urls"), body, m.Added, self._key(request, number)).codes)
         return codes
 
-    @like(Frontier.lease)
+    @like(Verbs.lease)
     def lease(self, want: int, **named: Any) -> LeaseBatch:
         """As `Frontier.lease`, for leases of a named worker: they outlive this process. Without `errands` the server
         asks for each robots.txt itself, where it can."""
-        wish = checked("lease", {"want": want, **filled("lease", _LEASE, named)})
+        wish = checked("lease", {"want": want, **filled("lease", LEASE_KEYWORDS, named)})
         if not wish["want"]:
             return LeaseBatch([])
         train, queues, request = wish["train_seconds"], wish["queues_max"], wish["request_id"]

@@ -120,13 +120,6 @@ def asked(method: Method[Given, Answer]) -> Callable[Concatenate[RemoteFrontier,
     return ask
 
 
-def keywords_of(method: Callable[..., Any]) -> dict[str, Any]:
-    """The keywords of a method and their defaults."""
-    return {
-        name: one.default for name, one in inspect.signature(method).parameters.items() if one.kind is one.KEYWORD_ONLY
-    }
-
-
 def filled(name: str, keywords: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
     """The keywords that a call named, and the defaults of the others. Raises TypeError for an unknown one."""
     found = {**keywords, **named}

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from outrider.frontier.verbs import arguments, errands, explaining, host_lists, listing, operations
+from outrider.frontier.verbs import arguments, errands, explaining, host_lists, leasing, listing, operations
 from outrider.journey import RobotsAnswer
-from outrider.limits import CALL_ROWS_MAX
 from outrider.url import spell
 
 Check = Callable[[Any], Any]
@@ -104,25 +103,14 @@ def _priority(value: Any) -> Any:
     return value
 
 
-def _flag(value: Any) -> bool:
-    arguments.flag("errands", value)
-    return bool(value)
-
-
 def _texts(value: Any) -> list[str]:
     return [sendable(arguments.text("url", url)) for url in arguments.listed("urls", value)]
 
 
 CHECKS: Final[dict[str, Check]] = {
-    **{what: partial(arguments.name, what) for what in ("crawl", "key", "worker", "reason")},
-    "want": lambda value: arguments.whole("want", value, 0, CALL_ROWS_MAX),
-    "per_queue": lambda value: arguments.whole("per_queue", value, 1, CALL_ROWS_MAX),
-    "queues_max": lambda value: None if value is None else arguments.whole("queues_max", value, 1, CALL_ROWS_MAX),
-    "ttl_seconds": arguments.ttl,
-    "train_seconds": arguments.train,
+    **leasing.CHECKS,
     "wait_seconds": partial(arguments.seconds, "wait_seconds"),
-    "errands": _flag,
-    "request_id": arguments.request,
+    "reason": partial(arguments.name, "reason"),
     "tokens": lambda value: arguments.tokens(value).tolist(),
     "until": arguments.until,
     "delay_seconds": arguments.delay,

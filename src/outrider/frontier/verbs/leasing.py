@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import heapq
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +28,26 @@ from outrider.frontier.verbs.drawing import Drawing, Wish
 from outrider.frontier.verbs.leased import Leased, errand_lease
 from outrider.frontier.verbs.returning import Returning
 from outrider.frontier.verbs.trapping import Trapping
-from outrider.journey import Lease, LeaseBatch, RequestId
+from outrider.journey import LEASE_KEYWORDS, Lease, LeaseBatch, RequestId
 from outrider.limits import CALL_ROWS_MAX, NETWORK_PROBES, ROBOTS_REFUSALS_PER_CALL_MAX
+
+
+def _flag(value: Any) -> bool:
+    arguments.flag("errands", value)
+    return bool(value)
+
+
+CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
+    "want": lambda value: arguments.whole("want", value, 0, CALL_ROWS_MAX),
+    "per_queue": lambda value: arguments.whole("per_queue", value, 1, CALL_ROWS_MAX),
+    "ttl_seconds": arguments.ttl,
+    "train_seconds": arguments.train,
+    "queues_max": lambda value: None if value is None else arguments.whole("queues_max", value, 1, CALL_ROWS_MAX),
+    "errands": _flag,
+    **{what: partial(arguments.name, what) for what in ("crawl", "key", "worker")},
+    "request_id": arguments.request,
+}
+"""The check of each argument of `lease`, which returns it as a value of Python's own types."""
 
 
 class Leasing(Part):
@@ -38,33 +58,14 @@ class Leasing(Part):
         self._robots, self._traps, self._returning = robots, traps, returning
         self._odd = 0  # how `_seekers_share` halved an odd number the last time: 1 rounded up
 
-    def lease(
-        self,
-        want: int,
-        now: Instant,
-        *,
-        ttl_seconds: float = 60,
-        per_queue: int = 1,
-        train_seconds: float | None = None,
-        queues_max: int | None = None,
-        crawl: str | None = None,
-        key: str | None = None,
-        worker: str | None = None,
-        errands: bool = False,
-        request_id: RequestId | None = None,
-    ) -> LeaseBatch:
-        """Up to `want` leases of queues whose clocks allow it now. Raises SettingsError for numbers that make no
-        sense."""
-        want = arguments.whole("want", want, 0, CALL_ROWS_MAX)
-        per_queue = arguments.whole("per_queue", per_queue, 1, CALL_ROWS_MAX)
-        ttl_seconds = arguments.ttl(ttl_seconds)
-        train_seconds = arguments.train(train_seconds)
-        if queues_max is None:
-            queues_max = CALL_ROWS_MAX
-        queues_max = arguments.whole("queues_max", queues_max, 1, CALL_ROWS_MAX)
-        arguments.flag("errands", errands)
-        crawl, key = arguments.name("crawl", crawl), arguments.name("key", key)
-        worker, request_id = arguments.name("worker", worker), arguments.request(request_id)
+    def lease(self, want: int, now: Instant, *, request_id: RequestId | None = None, **how: Any) -> LeaseBatch:
+        """Up to `want` leases of queues whose clocks allow it now. how: the other arguments of `Verbs.lease`. Raises
+        SettingsError for numbers that make no sense."""
+        how = {**LEASE_KEYWORDS, **how, "want": want, "request_id": request_id}
+        how = {name: check(how[name]) for name, check in CHECKS.items()}
+        want, per_queue, errands, request_id = how["want"], how["per_queue"], how["errands"], how["request_id"]
+        queues_max = CALL_ROWS_MAX if how["queues_max"] is None else how["queues_max"]
+        train_seconds, crawl, key = how["train_seconds"], how["crawl"], how["key"]
         tables = self.tables
         now = self._core.advance(now)
         self._core.wake(now)
@@ -79,9 +80,9 @@ class Leasing(Part):
             self.turns.touch((released,), now)
         refusals = self._left_to_judge(now)
         draft = self._core.draft(now)
-        holder = draft.holder(worker)
+        holder = draft.holder(how["worker"])
         row = tables.crawls.rows.get(crawl) if crawl is not None else None
-        deadline = now + instant(ttl_seconds)
+        deadline = now + instant(how["ttl_seconds"])
         before = deadline if train_seconds is None else min(deadline, now + instant(train_seconds) + 1)
         want, pages_left = self.network_lets(now, want), self._core.budgets.pages_left()
         wish = Wish(want, pages_left, now, deadline, before, per_queue, queues_max, row, key, errands)
