@@ -449,6 +449,8 @@ SOCKET_PATH_BYTES_MAX = 100  # sun_path has 108 bytes on Linux, 104 elsewhere
 
 # the service
 SERVICE_BODY_BYTES_MAX = 16 << 20  # ten thousand URLs with their referrers, or the links of a batch of pages
+SERVICE_READINGS_MAX = 4  # copies of all records that clients read at once: each may keep a million cards in memory
+SERVICE_RECORDS_PER_PIECE = 1_000  # records of one answer: at their longest about half of REMOTE_ANSWER_BYTES_MAX
 SERVICE_BODIES_BYTES_MAX = 128 << 20  # all bodies whose requests are not answered, unfinished ones included
 SERVICE_BODIES_DECODED_BYTES_MAX = 16 << 20  # of these, the bodies that are decoded: objects take 25 times their JSON
 SERVICE_HEAD_BYTES_MAX = 64 << 10  # a request line with the longest URL there is, escaped twice, and its headers

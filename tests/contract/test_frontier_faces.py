@@ -501,3 +501,51 @@ def test_the_same_verbs_are_awaited_of_a_server(monkeypatch):
             return list(await frontier.report([lease.done()]))
 
     assert ["ok"] == asyncio.run(crawl())
+
+
+@pytest.mark.parametrize("count", [0, 1, 1_000, 2_345])
+def test_records_are_copied_in_their_order_with_their_states(world, count):
+    world.face.discover([Link(f"http://h{n % 9}.com/{n}", metadata={"n": n}, referrer=A) for n in range(count)])
+    if count:
+        (lease,) = world.face.lease(1, worker="w")
+        world.face.report([lease.done(digest=b"abc", etag='"e"')])
+    records = list(world.face.records())
+    assert list(world.behind.records()) == records
+    copy = World("remote" if world.face is not world.behind else "embedded")
+    assert (count, 0) == (copy.face.restore(records), copy.face.restore(iter(records)))
+    assert records == list(copy.face.records())
+
+
+def test_a_reading_continues_after_a_lost_answer_and_ends_when_it_is_forgotten():
+    world = World("remote")
+    world.face.discover([f"http://h{n}.com/" for n in range(2_100)])
+    everything = list(world.behind.records())
+    first = world.face._get(("records",), after=None)
+    again = [world.face._get(("records",), after=first["cursor"]) for _ in range(2)]
+    assert again[0] == again[1] == {"rows": everything[1_000:2_000], "cursor": again[0]["cursor"]}
+    assert {"rows": everything[2_000:], "cursor": None} == world.face._get(("records",), after=again[0]["cursor"])
+    for cursor in (first["cursor"], "x", "x.1", first["cursor"].partition(".")[0] + ".9"):
+        with pytest.raises(SettingsError, match="read the records again"):
+            world.face._get(("records",), after=cursor)
+    kept = world.face._get(("records",), after=None)["cursor"]
+    for _ in range(4):
+        world.face._get(("records",), after=None)
+    with pytest.raises(SettingsError, match="read the records again"):
+        world.face._get(("records",), after=kept)
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (5, "is no record"),
+        ({"url": A, "state": "lost"}, "lost"),
+        ({"url": A, "state": "done", "digest": "xyz"}, "hex digits"),
+        ({"url": A, "state": "done", "etag": "\ud800"}, "half a surrogate"),
+        ({"url": "no url", "state": "done"}, "is no http or https URL"),
+        ({"url": A, "state": "done", "metadata": {"a": 1j}}, "cannot be kept"),
+    ],
+)
+def test_a_record_that_makes_no_sense_is_refused_in_the_same_words(world, record, words):
+    with pytest.raises(SettingsError, match=words):
+        world.face.restore([record])
+    assert [] == list(world.behind.records())

@@ -49,6 +49,7 @@ GOOD = {
     "reprioritise": {"urls": [A], "priority": 0.5, "crawl": None},
     "retry": {"error": None, "host": None},
     "recheck": {"host": "a.com"},
+    "restore": {"records": []},
 }  # fmt: skip
 BAD = [
     *(None, -1, 0, 1.5, float("nan"), float("inf"), True, "x", "", b"x", [], {}, [None], [[1]], (1, 2), {1}, 1j, len),
@@ -59,7 +60,7 @@ BAD = [
     *([Outcome(1, Verdict.DONE, 0.1, 5_000)], [Outcome(1, "maybe")], [Outcome(1, Verdict.DONE, error="x" * 5_000)]),
 ]
 REMOTE = {name for name in dir(RemoteFrontier) if name in GOOD}
-OWN = {"close", "connect", "look", "memory", "open", "checkpoint", "lines", "projection", "records", "restore"} | {
+OWN = {"close", "connect", "look", "memory", "open", "checkpoint", "lines", "projection"} | {
     "delivered", "note_projection", "note_watermark", "outbox", "receive", "watermarks", "user_agent", "opening"
 }  # fmt: skip
 """These belong to the process that has the store."""

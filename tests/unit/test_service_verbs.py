@@ -52,7 +52,7 @@ def test_no_body_of_a_verb_stops_the_store_or_is_answered_by_a_bug(house, name):
     assert house.frontier.verify().ok
 
 
-@pytest.mark.parametrize("name", ["close", "checkpoint", "restore", "records", "__init__", "_call", "open", "lines"])
+@pytest.mark.parametrize("name", ["close", "checkpoint", "records", "__init__", "_call", "open", "lines"])
 def test_what_is_not_served_has_no_path(house, name):
     assert name not in VERBS
     assert 404 == house.ask("POST", f"{API}/verbs/{name}", {})[0]

@@ -87,4 +87,5 @@ class RemoteVerbs:
     reprioritise = asked(Frontier.reprioritise)
     retry = asked(Frontier.retry)
     recheck = asked(Frontier.recheck)
+    restore = asked(Frontier.restore)
     verify = asked(Frontier.verify)

@@ -7,7 +7,7 @@ Instants are RFC 3339 in UTC, lengths of time milliseconds (`_ms`) or seconds.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -437,6 +437,12 @@ class Rows(Struct, frozen=True):
     cursor: str | None
 
 
+class ListRecords(Struct, frozen=True, forbid_unknown_fields=True):
+    """A piece of the records of all URLs; `after` is the cursor of the piece before."""
+
+    after: Text | None = None
+
+
 class Order(Struct, frozen=True, forbid_unknown_fields=True):
     """The value of an order to a host: seconds for block and delay, leases at once for limit; null takes it back."""
 
@@ -515,9 +521,14 @@ class ProblemDetails(Struct, frozen=True):
     detail: str
 
 
+_LISTS: dict[Any, Any] = {Iterable[Mapping[str, Any]]: list[dict[str, Any]]}
+"""What a body has in place of an argument of any iterable."""
+
+
 def body_of(method: Callable[..., Any]) -> type[Struct]:
     """The body that has the arguments of a verb; one that is left out has the verb's own default."""
-    hints, parameters = get_type_hints(method), list(inspect.signature(method).parameters.values())[1:]
+    hints = {name: _LISTS.get(hint, hint) for name, hint in get_type_hints(method).items()}
+    parameters = list(inspect.signature(method).parameters.values())[1:]
     some: list[Any] = [
         (one.name, hints[one.name]) if one.default is one.empty else (one.name, hints[one.name] | UnsetType, UNSET)
         for one in parameters

@@ -773,6 +773,7 @@ class Frontier:
             for row in range(len(cards)):
                 yield self._machine.carried.record_of(cards, row)
 
+    @served("operate", order=True)
     @decision
     def restore(self, records: Iterable[Mapping[str, Any]]) -> Verb[int]:
         """Take URLs with the states that `records` told of them; URLs that are known stay as they are. How many are

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import islice
 from types import TracebackType, UnionType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, get_args, get_origin, get_type_hints
 
@@ -23,11 +24,13 @@ from outrider.engine.asking import Connections, Remote, path_of
 from outrider.engine.awaited import Coming
 from outrider.engine.calls import row_after, takes_builtins
 from outrider.engine.derived import RemoteVerbs
+from outrider.engine.owner import Frontier
 from outrider.engine.verbs import filled, like
 from outrider.errors import ClosedError, SettingsError
 from outrider.frontier.format.metadata import packed
 from outrider.frontier.priority import checked as checked_priority
 from outrider.frontier.verbs import arguments
+from outrider.frontier.verbs.carried import checked_records
 from outrider.frontier.verbs.checking import checked, sendable
 from outrider.frontier.verbs.outcomes import outcomes_of
 from outrider.frontier.verbs.reporting import by_outcome
@@ -60,6 +63,7 @@ from outrider.journey import (
     WorkerStatus,
 )
 from outrider.limits import (
+    DISCOVER_ROWS_PER_FRAME,
     REMOTE_BODY_BYTES,
     REMOTE_PATIENCE_SECONDS,
     REMOTE_ROWS_MAX,
@@ -247,6 +251,24 @@ class RemoteFrontier(RemoteVerbs):
             _made(WorkerStatus, {**row, "name": row["worker_id"]}) for row in rows if row["pages"] or row["errands"]
         ]
 
+    def records(self) -> Iterator[dict[str, Any]]:
+        """As `Frontier.records`. The server reads piece by piece, and forgets a reading that nobody continues."""
+        cursor: str | None = None
+        while True:
+            piece = self._get(("records",), after=cursor)
+            yield from piece["rows"]
+            cursor = piece["cursor"]
+            if cursor is None:
+                return
+
+    def restore(self, records: Iterable[Mapping[str, Any]]) -> int:
+        """As `Frontier.restore`, in as many calls as the records need."""
+        count = 0
+        for piece in checked_records(records):
+            for some in _parts(piece, lambda record: len(msgspec.json.encode(record))):
+                count += self._verb(Frontier.restore, {"records": some})
+        return count
+
     def statistics(self) -> dict[str, Any]:
         """Counts for machines: the fields of `status --json`."""
         return self._get(("status",))
@@ -319,6 +341,13 @@ class AwaitedRemote:
         if name.startswith("_"):
             raise AttributeError(name)
         return partial(asyncio.to_thread, getattr(self.sync, name))
+
+    async def records(self) -> AsyncIterator[dict[str, Any]]:
+        """As `RemoteFrontier.records`; each piece is read in a thread."""
+        rows = self.sync.records()
+        while some := await asyncio.to_thread(lambda: list(islice(rows, DISCOVER_ROWS_PER_FRAME))):
+            for row in some:
+                yield row
 
     async def __aenter__(self) -> Self:
         return self

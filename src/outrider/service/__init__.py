@@ -8,6 +8,7 @@ access.py     the right to ask: addresses, Host, Origin, Sec-Fetch-Site, Referer
 bodies.py     bodies of requests, within one bound for all of them
 keys.py       Idempotency-Key: whose it is, and for which request
 audit.py      DIR/audit.jsonl, a line for each order
+copying.py    records of all URLs, read piece by piece
 desk.py       the state that answers need: frontier, leases, rates, waiters
 routes.py     one table of paths, and the functions that answer them
 app.py        from the table to an ASGI application

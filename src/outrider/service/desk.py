@@ -23,6 +23,7 @@ from outrider.limits import SERVICE_COUNTS_SECONDS, SERVICE_MISSES_MAX, SERVICE_
 from outrider.service.access import Hosts, Tokens
 from outrider.service.audit import Audit
 from outrider.service.bodies import Bodies
+from outrider.service.copying import Readings
 from outrider.service.errands import Errands
 from outrider.service.handing import Given, Handed
 from outrider.service.keys import Keys
@@ -58,6 +59,7 @@ class Desk:
         """The errands that this server does itself, where it can fetch."""
         self.handed = Handed()
         self.keys = Keys()
+        self.readings = Readings(frontier.sync.records)
         self.bodies = Bodies()
         self.closing = asyncio.Event()
         self.heard: OrderedDict[str, Instant] = OrderedDict()

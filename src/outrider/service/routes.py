@@ -469,6 +469,10 @@ async def _urls(desk: Desk, ask: Ask) -> dict[str, Any]:
     )
 
 
+async def _records(desk: Desk, ask: Ask) -> m.Rows:
+    return m.Rows(*await desk.readings.piece(ask.query.after))
+
+
 async def _host(desk: Desk, ask: Ask) -> dict[str, Any]:
     found = await desk.frontier.host(ask.path["host"])
     if found is None:
@@ -700,6 +704,16 @@ ROUTES: Final[tuple[Route, ...]] = (
         m.Rows,
         "A piece of the list of URLs.",
         query=m.ListUrls,
+        problems=("invalid-argument",),
+    ),
+    Route(
+        "GET",
+        f"{_API}/records",
+        Role.READ,
+        _records,
+        m.Rows,
+        "A piece of the records of all URLs, as an export has them.",
+        query=m.ListRecords,
         problems=("invalid-argument",),
     ),
     Route("GET", f"{_API}/workers", Role.READ, _workers, m.Workers, "The workers, and what each holds."),

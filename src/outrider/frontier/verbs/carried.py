@@ -7,7 +7,7 @@ in the order in which their URLs were accepted, and `restore` keeps this order: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from outrider.clock import Instant
 from outrider.errors import SettingsError, shown
 from outrider.frontier.format.alike import by_value
 from outrider.frontier.format.cards import Cards, fetched_at, fetched_cells
-from outrider.frontier.format.metadata import packed
+from outrider.frontier.format.metadata import packed, unpacked
 from outrider.frontier.format.records import Record, value_of
 from outrider.frontier.policy.revisit import codes_of, pauses_of
 from outrider.frontier.priority import checked
@@ -124,7 +124,7 @@ class Carrying(Part):
 
     def _restore(self, records: Sequence[Mapping[str, Any]], draft: Draft) -> int:
         # All records are checked before the first makes another URL give way (`drop_lowest`).
-        arrivals = [_arrival(record, draft) for record in records]
+        arrivals = [_arrival(record, draft.crawl) for record in records]
         words = [_told(record, draft.now) for record in records]
         links = Arrivals.of_links(arrivals, [Origin()], self._links.spelled_batch)
         urls, tables = links.urls, self.tables
@@ -291,7 +291,25 @@ def _error(value: object) -> str | None:
     return _text("error", value, ERROR_TEXT_MAX)
 
 
-def _arrival(told: Mapping[str, Any], draft: Draft) -> Arrival:
+def checked_records(records: Iterable[Mapping[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """The records in pieces as JSON has them, for a frontier elsewhere. Raises SettingsError where `restore` does."""
+    for piece in _pieces(records):
+        for record in piece:
+            _arrival(record, lambda _: 0)
+            _told(record, 0)
+        yield [{name: _sent(name, value) for name, value in record.items()} for record in piece]
+
+
+def _sent(name: str, value: object) -> Any:
+    if isinstance(value, Mapping):
+        return unpacked(packed(value, str(name)))
+    if value is not None and not isinstance(value, str | int | float):
+        raise SettingsError(f"{name} {shown(value)} of a record: a server takes JSON values only")
+    arguments.unicode(str(name), value if isinstance(value, str) else None)
+    return value
+
+
+def _arrival(told: Mapping[str, Any], crawl_number: Callable[[str | None], int]) -> Arrival:
     if not isinstance(told, Mapping):
         raise SettingsError(f"{shown(told)} is no record: give mappings as `records` does")
     url = _text("url", told.get("url"))
@@ -313,7 +331,7 @@ def _arrival(told: Mapping[str, Any], draft: Draft) -> Arrival:
         _whole("hops", told.get("hops"), 255),
         None if told.get("priority") is None else checked(told["priority"]),
         None,
-        draft.crawl(crawl),
+        crawl_number(crawl),
         None if key is not None and is_host_of(key, url) else key,
         referrer,
         octets,

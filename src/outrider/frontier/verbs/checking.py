@@ -140,6 +140,7 @@ CHECKS: Final[dict[str, Check]] = {
     "authority": lambda value: arguments.robots_url(value).removesuffix("/robots.txt"),
     "status": _status,
     "body": _body,
+    "records": lambda value: value,  # `carried.checked_records` made them
     "addresses": lambda value: {host: address or None for host, address in arguments.addresses(value).items()},
 }
 """By the name of the argument, or by verb and argument where a verb has its own."""

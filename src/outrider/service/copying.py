@@ -1,0 +1,59 @@
+"""The records of all URLs for clients that read them piece by piece: the server keeps an iterator for each reading."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+from outrider.limits import SERVICE_READINGS_MAX, SERVICE_RECORDS_PER_PIECE
+from outrider.service.problems import Problem
+
+
+class _Reading:
+    """One client's way through the records. The last piece is kept, for its answer may have been lost."""
+
+    def __init__(self, records: Iterator[dict[str, Any]]) -> None:
+        self.lock = asyncio.Lock()
+        self.number = 0  # of the piece that is kept
+        self.rows: list[dict[str, Any]] = []
+        self._records = records
+
+    def read(self) -> None:
+        self.rows = list(islice(self._records, SERVICE_RECORDS_PER_PIECE))
+        self.number += 1
+
+
+class Readings:
+    """The readings that clients have begun. Beyond a bound, the one that was continued longest ago is forgotten."""
+
+    def __init__(self, records: Callable[[], Iterator[dict[str, Any]]]) -> None:
+        self._records = records
+        self._open: OrderedDict[str, _Reading] = OrderedDict()
+
+    async def piece(self, after: str | None) -> tuple[list[dict[str, Any]], str | None]:
+        """The rows after a cursor, and the next cursor, which is None at the end. Raises Problem for an old cursor."""
+        name, _, number = (after or "").partition(".")
+        if after is None:
+            name, number = secrets.token_hex(8), "0"
+            self._open[name] = _Reading(self._records())
+            while len(self._open) > SERVICE_READINGS_MAX:
+                self._open.popitem(last=False)
+        reading = self._open.get(name)
+        if reading is None:
+            raise _old(after)
+        self._open.move_to_end(name)
+        async with reading.lock:
+            if number == str(reading.number):
+                await asyncio.to_thread(reading.read)
+            elif number != str(reading.number - 1):
+                raise _old(after)
+            ended = len(reading.rows) < SERVICE_RECORDS_PER_PIECE
+            return reading.rows, None if ended else f"{name}.{reading.number}"
+
+
+def _old(cursor: str | None) -> Problem:
+    return Problem("invalid-argument", f"this server has no reading {cursor!r:.60} any more: read the records again")
