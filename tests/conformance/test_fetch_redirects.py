@@ -11,9 +11,10 @@ import pytest
 from fake_web import answer
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.perhost import PerHost
-from outrider.crawl.visit import REDIRECTS, location_of
 from outrider.errors import InvalidUrlError
 from outrider.fetch.downloader import target_of
+from outrider.fetch.judging import location_of
+from outrider.fetch.meaning import REDIRECTS
 from outrider.url import normalize
 
 pytestmark = pytest.mark.conformance

@@ -14,9 +14,9 @@ from backports import zstd
 
 from e2e.downloaders import AnyDownloader, each_downloader, new, run  # noqa: F401 - a fixture
 from e2e.hostile import Connection, Script, Site, answers, closes_after, hostile
-from outrider.crawl.visit import written_location
 from outrider.errors import ClosedError, InvalidUrlError, SettingsError
 from outrider.fetch.downloader import Decoding, Request, Response
+from outrider.fetch.judging import written_location
 from outrider.fetch.outcomes import FetchError
 
 pytestmark = pytest.mark.usefixtures("each_downloader")

@@ -100,13 +100,10 @@ def test_leases_are_fetched_and_reported(site, fetcher):
         while not frontier.finished() and time.monotonic() < deadline:
             fetcher.submit(frontier.lease(10, errands=True, wait_seconds=0.05))
             for one in fetcher.drain(wait_seconds=1):
-                lease, response = one.asked, one.response
-                if lease.kind == "robots":
-                    frontier.report([lease.robots(response.status, response.content, seconds=one.seconds)])
-                else:
-                    frontier.report([lease.done(seconds=one.seconds)])
+                frontier.report([one.outcome(links=[home + "more"] if one.url.endswith("/a") else [])])
         assert frontier.finished()
-    assert ["/robots.txt", "/a", "/b"] == [path for path, _ in site.asked]
+        assert "done" == frontier.status(home + "more").state
+    assert ["/robots.txt", "/a", "/b", "/more"] == [path for path, _ in site.asked]
 
 
 def test_it_is_awaited_and_a_cancelled_call_takes_nothing(site):

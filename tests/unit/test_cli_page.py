@@ -30,7 +30,9 @@ def site():
         def do_GET(self):
             asked.append(self.path)
             body = ROBOTS if self.path == "/robots.txt" else PAGE
-            self.send_response(200)
+            self.send_response(int(self.path[8:]) if self.path.startswith("/status/") else 200)
+            if self.path == "/status/403":
+                self.send_header("cf-mitigated", "challenge")
             self.send_header("Content-Type", "text/html")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -77,6 +79,30 @@ def test_fetch_in_json_is_one_object(site, capsys):
     found = json.loads(out)
     assert (0, 200, True) == (code, found["status"], found["robots"]["allowed"])
     assert "--exclude /in$" == found["links"][0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome", "error", "links"),
+    [
+        (200, "done", None, 5),
+        (404, "gone", None, 0),
+        (503, "retry", "http_503", 0),
+        (302, "gone", "bad_location", 0),
+        (403, "retry", "not_welcome", 0),
+        (700, "retry", "http_700", 0),
+    ],
+)
+def test_fetch_says_what_a_crawl_would_write_down(site, capsys, status, outcome, error, links):
+    quick = ("--delay", "0", "--delay-factor", "0")
+    code, out, _ = said(capsys, "fetch", f"{site[0]}/status/{status}", "--json", *quick)
+    found = json.loads(out)
+    assert (0, status, outcome, error, links) == (
+        *(code, found["status"], found["outcome"], found["error"]),
+        len(found["links"]),
+    )
+    _, out, _ = said(capsys, "fetch", f"{site[0]}/status/{status}", *quick)
+    words = [*([outcome] if error is None else [outcome, f"({error})"])]
+    assert ["outcome", *words] in [line.split() for line in out.splitlines()]
 
 
 def test_fetch_obeys_robots_and_names_the_line(site, capsys):

@@ -16,12 +16,12 @@ from outrider.crawl.visit import (
     Visit,
     content_digest,
     judged,
-    location_of,
     page_outcome,
     politeness_line,
     robots_outcome,
 )
 from outrider.fetch.downloader import Decoding, Headers, Response
+from outrider.fetch.judging import location_of
 from outrider.fetch.outcomes import FetchError
 from outrider.frontier.verbs.outcomes import outcomes_of
 from outrider.journey import Kind, Lease, Verdict

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from fake_web import answer
-from outrider.crawl.visit import Visit, judged
+from outrider.crawl.visit import Visit, judged, robots_outcome
 from outrider.engine.messages import Result
+from outrider.errors import SettingsError
+from outrider.fetch.fetcher import Fetched
 from outrider.fetch.meaning import meaning_of, page
 from outrider.fetch.outcomes import FetchError
 from outrider.journey import Kind, Lease
+from outrider.robots import verdict_of_status
 from outrider.service.verdicts import outcome_of
 
 TARGET = "http://a.test/other"
@@ -20,11 +23,21 @@ def lease(etag: str | None) -> Lease:
     return Lease("http://a.test/", "a.test", Kind.PAGE, "http://a.test", "a.test", **rest)
 
 
-def crawled(of: Lease, status: int | None, error: FetchError | None, target: str | None, *, challenged: bool):
+def answer_of(of: Lease, status: int | None, error: FetchError | None, target: str | None, *, challenged: bool):
     fields = [("location", target)] * (target is not None) + [("cf-mitigated", "challenge")] * challenged
     fields += [("retry-after", "20")]
-    found = judged(Visit(of, 0, 0, answer(of.url, status, b"x", fields, error=error)))
+    return answer(of.url, status, b"x", fields, error=error)
+
+
+def crawled(of: Lease, status: int | None, error: FetchError | None, target: str | None, *, challenged: bool):
+    found = judged(Visit(of, 0, 0, answer_of(of, status, error, target, challenged=challenged)))
     return found.verdict, found.error, found.refused, found.location, found.retry_after
+
+
+def by_hand(of: Lease, status: int | None, error: FetchError | None, target: str | None, *, challenged: bool):
+    given = answer_of(of, status, error, target, challenged=challenged)
+    found = Fetched(of, of.url, given, error, "").outcome()
+    return found.verdict, found.error, found.refused, found.location, found.retry_after_seconds
 
 
 def reported(of: Lease, status: int | None, error: FetchError | None, target: str | None, *, challenged: bool):
@@ -46,6 +59,90 @@ def test_every_status_means_the_same_in_a_crawl_and_over_rest(etag, target, chal
         != reported(of, status, None, target, challenged=challenged)
     ]
     assert [] == differ
+
+
+@pytest.mark.parametrize("target", [None, TARGET])
+@pytest.mark.parametrize("challenged", [False, True])
+def test_every_status_means_the_same_in_a_crawl_and_for_a_fetcher(target, challenged):
+    of = lease(None)
+    differ = [
+        status
+        for status in range(100, 1_000)
+        if crawled(of, status, None, target, challenged=challenged)
+        != by_hand(of, status, None, target, challenged=challenged)
+    ]
+    assert [] == differ
+
+
+@pytest.mark.parametrize("status", [None, 200, 404, 503])
+@pytest.mark.parametrize("error", list(FetchError))
+def test_every_error_means_the_same_in_a_crawl_and_for_a_fetcher(status, error):
+    of = lease(None)
+    assert crawled(of, status, error, None, challenged=False) == by_hand(of, status, error, None, challenged=False)
+
+
+ROBOTS = Lease("http://a.test/robots.txt", "a.test", Kind.ROBOTS, "http://a.test", "a.test", 7, 9, 0.5, 0, 1, 0)
+
+
+def robots_three_times(status: int | None, error: FetchError | None, target: str | None, *, challenged: bool):
+    """What a robots.txt means in a crawl, over REST and for a Fetcher."""
+    given = answer_of(ROBOTS, status, error, target, challenged=challenged)
+    good = error is None and status is not None
+    told = {"http_status": status, "error": error, "location": target, "challenged": challenged, "retry_after": 20}
+    result = Result("success" if good else "error", token=7, body="x", **told)
+    three = (
+        robots_outcome(Visit(ROBOTS, 0, 0, given)),
+        outcome_of(result, ROBOTS),
+        Fetched(ROBOTS, ROBOTS.url, given, error, "").outcome(),
+    )
+    return {
+        (
+            *(one.verdict, one.error, one.refused, one.status, one.retry_after_seconds),
+            *(one.robots.status, one.robots.location),
+            verdict_of_status(one.robots.status) == "rules" and one.robots.body,
+        )
+        for one in three
+    }
+
+
+@pytest.mark.parametrize("target", [None, TARGET])
+@pytest.mark.parametrize("challenged", [False, True])
+def test_every_status_of_a_robots_file_has_one_meaning(target, challenged):
+    found = {status: robots_three_times(status, None, target, challenged=challenged) for status in range(100, 1_000)}
+    assert {} == {status: some for status, some in found.items() if len(some) != 1}
+
+
+@pytest.mark.parametrize("status", [None, 200, 404, 503])
+@pytest.mark.parametrize("error", list(FetchError))
+def test_every_error_of_a_robots_file_has_one_meaning(status, error):
+    (one,) = robots_three_times(status, error, None, challenged=False)
+    assert (str(error), None) == (one[1], one[5])  # unreachable
+
+
+@pytest.mark.parametrize(("status", "counted"), [(200, None), (206, 206), (404, 404), (503, 503), (None, None)])
+def test_an_error_of_a_workers_own_makes_a_file_of_rules_unreachable(status, counted):
+    found = outcome_of(Result("error", token=7, http_status=status, error="truncated", body="Allow: /"), ROBOTS)
+    assert (counted, "truncated", status) == (found.robots.status, found.error, found.status)
+
+
+@pytest.mark.parametrize(
+    ("told", "verdict", "error"),
+    [
+        (Result("success", token=7, http_status=200, error="decode"), "done", "decode"),  # a part was decoded
+        (Result("error", token=7, http_status=200, error="decode"), "gone", "decode"),
+        (Result("success", token=7, http_status=404, error="decode"), "gone", None),
+    ],
+)
+def test_a_fault_of_the_coding_over_rest_is_what_it_is_in_a_crawl(told, verdict, error):
+    found = outcome_of(told, lease(None))
+    assert (verdict, error) == (found.verdict, found.error)
+
+
+def test_a_url_that_was_submitted_without_a_lease_has_no_outcome():
+    found = Fetched("http://a.test/", "http://a.test/", None, FetchError.TLS, "")
+    assert ("error", "tls") == (found.meaning.word, found.meaning.error)
+    with pytest.raises(SettingsError, match="submit the lease"):
+        found.outcome()
 
 
 @pytest.mark.parametrize("status", [None, 200, 404, 503])

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from outrider.fetch.downloader import Headers
 from outrider.page import Page, media_type, read
-from outrider.page.media_type import declared_type, root_of, sniffed
+from outrider.page.media_type import root_of, sniffed
+from outrider.sniffing import declared_type
 
 U = "http://a.test/d/p"
 

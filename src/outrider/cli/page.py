@@ -66,7 +66,7 @@ def _lines(found: OnePage) -> Iterator[str]:
     if response is not None:
         error = f"{response.error}: {response.error_text}" if response.error is not None else ""
         status = "none" if response.status is None else status_words(response.status)
-        told |= {"status": status, "error": error, "address": response.address}
+        told |= {"status": status, "outcome": _outcome(found), "error": error, "address": response.address}
         told |= {"bytes": bytes_text(len(response.content))}
         timing += f", rest {found.waited_seconds:.3f} s, page {response.seconds:.3f} s"
     told |= {"timing": timing}
@@ -81,6 +81,13 @@ def _lines(found: OnePage) -> Iterator[str]:
         yield f"links     {counted(len(found.links), 'link')}, {followed:,} to follow"
         for one in found.links:
             yield f"  {'+' if one.followed else '-'} {safe(one.kind):<6} {safe(one.url)}  {safe(one.reason)}"
+
+
+def _outcome(found: OnePage) -> str:
+    """What a crawl would write down of the answer: the word, and the class of an error."""
+    if found.meaning is None:
+        return ""
+    return str(found.meaning.word) + (f" ({found.meaning.error})" if found.meaning.error is not None else "")
 
 
 @click.command()

@@ -22,6 +22,8 @@ from outrider.fetch import FetchFailure, Response
 from outrider.fetch.answers import uncoded
 from outrider.fetch.codings import codings_of, unchunk
 from outrider.fetch.downloader import Headers
+from outrider.fetch.judging import challenge_of, meaning_of_page
+from outrider.fetch.meaning import Meaning
 from outrider.limits import BODY_BYTES_MAX, DELAY_FACTOR_SECONDS_MAX
 from outrider.page import FOLLOWABLE, Page, PageLink, read
 from outrider.robots import ALLOW_ALL, REFUSE_ALL, Rules
@@ -55,16 +57,19 @@ class OnePage:
     robots_seconds: float = 0.0
     waited_seconds: float = 0.0
     response: Response | None = None
+    meaning: Meaning | None = None
+    """What a crawl would write down of the answer; None where none came."""
     page: Page | None = None
     links: list[Fate] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as values that JSON knows."""
-        response, page = self.response, self.page
+        response, page, meaning = self.response, self.page, self.meaning
         return {
             "url": self.url,
             "status": response.status if response is not None else None,
-            "error": str(response.error) if response is not None and response.error is not None else None,
+            "outcome": meaning.word if meaning is not None else None,
+            "error": meaning.error if meaning is not None else None,
             "address": response.address if response is not None else None,
             "headers": [list(pair) for pair in response.headers] if response is not None else [],
             "bytes": len(response.content) if response is not None else 0,
@@ -113,7 +118,8 @@ async def fetch_page(
         raise UnreachableError(f"{url}: {failure.facts}") from failure
     finally:
         await sites.close()
-    if response.status is not None and 200 <= response.status < 300:
+    found.meaning = meaning_of_page(response, challenged=challenge_of(response) is not None)
+    if found.meaning.word.has_content:
         content_type = response.headers.joined("content-type")
         found.page = read(response.content, url, content_type, agent=options.user_agent)
         found.page = found.page.with_header(response.headers.get_all("link"), response.headers.get("refresh"))

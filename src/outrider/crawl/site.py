@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from outrider.clock import elapsed
+from outrider.clock import elapsed, wall
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.seeds import loopback_of, require_contact
-from outrider.crawl.visit import location_of, robots_file
 from outrider.fetch import AddressGuard, Resolver, Response, make_resolver
 from outrider.fetch.downloader import Downloader
+from outrider.fetch.judging import challenge_of, robots_of
 from outrider.limits import BODY_BYTES_MAX, REDIRECT_HOPS_MAX, ROBOTS_BYTES_MAX
 from outrider.robots import ALLOW_ALL, REFUSE_ALL, Rules, verdict_of_status
 from outrider.url import Url, clock_host, join
@@ -81,19 +81,19 @@ class Sites:
         asked = join(url, "/robots.txt")
         for _ in range(REDIRECT_HOPS_MAX + 1):
             response = await self.get(asked)
-            status = response.status if response.error is None else None
-            verdict = verdict_of_status(status)
-            location = location_of(response) if verdict == "redirect" else None
-            if location is not None:
-                asked = location
+            failure = str(response.error) if response.error is not None else None
+            is_challenge = challenge_of(response) is not None
+            answer, fault = robots_of(response, failure, wall(), challenged=is_challenge)
+            verdict = verdict_of_status(answer.status)
+            if verdict == "redirect" and answer.location is not None:
+                asked = answer.location
                 continue
-            if verdict == "rules" and status is not None:
-                answer, _ = robots_file(response, status)
-                if answer.status is not None:
-                    return SiteRules.of(answer.body, asked, lenient=lenient, status=status)
+            if verdict == "rules":
+                return SiteRules.of(answer.body, asked, lenient=lenient, status=answer.status)
             if verdict in ("allow", "redirect"):
-                return SiteRules(ALLOW_ALL, f"{asked} answers {status}: there are no rules", status)
+                return SiteRules(ALLOW_ALL, f"{asked} answers {answer.status}: there are no rules", answer.status)
             told = f"answers {response.status}" if response.status is not None else f"fails ({response.error})"
+            told += f" ({fault})" if response.status is not None and fault is not None else ""
             error = f"{asked}: {response.error}: {response.error_text}" if response.status is None else ""
             why = f"{asked} {told}: nothing is allowed while it cannot be read"
             return SiteRules(REFUSE_ALL, why, response.status, error)

@@ -10,9 +10,10 @@ from collections import OrderedDict
 
 from ada_url import join_url
 
-from outrider.crawl.visit import Visit, location_of, written_location
+from outrider.crawl.visit import Visit
 from outrider.errors import InvalidUrlError
 from outrider.fetch.downloader import target_of
+from outrider.fetch.judging import location_of, written_location
 from outrider.fetch.meaning import REDIRECTS
 from outrider.limits import SPELLINGS_MAX
 from outrider.url import Rules

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -19,32 +18,31 @@ from outrider.clock import Instant, instant, rfc3339, rfc3339_exact, seconds
 from outrider.crawl.hooks import HookFailed
 from outrider.crawl.lines import PolitenessLine
 from outrider.crawl.options import UNVERIFIED
-from outrider.errors import InvalidUrlError
 from outrider.fetch.answers import payload_of
 from outrider.fetch.downloader import Decoding, Response, is_field_value
-from outrider.fetch.freshness import fresh_seconds
-from outrider.fetch.meaning import NOT_MODIFIED, REDIRECTS, REFUSALS, meaning_of, rest_asked
-from outrider.fetch.outcomes import FetchError, retry_after_seconds
-from outrider.fetch.unwelcome import sign_of
+from outrider.fetch.judging import (
+    challenge_of,
+    location_of,
+    meaning_of_page,
+    retry_after_of,
+    robots_of,
+    written_location,
+)
+from outrider.fetch.meaning import NOT_MODIFIED, REFUSALS, meaning_of
+from outrider.fetch.outcomes import FetchError
 from outrider.frontier.policy.revisit import retry_at
-from outrider.journey import Kind, Lease, Link, Outcome, PageLine, RobotsAnswer, Verdict, Word
+from outrider.journey import Kind, Lease, Link, Outcome, PageLine, Verdict, Word
 from outrider.limits import (
     BODY_BYTES_MAX,
     DESCRIPTION_CHARACTERS_MAX,
     DNS_KNOWN_SECONDS,
     LINE_FIELD_CHARACTERS_MAX,
-    MICROSECONDS,
     RETRY_SECONDS,
-    ROBOTS_BYTES_MAX,
     URL_BYTES_MAX,
 )
 from outrider.page import Page
-from outrider.page.media_type import declared_type
-from outrider.robots import whole_lines
-from outrider.sniffing import is_binary
-from outrider.url import UrlBatch, as_received, join
+from outrider.url import UrlBatch
 
-TRUNCATED: Final = "truncated"
 UNSENT: Final = frozenset({FetchError.BLOCKED_ADDRESS, FetchError.BLOCKED_PORT})
 _NONE: Final[Mapping[str, Any]] = {}
 _encode: Final = msgspec.json.Encoder().encode
@@ -110,10 +108,7 @@ class Visit:
     def sign(self) -> str | None:
         """The sign by which an answer is a challenge for a browser or a person, None for any other."""
         if self._sign is None:
-            response = self.response
-            found = None
-            if response is not None and response.status is not None and response.error is None:
-                found = sign_of(response.status, response.headers, response.content)
+            found = challenge_of(self.response) if self.response is not None else None
             object.__setattr__(self, "_sign", found or "")
         return self._sign or None
 
@@ -156,30 +151,24 @@ class Judgement:
 def judged(visit: Visit, retries: int = len(RETRY_SECONDS), *, may_be_packed: bool = False) -> Judgement:
     """The meaning of a visit to a page, before the content is compared with that of other pages. retries: how often a
     page that failed is tried again. may_be_packed: whether the content itself may be compressed, as a sitemap's."""
-    status, failure, lease = visit.status, visit.failure, visit.lease
+    lease, response, challenged = visit.lease, visit.response, visit.sign is not None
     if visit.fault is not None:
         return Judgement(Word.ERROR, Verdict.GONE, visit.fault.word)
-    asked, challenged, response = _retry_after(visit), visit.sign is not None, visit.response
-    target = location_of(response) if response is not None and failure is None and status in REDIRECTS else None
-    found = meaning_of(
-        status,
-        str(failure) if failure is not None else None,
-        challenged=challenged,
-        moved=target is not None,
-        validated=status == NOT_MODIFIED and bool(validators_of(lease)),
-    )
+    if response is None:
+        found = meaning_of(None, str(visit.error) if visit.error is not None else None)
+    else:
+        found = meaning_of_page(
+            response, challenged=challenged, validated=bool(validators_of(lease)), may_be_packed=may_be_packed
+        )
     word, verdict = found.word, found.verdict
-    if word == Word.DONE:
-        assert response is not None
-        return _answered(response, is_page=not may_be_packed)
+    if word.has_content and visit.status != NOT_MODIFIED:
+        return Judgement(word, verdict, found.error)
     if verdict is Verdict.RETRY and retry_at(lease.attempt, visit.now, retries=retries) is None:
         word = Word.ERROR
         if retries < len(RETRY_SECONDS):  # else the frontier ends the page, by the same rule
             verdict = Verdict.GONE
-    if word != Word.REDIRECT:
-        target = None
-    if word == Word.DUPLICATE:
-        asked = None
+    target = location_of(response) if response is not None and word == Word.REDIRECT else None
+    asked = None if response is None or word == Word.DUPLICATE else retry_after_of(response, visit.at)
     return Judgement(word, verdict, found.error, target, asked, found.refused, challenged)
 
 
@@ -187,60 +176,6 @@ def validators_of(lease: Lease) -> tuple[tuple[str, str], ...]:
     """The fields that ask for a page only if it has changed: RFC 9110 sections 13.1.2 and 13.1.3."""
     fields = (("If-None-Match", lease.etag), ("If-Modified-Since", lease.last_modified))
     return tuple((name, value) for name, value in fields if value and is_field_value(value))
-
-
-def _answered(response: Response, *, is_page: bool = True) -> Judgement:
-    """The judgement of an answer with a page: done, truncated, or an error where no byte of it can be decoded.
-
-    A coding that is unknown, or that the body does not have, leaves the bytes as they are (Fetch, "handle content
-    codings"). They are the page, unless its type is text and they are not. A sitemap may be packed by itself.
-    """
-    decoding, content = response.decoding, response.content
-    if decoding is Decoding.UNKNOWN and is_page and _is_binary_text(response):
-        return Judgement(Word.ERROR, Verdict.GONE, str(FetchError.DECODE))
-    if decoding is Decoding.BROKEN and not content and not response.truncated:
-        return Judgement(Word.ERROR, Verdict.GONE, str(FetchError.DECODE))
-    if response.truncated or decoding is Decoding.CUT:
-        return Judgement(Word.TRUNCATED, Verdict.DONE)
-    if decoding is Decoding.BROKEN:
-        return Judgement(Word.TRUNCATED, Verdict.DONE, str(FetchError.DECODE))
-    if decoding is Decoding.CHECKSUM:
-        return Judgement(Word.DONE, Verdict.DONE, str(FetchError.DECODE))
-    return Judgement(Word.DONE, Verdict.DONE)
-
-
-def _is_binary_text(response: Response) -> bool:
-    """Whether a body is said to be text and is none."""
-    return _is_text(response.headers.joined("content-type")) and is_binary(response.content)
-
-
-def _is_text(content_type: str) -> bool:
-    """Whether a reader takes a body of this type for characters; one without a type is a page."""
-    essence = declared_type(content_type).essence or "text/html"
-    return essence.startswith("text/") or essence.endswith(("xml", "json", "javascript"))
-
-
-def _retry_after(visit: Visit) -> float | None:
-    if visit.response is None or (field := visit.response.headers.get("retry-after")) is None:
-        return None
-    return rest_asked(visit.status, retry_after_seconds(field, visit.at / MICROSECONDS))
-
-
-def location_of(response: Response) -> str | None:
-    """The canonical URL a redirect leads to (RFC 9110 section 10.2.2); None when it names none that can be crawled."""
-    written = written_location(response)
-    if written is None:
-        return None
-    try:
-        return join(response.url, written)
-    except InvalidUrlError:
-        return None
-
-
-def written_location(response: Response) -> str | None:
-    """The Location field as the site wrote it, its octets beyond ASCII percent-encoded."""
-    value = response.headers.get("location")
-    return None if value is None else as_received(value)
 
 
 def content_digest(response: Response) -> tuple[bytes, str]:
@@ -406,19 +341,7 @@ def _add_answer(line: PageLine, response: Response, digest: bytes | None) -> Non
 def robots_outcome(visit: Visit) -> Outcome:
     """The outcome of an errand for a robots.txt; each hop of a redirect is one (RFC 9309 section 2.3.1)."""
     response = visit.response
-    error = visit.error_class
-    if response is None or response.error is not None or response.status is None:
-        answer = RobotsAnswer(None)
-    elif visit.sign is not None:  # it is no robots.txt, and does not allow anything
-        answer, error = RobotsAnswer(None), str(FetchError.NOT_WELCOME)
-    elif 200 <= response.status < 300:
-        answer, error = robots_file(response, response.status)
-    else:
-        # A page of choices (300) allows nothing by itself: the first of them is asked, where the answer names it.
-        moved = response.status in REDIRECTS or response.status == HTTPStatus.MULTIPLE_CHOICES
-        answer = RobotsAnswer(response.status, b"", location_of(response) if moved else None)
-    if response is not None and answer.status is not None:
-        answer = replace(answer, fresh_seconds=fresh_seconds(response.headers, visit.at / MICROSECONDS))
+    answer, error = robots_of(response, visit.error_class, visit.at, challenged=visit.sign is not None)
     return Outcome(
         visit.lease.token,
         Verdict.DONE,
@@ -428,35 +351,12 @@ def robots_outcome(visit: Visit) -> Outcome:
         status=visit.status,
         error=error,
         ended_at=response.ended_at if response is not None else visit.now,
-        retry_after_seconds=_retry_after(visit),
+        retry_after_seconds=retry_after_of(response, visit.at) if response is not None else None,
         refused=visit.status in REFUSALS,
         robots=answer,
         answered=False,
         politeness=politeness_line(visit),
     )
-
-
-def robots_file(response: Response, status: int) -> tuple[RobotsAnswer, str | None]:
-    """The answer that a robots.txt response makes, and its fault.
-
-    A body that breaks off, or whose coding cannot be undone, is no robots.txt but a network error (RFC 9309 section
-    2.3.1.4): a missing line may forbid, and half of a line may forbid all. Where a limit of ours cut it, the lines
-    before hold (section 2.5).
-    """
-    content, decoding = response.content, response.decoding
-    cut = response.truncated == "length" or (
-        decoding is Decoding.CUT and len(content) >= min(ROBOTS_BYTES_MAX, BODY_BYTES_MAX)
-    )
-    if response.truncated not in (None, "length"):
-        return RobotsAnswer(None), TRUNCATED
-    # Text is read whatever its coding is said to be, and so are all lines of a stream whose checksum is wrong. Bytes
-    # that are no text may be rules in a coding that nobody here can undo.
-    if decoding is Decoding.UNKNOWN and is_binary(content):
-        return RobotsAnswer(None), str(FetchError.DECODE)
-    # Where the limit fell into a coded body, its coding breaks off too.
-    if decoding in (Decoding.BROKEN, Decoding.CUT) and not (cut and content):
-        return RobotsAnswer(None), str(FetchError.DECODE)
-    return RobotsAnswer(status, whole_lines(content, cut=cut)), None
 
 
 def errand_outcome(visit: Visit, judgement: Judgement, links: UrlBatch | list[Link]) -> Outcome:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from outrider.clock import ClockFunction, wall
 from outrider.errors import ClosedError, InvalidUrlError, SettingsError
@@ -20,6 +20,7 @@ from outrider.fetch.dns import read_server
 from outrider.fetch.downloader import Downloader, Request, Response, target_of
 from outrider.fetch.names import Resolver, make_resolver
 from outrider.fetch.outcomes import BlockedAddress, FetchError, FetchFailure
+from outrider.journey import Lease, Link, Outcome, UrlColumns
 from outrider.limits import (
     BODY_BYTES_MAX,
     CONNECT_SECONDS_MAX,
@@ -29,6 +30,9 @@ from outrider.limits import (
     SUBMITTED_MAX,
     TOTAL_SECONDS_MAX,
 )
+
+if TYPE_CHECKING:  # a module of the package that makes its page as a program
+    from outrider.fetch.meaning import Meaning
 
 CLOSE_SECONDS_MAX: Final = 10.0
 
@@ -56,6 +60,25 @@ class Fetched:
         """Seconds that the site took, 0 where it was not asked: what a lease is reported with."""
         return self.response.seconds if self.response is not None else 0.0
 
+    @property
+    def meaning(self) -> Meaning:
+        """What the answer says about the URL of a page, as a crawl reads it (docs/answers.md)."""
+        from outrider.fetch.judging import meaning_of_request
+
+        return meaning_of_request(self.response, self.error)
+
+    def outcome(self, links: Sequence[str | Link] | UrlColumns = (), **fields: Any) -> Outcome:
+        """The outcome to report for the lease that was submitted, as a crawl makes it from this answer.
+
+        links: of the page; they count if it has content (`meaning.word.has_content`). fields: any others of `Outcome`.
+        Raises SettingsError if a URL was submitted, and for a name that no field has.
+        """
+        from outrider.fetch.judging import outcome_of_request
+
+        if not isinstance(self.asked, Lease):
+            raise SettingsError(f"{self.url} was submitted as a URL, and only a lease has an outcome: submit the lease")
+        return outcome_of_request(self.asked, self.response, self.error, links, fields)
+
 
 class Fetcher:
     """Gets pages, many at a time, each from an address that was looked up and checked; it follows no redirect.
@@ -67,7 +90,7 @@ class Fetcher:
         with Frontier.open("store", robots="errands") as frontier, Fetcher(contact="you@example.org") as fetcher:
             fetcher.submit(frontier.lease(100, errands=True))
             for one in fetcher.drain(wait_seconds=1):
-                ...
+                frontier.report([one.outcome()])
     """
 
     def __init__(

@@ -14,8 +14,11 @@ from typing import Final
 
 from outrider.fetch.outcomes import FetchError
 from outrider.journey import Verdict, Word
+from outrider.robots import verdict_of_status
 
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+ROBOTS_HOPS: Final = REDIRECTS | {300}
+"""Statuses of a robots.txt that lead to its next hop. A page of choices (300) allows nothing by itself."""
 NOT_MODIFIED: Final = 304
 REFUSALS: Final = frozenset({429, 503})  # the site has too much to do
 STATUSES: Final = range(100, 1_000)  # three digits, of which the first is not 0: RFC 9110 section 15
@@ -51,7 +54,28 @@ class Row:
     source: str = ""
 
 
+class Content(Enum):
+    """What the codings of a body left of a page that came with a status of success."""
+
+    DISGUISED = "has an unknown coding, a type of text, and bytes that are no text"
+    LOST = "has a broken coding, and no byte of it can be decoded"
+    CUT = "ends early: at a limit, or with the connection"
+    BROKEN = "has a broken coding, and its beginning can be decoded"
+    CHECKSUM = "is whole, and its checksum is wrong"
+    WHOLE = "is whole; an unknown coding leaves the bytes as they are"
+
+
 _GONE = Meaning(Word.GONE, Verdict.GONE)
+_DECODE: Final = str(FetchError.DECODE)
+TRUNCATED: Final = "truncated"
+CONTENTS: Final = {
+    Content.DISGUISED: Meaning(Word.ERROR, Verdict.GONE, _DECODE),
+    Content.LOST: Meaning(Word.ERROR, Verdict.GONE, _DECODE),
+    Content.CUT: Meaning(Word.TRUNCATED, Verdict.DONE),
+    Content.BROKEN: Meaning(Word.TRUNCATED, Verdict.DONE, _DECODE),
+    Content.CHECKSUM: Meaning(Word.DONE, Verdict.DONE, _DECODE),
+    Content.WHOLE: Meaning(Word.DONE, Verdict.DONE),
+}
 ROWS: Final = (
     Row(range(200, 300), Needs.NOTHING, Meaning(Word.DONE, Verdict.DONE), "RFC 9110 section 15.3"),
     Row({NOT_MODIFIED}, Needs.VALIDATORS, Meaning(Word.DUPLICATE, Verdict.DONE), "RFC 9110 section 15.4.5"),
@@ -96,6 +120,19 @@ def meaning_of(
     return Meaning(Word.ERROR, Verdict.GONE, error) if found.word == Word.DONE else replace(found, error=error)
 
 
+def robots_meaning(status: int | None, error: str | None, *, challenged: bool = False) -> tuple[int | None, str | None]:
+    """The status that counts for a robots.txt, and its error. None for the status: the file is unreachable. error: of
+    the request or of the body (`truncated`, `decode`); a word that is no `FetchError` makes a file of rules
+    unreachable, and leaves other statuses as they are. challenged: as of `meaning_of`; a challenge allows nothing."""
+    if error in _ERRORS:
+        return None, error
+    if challenged:
+        return None, str(FetchError.NOT_WELCOME)
+    if status is None or (error is not None and verdict_of_status(status) == "rules"):
+        return None, error
+    return status, error
+
+
 def rest_asked(status: int | None, retry_after: float | None) -> float | None:
     """The wait of a Retry-After that counts: that of a redirect or a failure (RFC 9110 section 10.2.3)."""
     return retry_after if status is not None and status >= 300 else None
@@ -114,8 +151,7 @@ def _page() -> Iterator[str]:
         "table that decides it: `python -m outrider.fetch.meaning > docs/answers.md`.",
         "",
         "`outcome` is the word in `pages.jsonl`. A `retry` becomes `error` at its last attempt. The content of a page",
-        "that is `done` may change the word to `truncated` or `duplicate`, and to `error` where no byte of it can be",
-        "decoded.",
+        "that is `done` may change the word: see below. A copy of another page is `duplicate`.",
         "",
         "## Statuses",
         "",
@@ -149,6 +185,43 @@ def _page() -> Iterator[str]:
     for error in FetchError:
         found = meaning_of(None, str(error))
         yield f"| `{error}` | {found.word} | {_told(found)} |"
+    yield from (
+        "",
+        "## Content",
+        "",
+        "These rows count for a page with a status of 200 to 299. The first row that fits counts. A worker reports",
+        "`success` with the error `decode` if it decoded a part of the page, and `error` with `decode` if it decoded",
+        "nothing.",
+        "",
+        "| the content | outcome | the frontier is told | error |",
+        "|---|---|---|---|",
+    )
+    for content, found in CONTENTS.items():
+        error = f"`{found.error}`" if found.error else ""
+        yield f"| {content.value} | {found.word} | {_told(found)} | {error} |"
+    yield from _robots_page()
+
+
+def _robots_page() -> Iterator[str]:
+    yield from (
+        "",
+        "## robots.txt",
+        "",
+        "A robots.txt has its own meaning (RFC 9309 section 2.3.1). It is unreachable without an answer, with an error",
+        "of the list above, with a challenge, and if its body ends early or cannot be decoded. If a limit of ours cut",
+        "the body, the lines before the cut count. An error of a worker's own makes a file of rules unreachable.",
+        "",
+        "| status | meaning |",
+        "|---|---|",
+    )
+    words = {
+        "rules": "its rules hold",
+        "redirect": "the next hop is requested; without a location that can be requested, everything is allowed",
+        "allow": "everything is allowed",
+        "unreachable": "the pages of its site wait",
+    }
+    for verdict, text in words.items():
+        yield f"| {_ranges([one for one in STATUSES if verdict_of_status(one) == verdict])} | {text} |"
 
 
 def _told(meaning: Meaning) -> str:

@@ -4,22 +4,14 @@ that says nothing (WHATWG MIME Sniffing 7.1)."""
 from __future__ import annotations
 
 import re
-from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from outrider.page.image import image_of
-from outrider.sniffing import MARKS, SNIFFED_BYTES, is_binary
+from outrider.sniffing import MARKS, SNIFFED_BYTES, Said, declared_type, is_binary
 
 HTML: Final = "text/html"
 XML: Final = "text/xml"
 _SAYS_NOTHING: Final = frozenset({"", "unknown/unknown", "application/unknown"})
-_VALUES: Final = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.)*+(?:"|\\?\Z))+', re.DOTALL)
-"""The values of a field, parted by commas that stand in no quotes ("get, decode, and split"). A text in quotes without
-an end takes all the rest, a backslash at the end too: else each quote in it is tried as a beginning."""
-_ESSENCE: Final = re.compile(r"[\t\n\r ]*+([!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+)[\t\n\r ]*(?:;|\Z)")
-_PARAMETER: Final = re.compile(r""";\s*([^\s;=,"']+)\s*=\s*(?:"([^"]*)"|'([^']*)'|["']?([^\s"';,]*))""")
-_LABEL_CHARACTERS_MAX: Final = 40  # encodings: the longest has 19
-_REMEMBERED_CHARACTERS_MAX: Final = 200  # sites write few different fields, and none so long
 _BLANKS: Final = b"\t\n\x0c\r "
 _MARKUP: Final = re.compile(
     rb"<(?:!DOCTYPE HTML|HTML|HEAD|SCRIPT|IFRAME|H1|DIV|FONT|TABLE|A|STYLE|TITLE|B|BODY|BR|P|!--)[ >]", re.IGNORECASE
@@ -37,45 +29,10 @@ _FEEDS: Final = frozenset({"rss", "feed", "rdf"})
 _OF_XML: Final = frozenset({"rss", "feed", "rdf", "urlset", "sitemapindex", "svg"})
 
 
-class Said(NamedTuple):
-    """A Content-Type as it was read: `essence` in lower case, "" for none; `label` of an encoding."""
-
-    essence: str
-    label: str | None = None
-
-
-def declared_type(content_type: str) -> Said:
-    """The media type that a Content-Type names: the last one of several values, or of fields joined by commas."""
-    return (_remembered if len(content_type) <= _REMEMBERED_CHARACTERS_MAX else _said)(content_type)
-
-
 def media_type(body: bytes, content_type: str) -> Said:
     """The media type of a body: by its Content-Type, by its first bytes where that names none or an unknown one."""
     found = declared_type(content_type)
     return Said(sniffed(body), found.label) if found.essence in _SAYS_NOTHING else found
-
-
-def _said(content_type: str) -> Said:
-    found = Said("")
-    for match in _VALUES.finditer(content_type):
-        named = _ESSENCE.match(match[0])
-        if named is None or named[1] == "*/*":
-            continue
-        essence, label = named[1].lower(), _label(match[0])
-        found = Said(essence, found.label if label is None and essence == found.essence else label)
-    return found
-
-
-_remembered = lru_cache(maxsize=1_024)(_said)
-
-
-def _label(value: str) -> str | None:
-    """The encoding that a value names: its first charset that is not empty, quoted or not."""
-    for name, *values in _PARAMETER.findall(value):
-        label = "".join(values).strip()
-        if name.lower() == "charset" and label:
-            return label[:_LABEL_CHARACTERS_MAX]
-    return None
 
 
 def sniffed(body: bytes) -> str:

@@ -50,9 +50,10 @@ from outrider.limits import (
 from outrider.page.content import NO_LINKS, FoundLinks, LinkColumns, Page
 from outrider.page.image import image_of
 from outrider.page.likeness import BLOCK_WORDS_MIN, LIKENESS_KEY
-from outrider.page.media_type import Said, declared_type, is_feed, media_type, root_of
+from outrider.page.media_type import is_feed, media_type, root_of
 from outrider.page.odd import read_odd, room_of, within
 from outrider.page.sitemap import read_sitemap
+from outrider.sniffing import Said, declared_type
 from outrider.url import UrlBatch
 
 LIMITS = Limits(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from outrider.crawl.visit import validators_of
 from outrider.engine.messages import KEPT_TEXTS, OUTCOME_AS_IT_IS, NewUrl, OutcomeBody, Result
-from outrider.fetch.meaning import REFUSALS, meaning_of, rest_asked
+from outrider.fetch.meaning import CONTENTS, REFUSALS, ROBOTS_HOPS, Content, meaning_of, rest_asked, robots_meaning
 from outrider.fetch.outcomes import FetchError
-from outrider.journey import Kind, Lease, Link, Outcome, RobotsAnswer, Verdict
+from outrider.frontier.state.errand import KINDS as ERRANDS
+from outrider.journey import Lease, Link, Outcome, RobotsAnswer, Verdict
 from outrider.limits import DEPTH_MAX
 from outrider.url import spell
 
@@ -54,28 +56,46 @@ def outcome_of(result: Result, lease: Lease) -> Outcome:
     the error says that none was sent."""
     asked = result.http_status is not None or result.error not in _UNASKED
     seconds = result.fetch_time_ms / 1000 if result.fetch_time_ms is not None else 0.0 if asked else None
-    if lease.kind == Kind.ROBOTS:
-        status = result.http_status if result.status == "success" or result.http_status is not None else None
-        body = (result.body or "").encode("utf-8", "replace")
-        answer = RobotsAnswer(status, body, result.location, result.fresh_seconds)
-        if result.challenged:  # it is no robots.txt, and does not allow anything
-            answer = RobotsAnswer(None)
-        return Outcome(
-            lease.token,
-            Verdict.DONE,
-            seconds=seconds,
-            challenged=result.challenged,
-            status=status,
-            error=str(FetchError.NOT_WELCOME) if result.challenged else None,
-            retry_after_seconds=rest_asked(status, result.retry_after),
-            refused=status in REFUSALS,
-            robots=answer,
-        )
-    if lease.kind == Kind.ADDRESS:
-        if result.status == "success" and result.address is not None:
-            return lease.located(result.address)
-        may_pass = meaning_of(None, result.error).verdict is Verdict.RETRY
-        return lease.retry(error=result.error) if may_pass else lease.gone(error=result.error)
+    row = ERRANDS.get(lease.kind)
+    own = _OF_ANSWERS.get(row.answer) if row is not None else None
+    return own(result, lease, seconds) if own is not None else _of_page(result, lease, seconds)
+
+
+def _of_robots(result: Result, lease: Lease, seconds: float | None) -> Outcome:
+    is_good = result.status == "success"
+    status, error = robots_meaning(result.http_status, None if is_good else result.error, challenged=result.challenged)
+    body = (result.body or "").encode("utf-8", "replace")
+    answer = RobotsAnswer(None)
+    if status is not None:
+        answer = RobotsAnswer(status, body, result.location if status in ROBOTS_HOPS else None, result.fresh_seconds)
+    return Outcome(
+        lease.token,
+        Verdict.DONE,
+        seconds=seconds,
+        challenged=result.challenged,
+        status=result.http_status,
+        error=error,
+        retry_after_seconds=rest_asked(result.http_status, result.retry_after),
+        refused=result.http_status in REFUSALS,
+        robots=answer,
+    )
+
+
+def _of_address(result: Result, lease: Lease, seconds: float | None) -> Outcome:
+    if result.status == "success" and result.address is not None:
+        return lease.located(result.address)
+    may_pass = meaning_of(None, result.error).verdict is Verdict.RETRY
+    return lease.retry(error=result.error) if may_pass else lease.gone(error=result.error)
+
+
+_OF_ANSWERS: Final[Mapping[str | None, Callable[[Result, Lease, float | None], Outcome]]] = {
+    "robots": _of_robots,
+    "address": _of_address,
+}
+"""The errands whose answer is a field of `Outcome`, by that field; the others are answered as pages are."""
+
+
+def _of_page(result: Result, lease: Lease, seconds: float | None) -> Outcome:
     depth = min(lease.depth + 1, DEPTH_MAX)
     links = tuple(
         link_of(_absolute(one, lease.url), crawl=lease.crawl, referrer=lease.url, depth=depth) for one in result.links
@@ -89,6 +109,8 @@ def outcome_of(result: Result, lease: Lease) -> Outcome:
         moved=result.location is not None,
         validated=bool(validators_of(lease)),
     )
+    if result.status == "success" and result.error == FetchError.DECODE and found.word.has_content:
+        found = CONTENTS[Content.CHECKSUM]  # the worker could decode a part of it
     verdict = found.verdict
     return Outcome(
         lease.token,
