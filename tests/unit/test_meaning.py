@@ -43,7 +43,7 @@ def by_hand(of: Lease, status: int | None, error: FetchError | None, target: str
 def reported(of: Lease, status: int | None, error: FetchError | None, target: str | None, *, challenged: bool):
     good = error is None and status is not None
     told = {"http_status": status, "error": error, "location": target, "challenged": challenged, "retry_after": 20}
-    found = outcome_of(Result("success" if good else "error", token=of.token, **told), of)
+    found = outcome_of(Result(status="success" if good else "error", token=of.token, **told), of)
     return found.verdict, found.error, found.refused, found.location, found.retry_after_seconds
 
 
@@ -89,7 +89,7 @@ def robots_three_times(status: int | None, error: FetchError | None, target: str
     given = answer_of(ROBOTS, status, error, target, challenged=challenged)
     good = error is None and status is not None
     told = {"http_status": status, "error": error, "location": target, "challenged": challenged, "retry_after": 20}
-    result = Result("success" if good else "error", token=7, body="x", **told)
+    result = Result(status="success" if good else "error", token=7, body="x", **told)
     three = (
         robots_outcome(Visit(ROBOTS, 0, 0, given)),
         outcome_of(result, ROBOTS),
@@ -121,16 +121,16 @@ def test_every_error_of_a_robots_file_has_one_meaning(status, error):
 
 @pytest.mark.parametrize(("status", "counted"), [(200, None), (206, 206), (404, 404), (503, 503), (None, None)])
 def test_an_error_of_a_workers_own_makes_a_file_of_rules_unreachable(status, counted):
-    found = outcome_of(Result("error", token=7, http_status=status, error="truncated", body="Allow: /"), ROBOTS)
+    found = outcome_of(Result(status="error", token=7, http_status=status, error="truncated", body="Allow: /"), ROBOTS)
     assert (counted, "truncated", status) == (found.robots.status, found.error, found.status)
 
 
 @pytest.mark.parametrize(
     ("told", "verdict", "error"),
     [
-        (Result("success", token=7, http_status=200, error="decode"), "done", "decode"),  # a part was decoded
-        (Result("error", token=7, http_status=200, error="decode"), "gone", "decode"),
-        (Result("success", token=7, http_status=404, error="decode"), "gone", None),
+        (Result(status="success", token=7, http_status=200, error="decode"), "done", "decode"),  # a part was decoded
+        (Result(status="error", token=7, http_status=200, error="decode"), "gone", "decode"),
+        (Result(status="success", token=7, http_status=404, error="decode"), "gone", None),
     ],
 )
 def test_a_fault_of_the_coding_over_rest_is_what_it_is_in_a_crawl(told, verdict, error):
@@ -182,11 +182,11 @@ def test_the_words_at_the_borders_of_the_table(status, word, error, refused):
 @pytest.mark.parametrize("error", list(FetchError))
 def test_an_error_passes_for_an_address_as_for_a_page(error):
     of = Lease("dns:a.test", "a.test", Kind.ADDRESS, "", "a.test", 7, 9, 0.5, 0, 1, 0)
-    told = outcome_of(Result("error", token=7, error=error), of)
+    told = outcome_of(Result(status="error", token=7, error=error), of)
     assert (meaning_of(None, error).verdict, error) == (told.verdict, told.error)
 
 
 def test_a_challenge_in_place_of_a_robots_file_allows_nothing():
     of = Lease("http://a.test/robots.txt", "a.test", Kind.ROBOTS, "http://a.test", "a.test", 7, 9, 0.5, 0, 1, 0)
-    told = outcome_of(Result("success", token=7, http_status=200, body="", challenged=True), of)
+    told = outcome_of(Result(status="success", token=7, http_status=200, body="", challenged=True), of)
     assert (None, "not_welcome") == (told.robots.status, told.error)

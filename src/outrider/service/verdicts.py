@@ -10,7 +10,7 @@ from outrider.engine.messages import KEPT_TEXTS, OUTCOME_AS_IT_IS, NewUrl, Outco
 from outrider.fetch.meaning import CONTENTS, REFUSALS, ROBOTS_HOPS, Content, meaning_of, rest_asked, robots_meaning
 from outrider.fetch.outcomes import FetchError
 from outrider.frontier.state.errand import KINDS as ERRANDS
-from outrider.journey import Lease, Link, Outcome, RobotsAnswer, Verdict
+from outrider.journey import Lease, Link, Outcome, RobotsAnswer, Verdict, Word
 from outrider.limits import DEPTH_MAX
 from outrider.url import spell
 
@@ -61,9 +61,16 @@ def outcome_of(result: Result, lease: Lease) -> Outcome:
     return own(result, lease, seconds) if own is not None else _of_page(result, lease, seconds)
 
 
+def _failure_of(result: Result, status: int | None) -> str | None:
+    """The error of a result, None for a good one. A failure with a status below 300 has an error in any case."""
+    if result.status == "success":
+        return None
+    return result.error or ("error" if status is not None and status < 300 else None)
+
+
 def _of_robots(result: Result, lease: Lease, seconds: float | None) -> Outcome:
-    is_good = result.status == "success"
-    status, error = robots_meaning(result.http_status, None if is_good else result.error, challenged=result.challenged)
+    failure = _failure_of(result, result.http_status)
+    status, error = robots_meaning(result.http_status, failure, challenged=result.challenged)
     body = (result.body or "").encode("utf-8", "replace")
     answer = RobotsAnswer(None)
     if status is not None:
@@ -101,15 +108,14 @@ def _of_page(result: Result, lease: Lease, seconds: float | None) -> Outcome:
         link_of(_absolute(one, lease.url), crawl=lease.crawl, referrer=lease.url, depth=depth) for one in result.links
     )
     status = result.http_status if result.http_status is not None else 200 if result.status == "success" else None
-    failed = result.error or ("error" if result.status == "error" and status is not None and status < 300 else None)
     found = meaning_of(
         status,
-        None if result.status == "success" else failed,
+        _failure_of(result, status),
         challenged=result.challenged,
         moved=result.location is not None,
         validated=bool(validators_of(lease)),
     )
-    if result.status == "success" and result.error == FetchError.DECODE and found.word.has_content:
+    if result.status == "success" and result.error == FetchError.DECODE and found.word == Word.DONE:
         found = CONTENTS[Content.CHECKSUM]  # the worker could decode a part of it
     verdict = found.verdict
     return Outcome(
