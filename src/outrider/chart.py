@@ -135,11 +135,18 @@ class Drawing:
             self.line(left, y, right, y).text(left - 8, y + 4, text, anchor="end")
         return self
 
-    def times(self, scale: Scale, y: float) -> Self:
-        """A horizontal axis of seconds from 0, with whole numbers of one unit below it."""
+    def times(self, scale: Scale, y: float, *, end: str = "") -> Self:
+        """A horizontal axis of seconds from 0, with whole numbers of one unit below it. end: the text at its end."""
         self.line(scale.start, y, scale.end, y)
+        room = LETTER_WIDTH * (len(end) + 3) if end else 0.0
+        if end:
+            self.text(scale.end, y + 16, end, anchor="end")
+        beyond = -1.0
         for tick in time_ticks(scale.last):
             x = scale(tick)
+            if end and (x > scale.end - room or x < beyond):
+                continue
+            beyond = x + LETTER_WIDTH * 5
             anchor: Anchor = "end" if x > scale.end - 20 else "start" if tick == 0 else "middle"
             self.text(x, y + 16, tick_text(tick, scale.last), anchor=anchor)
         return self
@@ -191,6 +198,7 @@ def _unit(span: float) -> tuple[str, int]:
     return "d", _DAY
 
 
+LETTER_WIDTH: Final = 7  # about the widest of a text on an axis
 LABEL_HEIGHT: Final = 16  # two labels at the ends of lines are never closer
 
 

@@ -76,7 +76,7 @@ def test_a_host_with_a_capacity_of_three_sees_three_at_once_and_never_four(tmp_p
     asked = crawling.lines(output / "politeness.jsonl")
     assert [None] + [3] * 41 == [line.get("capacity") for line in asked]
     assert [] == [line for line in asked if line["gap"] is not None and line["gap"] < line["gap_required"]]
-    assert "early" not in (output / "report.html").read_text().split("Politeness timeline")[1].split("<figure>")[1]
+    assert "early" not in (output / "report.html").read_text().split("Politeness timeline")[1].split("</p>")[1]
 
 
 @pytest.mark.parametrize("kernels", KERNELS)

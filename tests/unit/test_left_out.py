@@ -67,8 +67,17 @@ def test_status_of_a_stopped_crawl_has_the_same_numbers(crawled, capsys):
 
 def test_crawl_log_and_report_have_each_reason_with_its_command(crawled):
     log, report = (crawled[0] / "crawl.log").read_text(), (crawled[0] / "report.html").read_text()
-    for row in rows_of(COUNTS, str(crawled[0])):
+    for row in rows_of(COUNTS, crawled[0].name):
         assert (True, True) == (f"left_out reason={row.reason} count={row.count}" in log, row.command in report)
+
+
+def test_the_report_has_no_path_of_the_machine(crawled):
+    report = (crawled[0] / "report.html").read_text()
+    assert (False, True, True) == (
+        str(crawled[0].parent) in report,
+        "@seeds" in report,
+        "hosts = &quot;hosts&quot;" in report,
+    )
 
 
 @pytest.mark.parametrize("reason", ["robots", "trap_date", "scope", "nofollow", "over_limit"])

@@ -149,8 +149,110 @@ def hostile_report() -> str:
 
 def test_nothing_from_the_web_becomes_markup():
     structure = _Structure(hostile_report())
-    assert set() == structure.elements & {"script", "img", "link", "iframe", "object", "a", "base"}
-    assert ([], []) == (structure.addresses, structure.handlers)
+    assert set() == structure.elements & {"script", "img", "link", "iframe", "object", "base"}
+    assert ([], []) == ([one for one in structure.addresses if one[:1] != "#"], structure.handlers)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "ftp://a.test/",
+        "http://a.test@b.test/",
+        "http:///x",
+        "http://a.test/\u202e",
+        "//a.test/x",
+    ],
+)
+def test_an_address_that_is_no_plain_web_address_becomes_no_link(url: str):
+    text = render(collect([page(url=url, outcome="gone", status=404, referrer=url)], seeds=[url]))
+    assert [] == [one for one in _Structure(text).addresses if one[:1] != "#"]
+
+
+def test_urls_of_the_web_are_links_that_send_no_referrer():
+    url = "https://a.test/x?y='&z=%22"
+    text = render(
+        collect([page(url=url, outcome="gone", status=404, referrer="http://b.test/")], seeds=["http://c.test/"])
+    )
+    found = [one for one in _Structure(text).addresses if one[:1] != "#"]
+    assert [url, "http://b.test/", "http://c.test/"] == found
+    assert len(found) == text.count('rel="noreferrer"')
+
+
+def test_the_sections_come_in_the_order_of_the_table_of_contents():
+    pages = [page(), page(url="http://a.test/lost", outcome="gone", status=404)]
+    text = render(collect(pages, [request("a.test", 0)], seeds=["http://a.test/"]))
+    order = ["overview", "hosts", "statuses", "politeness", "broken", "settings"]
+    assert order == re.findall(r'<section id="(\w+)"', text)
+    assert order == re.findall(r'<a href="#(\w+)"', text)
+
+
+def gone(path: str, status: int = 404) -> dict[str, object]:
+    return page(url=f"http://a.test/{path}", outcome="gone", status=status, referrer="http://a.test/")
+
+
+def test_twenty_broken_links_are_shown_and_the_others_folded_by_status():
+    pages = [gone(f"docs/{row:03}.html") for row in range(90)] + [gone("old/one", 410), gone("api/v1/x", 404)]
+    text = render(collect(pages)).split('<section id="broken">')[1].split("</section>")[0]
+    unfolded, *folds = text.split("<details>")
+    assert (20, 1) == (unfolded.count('<td class="name">'), len(folds))
+    assert "a.test/old/*" in unfolded  # a group of one link is not lost below a group of ninety
+    assert "a.test/docs/*.html" in unfolded
+    assert ("404 Not Found: 72 more URLs" in folds[0], 72) == (True, folds[0].count('<td class="name">'))
+
+
+def test_broken_links_beyond_the_folds_are_counted(monkeypatch):
+    monkeypatch.setattr(report, "BROKEN_FOLDED_MAX", 5)
+    text = render(collect([gone(f"{row}") for row in range(30)]))
+    assert "and 5 more URLs" in text.split('<section id="broken">')[1]
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://a.test/docs/one.html?x=1", "a.test/docs/*.html"),
+        ("http://a.test/shop/v2/item", "a.test/shop/*/*"),
+        ("http://a.test/", "a.test/"),
+        ("http://a.test", "a.test/"),
+        ("http://[::1/x", ""),
+        ("http://a.test/" + "x/" * 50, "a.test" + "/x" * 7 + "/*"),
+    ],
+    ids=["file", "digits", "root", "host", "malformed", "long"],
+)
+def test_urls_of_one_kind_have_one_pattern(url: str, expected: str):
+    assert expected == report._pattern(url)
+
+
+def test_the_time_of_the_tile_is_that_of_the_axis():
+    data = collect([page(seconds=30.0), page(seconds=55.0)], [request("a.test", 0)], seconds=61.5)
+    text = render(data)
+    assert ("<dt>Time</dt><dd>61.5 s" in text, 61.5) == (True, data.elapsed_seconds)
+    assert text.count(">61.5 s</text>") == 4  # two figures, each for large and small screens
+
+
+def test_a_crawl_that_was_resumed_later_shows_its_time_with_the_pause():
+    text = render(collect([page(seconds=0.0), page(seconds=86_400.0)], seconds=30.0))
+    assert "<dt>Time</dt><dd>24 h 00 min" in text
+    assert "while it ran, which was for 30.0 s" in text
+
+
+def test_the_first_sentences_say_how_many_how_fast_what_failed_and_whether_pauses_were_kept():
+    lines = [request("a.test", 0), request("a.test", 1, gap=0.99, required=0.2)]
+    pages = [page(), page(error="timeout", status=None, outcome="error", url="http://a.test/y")]
+    lead = render(collect(pages, lines, seconds=2.0)).split('<p class="lead">')[1].split("</p>")[0]
+    for fact in (
+        "1 page",
+        "1 host",
+        "2.000 s",
+        "0.5 pages a second",
+        "1 attempt failed",
+        "1 link is broken",
+        "was kept",
+    ):
+        assert fact in lead
+    early = render(collect(pages, [lines[0], request("a.test", 0.1, gap=0.09, required=0.2)]))
+    assert "1 request came before" in early.split('<p class="lead">')[1].split("</p>")[0]
 
 
 def test_control_characters_from_the_web_are_written_out():
@@ -235,9 +337,9 @@ def test_a_stranger_sees_broken_links_closed_pages_slow_hosts_seeds_and_settings
         getattr(data.slowest[0], name) for name in ("host", "requests", "seconds_mean", "seconds_max")
     )
     text = render(data)
-    assert "2 URLs gave no page (1 × 404 Not Found, 1 × timeout)" in text
-    cells = '<td class="text">http://a.test/</td><td>2</td><td class="text">timeout</td><td>4</td>'
-    assert cells in text
+    assert "2 URLs gave no page: 1 × 404 Not Found, 1 × timeout." in text
+    home = '<a href="http://a.test/" rel="noreferrer">http://a.test/</a>'
+    assert f'<td class="text">{home}<small>2 broken links there</small></td><td>4</td>' in text
     for word in ("Broken links", "Closed by robots.txt", "Slowest hosts", "Seeds", "delay = 1.0", "<title>a.test"):
         assert word in text
 

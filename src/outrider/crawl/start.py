@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO, TextIO
 
 import msgspec
@@ -32,6 +33,7 @@ from outrider.crawl.kept_output import refuse_output_alone
 from outrider.crawl.left_out import BUDGET, LeftOut, rows_of
 from outrider.crawl.loop import HOOKS, LIMIT, STOPPED, UNREACHABLE
 from outrider.crawl.options import (
+    SETTINGS,
     SETTINGS_FILE,
     CrawlOptions,
     Kept,
@@ -235,8 +237,25 @@ def _title(options: CrawlOptions, sources: tuple[str, ...]) -> str:
 
 
 def _shown(options: CrawlOptions, sources: tuple[str, ...]) -> str:
-    """The settings as outrider.toml has them, without remarks and without the values of header fields."""
-    return "\n".join(line for line in as_toml(hidden(options), sources).splitlines() if line and line[0] != "#")
+    """The settings as outrider.toml has them, without remarks, values of header fields and folders of this machine."""
+    lines = as_toml(hidden(options), map(_without_folder, sources)).splitlines()
+    shown, is_path = [], False
+    for line in lines:
+        name, _, value = line.partition(" = ")
+        if value and name in SETTINGS:  # a list goes on in the lines after it
+            is_path = SETTINGS[name].path
+        if line and line[0] != "#":
+            shown.append(_ROOTED.sub(r'"\1"', line) if is_path else line)
+    return "\n".join(shown)
+
+
+_ROOTED = re.compile(r'"/(?:[^"\\]|\\.)*?((?:[^"\\/]|\\.)*)"')
+"""A path from the root in a setting; its last name is kept."""
+
+
+def _without_folder(source: str) -> str:
+    """A file of seeds without its folders; any other seed as it is."""
+    return f"@{os.path.basename(source[1:])}" if source[:1] == "@" else source
 
 
 def conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...] = ()) -> list[str]:
@@ -246,22 +265,22 @@ def conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...
     left: int | None = urls["queued"] + urls["leased"] + urls["waiting"]
     if not left and result.exit_code == LIMIT:
         left = None  # the URLs left are parked, beyond a limit or by robots rules: 0 would be wrong
-    left_out = rows_of(result.statistics.get("left_out", {}), options.output)
+    counts, folder = result.statistics.get("left_out", {}), os.path.basename(os.path.abspath(options.output))
+    left_out = rows_of(counts, options.output)
     read = (files[PAGES], files[POLITENESS])
     large = sum(os.path.getsize(path) for path in read if os.path.exists(path)) > REPORT_BYTES_MAX
     data = collect(
         () if large else _records(files[PAGES]),
         () if large else _records(files[POLITENESS]),
         settings=_shown(options, sources),
-        seeds=sources,
-        output=options.output,
+        seeds=map(_without_folder, sources),
+        output=folder,
         left=left,
-        ending=result.ending,
+        ending=result.ending.replace(os.path.abspath(options.output), folder),
         hooks=result.hook_failures,
         parked=urls.get("parked", 0),
         gone=urls.get("gone", 0),
-        left_out=left_out,
-        continued_by=_continued_by(options, result, {row.reason for row in left_out}),
+        left_out=rows_of(counts, folder),
         title=_title(options, sources),
         version=version(),
         seconds=last_run(options.output).seconds or None,
@@ -269,7 +288,14 @@ def conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...
     )
     if large:
         return _short_summary(result, left, left_out)
-    lines = [*summary_lines(data.totals, data.politeness), network_line(result.statistics["network"])]
+    totals = replace(
+        data.totals,
+        output=options.output,
+        ending=result.ending,
+        left_out=tuple(left_out),
+        continued_by=_continued_by(options, result, {row.reason for row in left_out}),
+    )
+    lines = [*summary_lines(totals, data.politeness), network_line(result.statistics["network"])]
     report = os.path.join(options.output, REPORT_FILE)
     try:
         descriptor = os.open(report, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
