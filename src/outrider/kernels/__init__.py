@@ -1,7 +1,7 @@
 """Batch loops: native where they were built, their plain twins otherwise.
 
-`OUTRIDER_KERNELS=python` forces the twins, `OUTRIDER_KERNELS=native` forbids them; unset or empty takes the native
-kernels when they are there. `in_use()` says which were taken.
+`OUTRIDER_KERNELS=python` forces the twins, `OUTRIDER_KERNELS=native` forbids them. Unset or empty uses the native
+kernels if they were built. `in_use()` says which kernels are used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from outrider.errors import OutriderError
 
 
 class KernelsError(OutriderError, ImportError):
-    """The kernels that OUTRIDER_KERNELS asks for cannot be used."""
+    """The kernels that OUTRIDER_KERNELS selects cannot be used."""
 
     exit_code = 2
 
@@ -46,7 +46,7 @@ def _choose(wish: str) -> Literal["native", "python"]:
 
 
 def _plain() -> Literal["python"]:
-    """The twins, if all that they take is there: wheels leave out what has none for their platform."""
+    """Returns the twins, if their libraries are installed: wheels omit libraries without a build for their platform."""
     missing = [name for name in _OF_TWINS if find_spec(name) is None]
     if missing:
         raise KernelsError(
@@ -58,7 +58,7 @@ def _plain() -> Literal["python"]:
 
 _OF_TWINS = ("pycurl", "turbohtml")
 _INTERFACE = 3
-"""Grows with each change of what a native function takes or gives, here and in crates/kernels-py/src/lib.rs."""
+"""Grows with each change of the arguments or results of a native function, here and in crates/kernels-py/src/lib.rs."""
 _FUNCTIONS = (
     *("crc32c", "find_frame", "pack_frames", "scan_frames", "fingerprints", "simhash_of_text", "text_digest"),
     *("spell_urls", "spell_arena", "spell_texts"),
@@ -72,7 +72,7 @@ _FUNCTIONS = (
     *("shuffle_columns", "unpack_heads"),
     *("head_fields", "head_index", "holds_all", "warc_records", "with_extras"),
 )
-_OF_GROUPS = ("claim", "follow", "hold", "step_aside")  # where they are not, other verbs take other arguments
+_OF_GROUPS = ("claim", "follow", "hold", "step_aside")  # without them, other verbs have other arguments
 _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
 
 if TYPE_CHECKING or _IN_USE == "python":

@@ -1,8 +1,8 @@
 """The cards of many queues, the best of each first; the twin of crates/kernels/src/backlog.rs.
 
-The best card has the highest class, then the earliest due, then the lowest order; of cards alike in all three the one
-whose bytes are smaller. Queues are u32 rows; one that was never given a card is empty. Columns are contiguous buffers,
-little endian, as numpy has them; they are not written to while a call runs.
+The best card has the highest class, then the earliest due, then the lowest order. Of cards that are equal in all three
+it is the one with the smaller bytes. Queues are u32 rows; a row without any card is an empty queue. Columns are
+contiguous buffers, little endian, as numpy has them. They must not change while a call runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from outrider.kernels.cards import HEAD_BYTES, NO_CLASS
 from outrider.kernels.columns import NONE
 
 HeadsArenaOffsets = tuple[bytes, bytes, bytes]
-"""Cards as a kernel gives them: 72 bytes a head, the bodies, int64 offsets of the bodies (one more than cards)."""
+"""Cards as a kernel returns them: 72 bytes a head, the bodies, int64 offsets of the bodies (one more than cards)."""
 FoundCards = tuple[bytes, bytes, bytes, bytes]
 """For each row whether it had a card (u8), and the cards of those rows in row order."""
 
@@ -96,11 +96,11 @@ def _columns(cards: Iterable[bytes]) -> HeadsArenaOffsets:
 
 
 class Backlog:
-    """Each queue is a sorted list, or its few cards are *aside*: at a place that the caller knows, and here only their
-    number and the best one's class. Cards that were put aside are neither taken nor added to; the caller must forget
-    and put them first.
+    """Each queue is a sorted list, or its few cards are *aside*: the caller stores them at a place, and the kernel has
+    only their number and the class of the best one. Cards that are aside can neither be taken nor added to; the caller
+    must first forget them and put them here.
 
-    Raises IndexError for the row 0xFFFFFFFF, ValueError for columns that do not fit; a call that raises has changed
+    Raises IndexError for the row 0xFFFFFFFF, ValueError for columns that do not fit. A call that raises changes
     nothing."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class Backlog:
         return f"<Backlog {self._cards} cards in {len(self._queues)} queues>"
 
     def put(self, queues: Any, heads: Any, arena: Any, offsets: Any) -> None:
-        """Adds cards: the queue of each (u32), its head, and where its body lies (int64, one more than cards)."""
+        """Adds cards: the queue of each (u32), its head, and the offset of its body (int64, one more than cards)."""
         rows, ends = _numbers(queues, "queues", "I"), _numbers(offsets, "offsets", "q")
         head_octets, bodies = _bytes(heads, "heads", HEAD_BYTES), _bytes(arena, "arena", 1)
         count = len(rows)
@@ -163,12 +163,12 @@ class Backlog:
         return cards
 
     def take(self, queues: Any) -> FoundCards:
-        """Takes the best card of the queue of each row; a queue named twice gives its two best."""
+        """Removes and returns the best card of the queue of each row; a queue named twice returns its two best."""
         taken = [self._take_out(queue, 0, 1) for queue in _rows(queues)]
         return (bytes(len(cards) for cards in taken), *_columns(card for cards in taken for card in cards))
 
     def remove(self, queues: Any, fingerprints: Any) -> FoundCards:
-        """Takes the card with this fingerprint out of the queue of each row: the best, where there are several."""
+        """Removes the card with this fingerprint from the queue of each row: the best one, if there are several."""
         prints = _numbers(fingerprints, "fingerprints", "Q")
         rows = _numbers(queues, "queues", "I")
         if len(rows) != len(prints):
@@ -181,12 +181,12 @@ class Backlog:
         return (bytes(len(cards) for cards in removed), *_columns(card for cards in removed for card in cards))
 
     def best(self, queues: Any) -> bytes:
-        """The class of each queue's best card (u8); 255 where there is none."""
+        """Returns the class of each queue's best card (u8); 255 for an empty queue."""
         return self.best_keys(queues)[0]
 
     def best_keys(self, queues: Any) -> tuple[bytes, bytes, bytes]:
-        """The class (u8), due (int64) and order (u64) of each queue's best card; 255, 0 and 0 where there is none, and
-        of what is aside the class, 0 and 0."""
+        """Returns the class (u8), due (int64) and order (u64) of each queue's best card. They are 255, 0 and 0 for an
+        empty queue, and the class, 0 and 0 for a queue that is aside."""
         keys = [self._queues[queue][0] if queue in self._queues else self._outside(queue) for queue in _rows(queues)]
         return (
             bytes(-key[0] for key in keys),
@@ -198,12 +198,12 @@ class Backlog:
         return -self._aside[queue][2] if queue in self._aside else -NO_CLASS, 0, 0, b""
 
     def waiting(self, queues: Any) -> bytes:
-        """How many cards each queue holds (u32), aside or here."""
+        """Returns the number of cards of each queue (u32), including cards aside."""
         counts = [len(self._queues.get(queue, ())) + self._aside.get(queue, (0, 0))[1] for queue in _rows(queues)]
         return struct.pack(f"<{len(counts)}I", *counts)
 
     def drain(self, queue: int, most: int) -> HeadsArenaOffsets:
-        """Takes the best `most` cards of one queue, the best first."""
+        """Removes and returns the best `most` cards of one queue, the best first."""
         return _columns(self._take_out(_row(queue), 0, _count(most, "most")))
 
     def peek(self, queue: int, most: int) -> HeadsArenaOffsets:
@@ -212,12 +212,12 @@ class Backlog:
         return _columns(key[-1] for key in keys[: _count(most, "most")])
 
     def spill(self, queue: int, keep: int) -> HeadsArenaOffsets:
-        """Takes all but the best `keep` cards of one queue, the best of them first."""
+        """Removes and returns all but the best `keep` cards of one queue, the best of them first."""
         keys = self._queues.get(_row(queue), [])
         return _columns(self._take_out(queue, _count(keep, "keep"), len(keys)))
 
     def heads_over(self, most: int) -> bytes:
-        """The queues (u32, ascending) given cards since this was last asked that hold more than `most` >= 1."""
+        """Returns the queues (u32, ascending) with new cards since the last call and more than `most` >= 1 cards."""
         if _count(most, "most") == 0:
             raise ValueError("most is at least 1, not 0")
         over = sorted(queue for queue in self._changed if len(self._queues.get(queue, ())) > most)
@@ -225,7 +225,7 @@ class Backlog:
         return struct.pack(f"<{len(over)}I", *over)
 
     def longer_than(self, start: int, rows: int, most: int) -> tuple[bytes, int]:
-        """The queues (u32), among `rows` rows from `start` on, that hold more than `most` cards; and where to go on, 0
+        """Returns the queues (u32) with more than `most` cards among `rows` rows from `start` on, and the next start, 0
         at the end."""
         end = min(_row(start) + _count(rows, "rows"), self._rows)
         _count(most, "most")
@@ -233,7 +233,7 @@ class Backlog:
         return struct.pack(f"<{len(longer)}I", *longer), 0 if end >= self._rows else end
 
     def short(self, start: int, rows: int) -> tuple[bytes, int]:
-        """Likewise those that hold cards in memory, and few enough to be set aside."""
+        """Returns in the same way the queues with cards in memory, few enough to be set aside."""
         end = min(_row(start) + _count(rows, "rows"), self._rows)
         short = [queue for queue in range(start, end) if 1 <= len(self._queues.get(queue, ())) <= ASIDE_CARDS_MAX]
         return struct.pack(f"<{len(short)}I", *short), 0 if end >= self._rows else end
@@ -245,8 +245,8 @@ class Backlog:
         return (counts, *_columns(key[-1] for keys in found for key in keys))
 
     def set_aside(self, queues: Any, places: Any) -> None:
-        """The cards of each queue, one to eight, leave memory: they lie at its place (u64, 1 to 2^55 - 1) from now on.
-        A queue that is aside only changes its place. Raises ValueError also for a best class above 15."""
+        """Drops the cards of each queue, one to eight, from memory: from now on they are at its place (u64, 1 to
+        2^55 - 1). A queue that is aside only changes its place. Raises ValueError also for a best class above 15."""
         numbers = _numbers(places, "places", "Q")
         rows = _numbers(queues, "queues", "I")
         if len(rows) != len(numbers):
@@ -268,7 +268,7 @@ class Backlog:
             self._aside[queue] = (place, len(self._take_out(queue, 0, ASIDE_CARDS_MAX)), klass)
 
     def aside(self, queues: Any) -> bytes:
-        """Where the cards of each queue lie that is aside (u64), 0 for others."""
+        """Returns the place of the cards of each queue that is aside (u64), 0 for other queues."""
         places = [self._aside.get(queue, (0,))[0] for queue in _rows(queues)]
         return struct.pack(f"<{len(places)}Q", *places)
 
@@ -278,8 +278,8 @@ class Backlog:
             self._aside.pop(queue, None)
 
     def statistics(self) -> dict[str, int]:
-        """cards in memory; bytes: what they are reckoned to take (slots of 16 bytes, and 24 each); queues that hold
-        one; queues_aside, cards_aside."""
+        """Returns cards in memory; bytes: their estimated size (slots of 16 bytes, and 24 each); queues with a card;
+        queues_aside, cards_aside."""
         return {
             "cards": self._cards,
             "bytes": self._bytes,

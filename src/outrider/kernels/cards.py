@@ -1,7 +1,7 @@
-"""Cards: what the frontier keeps of one URL, as bytes that travel between kernels, log and disk without being unpacked.
+"""Cards: the frontier's record of one URL, as bytes that kernels, log and disk exchange without unpacking.
 
 A card is | head, 72 bytes | url | referrer | extra |. Many cards are three columns: `heads` (one after the other), an
-`arena` of bodies, and `offsets` (int64, one more than cards) that say where each body lies in the arena.
+`arena` of bodies, and `offsets` (int64, one more than cards) with the start of each body in the arena.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ HEAD = np.dtype(
         "itemsize": 72,
     }
 )
-"""fingerprint: of the URL; queue: of (crawl, key, host); order: the number under which it was accepted; due: an
+"""fingerprint: of the URL; queue: of (crawl, key, host); order: the number of its acceptance; due: an
 instant; klass: 0 to 15, the best first; the order within a queue is (-klass, due, order). flags: HAS_CONTENT, and the
 schedule. error:
-the number of its class in the frontier's table of errors, 0 for none. fetched: when it was last answered, in whole
-seconds since `FETCHED_FROM`, 0 for never, or by a version that did not note it. Every byte has a name, since numpy
-copies and joins only bytes that belong to a field."""
+the number of its class in the frontier's table of errors, 0 for no error. fetched: the time of its last answer, in
+whole seconds since `FETCHED_FROM`, 0 for never, or from a version that did not record it. Every byte has a name,
+because numpy copies and joins only bytes that belong to a field."""
 
 FETCHED_FROM = 1_577_836_800
 """2020-01-01 in seconds since 1970: from there four bytes last until 2156."""
@@ -47,7 +47,7 @@ NO_CLASS = 255
 HAS_CONTENT = 1
 """The first 8 bytes of `extra` are the hash of what was found there."""
 SCHEDULE_SHIFT = 1
-"""The other seven bits of `flags` are the schedule of a page that is visited regularly: 0 for none, otherwise the code
-of the usual pause (frontier/policy/revisit.py)."""
+"""The other seven bits of `flags` are the schedule of a page that is visited regularly: 0 for no schedule, otherwise
+the code of the usual pause (frontier/policy/revisit.py)."""
 
 Heads = npt.NDArray[Any]

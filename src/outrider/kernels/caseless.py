@@ -7,14 +7,14 @@ from outrider.kernels.framing import Bytes
 
 
 def holds_all(text: Bytes, pieces: tuple[Bytes, ...], bytes_max: int) -> bool:
-    """Whether the first `bytes_max` bytes of a text hold each of the pieces, which are in lower case.
+    """Whether the first `bytes_max` bytes of a text contain each of the pieces, which are in lower case.
 
-    Letters of ASCII may stand there in any case, all other bytes as they are.
+    ASCII letters match in any case, all other bytes exactly.
     """
     if bytes_max < 0:
         raise OverflowError(f"{bytes_max} bytes are fewer than none")
     if not isinstance(pieces, tuple):
         raise TypeError(f"pieces are a tuple, not {type(pieces).__name__}")
     lower = octets(text, 1, "a text")[:bytes_max].lower()
-    needles = [octets(piece, 1, "a piece") for piece in pieces]  # all are checked, also behind one that is not there
+    needles = [octets(piece, 1, "a piece") for piece in pieces]  # check all, even after a piece that is missing
     return all(needle in lower for needle in needles)

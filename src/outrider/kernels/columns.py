@@ -1,4 +1,4 @@
-"""Columns of numbers as the kernels take them: raw bytes, little endian, or a buffer whose items have the very type."""
+"""Columns of numbers as the kernels accept them: raw bytes, little endian, or a buffer of items of the exact type."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from outrider.kernels.framing import Bytes
 from outrider.limits import CLASSES
 
 Column: TypeAlias = Bytes | npt.NDArray[Any]
-"""One number after the other: bytes, or an array of exactly the type that is asked for."""
+"""A sequence of numbers: bytes, or an array of exactly the type that the kernel needs."""
 
 Records: TypeAlias = npt.NDArray[Any]
 """Records or numbers by row."""
 
 NONE = 0xFFFF_FFFF
-"""Stands for "no row", and is therefore no row."""
+"""Means "no row"; so it cannot be a row."""
 _FORMATS = {"u": "BHILQN", "i": "bhilqn"}
 _RANGES = {"u32": (0, 2**32), "u64": (0, 2**64), "i64": (-(2**63), 2**63)}
 
 
 def column(buffer: Column, dtype: str, name: str) -> npt.NDArray[Any]:
-    """The numbers of a column; BufferError for a buffer of another type, ValueError for bytes that come out uneven."""
+    """Returns the numbers of a column. Raises BufferError for another type, ValueError for a number of bytes that does
+    not fit."""
     view, kind = memoryview(cast("Bytes", buffer)), np.dtype(dtype)
     octets = view.tobytes()
     form = view.format.lstrip("@=<")
@@ -44,7 +45,7 @@ def rows(buffer: Column, name: str) -> list[int]:
 
 
 def instants(buffer: Column, name: str) -> list[int]:
-    """A column of instants, int64; ValueError if one lies before 1970."""
+    """Returns a column of instants, int64. Raises ValueError for an instant before 1970."""
     numbers: list[int] = column(buffer, "<i8", name).tolist()
     early = next((number for number in numbers if number < 0), None)
     if early is not None:
@@ -68,7 +69,7 @@ def same_length(first: str, expected: int, name: str, actual: int) -> None:
 
 
 def instant(value: int, name: str) -> int:
-    """One instant of a call; ValueError if it lies before 1970."""
+    """Returns one instant. Raises ValueError for an instant before 1970."""
     value = number(value, "i64", name)
     if value < 0:
         raise ValueError(f"{name}: {value} lies before 1970")
@@ -76,7 +77,7 @@ def instant(value: int, name: str) -> int:
 
 
 def octets(buffer: Column, item_bytes: int, name: str) -> bytes:
-    """The bytes of a buffer of bytes, or of items of so many bytes each as structured arrays have them."""
+    """Returns the bytes of a buffer of bytes, or of items of `item_bytes` bytes each, as in structured arrays."""
     view = memoryview(cast("Bytes", buffer))
     if view.itemsize not in (1, item_bytes):
         raise BufferError(f"{name}: items of {view.itemsize} bytes are not of {item_bytes}")
@@ -100,7 +101,7 @@ def packed(numbers: list[int], dtype: str) -> bytes:
 
 
 def records(buffer: Column, dtype: np.dtype[Any], name: str) -> Records:
-    """The whole items of a buffer, which is not copied; bytes behind the last of them are none."""
+    """Returns the whole items of a buffer without a copy; bytes after the last whole item are ignored."""
     view = memoryview(cast("Bytes", buffer))
     if not view.c_contiguous:
         raise BufferError("the buffer must be contiguous")

@@ -11,10 +11,10 @@ _HAS_DIGIT = re.compile(rb"[0-9]").search
 
 
 def text_digest(text: Bytes, key: Bytes, words_min: int) -> int:
-    """The SipHash-1-3 of the words of a text in UTF-8, under the key of 16 bytes; 0 where there are none.
+    """Returns the SipHash-1-3 of the words of a text in UTF-8, under the key of 16 bytes; 0 for a text without words.
 
-    White space of ASCII parts words, a line feed blocks. Words with a digit of ASCII are left out, then blocks of fewer
-    than `words_min` words; if none is left, blocks of any number count. Each word is hashed with a blank behind it.
+    ASCII white space separates words, a line feed separates blocks. Words with an ASCII digit are dropped, then blocks
+    of fewer than `words_min` words. If no block is left, all blocks count. Each word is hashed with a blank after it.
     Raises ValueError for a key of another size or a `words_min` below 0.
     """
     if words_min < 0:

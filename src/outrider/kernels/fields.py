@@ -7,10 +7,10 @@ from outrider.kernels.framing import Bytes
 
 
 def head_fields(head: Bytes) -> tuple[tuple[str, str], ...]:
-    """Name and value of each field of a head in latin-1, which begins with its status line.
+    """Returns name and value of each field of a head in latin-1 that begins with its status line.
 
-    Lines end with LF, and white space around them counts for nothing. Lines without a colon or a name are passed over;
-    folded lines go on with the field before (obs-fold, RFC 9112 section 5.2) and are joined by a space.
+    Lines end with LF, and white space around them is ignored. Lines without a colon or a name are skipped. Folded lines
+    continue the previous field (obs-fold, RFC 9112 section 5.2) and are joined by a space.
     """
     fields: list[tuple[str, str]] = []
     for line in octets(head, 1, "a head").decode("latin-1").split("\n")[1:]:

@@ -1,6 +1,6 @@
-"""The exact set of seen keys in memory, a key being a slot and a fingerprint of 56 bits: the plain twin.
+"""The exact set of seen keys in memory; a key is a slot and a fingerprint of 56 bits. The plain twin.
 
-The native kernel holds less than 6 bytes per key from 10 million keys on, and never moves more than one leaf of them.
+The native kernel needs less than 6 bytes per key from 10 million keys on, and never moves more than one leaf of keys.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _FINGERPRINT = (1 << 56) - 1
 class FingerprintSet:
     """A set of keys (slot u16 below 4096, fingerprint u64 of which the lower 56 bits count).
 
-    Every call takes as many slots as fingerprints, as numpy arrays or bytes, and answers with one byte per key. It
-    raises ValueError, before anything has changed, when their numbers differ or a slot is too large. Not for calls
-    from two threads at once.
+    Every call has equal numbers of slots and fingerprints, as numpy arrays or bytes, and returns one byte per key. It
+    raises ValueError, before anything has changed, when their numbers differ or a slot is too large. Two threads must
+    not call it at once.
     """
 
     def __init__(self) -> None:
         self._keys: set[int] = set()
 
     def check(self, slots: Column, fingerprints: Column) -> bytes:
-        """1 for each key that is there, 0 for the others."""
+        """Returns 1 for each key that is in the set, otherwise 0."""
         return bytes(key in self._keys for key in _keys_of(slots, fingerprints))
 
     def add(self, slots: Column, fingerprints: Column) -> bytes:
@@ -41,7 +41,7 @@ class FingerprintSet:
         return bytes(answers)
 
     def remove(self, slots: Column, fingerprints: Column) -> bytes:
-        """Removes the keys; 1 for each that was there, 0 for the others."""
+        """Removes the keys; returns 1 for each key that was in the set."""
         answers = bytearray()
         for key in _keys_of(slots, fingerprints):
             answers.append(key in self._keys)
@@ -52,7 +52,7 @@ class FingerprintSet:
         return len(self._keys)
 
     def statistics(self) -> dict[str, int]:
-        """keys, and bytes of memory held for them; not the holes between them in the heap."""
+        """Returns the number of keys and the bytes of memory for them, without the holes between them in the heap."""
         return {"keys": len(self._keys), "bytes": sys.getsizeof(self._keys) + 36 * len(self._keys)}
 
 

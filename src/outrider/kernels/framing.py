@@ -5,8 +5,8 @@ A frame, little endian throughout:
     | length u32 | crc32c u32 | LSN u64 | last synced LSN u64 | epoch u32 | kind u8 | version u8 | codec u8 | payload |
                               '------------------------- length bytes, covered by the crc -------------------------'
 
-`length` counts everything after the crc field: 23 + the bytes of the payload, never zero. So eight zero bytes, which
-is how unused preallocated space begins, are no frame. The checksum is CRC-32C (Castagnoli, RFC 3720 appendix B.4).
+`length` counts everything after the crc field: 23 + the bytes of the payload, never zero. Unused preallocated space
+begins with eight zero bytes, so it is not a frame. The checksum is CRC-32C (Castagnoli, RFC 3720 appendix B.4).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ END, ZEROS, SHORT, BAD, LIMIT = 0, 1, 2, 3, 4
 """Why a scan ended: buffer exhausted, unused space, a frame that runs past the buffer, damage, enough frames."""
 
 Bytes = bytes | bytearray | memoryview
-"""What holds frames or is checksummed: contiguous, and not written to while a call runs."""
+"""A buffer with frames or for a checksum: contiguous, and not written to while a call runs."""
 Row = tuple[int, int, int, int, int, int, Bytes]
-"""What `pack_frames` takes per frame: (LSN, last synced LSN, epoch, kind, version, codec, payload)."""
+"""The input of `pack_frames` per frame: (LSN, last synced LSN, epoch, kind, version, codec, payload)."""
 Frame = tuple[int, int, int, int, int, int, int, int]
-"""What `scan_frames` gives per frame: (payload offset, payload length, LSN, last synced LSN, epoch, kind, version,
+"""The result of `scan_frames` per frame: (payload offset, payload length, LSN, last synced LSN, epoch, kind, version,
 codec)."""
 
 _BEFORE_COVERED = 8
@@ -78,7 +78,7 @@ def as_octets(buffer: Bytes) -> memoryview:
 
 
 def crc32c(data: Bytes, seed: int = 0) -> int:
-    """The CRC-32C of `data`; `seed` is the CRC of what came before it, so that pieces add up.
+    """Returns the CRC-32C of `data`; `seed` is the CRC of the preceding bytes, so that pieces add up.
 
     Raises ValueError when the seed is not a u32.
     """
@@ -107,12 +107,12 @@ def pack_frames(rows: Sequence[Row]) -> bytes:
 
 
 def scan_frames(buffer: Bytes, start: int = 0, limit: int | None = None) -> tuple[list[Frame], int, int]:
-    """The whole frames from `start` on, the offset where the scan ended, and why it ended there.
+    """Returns the whole frames from `start` on, the offset where the scan ended, and the reason.
 
     The reason is END (the buffer is exhausted exactly), ZEROS (eight zero bytes, or fewer up to the buffer's end),
-    SHORT (a frame runs past the buffer), BAD (an impossible length, or the crc does not hold) or LIMIT (`limit` frames
-    were found and bytes are left). Offsets count from the buffer's first byte. Raises ValueError when `start` lies
-    outside the buffer or `limit` is negative.
+    SHORT (a frame exceeds the buffer), BAD (an impossible length, or a wrong crc) or LIMIT (`limit` frames were found
+    and bytes are left). Offsets count from the buffer's first byte. Raises ValueError when `start` is outside the
+    buffer or `limit` is negative.
     """
     octets = as_octets(buffer)
     _check_start(start, len(octets))
@@ -142,10 +142,10 @@ def scan_frames(buffer: Bytes, start: int = 0, limit: int | None = None) -> tupl
 
 
 def find_frame(buffer: Bytes, start: int = 0) -> int:
-    """The offset of the first whole frame at or after `start`, at any alignment, or -1 when there is none.
+    """Returns the offset of the first whole frame at or after `start`, at any alignment, or -1.
 
-    Work stays linear in the buffer but for what looks like a length: each costs a bounded number of steps, because its
-    crc is derived from those of two prefixes. Raises ValueError when `start` lies outside the buffer.
+    The work is linear in the buffer, and each possible length costs a bounded number of steps, because its crc is
+    derived from those of two prefixes. Raises ValueError when `start` is outside the buffer.
     """
     octets = as_octets(buffer)
     _check_start(start, len(octets))
@@ -164,7 +164,7 @@ def _check_start(start: int, size: int) -> None:
 
 
 def _candidates(octets: memoryview, start: int) -> Iterator[int]:
-    """The offsets from `start` on at which a possible length stands whose frame would end inside the buffer."""
+    """Yields the offsets from `start` on of possible lengths whose frame would end inside the buffer."""
     last = len(octets) - FRAME_HEADER_BYTES
     whole = np.frombuffer(octets, dtype=np.uint8)
     for first in range(start, last + 1, _CANDIDATES_STEP_BYTES):
@@ -180,8 +180,8 @@ def _candidates(octets: memoryview, start: int) -> Iterator[int]:
 class _Prefixes:
     """The CRCs of any piece of a buffer, each from the registers at its two ends.
 
-    The register is linear: after bytes a..b it is (register at b) xor (what was different at a, moved on by b - a zero
-    bytes). Moving on by 2^k zero bytes is a matrix of bits.
+    The register is linear: after bytes a..b it is (register at b) xor (the difference at a, shifted by b - a zero
+    bytes). A shift by 2^k zero bytes is a matrix of bits.
     """
 
     def __init__(self, octets: memoryview, start: int) -> None:

@@ -1,4 +1,4 @@
-"""Politeness clocks that several hosts share: their turns, the hosts that hold one, and the hosts that wait."""
+"""Politeness clocks that several hosts share: their turns, the hosts with a turn, and the hosts that wait."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OF_HOSTS = -1
 _INSTANT_MAX = (1 << 63) - 1
 
 _Place = tuple[int, int, int, int]
-"""The place of a waiting host: (CLASS_MAX - class, round, since, host); the smallest goes first."""
+"""The place of a waiting host: (CLASS_MAX - class, round, since, host); the smallest is first."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class _Group:
     closed: bool = False
     in_flight: int = 0
     clock: int = 0
-    owed: int = 0  # turns that began since the last one that age gave
+    owed: int = 0  # turns that began since the last turn by age
     waiting: list[_Place] = field(default_factory=list)
     ages: list[tuple[int, int]] = field(default_factory=list)  # (since, host) of the waiting hosts
     lines: dict[int, list[_Place]] = field(default_factory=dict)  # the waiting hosts, by crawl
@@ -59,9 +59,9 @@ class _Group:
 @dataclass(slots=True)
 class _Host:
     number: int
-    # how many turns of each group the host holds, in the order of joining
+    # the number of turns of each group that the host has, in the order of joining
     turns: dict[int, int] = field(default_factory=dict)
-    since: int = 0  # the number of its request for a turn, 0 when it has none
+    since: int = 0  # the number of its request for a turn, 0 without a request
     refused_by: int | None = None
     place: _Place | None = None  # while the host waits at that group
     round: int = 0
@@ -70,28 +70,28 @@ class _Host:
     stands: bool = False
     held: bool = False
     stood_at: int = 0
-    aged_at: int | None = None  # the group that gave it a turn by age
+    aged_at: int | None = None  # the group of its turn by age
 
     def rank(self) -> tuple[int, int, int]:
         return (self.klass if self.aged_at is None else BY_AGE, -self.since, self.number)
 
 
 class Groups:
-    """Groups (u32) with a number of turns each and a clock, and the hosts (u32) that belong to them, to four at most.
+    """Groups (u32) with a number of turns each and a clock, and the hosts (u32) in them, each in at most four groups.
 
-    A host *stands* when each of its groups had a turn to give and its clock was reached: it holds a turn of each, and
-    begins when it is drawn. Until then a host of a better class may take its turns, all that it needs or none: from the
-    lowest class first, among equals from the host that asked last. The host that lost its turns waits again, in front
-    of its class.
+    A host *stands* when each of its groups had a free turn and its clock was reached: it has a turn of each, and begins
+    when it is drawn. Until then a host of a better class may take its turns, all that it needs or no turn: from the
+    lowest class first, among equals from the latest request. A host that lost its turns waits again, at the front of
+    its class.
 
     A refused host waits at the first group, in the order of joining, that refused it. Waiting hosts are ordered by
-    class (0 to 15, the best first); in a class crawls take turns, within a crawl the longest wait goes first. Every
-    eighth turn of a group goes to the host that asked first, of whatever class, and no class takes that turn away: with
-    m hosts that asked earlier, a host has a turn of the group within 8 (m + 1) turns. Asked again, a host has the new
-    class and crawls, and has asked as long as before, until it begins or is forgotten. Instants are int64 µs since
+    class (0 to 15, the best first); within a class crawls alternate, within a crawl the longest wait is first. Every
+    eighth turn of a group is for the oldest request, of any class, and no class can take that turn away: with
+    m older requests, a host gets a turn of the group within 8 (m + 1) turns. A repeated request has the new
+    class and crawls and the old age, until the host begins or is forgotten. Instants are int64 µs since
     1970.
 
-    The native one takes 80 B per host, 56 B per group, and 150 B per host that waits; 10^6 hosts may wait at one group.
+    The native kernel needs 80 B per host, 56 B per group, and 150 B per waiting host; 10^6 hosts may wait at one group.
     """
 
     def __init__(self) -> None:
@@ -99,11 +99,11 @@ class Groups:
         self._hosts: dict[int, _Host] = {}
         self._asked = 0
         self._contested: dict[int, OrderedDict[int, None]] = {}
-        """Per crawl the groups where a host of it waits and another host stands, in the order in which that began."""
+        """Returns per crawl the groups where a host of it waits and another host stands, the oldest contest first."""
 
     def define(self, group: int, capacity: int, gap: int = OF_HOSTS) -> None:
-        """The group has so many turns (1 or more), and this gap, from now on; those taken stay taken. A new group's
-        clock is 0. gap: microseconds from the end of a request to the next, -1: it rests as long as its hosts."""
+        """Sets the number of turns of the group (at least 1) and its gap from now on; used turns remain in use. The
+        clock of a new group is 0. gap: microseconds between two requests, -1: the group rests as long as its hosts."""
         group, capacity = number(group, "u32", "group"), number(capacity, "u32", "capacity")
         gap = number(gap, "i64", "gap")
         if group == NONE:
@@ -116,7 +116,7 @@ class Groups:
         place.capacity, place.gap = capacity, gap
 
     def close(self, groups: Column) -> None:
-        """The groups (u32) refuse all hosts that ask, and wake none, until they are opened."""
+        """Makes the groups (u32) refuse all hosts and wake no host, until they are opened."""
         for group in self._defined(groups):
             self._groups[group].closed = True
 
@@ -126,7 +126,7 @@ class Groups:
             self._groups[group].closed = False
 
     def join(self, hosts: Column, groups: Column) -> None:
-        """Each host (u32) belongs to its group (u32) too, behind those it belongs to already; it must ask anew.
+        """Adds each host (u32) to its group (u32), after its earlier groups; the host must request turns again.
 
         Raises ValueError, and joins no host, when a group is not defined or a host would belong to more than four.
         """
@@ -146,18 +146,18 @@ class Groups:
                 member.turns = {group: member.turns.get(group, 0) for group in turns}
 
     def leave(self, hosts: Column) -> None:
-        """The hosts (u32) belong to no group any more, wait no more and give their turns back; clocks stay."""
+        """Removes the hosts (u32) from all groups: they stop waiting and return their turns; clocks remain."""
         for host in rows(hosts, "hosts"):
             self._forget(self._host(host))
             for group, turns in self._hosts.pop(host, _Host(host)).turns.items():
                 self._groups[group].in_flight -= turns
 
     def admit(self, hosts: Column, classes: Column, crawls: Column, now: int) -> tuple[bytes, bytes]:
-        """1 (u8) for each host (u32) that stands now, or has no groups, 0 for those that wait; and the hosts (u32) that
-        stood and whose turns were taken.
+        """Returns 1 (u8) for each host (u32) that stands now or has no groups, 0 for those that wait; and the hosts
+        (u32) that lost their turns.
 
-        classes (u8): the better ones go first; crawls (u32): the crawls that ask. A host named several times in a row
-        asks for all of these crawls, of which the first counts when crawls take turns, with the best of the classes.
+        classes (u8): the better ones first; crawls (u32): the requesting crawls. A host named several times in a row
+        requests for all of these crawls, with the best of the classes; the first crawl counts where crawls alternate.
         """
         numbers, of_classes, of_crawls = rows(hosts, "hosts"), classes_of(classes), rows(crawls, "crawls")
         now = number(now, "i64", "now")
@@ -193,8 +193,8 @@ class Groups:
         self._stand(member, now)
 
     def claimants(self, crawl: int, now: int, patience: int, most: int) -> bytes:
-        """Up to `most` hosts (u32) that wait for the crawl at a group where a standing host would give way to a claim.
-        Each group gives its first waiting host; the group whose contest is oldest comes first."""
+        """Returns up to `most` hosts (u32) that wait for the crawl at a group where a claim would displace a standing
+        host. Each group offers its first waiting host; the oldest contest is first."""
         crawl, now = number(crawl, "u32", "crawl"), number(now, "i64", "now")
         patience, most = number(patience, "i64", "patience"), number(most, "u64", "most")
         found: list[int] = []
@@ -206,8 +206,8 @@ class Groups:
         return packed(found, "<u4")
 
     def claim(self, hosts: Column, now: int, patience: int) -> tuple[bytes, bytes]:
-        """As `admit`, for hosts (u32) that wait: they take turns from standing hosts of any class; a turn given by age
-        is safe for `patience` µs. The displaced host gets the turn back as soon as it is free."""
+        """As `admit`, for waiting hosts (u32): they displace standing hosts of any class; a turn by age is safe for
+        `patience` µs. The displaced host gets the turn back as soon as it is free."""
         numbers, now, patience = rows(hosts, "hosts"), number(now, "i64", "now"), number(patience, "i64", "patience")
         displaced: list[int] = []
         for host in numbers:
@@ -224,7 +224,7 @@ class Groups:
         return self._went(numbers), packed(displaced, "<u4")
 
     def hold(self, hosts: Column) -> None:
-        """The standing hosts among these (u32) keep their turns from now on: they are about to begin."""
+        """Makes the standing hosts among these (u32) keep their turns from now on: they are about to begin."""
         for host in rows(hosts, "hosts"):
             member = self._host(host)
             if member.stands and not member.held:
@@ -232,7 +232,7 @@ class Groups:
                 member.held = True
 
     def favour(self, hosts: Column) -> None:
-        """The turns that the hosts (u32) stand with, or get next, are as if they had been given by age."""
+        """Treats the turns of the hosts (u32), current or next, as turns by age."""
         for host in rows(hosts, "hosts"):
             member = self._host(host)
             if not member.turns or member.aged_at is not None:
@@ -245,8 +245,8 @@ class Groups:
                 self._rank(member)
 
     def take(self, hosts: Column) -> None:
-        """A request of each host (u32) begins with the turns it stands with; if it does not stand it takes them without
-        asking, for a request that is open already."""
+        """Begins a request of each host (u32) with its turns. A host that does not stand gets turns without a request:
+        this is for a request that is already open."""
         for host in rows(hosts, "hosts"):
             self._begin(self._host(host))
 
@@ -262,8 +262,8 @@ class Groups:
         self._ask_no_more(member)
 
     def release(self, hosts: Column, until: Column) -> None:
-        """Each host (u32) gives a turn of each of its groups back that has begun, if it has one; their clocks stand at
-        `until` (i64) or later."""
+        """Returns one begun turn of each group for each host (u32) that has one; the clocks of the groups become at
+        least `until` (i64)."""
         numbers, ends = rows(hosts, "hosts"), instants(until, "until")
         same_length("hosts", len(numbers), "until", len(ends))
         for host, end in zip(numbers, ends, strict=True):
@@ -278,9 +278,9 @@ class Groups:
             group.clock = max(group.clock, until)
 
     def follow(self, hosts: Column, cells: Column) -> None:
-        """Brings turns and clocks up to date with hosts (u32), as their cells say (`host_cells.HOST`, by row): a turn
-        of each group is taken for each request that began, as by `take`, and given back for each that ended. The
-        clock of a group stands at the host's `rest_until` or later; of a group with a gap, at this gap behind `ended`.
+        """Updates turns and clocks from the cells of hosts (u32) (`host_cells.HOST`, by row): a turn of each group is
+        used for each request that began, as by `take`, and returned for each that ended. The clock of a group becomes
+        at least the host's `rest_until`; for a group with a gap, this gap after `ended`.
 
         Raises IndexError for a row that no record has; then nothing is done.
         """
@@ -301,26 +301,26 @@ class Groups:
                 group.clock = max(group.clock, min(until, _INSTANT_MAX))
 
     def may_go(self, hosts: Column, now: int) -> bytes:
-        """1 (u8) for each host (u32) that has no groups, or stands and whose groups have rested."""
+        """Returns 1 (u8) for each host (u32) without groups, or that stands and whose groups have rested."""
         members, now = [self._host(host) for host in rows(hosts, "hosts")], number(now, "i64", "now")
         rested = [all(self._groups[name].clock <= now for name in member.turns) for member in members]
         return bytes((m.stands or not m.turns) and over for m, over in zip(members, rested, strict=True))
 
     def stands(self, hosts: Column) -> bytes:
-        """1 (u8) for each host (u32) that stands."""
+        """Returns 1 (u8) for each host (u32) that stands."""
         return bytes(self._host(host).stands for host in rows(hosts, "hosts"))
 
     def turns(self, hosts: Column) -> bytes:
-        """How many turns (u32) of each of its groups each host (u32) holds, that of its standing included."""
+        """Returns the number of turns (u32) of each of its groups for each host (u32), including reserved ones."""
         members = [self._host(host) for host in rows(hosts, "hosts")]
         return packed([next(iter(member.turns.values()), 0) for member in members], "<u4")
 
     def wake(self, now: int, most: int) -> bytes:
-        """The hosts (u32) that may ask again, at most `most`; they wait no more until they are refused again.
+        """Returns the hosts (u32) that may request again, at most `most`; they wait no more until they are refused.
 
-        By group in the order of (clock, group), if its clock is reached: as many as it has free turns, and the hosts
-        whose class takes the turn of a standing host. Woken hosts hold no turn: a call before they asked wakes the
-        next.
+        Ordered by (clock, group), for groups whose clock is reached: as many hosts as there are free turns, and the
+        hosts whose class displaces a standing host. Woken hosts have no turn yet: a second call before their request
+        wakes the next ones.
         """
         now, most = number(now, "i64", "now"), number(most, "u64", "most")
         woken: list[int] = []
@@ -343,17 +343,17 @@ class Groups:
         return packed(woken, "<u4")
 
     def next(self) -> int:
-        """The earliest instant at which a waiting host may go, which may have passed; -1 when there is none."""
+        """Returns the earliest instant at which a waiting host may begin, which may be past; -1 without one."""
         return min((clock for clock, _ in self._ripe()), default=-1)
 
     def forget(self, hosts: Column) -> None:
-        """The hosts (u32) neither stand nor wait any more, and the time they have waited is gone."""
+        """Forgets that the hosts (u32) stand or wait, and how long they have waited."""
         for host in rows(hosts, "hosts"):
             self._forget(self._host(host))
 
     def step_aside(self, hosts: Column) -> None:
-        """The hosts (u32) give the turns back that they stand with, and wait no more, but keep the time they have
-        waited: asked again, they come where they were."""
+        """Returns the reserved turns of the hosts (u32) and ends their wait, but keeps the time they have waited: a new
+        request gets the old place."""
         for host in rows(hosts, "hosts"):
             member = self._host(host)
             if member.stands:
@@ -366,18 +366,18 @@ class Groups:
         return packed([NONE if member.place is None else _at(member) for member in members], "<u4")
 
     def clock(self, groups: Column) -> bytes:
-        """Until when (i64) each group (u32) rests. ValueError for one that is not defined, as in what follows."""
+        """Returns the end (i64) of the rest of each group (u32). Raises ValueError for an undefined one, as below."""
         return packed([self._groups[group].clock for group in self._defined(groups)], "<i8")
 
     def set_clock(self, groups: Column, clocks: Column) -> None:
-        """Each group (u32) rests until its instant (i64), earlier or later than before."""
+        """Sets the end of the rest (i64) of each group (u32), earlier or later than before."""
         numbers, ends = self._defined(groups), instants(clocks, "clocks")
         same_length("groups", len(numbers), "clocks", len(ends))
         for group, clock in zip(numbers, ends, strict=True):
             self._groups[group].clock = clock
 
     def in_flight(self, groups: Column) -> bytes:
-        """How many turns (u32) of each group (u32) are taken, by hosts that stand or have begun."""
+        """Returns the number of used turns (u32) of each group (u32), reserved or begun."""
         return packed([self._groups[group].in_flight for group in self._defined(groups)], "<u4")
 
     def __len__(self) -> int:
@@ -395,15 +395,15 @@ class Groups:
         return numbers
 
     def _ripe(self) -> list[tuple[int, int]]:
-        """(clock, group) of each group where a waiting host may go."""
+        """Yields (clock, group) of each group where a waiting host may begin."""
         return [(group.clock, name) for name, group in self._groups.items() if group.may_wake()]
 
     def _victims(
         self, member: _Host, klass: int, lower: bool, now: int, patience: int | None
     ) -> list[tuple[_Host, int]] | int:
-        """The hosts whose turns it would take, each with the group in question; or the first group that refuses it.
-        lower:
-        it stood with a better class, and gives way to one that waits. patience: classes do not matter."""
+        """Returns the hosts whose turns it would take, each with the group in question; or the first group that refuses
+        it. lower:
+        it stood with a better class, and may be displaced by a waiting host. patience: classes do not matter."""
         victims: list[tuple[_Host, int]] = []
         for name in member.turns:
             group = self._groups[name]
@@ -446,7 +446,7 @@ class Groups:
         if not member.held:
             self._unrank(member)
         member.stands = member.held = False
-        if member.aged_at is not None:  # the turn falls to the host that asked first
+        if member.aged_at is not None:  # the turn falls to the oldest request
             self._groups[member.aged_at].owed = OLDEST_TURN_EVERY
         for name in member.turns:
             member.turns[name] -= 1
@@ -474,7 +474,7 @@ class Groups:
             alike = [place[1] for place in group.waiting if place[0] == CLASS_MAX - klass]
             own = [place for place in group.lines.get(crawls[0], ()) if place[0] == CLASS_MAX - klass]
             front = front or not own or member.since < own[0][2]
-            # Behind the last of its crawl, or in the round that is the next if it asked before: so crawls take turns.
+            # After the last host of its crawl, or in the next round for an older request: so crawls alternate.
             member.round = min(alike, default=0) if front else own[-1][1] + 1
         member.klass, member.crawls, member.refused_by = klass, crawls, name
         member.place = (CLASS_MAX - klass, member.round, member.since, member.number)

@@ -1,4 +1,4 @@
-"""Cells of hosts: what most calls ask of a host, or change, in one record, so that it costs one or two cache lines."""
+"""Cells of hosts: the values that most calls read or change, in one record, so that it costs one or two cache lines."""
 
 from __future__ import annotations
 

@@ -1,19 +1,19 @@
 """A page of HTML as columns: links with kinds, rels and texts, base, title, metas, visible text; the plain twin.
 
-The twin builds the tree of the WHATWG standard with turbohtml, which this file alone knows; the kernel reads the
-tokens of the same standard in one pass and knows no tree. Both find the same links in pages that people write. They
-differ where the tree moves things (docs/decisions/html.md lists how); `tests/contract/test_html.py` holds the rest.
+The twin builds the tree of the WHATWG standard with turbohtml, which only this file uses. The kernel reads the
+tokens of the same standard in one pass, without a tree. Both find the same links in real pages. They
+differ where the tree moves things (docs/decisions/html.md lists how); `tests/contract/test_html.py` compares the rest.
 
     charset      a label of the WHATWG Encoding Standard in lower case: byte order mark, `label`, the encoding of an
                  XML declaration (XHTML), a meta element, UTF-8 if the bytes are, else windows-1252 (13.2.3.2)
     links        of a, area and link by href, of the a of SVG also by xlink:href; of frame, iframe, img, script and
                  source by src; of a form by action, unless it posts; of a meta refresh. Not those of a scheme that is
                  neither http nor https. Queries are in the encoding of the page (`query.py`)
-    rel          words in lower case, parted by one blank
+    rel          words in lower case, separated by one blank
     link text    of a: its words; of area and img: alt; of link: title
     base, title, metas, refresh
-                 of the document: a template is no part of it
-    text         what a reader would see: the words outside script, style, title and template, parted by one blank,
+                 of the document, without its templates
+    text         the visible text: the words outside script, style, title and template, separated by one blank,
                  or by a line feed at the border of a block
 """
 
@@ -107,10 +107,10 @@ _SPACES = re.compile("[\t\n\f\r ]+")
 
 
 def read_html(body: Bytes, label: str | None, xml: bool, limits: Limits) -> Columns:
-    """Reads a page whose transport named the encoding `label` (None: none; an unknown one counts as none).
+    """Reads a page whose transport named the encoding `label` (None: no label; an unknown label is ignored).
 
-    Takes any bytes, never raises, and needs time linear in their number. `xml`: the page was sent as XHTML, so an empty
-    element may be closed in place.
+    Accepts any bytes, never raises, and needs time linear in their number. `xml`: the page was sent as XHTML, so an
+    empty element may be closed in place.
     """
     body = bytes(body)
     label = _known(label)
@@ -125,7 +125,7 @@ def read_html(body: Bytes, label: str | None, xml: bool, limits: Limits) -> Colu
     document = turbohtml.parse(body, encoding=label, positions=False, allow_declarative_shadow_roots=False)
     charset = (document.encoding or "utf-8").lower()
     if xml and label is None and body.isascii():
-        # XML that names no encoding is UTF-8. The parser takes it for that as soon as there is a letter of UTF-8.
+        # XML without a declared encoding is UTF-8. The parser recognises it at the first letter of UTF-8.
         charset = (turbohtml.parse(body + "<!--é-->".encode(), positions=False).encoding or charset).lower()
     reader = _Reader(limits, charset)
     reader.walk(document)
@@ -144,7 +144,7 @@ def read_html(body: Bytes, label: str | None, xml: bool, limits: Limits) -> Colu
 
 
 class _Words:
-    """Words as they come, parted by one blank or line feed, up to a bound in bytes."""
+    """Words in order, separated by one blank or line feed, up to a limit in bytes."""
 
     def __init__(self, bytes_max: int) -> None:
         self._left = bytes_max
@@ -179,7 +179,7 @@ class _Words:
 
 
 class _Reader:
-    """What is found on a way through the tree in the order of the page."""
+    """The values found in the tree, in the order of the page."""
 
     def __init__(self, limits: Limits, charset: str) -> None:
         self._limits = limits
@@ -294,7 +294,7 @@ def _hides(element: turbohtml.Element) -> bool:
 
 
 class _Rows:
-    """Links as they come, with the bounds of their sorts."""
+    """Links in order, with the limits of their sorts."""
 
     def __init__(self, limits: Limits, charset: str) -> None:
         self._limits = limits
@@ -311,7 +311,7 @@ class _Rows:
         self.left_out = 0
 
     def take(self, element: turbohtml.Element) -> bool:
-        """The link of an element that has an address; False if it is none."""
+        """Adds the link of an element with an address; returns False for an element without one."""
         tag, limits = element.tag, self._limits
         address = element.attr(_ADDRESS[tag])
         if address is None and tag == "a" and element.namespace is not turbohtml.Namespace.HTML:
@@ -319,7 +319,7 @@ class _Rows:
         if address is None:
             return False
         if tag == "form" and _SPACES.sub("", lowered(element.attr("method") or "")) == "post":
-            return False  # a plain request for its address does not give the page behind it
+            return False  # a plain request for its address does not return the page after the form
         if not self.add(tag, address):
             return False
         if _ADDRESS[tag] == "href":
@@ -341,9 +341,9 @@ class _Rows:
         self._texts[self._anchor] = text
 
     def add(self, kind: str, address: str) -> bool:
-        """A row for an address as written; False if it leads nowhere by http, or there is no room.
+        """Adds a row for an address as written. Returns False if it does not lead to http, or there is no room.
 
-        Behind the first ones of a sort only addresses that name another place than all before them have a row.
+        After the first ones of a sort, only addresses of a new place get a row.
         """
         if _OTHER_SCHEME.match(address):
             return False
@@ -382,8 +382,8 @@ class _Rows:
 
 
 def decode_text(body: Bytes, label: str | None, bytes_max: int) -> tuple[str, bytes]:
-    """Plain text in UTF-8 up to so many bytes, behind the label that it was decoded by: byte order mark, `label`, UTF-8
-    if the bytes are, windows-1252. A character of UTF-8 that is cut off at the end is left out."""
+    """Returns plain text in UTF-8 up to a number of bytes, and the label of its encoding: byte order mark, `label`,
+    UTF-8 if the bytes are, windows-1252. Omits a character of UTF-8 that is cut off at the end."""
     body = bytes(body)
     charset = next((name for mark, name in _MARKS if body.startswith(mark)), None) or _known(label)
     if charset is None:
@@ -406,13 +406,13 @@ def lowered(text: str) -> str:
 
 
 def cut(text: str, bytes_max: int) -> str:
-    """The front of a text that has so many bytes in UTF-8, and no part of a character."""
+    """Returns the start of a text with at most this number of bytes in UTF-8, without a partial character."""
     octets = text[:bytes_max].encode("utf-8", "replace")
     return octets[:bytes_max].decode("utf-8", "ignore")
 
 
 def one_line(text: str, bytes_max: int) -> str:
-    """The words of a text parted by one blank, up to so many bytes."""
+    """Returns the words of a text separated by one blank, up to a number of bytes."""
     return cut(" ".join(_words(text)), bytes_max)
 
 
@@ -428,7 +428,7 @@ def _declared_in_front(body: bytes) -> str | None:
     label = _known(declared[1].decode("ascii"))
     if label is None:
         return None
-    # A declaration that reads as ASCII is no UTF-16.
+    # A declaration that reads as ASCII is not UTF-16.
     return "utf-8" if label.lower().startswith(("utf-16", "unicode", "ucs-2", "csunicode", "iso-10646")) else label
 
 

@@ -1,6 +1,6 @@
-"""Hash to row: where the state of a host or queue lies, by its 64-bit hash; the plain twin of the native kernel.
+"""Hash to row: the row of a host's or queue's state, by its 64-bit hash; the plain twin of the native kernel.
 
-On disk a host or queue is named by a keyed hash, in this process it is a row of dense columns. The native kernel takes
+On disk a host or queue is named by a keyed hash, in this process it is a row of dense columns. The native kernel needs
 some 17 bytes per entry and grows in parts, so that no call waits for the whole.
 """
 
@@ -18,13 +18,13 @@ class Index:
         self._rows: dict[int, int] = {}
 
     def find(self, hashes: Column) -> bytes:
-        """The row of each hash (u64), as u32, NONE where it has none."""
+        """Returns the row of each hash (u64), as u32, NONE for an unknown hash."""
         return packed([self._rows.get(hash_, NONE) for hash_ in column(hashes, "<u8", "hashes").tolist()], "<u4")
 
     def add(self, hashes: Column, rows: Column) -> None:
-        """Gives each hash (u64) its row (u32), one after the other; a known hash gets the new row.
+        """Sets the row (u32) of each hash (u64), in order; a known hash gets the new row.
 
-        Raises ValueError when there are more of one than of the other or a row is NONE; then nothing was added.
+        Raises ValueError when the numbers of hashes and rows differ or a row is NONE; then nothing was added.
         """
         keys, values = column(hashes, "<u8", "hashes").tolist(), column(rows, "<u4", "rows").tolist()
         same_length("hashes", len(keys), "rows", len(values))
@@ -41,5 +41,5 @@ class Index:
         return len(self._rows)
 
     def statistics(self) -> dict[str, int]:
-        """entries, and bytes of memory held for them."""
+        """Returns the number of entries, and the bytes of memory for them."""
         return {"entries": len(self._rows), "bytes": sys.getsizeof(self._rows) + 60 * len(self._rows)}

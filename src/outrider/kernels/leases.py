@@ -35,9 +35,9 @@ class _Due(NamedTuple):
 
 
 class Leases:
-    """Leases that are open: tokens are u64 above 0, queues and holders u32, deadlines int64 µs since 1970.
+    """Open leases: tokens are u64 above 0, queues and holders u32, deadlines int64 µs since 1970.
 
-    The native one takes about 110 B per lease beside its card, and nothing for those that have ended.
+    The native kernel needs about 110 B per lease in addition to its card, and nothing for ended leases.
     """
 
     def __init__(self) -> None:
@@ -58,9 +58,9 @@ class Leases:
     ) -> None:
         """Opens one lease per queue (u32), under the tokens from `first_token` on, all with one deadline and holder.
 
-        `not_before` (i64) is kept for each and given back. The cards come in columns: n heads of 72 bytes, an arena of
-        bodies, n + 1 offsets (i64) into it. ValueError, and nothing opened, when lengths do not fit, a token is 0,
-        beyond u64 or open already, or a body lies outside the arena.
+        `not_before` (i64) is stored for each and returned. The cards are columns: n heads of 72 bytes, an arena of
+        bodies, n + 1 offsets (i64) into it. Raises ValueError, and opens nothing, when lengths do not fit, a token is
+        0, beyond u64 or open already, or a body is outside the arena.
         """
         first = number(first_token, "u64", "first_token")
         numbers = rows(queues, "queues")
@@ -92,7 +92,7 @@ class Leases:
         self._drop_lapsed()
 
     def find(self, tokens: Column) -> bytes:
-        """1 (u8) for each token (u64) that is open, 0 for the others."""
+        """Returns 1 (u8) for each token (u64) that is open, otherwise 0."""
         return bytes(token in self._leases for token in column(tokens, "<u8", "tokens").tolist())
 
     def get(self, tokens: Column, bodies: bool = True) -> LeaseColumns:
@@ -118,7 +118,7 @@ class Leases:
         return _columns(closed)
 
     def extend(self, tokens: Column, deadline: int) -> bytes:
-        """Gives the leases of these tokens (u64) this deadline, earlier or later; 1 (u8) for each that is open."""
+        """Sets the deadline of the leases of these tokens (u64), earlier or later; returns 1 (u8) for each open one."""
         found = bytearray()
         numbers = column(tokens, "<u8", "tokens").tolist()
         deadline = instant(deadline, "deadline")
@@ -132,9 +132,9 @@ class Leases:
         return bytes(found)
 
     def expire(self, now: int, most: int) -> bytes:
-        """The tokens (u64) whose deadline is `now` or earlier, at most `most`, in the order of (deadline, token).
+        """Returns the tokens (u64) whose deadline is `now` or earlier, at most `most`, ordered by (deadline, token).
 
-        They stay open, and are told again at the next call, until they are closed or extended.
+        They stay open, and the next call returns them again, until they are closed or extended.
         """
         now, most = number(now, "i64", "now"), number(most, "u64", "most")
         if not 0 <= self.next() <= now:
@@ -152,7 +152,7 @@ class Leases:
         return -1
 
     def find_urls(self, fingerprints: Column) -> bytes:
-        """For each fingerprint (u64) the token (u64) of that URL's open lease, the lowest of several, 0 for none."""
+        """Returns for each fingerprint (u64) the lowest token (u64) of that URL's open leases, 0 without a lease."""
         numbers = column(fingerprints, "<u8", "fingerprints").tolist()
         return packed([min(self._of_url.get(fingerprint, {0})) for fingerprint in numbers], "<u8")
 

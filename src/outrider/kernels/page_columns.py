@@ -1,4 +1,4 @@
-"""The columns of a page, as `read_html` gives them, what `read_pages` gives, and the bounds that both take."""
+"""The columns of a page, as `read_html` and `read_pages` return them, and the limits of both."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Columns = tuple[
     *tuple[Alternates, list[tuple[str, str]], tuple[int, str] | None],
     *tuple[str | None, str | None, str | None, bytes, int],
 ]
-"""What `read_html` gives, numbers in little endian:
+"""The result of `read_html`, numbers in little endian:
 
     charset
     arena            the addresses as written, one after the other, in UTF-8
-    offsets          i64: where each begins, and where the last ends
+    offsets          i64: the start of each, and the end of the last
     kinds            u8: numbers in KINDS
     rels             u32: numbers in
     rel names        each rel once, the first one empty
     texts            of links, in UTF-8
-    text starts      u32: where the text of each link begins
+    text starts      u32: the start of each link's text
     text ends        u32
     alternates       (row, hreflang, type) of links with rel=alternate
     metas            (name in lower case, content) of meta elements that have both
@@ -36,7 +36,7 @@ Columns = tuple[
     title
     language         as the html element declares it, else a meta
     text             in UTF-8
-    left out         the number of links behind the bounds that name places of their own
+    left out         the number of links of new places above the limits
 """
 
 
@@ -44,15 +44,15 @@ class Limits(NamedTuple):
     """How much of a page is kept: the first ones each time."""
 
     links: int
-    """That lead to pages, and as many others. Behind these a link is kept if it names another place than all before it,
-    fragments left out; of places there are no more than so many."""
+    """Links to pages, and the same number of other links. After these a link is kept only if it names a new place
+    (without its fragment), up to this number of places."""
     text_bytes: int
     link_text_bytes: int
     metas: int
     attributes: int
-    """Of one tag; the twin looks at all."""
+    """Attributes of one tag; the twin reads all."""
     value_bytes: int
-    """Of a title, a rel, the name or content of a meta."""
+    """Bytes of a title, a rel, the name or content of a meta."""
 
 
 class PagesLimits(NamedTuple):
@@ -60,14 +60,14 @@ class PagesLimits(NamedTuple):
 
     columns: Limits
     base_characters: int
-    """A longer base counts as none."""
+    """A longer base is ignored."""
     links_bytes: int
-    """Bytes of links that lead to pages, the page's own URL counted with each, and as many of others. Links that repeat
-    a URL that is kept take none of that room, and have as much again."""
+    """Bytes of links to pages, the page's own URL counted with each, and the same number for other links. Links that
+    repeat a kept URL use no part of that room, and have the same room again."""
     step_bytes: int
     """Bytes of links that are spelled before the bound is looked at: as they are written, the base with each."""
     url_bytes: int
-    """A longer URL is no canonical one, and counts as one of so many bytes among links."""
+    """A longer URL is not canonical, and counts with this length among links."""
     title_characters: int
     description_characters: int
     directives: int
@@ -81,50 +81,50 @@ class PagesLimits(NamedTuple):
 HTML, XHTML, TEXT = 0, 1, 2
 """How a body is read."""
 AS_SAID, ALL, NONE = 0, 1, 2
-"""Which links are followed: those that neither the page nor their rel forbids; all; none, since what came with the page
-forbids it."""
+"""Which links are followed: those that neither the page nor their rel forbids; all; or no link, because a header field
+of the page forbids it."""
 UNFOLLOWED = ("nofollow", "ugc", "sponsored")
 """The rels of links that a page does not vouch for: they are recorded only."""
 Given = tuple[Bytes, str, str | None, int, int]
-"""A page to be read: body, canonical URL, the encoding that its transport named, HTML, XHTML or TEXT, and which of its
+"""A page to read: body, canonical URL, the encoding that its transport named, HTML, XHTML or TEXT, and which of its
 links are followed."""
 Values = tuple[
     *tuple[str, str, str, str | None, list[str], tuple[int, str] | None, str | None, str | None, int],
     *tuple[bytes, int, int, int, int, int, int],
 ]
-"""The content of a page without its links; plain text has charset, text and its likeness only:
+"""The content of a page without its links. Plain text has only charset, text and its likeness:
 
     charset
     title, description   one line each
     language             a language tag
     robots               directives, in order
     refresh              (seconds, canonical URL)
-    base                 what links are relative to; None: the page's own URL
+    base                 the base of relative links; None: the page's own URL
     canonical            the URL of the first link with rel=canonical
-    left out             the number of links behind the bounds
+    left out             the number of links above the limits
     text                 in UTF-8
     simhash, shingles, digest
-    links                how many it has
-    followed             how many different ones of those that lead to pages are followed
-    left alone           how many are not
+    links                the number of links
+    followed             the number of different followed links among those to pages
+    left alone           the number of the others
 """
 LinkColumns = tuple[
     *tuple[bytes, bytes, bytes, bytes, bytes],
     *tuple[bytes, bytes, list[str], bytes, bytes, bytes, Alternates],
 ]
 """The links of one page that are URLs: arena, offsets, flags, host lengths and path starts of their canonical URLs, as
-`spell_arena` has them; then kinds to alternates, as `Columns` has them."""
+`spell_arena` returns them; then kinds to alternates, as in `Columns`."""
 Followed = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes]
-"""The links of all pages that are followed, each once a page, in order: arena to path starts as in `LinkColumns`, and
+"""The followed links of all pages, each once a page, in order: arena to path starts as in `LinkColumns`, and
 the fingerprints of URLs and of hosts, empty without a key."""
 
 
 class Room:
-    """The bytes that further links of a page may have, by whether they lead to pages and whether they repeat one that
-    is kept. left_out: how many that repeat none were too many."""
+    """The bytes left for further links of a page, by whether they lead to pages and whether they repeat a kept link.
+    left_out: the number of new links above the limit."""
 
     def __init__(self, page_bytes: int, links_bytes: int, url_bytes: int) -> None:
-        """page_bytes: of the page's own URL, which is kept with each link; the others are those of `PagesLimits`."""
+        """page_bytes: of the page's own URL, which counts with each link; the rest as in `PagesLimits`."""
         self.left_out = 0
         self._page_bytes = page_bytes
         self._url_bytes = url_bytes
@@ -136,8 +136,8 @@ class Room:
         return self._left[leads, False] > 0
 
     def take(self, text: bytes, leads: bool) -> bool:
-        """Whether a link is kept; behind the first one that is left out of those that repeat none, or of those that
-        repeat one, there is none of them. One too long to be kept counts as the longest that is kept."""
+        """Whether a link is kept. After the first dropped link that is new, all new ones are dropped; likewise for
+        links that repeat one. A link that is too long counts as the longest possible one."""
         repeats = text in self._known[leads]
         left = self._left[leads, repeats] - min(len(text), self._url_bytes) - self._page_bytes
         self._left[leads, repeats] = max(0, left)
@@ -152,7 +152,8 @@ _LANGUAGE = re.compile(r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8}){0,8}")
 
 
 def line_of(text: str, characters_max: int) -> str:
-    """The words of a text parted by one blank, up to so many characters; of the first four times as many."""
+    """Returns the words of a text separated by one blank, up to a number of characters, from its first part of four
+    times that number."""
     return " ".join(text[: characters_max * 4].split())[:characters_max]
 
 
@@ -169,8 +170,8 @@ def language_of(declared: str | None) -> str | None:
 
 
 def directives_of(metas: Iterable[tuple[str, str]], agent: str | None, limits: PagesLimits) -> list[str]:
-    """The directives of the metas named robots or `agent` (in lower case), in lower case: the first ones in order of
-    their letters. The strictest of several holds, so they are simply put together."""
+    """Returns the directives of the metas named robots or `agent` (in lower case), in lower case: the first ones in
+    alphabetical order. The strictest of several applies, so they are simply joined."""
     found: set[str] = set()
     for content in robots_metas(metas, agent, limits):
         for part in content.lower().split(","):
@@ -187,5 +188,5 @@ def robots_metas(metas: Iterable[tuple[str, str]], agent: str | None, limits: Pa
 
 
 def leads_nowhere(robots: Sequence[str] | frozenset[str]) -> bool:
-    """Whether the directives of a page say that none of its links is followed."""
+    """Whether the directives of a page forbid following its links."""
     return "nofollow" in robots or "none" in robots

@@ -1,11 +1,11 @@
-"""Pages read in batches: values, text with SimHash and digest, canonical links, and those that are followed of all
+"""Pages read in batches: values, text with SimHash and digest, canonical links, and the followed links of all
 pages in one set of columns; the plain twin.
 
-A page is what `read_html` finds in it, with its links against its base, spelled as `spell_arena` spells them. One that
-takes more than kernels is left to its caller, and nothing of it is followed:
+A page is the result of `read_html`, with its links against its base, spelled as `spell_arena` spells them. The kernel
+leaves a page to its caller, without followed links, if the page has one of these:
 
-    a link, base or refresh that is odd to the URL kernel, or a URL of the page that is not canonical
-    robots metas with letters beyond ASCII, which Unicode has rules of lower case for
+    a link, base or refresh that is odd to the URL kernel, or a page URL that is not canonical
+    robots metas with letters beyond ASCII, for which Unicode has rules of lower case
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ def read_pages(
     agent: str | None = None,
     key: Bytes | None = None,
 ) -> PagesRead:
-    """Reads pages, in one go.
+    """Reads pages in one call.
 
-    agent         the name in lower case to which robots metas may speak besides `robots`
+    agent         the name in lower case whose robots metas count besides `robots`
     likeness_key  16 bytes, the key of SimHashes and digests
-    key           16 bytes, that of the fingerprints of followed links; None: none are made
+    key           16 bytes, that of the fingerprints of followed links; None: no fingerprints
 
-    Takes any bytes; bodies that are no `bytes` are copied. Raises ValueError for a page without five fields, a number
-    beyond those that say how it is read and followed, and a key of another size.
+    Accepts any bytes; bodies of another type are copied. Raises ValueError for a page without five fields, an unknown
+    number for reading or following, and a key of another size.
     """
     for name in (likeness_key, key):
         if name is not None:
@@ -156,7 +156,7 @@ class _Said(NamedTuple):
 
 
 class _OddError(Exception):
-    """A page takes more than kernels."""
+    """A page that the kernel leaves to its caller."""
 
 
 def _html(found: Columns, url: str, limits: PagesLimits, agent: str | None) -> _Said:
@@ -196,9 +196,9 @@ def _spelled(written: str, page: str) -> str | None:
 
 
 def _links(found: Columns, base: str, url_bytes: int, limits: PagesLimits) -> tuple[list[Row], LinkColumns, int]:
-    """The links that are URLs, and how many others stood behind the bound of their sort.
+    """Returns the links that are URLs, and the number of others above the limit of their sort.
 
-    They are spelled piece by piece: a relative link has the length of its base, too.
+    They are spelled in pieces, because a relative link adds the length of its base.
     """
     _, arena, offset_bytes, kinds, rel_bytes, names, texts, start_bytes, end_bytes, alternates = found[:10]
     count, page = len(kinds), Page.of(base)

@@ -24,9 +24,9 @@ _LOW = np.uint64((1 << 56) - 1)
 
 
 def shuffle_columns(columns: Iterable[Column]) -> bytes:
-    """The bytes of columns, one column after the other, of each the first bytes of all items, then the second bytes …
+    """Returns the bytes of columns, one column after the other, of each the first bytes of all items, then the second …
 
-    A column is a buffer of one dimension; its items may lie apart, as those of a field of records do, or be one and the
+    A column is a buffer of one dimension. Its items may have gaps, as a field of records has, or be one and the
     same. Raises BufferError for any other.
     """
     parts: list[bytes] = []
@@ -40,12 +40,12 @@ def shuffle_columns(columns: Iterable[Column]) -> bytes:
 
 
 def pack_heads(heads: Column, whole: Column) -> bytes:
-    """Heads, sorted by key, and a byte for each that says whether it is whole (not 0), in planes.
+    """Packs heads, sorted by key, with a byte for each that says whether it is whole (not 0), in planes.
 
-    | mask, 10 bytes: bit i says that byte i of the rows varies | template, 73 bytes: the others, as all rows have it |
-    3 × u16: how many values are listed for queue, due and priority | the values, u64 each, ascending | planes: of each
+    | mask, 10 bytes: bit i is set if byte i of the rows varies | template, 73 bytes: the other bytes, as in all rows |
+    3 × u16: the number of listed values for queue, due and priority | the values, u64 each, ascending | planes: of each
     byte that varies the value in every row |. Byte 72 of a row is `whole`. Before that the low 56 bits of a fingerprint
-    become the difference to the row before, and a queue, due or priority its place among the distinct values where
+    become the difference to the previous row, and a queue, due or priority its place among the distinct values if
     there are at least two and at most one for four rows. Raises ValueError for no rows or more than PLANES_ROWS_MAX.
     """
     cells, flags = column(heads, "u1", "heads"), column(whole, "u1", "whole")
@@ -75,8 +75,8 @@ def pack_heads(heads: Column, whole: Column) -> bytes:
 
 
 def unpack_heads(packed: Column, rows: int) -> tuple[bytes, bytes]:
-    """The heads and the bytes `whole` (0 or 1) that were packed. Raises ValueError for bytes that no `pack_heads` gives
-    for so many rows."""
+    """Returns the heads and the bytes `whole` (0 or 1) that were packed. Raises ValueError for bytes that cannot be a
+    result of `pack_heads` for this number of rows."""
     cells = column(packed, "u1", "packed")
     wrong = f"{len(cells)} bytes are no packed heads of {rows} cards"
     if not 0 < rows <= PLANES_ROWS_MAX or len(cells) < _LIST_AT:

@@ -1,10 +1,10 @@
 """The query of an address in the encoding of its page; the plain twin.
 
-WHATWG HTML "encoding-parse a URL": the query of a link takes the encoding of its document, its path UTF-8. A character
-that the encoding lacks becomes a character reference, percent-encoded (URL Standard, "percent-encode after encoding").
-Pages in UTF-16 and in the replacement encoding count as UTF-8.
+WHATWG HTML "encoding-parse a URL": the query of a link is in the encoding of its document, its path in UTF-8. A
+character that the encoding lacks becomes a character reference, percent-encoded (URL Standard, "percent-encode after
+encoding"). Pages in UTF-16 and in the replacement encoding count as UTF-8.
 
-The decoders of the Encoding Standard are those of turbohtml; its encoders are made here from what these decode.
+The decoders of the Encoding Standard are those of turbohtml; its encoders are computed from these decoders.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import turbohtml.detect  # noqa: F401 - registers the codecs named whatwg-*
 _UTF: Final = frozenset({"utf-8", "utf-16le", "utf-16be", "replacement"})
 _LINES: Final = re.compile("[\t\n\r]")
 _KEPT: Final = frozenset(range(0x21, 0x7F)) - frozenset(b"\"#<>'")
-"""The octets that stand for themselves: not in the special-query percent-encode set."""
+"""The octets that remain unescaped: not in the special-query percent-encode set."""
 _BIG5_LAST: Final = "\u2550\u255e\u2561\u256a\u5341\u5345"
 """These have two places in Big5: the last one counts."""
 _MINUS: Final = "\u2212"
@@ -44,7 +44,7 @@ _GB18030_OLD: Final = {
 }
 _KANJI, _ROMAN, _ASCII = b"\x1b$B", b"\x1b(J", b"\x1b(B"
 _HALF_KATAKANA: Final = range(0xFF61, 0xFFA0)
-# The index "ISO-2022-JP katakana": what stands for U+FF61 to U+FF9F there.
+# The index "ISO-2022-JP katakana": the characters for U+FF61 to U+FF9F.
 _KATAKANA: Final = (
     "\u3002\u300c\u300d\u3001\u30fb\u30f2\u30a1\u30a3\u30a5\u30a7\u30a9\u30e3\u30e5\u30e7\u30c3\u30fc\u30a2\u30a4\u30a6"
     "\u30a8\u30aa\u30ab\u30ad\u30af\u30b1\u30b3\u30b5\u30b7\u30b9\u30bb\u30bd\u30bf\u30c1\u30c4\u30c6\u30c8\u30ca\u30cb"
@@ -54,7 +54,7 @@ _KATAKANA: Final = (
 
 
 def with_encoded_query(address: str, encoding: str) -> str:
-    """An address whose query holds the octets of a page's `encoding`, a name of the Encoding Standard in lower case."""
+    """Returns an address with its query in the octets of a page's `encoding`, a lower-case name of the standard."""
     if encoding in _UTF or address.isascii():
         return address
     place, mark, fragment = address.partition("#")
@@ -127,7 +127,7 @@ def _table(encoding: str) -> dict[str, bytes]:
             if encoding == "big5" and character in _BIG5_LAST:
                 table[character] = octets
     if encoding in ("shift_jis", "euc-jp"):
-        # Yen and overline have the places that backslash and tilde have, and one minus stands for the other.
+        # Yen and overline have the places of backslash and tilde, and one minus replaces the other.
         table |= {"\xa5": b"\x5c", "\u203e": b"\x7e", _MINUS: table["\uff0d"]}
     if encoding == "shift_jis":
         table["\x80"] = b"\x80"

@@ -33,14 +33,14 @@ class _View:
 class Ready:
     """Rings of ready queues (u32 rows), one ring per crawl (u32) and class (u8, 0 to 15, the best last).
 
-    Two views are drawn from: all crawls, and each crawl. Draw number n of a view (1, 2, …) takes the queue of the view
-    that has been ready longest if 8 divides n, so that with m queues none waits more than 8 m draws; else a class i
-    with probability proportional to 2^i among the classes that have a queue, by `mixed(seed of the view, n)`, and then
-    the first of its ring. Where several crawls have a queue in the class, they take turns: a crawl whose ring was drawn
-    from, or has a queue again, comes after all others. A draw that finds no queue has no number. The seed of a
-    crawl's view is `mixed(seed, crawl)`.
+    There are two kinds of views to draw from: all crawls, and each crawl. Draw number n of a view (1, 2, …) returns the
+    queue of the view that has been ready longest if 8 divides n, so that with m queues no queue waits more than 8 m
+    draws. Otherwise it chooses a class i with probability proportional to 2^i among the classes with a queue, by
+    `mixed(seed of the view, n)`, and then the first of its ring. If several crawls have a queue in the class, they
+    alternate: a crawl whose ring was drawn from, or has a queue again, is last. A draw that finds no queue has no
+    number. The seed of a crawl's view is `mixed(seed, crawl)`.
 
-    The native one takes 4 B per row and 32 for each that stands; each step costs the same however many stand.
+    The native kernel needs 4 B per row and 32 for each ready queue; the cost of a step does not depend on their number.
     """
 
     def __init__(self, seed: int) -> None:
@@ -53,11 +53,11 @@ class Ready:
         """Per class the crawls that have a queue, the next one first; per crawl its queues."""
 
     def offer(self, queues: Column, crawls: Column, classes: Column) -> None:
-        """Each queue (u32) stands at the end of the ring of its crawl (u32) and class (u8).
+        """Appends each queue (u32) to the ring of its crawl (u32) and class (u8).
 
-        One that stands in a ring of the same crawl moves only to a better class, and has been ready as long as
-        before; one that stands in another crawl's leaves that. Raises ValueError, and offers no queue, when the columns
-        differ in length, a row is NONE or a class exceeds 15.
+        A queue that is in a ring of the same crawl moves only to a better class, and keeps its age. A queue in another
+        crawl's ring leaves that. Raises ValueError, and offers no queue, when the columns differ in length, a row is
+        NONE or a class exceeds 15.
         """
         numbers, of_crawls, of_classes = rows(queues, "queues"), rows(crawls, "crawls"), classes_of(classes)
         same_length("queues", len(numbers), "crawls", len(of_crawls))
@@ -75,12 +75,12 @@ class Ready:
             self._enter_ring(queue, crawl, klass)
 
     def withdraw(self, queues: Column) -> None:
-        """The queues (u32) stand nowhere any more; those that did not stand stay as they are."""
+        """Removes the queues (u32) from the rings; queues outside the rings are ignored."""
         for queue in rows(queues, "queues"):
             self._take_out(queue)
 
     def draw(self, want: int, crawl: int | None = None) -> bytes:
-        """Up to `want` queues (u32) of all crawls or of one, each taken out of its ring."""
+        """Removes and returns up to `want` queues (u32) of all crawls or of one."""
         want = number(want, "u64", "want")
         view: _View | None = self._all
         if crawl is not None:
@@ -103,7 +103,7 @@ class Ready:
         return next(iter(rings[crawl]))
 
     def standing(self, queues: Column) -> bytes:
-        """1 (u8) for each queue that stands in a ring, 0 for the others."""
+        """Returns 1 (u8) for each queue in a ring, otherwise 0."""
         return bytes(queue in self._place for queue in rows(queues, "queues"))
 
     def __len__(self) -> int:

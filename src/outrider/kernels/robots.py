@@ -1,19 +1,19 @@
 """The lines of a robots.txt, and the rules of one agent matched against URLs: the plain twin of the kernel.
 
-A text is read once, line by line: `RobotsText` knows which lines are records, and which groups name which product token
-(RFC 9309 section 2.2). `RobotsText.rules` makes the rules of one token ready, `RobotsRules`, which are small and know
-nothing of the others. No regular expression is made of a site's text, and a rule takes time linear in the URL.
+A text is read once, line by line: `RobotsText` has the lines that are records, and the product tokens of each group
+(RFC 9309 section 2.2). `RobotsText.rules` prepares the rules of one token, `RobotsRules`, which are small and do not
+refer to other groups. A site's text never becomes a regular expression, and a rule needs time linear in the URL.
 
 Both sides of a comparison are spelled alike (section 2.2.2):
 
-    %7E, %3B     an escaped octet that is unreserved, or reserved but none of / ? # & = %, is the octet itself
+    %7E, %3B     an escaped octet that is unreserved, or reserved but not one of / ? # & = %, becomes the octet itself
     %2f          other escapes have upper-case digits
-    space, ü, <  octets that no URI may hold are escaped
-    ?u=%2F       behind a "?" the escapes of / and ? are those octets, too: a URL is also compared in that spelling
+    space, ü, <  octets that no URI may contain are escaped
+    ?u=%2F       after a "?" the escapes of / and ? also become these octets: a URL is compared in that spelling too
 
-The lenient reading is that of Google's parser: it decodes no escape and keeps what is printed, and "Crawl-delay" does
-not end a list of agents. Where an allowed "/dir/index.html" allows /dir/, too, each page there whose name begins with
-"index.htm" does so in the lenient reading.
+The lenient reading is that of Google's parser: it decodes no escape and keeps the text as printed, and "Crawl-delay"
+does not end a list of agents. Where an allowed "/dir/index.html" allows /dir/ too, in the lenient reading each page
+there whose name begins with "index.htm" does so.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FIELDS = {
     **dict.fromkeys((b"disallow", b"dissallow", b"dissalow", b"disalow", b"diasllow", b"disallaw"), _DISALLOW),
     **dict.fromkeys((b"crawl-delay", b"crawldelay", b"crawl delay"), _DELAY),
     **dict.fromkeys((b"sitemap", b"sitemaps", b"site-map"), _SITEMAP),
-    # Records that only some crawlers read, yet stand inside groups: like a rule they end the list of agents.
+    # Records that only some crawlers read, but inside groups: like a rule they end the list of agents.
     **dict.fromkeys((b"request-rate", b"request rate", b"visit-time", b"visit time", b"noindex"), _OTHER),
 }
 _BLANK = b" \t\v\f"
@@ -49,7 +49,7 @@ _RESERVED = frozenset(b":@!$'()*+,;[]")
 _IN_QUERY = frozenset(b"/?")
 _PLAIN = _UNRESERVED | _RESERVED | frozenset(b"/?#&=%")
 _PRINTED = frozenset(range(0x21, 0x7F))
-_STAR = 0  # stands for a wildcard in a pattern; as an octet of a URL it is escaped
+_STAR = 0  # a wildcard in a pattern; this octet is escaped in a URL
 
 
 class RobotsText:
@@ -110,7 +110,7 @@ class RobotsText:
 
     @property
     def records(self) -> int:
-        """The number of lines that are records; 0 for bytes that hold no rule."""
+        """The number of lines that are records; 0 for bytes without a rule."""
         return self._records
 
     @property
@@ -123,7 +123,7 @@ class RobotsText:
         return token.encode("utf-8", "surrogatepass") in self._tokens
 
     def delay(self, token: str) -> float | None:
-        """The largest Crawl-delay of a token's groups in seconds, as written; None if there is none."""
+        """Returns the largest Crawl-delay of a token's groups in seconds, as written; None without one."""
         delays = (self._delays[group] for group in self._tokens.get(token.encode("utf-8", "surrogatepass"), ()))
         return max((delay for delay in delays if delay is not None), default=None)
 
@@ -132,16 +132,17 @@ class RobotsText:
         return list(self._sitemaps)
 
     def line(self, number: int) -> bytes:
-        """A line by its number from 1, without its comment and the blanks around it; ValueError if there is none."""
+        """Returns a line by its number from 1, without its comment and surrounding blanks. Raises ValueError."""
         if not 0 < number <= len(self._lines):
             raise ValueError(f"there is no line {number}, only {len(self._lines)}")
         return self._line(number - 1)
 
     def rules(self, token: str, globs_max: int) -> RobotsRules:
-        """The rules of a token's groups, merged; none for a token that no group names.
+        """Returns the rules of a token's groups, merged; no rules for a token that no group names.
 
-        globs_max: so many rules with a wildcard before their end hold as they are. Of further ones a "disallow" holds
-        for all URLs that begin like it, and an "allow" is dropped: judging stays cheap, and errs only by staying away.
+        globs_max: this number of rules with a wildcard before their end apply as they are. Of further ones, a
+        "disallow" applies to all URLs with the same beginning, and an "allow" is dropped. So a verdict remains cheap,
+        and errors only forbid.
         """
         groups = self._tokens.get(token.encode("utf-8", "surrogatepass"), ())
         lines = [rule for group in groups for rule in self._groups[group]]
@@ -182,13 +183,13 @@ class RobotsRules:
 
     @property
     def memory_bytes(self) -> int:
-        """The bytes that it takes."""
+        """The bytes that it uses."""
         return self._memory
 
     def verdict(self, url: str) -> int:
-        """The number of the line that decides about an absolute URL, negative where it forbids; 0 where none matches.
+        """Returns the number of the line that decides about an absolute URL, negative if it forbids; 0 without a match.
 
-        /robots.txt itself is decided by no line.
+        No line decides about /robots.txt itself.
         """
         path = _path(url.encode("utf-8", "surrogatepass"))
         spelled = _spelled(path, self._lenient, in_query=False)
@@ -205,9 +206,9 @@ class RobotsRules:
 
 
 def robots_verdicts(rules: Sequence[RobotsRules], urls: Sequence[str]) -> bytes:
-    """`RobotsRules.verdict` for many URLs, each by the rules beside it; little-endian i64.
+    """Returns `RobotsRules.verdict` for many URLs, each with its own rules; little-endian i64.
 
-    Raises ValueError for rules and URLs that are not as many.
+    Raises ValueError if the numbers of rules and URLs differ.
     """
     if len(rules) != len(urls):
         raise ValueError(f"{len(rules)} rules for {len(urls)} URLs")
@@ -215,9 +216,9 @@ def robots_verdicts(rules: Sequence[RobotsRules], urls: Sequence[str]) -> bytes:
 
 
 def _record(line: bytes) -> tuple[int, bytes] | None:
-    """The field and the value of a line; None for one that is no record.
+    """Returns the field and the value of a line; None for a line that is not a record.
 
-    A missing colon is forgiven where the field is known, as both Google's parser and Protego do.
+    A missing colon is accepted after a known field, as in Google's parser and Protego.
     """
     name, colon, value = line.partition(b":")
     if colon:
@@ -235,7 +236,7 @@ def _record(line: bytes) -> tuple[int, bytes] | None:
 
 
 def _delay(value: bytes) -> float | None:
-    """Seconds at the front of a value: up to twelve digits, and as many behind a point or comma."""
+    """Returns the seconds at the start of a value: up to twelve digits, and as many after a point or comma."""
     whole = next((at for at, octet in enumerate(value) if octet not in _DIGITS), len(value))
     if whole > 12:
         value, whole = value[:12], 12
@@ -279,7 +280,7 @@ def _patterns(value: bytes, allow: bool, lenient: bool) -> list[tuple[bytes, boo
 
 
 def _octet(raw: bytes, at: int, lenient: bool, in_query: bool) -> tuple[bytes, int]:
-    """The octet at this place as it is spelled for comparison, and how many octets it takes there."""
+    """Returns the octet at this place in its spelling for comparison, and the number of octets it occupies."""
     octet = raw[at]
     if octet == ord("%") and len(raw) >= at + 3 and raw[at + 1] in _HEX and raw[at + 2] in _HEX:
         code = int(raw[at + 1 : at + 3], 16)
@@ -299,7 +300,7 @@ def _path(url: bytes) -> bytes:
 
 
 def _spelled(path: bytes, lenient: bool, *, in_query: bool) -> bytes:
-    """A path as it is compared. in_query: / and ? are decoded behind the first "?"."""
+    """Returns a path in its spelling for comparison. in_query: / and ? are decoded after the first "?"."""
     spelled = bytearray()
     behind = False
     at = 0
@@ -312,7 +313,7 @@ def _spelled(path: bytes, lenient: bool, *, in_query: bool) -> bytes:
 
 
 def _matches(pattern: bytes, anchored: bool, path: bytes) -> bool:
-    """Whether a pattern matches from the path's first octet; each part between wildcards is taken where it first is."""
+    """Whether a pattern matches from the path's first octet; each part between wildcards matches at its first place."""
     first, *parts = pattern.split(b"\0")
     if not path.startswith(first):
         return False

@@ -11,8 +11,8 @@ _NO_TOKEN = 2**64 - 1
 
 
 class SameBodies:
-    """Runs of pages with one same body. most: so many hosts, and paths that are asked for with queries, are remembered
-    in any case, and up to twice as many; enough: the length of a run that is a sign."""
+    """Runs of pages with one body. most: the number of hosts, and of paths that are requested with queries, that are
+    always remembered, and up to twice as many; enough: the length of a run that is a sign."""
 
     def __init__(self, most: int, enough: int) -> None:
         most, self._enough = number(most, "u64", "most"), number(enough, "u64", "enough")
@@ -20,14 +20,14 @@ class SameBodies:
         self._asked: _Recent[int | None] = _Recent(most)
 
     def take(self, hosts: Column, bodies: Column, tokens: Column, copies: Column, paths: Column) -> bytes:
-        """Counts pages, and gives the places (u32) of those whose run is so long that it is a sign.
+        """Counts pages, and returns the places (u32) of those whose run is long enough to be a sign.
 
-        hosts, bodies: hashes (u64); copies: 1 for a body that is that of another URL, 0 for others (u8); paths: hashes
-        of the URLs up to their queries (u64), 0 for one without a query. A host that never gave another body, as an
-        application that draws its pages in the browser, gives no sign. Nor do URLs that differ in the query alone while
-        their path never gave another body: it does not read its query, as `index.html?PAGE` of a page with frames.
+        hosts, bodies: hashes (u64); copies: 1 for a body that another URL had, else 0 (u8); paths: hashes of the URLs
+        up to their queries (u64), 0 for one without a query. A host with only one body, such as an application that
+        renders in the browser, is not a sign. Nor are URLs that differ only in the query while their path has only one
+        body: it does not read its query, as `index.html?PAGE` of a page with frames.
 
-        ValueError, and nothing counted, when the columns differ in length.
+        Raises ValueError, and counts nothing, when the columns differ in length.
         """
         names = column(hosts, "<u8", "hosts").tolist()
         given: list[list[int]] = []
@@ -43,7 +43,7 @@ class SameBodies:
             last, others, run, ended = self._runs.get(host, (body, False, 0, _NO_TOKEN))
             if body != last:
                 others, run = True, 0
-            elif copy and varies and token != ended:  # a report that is told twice is one page
+            elif copy and varies and token != ended:  # a repeated report is one page
                 run += 1
             self._runs.put(host, (body, others, run, token))
             if others and run >= self._enough:
@@ -51,7 +51,7 @@ class SameBodies:
         return packed(found, "<u4")
 
     def _varies(self, path: int, body: int) -> bool:
-        """Whether a path gave another body than this, be it now or before."""
+        """Whether a path had another body than this, now or before."""
         several = self._asked.get(path, body) != body
         self._asked.put(path, None if several else body)
         return several

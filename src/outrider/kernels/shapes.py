@@ -10,7 +10,7 @@ from outrider.kernels.siphash import hash_messages
 from outrider.kernels.urls import Numbers, spans_of
 
 MAY_HAVE_SESSION, MAY_HAVE_MONTH = 1, 2
-"""Marks of URLs: they may have a session id, and may name a month, for a closer look to tell."""
+"""Marks of URLs: they may have a session id, and may name a month; the caller checks."""
 
 _DIGITS = re.compile(rb"[0-9]+")
 _HAS_DIGIT, _HAS_LETTER = re.compile(rb"[0-9]").search, re.compile(rb"[A-Za-z]").search
@@ -19,10 +19,10 @@ _ENDING_BYTES_MAX = 5
 
 
 def shape(rest: bytes, bytes_max: int) -> bytes:
-    """The shape of what stands behind the host of a canonical URL, and begins with a slash; its first `bytes_max`
-    bytes.
+    """Returns the shape of the part after the host of a canonical URL, which begins with a slash; of its first
+    `bytes_max` bytes.
 
-    Its first folder with `#` for digits; of each other name whether it has letters (`a`), digits (`#`) or both; the
+    Its first folder with `#` for digits; for each other name whether it has letters (`a`), digits (`#`) or both; the
     ending of the last; the names of its parameters, sorted.
     """
     path, _, query = rest.partition(b"?")
@@ -50,13 +50,13 @@ def _kind(name: bytes) -> bytes:
 def shapes_of(
     arena: Bytes, starts: Numbers, ends: Numbers, key: Bytes, bytes_max: int, sessions: Bytes
 ) -> tuple[bytes, bytes, bytes]:
-    """For each canonical URL, a span of an arena: the fingerprints of "authority LF shape" and "authority LF", one
-    after the other (u64); how many slashes stand behind its authority (u32); and its marks (u8).
+    """Returns for each canonical URL, a span of an arena: the fingerprints of "authority LF shape" and "authority LF",
+    one after the other (u64); the number of slashes after its authority (u32); and its marks (u8).
 
-    sessions: names of parameters that may hold session ids, in lower case, each with a line feed behind it; `*` at the
-    end of one stands for any letters. A URL gets the mark MAY_HAVE_SESSION where a parameter has such a name, in any
-    case and behind any underscores, and where its path has a semicolon or a "/(".
-    ValueError for a span that is no URL with authority and path.
+    sessions: names of parameters that may be session ids, in lower case, each with a line feed after it; `*` at the
+    end of one matches any letters. A URL gets the mark MAY_HAVE_SESSION if a parameter has such a name, in any
+    case and after any underscores, or if its path has a semicolon or a "/(".
+    Raises ValueError for a span that is not a URL with authority and path.
     """
     names = bytes(sessions).split(b"\n")[:-1]
     known, begins = set(names), tuple(name[:-1] for name in names if name.endswith(b"*"))

@@ -1,7 +1,7 @@
 """SimHash (Charikar 2002): 64 bits that differ in few places when texts differ in few shingles; the plain twin.
 
-Shingles are three words in a row (all words where there are fewer), each counted once however often it stands there:
-counted as often as they occur, menus and tables outweigh what a page is about.
+Shingles are three words in a row (all words in a shorter text), and equal shingles count once. Counted by their number,
+menus and tables would outweigh the topic of a page.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ _WORD_ENDS = re.compile(
 
 
 def simhash_of_text(text: Bytes, key: Bytes, words_max: int) -> tuple[int, int]:
-    """The SimHash of the shingles of a text in UTF-8, and their number; of the first `words_max` words. (0, 0): none.
+    """Returns the SimHash of the shingles of a text in UTF-8, and their number; of the first `words_max` words. (0, 0)
+    for a text without words.
 
-    A bit is set if more shingles have it in their own hash than have not. The hash of a word is its SipHash-1-3 under
-    the key of 16 bytes, letters of ASCII in lower case; that of a shingle mixes those of its words in their order.
-    ASCII that is neither letter nor digit parts words, and so does any white space of Unicode; octets that are no UTF-8
-    belong to words. Raises ValueError for a key of another size or a `words_max` below 0.
+    A bit is set if it is set in the hashes of most shingles. The hash of a word is its SipHash-1-3 under
+    the key of 16 bytes, with ASCII letters in lower case. The hash of a shingle mixes those of its words in order.
+    ASCII that is neither letter nor digit separates words, as does any white space of Unicode. Octets that are not
+    UTF-8 belong to words. Raises ValueError for a key of another size or a `words_max` below 0.
     """
     if words_max < 0:
         raise ValueError(f"{words_max} words are fewer than none")
@@ -58,9 +59,9 @@ def _mixed(words: list[int]) -> int:
 
 
 def choices(tables: int) -> list[int]:
-    """The masks of the bits whose agreement puts two fingerprints side by side, one for each table.
+    """Returns the masks of the bits by which a table groups fingerprints, one mask for each table.
 
-    Three bits that differ leave one choice of blocks free (Manku, Jain, Das Sarma 2007): of four blocks any one, of
+    Three different bits leave one choice of blocks equal (Manku, Jain, Das Sarma 2007): of four blocks any one, of
     five any two, of six any three; of four blocks one, and of the other 48 bits in four parts one. Raises ValueError.
     """
     if tables == 4:
@@ -87,10 +88,10 @@ def _blocks(widths: list[int]) -> list[int]:
 
 
 class SimHashIndex:
-    """Finds the fingerprints that differ from one in no more than `distance` of 64 bits: all of them, and no others.
+    """Finds exactly the fingerprints that differ from a given one in at most `distance` of 64 bits.
 
-    More tables look at fewer candidates and take more memory, 8 bytes a fingerprint each: among 2**d fingerprints 4
-    tables look at 4 * 2**(d - 16), 10 at 10 * 2**(d - 26), 16 at 16 * 2**(d - 28), 20 at 20 * 2**(d - 32).
+    More tables mean fewer candidates and more memory, 8 bytes a fingerprint each: among 2**d fingerprints 4
+    tables read 4 * 2**(d - 16), 10 read 10 * 2**(d - 26), 16 read 16 * 2**(d - 28), 20 read 20 * 2**(d - 32).
     """
 
     def __init__(self, distance: int = 3, tables: int = 4) -> None:
@@ -102,7 +103,7 @@ class SimHashIndex:
         self._size = 0
 
     def add(self, fingerprint: int) -> bool:
-        """Takes a fingerprint in; False if it is there. Raises OverflowError for a number that is none of 64 bits."""
+        """Adds a fingerprint; returns False if it exists. Raises OverflowError for a number outside 64 bits."""
         fingerprint = _checked(fingerprint)
         new = False
         for mask, table in self._tables:
@@ -129,12 +130,11 @@ class SimHashIndex:
         return sum(len(table.get(fingerprint & mask, ())) for mask, table in self._tables)
 
     def add_many(self, fingerprints: Column) -> int:
-        """Takes a column of u64 in; returns how many of them are new. Raises BufferError or ValueError for another
-        column."""
+        """Adds a column of u64; returns the number of new ones. Raises BufferError or ValueError for another column."""
         return sum(map(self.add, column(fingerprints, "<u8", "fingerprints").tolist()))
 
     def near_many(self, fingerprints: Column) -> tuple[bytes, bytes]:
-        """Gives the answers of `near` for each of a column of u64, one after the other (u64), and how many each has
+        """Returns the results of `near` for each of a column of u64, one after the other (u64), and the number for each
         (u32). Raises as `add_many`."""
         found = [self.near(one) for one in column(fingerprints, "<u8", "fingerprints").tolist()]
         flat = [other for some in found for other in some]

@@ -29,10 +29,10 @@ def _rounds(v0: int, v1: int, v2: int, v3: int, times: int) -> tuple[int, int, i
 
 
 def fingerprints(texts: Sequence[str], key: bytes) -> bytes:
-    """The SipHash-1-3 of the UTF-8 bytes of each text, as little-endian u64 one after the other.
+    """Returns the SipHash-1-3 of the UTF-8 bytes of each text, as little-endian u64 one after the other.
 
     Lone surrogates are hashed in their three-byte form (`surrogatepass`), so that every `str` has a fingerprint.
-    Raises ValueError when the key is not 16 bytes, TypeError when `texts` is one string or holds anything but strings.
+    Raises ValueError when the key is not 16 bytes, TypeError when `texts` is one string or contains a non-string.
     """
     if isinstance(texts, str):
         raise TypeError("texts must be a sequence of strings, not one string")
@@ -54,7 +54,7 @@ def hash_messages(messages: Iterable[bytes], key: bytes | bytearray | memoryview
     start = (k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573)
     hashes: list[int] = []
     for message in messages:
-        # The last word holds what is left over and, in its highest byte, the length modulo 256.
+        # The last word contains the remaining bytes and, in its highest byte, the length modulo 256.
         padded = message + bytes(7 - len(message) % 8) + bytes((len(message) & 0xFF,))
         v0, v1, v2, v3 = start
         for word in struct.unpack(f"<{len(padded) // 8}Q", padded):

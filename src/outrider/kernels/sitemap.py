@@ -1,4 +1,4 @@
-"""A sitemap in XML as columns (sitemaps.org 0.90): one pass, nothing expanded, opened or asked for; the plain twin."""
+"""A sitemap in XML as columns (sitemaps.org 0.90): one pass, nothing is expanded, opened or fetched; the plain twin."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ KINDS: Final = ("error", "urlset", "index", "rss", "atom")
 CHANGES: Final = (None, "always", "hourly", "daily", "weekly", "monthly", "yearly", "never")
 NO_DATE, DATED, TEXT = 0, 1, 2
 CUT, FULL, SUBSET, ENTITY, WRONG_TAG, WRONG_END, WRONG_DEPTH, WRONG_SECOND, WRONG_ROOT = range(9)
-"""The problems by number; from WRONG_TAG on the document is no sitemap."""
+"""The problems by number; from WRONG_TAG on the document is not a sitemap."""
 
 Columns = tuple[
     *tuple[int, bytes, bytes, bytes, bytes, bytes, bytes, bytes],
     *tuple[bytes, list[tuple[int, str]], list[tuple[int, str]]],
 ]
-"""What `read_sitemap_xml` gives, numbers in little endian; one row for each address:
+"""The result of `read_sitemap_xml`, numbers in little endian; one row for each address:
 
     kind             a number in KINDS
     arena            the addresses as written, references undone, one after the other, in UTF-8
-    offsets          i64: where each begins, and where the last ends
-    dates            the dates, likewise
+    offsets          i64: the start of each, and the end of the last
+    dates            the dates, in the same way
     date offsets     i64
-    date kinds       u8: none, one as W3C writes it, another text
+    date kinds       u8: no date, one as W3C writes it, another text
     changes          u8: numbers in CHANGES
-    priorities       f64: from 0 to 1, else no number
+    priorities       f64: from 0 to 1, else NaN
     bases            u32: the base of each address by number, from 1; 0: the URL of the document
     base texts       (number of the base that it is relative to, base as written)
-    problems         (number, what it speaks of), of each number the first ones
+    problems         (number, the text with the problem), of each number the first ones
 """
 
 _ROOTS = {b"urlset": 1, b"sitemapindex": 2, b"rss": 3, b"rdf": 3, b"feed": 4}
@@ -67,21 +67,21 @@ class SitemapLimits(NamedTuple):
 
     entries: int
     depth: int
-    """Elements within each other; a deeper document is no sitemap."""
+    """Depth of nested elements; a deeper document is not a sitemap."""
     problems: int
-    """Of each number."""
+    """Problems of each number."""
     field_characters: int
-    """Of a date, and of what a problem quotes."""
+    """Bytes of a date, and of the text that a problem quotes."""
 
 
 def read_sitemap_xml(octets: Bytes, limits: SitemapLimits) -> Columns:
-    """The columns of a document in UTF-8: the addresses of a urlset, an index, an RSS or Atom feed.
+    """Returns the columns of a document in UTF-8: the addresses of a urlset, an index, an RSS or Atom feed.
 
-    An address is the loc of an entry, in RSS its link, in Atom the first link that is the entry itself. A guid of RSS
-    is one where there is no link: if it says that it is permanent, or says nothing and looks like an address. The bases
-    of addresses are those of XML Base, in feeds. Dates are lastmod, pubDate, date, updated, and published where none of
-    these is there; the last one counts. A document that breaks off, or is no XML from somewhere on, gives the entries
-    before the break. Names count without prefix and case.
+    An address is the loc of an entry, in RSS its link, in Atom the first link to the entry itself. A guid of RSS
+    is an address if there is no link, and if it says that it is permanent, or says nothing and looks like an address.
+    The bases of addresses are those of XML Base, in feeds. Dates are lastmod, pubDate, date, updated, and published in
+    their absence; the last one counts. If a document breaks off or stops being XML, the entries before that place
+    count. Names count without prefix and case.
     """
     reader = _Reader(bytes(octets), limits)
     broken: tuple[int, str] | None = None
@@ -93,14 +93,14 @@ def read_sitemap_xml(octets: Bytes, limits: SitemapLimits) -> Columns:
         broken = number, *(more or [""])
     reader.flush()
     if broken is not None:
-        # The entries before the break are kept; a document without any is no sitemap.
+        # Entries before the break count; a document without any is not a sitemap.
         reader.kind = reader.kind if reader.rows else 0
         reader.problem(*broken)
     return reader.columns()
 
 
 class _WrongError(Exception):
-    """The document is no sitemap, for this reason."""
+    """The document is not a sitemap, for this reason."""
 
 
 class _Reader:
@@ -115,7 +115,7 @@ class _Reader:
         self.base_texts: list[tuple[int, str]] = []
         self.permanent: bool | None = None  # the guid that is being read says so of itself
         self.pieces: list[bytes] = []  # the text of the field that is being read
-        self.field_depth = 0  # how deep its element is; 0 for none
+        self.field_depth = 0  # the depth of its element; 0 without one
         self.typed = False  # a document type was looked for
         self.new = True  # the entry that was begun has no address yet
         self.forget()
@@ -169,7 +169,7 @@ class _Reader:
         """Reads entries of a urlset in one step each; answers where the first other thing begins."""
         if len(self.stack) != 1 or self.kind != 1:
             return at
-        # An entry that was begun has ended: elements between two entries are none of theirs.
+        # The current entry has ended: elements between two entries belong to neither.
         self.flush()
         known: dict[tuple[bytes | None, ...], tuple[str | None, int, float]] = {}
         while len(self.addresses) < self.limits.entries:
@@ -207,7 +207,7 @@ class _Reader:
         self.stack.pop()
 
     def open(self, name: bytes, rest: bytes) -> bool:
-        """Takes a start tag; False when there is no more room."""
+        """Reads a start tag; returns False when there is no more room."""
         local = name.rpartition(b":")[2].lower()
         if not self.stack:
             if self.kind:
@@ -249,7 +249,7 @@ class _Reader:
         if octets.startswith(b"<![CDATA[", at):
             end = _behind(octets, b"]]>", at + 9)
             if self.field_depth and end >= 0:
-                # Its text stands for itself.
+                # Its text is a field of its own.
                 self.pieces.append(octets[at + 9 : end - 3].replace(b"&", b"&amp;"))
             return end
         if octets.startswith(b"<?", at):
@@ -263,7 +263,7 @@ class _Reader:
         return _behind(octets, b">", at)
 
     def field(self) -> None:
-        """Takes the text of the field: an address, or something about the entry."""
+        """Reads the text of the field: an address, or something about the entry."""
         _, name, base = self.stack[self.field_depth - 1]
         self.field_depth = 0
         text = self.decoded(b"".join(self.pieces))
@@ -271,7 +271,7 @@ class _Reader:
             self.told(name, text, base)
 
     def told(self, name: bytes, text: str, base: int = 0) -> None:
-        """Takes an address, or something about the entry."""
+        """Reads an address, or something about the entry."""
         text = text.strip()
         if name in {b"loc", b"link"}:
             if text:
@@ -295,7 +295,7 @@ class _Reader:
             self.priority = value if 0 <= value <= 1 else math.nan
 
     def atom_link(self, rest: bytes, base: int) -> bool:
-        """Takes the first link of an entry that is the entry itself; False when there is no more room."""
+        """Reads the first link of an entry to the entry itself; returns False when there is no more room."""
         if not self.new:
             return True
         found = {name.lower(): value for name, value in _attributes(rest)}
@@ -311,7 +311,7 @@ class _Reader:
         return True
 
     def base(self, rest: bytes) -> int:
-        """The number of the base inside an element: in a feed it may name one (XML Base), else that around it holds."""
+        """Returns the number of the base inside an element: in a feed its own one (XML Base), else the outer one."""
         around = self.stack[-1][2] if self.stack else 0
         # An entry has two at most that count, and as many as it may be deep are around all.
         most = 2 * self.limits.entries + self.limits.depth
@@ -325,7 +325,7 @@ class _Reader:
         return len(self.base_texts)
 
     def take(self, text: str, base: int) -> None:
-        """Takes an address. One entry has several where a feed or a sitemap is wrong: each is an entry then."""
+        """Adds an address. A wrong feed or sitemap may have several in one entry: each becomes an entry."""
         if self.has_address:
             self.flush()
         self.addresses.append(text.encode())

@@ -3,13 +3,13 @@
 The longest rule that fits a host's last labels decides (publicsuffix.org/list, "Algorithm"):
 
     co.uk       these labels are a public suffix
-    *.ck        so are these and one label before them; the labels behind the star alone are one, too
-    !www.ck     these are not, and what follows their first dot is
+    *.ck        so are these and one label before them; the labels after the star alone are one too
+    !www.ck     these are not, but the labels after their first dot are
     no rule     the last label is
 
-The registrable domain is the public suffix and one label before it. There is none for a host that is a public suffix or
-a single label, that has an empty label (one dot at the end is taken off first), and for what may be an address: with a
-colon, with "[" at its front, or with a number for its last label. The case of letters does not matter.
+The registrable domain is the public suffix and one label before it. These hosts have no registrable domain: a public
+suffix or a single label; a host with an empty label (one dot at the end is removed first); and a possible address, with
+a colon, with "[" at its start, or with a number as its last label. The case of letters does not matter.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from outrider.kernels.framing import Bytes, as_octets
 from outrider.kernels.urls import Numbers, spans_of
 
 NO_DOMAIN, ODD = -1, -2
-"""Stand for the start of a domain: the host has none; the host is not ASCII, which takes IDNA."""
+"""In place of the start of a domain: the host has none; the host is not ASCII, which needs IDNA."""
 
 _RULE = re.compile(rb"!?+[!-\-/-@\[-~]+(?:\.[!-\-/-@\[-~]+)*")
 _RULE_BYTES_MAX = 0xFFFF
@@ -33,7 +33,7 @@ class PublicSuffixes:
 
     rules  bytes: in lower-case ASCII, A-labels for international ones, one per line; no bytes for no rules
 
-    Raises ValueError for a line that is no rule, with its number from 0.
+    Raises ValueError for a line that is not a rule, with its number from 0.
     """
 
     def __init__(self, rules: Bytes) -> None:
@@ -46,9 +46,9 @@ class PublicSuffixes:
         self._labels_max = max((line.count(b".") + 1 for line in lines), default=0)
 
     def domains(self, arena: Bytes, starts: Numbers, ends: Numbers) -> bytes:
-        """Where in the arena the registrable domain of each host begins; little-endian i64.
+        """Returns the start in the arena of the registrable domain of each host; little-endian i64.
 
-        It ends where the host ends, before a dot there. NO_DOMAIN where there is none, ODD for what is not ASCII.
+        It ends where the host ends, before a dot there. NO_DOMAIN for a host without one, ODD for a host beyond ASCII.
         Raises ValueError naming the row of a span outside the arena.
         """
         found: list[int] = []
@@ -58,9 +58,9 @@ class PublicSuffixes:
         return struct.pack(f"<{len(found)}q", *found)
 
     def texts(self, hosts: Sequence[str]) -> tuple[list[str | None], list[int]]:
-        """The registrable domain of each host in lower case, None for those without one; and which rows are odd.
+        """Returns the registrable domain of each host in lower case, None for those without one; and the odd rows.
 
-        Raises TypeError when `hosts` is one string, or holds anything but strings.
+        Raises TypeError when `hosts` is one string, or contains a non-string.
         """
         if isinstance(hosts, str):
             raise TypeError("hosts must be a sequence of strings, not one string")

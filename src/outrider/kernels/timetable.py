@@ -1,4 +1,4 @@
-"""When each resting host may be visited again, exact to the microsecond: never early, never late."""
+"""The next visit of each resting host, exact to the microsecond: never early, never late."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from outrider.kernels.columns import Column, instants, number, packed, rows, sam
 class Timetable:
     """Bookings of hosts, one per host at most. Hosts are u32 rows, instants int64 µs since 1970, not negative.
 
-    The native one keeps leaves of some hundred hosts each, cut by (instant, row), of which only the first is sorted:
-    8 B per row and some 6 B per booked host; nothing in it lapses.
+    The native kernel has leaves of some hundred hosts each, cut by (instant, row), of which only the first is sorted:
+    8 B per row and some 6 B per booked host; nothing in it expires.
     """
 
     def __init__(self) -> None:
@@ -39,9 +39,10 @@ class Timetable:
             self._until.pop(host, None)
 
     def due(self, now: int, most: int) -> bytes:
-        """The hosts (u32) whose instant is `now` or earlier, in the order of (instant, row); their bookings end.
+        """Returns the hosts (u32) whose instant is `now` or earlier, ordered by (instant, row), and ends their
+        bookings.
 
-        At most `most`, and then the first of that order; the others are due at the next call.
+        At most `most`, the first of that order; the rest is due at the next call.
         """
         now, most = number(now, "i64", "now"), number(most, "u64", "most")
         due: list[int] = []
@@ -51,7 +52,7 @@ class Timetable:
         return packed(due, "<u4")
 
     def next(self) -> int:
-        """The earliest instant that is booked, -1 when there is none."""
+        """Returns the earliest booked instant, -1 without a booking."""
         while self._heap:
             until, host = self._heap[0]
             if self._until.get(host) == until:

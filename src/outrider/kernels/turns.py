@@ -16,7 +16,7 @@ from outrider.kernels.timetable import Timetable
 _ROW = np.dtype("<u4")
 _INSTANT = np.dtype("<i8")
 _Look = tuple[int, int, int]
-"""Host, queue, and the instant until which the host rests."""
+"""Host, queue, and the end of the host's rest."""
 
 
 def settle_turns(
@@ -29,15 +29,15 @@ def settle_turns(
     ready: Ready,
     timetable: Timetable,
 ) -> bytes:
-    """Hosts (u32 rows) that have one queue, and nothing but their clock to go by, get the place that is theirs now; in
-    the order of their rows, each once however often it is named.
+    """Puts hosts (u32 rows) with one queue and no clock but their own into their current place, in the order of their
+    rows, each once.
 
-    cells: by row of hosts (`host_cells.HOST`); crawl: by row of queues (u32). A host whose queue holds nothing, or that
-    is being visited, stands neither in the rings nor in the timetable; one that rests beyond `now` is booked, and its
-    queue stands nowhere; the queue of any other is offered under the class of its best card, its booking stays. The
-    kernel first takes out the hosts that leave, then offers queues, then books hosts, each in the order of the rows.
+    cells: by row of hosts (`host_cells.HOST`); crawl: by row of queues (u32). A host with an empty queue or an open
+    request is in neither the rings nor the timetable. A host that rests beyond `now` is booked, and its
+    queue is in no ring. The queue of any other host is offered under the class of its best card, and its booking
+    remains. The kernel first removes the hosts that leave, then offers queues, then books hosts, each in row order.
 
-    Hosts without a queue (NONE), or with one of `odd_flags`, are given back (u32), and then nothing was done for any.
+    Returns hosts without a queue (NONE), or with one of `odd_flags` (u32); then nothing was done for any host.
     Raises IndexError for a row that no column has, ValueError for an instant before 1970.
     """
     named, now = sorted(set(rows(hosts, "hosts"))), number(now, "i64", "now")
@@ -62,16 +62,16 @@ def settle_shared_turns(
     ready: Ready,
     timetable: Timetable,
 ) -> tuple[bytes, bytes, bytes]:
-    """As `settle_turns`, where hosts share clocks, and in the order in which they are first named: hosts that are due
-    ask for the turns of their groups in this order, hosts without groups need none.
+    """As `settle_turns`, for hosts that share clocks, in the order in which they are first named: due hosts request
+    the turns of their groups in this order; hosts without groups need no turn.
 
-    A host that leaves or rests is forgotten by its groups. Of the due ones, those that get their turns are offered,
-    those that are refused wait at a group, and stand nowhere else. located (i64 by row of hosts): the instant until
-    which the address of a host counts as known, empty where none is asked for; a due host without one steps aside and
-    stands nowhere, and its booking stays. Queues of hosts that lost their turns leave the rings.
+    Groups forget a host that leaves or rests. Due hosts with their turns are offered; refused ones wait at a group,
+    and are nowhere else. located (i64 by row of hosts): the end of the validity of a host's address, empty if addresses
+    are not needed. A due host without a valid address steps aside and is nowhere, and its booking remains. Queues of
+    hosts that lost their turns leave the rings.
 
-    Three columns (u32): the odd hosts, with which nothing was done, as there; odd hosts that lost their turns and
-    whose queues stand in the rings still; and those that are due and need an address first.
+    Returns three columns (u32): the odd hosts, which were not changed, as there; odd hosts that lost their turns and
+    must leave the rings; and due hosts that first need an address.
     """
     named, now = list(dict.fromkeys(rows(hosts, "hosts"))), number(now, "i64", "now")
     known, crawls = records(cells, HOST, "cells"), records(crawl, _ROW, "crawl")
@@ -105,7 +105,7 @@ def settle_shared_turns(
 
 
 def _looks(named: list[int], odd_flags: int, known: Records) -> tuple[list[int], list[_Look]]:
-    """The odd ones of these hosts, and what the columns say of the others."""
+    """Returns the odd ones of these hosts, and the column values of the others."""
     looks, odd = [], []
     for host in named:
         must_have(known, host, "cells")
@@ -121,7 +121,7 @@ def _looks(named: list[int], odd_flags: int, known: Records) -> tuple[list[int],
 def _sorted_out(
     looks: list[_Look], now: int, known: Records, backlog: Backlog
 ) -> tuple[list[_Look], list[_Look], list[_Look]]:
-    """Those that leave, those that are due, and those that rest."""
+    """Divides hosts into those that leave, those that are due, and those that rest."""
     best = backlog.best(np.array([queue for _, queue, _ in looks], np.uint32))
     out: list[_Look] = []
     due: list[_Look] = []
@@ -157,10 +157,10 @@ def _place(
 
 
 def count_leases(queues: Column, opened: bool, hosts: Column, cells: Column) -> bytes:
-    """A lease of each of these queues (u32 rows) was opened, or ended: the host of each counts one more, or one less.
+    """Counts a lease of each of these queues (u32 rows) as opened, or ended, at the host of each.
 
     hosts: by row of queues (u32); cells: bytes of records by row of hosts (`host_cells.HOST`), which are written to.
-    The hosts (u32) in the order of the queues; of opened leases only those that have any flag. Raises IndexError for a
+    Returns the hosts (u32) in the order of the queues; of opened leases only those with a flag. Raises IndexError for a
     row that a column does not have; then nothing is counted.
     """
     named, homes, known = rows(queues, "queues"), records(hosts, _ROW, "hosts"), records(cells, HOST, "cells")

@@ -1,20 +1,21 @@
-"""Canonical spelling of http and https URLs in batches, and what columns of text need: the plain twin of the kernel.
+"""Canonical spelling of http and https URLs in batches, and operations on columns of text: the plain twin.
 
-A row is spelled by the WHATWG URL Standard, then RFC 3986 section 6.2.2 (`outrider.url.spelling` says what that makes
-equal), if it is ordinary:
+An ordinary row is spelled by the WHATWG URL Standard, then RFC 3986 section 6.2.2 (`outrider.url.spelling` says which
+URLs become equal):
 
-    ends        C0 controls and blanks are cut off; so are the fragment and its "#"
-    scheme      http or https in any case, then "//"; or none at all, and a page to be relative to
+    ends        C0 controls and blanks are cut off, as are the fragment and its "#"
+    scheme      http or https in any case, then "//"; or no scheme at all, relative to a page
     userinfo    dropped
-    host        printable ASCII without " #%/:<>?@[\\]^|", with no empty label but a last one, none that begins with
-                "xn--", and the last that is not empty does not begin with a digit; or an IPv4 address of four plain
-                numbers
-    port        up to five digits, at most 65535; none is as good as the scheme's own
+    host        printable ASCII without " #%/:<>?@[\\]^|", without an empty label except a last one, without a label
+    that
+                begins with "xn--"; the last non-empty label does not begin with a digit; or an IPv4 address of four
+                plain numbers
+    port        up to five digits, at most 65535; no port is the same as the scheme's own
     path        any bytes; "\\" is read as "/"; dot segments are removed, percent-encoded ones too
     query       any bytes; dropped when it is empty
-    no tab, line feed or carriage return before the fragment; UTF-8 if path or query hold bytes beyond ASCII
+    no tab, line feed or carriage return before the fragment; UTF-8 if path or query contain bytes beyond ASCII
 
-A row with another scheme, or with none and no page, is invalid. All others are odd: a full parser must look at them.
+A row with another scheme, or with neither scheme nor page, is invalid. All others are odd: they need a full parser.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ from outrider.kernels.framing import Bytes, as_octets
 from outrider.kernels.siphash import hash_messages
 
 SPELLED, ODD, INVALID = 0, 1, 2
-"""What became of a row."""
+"""The result for a row."""
 HTTPS, USERINFO = 1, 2
-"""Bits of a row's flags: its scheme is https; a user or password stood in the row itself."""
+"""Bits of a row's flags: its scheme is https; the row itself had a user or password."""
 
 Columns = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes]
-"""What `spell_urls` and `spell_arena` give, numbers in little endian:
+"""The result of `spell_urls` and `spell_arena`, numbers in little endian:
 
-    arena              the canonical texts one after the other, ASCII; rows that are not spelled have none
-    offsets            i64: where each row begins in the arena, and where the last ends (as Arrow's LargeUtf8 has them)
+    arena              the canonical texts one after the other, ASCII; empty for rows that are not spelled
+    offsets            i64: the start of each row in the arena, and the end of the last (as in Arrow's LargeUtf8)
     states             u8: SPELLED, ODD or INVALID
     flags              u8: HTTPS and USERINFO
-    host lengths       u32: the host begins behind "http://" or "https://" and is so long
+    host lengths       u32: the length of the host, which begins after "http://" or "https://"
     path starts        u32, from the row's first byte on; 0 for a row that is not spelled
     fingerprints       u64 of each text, and
     host fingerprints  u64 of each host; both empty without a key
@@ -64,8 +65,8 @@ _QUAD = re.compile(rb"(?:" + _BYTE + rb"\.){3}" + _BYTE)
 _ENCODED_IN_PATH = re.compile(rb'[\x00-\x20"<>^`{}\x7f-\xff]')
 _ENCODED_IN_QUERY = re.compile(rb"[\x00-\x20\"<>'\x7f-\xff]")
 _DOT = re.compile(rb"%2[eE]")
-# The first alternative leaves a triplet alone whose decoding would complete another one: "%%361" stands for the octets
-# "%61"; with %36 decoded it would read "%61" and stand for "a". One pass therefore reaches the fixed point.
+# The first alternative keeps a triplet whose decoding would complete another one: "%%361" means the octets
+# "%61"; with %36 decoded it would read "%61" and mean "a". So one pass reaches the fixed point.
 _PERCENT = re.compile(
     rb"%(?![0-9A-Fa-f]{2})[0-9A-Fa-f]?%(?:3[0-9]|[46][1-6])"
     rb"|%[0-9A-Fa-f]{2}"
@@ -85,7 +86,7 @@ class Page(NamedTuple):
 
     @classmethod
     def of(cls, text: str | None) -> Page | None:
-        """Raises ValueError when the text is no canonical http or https URL."""
+        """Raises ValueError when the text is not a canonical http or https URL."""
         if text is None:
             return None
         match = re.fullmatch(r"(https?://(\[[^/\]]*\]|[^/:\[][^/:]*)[^/]*)(/[^?]*)(?:\?.*)?", text, re.DOTALL)
@@ -225,18 +226,18 @@ def _is_utf8(row: bytes) -> bool:
 
 
 def spell_urls(rows: Sequence[object], page: str | None = None, key: Bytes | None = None) -> Columns:
-    """The columns of texts, against the canonical URL of a `page` if given; what is no `str` is invalid.
+    """Returns the columns of texts, relative to the canonical URL of a `page` if there is one; a non-`str` is invalid.
 
-    Raises TypeError when `rows` is one string, ValueError when the page is no canonical URL or the key not 16 bytes.
+    Raises TypeError when `rows` is one string, ValueError when the page is not canonical or the key is not 16 bytes.
     """
     octets = [row.encode("utf-8", "surrogatepass") if isinstance(row, str) else None for row in _sequence(rows)]
     return _columns(octets, page, key)
 
 
 def spell_arena(arena: Bytes, offsets: Numbers, page: str | None = None, key: Bytes | None = None) -> Columns:
-    """The same of texts in UTF-8 in one buffer: row i lies from `offsets[i]` to `offsets[i + 1]`.
+    """The same for texts in UTF-8 in one buffer: row i is arena[offsets[i]:offsets[i + 1]].
 
-    Raises ValueError when there is no offset, or a row lies outside the arena.
+    Raises ValueError when there is no offset, or a row is outside the arena.
     """
     numbers = _int64s(offsets)
     if len(numbers) == 0:
@@ -258,8 +259,8 @@ def spell_texts(rows: Sequence[object], page: str | None = None) -> tuple[list[s
 
 
 def hash_spans(arena: Bytes, starts: Numbers, ends: Numbers, key: Bytes, until: int | None = None) -> bytes:
-    """The fingerprint of each span of an arena, as little-endian u64: SipHash-1-3 under a key of 16 bytes. until: an
-    octet; the fingerprint is of the span up to the first such octet, and 0 for a span without one."""
+    """Returns the fingerprint of each span of an arena, as little-endian u64: SipHash-1-3 under a key of 16 bytes.
+    until: an octet; the fingerprint covers the span up to the first such octet, and is 0 for a span without it."""
     spans = spans_of(arena, starts, ends)
     if until is None:
         return hash_messages(spans, key)
@@ -285,10 +286,10 @@ def distinct_spans(arena: Bytes, starts: Numbers, ends: Numbers) -> tuple[bytes,
 
 
 def unique_spans(arena: Bytes, starts: Numbers, ends: Numbers, wanted: Marks) -> tuple[bytes, bytes, bytes]:
-    """Of the spans that are wanted each text where it appears first: the texts one after the other, where each begins
-    and the last ends (little-endian i64), and the rows (u32).
+    """Returns each distinct text of the wanted spans at its first place: the texts one after the other, the start of
+    each and the end of the last (little-endian i64), and the rows (u32).
 
-    wanted: one byte per row, 0 for one that is left out. Raises ValueError for another number of rows.
+    wanted: one byte per row, 0 to skip it. Raises ValueError for another number of rows.
     """
     spans = spans_of(arena, starts, ends)
     marks = wanted.tobytes() if isinstance(wanted, np.ndarray) else as_octets(wanted)
@@ -310,7 +311,7 @@ def gather_spans(arena: Bytes, starts: Numbers, ends: Numbers) -> bytes:
 
 
 def texts_of_spans(arena: Bytes, starts: Numbers, ends: Numbers) -> list[str]:
-    """The spans of an arena as strings. Raises ValueError when one is no UTF-8."""
+    """Returns the spans of an arena as strings. Raises ValueError for a span that is not UTF-8."""
     try:
         return [text.decode() for text in spans_of(arena, starts, ends)]
     except UnicodeDecodeError:
@@ -324,7 +325,7 @@ def _sequence(rows: Iterable[object]) -> Iterable[object]:
 
 
 def spans_of(arena: Bytes, starts: Numbers, ends: Numbers) -> list[bytes]:
-    """The bytes of each span. Raises ValueError naming the row that lies outside."""
+    """Returns the bytes of each span. Raises ValueError naming the row that is outside."""
     octets = as_octets(arena)
     first, behind = _int64s(starts), _int64s(ends)
     if len(first) != len(behind):
@@ -347,7 +348,7 @@ def _int64s(numbers: Numbers) -> npt.NDArray[np.int64]:
 
 def _columns(octets: Sequence[bytes | None], page: str | None, key: Bytes | None) -> Columns:
     base = Page.of(page)
-    nothing = hash_messages([], key) if key is not None else b""  # the key is looked at, whatever the rows
+    nothing = hash_messages([], key) if key is not None else b""  # check the key, even without rows
     rows = [_IS_INVALID if row is None else spell_row(row, base) for row in octets]
     offsets = [0]
     for row in rows:

@@ -9,10 +9,10 @@ _PLAIN = frozenset({type(None), bytes, str})
 
 
 def kinds_of(columns: Sequence[Sequence[Any]]) -> list[tuple[frozenset[type], int]]:
-    """For each column the types of its values, and the length of the longest; -1 where a value is neither None nor
-    bytes nor a text in ASCII. No method of a value is called that is not Python's own.
+    """Returns for each column the types of its values, and the length of the longest; -1 for a value that is neither
+    None nor bytes nor an ASCII text. Calls only Python's own methods of a value.
 
-    Raises TypeError for a column that is no list or tuple.
+    Raises TypeError for a column that is not a list or tuple.
     """
     found: list[tuple[frozenset[type], int]] = []
     for values in columns:

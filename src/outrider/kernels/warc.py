@@ -13,8 +13,8 @@ from outrider.kernels.columns import number
 from outrider.kernels.framing import Bytes
 
 Exchange: TypeAlias = tuple[str, str, int, Bytes, Bytes, Bytes, str | None, int | None, Bytes | None, Bytes | None]
-"""URL, address, instant in µs, head of the request, head, body, why it ends early, token, content if it is another than
-the payload, payload (the body without its transfer codings) if it is another than the body."""
+"""URL, address, instant in µs, head of the request, head, body, why it ends early, token, content if it differs from
+the payload, payload (the body without its transfer codings) if it differs from the body."""
 
 Packed: TypeAlias = tuple[str, bytes, bytes, bytes]
 """The payload's digest as it is written, the content's (20 bytes), the record of the response, that of the request."""
@@ -27,12 +27,12 @@ _END = b"\r\n\r\n"
 
 
 def warc_records(exchanges: Sequence[Exchange], ids: Bytes) -> list[Packed]:
-    """The response and its request of each exchange.
+    """Returns the response and the request record of each exchange.
 
-    `ids` has 32 random bytes for each exchange, of which the UUIDs of both records are made. A record has the fields
+    `ids` has 32 random bytes for each exchange, from which the UUIDs of both records are made. A record has the fields
     that docs/formats/archive.md lists.
-    Raises ValueError for a URL, address or reason that is not of visible ASCII, for an instant or token that is no u64,
-    for a row that has not 10 fields, for ids of another number. Buffers must not be written to while a call runs.
+    Raises ValueError for a URL, address or reason that is not visible ASCII, for an instant or token outside u64,
+    for a row without 10 fields, for another number of ids. Buffers must not be written to while a call runs.
     """
     rows = [_with_bytes(_shaped(row, exchange)) for row, exchange in enumerate(exchanges)]
     rows = [_checked(row, exchange) for row, exchange in enumerate(rows)]
