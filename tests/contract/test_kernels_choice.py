@@ -89,7 +89,7 @@ def test_native_without_a_build_is_refused_with_a_way_out():
 @pytest.mark.parametrize("wish", [None, "native"])
 def test_a_build_older_than_its_sources_is_refused_with_a_way_out(wish):
     last = run(OUTDATED + SAY, wish).stderr.strip().splitlines()[-1]
-    assert "KernelsError: The kernels that OUTRIDER_KERNELS asks for cannot be used: the native build is older" in last
+    assert "KernelsError: The kernels that OUTRIDER_KERNELS selects cannot be used: the native build is older" in last
     assert "make install" in last
 
 
