@@ -391,12 +391,12 @@ def test_broken_bytes_become_replacement_characters():
 
 @pytest.mark.parametrize("fake", [FakeArrow(["a"], layout=b"l"), FakeArrow(["a"], dictionary=1)])
 def test_an_arrow_array_of_anything_else_is_refused(fake):
-    with pytest.raises(TypeError, match="holds no plain texts: cast it to large_utf8"):
+    with pytest.raises(TypeError, match="contains no plain texts: cast it to large_utf8"):
         UrlBatch.from_arrow(fake)
 
 
 def test_what_is_no_arrow_array_is_refused():
-    with pytest.raises(TypeError, match=r"a list is no Arrow array: it has no __arrow_c_array__$"):
+    with pytest.raises(TypeError, match=r"a list is not an Arrow array: it has no __arrow_c_array__$"):
         UrlBatch.from_arrow([])
 
 

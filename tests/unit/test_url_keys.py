@@ -114,7 +114,7 @@ def test_a_function_makes_the_key_of_the_canonical_url() -> None:
 
 
 def test_a_function_that_gives_no_text_is_refused() -> None:
-    with pytest.raises(TypeError, match="the function gave a int"):
+    with pytest.raises(TypeError, match="the function returned a int"):
         key("http://example.org/", by=cast(Any, len))
 
 

@@ -24,7 +24,7 @@ def tame(line: bytes) -> bytes:
 
 
 def chained(chain: bytes, lines: Iterable[bytes]) -> bytes:
-    """The digest of lines behind others of which `chain` is the digest; b"" where there are none before."""
+    """Returns the digest of lines after others with the digest `chain`; b"" at the start."""
     for line in lines:
         chain = hashlib.blake2b(chain + line, digest_size=16).digest()
     return chain
@@ -53,7 +53,7 @@ class Projection:
 
     @property
     def chain(self) -> str:
-        """A digest of all lines in their order, as 32 hex digits: each line goes in with the digest of those before."""
+        """A digest of all lines in order, as 32 hex digits: each line is hashed with the digest of the earlier ones."""
         return self._chain.hex()
 
     @property
@@ -62,7 +62,7 @@ class Projection:
         return self._tail.length if self._tail is not None else 0
 
     def open_at(self, length: int, chain: str | None = None) -> None:
-        """Opens the file, makes it where `length` is 0, and cuts what lies behind `length`.
+        """Opens the file, makes it if `length` is 0, and cuts everything after `length`.
 
         chain: the digest of the lines up to there, None to read them.
         Raises DamagedStoreError when the file is missing or shorter, or when no line ends there.
@@ -89,7 +89,7 @@ class Projection:
         self._new_name = length == 0
 
     def append(self, lines: Sequence[bytes]) -> None:
-        """Writes the lines (without their ends) in order, all or none. Raises StoreFullError, StoreFailedError."""
+        """Writes the lines (without their ends) in order, all or nothing. Raises StoreFullError, StoreFailedError."""
         assert self._tail is not None, "open_at comes first"
         if lines:
             tamed = [tame(line) for line in lines]
@@ -105,7 +105,7 @@ class Projection:
             self._new_name = False
 
     def close(self) -> None:
-        """Gives the descriptor back; syncs nothing."""
+        """Closes the descriptor; syncs nothing."""
         if self._tail is not None:
             self._tail.close()
             self._tail = None

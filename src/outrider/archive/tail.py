@@ -9,10 +9,10 @@ from outrider.storage.files import File
 
 
 class Tail:
-    """Appends behind `length`, the bytes that count. The remains of a write that failed are cut before the next one."""
+    """Appends after `length`, the bytes that count. The remains of a failed write are cut before the next one."""
 
     def __init__(self, file: File, length: int, *, torn: bool = False, unsynced: bool = False) -> None:
-        """torn: bytes that do not count may lie behind `length`. unsynced: the file has changed already."""
+        """torn: bytes that do not count may follow `length`. unsynced: the file has changed already."""
         self.length = length
         self._file = file
         self._torn = torn
@@ -46,5 +46,5 @@ class Tail:
             self._unsynced = False
 
     def close(self) -> None:
-        """Gives the descriptor back; syncs nothing."""
+        """Closes the descriptor; syncs nothing."""
         self._file.close()

@@ -1,7 +1,7 @@
-"""WARC/1.1 files, one gzip member per record, appended behind a watermark: an opening cuts the bytes beyond it.
+"""WARC/1.1 files, one gzip member per record, appended after a watermark: an opening cuts the bytes beyond it.
 
 Names: PREFIX-NNNNNN.warc.gz, numbered from 000000. Each file begins with a `warcinfo`; then pairs of `response` and its
-`request`. Blocks hold the bytes as they came: status line and fields, chunk framing and content coding untouched.
+`request`. Blocks contain the bytes as received: status line and fields, chunk framing and content coding untouched.
 Source: ISO 28500:2017, https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/
 """
 
@@ -44,12 +44,12 @@ _SHIFTS = range(150, -1, -10)
 
 
 class Exchange(NamedTuple):
-    """One request and what came back, as bytes. A tuple, because one is made for each page.
+    """One request and its answer, as bytes. A tuple, because one is made for each page.
 
-    `head` is the status line and the fields with their empty line, `body` all that followed. `at` is wall time in
-    microseconds. `truncated` is why the body ends early. `token` is the lease it was made under. `content` is the
-    payload with its content codings undone, `payload` the body with its transfer codings undone, each where it is
-    another one.
+    `head` is the status line and the fields with their empty line, `body` the rest. `at` is wall time in
+    microseconds. `truncated` is the reason why the body ends early. `token` is that of the lease. `content` is the
+    payload with its content codings undone, `payload` the body with its transfer codings undone, each only if it
+    differs.
     """
 
     url: str
@@ -80,7 +80,7 @@ class Records(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WarcPlace:
-    """Where a record's gzip member lies: file name, first byte, length in bytes."""
+    """The place of a record's gzip member: file name, first byte, length in bytes."""
 
     file: str
     offset: int
@@ -113,7 +113,7 @@ def shown_digest(digest: bytes) -> str:
 
 @lru_cache(maxsize=1_024)
 def _shown_address(address: str) -> str:
-    """An IP address in its usual spelling. Raises ValueError for what is none."""
+    """Returns an IP address in its usual spelling. Raises ValueError for another text."""
     return str(ip_address(address))
 
 
@@ -133,8 +133,8 @@ def serial_of(prefix: str, name: str) -> int | None:
 class WarcWriter:
     """Appends exchanges to the WARC files of one directory.
 
-    `add` writes, `sync` makes durable, `watermark` says how far; the next opening of the directory gives the watermark
-    that was logged, and the bytes written after it are cut. A write that fails leaves no half record for the next one.
+    `add` writes, `sync` makes durable, and `watermark` is the durable end. The next opening passes the logged
+    watermark, and the bytes written after it are cut. A failed write leaves no half record for the next one.
     """
 
     def __init__(
@@ -147,9 +147,9 @@ class WarcWriter:
         roll_bytes: int = WARC_ROLL_BYTES,
         info: Mapping[str, str] | None = None,
     ) -> None:
-        """For a directory without WARC files of this prefix; `open_at` goes on in one that has some.
+        """For a directory without WARC files of this prefix; `open_at` continues in one that has some.
 
-        `software` and `info` (for example operator, robots, http-header-user-agent) go into each `warcinfo`.
+        `software` and `info` (for example operator, robots, http-header-user-agent) are written into each `warcinfo`.
         `random_bytes` makes record ids: they must not repeat when the directory is opened again.
         """
         if not _PREFIX.match(prefix):
@@ -184,7 +184,7 @@ class WarcWriter:
         roll_bytes: int = WARC_ROLL_BYTES,
         info: Mapping[str, str] | None = None,
     ) -> WarcWriter:
-        """Cuts the archive back to `watermark` (None: nothing was ever reported) and goes on there.
+        """Cuts the archive back to `watermark` (None: nothing was ever reported) and continues there.
 
         Files with higher numbers are removed. Raises DamagedStoreError when the file is missing or ends before.
         """
@@ -211,9 +211,9 @@ class WarcWriter:
         return self.records_of((exchange,))[0]
 
     def records_of(self, exchanges: Sequence[Exchange]) -> list[Records]:
-        """The response and its request of each exchange as they will stand in a file; any thread may ask.
+        """Returns the response and request record of each exchange as they will be in a file. Any thread may call it.
 
-        An exchange without a head (nothing came) cannot be recorded. Raises InvalidUrlError, ValueError.
+        An exchange without a head (no answer at all) cannot be recorded. Raises InvalidUrlError, ValueError.
         """
         rows = []
         for one in exchanges:
@@ -230,14 +230,14 @@ class WarcWriter:
         ]
 
     def add(self, given: Exchange | Records) -> WarcPlace:
-        """Appends the response and its request; gives the place of the response.
+        """Appends the response and its request; returns the place of the response.
 
         Raises as `records` does, and StoreFullError, StoreFailedError: then nothing of it is in the archive.
         """
         return self.add_all([self.records(given) if isinstance(given, Exchange) else given])[0]
 
     def add_all(self, records: Sequence[Records]) -> list[WarcPlace]:
-        """Appends many in one write, to one file; gives the places of the responses. Raises as `add` does, and then
+        """Appends many in one write, to one file; returns the places of the responses. Raises as `add` does, and then
         nothing of them is in the archive."""
         if not records:
             return []
@@ -268,7 +268,7 @@ class WarcWriter:
             self._new_names = False
 
     def close(self) -> None:
-        """Gives the descriptors back; syncs nothing."""
+        """Closes the descriptors; syncs nothing."""
         for tail in (*self._finished, *([self._tail] if self._tail is not None else [])):
             tail.close()
         self._finished.clear()
@@ -311,7 +311,7 @@ class WarcWriter:
         self._tail, self._name, self._serial = Tail(file, offset), name, serial
 
     def _begin_file(self, at: Instant) -> bytes:
-        """Opens the next file and gives its first record; a file that is still empty is begun again."""
+        """Opens the next file and returns its first record; a file that is still empty is begun again."""
         if self._tail is None or self._tail.length > 0:
             serial = self._serial + 1
             name = file_name(self._prefix, serial)
@@ -340,7 +340,7 @@ def _member(record: bytes) -> bytes:
 
 
 def read_record(files: Files, place: WarcPlace) -> WarcRecord:
-    """Reads one record by its place. Raises FileNotFoundError, and DamagedStoreError when none lies there whole."""
+    """Reads one record by its place. Raises FileNotFoundError, and DamagedStoreError without a whole record there."""
     where = f"{files.describe(place.file)} at byte {place.offset}"
     file = files.open(place.file)
     try:

@@ -1,7 +1,7 @@
 """The directives of one page: meta robots and the X-Robots-Tag field. Pure: names and values in, words out.
 
-Google describes both ("Robots meta tag, data-nosnippet, and X-Robots-Tag specifications"); no RFC has them. Where
-several speak, the strictest holds. Nothing raises: a part that says nothing is passed over.
+Google describes both ("Robots meta tag, data-nosnippet, and X-Robots-Tag specifications"); no RFC does. Of
+several, the strictest applies. Nothing raises: a part without meaning is skipped.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _CHARACTERS_MAX = DIRECTIVES_PER_PAGE_MAX * DIRECTIVE_CHARACTERS_MAX
 def page_directives(
     html_meta: Iterable[tuple[str, str]], headers: Iterable[tuple[str, str]], agent: str
 ) -> frozenset[str]:
-    """The directives in force for a crawler, in lower case: "noindex", "nofollow", "max-snippet:50" …
+    """Returns the directives in force for a crawler, in lower case: "noindex", "nofollow", "max-snippet:50" …
 
     html_meta: (name, content) of a page's meta elements. headers: (name, value) of its header fields. agent: the
-    crawler's product token; what speaks to it counts beside what speaks to all. "none" is there with its two meanings,
-    "noindex" and "nofollow"; "all", "index" and "follow" are, where nothing contradicts them.
+    crawler's product token; directives for it count in addition to those for all. "none" is returned with its two
+    meanings, "noindex" and "nofollow"; "all", "index" and "follow" are returned if no directive contradicts them.
     """
     metas = [content for name, content in html_meta if _is_for(name, agent)]
     said = [word for text in metas for word in _words(text)]
@@ -41,7 +41,7 @@ def page_directives(
 
 
 def header_directives(headers: Iterable[tuple[str, str]], agent: str) -> frozenset[str]:
-    """The directives of the X-Robots-Tag fields for a crawler. A name before a colon says whom what follows is for."""
+    """Returns the directives of the X-Robots-Tag fields for a crawler. A name before a colon limits them to it."""
     found: list[str] = []
     for name, value in headers:
         if name.lower() != FIELD:
@@ -58,7 +58,7 @@ def header_directives(headers: Iterable[tuple[str, str]], agent: str) -> frozens
 
 
 def strictest(words: Iterable[str]) -> frozenset[str]:
-    """The directives in force among these in lower case, where each may stand several times."""
+    """Returns the directives in force among these in lower case, which may repeat."""
     fit = {_spelled(word) for word in words if len(word) <= DIRECTIVE_CHARACTERS_MAX}
     known = sorted(word for word in fit if word.strip(":"))[:DIRECTIVES_PER_PAGE_MAX]
     found = {word for word in known if ":" not in word or word.partition(":")[0] not in _VALUED}
@@ -75,7 +75,7 @@ def strictest(words: Iterable[str]) -> frozenset[str]:
 
 
 def _leniency(value: str) -> tuple[float, str]:
-    """How much a value allows: -1 is no limit, 0 nothing; a date is as good as another."""
+    """Returns how much a value allows: -1 is no limit, 0 nothing; all dates are equal."""
     if value in _PREVIEWS:
         return float(_PREVIEWS.index(value)), value
     if _NUMBER.fullmatch(value) is not None:
@@ -93,7 +93,7 @@ def _words(text: str) -> list[str]:
 
 
 def _spelled(word: str) -> str:
-    """A directive with single blanks, and none around the colon before its value."""
+    """Returns a directive with single blanks, and without blanks around the colon before its value."""
     name, colon, value = word.partition(":")
     return f"{name.strip()}:{' '.join(value.split())}" if colon else word
 

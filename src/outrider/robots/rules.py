@@ -1,6 +1,6 @@
 """The rules of a robots.txt, by RFC 9309: which text is read, and whose rules count. The kernel reads and matches.
 
-Any bytes can be parsed and nothing raises: a line that is no rule is passed over. Work is bounded by
+Any bytes can be parsed and nothing raises: a line that is not a rule is skipped. Work is bounded by
 `ROBOTS_BYTES_MAX`.
 """
 
@@ -45,9 +45,9 @@ class RuleLine(str):
 
 
 class AgentRules:
-    """The rules of one authority for one agent: all that is kept of a file between two verdicts. Never changes.
+    """The rules of one authority for one agent: all that is stored of a file between two verdicts. Never changes.
 
-    crawl_delay: seconds, None if none is asked for. count: the number of rules.
+    crawl_delay: seconds, None without one. count: the number of rules.
     """
 
     __slots__ = ("_matcher", "count", "crawl_delay")
@@ -59,7 +59,7 @@ class AgentRules:
 
     @property
     def memory_bytes(self) -> int:
-        """The bytes that the rules take."""
+        """The bytes that the rules use."""
         return sys.getsizeof(self) + self._matcher.memory_bytes
 
     def allowed(self, url: str) -> bool:
@@ -75,7 +75,7 @@ class AgentRules:
 
 
 def verdicts(rules: Iterable[AgentRules], urls: Sequence[str]) -> list[int]:
-    """`AgentRules.verdict` for many URLs, each by the rules beside it."""
+    """Returns `AgentRules.verdict` for many URLs, each with its own rules."""
     found: list[int] = np.frombuffer(robots_verdicts([one._matcher for one in rules], urls), np.int64).tolist()
     return found
 
@@ -92,7 +92,7 @@ class Rules:
 
     @classmethod
     def parse(cls, body: bytes, *, lenient: bool = False) -> Rules:
-        """The rules that a robots.txt states: any bytes, of which the first `ROBOTS_BYTES_MAX` count.
+        """Parses the rules of a robots.txt: any bytes, of which the first `ROBOTS_BYTES_MAX` count.
 
         lenient: reads as Google's parser does, which decodes no percent-encoding, among others
         (docs/decisions/robots.md).
@@ -112,7 +112,7 @@ class Rules:
 
     @property
     def records(self) -> int:
-        """The number of lines that are records of a robots.txt; 0 for bytes that hold no rule, and so allow all."""
+        """The number of lines that are records of a robots.txt; 0 for bytes without a rule, which allow all."""
         return self._text.records
 
     def allowed(self, agent: str, url: str) -> bool:
@@ -129,7 +129,7 @@ class Rules:
         return RuleLine(self._text.line(number).decode("utf-8", "replace"), number) if number else None
 
     def crawl_delay(self, agent: str) -> float | None:
-        """Seconds between requests that the agent's group asks for: the largest, at most a day; None if none."""
+        """Returns the seconds between requests of the agent's group: the largest, at most a day; None without one."""
         delay = self._text.delay(self._token(agent))
         return None if delay is None else min(delay, CRAWL_DELAY_SECONDS_MAX)
 
@@ -164,10 +164,10 @@ def _text_of(body: bytes) -> bytes:
 
 
 def whole_lines(body: bytes, *, cut: bool = False) -> bytes:
-    """As many lines of a robots.txt as stand whole in its first `ROBOTS_BYTES_MAX` (RFC 9309 section 2.5). cut: its end
-    is missing, so that its last line is a part of one wherever it ends.
+    """Returns the lines of a robots.txt that are whole in its first `ROBOTS_BYTES_MAX` (RFC 9309 section 2.5). cut: its
+    end is missing, so its last line is always a part of one.
 
-    Half a path would forbid, or allow, more than was said.
+    Half a path would forbid, or allow, more than the file does.
     """
     if not cut and len(body) <= ROBOTS_BYTES_MAX:
         return body
@@ -176,7 +176,7 @@ def whole_lines(body: bytes, *, cut: bool = False) -> bytes:
         text = body[: ROBOTS_BYTES_MAX & ~1].decode("utf-16", "ignore")
         head = text[: max(text.rfind("\n"), text.rfind("\r")) + 1].encode("utf-8", "replace")
         return head[: max(head.rfind(b"\n", 0, ROBOTS_BYTES_MAX), head.rfind(b"\r", 0, ROBOTS_BYTES_MAX)) + 1]
-    # A line that ends just at the limit is whole: its line end may stand behind the limit.
+    # A line that ends just at the limit is whole: its line end may be after the limit.
     end = max(body.rfind(b"\n", 0, ROBOTS_BYTES_MAX + 1), body.rfind(b"\r", 0, ROBOTS_BYTES_MAX + 1))
     return body[: min(end + 1, ROBOTS_BYTES_MAX)]
 
@@ -195,11 +195,11 @@ def _tokens_of_agent(agent: str) -> list[str]:
 
 
 def verdict_of_status(status: int | None) -> Answer:
-    """The meaning of the status of an answer for robots.txt (RFC 9309 section 2.3.1).
+    """Returns the meaning of the status of an answer for robots.txt (RFC 9309 section 2.3.1).
 
-    "rules": parse the body; "redirect": ask there; "allow": there are no rules; "unreachable": stay out for now.
-    None is no answer at all. 429 is "unreachable" although it is a 4xx, as Google reads it too: a site that asks for
-    fewer requests has not allowed everything. So is 206: the request asked for the whole, and a part misses rules.
+    "rules": parse the body; "redirect": request the target; "allow": there are no rules; "unreachable": forbidden for
+    now. None means no answer. 429 is "unreachable" although it is a 4xx, as Google reads it too: a site that wants
+    fewer requests has not allowed everything. So is 206: the request was for the whole, and a part lacks rules.
     """
     if status is None or status in (206, 429):
         return "unreachable"

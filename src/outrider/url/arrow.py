@@ -1,4 +1,4 @@
-"""The texts of an Arrow array, read where they lie: the Arrow C data interface, handed over in capsules.
+"""The texts of an Arrow array, read without a copy: the Arrow C data interface, in capsules.
 
 Source: arrow.apache.org, "The Arrow C data interface" and "The Arrow PyCapsule Interface". No Arrow library is needed.
 """
@@ -46,20 +46,20 @@ class _Array(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The rows of an array: row i lies from `offsets[i]` to `offsets[i + 1]` in `octets`."""
+    """The rows of an array: row i is octets[offsets[i]:offsets[i + 1]]."""
 
     octets: memoryview
     offsets: npt.NDArray[np.int64]
     nulls: npt.NDArray[np.bool_] | None
-    """Which rows are null; None when none is."""
+    """The rows that are null; None without nulls."""
     owner: object
-    """What keeps the memory alive."""
+    """The owner of the memory; it must live as long as the rows."""
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def text(self, row: int) -> str:
-        """A row as text; bytes that are no UTF-8 become U+FFFD."""
+        """Returns a row as text; bytes that are not UTF-8 become U+FFFD."""
         return bytes(self.octets[self.offsets[row] : self.offsets[row + 1]]).decode("utf-8", "replace")
 
 
@@ -68,13 +68,13 @@ def texts_of(array: object) -> Texts:
     export = getattr(array, "__arrow_c_array__", None)
     if export is None:
         chunks = "; of an array in chunks give each chunk" if hasattr(array, "__arrow_c_stream__") else ""
-        raise TypeError(f"a {type(array).__name__} is no Arrow array: it has no __arrow_c_array__{chunks}")
+        raise TypeError(f"a {type(array).__name__} is not an Arrow array: it has no __arrow_c_array__{chunks}")
     capsules = export()
     schema = ctypes.cast(_pointer(capsules[0], b"arrow_schema"), ctypes.POINTER(_Schema)).contents
     found = ctypes.cast(_pointer(capsules[1], b"arrow_array"), ctypes.POINTER(_Array)).contents
     layout = (schema.format or b"").decode("ascii", "replace")
     if layout not in _OFFSETS or schema.dictionary or found.n_buffers != 3:
-        raise TypeError(f"an Arrow array of format {layout!r} holds no plain texts: cast it to large_utf8")
+        raise TypeError(f"an Arrow array of format {layout!r} contains no plain texts: cast it to large_utf8")
     count = found.length + 1 if found.length else 0
     width = np.dtype(_OFFSETS[layout]).itemsize
     offsets = np.frombuffer(_memory(found.buffers[1], (found.offset + count) * width), _OFFSETS[layout])
@@ -91,12 +91,12 @@ def _pointer(capsule: object, name: bytes) -> int:
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype = ctypes.c_void_p
     get.argtypes = (ctypes.py_object, ctypes.c_char_p)
-    found: int = get(capsule, name)  # raises ValueError when the capsule is none of that name
+    found: int = get(capsule, name)  # raises ValueError for a capsule of another name
     return found
 
 
 def _memory(address: int | None, size: int) -> memoryview:
-    """So many bytes at an address; Arrow keeps them alive as long as its capsules."""
+    """Returns bytes at an address; Arrow keeps them alive as long as its capsules."""
     if not size or not address:
         return memoryview(b"")
     return np.frombuffer(memoryview((ctypes.c_ubyte * size).from_address(address)), np.uint8).data

@@ -1,10 +1,10 @@
-"""Many URLs in columns: canonical texts in one arena of bytes, their parts and hashes beside it; strings on request.
+"""Many URLs in columns: canonical texts in one arena of bytes, their parts and hashes as columns; strings on request.
 
     arena     http://a.org/xhttps://b.org:81/      ASCII, one text after the other
-    offsets   0             14                 33  row i lies from offsets[i] to offsets[i + 1]
+    offsets   0             14                 33  row i is arena[offsets[i]:offsets[i + 1]]
 
-Every row that was given keeps its place. One that is no http or https URL is there with an empty text, `valid` is False
-for it, and it has no key: so answers can be given row by row.
+Every input row keeps its place. A row that is not an http or https URL has an empty text, `valid` is False for it, and
+it has no key. So results match the input row by row.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from outrider.url.spelling import Canonical, Page, Parsed, as_rows, host_of, ope
 NO_KEY = 2**32 - 1
 """The code of a row without a key, which is one that is not valid."""
 UNKEYED = bytes(kernels.FINGERPRINT_KEY_BYTES)
-"""The key of fingerprints where none is named: good within one program, no guard against collisions on purpose."""
+"""The default key of fingerprints: good within one program, but not against collisions on purpose."""
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
@@ -59,7 +59,7 @@ class Spans(NamedTuple):
 class UrlBatch:
     """URLs in columns; it never changes. Made by `of`, `from_buffers`, `from_arrow` or `concatenate`.
 
-    Iterating gives the canonical strings of the valid rows; `len` counts all rows. `batch[i]` is the string of a row,
+    Iterating yields the canonical strings of the valid rows; `len` counts all rows. `batch[i]` is the string of a row,
     "" if it is not valid; `batch[a:b]` is a batch.
     """
 
@@ -79,7 +79,7 @@ class UrlBatch:
         path_starts: Uint32s,
         columns: Mapping[str, npt.NDArray[Any]] = MappingProxyType({}),
     ) -> None:
-        """Takes canonical columns as they are; `of` makes them."""
+        """Uses canonical columns as they are; `of` makes them."""
         self._arena = arena
         self._offsets = _frozen(offsets)
         self._valid = _frozen(valid)
@@ -95,10 +95,11 @@ class UrlBatch:
 
     @classmethod
     def of(cls, urls: Iterable[object], base: str | Canonical | None = None, *, key: bytes | None = None) -> UrlBatch:
-        """The batch of these URLs, spelled canonically, against `base` if given; a batch is given back as it is.
+        """Returns the batch of these URLs in canonical spelling, relative to `base` if there is one. A batch is
+        returned unchanged.
 
-        An item that is no `str` or `Url`, or no URL that can be crawled, becomes a row that is not valid; so do all
-        when `base` is no absolute URL. With a `key` of 16 bytes the fingerprints are made in the same pass.
+        An item that is not a `str` or `Url`, or not a URL that can be crawled, becomes a row that is not valid. If
+        `base` is not an absolute URL, all rows do. With a `key` of 16 bytes, the same pass computes the fingerprints.
         """
         if isinstance(urls, UrlBatch):
             return urls
@@ -113,15 +114,15 @@ class UrlBatch:
 
     @classmethod
     def from_arrow(cls, array: object, base: str | None = None, *, key: bytes | None = None) -> UrlBatch:
-        """The same of an Arrow array of texts: of any object with `__arrow_c_array__`, the Arrow PyCapsule interface.
+        """As `of`, for an Arrow array of texts: any object with `__arrow_c_array__`, the Arrow PyCapsule interface.
 
-        Texts are read where they lie. A null is a row that is not valid; bytes that are no UTF-8 become U+FFFD, as in
-        a browser. Raises TypeError for an object that is no such array.
+        Texts are read without a copy. A null is a row that is not valid; bytes that are not UTF-8 become U+FFFD, as in
+        a browser. Raises TypeError for another object.
         """
         texts = arrow.texts_of(array)
         if texts.nulls is None:
             return cls.from_buffers(texts.octets, texts.offsets, base, key=key)
-        # Nulls are rare, and none may be taken for an empty reference: strings will do.
+        # Nulls are rare, and must not become empty references: use strings.
         rows = [None if null else texts.text(row) for row, null in enumerate(texts.nulls.tolist())]
         return cls.of(rows, base, key=key)
 
@@ -129,9 +130,9 @@ class UrlBatch:
     def from_buffers(
         cls, octets: Bytes, offsets: Int64s, base: str | None = None, *, key: bytes | None = None
     ) -> UrlBatch:
-        """The same of texts in UTF-8 in one buffer: row i lies from `offsets[i]` to `offsets[i + 1]`.
+        """As `of`, for texts in UTF-8 in one buffer: row i is octets[offsets[i]:offsets[i + 1]].
 
-        Raises ValueError when a row lies outside the buffer, BufferError for offsets that are no int64.
+        Raises ValueError when a row is outside the buffer, BufferError for offsets that are not int64.
         """
         if np.ndim(offsets) != 1 or not len(offsets):
             raise ValueError("offsets are one row of numbers: where each URL begins, and where the last ends")
@@ -157,8 +158,8 @@ class UrlBatch:
         *,
         key: bytes | None = None,
     ) -> UrlBatch:
-        """The batch of canonical URLs in columns as kernels give them, all valid; with a `key` of the fingerprints of
-        URLs and hosts under it, which come last."""
+        """Returns the batch of canonical URLs in columns from a kernel, all valid. With a `key`, `columns` ends with
+        the fingerprints of URLs and hosts under it."""
         numbers = np.frombuffer(flags, np.uint8)
         batch = cls(
             arena,
@@ -205,7 +206,7 @@ class UrlBatch:
 
     @classmethod
     def _drained(cls, columns: Columns, text_of: Callable[[int], str], page: Page, key: bytes | None) -> UrlBatch:
-        """The batch of a kernel's spellings; rows that the kernel leaves go through the parser."""
+        """Returns the batch of a kernel's spellings; the parser spells the rows that the kernel leaves."""
         arena, offset_bytes, state_bytes, *others = columns
         offsets, states = np.frombuffer(offset_bytes, np.int64), np.frombuffer(state_bytes, np.uint8)
         flags = np.frombuffer(others[0], np.uint8)
@@ -265,7 +266,7 @@ class UrlBatch:
 
     @property
     def has_userinfo(self) -> Bools:
-        """Whether a user or password stood in each row; they were dropped."""
+        """Whether each row had a user or password; they were dropped."""
         found: Bools = (self._flags & USERINFO) != 0
         return found
 
@@ -277,23 +278,23 @@ class UrlBatch:
 
     @property
     def columns(self) -> Mapping[str, npt.NDArray[Any]]:
-        """The further columns by name, as `with_columns` took them."""
+        """The additional columns by name, from `with_columns`."""
         return MappingProxyType(self._columns)
 
     def texts(self) -> Spans:
-        """Where the text of each row lies in the arena."""
+        """The start and end of each row's text in the arena."""
         return Spans(self._offsets[:-1], self._offsets[1:])
 
     def hosts(self) -> Spans:
-        """Where the host of each row lies in the arena, IPv6 in its brackets."""
+        """The start and end of each row's host in the arena, IPv6 with its brackets."""
         if self._host_spans is None:
-            # "http://" has seven bytes, "https://" eight; a row that is not valid has none, and no host.
+            # "http://" has seven bytes, "https://" eight; a row that is not valid has no bytes, and no host.
             starts: Int64s = self._offsets[:-1] + np.where(self._valid, 7 + (self._flags & HTTPS), 0)
             self._host_spans = Spans(_frozen(starts), _frozen(starts + self._host_lengths))
         return self._host_spans
 
     def dotted(self) -> npt.NDArray[np.intp]:
-        """The rows whose host has a dot behind it that `outrider.url.undotted` takes off."""
+        """The rows whose host ends with a dot that `outrider.url.undotted` removes."""
         starts, ends = self.hosts()
         if not len(self._arena):
             return np.zeros(0, np.intp)
@@ -302,7 +303,7 @@ class UrlBatch:
         return rows[octets[ends[rows] - 2] != _DOT] if len(rows) else rows
 
     def clock_hosts(self) -> Spans:
-        """Where the host of each row lies in the arena that its politeness goes by: without the dot behind it."""
+        """The start and end in the arena of each row's host for politeness: without the dot at its end."""
         starts, ends = self.hosts()
         rows = self.dotted()
         if len(rows):
@@ -311,12 +312,13 @@ class UrlBatch:
         return Spans(starts, ends)
 
     def origins(self) -> Spans:
-        """Where scheme, host and port of each row lie in the arena; one robots.txt is for one such authority."""
+        """The start and end of scheme, host and port of each row in the arena; each such authority has one
+        robots.txt."""
         starts = self._offsets[:-1]
         return Spans(starts, starts + self._path_starts.astype(np.int64))
 
     def paths(self) -> Spans:
-        """Where path and query of each row lie in the arena, from the first slash on."""
+        """The start and end of path and query of each row in the arena, from the first slash on."""
         return Spans(self._offsets[:-1] + self._path_starts.astype(np.int64), self._offsets[1:])
 
     def fingerprints(self, key: bytes = UNKEYED) -> Uint64s:
@@ -329,7 +331,7 @@ class UrlBatch:
         return self._hashed("host", self.hosts, key)
 
     def clock_fingerprints(self, key: bytes = UNKEYED) -> Uint64s:
-        """The same of each host as its politeness goes by it, without the dot behind it."""
+        """As `host_fingerprints`, of each host for politeness, without the dot at its end."""
         place = ("clock", bytes(key))
         known = self._hashes.get(place)
         if known is None:
@@ -362,14 +364,14 @@ class UrlBatch:
         private: bool = True,
         addresses: Mapping[str, str] = MappingProxyType({}),
     ) -> Keys:
-        """The key of each row, by number, and the keys.
+        """Returns the key of each row, by number, and the keys.
 
         by         "host", "domain", "origin", "address", or a function from canonical URL to key: as `outrider.url.key`
-        private    for "domain": whether the private section of the public suffix list is in force
-        addresses  for "address": the addresses of the hosts that are known
+        private    for "domain": whether the private section of the public suffix list applies
+        addresses  for "address": the known addresses of hosts
 
-        A host is looked at once, however many rows it has. Raises ValueError for another `by`, TypeError when a
-        function gives no text.
+        Each host is handled once, however many rows it has. Raises ValueError for another `by`, TypeError when a
+        function does not return a text.
         """
         if callable(by):
             return self._coded(self.strings(), lambda url: key_of(url, by))
@@ -520,14 +522,14 @@ class UrlBatch:
         """The valid rows, each URL where it appears first; with a `mask`, of those rows for which it is true."""
         wanted = self._valid if mask is None else self._masked(mask) & self._valid
         arena, offsets, firsts = kernels.unique_spans(self._arena, *self.texts(), wanted)
-        # Numbers of the type that indexes: each column would be told of another one anew.
+        # Numbers of the index type: otherwise each column would convert them again.
         chosen = np.frombuffer(firsts, np.uint32).astype(np.intp)
         return self._picked(chosen, arena, np.frombuffer(offsets, np.int64))
 
     def with_columns(self, **columns: npt.ArrayLike) -> UrlBatch:
-        """The same URLs with further columns: one value per row, or one for all rows. They follow `take`, `filter` and
-        `concatenate`; one of a known name takes its place. Texts are kept as objects. Raises ValueError for another
-        number of values."""
+        """Returns the same URLs with additional columns: one value per row, or one for all rows. They follow `take`,
+        `filter` and `concatenate`; a column of a known name replaces the old one. Texts are stored as objects. Raises
+        ValueError for another number of values."""
         made = dict(self._columns)
         for name, values in columns.items():
             array = np.array(values)
@@ -552,7 +554,7 @@ class UrlBatch:
 
 
 def _rejoined(parts: Sequence[UrlBatch]) -> UrlBatch | None:
-    """The rows of parts that were cut out of one batch, one behind the other; None of any others."""
+    """Returns the joint rows of parts of one batch, or None for parts of different batches."""
     cuts = [part._cut_from for part in parts]
     if cuts[0] is None:
         return None
@@ -579,7 +581,7 @@ def _row_numbers(rows: npt.ArrayLike) -> npt.NDArray[np.intp]:
 
 
 def _spliced(arena: bytes, offsets: Int64s, rows: Sequence[int], texts: Sequence[str]) -> tuple[bytes, Int64s]:
-    """An arena with texts in rows that had none."""
+    """Returns an arena with texts for rows that had no text."""
     lengths = np.diff(offsets)
     lengths[rows] = [len(text) for text in texts]
     pieces: list[bytes] = []

@@ -1,9 +1,9 @@
 """The months that a URL names: of a calendar or an archive, and not of an id, a version, a size or a page number.
 
-A date begins where a name of the path or a value begins, or follows a word and a hyphen, and no letter or digit follows
-it. So `category/2050`, `city=2100`, `update=20310101`, an ISSN (`1471-2105/10`) and an escape (`%2030.01`) are none.
-A number and a small one behind it, as in `thread/2045/12`, need more: a zero before the month, a word as `calendar`
-before the year, or nothing before it.
+A date begins at the start of a name of the path or of a value, or after a word and a hyphen, and ends before any
+letter or digit. So `category/2050`, `city=2100`, `update=20310101`, an ISSN (`1471-2105/10`) and an escape
+(`%2030.01`) are not dates. A number and a small one after it, as in `thread/2045/12`, need more: a zero before the
+month, a word such as `calendar` before the year, or nothing before it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CALENDARS: Final = frozenset(
         "timetable veranstaltungen week weekly weeks year yearly years"
     )
 )
-"""Words of the name before a date. An id with the number of a page behind it has other ones."""
+"""Words of the name before a date. An id with a page number after it has other words."""
 _MONTH_NAMES: Final = frozenset(
     _WORDS("cal calendar date dates datum day fecha from jour mes mois monat month week ym")
 )
@@ -48,8 +48,8 @@ _YEARS: Final = range(1900, 10_000)
 
 
 def months_named(rest: str) -> Iterator[int]:
-    """The months that stand behind the host of a canonical URL, counted from the year 0; the first one of a year that
-    stands alone."""
+    """Returns the months after the host of a canonical URL, counted from the year 0; the first month for a year without
+    a month."""
     if _MAY(rest) is None:
         return
     path, _, query = rest.partition("?")
@@ -77,7 +77,7 @@ def _is_calendar(name: str) -> bool:
 
 
 def _is_date_of_path(path: str, found: re.Match[str]) -> bool:
-    """Whether a year with a month behind it is a date, by what stands before it and by its zeros."""
+    """Whether a year followed by a month is a date, from the text before it and its zeros."""
     _, parted, month, day = found.groups()
     if not _is_day(day):
         return False
@@ -105,7 +105,7 @@ def _of_query(query: str) -> Iterator[int]:
             continue
         words = {word.lower() for word in _WORDS(name)}
         if _YEAR(value):
-            # A `y` alone stands beside an `x`, on a map.
+            # A `y` alone is often a coordinate next to `x`, on a map.
             if words & _YEAR_NAMES or (name.lower() == "y" and names & _MONTH_ALONE and "x" not in names):
                 months = [told for other, told in pairs if other.lower() in _MONTH_ALONE and _MONTH(told)]
                 yield from _month(value, months[0] if months else None)

@@ -1,7 +1,7 @@
 """The owner of a URL: its host, registrable domain, origin or server address; and its keyed fingerprint.
 
-The public suffix list lies in the package, with its date, and is never fetched when Outrider runs: one release gives
-one answer. `scripts/update_psl.py` brings a newer one into the next release.
+The public suffix list is in the package, with its date, and is never fetched when Outrider runs. So one release has
+one result. `scripts/update_psl.py` updates it for the next release.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _HOST_CHARACTERS_CACHED = 254  # RFC 1035 section 2.3.4, and a dot: no longer na
 
 @cache
 def _list(private: bool) -> publicsuffixlist.PublicSuffixList:
-    # On first use, for names that are not ASCII: reading the rules takes 50 ms, a kernel's rules 12.
+    # On first use, for names that are not ASCII: reading the rules needs 50 ms, a kernel's rules 12.
     return publicsuffixlist.PublicSuffixList(
         _LIST, accept_unknown=True, accept_encoded_idn=True, only_icann=not private
     )
@@ -66,13 +66,13 @@ def _a_labels(rule: str) -> str:
 
 
 def registrable_domain(host: str, private: bool = True) -> str | None:
-    """The public suffix of a host name and one label more: `example.co.uk` for `www.example.co.uk`.
+    """Returns the public suffix of a host name and one label more: `example.co.uk` for `www.example.co.uk`.
 
-    private  whether the list's private section is in force: with it `a.github.io` and `b.github.io` are different
+    private  whether the list's private section applies: with it `a.github.io` and `b.github.io` are different
              people, without it both are `github.io`
 
     None for a public suffix itself, a single label, an IP address, a leading dot or an empty label. One trailing dot is
-    taken off. Unicode in, Unicode out; `xn--` in, `xn--` out. Source: publicsuffix.org.
+    removed. Unicode in, Unicode out; `xn--` in, `xn--` out. Source: publicsuffix.org.
     """
     if len(host) > _HOST_CHARACTERS_CACHED:
         return _registrable_domain(host, private)
@@ -80,9 +80,9 @@ def registrable_domain(host: str, private: bool = True) -> str | None:
 
 
 def registrable_domains(hosts: Iterable[str], private: bool = True) -> list[str | None]:
-    """`registrable_domain` of each of some host names, in one call of the kernel.
+    """Returns `registrable_domain` of each host name, in one call of the kernel.
 
-    Raises TypeError when `hosts` is one string, or holds anything but strings.
+    Raises TypeError when `hosts` is one string, or contains a non-string.
     """
     rows = hosts if isinstance(hosts, list | tuple | str) else list(hosts)
     domains, odd = public_suffixes(private).texts(rows)
@@ -94,7 +94,7 @@ def registrable_domains(hosts: Iterable[str], private: bool = True) -> list[str 
 def domain_spans(
     arena: Bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], private: bool = True
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Where in an arena the registrable domain of each host begins and ends; the host itself where it has none.
+    """Returns the start and end of each host's registrable domain in an arena; of the host itself if it has none.
 
     arena, starts, ends  hosts as canonical URLs have them: ASCII, lower case; int64, one of both per host
 
@@ -127,7 +127,7 @@ def _registrable_domain(host: str, private: bool) -> str | None:
     domain = _list(private).privatesuffix(name)
     if domain is None:
         return domain
-    # The list knows U-labels and A-labels, but not the letters that IDNA maps to others.
+    # The list contains U-labels and A-labels, but not the letters that IDNA maps to others.
     ascii_name = idna.encode(name).decode("ascii")
     if not ascii_name:
         return None
@@ -143,24 +143,24 @@ _cached_domain = lru_cache(maxsize=_HOSTS_CACHED)(_registrable_domain)
 
 
 def key(url: str, by: By | Callable[[str], str] = "host", *, private: bool = True, address: str | None = None) -> str:
-    """The key of a URL, by which its politeness, its queue or its slot goes.
+    """Returns the key of a URL, which determines its clock, its queue or its slot.
 
     by       "host": the host name, IPv6 in its brackets
-             "domain": the registrable domain; the host where there is none
+             "domain": the registrable domain; the host if it has none
              "origin": scheme, host and port, `http://example.org:8080`
-             "address": the server's IP address; the host where it is not known
-             a function: what it gives for the canonical URL
-    private  for "domain": whether the private section of the public suffix list is in force
-    address  for "address": what the host's name was resolved to; a host that is an address needs none
+             "address": the server's IP address; the host if the address is unknown
+             a function: its result for the canonical URL
+    private  for "domain": whether the private section of the public suffix list applies
+    address  for "address": the resolved address of the host; a host that is an address does not need it
 
-    Raises InvalidUrlError for a text that is no http or https URL, ValueError for another `by` or a malformed
-    `address`, TypeError when a function gives no text.
+    Raises InvalidUrlError for a text that is not an http or https URL, ValueError for another `by` or a malformed
+    `address`, TypeError when a function does not return a text.
     """
     canonical = normalize(url)
     if callable(by):
         made = by(canonical)
         if not isinstance(made, str):
-            raise TypeError(f"a key is text; the function gave a {type(made).__name__}")
+            raise TypeError(f"a key is text; the function returned a {type(made).__name__}")
         return made
     if by == "host":
         return host_of(canonical)

@@ -20,9 +20,9 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def with_scheme(text: str, scheme: str = "http") -> str:
-    """The typed text, with a scheme before it if it has none: `example.org/a`, `localhost:8080`, `//example.org`.
+    """Returns the typed text, with a scheme added if it lacks one: `example.org/a`, `localhost:8080`, `//example.org`.
 
-    A path, a query or a fragment alone stays as it is: no host is guessed.
+    A path, a query or a fragment alone is returned unchanged: no host is guessed.
     """
     typed = text.strip()
     if typed.startswith("//"):
@@ -38,9 +38,9 @@ def with_scheme(text: str, scheme: str = "http") -> str:
 class Url(Canonical):
     """A URL in its canonical spelling. Made by `Url.parse`; equal, ordered and hashed by its text.
 
-    text     the canonical spelling; `str(url)` gives it too
-    given    what it was made from, as it was written
-    dropped  what `given` had that a crawler does not send: "user", "password", "fragment"
+    text     the canonical spelling, also `str(url)`
+    given    the original text
+    dropped  the parts of `given` that a crawler does not send: "user", "password", "fragment"
     """
 
     text: str
@@ -60,12 +60,12 @@ class Url(Canonical):
 
     @classmethod
     def parse(cls, text: str, base: str | Url | None = None, *, default_scheme: str | None = None) -> Url:
-        """The URL that a text means, on a page at `base` if given.
+        """Returns the URL of a text, on a page at `base` if there is one.
 
-        default_scheme  "http" or "https": what a text without scheme is taken to begin with, as a browser's address
-                        bar does (`example.org/a`)
+        default_scheme  "http" or "https": the scheme of a text without one, as in a browser's address
+                        bar (`example.org/a`)
 
-        Raises InvalidUrlError with `.reason`, and `.position` where one character is to blame, for what cannot be
+        Raises InvalidUrlError with `.reason`, and `.position` if one character is the cause, for a text that cannot be
         crawled.
         """
         if not isinstance(text, str):
@@ -103,7 +103,7 @@ class Url(Canonical):
 
     @property
     def query(self) -> str | None:
-        """The query without its `?`; None where there is none (a canonical URL has no empty one)."""
+        """The query without its `?`; None without a query (a canonical URL has no empty query)."""
         return self.text.partition("?")[2] or None
 
     @property

@@ -1,4 +1,4 @@
-"""Patterns that people write, as RE2 expressions: time linear in the text, memory bounded, faults told in words."""
+"""Patterns that people write, as RE2 expressions: linear time, bounded memory, errors in words."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def compiled(what: str, pattern: str, *, groups: bool) -> Any:
     try:
         return re2.compile(pattern.encode(), options)
     except UnicodeEncodeError:
-        raise SettingsError(f"{what} {shown(pattern)}: it holds half a character") from None
+        raise SettingsError(f"{what} {shown(pattern)}: it contains half a character") from None
     except re2.error as error:
         raise SettingsError(f"{what} {shown(pattern)}: {_reason(error)}") from None
 
@@ -40,4 +40,4 @@ def compiled(what: str, pattern: str, *, groups: bool) -> Any:
 def _reason(error: Exception) -> str:
     fact = error.args[0] if error.args else ""
     text = fact.decode("utf-8", "replace") if isinstance(fact, bytes) else str(fact)
-    return text or "it is no RE2 expression (look-around and back references are not there)"
+    return text or "it is not an RE2 expression (RE2 has no look-around and no back references)"

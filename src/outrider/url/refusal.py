@@ -1,6 +1,6 @@
-"""Why a text is no URL that can be crawled: the likeliest reason, in words, and the character where it goes wrong.
+"""Why a text is not a URL that can be crawled: the likeliest reason, in words, and the character where it goes wrong.
 
-The parser says no more than no. So the usual mistakes are looked for in turn, in the order in which people make them.
+The parser only refuses. So the usual mistakes are checked in turn, the most frequent ones first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*+):")
 _AUTHORITY = re.compile(r"[A-Za-z]+:[/\\]*([^/\\?#]*)")
 _FORBIDDEN_IN_HOST = re.compile(r"[\x00-\x20\x7f#/<>?@\\^|%\[\]]")
 _PORT_ALONE = re.compile(r"[^/:]*:[0-9]+(?:/|$)")
-_BLANK = re.compile("[\x00-\x20]*")  # WHATWG URL 4.4: C0 controls and spaces go from both ends
+_BLANK = re.compile("[\x00-\x20]*")  # WHATWG URL 4.4: C0 controls and spaces are removed at both ends
 _SKIPPED = "\t\n\r"  # and these anywhere
 _SKIPPED_CODES = [ord(character) for character in _SKIPPED]
 
@@ -41,7 +41,7 @@ def shown(text: str) -> str:
 
 
 def without_userinfo(text: str) -> str:
-    """A text that may be a URL, with `…` where a user and a password stand in it: errors end up in logs."""
+    """Returns a text that may be a URL, with `…` in place of user and password: errors are written to logs."""
     found = _USERINFO.match(text) if "@" in text else None
     return text if found is None else f"{text[: found.start(1)]}…{text[found.end(1) :]}"
 
@@ -52,7 +52,7 @@ def refusal(url: object, base: str | None = None) -> InvalidUrlError:
         reason = f"text is needed, not a {type(url).__name__}"
         return InvalidUrlError(reason, reason=reason)
     if base is not None and _SCHEME.match(url) is None:
-        # A fault in a reference that has no scheme may as well lie in the page's own address.
+        # For a reference without a scheme, the fault may also be in the page's own address.
         facts = f"{shown(without_userinfo(url))} on a page at {shown(without_userinfo(base))}"
         return InvalidUrlError(facts[:_FACTS_CHARACTERS_MAX], url=url, reason="it leads nowhere on that page")
     reason, at = _fault(skimmed(url)[: _LOOKED_AT_CHARACTERS + 1])
@@ -86,7 +86,7 @@ def _bounds(url: str) -> tuple[int, int]:
 
 
 def _position(url: str, at: int) -> int:
-    """Where the character `at` of the skimmed text stands in the text as it was given."""
+    """Returns the position in the original text of character `at` of the skimmed text."""
     start, _ = _bounds(url)
     kept = np.frombuffer(url[start:].encode("utf-32-le", "surrogatepass"), np.uint32)
     places = np.flatnonzero(~np.isin(kept, _SKIPPED_CODES))

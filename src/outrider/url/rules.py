@@ -1,24 +1,24 @@
-"""Lossy rules: spellings that usually mean one page are made one. Named, ordered, each switchable, all off by default.
+"""Lossy rules: they merge spellings that usually mean one page. Named, ordered, each switchable, all off by default.
 
-URLs that the standards call equal are equal already (spelling.py). Each rule here goes further and can change which
-page is meant; docs/urls.md says how, with examples. They run in the order of `RULES`, after the patterns of the URL's
-host:
+URLs that the standards call equal are already equal (spelling.py). Each rule here goes further and can change which
+page a URL points to; docs/urls.md says how, with examples. They run in the order of `RULES`, after the patterns of the
+URL's host:
 
-    https               http becomes https where no port is named
-    www                 a leading `www.` goes, where what is left is a registrable domain or below one
-    host_dot            the trailing dot of a host goes
-    strict_characters   what RFC 3986 does not allow in path and query is percent-encoded: stray `%`, `[`, `|` …
+    https               http becomes https if no port is given
+    www                 removes a leading `www.` if the result is a registrable domain or below one
+    host_dot            removes the trailing dot of a host
+    strict_characters   percent-encodes what RFC 3986 does not allow in path and query: stray `%`, `[`, `|` …
     repeated_slashes    `//` in a path becomes `/`
-    session_ids         session ids go, from the path and the query
-    index_files         a last `index.html` (.htm, .php …, `default.aspx` …) of a path goes
-    trailing_slash      slashes at the end of a path go, save the first
-    tracking            parameters that only tell where a click came from go (TRACKING_NAMES, TRACKING_PREFIXES)
-    blank_parameters    `name=` goes
-    empty_parameters    nameless parameters (`&&`, `=1`) go, `name=` becomes `name`
-    sort_query          parameters are sorted by name; those of one name keep their order
+    session_ids         removes session ids from the path and the query
+    index_files         removes a final `index.html` (.htm, .php …, `default.aspx` …) of a path
+    trailing_slash      removes slashes at the end of a path, except the first
+    tracking            removes parameters that only record the origin of a click (TRACKING_NAMES, TRACKING_PREFIXES)
+    blank_parameters    removes `name=`
+    empty_parameters    removes nameless parameters (`&&`, `=1`); `name=` becomes `name`
+    sort_query          sorts parameters by name; those of one name keep their order
 
-A result is canonical again, on every input, and applying the same rules to it changes nothing: rounds are gone through
-until one changes nothing. A URL that does not settle within ROUNDS_MAX rounds is left as it was, and so is one longer
+A result is canonical again, for every input, and applying the same rules to it changes nothing: the rules repeat until
+nothing changes. A URL that still changes after ROUNDS_MAX rounds is not changed at all, and neither is one longer
 than URL_BYTES_MAX: no pattern makes a URL grow without end.
 """
 
@@ -40,11 +40,11 @@ from outrider.url.refusal import shown
 from outrider.url.spelling import host_of, mended, normalize, spell
 
 RULES_VERSION = "1"
-"""Pinned with the names in `Rules.text`: any change below that changes what a rule gives raises it."""
+"""Written with the names in `Rules.text`: any change below that changes the result of a rule raises it."""
 
 ROUNDS_MAX = 8  # ordinary URLs settle in two; each round costs a pass over the URL
 REPLACEMENT_CHARACTERS_MAX = 200  # a replacement is typed by a person; it is written once per match
-REPLACEMENTS_PER_URL_MAX = 32  # a path that matches more often is no path; keeps the work linear
+REPLACEMENTS_PER_URL_MAX = 32  # a path with more matches is not a real path; keeps the work linear
 _HOST_PATTERN = re.compile(r"(?:\*\.)?[^\s*/:?#@]+|\[[0-9A-Fa-f:.]+\]")
 
 TRACKING_PREFIXES = ("utm_",)
@@ -88,8 +88,8 @@ TRACKING_NAMES: Mapping[str, str] = {
     }.items()
     for name in names.split()
 }
-"""Parameter names, lower case, and who puts them there to learn what. They are the makers' own names, documented by
-them and stripped by browsers and filter lists. Names that sites use for pages of their own (`ref`, `source`, `from`,
+"""Parameter names, lower case, with their maker and purpose. They are the makers' own names, documented by
+them and removed by browsers and filter lists. Names that sites use for their own pages (`ref`, `source`, `from`,
 `cid`, `spm`, `trk`) are not among them."""
 
 SESSION_NAMES = frozenset({"jsessionid", "phpsessid", "cfid", "cftoken", "zenid", "oscsid", "bv_sessionid"})
@@ -99,12 +99,12 @@ SESSION_NAMES_BY_VALUE = frozenset({"sid", "s", "session", "sessionid", "session
 these names are met with an underscore before them too."""
 
 MAY_BE_SESSION = "".join(f"{name}\n" for name in (*sorted(SESSION_NAMES | SESSION_NAMES_BY_VALUE), "aspsessionid*"))
-"""All of these names, and how those of ASP begin, as `kernels.shapes_of` takes them."""
+"""All of these names, and the start of those of ASP, for `kernels.shapes_of`."""
 
 _ASP_SESSION = re.compile(r"aspsessionid[a-z]{8}").fullmatch
 _TOKEN = re.compile(r"(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[0-9A-Za-z]{20,}").fullmatch
 _PATH_SESSION = re.compile(r";(?:jsessionid|phpsessid)=[^;/]*", re.IGNORECASE)
-# ASP.NET without cookies: /(S(24 letters and digits))/, with A(…), F(…), X(…) beside it; in version 1 /(24 of them)/.
+# ASP.NET without cookies: /(S(24 letters and digits))/, with optional A(…), F(…), X(…); in version 1 /(24 of them)/.
 _FOLDER_SESSION = re.compile(
     r"/(?:\((?:[AFX]\([\w-]*\))*S\([0-9a-z]{24}\)(?:[AFX]\([\w-]*\))*\)|\([0-9a-z]{24}\))(?=/)"
 )
@@ -194,7 +194,7 @@ def _is_session(parameter: str) -> bool:
 
 
 def has_session(rest: str) -> bool:
-    """Whether what stands behind the host of a canonical URL has a session id."""
+    """Whether the part after the host of a canonical URL has a session id."""
     path, _, query = rest.partition("?")
     if (";" in path and _PATH_SESSION.search(path)) or ("/(" in path and _FOLDER_SESSION.search(path)):
         return True
@@ -242,7 +242,7 @@ def _sort_query(url: str) -> str:
 
 
 def _without(url: str, unwanted: Callable[[str], bool]) -> str:
-    """A URL without the parameters of its query for which that is true; without the `?` when none is left."""
+    """Returns a URL without the query parameters for which the test is true; without `?` if no parameter is left."""
     head, mark, query = url.partition("?")
     if not mark:
         return url
@@ -297,11 +297,11 @@ class HostRules:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The lossy rules of a crawl; `Rules()` is none. Made by `Rules.of` or `Rules.parse`.
+    """The lossy rules of a crawl; `Rules()` is empty. Made by `Rules.of` or `Rules.parse`.
 
     names  the rules for every host, in order
     hosts  (pattern, its rules), sorted: a pattern is a host name, or `*.example.org` for the names below it; the host
-           itself comes first, then the longest pattern, and only one is taken
+           itself is first, then the longest pattern, and only the first match applies
     """
 
     names: tuple[str, ...] = ()
@@ -313,14 +313,14 @@ class Rules:
 
     @classmethod
     def of(cls, names: Names = (), hosts: Mapping[str, Names | Mapping[str, object]] | None = None) -> Rules:
-        """Rules by their names.
+        """Returns rules by their names.
 
         names  names of rules and presets, with a `-` before them to switch off: "aggressive,-https", or a list of such;
                or a mapping of names to truth values
         hosts  for a host or `*.domain`: names as above, or {"rules": names, "replace": [[pattern, replacement], …]};
-               without "rules" those of the crawl hold
+               without "rules" those of the crawl apply
 
-        Raises SettingsError naming what is wrong and what would be accepted.
+        Raises SettingsError naming the mistake and the accepted values.
         """
         entries: dict[str, HostRules] = {}
         if not isinstance(hosts or {}, Mapping):
@@ -334,7 +334,7 @@ class Rules:
 
     @classmethod
     def parse(cls, text: str) -> Rules:
-        """Rules from what a person types or `Rules.text` gave: names with commas between, then hosts as JSON.
+        """Reads rules that a person typed or that `Rules.text` wrote: names with commas between, then hosts as JSON.
 
             tracking,sort_query
             aggressive,-https
@@ -356,7 +356,7 @@ class Rules:
             try:
                 hosts = json.loads(brace + tail)
             except (ValueError, RecursionError) as error:
-                raise SettingsError(f"url-rules: what follows the names is no JSON object ({error})") from None
+                raise SettingsError(f"url-rules: the text after the names is not a JSON object ({error})") from None
         return cls.of(head, cast(Mapping[str, Names], hosts))
 
     @property
@@ -394,27 +394,27 @@ class Rules:
         return [self._settled(url)[0] for url in canonical_urls]
 
     def explain(self, canonical_url: str) -> list[Explained]:
-        """The steps that the rules took on a canonical URL, in order; the last step ends with the result of `apply`.
+        """Returns the steps of the rules on a canonical URL, in order; the last step ends with the result of `apply`.
 
-        Empty where nothing applies or the URL does not settle.
+        Empty if no rule applies or the URL keeps changing.
         """
         return self._settled(canonical_url)[1]
 
     def _settled(self, url: str) -> tuple[str, list[Explained]]:
         if len(url) > URL_BYTES_MAX:
-            return url, []  # no crawl takes it, and rules cost more per byte than anything else that is done to a URL
+            return url, []  # no crawl accepts it, and rules cost more per byte than any other step
         text = url
         steps: list[Explained] = []
         for _ in range(ROUNDS_MAX):
             before = text
-            # The host can change on the way; the host at the start of a round says which rules hold in it.
+            # The host can change on the way; the host at the start of a round determines the rules of that round.
             for name, rule in self._of_host(text):
                 changed = rule(text)
                 if changed == text:
                     continue
                 canonical = spell((changed,))[0]
                 if canonical is None or canonical == text:
-                    continue  # without its `www.` a host may be none; then the rule does not apply
+                    continue  # without its `www.` a text may not be a host; then the rule does not apply
                 if len(canonical) > URL_BYTES_MAX:
                     continue
                 steps.append((name, text, canonical))
@@ -500,14 +500,14 @@ def _host_rules(pattern: str, given: object) -> HostRules:
     names = _chosen(given["rules"], where) if given.get("rules") is not None else None
     pairs = given.get("replace") or ()
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
-        raise SettingsError(f"{where}: replace is no list of [pattern, replacement]")
+        raise SettingsError(f"{where}: replace is not a list of [pattern, replacement]")
     replace: list[tuple[str, str]] = []
     for pair in pairs:
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
             raise SettingsError(f"{where}: {pair!r} is no [pattern, replacement]"[:300])
         found, put = pair
         if not isinstance(found, str) or not isinstance(put, str):
-            raise SettingsError(f"{where}: {pair!r} is no pair of texts"[:300])
+            raise SettingsError(f"{where}: {pair!r} is not a pair of texts"[:300])
         try:
             _replacing(found, put)
         except SettingsError as error:
@@ -524,7 +524,7 @@ def _replacing(pattern: str, replacement: str) -> Rule:
             f"the replacement {shown(replacement)} is longer than {REPLACEMENT_CHARACTERS_MAX} characters"
         )
     if mended(replacement) != replacement:
-        raise SettingsError(f"the replacement {shown(replacement)} holds half a character")
+        raise SettingsError(f"the replacement {shown(replacement)} contains half a character")
     expression = compiled("the pattern", pattern, groups=True)
     # A piece of text, or the number of a group.
     pieces: list[bytes | int] = []
@@ -559,18 +559,18 @@ _PAGE_FOLDER = re.compile(r"/page/([0-9]{1,6})(?=/|$)")
 
 
 def canonical_target(page_url: str, canonical_url: str) -> str | None:
-    """The canonical URL that a page names by `rel=canonical`, where that is to be believed; None where it is not.
+    """Returns the canonical URL that a page claims by `rel=canonical` if the claim is plausible, otherwise None.
 
-    Source: RFC 6596, and the mistakes that search engines warn of. Believed is what names
+    Source: RFC 6596, and the mistakes that search engines warn of. A claim is plausible if it names
 
     - an http or https URL that can be crawled, of at most URL_BYTES_MAX characters, other than the page's own;
-    - on the same registrable domain (the same host where there is none) and port; https of an http page is the same,
-      http of an https page is a template that was forgotten;
-    - not the home page, when the page is none: a template names it on every page of a site, and all would be one;
-    - not another page of a series: page 2 of a list is no copy of page 1;
+    - on the same registrable domain (the same host without one) and port; https of an http page is the same,
+      http of an https page is an old template;
+    - not the home page, from another page: a template names it on every page of a site, and all would be one;
+    - not another page of a series: page 2 of a list is not a copy of page 1;
     - not a host name written as a path (`href="example.org/a"`, which means /example.org/a on that host).
 
-    `canonical_url` may be relative to the page. Raises InvalidUrlError when `page_url` is none that can be crawled.
+    `canonical_url` may be relative to the page. Raises InvalidUrlError when `page_url` cannot be crawled.
     """
     page = normalize(page_url)
     target = spell((canonical_url,), page)[0]
@@ -601,7 +601,7 @@ def _is_home(url: str) -> bool:
 
 
 def _page_number(parts: _Split) -> int:
-    """Which page of a series a URL is of, as far as its address tells; 1 when it tells none."""
+    """Returns the number of a URL's page in a series, from its address; 1 if the address has no number."""
     folder = _PAGE_FOLDER.search(parts.path)
     if folder is not None:
         return int(folder[1])

@@ -30,22 +30,22 @@ SPANS_NAMED_MAX = 3  # how many hosts, domains or prefixes a sentence names
 class Scope:
     """The URLs that a crawl wants.
 
-    A URL is wanted if its place, depth and shape are, no exclude pattern is found in it, and, where there are include
-    patterns, at least one of them is.
+    A URL is wanted if its place, depth and shape are wanted, no exclude pattern matches, and at least one include
+    pattern matches if there are any.
 
-    hosts     host names as `host_of` gives them; any port; for kind "host"
-    domains   registrable domains, or hosts that have none; for kind "domain"
+    hosts     host names as `host_of` returns them; any port; for kind "host"
+    domains   registrable domains, or hosts without one; for kind "domain"
     prefixes  canonical URLs up to a "/"; for kind "prefix"
     include, exclude  RE2 expressions (linear time), searched anywhere in the canonical URL
-    depth_max  links between a seed and a URL at most; None: any
+    depth_max  most links between a seed and a URL; None: any
 
-    Rules of shape, all off unless asked for:
+    Rules of shape, all off by default:
 
     schemes             "http" or "https"; empty: both
     extensions_refused  endings of file names, in lower case without the dot: `zip`, `iso`
-    bytes_max           bytes of a URL at most
-    path_depth_max      names in a path at most: `/a/b.html` has two
-    path_repeats_max    how often one name may stand in a path: more is a loop that a site built by mistake
+    bytes_max           most bytes of a URL
+    path_depth_max      most names in a path: `/a/b.html` has two
+    path_repeats_max    most repeats of one name in a path: more is a loop that a site made by mistake
     """
 
     kind: ScopeKind
@@ -128,9 +128,9 @@ class Scope:
     @overload
     def verdicts(self, urls: Sequence[str], depths: npt.ArrayLike) -> list[bool]: ...
     def verdicts(self, urls: UrlBatch | Sequence[str], depths: npt.ArrayLike) -> npt.NDArray[np.bool_] | list[bool]:
-        """Whether each URL, so many links from its seed, is wanted: an array for a batch, a list for strings.
+        """Whether each URL, at this number of links from its seed, is wanted: an array for a batch, a list for strings.
 
-        A text that is no URL is not wanted. Raises ValueError when there is not one depth per URL.
+        A text that is not a URL is not wanted. Raises ValueError when there is not one depth per URL.
         """
         if not isinstance(urls, UrlBatch):
             return list(map(bool, self._wanted(UrlBatch.of(urls), np.asarray(depths))))

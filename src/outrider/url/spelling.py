@@ -1,6 +1,6 @@
 """One spelling for every http and https URL: WHATWG serialisation, then RFC 3986 section 6.2.2; idempotent.
 
-URLs that the standards call equal are made equal, and no others: no parameter is sorted, no slash or `www.` cut.
+URLs that the standards call equal become equal, and no others: no parameter is sorted, no slash or `www.` cut.
 
     scheme, host      lower case, IDNA to ASCII, addresses in one form; default port, user and password dropped
     path              dot segments removed, an empty one becomes "/"
@@ -59,9 +59,9 @@ def _without_halves(text: str) -> str:
 
 
 def normalize(url: str | Canonical) -> str:
-    """The canonical spelling of an absolute http or https URL.
+    """Returns the canonical spelling of an absolute http or https URL.
 
-    Raises InvalidUrlError with the reason, where one can be told, for anything else.
+    Raises InvalidUrlError for anything else, with the reason if one is known.
     """
     # First without a look at what is odd: that is the usual case, and one URL per call pays for every line.
     spelled = kernels.spell_texts((url,))[0][0] or spell((url,))[0]
@@ -82,9 +82,9 @@ def normalize_all(urls: Iterable[object]) -> list[str]:
 
 
 def join(base: str | Canonical, reference: str | Canonical) -> str:
-    """The canonical spelling of what `reference` means on a page at `base` (WHATWG URL 4.4, RFC 3986 section 5).
+    """Returns the canonical spelling of `reference` on a page at `base` (WHATWG URL 4.4, RFC 3986 section 5).
 
-    Raises InvalidUrlError when the base is no absolute URL, or the result is not http or https.
+    Raises InvalidUrlError when the base is not an absolute URL, or the result is not http or https.
     """
     page = base.text if isinstance(base, Canonical) else base
     if not isinstance(page, str):
@@ -96,7 +96,7 @@ def join(base: str | Canonical, reference: str | Canonical) -> str:
 
 
 def as_received(text: str) -> str:
-    """A URL of a header field, which is latin-1 text, with its octets beyond ASCII percent-encoded as they came.
+    """Returns a URL of a header field, which is latin-1 text, with its octets beyond ASCII percent-encoded unchanged.
 
     No encoding is guessed: the server that wrote them means these octets (RFC 3987 section 3.2; RFC 9110 section 5.5
     calls them opaque data). Only a host is read as UTF-8, as every percent-encoded host is.
@@ -105,15 +105,16 @@ def as_received(text: str) -> str:
 
 
 def spell(urls: Iterable[object], base: str | Canonical | None = None) -> list[str | None]:
-    """The canonical spelling of each URL, against `base` if given; None for a text that `normalize` or `join` refuses.
+    """Returns the canonical spelling of each URL, relative to `base` if there is one; None if `normalize` or `join`
+    refuse it.
 
-    Raises TypeError when `urls` is one string or bytes, or the base is no string.
+    Raises TypeError when `urls` is one string or bytes, or the base is not a string.
     """
     rows = as_rows(urls)
     page = opened(base)
     if page is None:
         return [None] * len(rows)
-    # The kernel spells what is ordinary, 999 of 1,000 real URLs and more; the rest takes the parser's road.
+    # The kernel spells ordinary rows, at least 999 of 1,000 real URLs. The parser spells the rest.
     texts, odd = kernels.spell_texts(rows, page.canonical)
     for row in odd:
         found = parsed(rows[row], page)
@@ -137,7 +138,7 @@ def as_rows(urls: Iterable[object]) -> Sequence[object]:
 
 
 class Canonical:
-    """A URL that is spelled already, and taken wherever the text of one is: `Url`."""
+    """A URL in canonical spelling, accepted wherever a URL's text is: `Url`."""
 
     __slots__ = ()
     text: str
@@ -147,17 +148,17 @@ class Page(NamedTuple):
     """The page that references are relative to."""
 
     canonical: str | None = None
-    """Its canonical URL; None where there is no page, or one that is not http or https: nothing that can be crawled
-    is relative to such a one."""
+    """Its canonical URL; None without a page, or if the page is not http or https: then no relative reference can be
+    crawled."""
 
 
 _NO_PAGE = Page()
 
 
 def opened(base: str | Canonical | None) -> Page | None:
-    """The page at `base`, which may be None; None when `base` is no absolute URL at all.
+    """Returns the page at `base`, which may be None; None when `base` is not an absolute URL.
 
-    Raises TypeError for a base that is no string.
+    Raises TypeError for a base that is not a string.
     """
     if base is None:
         return _NO_PAGE
@@ -187,10 +188,10 @@ class Parsed(NamedTuple):
 
 
 def parsed(url: object, page: Page) -> Parsed | None:
-    """The canonical spelling of one URL that the kernel marked; None where there is none.
+    """Returns the canonical spelling of one URL that the kernel marked, or None.
 
-    The text is brought into a form that the kernel knows (WHATWG URL 4.4: what is stripped, slashes of either kind, a
-    scheme before a reference); only a host that is left odd goes through the full parser, so that no ending is slow.
+    The text is brought into a form that the kernel reads (WHATWG URL 4.4: stripped characters, slashes of either kind,
+    a scheme before a reference). Only a host that is still odd needs the full parser, so that no ending is slow.
     """
     if not isinstance(url, str):
         return None
@@ -216,7 +217,7 @@ def _absolute(scheme: str, rest: str) -> Parsed | None:
     """A URL whose authority begins `rest`."""
     end = min([place for place in map(rest.find, _BEHIND_AUTHORITY) if place >= 0], default=len(rest))
     userinfo, _, host_and_port = rest[:end].rpartition("@")
-    # An odd host longer than any URL that is crawled is refused unseen: IDNA takes a microsecond for 40 characters.
+    # An odd host longer than any crawled URL is refused unread: IDNA needs a microsecond for 40 characters.
     if not host_and_port or len(host_and_port) > URL_BYTES_MAX:
         return None
     try:
@@ -252,26 +253,26 @@ def authorities_of(canonical: Sequence[str]) -> list[str]:
 
 
 def hosts_of(authorities: Sequence[str]) -> list[str]:
-    """The host of each authority, as `host_of` tells it of a URL."""
+    """Returns the host of each authority, as `host_of` does for a URL."""
     hosts = [name[8:] if name[4] == "s" else name[7:] for name in authorities]
-    # A colon divides an IPv6 address, or stands before a port.
+    # A colon is part of an IPv6 address, or precedes a port.
     return [host if ":" not in host else host_of(name + "/") for host, name in zip(hosts, authorities, strict=True)]
 
 
 def undotted(host: str) -> str:
-    """A host without the dot behind it, which says that the name is complete (RFC 1034 section 3.1): `example.org.` is
+    """Returns a host without the dot at its end, which marks a complete name (RFC 1034 section 3.1): `example.org.` is
     the host `example.org`. A URL keeps the dot, and so do its authority and the Host header."""
     return host[:-1] if host[-1:] == "." and len(host) > 1 and host[-2] != "." else host
 
 
 def clock_host(canonical: str) -> str:
-    """The host by which the politeness of a canonical URL goes: `host_of` without the dot behind it."""
+    """Returns the host of a canonical URL for politeness: `host_of` without the dot at its end."""
     return undotted(host_of(canonical))
 
 
 def spelled_host(written: str) -> str | None:
-    """A host as people write it (upper case, any script, an address, with a port), spelled as in a URL and without the
-    dot behind it. None for what is no host."""
+    """Returns a host as people write it (upper case, any script, an address, with a port) in the spelling of a URL,
+    without the dot at its end. None for a text that is not a host."""
     if not set(written).isdisjoint("/?#@\\"):
         return None
     written = written.strip()
@@ -281,12 +282,12 @@ def spelled_host(written: str) -> str | None:
 
 
 def is_host_of(name: str, canonical: str) -> bool:
-    """Whether a name is the host of a canonical URL, with or without a dot behind it."""
+    """Whether a name is the host of a canonical URL, with or without a dot at its end."""
     return undotted(name) == clock_host(canonical)
 
 
 def host_key(host: str) -> str:
-    """A host in the form in which names and addresses compare: lower case, no dot behind it, no brackets."""
+    """Returns a host in the form for comparing names and addresses: lower case, no dot at its end, no brackets."""
     host = undotted(host.lower())
     return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 

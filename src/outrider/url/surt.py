@@ -1,11 +1,11 @@
-"""SURT, the sort-friendly form of a URL that archives index by: the host's labels in reverse, in parentheses.
+"""SURT, the sort-friendly form of a URL in the indexes of archives: the host's labels in reverse, in parentheses.
 
     http://www.archive.org:8080/movies?q  →  http://(org,archive,www,:8080)/movies?q
 
-Pages of a domain and of the names below it then stand together when sorted, and a prefix such as `http://(org,archive,`
-takes them all. This is Heritrix' flavour, with the case of the path kept (Heritrix lowers it when it matches prefixes).
-Other flavours first merge URLs in their own ways (`www.` off, parameters sorted, case folded): lossy rules do so,
-applied before.
+So pages of a domain and of the names below it are neighbours when sorted, and a prefix such as `http://(org,archive,`
+matches them all. This is Heritrix' flavour, with the case of the path kept (Heritrix lowers it when it matches
+prefixes). Other flavours first merge URLs in their own ways (no `www.`, sorted parameters, lower case): apply lossy
+rules before.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}").fullmatch
 
 
 def surt(url: str, *, scheme: bool = True, trailing_comma: bool = True) -> str:
-    """The SURT of a URL's canonical spelling.
+    """Returns the SURT of a URL's canonical spelling.
 
-    scheme          False leaves the `http://(` out: `org,archive,www,)/movies`, as keys of indexes have it
-    trailing_comma  False leaves the comma after the last label out: `http://(org,archive,www)/movies`
+    scheme          False omits the `http://(`: `org,archive,www,)/movies`, as in keys of indexes
+    trailing_comma  False omits the comma after the last label: `http://(org,archive,www)/movies`
 
     IP addresses are not reversed and have no comma: `http://(192.0.2.7)/`, `http://([2001:db8::1])/`.
-    Raises InvalidUrlError for a text that is no http or https URL.
+    Raises InvalidUrlError for a text that is not an http or https URL.
     """
     return surt_as_written(normalize(url), scheme=scheme, trailing_comma=trailing_comma)
 
 
 def surt_as_written(text: str, *, userinfo: bool = True, scheme: bool = True, trailing_comma: bool = True) -> str:
-    """The SURT of a text as it stands, nothing made canonical: for URLs that were recorded by others.
+    """Returns the SURT of a text without making it canonical: for URLs from foreign records.
 
-    userinfo  False leaves user and password out; they stand behind the port: `http://(org,archive,:8080@user:pass)/`
+    userinfo  False omits user and password, which are after the port: `http://(org,archive,:8080@user:pass)/`
 
-    A text without `scheme://host` comes back as it is.
+    A text without `scheme://host` is returned unchanged.
     """
     parts = _PARTS(text)
     if parts is None:

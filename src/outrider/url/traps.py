@@ -1,17 +1,16 @@
-"""Traps: URLs that a site makes without end. Rules that look at one URL alone, and the names of all rules.
+"""Traps: endless URLs of a site. Rules that look at one URL alone, and the names of all rules.
 
-trap_url_bytes     longer than so many bytes, not for the sake of one long value
-trap_path_depth    more names in its path than that
-trap_path_repeats  one name stands more often in a path that runs in circles: links that are relative by mistake
-trap_date          names a month that lies further ahead than so many years, and less than a century: the pages of a
+trap_url_bytes     longer than the limit, and not because of one long value
+trap_path_depth    more names in its path than the limit
+trap_path_repeats  one name repeats more often in a circular path: relative links by mistake
+trap_date          names a month that is more years ahead than the limit, and less than a century: the pages of a
                    calendar
-trap_new_urls      its host or registrable domain has made more new URLs in a day than that
-trap_returns       URLs of its shape, or of its host, have brought hardly any new content of late
+trap_new_urls      its host or registrable domain had more new URLs in a day than the limit
+trap_returns       URLs of its shape, or of its host, had hardly any new content lately
 trap_session       the same, and it has a session id
-trap_hosts         its host is new, and the new hosts of its domain have brought hardly any new content
-trap_host_size     its host has had twice as many fetches as nearly all others
-possible_mirror    URLs of its shape, or of its host, have brought pages of other hosts of late, and hardly any of their
-                   own
+trap_hosts         its host is new, and the new hosts of its domain had hardly any new content
+trap_host_size     its host had twice as many fetches as nearly all other hosts
+possible_mirror    URLs of its shape, or of its host, had pages of other hosts lately, and hardly any of their own
 """
 
 from __future__ import annotations
@@ -35,14 +34,16 @@ RULES = (
     *("trap_new_urls", "trap_returns", "trap_session", "trap_hosts", "trap_host_size"),
     "possible_mirror",
 )
-"""The rules by number, from 1 on; 0 is no trap."""
+"""The rules by number, from 1 on; 0 is not a trap."""
 BY_NEW_URLS, BY_RETURNS, BY_SESSION, BY_HOSTS, BY_HOST_SIZE, BY_MIRROR = 5, 6, 7, 8, 9, 10
 BY_COUNTS = (BY_RETURNS, BY_SESSION, BY_HOSTS, BY_HOST_SIZE, BY_MIRROR)
-"""Rules that go by what other URLs brought."""
+"""Rules that depend on the content of other URLs."""
 ANY_TRAP = "trap"
-"""All of them, where a rule is asked for."""
+"""Selects all of them where a rule is expected."""
 _YEAR_SECONDS = 31_556_952  # the mean year of the calendar
-_YEARS_AHEAD_MAX = 100  # a calendar goes on from today: 3000.2 is a version, 8859-1 a standard, 4523/2 part of a topic
+_YEARS_AHEAD_MAX = (
+    100  # a calendar continues from today: 3000.2 is a version, 8859-1 a standard, 4523/2 part of a topic
+)
 # A day in a title, by numbers or with the English name of its month.
 TITLE_DATE = re.compile(
     r"(?<![0-9])(?:[0-9]{4}[-/.][01]?[0-9](?:[-/.][0-3]?[0-9])?|[0-3]?[0-9][/.][01]?[0-9][/.][0-9]{4})(?![0-9])"
@@ -56,16 +57,16 @@ _MAY_BE_RANDOM = re.compile("[0-9a-f]{8}", re.IGNORECASE)
 _FILTERS_MIN = 3  # parameters of a URL that combines filters
 _MAY_HOLD_DATE = re.compile("[2-9][0-9]{3}")
 _MAY_HOLD_ANY_DATE = re.compile("[0-9]{4}")
-_VALUE_BYTES_MAX_TIMES = 4  # a value may make a URL so many times longer: RFC 9110 section 4.1 asks for 8,000 octets
+_VALUE_BYTES_MAX_TIMES = 4  # a value may multiply the length of a URL: RFC 9110 section 4.1 recommends 8,000 octets
 
 
 @dataclass(frozen=True, slots=True)
 class Traps:
-    """The bounds of the rules; None leaves a rule out.
+    """The limits of the rules; None switches a rule off.
 
     new_urls_max   new URLs of a host, and of a registrable domain, in a day
     returns_min    share of the fetches of a shape, of the new shapes of a host and of the new hosts of a
-                   domain that must bring new content
+                   domain that must have new content
     host_quantile  share of the hosts, of which each may have twice as many fetches as these have at most
     """
 
@@ -88,8 +89,8 @@ class Traps:
     def may_break(
         self, lengths: npt.NDArray[Any], slashes: npt.NDArray[np.uint32], months: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.bool_]:
-        """Which URLs `rule_of` is to look at, by their bytes, the slashes behind their authorities, and whether they
-        may name a month; the others break no rule."""
+        """Returns the URLs for which `rule_of` is needed, from their bytes, the slashes after their authorities, and
+        whether they may name a month; the others break no rule."""
         found = months & (self.date_years_max is not None)
         if self.url_bytes_max is not None:
             found |= lengths > self.url_bytes_max
@@ -99,13 +100,13 @@ class Traps:
         return found
 
     def rule_of(self, url: str, now: Instant) -> int:
-        """The number of the first rule that a canonical URL breaks by itself, 0 for none."""
+        """Returns the number of the first rule that a canonical URL breaks by itself, or 0."""
         if self.url_bytes_max is not None and _is_too_long(url, self.url_bytes_max):
             return 1
         return self._of_path(url[url.find("/", 8) :], now)
 
     def explained(self, url: str, now: Instant) -> str | None:
-        """Which rule a canonical URL breaks, with the numbers; None if it breaks none."""
+        """Returns the rule that a canonical URL breaks, with the numbers, or None."""
         path = url.encode()[url.index("/", 8) :]
         if self.url_bytes_max is not None and _is_too_long(url, self.url_bytes_max):
             return f"it has {len(url)} bytes, more than {self.url_bytes_max} (max_url_bytes)"
@@ -141,7 +142,7 @@ class Traps:
 
 @lru_cache(maxsize=16)
 def _month_after(now: Instant, years: float) -> int:
-    """The month so many years after an instant, counted from the year 0; the URLs of a call have one instant."""
+    """Returns the month a number of years after an instant, counted from the year 0; a call has one instant."""
     return int((1970 + seconds(now) / _YEAR_SECONDS + years) * 12)
 
 
@@ -151,8 +152,8 @@ def names_month(url: str) -> bool:
 
 
 def may_be_endless(url: str, title: str) -> bool:
-    """Whether a page may be one of a kind without end, by its canonical URL and its title: one of a month or day, of a
-    session, of a random name, or of filters over filters. Its words have to tell, too."""
+    """Whether a page may be one of an endless kind, from its canonical URL and its title: one of a month or day, of a
+    session, of a random name, or of filters on top of filters. Its words decide."""
     rest = url[url.index("/", 8) :]
     return (
         names_month(url)
@@ -168,8 +169,8 @@ def _names(path: bytes) -> list[bytes]:
 
 
 def _is_too_long(url: str, most: int) -> bool:
-    """Whether a URL is longer than a site's own: one long value is content (a program, a search), and counts only where
-    it holds its own name again (`return=/login?return=…`), or is out of all proportion."""
+    """Whether a URL is longer than a site's own URLs. One long value is content (a program, a search), and counts only
+    if it contains its own name again (`return=/login?return=…`), or is out of all proportion."""
     if len(url) <= most:
         return False
     name, _, value = max((one.partition("=") for one in url.partition("?")[2].split("&")), key=lambda one: len(one[2]))
@@ -178,9 +179,9 @@ def _is_too_long(url: str, most: int) -> bool:
 
 
 def _looped(names: list[bytes], most: int) -> tuple[bytes, int] | None:
-    """The name that stands more often in a path than `most`, and how often, where the path runs in circles: most of its
-    names are repeats, or some of them stand in a row again and again. A project that is named like its folders
-    (`gnumed/gnumed/blobs/master/gnumed/gnumed/client`) repeats a name, and goes on."""
+    """Returns the name that repeats in a path more than `most` times, and its number, if the path is circular: most of
+    its names are repeats, or a group of them repeats again and again. A project that is named like its folders
+    (`gnumed/gnumed/blobs/master/gnumed/gnumed/client`) repeats a name without a circle."""
     if not names:
         return None
     name, count = Counter(names).most_common(1)[0]
@@ -191,7 +192,7 @@ def _looped(names: list[bytes], most: int) -> tuple[bytes, int] | None:
 
 
 def _is_in_circles(names: list[bytes], most: int) -> bool:
-    """Whether some names in a row stand there `most` times, one time behind the other."""
+    """Whether a group of names repeats `most` times in a row."""
     for size in range(1, len(names) // max(most, 1) + 1):
         same = 0  # names that are those of one round before, in a row
         for at in range(size, len(names)):
@@ -202,5 +203,5 @@ def _is_in_circles(names: list[bytes], most: int) -> bool:
 
 
 def _latest(rest: str, most: int) -> int | None:
-    """The latest month that stands behind a host and is none behind `most`, counted from the year 0."""
+    """Returns the latest month after a host that is not later than `most`, counted from the year 0."""
     return max((month for month in months_named(rest) if month <= most), default=None)
