@@ -61,6 +61,15 @@ class InvalidUrlError(OutriderError, ValueError):
         """The character of `url` (from 0) at which it goes wrong, where that is one character."""
 
 
+class SelectorError(OutriderError, ValueError):
+    """Wrong selector.
+
+    A page cannot be searched with this selector or expression; the facts name it, and what is wrong with it.
+    """
+
+    exit_code = 2
+
+
 class StoreError(OutriderError):
     """The store cannot be used."""
 

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 import numpy as np
@@ -60,9 +60,12 @@ from outrider.limits import (
     READER_SECONDS_MAX,
     URL_BYTES_MAX,
 )
-from outrider.page import Page, PageLink, media_type
+from outrider.page import Page, PageLink, Source, media_type
 from outrider.page.pdf import PDF_READER, PDF_TYPE, reads_pdf
 from outrider.url import UrlBatch, normalize
+
+if TYPE_CHECKING:
+    from parsel import Selector, SelectorList
 
 NO_LINKS: Final = UrlBatch.of(())
 _NO_SIGNALS: Final[Mapping[str, float]] = {}
@@ -87,6 +90,7 @@ class CrawledPage:
         """The page's line in pages.jsonl, once it is kept."""
         self._links = links
         self._follow: Iterable[str | Link] | None = None
+        self._source: Source | None = None
 
     @property
     def lease(self) -> Lease:
@@ -125,6 +129,27 @@ class CrawledPage:
     @property
     def text(self) -> str:
         return self.content.text if self.content is not None else ""
+
+    @property
+    def html(self) -> str:
+        """The body as text, decoded by the charset of the page as browsers do."""
+        return self._decoded().html
+
+    def css(self, selector: str) -> SelectorList[Selector]:
+        """The elements of the page that a CSS selector matches, as parsel's selectors: `.get()` is the first, and
+        `.getall()` has all. `::text` and `::attr(name)` end a selector. Raises SelectorError."""
+        return self._decoded().css(selector)
+
+    def xpath(self, expression: str, **variables: Any) -> SelectorList[Selector]:
+        """The nodes of the page that an XPath expression selects, as `css` returns them. variables: values of the
+        names with a `$` in the expression. Raises SelectorError."""
+        return self._decoded().xpath(expression, **variables)
+
+    def _decoded(self) -> Source:
+        if self._source is None:
+            charset = self.content.charset if self.content is not None else "utf-8"
+            self._source = Source(self.body, self.url, self.content_type, charset)
+        return self._source
 
     @property
     def links(self) -> tuple[PageLink, ...]:

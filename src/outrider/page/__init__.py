@@ -15,6 +15,7 @@ from outrider.page.likeness import (
 from outrider.page.link_header import HeaderLink, header_links
 from outrider.page.media_type import media_type
 from outrider.page.reader import ReadPages, Unread, followed_of, read, read_many
+from outrider.page.selecting import Source
 from outrider.page.sitemap import Sitemap, SitemapEntry, in_location, read_sitemap
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "SimHashIndex",
     "Sitemap",
     "SitemapEntry",
+    "Source",
     "Unread",
     "followed_of",
     "header_links",

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from outrider.errors import SelectorError
 from outrider.kernels.page_columns import KINDS, LEADING, UNFOLLOWED, Alternates, leads_nowhere
 from outrider.page.image import Image
 from outrider.page.link_header import HeaderLink, header_links, refresh_of
+from outrider.page.selecting import Source
 from outrider.url import UrlBatch
+
+if TYPE_CHECKING:
+    from parsel import Selector, SelectorList
 
 FOLLOWABLE = frozenset(KINDS[:LEADING])
 """The elements whose links lead to pages; those of link, img, script, source and form are recorded only."""
@@ -208,6 +213,27 @@ class Page:
     """The links that the `Link` fields of its answer name: recorded, not followed."""
     refreshed_to: str | None = None
     """The URL that the `Refresh` field of its answer names: followed, as that of a meta refresh."""
+
+    source: Source | None = field(default=None, repr=False, compare=False)
+    """Its body, where `read` read it."""
+
+    @property
+    def html(self) -> str:
+        """The decoded body of a page that `read` read. Raises SelectorError for another one."""
+        return self._read_from().html
+
+    def css(self, selector: str) -> SelectorList[Selector]:
+        """The elements that a CSS selector matches, as parsel's selectors. Raises SelectorError."""
+        return self._read_from().css(selector)
+
+    def xpath(self, expression: str, **variables: Any) -> SelectorList[Selector]:
+        """The nodes that an XPath expression selects, as parsel's selectors. Raises SelectorError."""
+        return self._read_from().xpath(expression, **variables)
+
+    def _read_from(self) -> Source:
+        if self.source is None:
+            raise SelectorError(f"{self.url} is here without its body; use the page that the crawl passes to on_page")
+        return self.source
 
     @property
     def text(self) -> str:

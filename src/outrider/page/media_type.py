@@ -27,6 +27,7 @@ _FEED: Final = re.compile(rb"(?:\xef\xbb\xbf)?[\t\n\r ]{0,256}<(?:\?xml|(rss|fee
 _OF_PAGES: Final = frozenset({b"<!", b"<h", b"<H"})  # nearly all pages begin so, and no feed
 _FEEDS: Final = frozenset({"rss", "feed", "rdf"})
 _OF_XML: Final = frozenset({"rss", "feed", "rdf", "urlset", "sitemapindex", "svg"})
+XHTML_TYPE: Final = "application/xhtml+xml"
 
 
 def media_type(body: bytes, content_type: str) -> Said:

@@ -50,8 +50,9 @@ from outrider.limits import (
 from outrider.page.content import NO_LINKS, FoundLinks, LinkColumns, Page
 from outrider.page.image import image_of
 from outrider.page.likeness import BLOCK_WORDS_MIN, LIKENESS_KEY
-from outrider.page.media_type import is_feed, media_type, root_of
+from outrider.page.media_type import XHTML_TYPE, is_feed, media_type, root_of
 from outrider.page.odd import read_odd, room_of, within
+from outrider.page.selecting import Source
 from outrider.page.sitemap import read_sitemap
 from outrider.sniffing import Said, declared_type
 from outrider.url import UrlBatch
@@ -148,7 +149,8 @@ def read(body: bytes, url: str, content_type: str = "text/html", *, agent: str |
     The last of several types counts. The first bytes decide where none is named, or an unknown one. `agent` is the
     crawler's product token: a meta of that name counts as one named robots.
     """
-    return read_many([Unread(body, url, content_type)], agent=agent).pages[0]
+    page = read_many([Unread(body, url, content_type)], agent=agent).pages[0]
+    return replace(page, source=Source(body, url, content_type, page.charset))
 
 
 def read_many(unread: Sequence[Unread], *, agent: str | None = None, key: bytes | None = None) -> ReadPages:
@@ -263,7 +265,6 @@ def _read_feed(body: bytes, url: str) -> Page:
 
 
 HTML_TYPE: Final = "text/html"
-XHTML_TYPE: Final = "application/xhtml+xml"
 PARSED: Final[Mapping[str, int]] = {HTML_TYPE: HTML, XHTML_TYPE: XHTML, "text/plain": TEXT}
 """The media types whose bodies the kernel reads, and how."""
 FEEDS: Final = ("application/rss+xml", "application/atom+xml", "application/rdf+xml")
