@@ -111,8 +111,7 @@ def commands() -> frozenset[str]:
         text=True,
         check=False,
     ).stdout
-    listed = re.split(r"^Commands:$", help_text, flags=re.MULTILINE)[-1]
-    return frozenset(re.findall(r"^\s+([a-z][a-z-]*)(?:\s|$)", listed, re.MULTILINE))
+    return frozenset(re.findall(r"^  ([a-z][a-z-]*) {2,}", help_text, re.MULTILINE))
 
 
 @cache

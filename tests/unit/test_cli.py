@@ -24,7 +24,7 @@ def test_the_reference_is_what_the_commands_say(project):
 
 def test_the_list_of_commands_cuts_no_sentence(capsys):
     assert 0 == cli.run(["--help"])
-    listed = capsys.readouterr().out.partition("Commands:")[2].partition("Exit codes")[0]
+    listed = capsys.readouterr().out.partition("Crawl:")[2].partition("Exit codes")[0]
     assert "..." not in listed
     assert listed.count("\n  ") >= 26
 
@@ -183,7 +183,7 @@ MISTAKES = [
     ("crawl @file.txt", 2, "file.txt, line 1: 'nonsense': it has no scheme"),
     ("crawl http://127.0.0.1/ -o file.txt", 2, "file.txt' is no directory; choose another name with -o"),
     ("crawl http://127.0.0.1/ -o other", 5, "other holds no crawl but notes.txt; choose another name with -o"),
-    ("crawll", 2, "Did you mean 'crawl'?"),
+    ("crawll", 2, "no command 'crawll': did you mean `outrider crawl`?"),
     ("status new", 2, "outrider: There is no crawl here: new does not exist; "),
     ("hosts file.txt", 2, "outrider: Wrong path: 'file.txt' is no directory"),
     ("resume file.txt", 2, f"file.txt' is no directory; {A_CRAWL}"),

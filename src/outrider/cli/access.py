@@ -17,8 +17,12 @@ TOKEN_BYTES_MAX = 4_096
 def asks_a_server(command: Callable[..., int]) -> Callable[..., int]:
     """Gives a command `--token-file` and `--ca`; it is called with `access`."""
 
-    @click.option("--token-file", metavar="FILE", help="With an address: its token.  [default: OUTRIDER_TOKEN]")
-    @click.option("--ca", metavar="FILE", help="With an https address: certificates to trust, as PEM.")
+    @click.option(
+        "--token-file",
+        metavar="FILE",
+        help="The file with the token of the server.  [default: the variable OUTRIDER_TOKEN]",
+    )
+    @click.option("--ca", metavar="FILE", help="Certificates to trust for an https address (PEM).  [default: none]")
     @wraps(command)
     def with_access(token_file: str | None, ca: str | None, **words: Any) -> int:
         from outrider.crawl.served import Access

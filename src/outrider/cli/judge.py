@@ -7,6 +7,7 @@ import re
 
 import click
 
+from outrider.cli.help import HelpfulCommand
 from outrider.crawl.terminal import safe
 from outrider.errors import NamedPathError
 
@@ -34,26 +35,84 @@ def _clocks(context: click.Context, option: click.Parameter, value: str | None) 
     return seconds
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(cls=HelpfulCommand, context_settings={"ignore_unknown_options": True})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
-@click.option("--delay", type=click.FloatRange(0, 3_600), default=1.0, show_default=True, metavar="SECONDS")
-@click.option("--agent", default="outrider", show_default=True, metavar="TOKEN", help="Whose robots rules count.")
-@click.option("--seconds", type=click.FloatRange(1, 86_400), default=120.0, show_default=True, metavar="S")
-@click.option("--restarts", type=click.IntRange(0, 100), default=0, show_default=True, metavar="N")
-@click.option("--hosts", "patient", type=click.IntRange(0, 1_000), default=0, help="So many more, with a Crawl-delay.")
 @click.option(
-    "--names", type=click.IntRange(0, 10_000), default=0, help="So many names on one address, judged as a host."
+    "--delay",
+    type=click.FloatRange(0, 3_600),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="The minimum gap that the crawler must keep.",
 )
 @click.option(
-    "--names-at-once", type=click.IntRange(1, 1_000), default=1, show_default=True, help="Turns of that address."
+    "--agent",
+    default="outrider",
+    show_default=True,
+    metavar="TOKEN",
+    help="The user agent whose robots.txt rules count.",
 )
 @click.option(
-    "--names-gap", type=click.FloatRange(0, 3_600), metavar="SECONDS", help="The rest of each, instead of --delay."
+    "--seconds",
+    type=click.FloatRange(1, 86_400),
+    default=120.0,
+    show_default=True,
+    metavar="S",
+    help="End the crawler after this time.",
 )
-@click.option("--passed", callback=_clocks, metavar="LIST", help="Time that has passed, by run: 0,2d,33d.")
-@click.option("--jumps", callback=_clocks, metavar="LIST", help="By how much the wall clock is wrong, by run.")
-@click.option("--page", "page_file", metavar="FILE", help="Also write the findings there as HTML.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option(
+    "--restarts",
+    type=click.IntRange(0, 100),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Kill the crawler and run it again N times.",
+)
+@click.option(
+    "--hosts",
+    "patient",
+    type=click.IntRange(0, 1_000),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Add N hosts with a Crawl-delay.",
+)
+@click.option(
+    "--names",
+    type=click.IntRange(0, 10_000),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Add N host names at one address, which counts as one host.",
+)
+@click.option(
+    "--names-at-once",
+    type=click.IntRange(1, 1_000),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Requests that the address of --names allows at once.",
+)
+@click.option(
+    "--names-gap",
+    type=click.FloatRange(0, 3_600),
+    metavar="SECONDS",
+    help="The gap after a request to the address of --names.  [default: --delay]",
+)
+@click.option(
+    "--passed",
+    callback=_clocks,
+    metavar="LIST",
+    help="For each run, the time that has passed: 0,2d,33d.  [default: none]",
+)
+@click.option(
+    "--jumps",
+    callback=_clocks,
+    metavar="LIST",
+    help="For each run, the error of the wall clock: 0,+1d,-1d.  [default: none]",
+)
+@click.option("--page", "page_file", metavar="FILE", help="Also write the findings to FILE as HTML.  [default: none]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def judge(
     command: tuple[str, ...],
     delay: float,
@@ -69,15 +128,20 @@ def judge(
     page_file: str | None,
     as_json: bool,
 ) -> int:
-    """Run a crawler against a web that misbehaves, and say how polite it was.
+    """Run any crawler against misbehaving test servers and measure how polite it is.
 
-    In COMMAND {seeds} stands for a file with one URL a line, {hosts} for a file of names as /etc/hosts, {addresses} for
-    seeds by address, {clock} for the seconds by which its clock is to be ahead. The crawler must leave --delay between
-    the end of a request and the next to the same host, and more where a host asks for it or fails. The address of
-    --names has --names-at-once turns, and each rests for --names-gap behind its request. The crawler is ended after
-    --seconds, and killed and run again --restarts times before, or for each of --passed or --jumps. With --passed a
-    robots.txt that fails for more than a day closes its host, for 30 days. Exit code 0 when it was polite, 9 when it
-    was not, 2 when it does not start or fetches nothing.
+    \b
+    COMMAND may contain:
+      {seeds}      a file with one URL per line
+      {hosts}      a file of names in the form of /etc/hosts
+      {addresses}  a file of seeds with addresses, not names
+      {clock}      the seconds by which its clock must be ahead
+
+    The crawler must wait --delay between the end of a request and the next one to the same host. It must wait longer if
+    the host asks for it or fails. --passed and --jumps make one run for each of their values. With --passed, a
+    robots.txt that fails for more than a day closes its host for 30 days.
+
+    Exit code 0 if the crawler was polite, 9 if it was not, 2 if it does not start or fetches nothing.
     """
     from outrider.sim.judge import Trial, judged, page, table
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from outrider.cli.access import asks_a_server
+from outrider.cli.help import HelpfulCommand, completed
 from outrider.cli.layout import machine_text
 from outrider.crawl.summary import counted
 from outrider.crawl.terminal import safe, say
@@ -25,21 +26,23 @@ if TYPE_CHECKING:
 VIOLATION = 9
 PROOF_HOSTS_SHOWN = 20  # hosts with the least room; --json has all
 NOTHING_USABLE = 2
+_ORDERS = ("pause", "resume", "block", "delay", "limit", "recheck")
 _WHAT = ("frontier", "pages")
 
 _directory = click.argument("directory", metavar="DIR")
 _place = click.argument("directory", metavar="DIR|ADDRESS")
-_json = click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
-@click.command()
+@click.command(cls=HelpfulCommand)
 @_directory
 @_json
 def verify(directory: str, as_json: bool) -> int:
-    """Recount everything in DIR and check every checksum, beside a running crawl too; nothing is changed.
+    """Check the store in DIR for damage.
 
-    Exit code 0 when all is true, 9 when a count is wrong, 5 when a file is damaged or the output of the crawl reaches
-    further than its frontier knows.
+    It checks every checksum and recounts everything. It changes nothing, and works while the crawl runs. Exit code 0
+    if all is correct, 9 if a count is wrong, 5 if a file is damaged or if the output contains pages that the store
+    does not have.
     """
     from outrider.crawl.mending import verify as verified
 
@@ -67,16 +70,16 @@ def verify(directory: str, as_json: bool) -> int:
     return 0 if done.ok else VIOLATION
 
 
-@click.command()
+@click.command(cls=HelpfulCommand)
 @_directory
 @click.argument("host", metavar="[HOST]", required=False)
 @_json
 def politeness(directory: str, host: str | None, as_json: bool) -> int:
-    """Prove from the record of the crawl, or of the worker, in DIR that no gap was broken.
+    """Prove that the crawl or worker in DIR kept every delay.
 
-    Every gap and all requests at once are computed anew from politeness.jsonl, per host and for each clock that hosts
-    share, and the record is compared with the store. HOST lists that host alone. Exit code 0 when every rule was kept,
-    9 with host, line and rule when one was not.
+    It computes each gap again from politeness.jsonl, for each host and for each clock that hosts share. Then it
+    compares the record with the store. HOST lists only that host. Exit code 0 if every rule was kept. Exit code 9 if a
+    rule was broken, with host, line and rule.
     """
     from outrider.crawl.politeness import prove
 
@@ -119,14 +122,14 @@ def _room(told: HostProof) -> float:
     return told.room_min if told.room_min is not None else float("inf")
 
 
-@click.command()
+@click.command(cls=HelpfulCommand)
 @_directory
 @_json
 def repair(directory: str, as_json: bool) -> int:
-    """Keep what is whole of a damaged store in DIR, and list the rest.
+    """Recover the undamaged part of the store in DIR, and list the losses.
 
-    The damaged files go into a folder of the store, as they were, with a report; nothing is removed. Then the store
-    opens again. Exit code 0 when it does, 9 when its counts are not true then, 5 when it cannot be mended.
+    The damaged files are moved to a folder of the store, with a report. Nothing is deleted. Exit code 0 if the store
+    can be opened afterwards, 9 if its counts are wrong, 5 if it cannot be repaired.
     """
     from outrider.crawl.mending import repair as mended
     from outrider.crawl.mending import verify as verified
@@ -171,13 +174,15 @@ def repair_lines(done: Repaired) -> Iterator[str]:
     yield f"kept     {kept} as before, in {done.folder}; report.json there says all of this"
 
 
-@click.command()
+@click.command(cls=HelpfulCommand)
 @_place
-@click.option("--error", metavar="CLASS", help="Only those that failed so, as http_503 or timeout.")
-@click.option("--host", metavar="HOST", help="Only those of this host.")
+@click.option(
+    "--error", metavar="CLASS", help="Only URLs with this error, such as http_503 or timeout.  [default: all]"
+)
+@click.option("--host", metavar="HOST", help="Only URLs of this host.  [default: all]")
 @asks_a_server
 def retry(directory: str, error: str | None, host: str | None, access: Access) -> int:
-    """Put the URLs that were given up back into their queues; of a running crawl, too."""
+    """Retry failed URLs, also of a running crawl."""
     from outrider.crawl.looks import ordering
 
     with ordering(directory, access) as order:
@@ -200,14 +205,15 @@ def _say_how_to_go_on(directory: str) -> None:
     say(f"the crawl is stopped; `outrider resume {shlex.quote(directory)}` fetches them", sys.stderr)
 
 
-@click.command()
+@click.command(cls=HelpfulCommand)
 @_place
 @click.argument("urls", nargs=-1, required=True, metavar="URL...")
 @asks_a_server
 def add(directory: str, urls: tuple[str, ...], access: Access) -> int:
-    """Add URLs to the crawl in DIR, running or not.
+    """Add URLs to a crawl, also while it runs.
 
-    A URL may also be @FILE with one URL a line, or - for standard input. It counts as a seed: it widens the scope.
+    A URL may also be @FILE with one URL per line, or - for standard input. It counts as a seed, so it extends the
+    scope.
     """
     from outrider.crawl.looks import ordering
     from outrider.crawl.seeds import read_seeds
@@ -230,18 +236,23 @@ def add(directory: str, urls: tuple[str, ...], access: Access) -> int:
     return 0 if counts.get("new", 0) + counts.get("known", 0) + counts.get("held", 0) else NOTHING_USABLE
 
 
-@click.command()
+@click.command(cls=HelpfulCommand)
 @_place
 @click.argument("host", metavar="HOST")
-@click.argument("order", metavar="pause|resume|block|delay|limit|recheck")
+@click.argument("order", metavar="|".join(_ORDERS), shell_complete=lambda _, __, typed: completed(_ORDERS, typed))
 @click.argument("value", metavar="[VALUE]", required=False)
 @asks_a_server
 def host(directory: str, host: str, order: str, value: str | None, access: Access) -> int:
-    """Rule a host of the crawl in DIR, running or not.
+    """Pause, block or slow down one host, also while the crawl runs.
 
-    pause, resume: nothing more is fetched from HOST until it is resumed. block SECONDS: nothing for so long. delay
-    SECONDS: the least gap between two requests; none: that of the crawl. limit N: at most so many requests at once;
-    none: as before. recheck: request robots.txt again before the next page, whatever the last verdict was.
+    \b
+    pause          Fetch nothing from HOST until `resume`.
+    resume         Continue with HOST.
+    block SECONDS  Fetch nothing from HOST for this time.
+    delay SECONDS  Set the minimum gap between two requests.
+                   none: the gap of the crawl.
+    limit N        Allow at most N requests at once. none: as before.
+    recheck        Request robots.txt again before the next page.
     """
     from outrider.crawl.looks import ordering
 
@@ -269,20 +280,22 @@ def _value(order: str, value: str | None) -> float | None:
     return order_value(order, number, value)
 
 
-@click.command(name="export")
+@click.command(name="export", cls=HelpfulCommand)
 @click.argument("directories", nargs=-1, required=True, metavar="DIR...")
-@click.option("--to", "path", metavar="FILE", required=True, help="A name that ends in .jsonl, .csv or .parquet.")
+@click.option(
+    "--to", "path", metavar="FILE", required=True, help="The file to write. Its name ends in .jsonl, .csv or .parquet."
+)
 @click.option(
     "--what",
     type=click.Choice(_WHAT),
     default="frontier",
     show_default=True,
-    help="The record of every URL, or the lines of pages.jsonl.",
+    help="What to write: the state of every URL, or the lines of pages.jsonl.",
 )
 def export_command(directories: tuple[str, ...], path: str, what: str) -> int:
-    """Write the frontier of DIR, or its pages, to a file: as a whole or not at all.
+    """Write the URLs or pages of a crawl to a file.
 
-    With --what pages the pages of several directories, of workers too, become one list.
+    The file is complete or it is not written. --what pages merges the pages of several directories, also of workers.
     """
     from outrider.crawl.exchange import export
 
@@ -290,17 +303,22 @@ def export_command(directories: tuple[str, ...], path: str, what: str) -> int:
     return 0
 
 
-@click.command(name="import")
+@click.command(name="import", cls=HelpfulCommand)
 @_directory
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 def import_command(directory: str, files: tuple[str, ...]) -> int:
-    """Take URLs into the frontier of DIR, which is made where there is none.
+    """Add the URLs of files to the crawl in DIR. A missing DIR is created.
 
-    FILE is what `export` wrote (.jsonl, .csv, .parquet; each URL keeps its state), a list of URLs (.txt, one a line), a
-    sitemap or a feed (.xml, .xml.gz, .rss, .atom): its pages become seeds, and the sitemaps of an index are fetched by
-    the next run; or the pages.jsonl of a crawl, whose links are read from the archive beside it. A record that cannot
-    be used is skipped, with its line and the reason, and the rest is taken; exit code 2 when nothing could be. An
-    import that was broken off is run again.
+    \b
+    .jsonl .csv .parquet      A file of `export`. Each URL keeps its state.
+    .txt                      A list of URLs, one per line.
+    .xml .xml.gz .rss .atom   A sitemap or feed. Its pages become seeds, and the
+                              next run fetches the sitemaps of an index.
+    pages.jsonl               The pages of a crawl. Their links are read from
+                              the archive in the same directory.
+
+    Records that cannot be used are skipped, and listed with line and reason. Exit code 2 if no record was usable. If
+    an import is interrupted, run it again.
     """
     from outrider.crawl.exchange import IMPORTED, import_files
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from outrider.cli.access import asks_a_server
+from outrider.cli.help import HelpfulCommand
 from outrider.cli.layout import machine_text, named, shown, table
 from outrider.crawl.instants import dated
 from outrider.crawl.progress import eta_text
@@ -57,30 +58,38 @@ _URL_COLUMNS = {
 
 _directory = click.argument("directory", metavar="DIR")
 _place = click.argument("directory", metavar="DIR|ADDRESS")
-_after = click.option("--after", metavar="CURSOR", help="Go on behind this cursor, which an earlier list ended with.")
-_limit = click.option(
-    "--limit", type=click.IntRange(min=0), default=LIST_ROWS, show_default=True, help="At most N rows; 0: all."
+_after = click.option(
+    "--after",
+    metavar="CURSOR",
+    help="Continue after this cursor, printed at the end of the previous list.  [default: none]",
 )
-_json = click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+_limit = click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=LIST_ROWS,
+    show_default=True,
+    help="Print at most N rows. 0 prints all.",
+)
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _json_lines = click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help='One JSON object a line, for programs; a last line {"cursor": …} when more are left.',
+    help='Print one JSON object per line. If rows are left, the last line is {"cursor": …}.',
 )
 
 
-@click.command()
+@click.command(cls=HelpfulCommand)
 @click.argument("url", metavar="URL")
 @click.option("-o", "--output", "directory", metavar="DIR", help="The crawl's directory.")
-@click.option("--server", metavar="ADDRESS", help="The address of a served frontier, in its place.")
-@click.option("--crawl", metavar="NAME", help="The namespace to look in.  [default: default]")
+@click.option("--server", metavar="ADDRESS", help="The address of a server, instead of -o.  [default: none]")
+@click.option("--crawl", metavar="NAME", help="The namespace of the URL.  [default: default]")
 @_json
 @asks_a_server
 def explain(
     url: str, directory: str | None, server: str | None, crawl: str | None, as_json: bool, access: Access
 ) -> int:
-    """Say everything that is known of one URL, and why it is not being fetched now."""
+    """Show all facts about one URL, and why it is not being fetched now."""
     from outrider.crawl.looks import looking
 
     place = directory if server is None else server
@@ -93,13 +102,12 @@ def explain(
     return 0
 
 
-@click.command(name="why-idle")
+@click.command(name="why-idle", cls=HelpfulCommand)
 @_place
 @_json
 @asks_a_server
 def why_idle(directory: str, access: Access, as_json: bool) -> int:
-    """Say why nothing more can be fetched now, and when it can; of a crawl that runs, where the possible throughput of
-    its last minute went."""
+    """Show what the crawl is waiting for, and what limited its speed in the last minute."""
     from outrider.crawl.looks import looking
 
     with looking(directory, access) as look:
@@ -108,15 +116,15 @@ def why_idle(directory: str, access: Access, as_json: bool) -> int:
     return 0
 
 
-@click.command()
+@click.command(cls=HelpfulCommand)
 @_place
-@click.option("--state", type=click.Choice(HOST_STATES), help="Only hosts in this state.")
+@click.option("--state", type=click.Choice(HOST_STATES), help="Only hosts in this state.  [default: all]")
 @_after
 @_limit
 @_json_lines
 @asks_a_server
 def hosts(directory: str, access: Access, state: str | None, after: str | None, limit: int, as_json: bool) -> int:
-    """List the hosts of the crawl in DIR with their clocks."""
+    """List the hosts of a crawl, with their state and delay."""
     from outrider.crawl.looks import looking
 
     with looking(directory, access) as look:
@@ -124,14 +132,15 @@ def hosts(directory: str, access: Access, state: str | None, after: str | None, 
     return 0
 
 
-@click.command()
+@click.command(cls=HelpfulCommand)
 @_directory
 @click.argument("url", metavar="[URL]", required=False)
 @_json_lines
 def duplicates(directory: str, url: str | None, as_json: bool) -> int:
-    """List the pages of the crawl in DIR that have copies, each with them; with URL those that it belongs to.
+    """List the pages that have copies, each with its copies.
 
-    A copy has the same bytes, or nearly the same text: then it has the number of bits of 64 in which they differ.
+    URL lists only the pages that are copies of it. A copy has the same bytes or nearly the same text. For similar text,
+    the list shows how many of 64 bits differ.
     """
     import msgspec
 
@@ -148,12 +157,14 @@ def duplicates(directory: str, url: str | None, as_json: bool) -> int:
     return 0
 
 
-@click.command()
+@click.command(cls=HelpfulCommand)
 @_place
-@click.option("--state", type=click.Choice(URL_STATES), help="Only URLs in this state.")
-@click.option("--host", metavar="HOST", help="Only URLs of this host.")
+@click.option("--state", type=click.Choice(URL_STATES), help="Only URLs in this state.  [default: all]")
+@click.option("--host", metavar="HOST", help="Only URLs of this host.  [default: all]")
 @click.option(
-    "--reason", metavar="WORD", help="Only URLs with this reason or class of error, as robots, trap_date or http_503."
+    "--reason",
+    metavar="WORD",
+    help="Only URLs with this reason or error, such as robots, trap_date or http_503.  [default: all]",
 )
 @_after
 @_limit
@@ -169,7 +180,7 @@ def urls(
     limit: int,
     as_json: bool,
 ) -> int:
-    """List the URLs of the crawl in DIR with their states."""
+    """List the URLs of a crawl, with their state and reason."""
     from outrider.crawl.looks import looking
 
     with looking(directory, access) as look:
@@ -179,14 +190,16 @@ def urls(
     return 0
 
 
-@click.command(name="skipped")
+@click.command(name="skipped", cls=HelpfulCommand)
 @_directory
-@click.option("--reason", type=click.Choice(SKIPPED_REASONS), help="Only links that were not followed for this reason.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+@click.option(
+    "--reason", type=click.Choice(SKIPPED_REASONS), help="Only links skipped for this reason.  [default: all]"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def skipped_command(directory: str, reason: str | None, as_json: bool) -> int:
-    """List the links that the crawl in DIR did not follow, each with the reason and the page that has it.
+    """List the links that were not followed, each with its page and the reason.
 
-    They are read again from the archive. Parked URLs are in `outrider urls DIR --state parked`.
+    The links are read from the archive. `outrider urls DIR --state parked` lists parked URLs.
     """
     import msgspec
 

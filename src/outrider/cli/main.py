@@ -23,6 +23,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 try:
     from outrider.cli.access import asks_a_server
+    from outrider.cli.help import HELP_COLUMNS, HelpfulGroup
     from outrider.cli.judge import judge
     from outrider.cli.keeping import add, export_command, host, import_command, politeness, repair, retry, verify
     from outrider.cli.looking import duplicates, explain, hosts, skipped_command, urls, why_idle
@@ -65,26 +66,36 @@ _COLLECT_ROUNDS = 20  # such looks before one at older objects
 
 
 _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES) + "."
-_SENTENCE_MAX = 1_000  # characters; no sentence of help is so long
-_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": HELP_COLUMNS}
+_PURPOSES = (
+    ("Crawl", ("crawl", "resume", "fetch", "show")),
+    ("Watch a crawl", ("status", "explain", "why-idle", "hosts", "urls", "duplicates", "skipped")),
+    ("Change a crawl", ("add", "host", "retry")),
+    ("Data in and out", ("export", "import")),
+    ("Check and repair", ("verify", "repair", "politeness", "judge")),
+    ("Many machines", ("serve", "work")),
+    ("Tools", ("url", "robots", "sim")),
+    ("Outrider itself", ("settings", "completion", "version")),
+)
+_CRAWL_EXAMPLES = (
+    (
+        "outrider crawl https://example.org/ --contact me@example.org --max-pages 100",
+        "100 pages of one site, into ./example.org",
+    ),
+    (
+        "outrider crawl @seeds.txt -o news --scope domain --contact me@example.org",
+        "All sites of a list, with their subdomains",
+    ),
+    ("outrider resume news --delay 5", "Continue that crawl, with a longer gap"),
+)
 
 
-class _Commands(click.Group):
+class _Commands(HelpfulGroup):
     def invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
         except BrokenPipeError:  # which click itself would make an exit code of 1 of
             raise click.exceptions.Exit(_enough()) from None
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Each command with the whole first sentence of its help: click cuts them at the width of a line."""
-        rows = [
-            (name, command.get_short_help_str(limit=_SENTENCE_MAX))
-            for name, command in sorted(self.commands.items())
-            if not command.hidden
-        ]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
 
 
 def _say_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -93,23 +104,34 @@ def _say_version(context: click.Context, _: click.Parameter, wanted: bool) -> No
         context.exit()
 
 
-@click.group(cls=_Commands, context_settings=_CONTEXT, epilog=_EPILOG)
+@click.group(cls=_Commands, purposes=_PURPOSES, context_settings=_CONTEXT, epilog=_EPILOG)
 @click.option(
-    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_say_version, help="Same as `version`."
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_say_version,
+    help="Print what `version` prints.",
 )
 def outrider() -> None:
-    """Outrider rides ahead: a polite crawler that survives every crash."""
+    """Outrider is a polite web crawler that survives every crash.
+
+    `outrider COMMAND --help` shows the options of a command.
+    """
 
 
-@outrider.command(epilog="Settings may also stand in DIR/outrider.toml, or in the environment as OUTRIDER_MAX_PAGES …")
+@outrider.command(
+    examples=_CRAWL_EXAMPLES,
+    epilog="You can also set each option in DIR/outrider.toml, or as a variable such as OUTRIDER_MAX_PAGES.",
+)
 @click.argument("seeds", nargs=-1, metavar="[SEED]...")
 @setting_options()
 @answers_beside
 def crawl(seeds: tuple[str, ...], beside: Beside | None, **flags: Any) -> int:
-    """Crawl from SEEDs to the end.
+    """Start a crawl, or add seeds to one and continue it.
 
-    A SEED is a URL, @FILE with one URL a line, or - for standard input. On an existing directory the crawl goes on, and
-    new seeds are added to it; --anew begins again, with the settings of that directory.
+    A SEED is a URL, @FILE with one URL per line, or - for standard input. If the directory already contains a crawl,
+    the seeds are added and the crawl continues. --anew starts again instead, with the settings of that directory.
     """
     from outrider.crawl.start import start
 
@@ -124,7 +146,7 @@ def crawl(seeds: tuple[str, ...], beside: Beside | None, **flags: Any) -> int:
 @setting_options("output", "anew")
 @answers_beside
 def resume(directory: str, beside: Beside | None, **flags: Any) -> int:
-    """Go on with the crawl in DIR, with the settings it was made with; flags override them."""
+    """Continue the crawl in DIR with its saved settings. Options override them."""
     from outrider.crawl.start import start
 
     _collect_seldom()
@@ -142,10 +164,10 @@ def _collect_seldom() -> None:
 
 @outrider.command()
 @click.argument("directory", metavar="DIR|ADDRESS")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @asks_a_server
 def status(directory: str, as_json: bool, access: Access) -> int:
-    """Say how the crawl in DIR stands, whether it runs or not; or the frontier that is served at ADDRESS."""
+    """Show counts, rates and the remaining time of the crawl in DIR, or of the server at ADDRESS."""
     from outrider.crawl.status import status_lines, status_of
 
     found = status_of(directory, access)
@@ -159,7 +181,7 @@ def status(directory: str, as_json: bool, access: Access) -> int:
 
 @outrider.command()
 def version() -> int:
-    """Say which Outrider this is, and what it runs on."""
+    """Print the versions of Outrider, Python, its kernels and libcurl."""
     say_version()
     return 0
 
@@ -217,6 +239,9 @@ def run(arguments: Sequence[str]) -> int:
         answer = outrider.main(args=list(arguments), prog_name="outrider", standalone_mode=False)
     except click.exceptions.Exit as left:
         return left.exit_code
+    except click.exceptions.NoArgsIsHelpError as alone:
+        click.echo(alone.format_message(), err=True)
+        return USAGE
     except click.ClickException as wrong:
         say(usage_sentence(wrong, arguments), sys.stderr)
         return USAGE
@@ -258,6 +283,8 @@ def usage_sentence(wrong: click.ClickException, arguments: Sequence[str] = ()) -
     typed = [word for word in arguments[:1] if word in outrider.commands]
     command = context.command_path if context is not None else " ".join(["outrider", *typed])
     told = " ".join(wrong.format_message().split()).rstrip(".")
+    if told.endswith(("?", "lists them")):  # it says the way out itself
+        return f"outrider: {told}"
     return f"outrider: {told}; `{command} --help` says what it takes"
 
 

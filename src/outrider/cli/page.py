@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from outrider.causes import status_words
+from outrider.cli.help import HelpfulCommand
 from outrider.cli.layout import machine_text, named
 from outrider.cli.settings import given, setting_options
 from outrider.crawl.options import SETTINGS, from_environment, resolved
@@ -32,16 +33,18 @@ _ASKED = frozenset(
 )
 
 
-@click.command()
+@click.command(cls=HelpfulCommand)
 @click.argument("url", metavar="URL")
-@click.option("-o", "--output", "directory", metavar="DIR", help="Take the settings of the crawl in DIR.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option(
+    "-o", "--output", "directory", metavar="DIR", help="Use the settings of the crawl in DIR.  [default: none]"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @setting_options(*(name for name in SETTINGS if name not in _ASKED))
 def fetch(url: str, directory: str | None, as_json: bool, **flags: Any) -> int:
-    """Fetch one page now, and say what a crawl that begins there would do with each of its links.
+    """Fetch one page now, and show which of its links a crawl would follow.
 
-    robots.txt is asked for first, and obeyed; the gap lies between it and the page, Crawl-delay too. Exit code 8 when
-    robots.txt closes the page or no answer came.
+    robots.txt is requested first and obeyed. The delay between it and the page is kept. Exit code 8 if robots.txt
+    forbids the page or the server does not respond.
     """
     from outrider.crawl.directory import kept_of_crawl
     from outrider.crawl.onepage import fetch_page
@@ -90,15 +93,20 @@ def _outcome(found: OnePage) -> str:
     return str(found.meaning.word) + (f" ({found.meaning.error})" if found.meaning.error is not None else "")
 
 
-@click.command()
+@click.command(cls=HelpfulCommand)
 @click.argument("url", metavar="URL")
 @click.option("-o", "--output", "directory", metavar="DIR", required=True, help="The crawl's directory.")
-@click.option("--head", "part", flag_value="head", help="Only the status line and fields, as they came.")
-@click.option("--body", "part", flag_value="body", help="Only the content, codings undone; on a terminal as safe text.")
-@click.option("--text", "part", flag_value="text", help="Only the text.")
-@click.option("--json", "part", flag_value="json", help="Its line in pages.jsonl, for programs.")
+@click.option("--head", "part", flag_value="head", help="Print only the status line and header, as received.")
+@click.option(
+    "--body",
+    "part",
+    flag_value="body",
+    help="Print only the decoded content. On a terminal, control characters are escaped.",
+)
+@click.option("--text", "part", flag_value="text", help="Print only the text.")
+@click.option("--json", "part", flag_value="json", help="Print only its line of pages.jsonl.")
 def show(url: str, directory: str, part: str | None) -> int:
-    """Show what the crawl in DIR kept of a page: its line, and from the archive its head and text."""
+    """Show a page of a crawl: its line, and its header and text from the archive."""
     from outrider.crawl.onepage import kept_page
 
     kept = kept_page(directory, normalize(url))

@@ -11,12 +11,16 @@ from outrider.cli.main import EXIT_CODES, outrider
 from outrider.cli.settings import flag_of
 from outrider.crawl.options import SETTINGS, default_of, typed_text
 
-WIDTH = 100
+WIDTH = 80  # of a terminal, as `outrider --help` has it
 
 
 def reference() -> str:
     """The whole page, in Markdown."""
     parts = ["# The command line", "", "Made from `outrider --help` by `python -m outrider.cli.reference`.", ""]
+    parts += ["Your shell completes commands, options and their values once its script is installed. For bash:", ""]
+    parts += ["```text", "mkdir -p ~/.local/share/bash-completion/completions"]
+    parts += ["outrider completion bash > ~/.local/share/bash-completion/completions/outrider", "```", ""]
+    parts += ["[`outrider completion`](#outrider-completion) has the places for zsh and fish.", ""]
     for name, command in commands_of("", outrider):
         shown = f"outrider {name}".strip()
         names = ["-h", "--help"]
@@ -27,10 +31,14 @@ def reference() -> str:
     parts += ["## Exit codes", "", "| code | means |", "|---|---|"]
     parts += [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES]
     parts += ["", "## Settings", "", "Flags come before `OUTRIDER_…` variables, those before `DIR/outrider.toml`."]
-    parts += ["A variable holds a list with spaces between its values. Header fields and credentials may hold spaces"]
-    parts += ["themselves: each stands on a line of its own there.", ""]
-    parts += ["| flag | variable | in outrider.toml | takes | default | meaning |", "|---|---|---|---|---|---|"]
+    parts += ["In a variable, spaces separate the values of a list. Header fields and credentials may contain"]
+    parts += ["spaces, so a variable has one on each line."]
+    head = ["| flag | variable | in outrider.toml | takes | default | meaning |", "|---|---|---|---|---|---|"]
+    topic = None
     for name, setting in SETTINGS.items():
+        if setting.topic is not topic:
+            topic = setting.topic
+            parts += ["", f"### {topic}", "", *head]
         cells = [
             f"`{flag_of(name)}`" if not setting.file_only else "",
             f"`OUTRIDER_{name.upper()}`" if not setting.file_only else "",

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from outrider.cli.help import HelpfulGroup
 from outrider.cli.settings import given, setting_options
 from outrider.crawl.options import SETTINGS, CrawlOptions, from_environment, resolved
 from outrider.crawl.seeds import read_hosts
@@ -29,23 +30,23 @@ FINISHED, REFUSED = 0, 2
 _ASKED = frozenset({"contact", "user_agent", "hosts", "resolver", "allow_address", "ca"})
 
 
-@click.group()
+@click.group(cls=HelpfulGroup)
 def robots() -> None:
-    """Read a robots.txt."""
+    """Check URLs against a robots.txt."""
 
 
 @robots.command()
 @click.argument("source", metavar="FILE|URL")
 @click.argument("urls", nargs=-1, required=True, metavar="URL...")
-@click.option("--agent", metavar="A", help="The crawler that asks.  [default: that of --user-agent]")
-@click.option("--lenient", is_flag=True, help="Read the file as Google's parser does (docs/decisions/robots.md).")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per URL, for programs.")
+@click.option("--agent", metavar="A", help="The user agent to check for.  [default: that of --user-agent]")
+@click.option("--lenient", is_flag=True, help="Read the file like Google's parser (docs/decisions/robots.md).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per URL.")
 @setting_options(*(name for name in SETTINGS if name not in _ASKED))
 def check(source: str, urls: tuple[str, ...], agent: str | None, lenient: bool, as_json: bool, **flags: Any) -> int:
-    """Say whether a robots.txt allows each URL, and by which line.
+    """Show whether a robots.txt allows each URL, and by which line.
 
-    FILE is a robots.txt, - for standard input; of a URL the robots.txt of its site is fetched. A URL to judge may be a
-    path.
+    FILE is a robots.txt, or - for standard input. If you give the URL of a site, its robots.txt is fetched. The URLs to
+    check may be paths.
     """
     options = resolved(given(flags), from_environment(os.environ), {}, "")
     agent = options.user_agent if agent is None else agent

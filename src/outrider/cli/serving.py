@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from outrider.cli.help import HelpfulCommand, TopicOption
 from outrider.cli.settings import given, setting_options
 from outrider.crawl.extras import install_command
 from outrider.crawl.options import SETTINGS
@@ -17,6 +18,8 @@ from outrider.crawl.terminal import say
 from outrider.errors import SettingsError
 
 DRAIN_SECONDS = 10.0
+SERVER = "Server"
+"""The heading of the options by which a process answers clients."""
 SERVED = frozenset(
     {name for name, setting in SETTINGS.items() if setting.frontier}
     | {"group", "traps", "max_url_bytes", "max_path_depth", "max_path_repeats", "date_horizon", "new_urls_per_host"}
@@ -31,13 +34,43 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def _access_options(command: Command) -> Command:
     """The options that say who may ask a server."""
     for option in (
-        click.option("--otlp", metavar="URL", help="Send metrics to the OpenTelemetry collector at URL, too."),
         click.option(
-            "--host-name", "names", multiple=True, metavar="NAME", help="A name that clients ask by (repeatable)."
+            "--otlp",
+            cls=TopicOption,
+            topic=SERVER,
+            metavar="URL",
+            help="Also send metrics to the OpenTelemetry collector at URL.  [default: none]",
         ),
-        click.option("--tokens", metavar="FILE", help="Lines `ROLE TOKEN`; roles: read, work, operate, admin."),
-        click.option("--tls-key", metavar="FILE", help="The key of the certificate, as PEM."),
-        click.option("--tls-cert", metavar="FILE", help="The certificate and its chain, as PEM."),
+        click.option(
+            "--host-name",
+            "names",
+            cls=TopicOption,
+            topic=SERVER,
+            multiple=True,
+            metavar="NAME",
+            help="A host name by which clients reach this server (repeatable).  [default: none]",
+        ),
+        click.option(
+            "--tokens",
+            cls=TopicOption,
+            topic=SERVER,
+            metavar="FILE",
+            help="A file of lines `ROLE TOKEN`. Roles: read, work, operate, admin.  [default: none]",
+        ),
+        click.option(
+            "--tls-key",
+            cls=TopicOption,
+            topic=SERVER,
+            metavar="FILE",
+            help="The key of the certificate (PEM).  [default: none]",
+        ),
+        click.option(
+            "--tls-cert",
+            cls=TopicOption,
+            topic=SERVER,
+            metavar="FILE",
+            help="The certificate and its chain (PEM).  [default: none]",
+        ),
     ):
         command = option(command)
     return command
@@ -46,7 +79,13 @@ def _access_options(command: Command) -> Command:
 def answers_beside(command: Callable[..., int]) -> Callable[..., int]:
     """Gives a command that crawls `--http` and its like; it is called with `beside`, whose socket is bound."""
 
-    @click.option("--http", metavar="ADDR", help="Answer at HOST:PORT while the crawl runs (docs/howto/serve.md).")
+    @click.option(
+        "--http",
+        cls=TopicOption,
+        topic=SERVER,
+        metavar="ADDR",
+        help="Serve REST, metrics and console at HOST:PORT during the crawl (docs/howto/serve.md).  [default: none]",
+    )
     @_access_options
     @wraps(command)
     def with_beside(
@@ -96,17 +135,27 @@ def _service(asked: str) -> Iterator[None]:
         ) from None
 
 
-@click.command()
+@click.command(cls=HelpfulCommand)
 @click.argument("directory", metavar="DIR")
-@click.option("--http", default="127.0.0.1:7070", show_default=True, metavar="ADDR", help="HOST:PORT to listen at.")
+@click.option(
+    "--http",
+    cls=TopicOption,
+    topic=SERVER,
+    default="127.0.0.1:7070",
+    show_default=True,
+    metavar="ADDR",
+    help="HOST:PORT to listen at.",
+)
 @_access_options
 @click.option(
     "--drain",
+    cls=TopicOption,
+    topic=SERVER,
     default=DRAIN_SECONDS,
     show_default=True,
     type=click.FloatRange(0, 3_600),
     metavar="SECONDS",
-    help="How long results are taken after SIGTERM.",
+    help="How long to accept results after SIGTERM.",
 )
 @setting_options(*(name for name in SETTINGS if name not in SERVED))
 def serve(
@@ -120,13 +169,13 @@ def serve(
     drain: float,
     **flags: Any,
 ) -> int:
-    """Serve the frontier in DIR to workers, over HTTP (docs/howto/serve.md); a missing DIR is made.
+    """Serve the frontier in DIR to workers, over HTTP (docs/howto/serve.md).
 
-    The settings of the crawl are kept in DIR/outrider.toml, as `crawl` keeps them. A URL of this machine that you add
-    here, or over HTTP from this machine, permits its address; others need --allow-address.
+    A missing DIR is created, and DIR/outrider.toml contains the settings. If you add a URL of this machine, from this
+    machine, its address is allowed. Other private addresses need --allow-address.
 
-    Loopback takes neither TLS nor tokens; any other address takes both. SIGTERM drains: waiting requests are answered,
-    results are taken, then the server ends with 0 where all work is done, and with 4 where work is left.
+    Any address but loopback needs TLS and tokens. After SIGTERM, the server answers waiting requests and accepts
+    results for the time of --drain. It ends with 0 if all work is done, and with 4 if work is left.
     """
     with _service("serve"):
         from outrider.service.access import Tokens, listening

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from outrider.cli.help import HelpfulCommand, TopicOption
 from outrider.cli.layout import machine_text
 from outrider.crawl.options import (
     SETTINGS,
@@ -33,11 +34,13 @@ def flag_of(name: str) -> str:
 
 
 def default_shown(name: str) -> str:
-    """The default in brackets for a flag's help; nothing for none, an empty list and a switch."""
+    """The default in brackets for a flag's help."""
     value = default_of(name)
-    if value is None or value in ("", ()) or SETTINGS[name].switch:
-        return ""
-    return f"  [default: {typed_text(value)}]"
+    if isinstance(value, bool):
+        return f"  [default: {'yes' if value else 'no'}]"
+    if name == "output":
+        return ""  # its meaning says it
+    return f"  [default: {'none' if value is None or value == () else typed_text(value)}]"
 
 
 def setting_options(*left_out: str) -> Callable[[Command], Command]:
@@ -51,11 +54,22 @@ def setting_options(*left_out: str) -> Callable[[Command], Command]:
             text = setting.meaning + default_shown(name)
             if setting.switch:
                 off = setting.off or f"no-{flag[2:]}"
-                option = click.option(f"{flag}/--{off}", name, default=None, help=text)
+                option = click.option(
+                    f"{flag}/--{off}", name, cls=TopicOption, topic=setting.topic, default=None, help=text
+                )
             else:
                 names = (setting.short, flag) if setting.short else (flag,)
                 option = click.option(
-                    *names, name, default=None, multiple=setting.many, metavar=setting.metavar, help=text
+                    *names,
+                    name,
+                    cls=TopicOption,
+                    topic=setting.topic,
+                    choices=setting.choices,
+                    path=setting.path,
+                    default=None,
+                    multiple=setting.many,
+                    metavar=setting.metavar,
+                    help=text,
                 )
             command = option(command)
         return command
@@ -77,16 +91,16 @@ def asked_twice(flags: dict[str, object]) -> dict[str, object]:
     return {**flags, "own_sites": own}
 
 
-@click.command()
+@click.command(cls=HelpfulCommand)
 @click.argument("directory", metavar="[DIR]", required=False)
-@click.option("--explain", "at_length", is_flag=True, help="Also say where each value comes from, and what it means.")
+@click.option("--explain", "at_length", is_flag=True, help="Also show the source and the meaning of each value.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 @setting_options("output", "anew")
 def settings(directory: str | None, at_length: bool, as_json: bool, **flags: Any) -> int:
-    """Print the settings that a crawl would run with: of DIR, or of a new one.
+    """Print the settings of the crawl in DIR, or of a new crawl.
 
-    A flag comes before an OUTRIDER_… variable, a variable before DIR/outrider.toml, and that file before the default.
-    Values of header fields are not shown.
+    A flag overrides an OUTRIDER_… variable. A variable overrides DIR/outrider.toml, and that file overrides the
+    default. Values of header fields and credentials are hidden.
     """
     from outrider.crawl.directory import kept_settings
     from outrider.crawl.options import Kept, from_environment
@@ -116,7 +130,11 @@ def _source(name: str, sources: dict[str, str]) -> str:
 
 
 def _lines(options: CrawlOptions, rows: dict[str, str], at_length: bool) -> Iterator[str]:
+    topic = None
     for name, source in rows.items():
+        if at_length and SETTINGS[name].topic is not topic:
+            topic = SETTINGS[name].topic
+            yield f"# {topic}"
         text = value_text(getattr(options, name)).splitlines()
         yield f"{name} = {' '.join(part.strip() for part in text)}"
         if at_length:
@@ -126,13 +144,19 @@ def _lines(options: CrawlOptions, rows: dict[str, str], at_length: bool) -> Iter
             yield f"    takes  {setting.accepted}"
 
 
-@click.command()
+@click.command(
+    cls=HelpfulCommand,
+    examples=(
+        ("mkdir -p ~/.local/share/bash-completion/completions", "For bash, make the folder once"),
+        ("outrider completion bash > ~/.local/share/bash-completion/completions/outrider", "then save the script"),
+    ),
+)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> int:
-    """Print the script that completes commands and options in a shell.
+    """Print the script that completes commands, options and their values in a shell.
 
-    For bash it goes into ~/.local/share/bash-completion/completions/outrider, for zsh into a folder of $fpath as
-    _outrider, for fish into ~/.config/fish/completions/outrider.fish.
+    Save its output as a file and open a new shell. bash: ~/.local/share/bash-completion/completions/outrider. zsh:
+    _outrider in a folder of $fpath. fish: ~/.config/fish/completions/outrider.fish.
     """
     click.echo(completion_text(shell), nl=False)
     return 0

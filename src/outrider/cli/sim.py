@@ -8,32 +8,35 @@ from dataclasses import asdict
 
 import click
 
+from outrider.cli.help import HelpfulGroup
 from outrider.crawl.terminal import say
 from outrider.errors import NamedPathError
 
 
-@click.group()
+@click.group(cls=HelpfulGroup)
 def sim() -> None:
-    """Experiments on a virtual clock; a seed gives the same numbers again."""
+    """Run experiments on a virtual clock. The same seed gives the same numbers."""
 
 
 @sim.command()
-@click.option("--threads", type=int, default=100, show_default=True, metavar="N", help="T, the threads that fetch.")
+@click.option(
+    "--threads", type=int, default=100, show_default=True, metavar="N", help="T, the number of threads that fetch."
+)
 @click.option(
     "--factor",
     type=float,
     default=10.0,
     metavar="K",
-    help="k: a queue rests so many times the duration of its last fetch (at most 60 s).  [default: 10]",
+    help="k: a queue waits k times the duration of its last fetch, at most 60 s.  [default: 10]",
 )
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Where the durations begin.")
-@click.option("--svg", "plot", metavar="FILE", help="Write the plot there.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the durations.")
+@click.option("--svg", "plot", metavar="FILE", help="Write the plot to FILE.  [default: none]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def utilisation(threads: int, factor: float, seed: int, plot: str | None, as_json: bool) -> int:
-    """How busy B back queues keep T threads, beside the law min(1, B / ((k + 1) T)).
+    """Compare how busy B queues keep T threads with the law min(1, B / ((k + 1) T)).
 
-    Mercator's back queues: a thread takes the queue whose rest ends first and fetches; then the queue rests k times as
-    long as the fetch took, by the frontier's own rule. Busy is the share of their time that threads fetch.
+    A thread fetches from the queue whose delay ends first, as in Mercator. Then the queue waits k times the duration of
+    the fetch. Busy is the share of the time in which threads fetch.
     """
     from outrider.sim.utilisation import experiment, svg
 

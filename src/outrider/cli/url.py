@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 import click
 
+from outrider.cli.help import HelpfulGroup
 from outrider.crawl.terminal import safe, say
 from outrider.errors import InvalidUrlError, SettingsError
 from outrider.limits import URL_BYTES_MAX
@@ -32,22 +33,22 @@ _rules = click.option(
     "rules",
     default="",
     metavar="NAME,…",
-    help=f"Lossy rules: {', '.join(RULES)}; for several {', '.join(PRESETS)}; -NAME leaves one out.  [default: none]",
+    help=f"Lossy rules: {', '.join(RULES)}. Sets of rules: {', '.join(PRESETS)}. -NAME removes one.  [default: none]",
 )
 _default_scheme = click.option(
     "--default-scheme",
     type=click.Choice(["http", "https"]),
-    help="What a URL without scheme begins with, as in a browser's address bar.",
+    help="Scheme of URLs that have none, as in a browser's address bar.  [default: none]",
 )
-_base = click.option("--base", metavar="URL", help="The page on which relative URLs are read.")
-_json = click.option("--json", "as_json", is_flag=True, help="One JSON object per URL, for programs.")
+_base = click.option("--base", metavar="URL", help="The page that contains the relative URLs.  [default: none]")
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per URL.")
 
 
-@click.group()
+@click.group(cls=HelpfulGroup)
 def url() -> None:
-    """One spelling for every URL: normalize it, see its keys, and why.
+    """Normalize URLs, show their keys, and explain which rule changed what.
 
-    URLs are arguments, or lines of standard input where - stands. A user or password in a URL is shown as …, save in
+    URLs are arguments, or lines of standard input for -. A user name or password in a URL is shown as …, except in
     JSON.
     """
 
@@ -64,7 +65,7 @@ class _Line:
 @_base
 @_default_scheme
 @_rules
-@click.option("--explain", "explained", is_flag=True, help="Show what each rule did.")
+@click.option("--explain", "explained", is_flag=True, help="Show what each rule changed.")
 @_json
 def normalize(
     urls: tuple[str, ...], base: str | None, default_scheme: str | None, rules: str, explained: bool, as_json: bool
@@ -93,11 +94,13 @@ def normalize(
 
 @url.command(name="key")
 @_urls
-@click.option("--by", type=click.Choice(BY), default="host", show_default=True, help="What the key is made of.")
+@click.option(
+    "--by", type=click.Choice(BY), default="host", show_default=True, help="The part of the URL that makes the key."
+)
 @click.option(
     "--private/--no-private",
     default=True,
-    help="Whether the public suffix list's private section (github.io …) is in force.  [default: private]",
+    help="Use the private section (github.io …) of the public suffix list.  [default: private]",
 )
 @_default_scheme
 @_json
@@ -124,7 +127,7 @@ def print_key(urls: tuple[str, ...], by: str, private: bool, default_scheme: str
 @click.option(
     "--fingerprint-key",
     metavar="HEX",
-    help="32 hex digits: shows the fingerprint too (a store's manifest has its own).",
+    help="32 hex digits, as in the manifest of a store: also show the fingerprint.  [default: none]",
 )
 @_json
 def explain(
@@ -135,7 +138,7 @@ def explain(
     fingerprint_key: str | None,
     as_json: bool,
 ) -> int:
-    """Show everything about each URL: parts, keys, SURT, fingerprint, and what was done to it."""
+    """Show the parts, keys, SURT and fingerprint of each URL, and every change."""
     lossy = Rules.parse(rules)
     secret = _secret(fingerprint_key)
     page = None if base is None else Url.parse(base, default_scheme=default_scheme)

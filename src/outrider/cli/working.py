@@ -8,32 +8,39 @@ from typing import Any
 import click
 
 from outrider.cli.access import token_of
+from outrider.cli.help import HelpfulCommand
 from outrider.cli.settings import given, setting_options
 from outrider.crawl.summary import counted
 from outrider.crawl.terminal import say
 from outrider.errors import SettingsError
 
 
-@click.command()
+@click.command(cls=HelpfulCommand)
 @click.argument("address", metavar="ADDRESS")
-@click.option("--token-file", metavar="FILE", help="The token, alone in a file.  [default: OUTRIDER_TOKEN]")
-@click.option("--worker", metavar="NAME", help="The name to lease by.  [default: one that DIR keeps]")
-@click.option("--stay", is_flag=True, help="Go on when the frontier has no work left.")
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    help="The file with the token of the server.  [default: the variable OUTRIDER_TOKEN]",
+)
+@click.option("--worker", metavar="NAME", help="The name of this worker.  [default: one saved in DIR]")
+@click.option("--stay", is_flag=True, help="Continue if the server has no work left.")
 @click.option(
     "--patience",
     type=click.FloatRange(0, 86_400),
     metavar="SECONDS",
-    help="How long to wait for a server that is away.  [default: 300]",
+    help="How long to wait for a server that does not answer.  [default: 300]",
 )
 @setting_options("anew", "scope", "obey_robots", "own_sites")
 def work(
     address: str, token_file: str | None, worker: str | None, stay: bool, patience: float | None, **flags: Any
 ) -> int:
-    """Crawl for the frontier at ADDRESS (http://HOST:PORT), into a directory of this worker's own.
+    """Crawl as a worker of the server at ADDRESS (http://HOST:PORT).
 
-    Ends when the frontier has no work left, with 8 where this worker's own address guard refused all of its leases.
-    SIGTERM lets requests end, reports them, and ends with 4. A killed worker
-    goes on with the same command; `outrider export DIR… --what pages` makes one file of the pages of all.
+    The pages are written to the directory of this worker. `outrider export DIR… --what pages` merges the pages of all
+    workers. After a kill, run the same command again.
+
+    The worker ends if the server has no work left. The exit code is 8 if its own address guard refused all leases.
+    After SIGTERM, it reports the requests in flight and ends with 4.
     """
     from outrider.crawl.loop import UNREACHABLE
     from outrider.crawl.work import PATIENCE_SECONDS, Server

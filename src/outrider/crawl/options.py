@@ -15,6 +15,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -423,6 +424,19 @@ def _tables(value: object) -> tuple[tuple[tuple[str, object], ...], ...]:
 _HOST_PATTERN = re.compile(r"[A-Za-z0-9*?._:\[\]-]{1,253}")
 
 
+class Topic(StrEnum):
+    """The groups of options in help and documents, in their order; each value is the heading."""
+
+    COMMON = "Common options"
+    PAGES = "Which pages"
+    LIMITS = "Limits"
+    POLITENESS = "Politeness"
+    NETWORK = "Network"
+    HOOKS = "Your own functions (docs/hooks.md)"
+    TRAPS = "Crawler traps (docs/traps.md)"
+    RUN = "Run and output"
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """How one option is read and explained: the row from which command line, environment, outrider.toml, Python and
@@ -432,11 +446,13 @@ class Setting:
     `off`, beside it. once: it is said for one run, and outrider.toml does not keep it. frontier: the frontier decides
     by it. path: it names a file; in outrider.toml it is seen from the directory; words that are no path are listed in
     `words`. short: a second flag.
+    topic: its group in help and documents. choices: the words it accepts, which a shell completes.
     per_host: a [[host]] table may have it. secret: its values are shown nowhere. file_only: it stands in
     outrider.toml and in Python, and has no flag. spaced: its values may hold spaces, so that a variable of the
     environment has one on each line.
     """
 
+    topic: Topic
     meaning: str
     accepted: str
     read: Callable[[object], object]
@@ -454,9 +470,11 @@ class Setting:
     file_only: bool = False
     secret: bool = False
     spaced: bool = False
+    choices: tuple[str, ...] = ()
 
 
 def _setting(
+    topic: Topic,
     default: object,
     meaning: str,
     accepted: str,
@@ -465,30 +483,32 @@ def _setting(
     **more: Any,
 ) -> Any:
     """A field of `CrawlOptions` with its row; `more` are the further cells of `Setting`."""
-    setting = Setting(meaning, accepted, read, metavar, **more)
+    setting = Setting(topic, meaning, accepted, read, metavar, **more)
     return field(default=default, metadata={"setting": setting})
 
 
-def _limit(meaning: str, *, least: int = 1) -> Any:
+def _limit(topic: Topic, meaning: str, *, least: int = 1) -> Any:
     accepted = f"a whole number, {least} or more, or none"
-    return _setting(None, meaning, accepted, _whole(least, COUNT_MAX), "N", optional=True, frontier=True)
+    return _setting(topic, None, meaning, accepted, _whole(least, COUNT_MAX), "N", optional=True, frontier=True)
 
 
-def _bound(default: int, meaning: str) -> Any:
-    return _setting(default, meaning, "a whole number above 0", _whole(1, COUNT_MAX), "N")
+def _bound(topic: Topic, default: int, meaning: str) -> Any:
+    return _setting(topic, default, meaning, "a whole number above 0", _whole(1, COUNT_MAX), "N")
 
 
-def _choice(names: tuple[str, ...], meaning: str, **more: Any) -> Any:
-    return _setting(names[0], meaning, "one of " + ", ".join(names), _one_of(names), "|".join(names), **more)
+def _choice(topic: Topic, names: tuple[str, ...], meaning: str, **more: Any) -> Any:
+    return _setting(
+        topic, names[0], meaning, "one of " + ", ".join(names), _one_of(names), "|".join(names), choices=names, **more
+    )
 
 
-def _hook(meaning: str) -> Any:
+def _hook(topic: Topic, meaning: str) -> Any:
     accepted = _A_FUNCTION + ", or none"
-    return _setting(None, meaning + " (docs/hooks.md)", accepted, _function, "MODULE:FUNCTION", optional=True)
+    return _setting(topic, None, meaning, accepted, _function, "MODULE:FUNCTION", optional=True)
 
 
-def _switch(default: bool, meaning: str, **more: Any) -> Any:
-    return _setting(default, meaning, "true or false", _truth, "", switch=True, **more)
+def _switch(topic: Topic, default: bool, meaning: str, **more: Any) -> Any:
+    return _setting(topic, default, meaning, "true or false", _truth, "", switch=True, **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -496,8 +516,9 @@ class CrawlOptions:
     """Every option of a crawl, checked when made: SettingsError names the key, the value and what would be accepted."""
 
     output: str = _setting(
+        Topic.COMMON,
         "",
-        "The crawl's directory (default: ./<first host>).",
+        "The directory of the crawl. Without it: ./ and the first host.",
         "a path",
         lambda v: "" if v == "" else _path(v),
         "DIR",
@@ -505,17 +526,20 @@ class CrawlOptions:
         short="-o",
     )
     scope: Any = _setting(
+        Topic.COMMON,
         SCOPES[0],
-        "Which links are followed: to the seeds' hosts, their registrable domains, below their paths, or anywhere; or "
-        "what a function says (docs/hooks.md).",
+        "Which links to follow: on the seeds' hosts, on their registrable domains, below the seeds' "
+        "paths, or anywhere. A function decides for each page (docs/hooks.md).",
         "one of host, domain, prefix, any; " + _A_FUNCTION,
         _scope,
         "host|domain|prefix|any|MODULE:FUNCTION",
+        choices=SCOPES,
         frontier=True,
     )
     include: tuple[str, ...] = _setting(
+        Topic.COMMON,
         (),
-        "Only URLs in which one of these patterns is found (repeatable).",
+        "Follow only URLs that match one of these patterns (repeatable).",
         "regular expressions in RE2's syntax",
         _include,
         "PATTERN",
@@ -523,8 +547,9 @@ class CrawlOptions:
         frontier=True,
     )
     exclude: tuple[str, ...] = _setting(
+        Topic.COMMON,
         (),
-        "No URL in which one of these patterns is found (repeatable).",
+        "Skip URLs that match one of these patterns (repeatable).",
         "regular expressions in RE2's syntax",
         _exclude,
         "PATTERN",
@@ -532,8 +557,9 @@ class CrawlOptions:
         frontier=True,
     )
     url_rules: str | None = _setting(
+        Topic.PAGES,
         None,
-        "Lossy rules of spelling, which make several URLs one: names with commas between; kept for good.",
+        "Lossy rules that map several spellings to one URL, separated by commas. A store keeps its rules for good.",
         "names of rules (docs/urls.md), or none",
         _rules,
         "NAME,…",
@@ -541,91 +567,108 @@ class CrawlOptions:
         frontier=True,
     )
     honour_canonical: bool = _switch(
-        False, "Where a page names another URL as its canonical one, go there, and count the page as a duplicate."
+        Topic.PAGES, False, "If a page names another canonical URL, fetch that URL and count the page as a duplicate."
     )
     follow_nofollow: bool = _switch(
+        Topic.PAGES,
         False,
-        "Also follow links with rel=nofollow, ugc or sponsored, and those of pages that say nofollow.",
+        "Also follow links with rel=nofollow, ugc or sponsored, and links on pages that say nofollow.",
         per_host=True,
     )
     copies: str = _choice(
+        Topic.PAGES,
         COPIES,
-        "What becomes of the links of a page whose bytes were met under another URL: taken last, or dropped.",
+        "Links of a page whose bytes were already seen at another URL: follow them last, or drop them.",
     )
-    sitemaps: bool = _switch(True, "Fetch the sitemaps of sites that keep a robots.txt, and the pages that these name.")
-    traps: bool = _switch(True, "Park links that look like traps: URLs that a site makes without end.")
-    max_url_bytes: int = _bound(2_000, "A link of more bytes counts as a trap, its longest value left out.")
-    max_path_depth: int = _bound(15, "A link with more names in its path counts as a trap.")
-    max_path_repeats: int = _bound(3, "A link whose path runs in circles, with one name more often, is a trap.")
+    sitemaps: bool = _switch(
+        Topic.PAGES, True, "Fetch the sitemaps of sites that have a robots.txt, and the pages that these list."
+    )
+    traps: bool = _switch(Topic.TRAPS, True, "Set aside links that look like traps, such as endless calendars.")
+    max_url_bytes: int = _bound(
+        Topic.TRAPS, 2_000, "A link longer than N bytes counts as a trap. Its longest value is not counted."
+    )
+    max_path_depth: int = _bound(Topic.TRAPS, 15, "A link with more than N path segments counts as a trap.")
+    max_path_repeats: int = _bound(
+        Topic.TRAPS, 3, "A link that repeats one path segment more than N times counts as a trap."
+    )
     date_horizon: float = _setting(
+        Topic.TRAPS,
         2.0,
-        "A link that names a month more years ahead counts as a trap.",
+        "A link to a month more than this many years ahead counts as a trap.",
         "a number from 0 to 1000",
         _real(0, 1_000),
         "YEARS",
     )
     new_urls_per_host: int | None = _setting(
+        Topic.TRAPS,
         None,
-        "Park new links of a host, or of a registrable domain, that has made so many within a day.",
+        "Set aside new links of a host or registrable domain that produced N new URLs within a day.",
         "a whole number, 1 or more, or none",
         _whole(1, COUNT_MAX),
         "N",
         optional=True,
     )
     least_returns: float = _setting(
+        Topic.TRAPS,
         0.03,
-        "Park links of a shape, or of a host with ever new shapes, of whose last fetches a smaller share brought new "
-        "content; 0 for never.",
+        "Set aside links of a URL shape if fewer than this share of its last fetches had new content. "
+        "The same applies to hosts with ever new shapes. 0 disables it.",
         "a number from 0 to 1",
         _real(0, 1),
         "SHARE",
     )
     host_quantile: float | None = _setting(
+        Topic.TRAPS,
         None,
-        "Park links of a host that has had twice as many fetches as this share of the hosts, such as 0.99; "
-        "hosts with 16 fetches count, where there are 100 of them.",
+        "Set aside links of a host with twice as many fetches as this quantile of all hosts, such as "
+        "0.99. It needs 100 hosts with 16 fetches.",
         "a number from 0 to 0.9999, or none",
         _real(0, 0.9999),
         "SHARE",
         optional=True,
     )
     probe_pages: int = _setting(
+        Topic.TRAPS,
         8,
-        "Ask a site for a path by chance when so many of its pages were like others of it: pages like the answers that "
-        "say, as these do, that there is nothing are soft 404s. 0 for never.",
+        "After N pages that look alike, request a random path of the site. Pages that resemble its "
+        "answer are soft 404s. 0 disables it.",
         "a whole number, 0 or more",
         _whole(0, COUNT_MAX),
         "N",
     )
     probe_hosts: int = _setting(
+        Topic.TRAPS,
         16,
-        "Ask for one host by chance under a domain when so many of its hosts were met within a day; new hosts of one "
-        "that answers share a budget. 0 for never.",
+        "After N new hosts of a domain within a day, request a random host name. If it answers, new "
+        "hosts share one budget. 0 disables it.",
         "a whole number, 0 or more",
         _whole(0, COUNT_MAX),
         "N",
     )
-    max_pages: int | None = _limit("Stop after so many answered pages; never exceeded.")
-    max_depth: int | None = _limit("Follow links at most so far from a seed.", least=0)
-    max_pages_per_host: int | None = _limit("At most so many pages of each host.")
+    max_pages: int | None = _limit(Topic.COMMON, "Stop after N pages.")
+    max_depth: int | None = _limit(Topic.COMMON, "Follow links up to N hops from a seed.", least=0)
+    max_pages_per_host: int | None = _limit(Topic.LIMITS, "Fetch at most N pages from each host.")
     max_seconds: float | None = _setting(
+        Topic.LIMITS,
         None,
-        "Stop after so many seconds of this run.",
+        "Stop this run after this time.",
         "a number above 0, or none",
         _real(0, SECONDS_MAX, open_below=True),
         "SECONDS",
         optional=True,
     )
     max_wait: float = _setting(
+        Topic.LIMITS,
         MAX_WAIT_SECONDS,
-        "Stop when every host that is left asks to be left alone for longer (Retry-After).",
+        "Stop if every remaining host asks for a longer wait (Retry-After).",
         f"a number from 0 to {SECONDS_MAX:.0f}",
         _real(0, SECONDS_MAX),
         "SECONDS",
     )
     delay: float = _setting(
+        Topic.COMMON,
         DELAY_SECONDS_FLOOR,
-        "The least gap between two requests to one host.",
+        "Minimum gap between two requests to one host.",
         f"a number from 0 to {DELAY_SECONDS_MAX:.0f}",
         _real(0, DELAY_SECONDS_MAX),
         "SECONDS",
@@ -633,51 +676,59 @@ class CrawlOptions:
         per_host=True,
     )
     delay_factor: float = _setting(
+        Topic.POLITENESS,
         DELAY_FACTOR,
-        "The gap is also so many times the duration of the last fetch (at most 60 s by this rule).",
+        "Make the gap at least K times the duration of the last request. This rule adds at most 60 s.",
         f"a number from 0 to {DELAY_FACTOR_MAX:.0f}",
         _real(0, DELAY_FACTOR_MAX),
         "K",
         frontier=True,
     )
     group: tuple[str, ...] = _setting(
+        Topic.POLITENESS,
         (),
-        "Hosts of one registrable domain, or at one address, or as a file says, share a politeness clock (repeatable); "
-        "told nothing, hosts at one public address share one of two turns.",
+        "Hosts that share one politeness clock: those of one registrable domain, at one address, or in "
+        "a file (repeatable). By default, hosts at one public address share two request slots.",
         "domain, address, none, or a readable file of groups (docs/groups.md)",
         _groups,
         "domain|address|FILE|none",
+        choices=GROUP_WORDS,
         many=True,
         path=True,
         words=GROUP_WORDS,
     )
     concurrency: int = _setting(
+        Topic.COMMON,
         64,
-        "Requests in flight at once, one per host where nothing says more; up to seven times as many slow ones beside "
-        "them.",
+        "Maximum number of requests in flight, one per host unless you allow more. Up to 7 × N slow "
+        "requests may run in addition.",
         f"a whole number from 1 to {CONCURRENCY_MAX}",
         _whole(1, CONCURRENCY_MAX),
         "N",
     )
     contact: str | None = _setting(
+        Topic.COMMON,
         None,
-        "Who runs this crawl, told to every site; without it only loopback is connected to.",
+        "A mail address or URL at which sites can reach you. Each request contains it. Without it, only "
+        "loopback is crawled.",
         "a mail address or an http(s) URL",
         _contact,
         "URL|MAIL",
         optional=True,
     )
     user_agent: str = _setting(
+        Topic.POLITENESS,
         "Outrider",
-        "The name told to every site, and looked for in robots.txt.",
+        "The crawler's name, sent to every site and matched against robots.txt.",
         f"a product token: letters, digits, - _ . after a first letter, at most {USER_AGENT_CHARACTERS_MAX}",
         _user_agent,
         "TOKEN",
         frontier=True,
     )
     hosts: str | None = _setting(
+        Topic.NETWORK,
         None,
-        "A file of addresses and names as /etc/hosts; names listed there may have loopback addresses.",
+        "A file of addresses and names, in the form of /etc/hosts. Names in it may have loopback addresses.",
         "a readable file",
         _readable,
         "FILE",
@@ -685,24 +736,27 @@ class CrawlOptions:
         path=True,
     )
     resolver: tuple[str, ...] = _setting(
+        Topic.NETWORK,
         (),
-        "DNS servers to ask in place of the system's (repeatable).",
+        "Use this DNS server, not the system's (repeatable).",
         "addresses such as 9.9.9.9, 127.0.0.1:5353 or [2620:fe::fe]:53",
         _servers,
         "IP[:PORT]",
         many=True,
     )
     allow_address: tuple[str, ...] = _setting(
+        Topic.NETWORK,
         (),
-        "Addresses that may be connected to though they are not public (repeatable).",
+        "Allow connections to these addresses although they are not public (repeatable).",
         "addresses or networks such as 127.0.0.0/8 or fd00::/8",
         _networks,
         "CIDR",
         many=True,
     )
     ca: str | None = _setting(
+        Topic.NETWORK,
         None,
-        "Certificates to trust besides the usual authorities' (for a site with an authority of its own).",
+        "Trust these certificates as well, for sites with their own certificate authority.",
         "a readable file of certificates (PEM)",
         _authorities,
         "FILE",
@@ -710,32 +764,39 @@ class CrawlOptions:
         path=True,
     )
     tls: str = _choice(
+        Topic.NETWORK,
         (COMPATIBLE, MODERN),
-        "What to do where a server knows only outdated TLS ciphers or curves (CBC, RSA key exchange): repeat the "
-        "handshake with libcurl, or give up.",
+        "If a server offers only outdated TLS (CBC, RSA key exchange): try again with libcurl, or give up.",
     )
     seed: int = _setting(
+        Topic.RUN,
         0,
-        "Where the random choices begin; the same number makes the same choices.",
+        "Seed of the random choices. The same seed makes the same choices.",
         "a whole number from 0 to 2^64 - 1",
         _whole(0, SEED_MAX),
         "N",
     )
     obey_robots: bool = _switch(
+        Topic.POLITENESS,
         True,
-        "Fetch nothing that robots.txt closes, and keep its Crawl-delay; to ignore them takes own-sites too.",
+        "Obey robots.txt and its Crawl-delay. --ignore-robots also needs --own-sites.",
         frontier=True,
         off="ignore-robots",
     )
-    own_sites: bool = _switch(False, "The sites of this crawl are your own: the second word that ignore-robots takes.")
+    own_sites: bool = _switch(
+        Topic.POLITENESS, False, "Confirms that every site of this crawl is yours, as --ignore-robots requires."
+    )
     robots_unreachable: str = _choice(
+        Topic.POLITENESS,
         ROBOTS_UNREACHABLE,
-        "A host whose robots.txt cannot be read stays closed; open is for its owner: the last rules hold, or none.",
+        "If robots.txt of a host cannot be read: keep the host closed, or (for its owner) open it with "
+        "its last known rules.",
         frontier=True,
     )
     crawl_delay_max: float | None = _setting(
+        Topic.POLITENESS,
         None,
-        "The longest Crawl-delay that is taken as it stands, in seconds; crawl-delay-over says what of longer ones.",
+        "The longest Crawl-delay to obey as it is. --crawl-delay-over says what to do with a longer one.",
         "a number above 0, or none",
         _real(0, SECONDS_MAX, open_below=True),
         "S",
@@ -743,23 +804,28 @@ class CrawlOptions:
         frontier=True,
     )
     crawl_delay_over: str = _choice(
+        Topic.POLITENESS,
         CRAWL_DELAY_OVER,
-        "A Crawl-delay beyond crawl-delay-max is obeyed, or cut to it, or its pages are skipped.",
+        "What to do with a Crawl-delay above --crawl-delay-max: obey it, cap it, or skip the host's pages.",
         frontier=True,
     )
     crawl_delay_as: str = _choice(
+        Topic.POLITENESS,
         CRAWL_DELAY_AS,
-        "A Crawl-delay is a gap behind each request, or the length of a window in which one request begins (Bing).",
+        "Read Crawl-delay as a gap after each request, or as a window in which one request may begin (Bing).",
         frontier=True,
     )
-    progress: str = _choice(PROGRESS, "How progress is shown: a bar on a terminal, lines elsewhere, or nothing.")
-    log_format: str = _choice(LOG_FORMATS, "The form of crawl.log.")
-    warc: bool = _switch(True, "Keep every request and answer in WARC files.")
+    progress: str = _choice(
+        Topic.RUN, PROGRESS, "How to show progress: a bar on a terminal, lines elsewhere, or nothing."
+    )
+    log_format: str = _choice(Topic.RUN, LOG_FORMATS, "The format of crawl.log.")
+    warc: bool = _switch(Topic.RUN, True, "Write every request and response to WARC files.")
 
-    on_page: Any = _hook("Looks at each page that was read; what it returns is kept in the page's line.")
-    on_request: Any = _hook("May change the headers and times of each request for a page.")
-    on_response: Any = _hook("May put other content in the place of that which came.")
+    on_page: Any = _hook(Topic.HOOKS, "Called with each page. The page's line keeps what it returns.")
+    on_request: Any = _hook(Topic.HOOKS, "Called before each request for a page. May change its headers and timeouts.")
+    on_response: Any = _hook(Topic.HOOKS, "Called with each response. May replace its content.")
     readers: Any = _setting(
+        Topic.HOOKS,
         (),
         "The function that reads a content type (repeatable).",
         "content-type=module:function, or in Python a mapping of types to functions",
@@ -768,26 +834,32 @@ class CrawlOptions:
         many=True,
     )
     priority: Any = _setting(
+        Topic.PAGES,
         None,
-        "What comes first: a ready-made function (docs/priority.md) or one of your own.",
+        "Which URLs to fetch first: by a function of Outrider (docs/priority.md) or your own.",
         "one of weighted, by_domain_page_freshness; " + _A_FUNCTION + ", or none",
         _priority,
         "NAME|MODULE:FUNCTION",
+        choices=PRIORITIES,
         optional=True,
     )
-    key: Any = _hook("Names the queue of each link; queues of one host share its clock.")
-    revisit: Any = _hook("Says in how many seconds a page is due again.")
+    key: Any = _hook(
+        Topic.HOOKS, "Called with each link, returns the name of its queue. Queues of one host share its clock."
+    )
+    revisit: Any = _hook(Topic.HOOKS, "Called with each page, returns the seconds until its next visit.")
     downloader: Any = _setting(
+        Topic.NETWORK,
         None,
-        "Makes what fetches, in the place of the built-in downloader.",
+        "Fetch pages with your own downloader.",
         _A_FUNCTION + " or a Downloader, or none",
         _downloader,
         "MODULE:FUNCTION",
         optional=True,
     )
     header: Any = _setting(
+        Topic.NETWORK,
         (),
-        "A field that is sent with each request (repeatable).",
+        "Send this header field with each request (repeatable).",
         "NAME=VALUE; Host, User-Agent and those of the connection are set already",
         _headers,
         "NAME=VALUE",
@@ -797,8 +869,9 @@ class CrawlOptions:
         spaced=True,
     )
     credentials: Any = _setting(
+        Topic.NETWORK,
         (),
-        "What opens one origin: sent with each request to it and to no other (repeatable; docs/hosts.md).",
+        "Send this secret to one origin and to no other (repeatable; docs/hosts.md).",
         "ORIGIN=USER:PASSWORD or ORIGIN=Bearer TOKEN, with an origin as https://example.org",
         _credentials,
         "ORIGIN=SECRET",
@@ -808,16 +881,19 @@ class CrawlOptions:
         spaced=True,
     )
     timeout: Any = _setting(
+        Topic.NETWORK,
         TIMEOUTS,
-        "Seconds for the connection, for each silence of a site (the first byte too), and for a request as a whole.",
+        "Seconds allowed for the connection, for each pause of the site (first byte included), and for "
+        "the whole request.",
         f"connect=S,first-byte=S,total=S or some of them, each above 0 and at most {TIMEOUT_SECONDS_MAX:.0f}",
         _timeout,
         "connect=S,first-byte=S,total=S",
         per_host=True,
     )
     truncate: Any = _setting(
+        Topic.LIMITS,
         (),
-        "Keep at most so many bytes of a content type, or of a family (image/*); * is any other one (repeatable).",
+        "Keep at most BYTES of a content type or family (image/*). * means every other type (repeatable).",
         f"TYPE=BYTES, with a whole number from 1 to {TRUNCATE_BYTES_MAX}",
         _truncate,
         "TYPE=BYTES",
@@ -825,20 +901,24 @@ class CrawlOptions:
         per_host=True,
     )
     retries: int = _setting(
+        Topic.LIMITS,
         len(RETRY_SECONDS),
-        "How often a page that failed is tried again, after 5, 30 and 300 s.",
+        "How many times to retry a failed page: after 5, 30 and 300 s.",
         f"a whole number from 0 to {len(RETRY_SECONDS)}",
         _whole(0, len(RETRY_SECONDS)),
         "N",
         per_host=True,
     )
-    strict_seeds: bool = _switch(False, "Stop at a seed that is no URL, in place of listing and skipping it.")
+    strict_seeds: bool = _switch(
+        Topic.PAGES, False, "Stop at a seed that is not a URL. By default, such seeds are listed and skipped."
+    )
     name: str | None = _setting(
-        None, "The name of the crawl, in its report.", "a text, or none", _text, "TEXT", optional=True
+        Topic.RUN, None, "The name of the crawl in its report.", "a text, or none", _text, "TEXT", optional=True
     )
     host: Any = _setting(
+        Topic.NETWORK,
         (),
-        "Settings of single hosts: a table each, with a pattern of names and what holds there (docs/hosts.md).",
+        "Settings of single hosts: one table each, with a pattern of names and the values for them (docs/hosts.md).",
         "[[host]] tables",
         _tables,
         "",
@@ -846,7 +926,10 @@ class CrawlOptions:
         file_only=True,
     )
     anew: bool = _switch(
-        False, "Put aside what lies in the directory, into a folder of it, and begin anew with its settings.", once=True
+        Topic.RUN,
+        False,
+        "Move the files in DIR to a folder inside it and begin again, with the same settings.",
+        once=True,
     )
 
     def __post_init__(self) -> None:
@@ -913,8 +996,13 @@ def _require_owner(*, own_sites: bool, anywhere: bool) -> None:
         )
 
 
-SETTINGS: dict[str, Setting] = {entry.name: entry.metadata["setting"] for entry in fields(CrawlOptions)}
-"""Every option by its name, in the order in which people read them."""
+SETTINGS: dict[str, Setting] = {
+    entry.name: entry.metadata["setting"]
+    for topic in Topic
+    for entry in fields(CrawlOptions)
+    if entry.metadata["setting"].topic is topic
+}
+"""Every option by its name, topic by topic: the order of help, outrider.toml and documents."""
 
 
 def default_of(name: str) -> object:
