@@ -53,7 +53,10 @@ def make(project):
 def test_a_golden_store_holds_what_it_held(golden, make, project, name):
     looker = Frontier.look(golden(name))
     expected = json.loads((project / "tests" / "golden" / "v2" / f"{name}.json").read_text("utf-8"))
-    assert expected == json.loads(json.dumps(make.contents_of(looker)))
+    found = json.loads(json.dumps(make.contents_of(looker)))
+    for one in expected, found:  # lists of queues go by hashes, and went by rows when the store was written
+        one["queues"].sort(key=lambda queue: (queue["crawl"], queue["key"], queue["host"]))
+    assert expected == found
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -49,9 +49,8 @@ def _urls_cursor(value: Any) -> Any:
     return value
 
 
-def _cursor(what: str, value: Any) -> Any:
-    if not isinstance(value, str) or not value.isascii():
-        host_lists.row_after(value, what)
+def _cursor(what: str, hashes: int, value: Any) -> Any:
+    host_lists.hashes_after(value, hashes, what)
     return value
 
 
@@ -122,8 +121,8 @@ CHECKS: Final[dict[str, Check]] = {
     "state": _state,
     "hosts.state": _host_state,
     "after": _urls_cursor,
-    "hosts.after": partial(_cursor, "hosts"),
-    "queues.after": partial(_cursor, "queues"),
+    "hosts.after": partial(_cursor, "hosts", 1),
+    "queues.after": partial(_cursor, "queues", 2),
     "host": _host,
     "recheck.host": lambda value: arguments.host(arguments.text("host", value)),
     "name": arguments.host,

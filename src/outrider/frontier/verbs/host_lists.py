@@ -35,10 +35,6 @@ from outrider.limits import (
     LISTED_READ_BYTES,
 )
 
-_ROW_DIGITS_MAX = 10
-_HASHED = "h"
-"""The first character of a cursor by hash."""
-
 
 def check_state(state: object) -> None:
     """Raises SettingsError for a word that is no state of hosts."""
@@ -46,17 +42,8 @@ def check_state(state: object) -> None:
         raise SettingsError(f"state {shown(state)}: give one of {', '.join(HOST_STATES)}")
 
 
-def row_after(after: str | None, what: str) -> int:
-    """The first row behind a cursor. As long as no host went cold no row is used twice, so a row serves as a cursor."""
-    if after is None:
-        return 0
-    if not isinstance(after, str) or not after.isascii() or not after.isdigit() or len(after) > _ROW_DIGITS_MAX:
-        raise SettingsError(f"after {shown(after)}: give the cursor of an earlier list of {what}")
-    return int(after) + 1
-
-
 def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int) -> Page[QueueStatus]:
-    """Queues in the order in which they were made; once a host went cold, in the order of their hosts' hashes."""
+    """Queues in the order of their hosts' hashes."""
     limit = arguments.rows(limit)
     wanted = None
     if crawl is not None:
@@ -64,44 +51,26 @@ def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int
         if wanted is None:
             raise SettingsError(f"crawl {shown(crawl, 200)}: there is none of that name")
     found: list[QueueStatus] = []
-    if _by_hash(tables, after):
-        host_after, queue_after = _hashes_after(after, 2, "queues")
-        cursor = ""
-        for number, home in _hosts_from(tables, host_after):
-            for queue, status in _queues_there(tables, number, home, wanted):
-                if (number, queue) <= (host_after, queue_after):
-                    continue
-                if len(found) == limit:
-                    return Page(found, cursor)
-                found.append(status)
-                cursor = f"{_HASHED}{number:016x}.{queue:016x}"
-        return Page(found, None)
-    row = row_after(after, "queues")
-    while row < tables.queues.count and len(found) < limit:
-        of = int(tables.queues.crawl[row])
-        if tables.crawls.states[of] != CrawlState.DELETED and wanted in (None, of):
-            found.append(queue_status(tables, row))
-        row += 1
-    return Page(found, str(row - 1) if row < tables.queues.count else None)
+    host_after, queue_after = hashes_after(after, 2, "queues")
+    cursor = ""
+    for number, home in _hosts_from(tables, host_after):
+        for queue, status in _queues_there(tables, number, home, wanted):
+            if (number, queue) <= (host_after, queue_after):
+                continue
+            if len(found) == limit:
+                return Page(found, cursor)
+            found.append(status)
+            cursor = f"h{number:016x}.{queue:016x}"
+    return Page(found, None)
 
 
 def list_hosts(
     tables: Tables, turns: Turns, now: Instant, after: str | None, limit: int
 ) -> Generator[None, None, Page[HostStatus]]:
-    """Hosts in the order in which they became known; once a host went cold, in the order of their hashes. It yields
-    between its steps."""
+    """Hosts in the order of their hashes. It yields between its steps."""
     limit = arguments.rows(limit)
     found: list[HostStatus] = []
-    if not _by_hash(tables, after):
-        row = row_after(after, "hosts")
-        # Once a host went cold a row may be another host's: the rest of the list goes by hashes.
-        while row < tables.hosts.count and len(found) < limit and not tables.cold.ever:
-            last = min(row + LISTED_HOSTS_PER_STEP, row + limit - len(found), tables.hosts.count)
-            found += host_statuses(tables, range(row, last), now, turns)
-            row = last
-            yield
-        return Page(found, str(row - 1) if row < tables.hosts.count else None)
-    (beyond,) = _hashes_after(after, 1, "hosts")
+    (beyond,) = hashes_after(after, 1, "hosts")
     while True:
         want = min(LISTED_HOSTS_PER_STEP, limit + 1 - len(found))
         some = list(islice(_hosts_from(tables, beyond + 1), want))
@@ -109,7 +78,7 @@ def list_hosts(
         told = iter(hot)
         for number, home in some:
             if len(found) == limit:
-                return Page(found, f"{_HASHED}{beyond:016x}")
+                return Page(found, f"h{beyond:016x}")
             found.append(_cold_status(tables, *home, now) if isinstance(home, tuple) else next(told))
             beyond = number
         if len(some) < want:
@@ -126,40 +95,28 @@ def list_hosts_in(
     if state == "empty" and tables.cold.ever:
         page = yield from list_hosts(tables, turns, now, after, limit)
         return Page([one for one in page if one.state == state], page.cursor)
-    by_hash = _by_hash(tables, after)
-    beyond = _hashes_after(after, 1, "hosts")[0] if by_hash else row_after(after, "hosts") - 1
+    (beyond,) = hashes_after(after, 1, "hosts")
     rows = yield from rows_in(HOST_STATES.index(state), tables, turns, now)
-    places = tables.hosts.hash[rows] if by_hash else rows.astype(np.uint64)
-    places = np.sort(places[places > np.uint64(beyond)] if beyond >= 0 else places)
+    hashes = np.sort(tables.hosts.hash[rows])
+    hashes = hashes[hashes > np.uint64(beyond)] if beyond >= 0 else hashes
     found: list[HostStatus] = []
-    for first in range(0, min(len(places), limit), LISTED_HOSTS_PER_STEP):
+    for first in range(0, min(len(hashes), limit), LISTED_HOSTS_PER_STEP):
         yield
-        some = places[first : min(first + LISTED_HOSTS_PER_STEP, limit)]
-        homes = tables.hosts.find(some) if by_hash else some.astype(np.uint32)
+        homes = tables.hosts.find(hashes[first : min(first + LISTED_HOSTS_PER_STEP, limit)])
         told = host_statuses(tables, (row for row in homes.tolist() if row != NONE), now, turns)
         found += [one for one in told if one.state == state]
-    if len(places) <= limit:
-        return Page(found, None)
-    last = int(places[limit - 1])
-    return Page(found, f"{_HASHED}{last:016x}" if by_hash else str(last))
+    return Page(found, f"h{int(hashes[limit - 1]):016x}" if len(hashes) > limit else None)
 
 
-def _by_hash(tables: Tables, after: str | None) -> bool:
-    """Whether a list goes by hashes: it does once any host went cold, and to its end when it began so."""
-    return tables.cold.ever or (isinstance(after, str) and after.startswith(_HASHED))
-
-
-def _hashes_after(after: str | None, count: int, what: str) -> tuple[int, ...]:
-    """The hashes behind which a list goes on. A cursor from the time before any host went cold begins the list again:
-    some rows come twice, and no row is left out."""
-    nothing = (-1,) * count
-    if after is None or (isinstance(after, str) and after.isascii() and after.isdigit()):
-        return nothing
+def hashes_after(after: str | None, count: int, what: str) -> tuple[int, ...]:
+    """The hashes behind which a list goes on, from its cursor. Raises SettingsError."""
+    if after is None:
+        return (-1,) * count
     try:
-        hashes = tuple(int(part, 16) for part in after.removeprefix(_HASHED).split("."))
-    except (AttributeError, ValueError):
+        hashes = tuple(int(part, 16) for part in after.removeprefix("h").split("."))
+    except (AttributeError, TypeError, ValueError):
         hashes = ()
-    if len(hashes) != count or not after.startswith(_HASHED) or max(hashes) >= 1 << 64 or min(hashes) < 0:
+    if len(hashes) != count or not after.startswith("h") or max(hashes) >= 1 << 64 or min(hashes) < 0:
         raise SettingsError(f"after {shown(after)}: give the cursor of an earlier list of {what}")
     return hashes
 
