@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from enum import Enum
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 ROOMS = ("url", "robots", "page", "fetch", "archive")
 """The rooms whose `__all__` is public."""
@@ -28,6 +28,8 @@ NOUNS = (
     "QueueStatus",
 )
 """What the verbs give and take, from `outrider.journey`."""
+SIGNATURE_WIDTH_MAX = 72
+"""Columns of a signature in one line: more do not fit beside the navigation."""
 MADE_BY_DATACLASS = re.compile(r"^\w+\(.*\)$", re.DOTALL)
 
 
@@ -124,11 +126,16 @@ def signature(of: Any, what: Any) -> str:
         told.append(text)
     answer = found.return_annotation
     gives = "" if answer in (found.empty, None, "None") or isinstance(of, type) else f" -> {annotation(answer)}"
-    return f"({', '.join(told)}){gives}"
+    line = f"({', '.join(told)}){gives}"
+    if len(line) <= SIGNATURE_WIDTH_MAX:
+        return line
+    return "(\n" + "".join(f"    {one},\n" for one in told) + f"){gives}"  # a line for each argument
 
 
 def annotation(what: Any) -> str:
     """A type as it is written in the source."""
+    if get_origin(what) is Annotated:  # what is added is for the checks, not for readers
+        what = get_args(what)[0]
     text = what if isinstance(what, str) else getattr(what, "__name__", None) or repr(what)
     if not isinstance(what, str | type):
         text = repr(what)

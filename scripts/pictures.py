@@ -1,72 +1,158 @@
-"""Pictures of a report, of the site and of the help, by headless Chromium: `pictures.py FOLDER REPORT.html`.
+"""Pictures of the site, of a report and of every help text, by headless Chromium: `pictures.py FOLDER REPORT.html`.
 
-It takes Debian's package: `apt install chromium`. The site is that of `make docs`; help is shown at 80 columns. Pages
-are read from files, and the browser is told to resolve no name.
+Each page is shown at 1280 and at 400 pixels. The command fails where something is cut off: where the page, a block of
+code, a table or a preformatted text is wider than its place. It takes Debian's package (`apt install chromium`) and the
+site of `make docs`. The browser is told to resolve no name but this machine's.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import html
-import os
+import http.server
+import json
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS_MAX = 120
 COLUMNS = 80
-SIZES = {"wide": "1280,1600", "narrow": "420,1600"}
-COMMANDS = ((), ("crawl",), ("explain",), ("fetch",))
-TERMINAL = "<!doctype html><meta charset=utf-8><title>help</title><pre style='font:14px monospace;width:80ch'>"
+WIDTHS = (1280, 400)
+HEIGHT_MAX = 4_000  # pixels of a picture: the first screens, and a page is measured whole
+PAGES = ("index", "tutorial", "api")
+FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-background-networking")
+FLAGS += ("--disable-component-update", "--disable-sync", "--disable-quic", "--no-first-run")
+FLAGS += ("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--virtual-time-budget=20000")
+# A window of Chromium is at least 500 pixels wide, so a page is shown in a frame, which also is measured from here.
+FRAME = """<!doctype html><meta charset=utf-8><style>body{margin:0}iframe{border:0;display:block}</style>
+<iframe id=f width=WIDTH height=HEIGHT src=PAGE></iframe><pre id=found hidden></pre><script>
+document.getElementById('f').onload = event => {
+  const page = event.target.contentDocument, cut = [];
+  for (const one of [page.documentElement, ...page.querySelectorAll('pre,table,div.highlight,figure,svg,section')])
+    if (one.scrollWidth > Math.max(one.clientWidth, one instanceof SVGElement ? one.scrollWidth : 0))
+      cut.push([one.tagName, one.scrollWidth, one.clientWidth, one.textContent.trim().slice(0, 60)]);
+  for (const one of page.querySelectorAll('pre,table,figure,svg')) {
+    const box = one.getBoundingClientRect();
+    const text = one.textContent.trim().slice(0, 60);
+    if (box.right > WIDTH + 1) cut.push([one.tagName, Math.ceil(box.right), WIDTH, text]);
+  }
+  document.getElementById('found').textContent = JSON.stringify(cut);
+}</script>"""
 
 
-def help_page(folder: Path) -> Path:
-    """The help of some commands as a terminal of 80 columns shows it. Raises SystemExit for a line that is wider."""
-    text = ""
-    for command in COMMANDS:
-        done = subprocess.run(
-            [sys.executable, "-m", "outrider", *command, "--help"],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "COLUMNS": str(COLUMNS)},
-        )
-        wide = [line for line in done.stdout.splitlines() if len(line) > COLUMNS]
+def help_texts() -> dict[str, str]:
+    """The help of every command, at 80 columns. Raises SystemExit for a line that is wider."""
+    import click
+
+    from outrider.cli.main import outrider
+    from outrider.cli.reference import commands_of
+
+    texts = {}
+    for words, command in commands_of("", outrider):
+        name = f"outrider {words}".strip()
+        context = click.Context(command, info_name=name, max_content_width=COLUMNS, terminal_width=COLUMNS)
+        texts[name] = text = command.get_help(context)
+        wide = [line for line in text.splitlines() if len(line) > COLUMNS]
         if wide:
-            sys.exit(f"pictures: wider than {COLUMNS} columns: {wide[0]}")
-        text += f"$ outrider {' '.join((*command, '--help'))}\n{done.stdout}\n"
-    page = folder / "help.html"
-    page.write_text(TERMINAL + html.escape(text), "utf-8")
-    return page
+            sys.exit(f"pictures: {name} --help is wider than {COLUMNS} columns: {wide[0]}")
+    return texts
 
 
-def picture(browser: str, page: Path, file: Path, size: str) -> None:
-    """Writes what the browser shows of a page. Raises SystemExit where there is no picture then."""
+def help_page(name: str, text: str) -> str:
+    """A help text as a terminal of 80 columns shows it."""
+    style = f"<style>body{{margin:0}}pre{{font:14px monospace;width:{COLUMNS}ch;margin:8px}}</style>"
+    shown = html.escape(f"$ {name} --help\n{text}\n")
+    return f"<!doctype html><meta charset=utf-8><title>help</title>{style}<pre>{shown}</pre>"
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The files of a folder on a port of loopback."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    handler = functools.partial(Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+
+
+def browsed(browser: str, url: str, *flags: str) -> str:
+    """What Chromium prints for a page. Raises SystemExit where it fails."""
     with tempfile.TemporaryDirectory() as profile:
-        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={size}"]
-        command += [f"--user-data-dir={profile}", "--host-resolver-rules=MAP * ~NOTFOUND", f"--screenshot={file}"]
-        done = subprocess.run([*command, page.as_uri()], capture_output=True, timeout=SECONDS_MAX, check=False)
-    if done.returncode != 0 or not file.is_file():
-        sys.exit(f"pictures: {browser} made none of {page}")
+        command = [browser, *FLAGS, f"--user-data-dir={profile}", *flags, url]
+        done = subprocess.run(command, capture_output=True, timeout=SECONDS_MAX, check=False)
+    if done.returncode != 0:
+        sys.exit(f"pictures: {browser} failed for {url}: {done.stderr.decode('utf-8', 'replace')[-500:]}")
+    return done.stdout.decode("utf-8", "replace")
 
 
-def main(folder: Path, report: Path) -> None:
+def cut_off(browser: str, folder: Path, root: str, page: str, width: int, picture: Path | None) -> list[str]:
+    """What is wider than its place on a page that is `width` pixels wide. picture: the file that shows the page."""
+    frame = FRAME.replace("WIDTH", str(width)).replace("HEIGHT", str(HEIGHT_MAX)).replace("PAGE", page)
+    (folder / "frame.html").write_text(frame, "utf-8")
+    shown = browsed(browser, f"{root}/frame.html", "--dump-dom")
+    found = re.search(r"<pre id=\"found\"[^>]*>(.*?)</pre>", shown, re.DOTALL)
+    if found is None or not found[1]:
+        sys.exit(f"pictures: {page} was not measured at {width} pixels")
+    if picture is not None:
+        browsed(
+            browser, f"{root}/frame.html", f"--window-size={max(width, 500)},{HEIGHT_MAX}", f"--screenshot={picture}"
+        )
+    return [
+        f"{page} at {width} pixels: <{tag.lower()}> is {wide} wide, its place {place}: {text!r}"
+        for tag, wide, place, text in json.loads(html.unescape(found[1]))
+    ]
+
+
+def looked_at(browser: str, site: Path, report: Path, folder: Path | None) -> list[str]:
+    """What is cut off on the pages of a site, a report and the help. folder: takes their pictures."""
+    problems: list[str] = []
+    with tempfile.TemporaryDirectory() as kept:
+        root = Path(kept)
+        shutil.copytree(site, root / "site")
+        shutil.copy(report, root / "report.html")
+        pages = {**{name: f"site/{name}.html" for name in PAGES}, "report": "report.html"}
+        shown = [(name, page, width) for name, page in pages.items() for width in WIDTHS]
+        for number, (name, text) in enumerate(help_texts().items()):
+            (root / f"help{number}.html").write_text(help_page(name, text), "utf-8")
+            if folder is not None or number == 0:
+                shown.append((f"help {name}".replace(" ", "-"), f"help{number}.html", WIDTHS[0]))
+        with served(root) as at:
+            for name, page, width in shown:
+                picture = None if folder is None else folder / f"{name}-{width}.png"
+                problems += cut_off(browser, root, at, page, width, picture)
+    return problems
+
+
+def main(folder: Path, report: Path) -> int:
+    """Makes the pictures; returns 1 where something is cut off."""
     browser = shutil.which("chromium") or sys.exit("pictures: there is no chromium here; `apt install chromium`")
     site = ROOT / "build" / "site"
     if not (site / "index.html").is_file():
         sys.exit("pictures: there is no site yet; `make docs` builds it")
+    folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    pages = {"report": report.resolve(), "site": site / "index.html", "recipes": site / "recipes.html"}
-    for name, page in {**pages, "help": help_page(folder)}.items():
-        for width, size in SIZES.items():
-            file = (folder / f"{name}-{width}.png").resolve()
-            picture(browser, page, file, size)
-            print(file)
+    problems = looked_at(browser, site, report, folder)
+    for problem in problems:
+        print(f"pictures: {problem}", file=sys.stderr)
+    print(f"pictures: {len(list(folder.glob('*.png')))} in {folder}")
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit("usage: pictures.py FOLDER REPORT.html")
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))

@@ -17,6 +17,8 @@ SETTINGS = (
     *("-D", "copyright=the authors of Outrider", "-D", "html_show_sphinx=0", "-D", "html_copy_source=0"),
     *("-D", "myst_heading_anchors=3", "-D", "html_theme_options.page_width=70rem", "-D", "html_title=Outrider"),
     *("-D", "html_theme_options.font_size=16px", "-D", "highlight_language=none"),
+    *("-D", f"html_static_path={ROOT / 'scripts' / 'theme'}", "-D", "html_theme_options.sidebar_includehidden=1"),
+    *("-D", "html_theme_options.sidebar_collapse=0"),
     # Pages point at files of the project too, which the site does not hold.
     *("-D", "suppress_warnings=myst.xref_missing,misc.highlighting_failure"),
 )
@@ -27,6 +29,12 @@ LOADED = re.compile(
     re.IGNORECASE,
 )
 ELSEWHERE = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?//", re.IGNORECASE)
+
+
+def groups(index: str) -> dict[str, list[str]]:
+    """The groups of the side navigation with their pages, as the index declares them: its hidden tables of contents."""
+    blocks = re.findall(r"```{toctree}\n:caption: (.+)\n:maxdepth: 1\n:hidden:\n\n([^`]+)```", index)
+    return {caption: pages.split() for caption, pages in blocks}
 
 
 def loaded_from_elsewhere(site: Path) -> Iterator[str]:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
+from pathlib import Path
 
 import pytest
+
+from outrider.crawl.options import SETTINGS
+from outrider.journey import PageLine
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +26,12 @@ def test_the_index_names_every_page(project):
     pages = {str(path.relative_to(project / "docs").with_suffix("")) for path in (project / "docs").rglob("*.md")}
     pages = pages - {"index"} | {"api"}  # which `make docs` makes
     assert pages == {line for line in index if line in pages}
+
+
+def test_the_side_navigation_has_four_groups(site, project):
+    groups = site.groups((project / "docs" / "index.md").read_text("utf-8"))
+    assert ["Tutorial", "How-to", "Reference", "Reasons"] == list(groups)
+    assert [] == [name for name, pages in groups.items() if not pages]
 
 
 @pytest.mark.parametrize(
@@ -54,3 +65,17 @@ def test_the_site_is_built_by_its_command(project):
     ran = subprocess.run(["make", "docs"], cwd=project, capture_output=True, text=True, timeout=900, check=False)
     assert (0, True) == (ran.returncode, "build/site/index.html" in ran.stdout), ran.stdout + ran.stderr
     assert "crawl_delay_max" in (project / "build" / "site" / "cli.html").read_text("utf-8")
+    assert [] == unsearchable(project)
+
+
+def unsearchable(project: Path) -> list[str]:
+    """The names of hooks, fields of lines and options that the search of the site does not find."""
+    text = (project / "build" / "site" / "searchindex.js").read_text("utf-8")
+    index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
+    names = sorted({*SETTINGS, *PageLine.__struct_fields__})
+    code = "import json,sys; from sphinx.search.en import SearchEnglish; stem = SearchEnglish({}).stem\n"
+    code += "json.dump([stem(name.lower()) for name in json.load(sys.stdin)], sys.stdout)"
+    command = [project / ".venv-docs" / "bin" / "python", "-c", code]
+    ran = subprocess.run(command, input=json.dumps(names), capture_output=True, text=True, check=True)
+    found = {*index["terms"], *index["titleterms"]}
+    return [name for name, stem in zip(names, json.loads(ran.stdout), strict=True) if not {name, stem} & found]
