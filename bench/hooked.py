@@ -1,10 +1,15 @@
-"""A hook as a user writes one: `bench crawl` measures its cost."""
+"""Hooks as a user writes them: `bench crawl` measures their costs."""
 
 from __future__ import annotations
 
-from outrider.page import Page
+from outrider.crawl.hooks import CrawledPage
 
 
-def title(page: Page) -> dict[str, str]:
-    """The title of a page as a field of its line."""
+def title(page: CrawledPage) -> dict[str, str]:
+    """The title of a page as an item."""
     return {"named": page.title or ""}
+
+
+def selected(page: CrawledPage) -> dict[str, str | None]:
+    """The title of a page by a CSS selector, as an item."""
+    return {"named": page.css("title::text").get()}
