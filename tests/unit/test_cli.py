@@ -169,6 +169,15 @@ def stranger(tmp_path, monkeypatch):
 
 A_CRAWL = "give the directory of a crawl"
 MISTAKES = [
+    ("stauts crawl", 2, "no command 'stauts': did you mean `outrider status`?"),
+    ("url normalise http://a.com/", 2, "no command 'normalise': did you mean `outrider url normalize`?"),
+    ("harvest", 2, "no command 'harvest': `outrider --help` lists them"),
+    ("sim freshnes", 2, "no command 'freshnes': `outrider sim --help` lists them"),
+    ("crawl http://127.0.0.1/ --delay 5min", 2, "delay is '5min': it is no number; it takes a number from 0"),
+    ("crawl http://127.0.0.1/ --scope site", 2, "scope is 'site': "),
+    ("crawl http://127.0.0.1/ --on-pages m:f", 2, "No such option '--on-pages'"),
+    ("completion tcsh", 2, "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
+    ("judge --delay long -- true", 2, "'--delay': 'long' is not a valid float"),
     ("crawl", 2, "seeds are missing: give at least one URL"),
     ("crawl https://example.org/ --max-page 9", 2, "No such option '--max-page'"),
     ("crawl https://example.org/ --contact", 2, "requires an argument; `outrider crawl --help` says"),

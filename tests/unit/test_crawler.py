@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
+import pty
 import sys
 import threading
 
@@ -160,3 +162,25 @@ def test_a_crawl_that_got_nothing_says_so_without_progress_too(tmp_path, capsys)
     told = capsys.readouterr().err
     assert told.startswith("outrider: ")
     assert 1 == told.count("\n")
+
+
+@pytest.mark.parametrize("how", [{}, {"progress": "none"}], ids=["by default", "none"])
+def test_progress_is_shown_on_a_terminal_unless_the_program_says_none(told, monkeypatch, how):
+    terminal, program = pty.openpty()
+    os.set_blocking(terminal, False)
+    with open(program, "w", encoding="utf-8") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.setenv("TERM", "xterm")
+        assert 0 == outrider.Crawler([HOME], **told, **how).run().exit_code
+        stream.flush()
+        try:
+            shown = os.read(terminal, 1 << 16).decode()
+        except BlockingIOError:
+            shown = ""
+    os.close(terminal)
+    assert ("\x1b[?25l" in shown) == (not how), shown  # the bar hides the cursor
+
+
+def test_no_progress_is_shown_in_a_pipe(told, capsys):
+    assert 0 == outrider.Crawler([HOME], **told).run().exit_code
+    assert "" == capsys.readouterr().err

@@ -35,7 +35,7 @@ class Crawler:
         if not isinstance(seeds, Iterable):
             raise SettingsError(f"seeds {seeds!r:.80}: give a list of URLs")
         self._sources = tuple(seeds)
-        self._flags = {"progress": "none", **options}
+        self._flags = options if _on_a_terminal() else {"progress": "none", **options}
         if output is not None:
             self._flags["output"] = os.fspath(output)
         self._lock = threading.Lock()
@@ -94,13 +94,19 @@ class Crawler:
         return run
 
 
+def _on_a_terminal() -> bool:
+    """Whether standard error is a terminal."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 def crawl(seeds: Iterable[str] = (), *, output: str | os.PathLike[str] | None = None, **options: Any) -> Any:
     """Crawls from `seeds` (URLs, or `@file`) to the end, and blocks until then; on an existing directory it goes on.
     Answers a `CrawlResult`. Where an event loop runs, it answers `CrawlPages` at once; `async for` over them crawls.
 
     `options` are those of `CrawlOptions`; an option that is not given comes from OUTRIDER_… variables, from
-    outrider.toml in the directory, or from the defaults. No progress is shown unless `progress` says so; a seed that is
-    skipped, a note of the opening and a stop are a line each on standard error. Raises SettingsError,
+    outrider.toml in the directory, or from the defaults. If standard error is a terminal, progress is shown there;
+    elsewhere it is shown only if `progress` says so. A skipped seed, a note of the opening and a stop are one line each
+    on standard error. Raises SettingsError,
     InvalidUrlError and StoreError; a crawl that stopped early has an exit code (3, 4, 7, 8, 10) in its result.
     """
     crawler = Crawler(seeds, output=output, **options)
