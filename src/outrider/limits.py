@@ -510,6 +510,8 @@ REPORTS_BYTES_KEPT = 32 << 20  # so long the file of a worker's reports grows: h
 WORK_FILE_BYTES_MAX = 64 << 10  # work.json has two names
 
 # files that go out and come in
+REPLAY_PAGES_AT_ONCE = 32  # pages of one message to a process of a replay: a kill repeats few of them
+REPLAY_NAMED_MAX = 20  # failures and damaged records that a replay names; it counts all
 EXPORT_COLUMNS_MAX = 1_000  # columns for own fields: Parquet keeps a buffer and statistics for each of them
 EXPORT_ROWS_AT_ONCE = 10_000  # written, counted and told of at once: some megabytes of memory
 # records of an export in memory at once: some 300 MB; a larger ledger is scanned again for each such part

@@ -25,7 +25,17 @@ try:
     from outrider.cli.access import asks_a_server
     from outrider.cli.help import HELP_COLUMNS, HelpfulGroup
     from outrider.cli.judge import judge
-    from outrider.cli.keeping import add, export_command, host, import_command, politeness, repair, retry, verify
+    from outrider.cli.keeping import (
+        add,
+        export_command,
+        host,
+        import_command,
+        politeness,
+        repair,
+        replay,
+        retry,
+        verify,
+    )
     from outrider.cli.looking import duplicates, explain, hosts, skipped_command, urls, why_idle
     from outrider.cli.page import fetch, show
     from outrider.cli.robots import robots
@@ -71,7 +81,7 @@ _PURPOSES = (
     ("Crawl", ("crawl", "resume", "fetch", "show")),
     ("Watch a crawl", ("status", "explain", "why-idle", "hosts", "urls", "duplicates", "skipped")),
     ("Change a crawl", ("add", "host", "retry")),
-    ("Data in and out", ("export", "import")),
+    ("Data in and out", ("export", "import", "replay")),
     ("Check and repair", ("verify", "repair", "politeness", "judge")),
     ("Many machines", ("serve", "work")),
     ("Tools", ("url", "robots", "sim")),
@@ -216,6 +226,7 @@ _OTHERS = (
     skipped_command,
     export_command,
     import_command,
+    replay,
     politeness,
     verify,
     repair,

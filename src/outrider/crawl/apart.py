@@ -36,7 +36,7 @@ from outrider.limits import (
 )
 from outrider.page import Page
 
-_LENGTH: Final = struct.Struct("<I")
+LENGTH: Final = struct.Struct("<I")
 _START: Final = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); import outrider.crawl.apart as it; it.main()"
 _LINE_CHARACTERS_MAX: Final = 1_000  # a line of a traceback may quote the page
 _LINES_MAX: Final = 4 * HOOK_TRACEBACK_LINES_MAX
@@ -162,10 +162,10 @@ class _Child:
         timer.start()
         try:
             if octets is not None:
-                self._process.stdin.write(_LENGTH.pack(len(octets)))
+                self._process.stdin.write(LENGTH.pack(len(octets)))
                 self._process.stdin.write(octets)
                 self._process.stdin.flush()
-            return _message(self._process.stdout)
+            return message(self._process.stdout)
         except (OSError, EOFError, ValueError) as error:
             if self._late or self._status() == -signal.SIGALRM:
                 raise ReaderFailedError("time", [f"it took longer than {seconds:g} s"]) from None
@@ -203,12 +203,12 @@ class _Child:
         self._process.wait()
 
 
-def _message(pipe: IO[bytes], bytes_max: int = READER_ANSWER_BYTES_MAX) -> bytes:
+def message(pipe: IO[bytes], bytes_max: int = READER_ANSWER_BYTES_MAX) -> bytes:
     """The next message. Raises EOFError where it ends early, and ValueError for one that is too long."""
-    head = pipe.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
+    head = pipe.read(LENGTH.size)
+    if len(head) < LENGTH.size:
         raise EOFError("no answer")
-    (length,) = _LENGTH.unpack(head)
+    (length,) = LENGTH.unpack(head)
     if length > bytes_max:
         raise ValueError(f"an answer of {length:,} bytes; it takes {bytes_max:,}")
     octets = pipe.read(length)
@@ -237,7 +237,7 @@ def main() -> None:
     _send(told, b"")
     while True:
         try:
-            octets = _message(asked, 2**32 - 1)
+            octets = message(asked, 2**32 - 1)
         except EOFError:
             return
         # A child whose parent was killed must end by itself, too.
@@ -276,6 +276,6 @@ def _bound_memory(bytes_max: int) -> None:
 
 
 def _send(pipe: IO[bytes], octets: bytes) -> None:
-    pipe.write(_LENGTH.pack(len(octets)))
+    pipe.write(LENGTH.pack(len(octets)))
     pipe.write(octets)
     pipe.flush()

@@ -19,6 +19,7 @@ import msgspec
 
 from outrider.crawl.accounts import FOLDER, Kept, read_reports
 from outrider.crawl.directory import ARCHIVE_NAME
+from outrider.crawl.lines import item_lines
 from outrider.crawl.looks import asked, changing, store_of
 from outrider.crawl.output import FILES, whole_lines
 from outrider.crawl.output import PAGES as PAGES_STREAM
@@ -26,7 +27,7 @@ from outrider.crawl.sitemaps import link_of
 from outrider.crawl.summary import counted
 from outrider.crawl.tabular import (
     FRONTIER,
-    JSON_LINES,
+    ITEMS,
     PAGES,
     READ,
     SITEMAPS,
@@ -37,6 +38,7 @@ from outrider.crawl.tabular import (
     in_batches,
     read_records,
     write_records,
+    write_table,
 )
 from outrider.crawl.taken_in import archive_beside, is_final, is_line, links_of, record_of
 from outrider.crawl.terminal import drawable, say
@@ -99,13 +101,14 @@ def export(directories: Sequence[str], path: str, what: str, talk: TextIO) -> in
     A running crawl writes the frontier itself. Raises SettingsError, StoreError; StoreInUseError for a frontier whose
     owner does not answer.
     """
-    form = form_of(path, WRITTEN)
+    form_of(path, WRITTEN)
     counter = Counter(talk, "exported")
-    if what == "pages":
-        lines = PageLines(directories)
-        # The types of own fields are known once all lines were read, so a table takes two passes.
-        shape = PAGES if form == JSON_LINES else PAGES.widened(lines)
-        write_records(path, lines, shape, counter.add)
+    if what != "frontier":
+        pages = PageLines(directories)
+        if what == "pages":
+            write_table(path, pages.__iter__, PAGES, counter.add)
+        else:
+            write_table(path, pages.items, ITEMS, counter.add)
     else:
         if len(directories) > 1:
             raise SettingsError(f"{len(directories)} directories are given: a frontier is exported alone")
@@ -163,9 +166,14 @@ class PageLines:
             yield line
 
     def _each(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        decoder = msgspec.json.Decoder(dict[str, Any])
         tokens: set[int] = set()
         for directory in self._reports:
-            for line in self._lines(directory):
+            for number, octets in enumerate(self._raw_of(directory), 1):
+                try:
+                    line = decoder.decode(octets)
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    raise NamedPathError(f"{_path(directory)}, line {number} is no JSON object ({error})") from None
                 token = line.get("token")
                 if isinstance(token, int):
                     if token in tokens:
@@ -173,24 +181,30 @@ class PageLines:
                     tokens.add(token)
                 yield directory, line
 
-    def _lines(self, directory: str) -> Iterator[dict[str, Any]]:
+    def items(self) -> Iterator[Mapping[str, Any]]:
+        """The lines of the items of all pages, each once."""
+        for _, line in self._each():
+            if "items" in line:
+                yield from map(msgspec.json.decode, item_lines(msgspec.json.encode(line)))
+
+    def raw(self) -> Iterator[tuple[str, bytes]]:
+        """The lines as bytes, with their directories."""
+        for directory in self._reports:
+            for line in self._raw_of(directory):
+                yield directory, line
+
+    def _raw_of(self, directory: str) -> Iterator[bytes]:
         """The lines of one directory. A worker has those that it had noted as written, then those of its reports."""
         path, reports, length = _path(directory), self._reports[directory], self._lengths[directory]
         lsn = 0
         if reports is not None:
             length, lsn = reports.state.projections.get(PAGES_STREAM, (0, 0))
-        decoder = msgspec.json.Decoder(dict[str, Any])
         try:
-            for number, line in enumerate(whole_lines(path, length), 1):
-                try:
-                    yield decoder.decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    raise NamedPathError(f"{path}, line {number} is no JSON object ({error})") from None
+            yield from whole_lines(path, length)
         except OSError as error:
             raise NamedPathError(f"{path} cannot be read ({error.strerror})") from None
         if reports is not None:
-            for _, line in reports.lines(PAGES_STREAM, lsn):
-                yield decoder.decode(line)
+            yield from (line for _, line in reports.lines(PAGES_STREAM, lsn))
 
 
 def _path(directory: str) -> str:

@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from outrider.archive import Records
+from outrider.clock import Instant
 from outrider.crawl.hooks import CrawledPage, HookFailed, Hooks
 from outrider.crawl.kinds import KINDS
 from outrider.crawl.options import CrawlOptions
-from outrider.crawl.output import Output
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.sitemaps import Found
 from outrider.crawl.visit import Judgement, Visit, content_digest, judged, visit_bytes
@@ -87,10 +87,16 @@ class Reading:
     found: Found | None = None  # content of a sitemap, or sitemaps of a robots.txt
 
 
+class Packs(Protocol):
+    """What packs answers for the archive."""
+
+    def packed(self, answers: Sequence[tuple[Response, Instant, int]], /) -> Sequence[Records | None]: ...
+
+
 class Reader:
     """Reads visits of one crawl; those that were read ahead are given from memory."""
 
-    def __init__(self, options: CrawlOptions, hooks: Hooks, output: Output, *, keeps_links: bool = False) -> None:
+    def __init__(self, options: CrawlOptions, hooks: Hooks, output: Packs, *, keeps_links: bool = False) -> None:
         """keeps_links: the links of pages that are not followed are looked at, too."""
         self._agent = options.user_agent
         self._hooks = hooks

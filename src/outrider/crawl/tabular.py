@@ -184,6 +184,10 @@ PAGES: Final = Shape(
     }
 )
 
+ITEMS: Final = Shape({}, more=False)
+"""All columns of items follow from their fields, for an item may have a field `url` or `token` of its own."""
+_NO_ITEMS: Final = Shape({"url": "text", "token": "whole"}, more=False)
+
 
 class Count:
     """How many records were written."""
@@ -218,7 +222,7 @@ def write_records(path: str, records: Iterable[Mapping[str, Any]], shape: Shape,
     StoreFailedError.
     """
     form = form_of(path, WRITTEN)
-    with _replacing(path) as file:
+    with replacing(path) as file:
         if form == PARQUET:
             _write_parquet(file, records, shape, count)
             return
@@ -228,6 +232,20 @@ def write_records(path: str, records: Iterable[Mapping[str, Any]], shape: Shape,
         while some := list(islice(lines, EXPORT_ROWS_AT_ONCE)):
             file.write("".join(some).encode())
             count(len(some))
+
+
+def write_table(
+    path: str, records: Callable[[], Iterable[Mapping[str, Any]]], shape: Shape, count: Callable[[int], None]
+) -> None:
+    """Writes records whose own fields become columns, as `write_records` does.
+
+    records: returns the same records at each call. A table takes two passes, because its types follow from all rows.
+    """
+    if form_of(path, WRITTEN) != JSON_LINES:
+        shape = shape.widened(records())
+        if not shape.names:
+            shape = _NO_ITEMS
+    write_records(path, records(), shape, count)
 
 
 def _lines_of(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -308,7 +326,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @contextmanager
-def _replacing(path: str) -> Iterator[BinaryIO]:
+def replacing(path: str) -> Iterator[BinaryIO]:
     """A new file beside `path` that takes its name, synced, when the block ends well."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path):
