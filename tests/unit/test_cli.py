@@ -43,6 +43,7 @@ def test_there_are_exactly_the_commands_that_do_something():
         "import",
         "judge",
         "politeness",
+        "replay",
         "repair",
         "resume",
         "retry",
