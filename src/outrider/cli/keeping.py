@@ -306,7 +306,10 @@ def export_command(directories: tuple[str, ...], path: str, what: str) -> int:
     return 0
 
 
-@click.command(cls=HelpfulCommand)
+@click.command(
+    cls=HelpfulCommand,
+    examples=(("outrider replay shop --on-page spider:on_page --to items.parquet", "Make a table of the items."),),
+)
 @_directory
 @click.option(
     "--on-page", "on_page", metavar="MODULE:FUNCTION", required=True, help="The function to run on each page."
@@ -329,8 +332,6 @@ def replay(directory: str, on_page: str, path: str | None, anew: bool) -> int:
     each page counts once. If you changed the function in between, it starts at the first page.
 
     Exit code 5 when records are damaged or missing, 10 when the function failed on most pages.
-
-    Example: outrider replay shop --on-page spider:on_page --to items.parquet
     """
     from outrider.crawl.archive_replay import lines_of
     from outrider.crawl.archive_replay import replay as replayed
