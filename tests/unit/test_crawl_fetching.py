@@ -312,7 +312,7 @@ def test_a_name_that_no_look_up_was_made_for_is_told_so(monkeypatch):
         names = Resolver(look_up=lambda *_: (go.wait(60), ())[1], threads_max=1, seconds_max=5)
         first = asyncio.create_task(names.resolve("a.test", 80))
         await asyncio.sleep(0)
-        with pytest.raises(FetchFailure, match="1 look-ups hang, and none could begin") as caught:
+        with pytest.raises(FetchFailure, match="1 look-ups hang, and no other could begin") as caught:
             await names.resolve("b.test", 80)
         go.set()
         await asyncio.gather(first, return_exceptions=True)

@@ -65,10 +65,10 @@ def test_a_hosts_file_is_read_like_etc_hosts() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("127.0.0.1 a.test\nnonsense b.test\n", "line 2: 'nonsense' is no IP address"),
+        ("127.0.0.1 a.test\nnonsense b.test\n", "line 2: 'nonsense' is not an IP address"),
         ("127.0.0.1\n", "line 1: the address 127.0.0.1 is followed by no name"),
-        ("\n\n127.0.0.1 a/b\n", "line 3: 'a/b' is no host name"),
-        ("127.0.0.1 \x1b[31mx\n", r"line 1: '\?\[31mx' is no host name"),
+        ("\n\n127.0.0.1 a/b\n", "line 3: 'a/b' is not a host name"),
+        ("127.0.0.1 \x1b[31mx\n", r"line 1: '\?\[31mx' is not a host name"),
     ],
 )
 def test_a_fault_in_a_hosts_file_names_its_line(text: str, words: str) -> None:

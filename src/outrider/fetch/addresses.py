@@ -15,7 +15,7 @@ from outrider.url import host_key
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# IANA IPv4 special-purpose address registry, multicast, and one public address that clouds give to their own hosts.
+# IANA IPv4 special-purpose address registry, multicast, and one public address that clouds use for their own hosts.
 _SPECIAL_4 = tuple(
     IPv4Network(network)
     for network in (
@@ -40,8 +40,8 @@ _SPECIAL_4 = tuple(
         "240.0.0.0/4",  # reserved and broadcast
     )
 )
-# Only 2000::/3 of IPv6 is given out at all, so the table holds its exceptions: loopback, v4-compatible, ULA
-# (fd00:ec2::254 too), link-local, site-local, multicast, discard-only and local NAT64 lie outside of it.
+# Only 2000::/3 of IPv6 is allocated at all, so the table contains its exceptions: loopback, v4-compatible, ULA
+# (fd00:ec2::254 too), link-local, site-local, multicast, discard-only and local NAT64 are outside of it.
 _GLOBAL_6 = IPv6Network("2000::/3")
 _SPECIAL_6 = tuple(
     IPv6Network(network)
@@ -66,7 +66,7 @@ _BLOCKED_PORTS = frozenset(map(int, _BLOCKED_PORT_LIST.split()))
 
 
 def is_web_port(port: int) -> bool:
-    """Whether a crawler may speak HTTP to this port: none of those that browsers refuse (WHATWG Fetch), nor 6379."""
+    """Whether a crawler may use HTTP on this port: not a port that browsers refuse (WHATWG Fetch), and not 6379."""
     return 0 < port < 65_536 and port not in _BLOCKED_PORTS
 
 
@@ -94,7 +94,7 @@ def _is_public(address: Address) -> bool:
 
 
 def special_networks() -> tuple[Network, ...]:
-    """The networks whose addresses are not public. An IPv4 address behind NAT64 counts as public here."""
+    """Returns the networks whose addresses are not public. An IPv4 address in NAT64 counts as public here."""
     beyond = IPv6Network("::/0").address_exclude(_GLOBAL_6)
     parts = [part.address_exclude(_NAT64) if _NAT64.subnet_of(part) else (part,) for part in beyond]
     return (*_SPECIAL_4, *(network for part in parts for network in part), *_SPECIAL_6)
@@ -123,7 +123,7 @@ def _network(text: str) -> Network:
 
 
 class AddressGuard:
-    """Chooses the address that will be dialled: a public one, or one that the user allowed.
+    """Chooses the address to connect to: a public one, or one that the user allowed.
 
     `allowed` are ranges (CIDR) that are permitted for every host. `hosts` is a parsed --hosts file: it permits loopback
     addresses for the names it lists, and only the addresses it lists; 0.0.0.0, private and other special addresses
@@ -132,7 +132,7 @@ class AddressGuard:
 
     def __init__(self, allowed: tuple[str, ...] = (), hosts: Mapping[str, tuple[str, ...]] | None = None) -> None:
         self.allowed: tuple[Network, ...] = tuple(_network(text) for text in allowed)
-        self._permitted: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}  # of names, for those that were asked
+        self._permitted: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}  # results by name and addresses
         self.hosts: dict[str, frozenset[Address]] = {
             host_key(name): frozenset(address for ip in ips if (address := parsed(ip)) is not None)
             for name, ips in (hosts or {}).items()
@@ -147,7 +147,7 @@ class AddressGuard:
         self.allowed = (*self.allowed, *(_network(text) for text in more))
 
     def permits(self, host: str, ip: str) -> bool:
-        """Whether `host` may be asked at `ip`."""
+        """Whether a connection to `host` at `ip` is permitted."""
         address = parsed(ip)
         if address is None:
             return False
@@ -162,9 +162,9 @@ class AddressGuard:
         return self.permitted(host, addresses)[0]
 
     def permitted(self, host: str, addresses: Sequence[str]) -> tuple[str, ...]:
-        """The `addresses` at which `host` may be asked, in their order and usual spelling, at least one.
+        """Returns the permitted `addresses` of `host`, in their order and usual spelling, at least one.
 
-        Raises BlockedAddress when none is left, or when the host is itself an address and every answer differs from it.
+        Raises BlockedAddress without a permitted address, or when the host is an address and every answer differs.
         """
         question = (host, tuple(addresses))
         known = self._permitted.get(question)

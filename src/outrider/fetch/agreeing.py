@@ -1,8 +1,8 @@
 """A second client for servers with which the first one cannot agree on TLS: the fetch kernel, and libcurl for the rest.
 
-rustls has no CBC, no RSA key exchange and few curves. A handshake that fails for such a reason has sent no request, so
-the same lease goes on with libcurl, as it goes on at the next address of a host that took no connection. This happens
-once for each origin: later requests to it go to libcurl at once, or only to rustls if libcurl could not agree either.
+rustls has no CBC, no RSA key exchange and few curves. A handshake that fails for such a reason has sent no request. So
+the same lease continues with libcurl, as it continues at the next address of a host that refused a connection. This
+happens once for each origin: later requests use libcurl at once, or only rustls if libcurl could not agree either.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from outrider.fetch.tasks import Tasks
 from outrider.limits import TLS_ORIGINS_MAX
 
 LIBCURL = "libcurl"
-"""The client of a response that came by the second one."""
+"""The client of a response from the second downloader."""
 
 # A certificate that proves nothing proves nothing to libcurl either, unless rustls cannot read it.
 _PROVES_NOTHING = re.compile(r"invalid peer certificate: (?!.*(?:Unsupported|CaUsedAsEndEntity))", re.DOTALL)
 
 
 class First(Downloader, Beginner, Protocol):
-    """A downloader that can be awaited, and that tells."""
+    """A downloader with both interfaces: to await, and with callbacks."""
 
 
 def cannot_agree(response: Response) -> bool:
@@ -39,7 +39,7 @@ def cannot_agree(response: Response) -> bool:
 
 
 class Agreeing:
-    """A downloader that asks a second one where the first cannot agree on TLS."""
+    """A downloader that uses a second one where the first cannot agree on TLS."""
 
     def __init__(self, first: First, make_second: Callable[[], Downloader]) -> None:
         """make_second: makes the second one when it is needed for the first time."""
@@ -54,7 +54,7 @@ class Agreeing:
         self._open: dict[Tag, Request] = {}
 
     async def fetch(self, request: Request) -> Response:
-        """Asks for one page; never raises for a fault of the site."""
+        """Fetches one page; never raises for a fault of the site."""
         if request.modern_tls or self._of(request.target) is not True:
             response = await self._first.fetch(request)
             if not self._goes_on(response, request):
@@ -63,7 +63,7 @@ class Agreeing:
         return self._noted(request, await self._others()[1].fetch(request))
 
     def begin(self, train: Sequence[tuple[Tag, Request]], ended: FetchEnded) -> None:
-        """As `Beginner.begin`. The fetches behind one that needs the second client are let go."""
+        """As `Beginner.begin`. The fetches after one that needs the second client are released."""
         target = train[0][1].target
         if target.scheme != "https":
             self._first.begin(train, ended)
@@ -87,27 +87,27 @@ class Agreeing:
         ended(tag, self._noted(request, answer) if isinstance(answer, Response) else answer)
 
     def let_go(self, tag: Tag) -> None:
-        """Lets the train of a fetch go on with no further one."""
+        """Stops the train of a fetch after the current one."""
         self._first.let_go(tag)
         if self._second is not None:
             self._second.let_go(tag)
 
     def cancel(self, tag: Tag) -> None:
-        """Breaks off the fetch that its train is at; the fetches behind it are let go."""
+        """Interrupts the current fetch of its train; the fetches after it are released."""
         self._open.pop(tag, None)
         self._first.cancel(tag)
         if self._second is not None:
             self._second.cancel(tag)
 
     def rest(self, resting: bool) -> None:
-        """Lets large answers rest, or go on."""
+        """Pauses or resumes large answers."""
         self._resting = resting
         self._first.rest(resting)
         if self._second is not None:
             self._second.rest(resting)
 
     def statistics(self) -> dict[str, int]:
-        """Those of the first one."""
+        """The figures of the first downloader."""
         return self._first.statistics()  # type: ignore[attr-defined, no-any-return]
 
     async def close(self) -> None:
@@ -128,7 +128,7 @@ class Agreeing:
         return self._agreed.get(target.origin) if self._agreed else None
 
     def _goes_on(self, response: Response, request: Request) -> bool:
-        """Whether the second one is asked: once for each origin, and never for a request that wants modern TLS."""
+        """Whether to use the second downloader: once for each origin, and never for requests with modern TLS only."""
         return cannot_agree(response) and not request.modern_tls and self._of(request.target) is not False
 
     def _noted(self, request: Request, response: Response) -> Response:

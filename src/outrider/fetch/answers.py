@@ -1,4 +1,4 @@
-"""From the bytes that came to a Response: framing and codings undone, the same for every downloader."""
+"""From the received bytes to a Response: framing and codings undone, the same for every downloader."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from outrider.fetch.outcomes import FetchError, safe_text
 from outrider.limits import AWKWARD_ORIGINS_MAX, WARC_RECORD_BYTES_MAX
 
 
-@dataclass(slots=True)  # not frozen: it is made for each answer, and that takes a third of the time
+@dataclass(slots=True)  # not frozen: one is made for each answer, and this way it needs a third of the time
 class Ended:
-    """How a transfer ended. `head` is empty unless it came whole; `body` has the bytes behind it, perhaps a few more
+    """The end of a transfer. `head` is empty unless it is whole; `body` has the bytes after it, perhaps a few more
     than the message has. `truncated` and `text` as in Response."""
 
     status: int | None
@@ -41,8 +41,8 @@ def response_of(request: Request, ended: Ended) -> Response:
         content = unchunked.content
         body = body[: unchunked.end]
         if body and not unchunked.complete and error is None and truncated is None:
-            # A downloader forgives more than this module: the bytes behind the fault would be missing without a
-            # word.
+            # A downloader accepts more than this module: otherwise the bytes after the fault would be missing without
+            # a message.
             error, truncated, text = FetchError.MALFORMED, "unspecified", "a chunk that is none"
     most = request.bytes_max
     if request.type_bytes_max:
@@ -72,9 +72,9 @@ def response_of(request: Request, ended: Ended) -> Response:
 
 
 def payload_of(response: Response) -> bytes:
-    """The body without its transfer codings (RFC 9112 section 7), its content codings in place.
+    """Returns the body without its transfer codings (RFC 9112 section 7), its content codings in place.
 
-    The body itself where it has none, also where the answer of a user's downloader only says that it is chunked.
+    Returns the body itself without a transfer coding, also if a user's downloader only claims that it is chunked.
     """
     fields = response.headers.get_all("transfer-encoding")
     names = codings_of(fields) if fields else []

@@ -1,4 +1,4 @@
-"""The downloader that a process takes: the fetch kernel with libcurl in reserve, or libcurl where plain ones run."""
+"""The downloader of a process: the fetch kernel with libcurl in reserve, or libcurl with plain kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outrider.limits import CONNECTIONS_MAX
 def make_downloader(
     *, clock: ClockFunction, ca_file: str | None = None, connections_max: int = CONNECTIONS_MAX
 ) -> Downloader:
-    """A downloader of the kind that goes with the kernels in use. Raises SettingsError for a file without roots."""
+    """Returns a downloader that matches the kernels in use. Raises SettingsError for a file without roots."""
     if in_use() == "native":
         from outrider.fetch.native import NativeDownloader
 

@@ -39,7 +39,7 @@ _NO_CODINGS = frozenset({"", "identity", "none", "binary", "7bit", "8bit", "utf-
 _PART_BYTES = 1 << 16  # of a body with several members or frames
 _STEP_BYTES = (
     1 << 10
-)  # of a broken stream, fed at once: smaller than a block, so that what stands before the fault is kept
+)  # of a broken stream, fed at once: smaller than a block, so that the bytes before the fault are kept
 # The worst of two layers counts.
 _BY_DAMAGE = (Decoding.WHOLE, Decoding.UNKNOWN, Decoding.CHECKSUM, Decoding.BROKEN, Decoding.CUT)
 
@@ -64,7 +64,7 @@ class Unchunked:
 
 
 def unchunk(body: bytes) -> Unchunked:
-    """Takes the framing off a chunked body (RFC 9112 section 7.1); the bytes behind a fault or the end are left out."""
+    """Removes the framing of a chunked body (RFC 9112 section 7.1); drops the bytes after a fault or the end."""
     pieces: list[bytes] = []
     at = 0
     while (line := _CHUNK_LINE.match(body, at)) is not None:
@@ -102,10 +102,10 @@ def codings_of(fields: Sequence[str]) -> list[str]:
 
 
 def decoded(body: bytes, codings: Sequence[str], bytes_max: int) -> tuple[bytes, Decoding]:
-    """The body with its content codings undone, at most `bytes_max` of it, and the result of undoing them.
+    """Returns the body with its content codings undone, at most `bytes_max` of it, and the result.
 
-    gzip (members one after another too), deflate (RFC 9110 section 8.4.1; raw deflate as some servers send it), br (RFC
-    7932) and zstd (RFC 8878, windows up to 8 MB as RFC 9659 has it), at most two layers. A list with another word in it
+    gzip (several members too), deflate (RFC 9110 section 8.4.1; raw deflate as some servers send it), br (RFC
+    7932) and zstd (RFC 8878, windows up to 8 MB as in RFC 9659), at most two layers. A list with another word
     leaves the bytes as they are (Fetch, "handle content codings"), and so does a coding that the body does not have:
     both are UNKNOWN. Of a damaged stream the content before the fault is kept, of one with a wrong checksum all of it.
     An empty body is WHOLE.
@@ -152,8 +152,8 @@ def _ungzip(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
 
 
 def _member(body: bytes, at: int, room: int) -> tuple[bytes, Decoding, int]:
-    """One gzip member and where it ends. A small part is tried first: the inflater copies what is behind the end, which
-    of a thousand small members would be the whole rest a thousand times."""
+    """Reads one gzip member and returns its end. A small part is tried first: the inflater copies the bytes after the
+    end, which for a thousand small members would be the whole rest a thousand times."""
     part = _PART_BYTES
     while True:
         inflater: _Inflater = isal_zlib.decompressobj(31)
@@ -165,7 +165,7 @@ def _member(body: bytes, at: int, room: int) -> tuple[bytes, Decoding, int]:
 
 
 def _ungzip_by_steps(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
-    """The same of a stream in which the other reader met a fault: with all bytes before it, and without regard to
+    """Reads again a stream in which the other reader met a fault: with all bytes before it, and without checking
     checksums (RFC 1952 section 2.3)."""
     pieces: list[bytes] = []
     room, verdict, at = bytes_max, Decoding.WHOLE, 0
@@ -189,7 +189,7 @@ def _ungzip_by_steps(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
 
 
 def _end_of_gzip_head(body: bytes, at: int) -> int | None:
-    """Where the deflate stream of the gzip member at `at` begins; None where its head is none or breaks off."""
+    """Returns the start of the deflate stream of the gzip member at `at`; None without a whole head."""
     if len(body) - at < 10 or body[at + 2] != 8 or body[at + 3] & 0xE0:
         return None
     flags, at = body[at + 3], at + 10
@@ -251,7 +251,7 @@ def _inflated_by_steps(body: bytes, at: int, room: int) -> tuple[bytes, int, Dec
 
 
 def _inflated(inflater: _Inflater, body: bytes, room: int) -> tuple[bytes, Decoding]:
-    """Runs one inflater; one byte more than the room tells a cut content from one that just fits."""
+    """Runs one inflater; one byte more than the room separates cut content from content that just fits."""
     pieces: list[bytes] = []
     left = room + 1
     feed = body
@@ -281,13 +281,13 @@ def _unbrotli(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
 
 
 def _unbrotli_by(step: int, body: bytes, bytes_max: int) -> tuple[list[bytes], Decoding]:
-    """Feeds so many bytes at once. The decoder gives nothing of a step with a fault."""
+    """Feeds this number of bytes at once. The decoder returns nothing of a step with a fault."""
     inflater = brotli.Decompressor()
     pieces: list[bytes] = []
     left, at, feed = bytes_max + 1, step, body[:step]
     try:
         while left > 0 and not inflater.is_finished():
-            # The decoder gives out whole blocks of its own, which may be a little longer than what is asked for.
+            # The decoder returns whole blocks, which may be a little longer than requested.
             piece = inflater.process(feed, output_buffer_limit=min(left, _PIECE_BYTES))
             pieces.append(piece)
             left -= len(piece)
@@ -316,7 +316,7 @@ def _unzstd(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
 
 
 def _unzstd_by(step: int, body: bytes, bytes_max: int, *, checks: bool) -> tuple[bytes, Decoding]:
-    """Feeds so many bytes at once; without `checks` the checksums of frames (RFC 8878 section 3.1.1) are left aside."""
+    """Feeds this number of bytes at once; without `checks` it ignores checksums of frames (RFC 8878 section 3.1.1)."""
     pieces: list[bytes] = []
     left, at = bytes_max + 1, 0
     for _ in range(GZIP_MEMBERS_MAX):

@@ -50,7 +50,7 @@ _MALFORMED_CODES = {
     pycurl.E_UNSUPPORTED_PROTOCOL,  # HTTP/0.9
     pycurl.E_FTP_WEIRD_SERVER_REPLY,  # its name before it was used for HTTP too
     pycurl.E_FILESIZE_EXCEEDED,  # a Content-Length beyond 63 bits
-    pycurl.E_BAD_CONTENT_ENCODING,  # a Transfer-Encoding that the request did not ask for
+    pycurl.E_BAD_CONTENT_ENCODING,  # a Transfer-Encoding that the request did not accept
 }
 _BROKEN_CODES = {pycurl.E_PARTIAL_FILE, pycurl.E_RECV_ERROR, pycurl.E_SEND_ERROR, pycurl.E_GOT_NOTHING}
 _CONNECT_ERRORS = {
@@ -58,7 +58,7 @@ _CONNECT_ERRORS = {
     errno.ETIMEDOUT: FetchError.CONNECT_TIMEOUT,
     errno.ECONNRESET: FetchError.RESET,
 }
-# What the fetch kernel offers: ephemeral keys, and ciphers that authenticate.
+# The same as the fetch kernel offers: ephemeral keys, and ciphers that authenticate.
 _MODERN_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 _MODERN_CURVES = "X25519:P-256:P-384"
 _KEPT_DIED = "a kept connection was closed instead of an answer"
@@ -79,7 +79,7 @@ class _Transfer:
     """One easy handle and the bytes that its transfer has received; handles are used again, state is not."""
 
     def __init__(self, options: dict[int, Any], large: Large, rest: Callable[[_Transfer], None]) -> None:
-        """rest: is told when the transfer reads no more until it is let go on."""
+        """rest: is called when the transfer pauses until it is resumed."""
         self._large = large
         self._rest = rest
         self.easy = pycurl.Curl()
@@ -107,7 +107,7 @@ class _Transfer:
         self.first = 0.0  # that of the first byte of the answer, 0 before
         self.sent = False
         self.kept_died = False
-        self.stop: FetchError | None = None  # our own reason, which goes before libcurl's
+        self.stop: FetchError | None = None  # our own reason, which overrides libcurl's
         self.stop_text = ""
         self.cut = False
         self.head: list[bytes] = []
@@ -144,7 +144,7 @@ class _Transfer:
         setopt(pycurl.SSL_VERIFYHOST, 2 if request.verified else 0)
 
     def slow_at(self) -> float:
-        """When a body that brings nothing more has come too slowly."""
+        """The time at which a silent body has been too slow."""
         earned = self.body_bytes / RATE_BYTES_PER_SECOND_MIN
         return self.body_began + max(RATE_SECONDS_FIRST, earned)
 
@@ -155,8 +155,8 @@ class _Transfer:
         if purpose != pycurl.SOCKTYPE_IPCXN or parsed(str(peer[0])) != parsed(self.address):
             return self._refuse_socket(FetchError.BLOCKED_ADDRESS, f"a connection to {peer[0]} was refused")
         if self.sent:
-            # libcurl would ask again on a new connection when a kept one dies. That is a second request to the site,
-            # without a gap and without a lease: the crawl's own retry does it, in its time.
+            # libcurl would send the request again on a new connection when a kept one dies. That is a second request
+            # to the site, without a gap and without a lease. The crawl's own retry does it later.
             self.kept_died = True
             return self._refuse_socket(FetchError.RESET, _KEPT_DIED)
         self.close_opened()
@@ -167,7 +167,7 @@ class _Transfer:
         return self.opened
 
     def close_opened(self) -> None:
-        """Gives back the descriptor that libcurl was handed; it works on a duplicate of its own."""
+        """Closes the descriptor for libcurl, which uses its own duplicate."""
         if self.opened is not None:
             self.opened.close()
             self.opened = None
@@ -200,7 +200,7 @@ class _Transfer:
             self.stop = FetchError.TOO_MANY_HEADERS
             self.stop_text = f"more than {HEADER_LINES_MAX} lines or {HEAD_BYTES_MAX} bytes of head"
             return 0
-        if self.head_complete:  # trailers: they stand in the body's bytes too
+        if self.head_complete:  # trailers: they are in the body's bytes too
             return None
         if not self.head:
             self.status = _status_of(line)
@@ -208,7 +208,7 @@ class _Transfer:
         if line in (b"\r\n", b"\n"):
             if self.status is None or self.status < 100 or self.status == 101:
                 self.stop = FetchError.MALFORMED
-                self.stop_text = "the answer has no status line of HTTP/1.x with a status that was asked for"
+                self.stop_text = "the answer has no status line of HTTP/1.x with a permitted status"
                 return 0
             if self.status < 200:
                 self.head.clear()  # an interim answer; the final one follows
@@ -231,7 +231,7 @@ class _Transfer:
         assert self.loop is not None
         if not self._large.goes_on(self):
             self._rest(self)
-            return int(pycurl.WRITEFUNC_PAUSE)  # the same piece comes again when it goes on
+            return int(pycurl.WRITEFUNC_PAUSE)  # libcurl passes the same piece again on resuming
         self.active = self.loop.time()
         self.body.append(piece[: max(0, self.room - self.body_bytes)])
         self.body_bytes += len(piece)
@@ -249,10 +249,10 @@ def _status_of(line: bytes) -> int | None:
 
 
 class CurlDownloader:
-    """Fetches over HTTP/1.1 with libcurl, many at once in one event loop, of each host as many as its requests say.
+    """Fetches over HTTP/1.1 with libcurl, many at once in one event loop, per host as many as its requests allow.
 
-    Connects to the request's address and nowhere else; follows no redirect, knows no proxy, cookie or password. TLS is
-    verified against certifi's roots and those in `ca_file` (PEM), unless a request says otherwise. `clock` gives the
+    Connects only to the request's address; follows no redirect and uses no proxy, cookie or password. TLS is
+    verified against certifi's roots and those in `ca_file` (PEM), unless a request says otherwise. `clock` provides the
     instants of the responses.
     At most `connections_max` fetches run and as many sockets are open; further calls wait, uncounted.
     """
@@ -285,7 +285,7 @@ class CurlDownloader:
             pycurl.PROTOCOLS: pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS,
             pycurl.HTTP_VERSION: pycurl.CURL_HTTP_VERSION_1_1,
             pycurl.HTTP09_ALLOWED: 0,
-            pycurl.HTTP_TRANSFER_DECODING: 0,  # chunks as they came, for the archive
+            pycurl.HTTP_TRANSFER_DECODING: 0,  # chunks as received, for the archive
             pycurl.FOLLOWLOCATION: 0,
             pycurl.PATH_AS_IS: 1,
             pycurl.PROXY: "",
@@ -314,9 +314,9 @@ class CurlDownloader:
         return {"running": len(self._running), "fetches": self._fetches, "connections": self._connections}
 
     async def fetch(self, request: Request) -> Response:
-        """Asks for one page; never raises for a fault of the site. Cancelling it closes its connection."""
+        """Fetches one page; never raises for a fault of the site. Cancelling it closes its connection."""
         if self._closed:
-            raise ClosedError("this downloader takes no more requests")
+            raise ClosedError("this downloader is closed and accepts no requests")
         target = request.target
         if not is_web_port(target.port):
             now = self._clock()
@@ -340,10 +340,10 @@ class CurlDownloader:
         self._closed = True
         for transfer in list(self._running.values()):
             self._stop(transfer, FetchError.INTERNAL, "the downloader was closed")
-        # The tasks that wait for these ends get their turn before the handles go.
+        # The tasks that wait for these ends run before the handles are removed.
         await asyncio.sleep(0)
         self._multi.close()
-        self._cancel_timer()  # closing connections may have asked for one
+        self._cancel_timer()  # closing connections may have started one
         loop = asyncio.get_running_loop()
         for descriptor, what in self._watched.items():
             _unwatch(loop, descriptor, what)
@@ -370,7 +370,7 @@ class CurlDownloader:
             raise
 
     def _leave(self, transfer: _Transfer) -> None:
-        """Takes a transfer out of the multi handle, which closes its connection unless it ended cleanly."""
+        """Removes a transfer from the multi handle, which closes its connection unless it ended cleanly."""
         if self._running.pop(transfer.easy, None) is not None:
             self._multi.remove_handle(transfer.easy)
         self._large.leave(transfer)
@@ -379,11 +379,11 @@ class CurlDownloader:
             transfer.timer.cancel()
 
     def rest(self, resting: bool) -> None:
-        """Lets answers rest that are beyond the `bytes_max` of their requests, or go on."""
+        """Pauses or resumes answers that exceed the `bytes_max` of their requests."""
         self._large.rest(resting)
 
     def _rest(self, transfer: _Transfer) -> None:
-        """A large answer rests, and its times stand still, until there is room for more of it."""
+        """Pauses a large answer, and its time limits, until there is room for more of it."""
         assert transfer.loop is not None
         assert transfer.timer is not None
         transfer.rests_since = transfer.loop.time()
@@ -414,13 +414,13 @@ class CurlDownloader:
             return
         try:
             transfer.easy.pause(pycurl.PAUSE_CONT)
-        except pycurl.error as error:  # the piece that came meanwhile ended it
+        except pycurl.error as error:  # a piece that arrived meanwhile ended it
             self._end(transfer, _End(*error.args))
             return
         self._act(pycurl.SOCKET_TIMEOUT, 0)
 
     def _waited(self, transfer: _Transfer) -> None:
-        """It has waited too long for room: it ends with what came."""
+        """Ends an answer that has waited too long for room, with the bytes received."""
         self._stand_up(transfer)
         transfer.cut, transfer.stop_text = True, _NO_ROOM
         self._end(transfer, _End(pycurl.E_ABORTED_BY_CALLBACK, _NO_ROOM))
@@ -501,11 +501,11 @@ class CurlDownloader:
         easy = transfer.easy
         connections = int(easy.getinfo(pycurl.NUM_CONNECTS))
         total = easy.getinfo(pycurl.TOTAL_TIME)
-        if transfer.stop is not None:  # libcurl's count stands still when a transfer is taken from it
+        if transfer.stop is not None:  # libcurl stops counting when a transfer is removed
             total = max(total, (ended_at - started_at) / 1_000_000)
         handshake = easy.getinfo(pycurl.APPCONNECT_TIME) - easy.getinfo(pycurl.CONNECT_TIME) if connections else 0.0
         error, truncated, text = _verdict(transfer, end)
-        body, transfer.body = b"".join(transfer.body), []  # a handle that rests keeps none
+        body, transfer.body = b"".join(transfer.body), []  # a paused handle keeps no bytes
         response = response_of(
             request,
             Ended(
@@ -538,8 +538,8 @@ def _late(transfer: _Transfer, request: Request) -> tuple[FetchError, str]:
 
 
 def _verdict(transfer: _Transfer, end: _End) -> tuple[FetchError | None, str | None, str]:
-    """(error, why the body ends early, words). A whole head with a part of its body is a page, not an error, when it
-    was cut by a limit or by the other side closing; a body that stood still or breaks its framing is both."""
+    """Returns (error, why the body ends early, words). A whole head with a part of its body is a page, not an error, if
+    a limit or the other side cut it. A body that stopped or breaks its framing is both."""
     whole = transfer.head_complete
     stop = transfer.stop
     if transfer.cut:
@@ -566,7 +566,7 @@ def _verdict(transfer: _Transfer, end: _End) -> tuple[FetchError | None, str | N
 
 
 def _error_of(end: _End) -> FetchError:
-    """Which of our errors one of libcurl's is; a chunk fault is a receive error there and is told by its words."""
+    """Maps an error of libcurl to one of ours; a chunk fault is a receive error there, recognised by its words."""
     words = end.text.lower()
     if end.code == _TOO_LARGE or "response headers" in words or "header line" in words:
         return FetchError.TOO_MANY_HEADERS
@@ -603,7 +603,7 @@ class _Roots:
             return
         roots = roots_pem(ca_file)
         if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
-            # A file without a name: nothing of it is left behind, however this process ends.
+            # A file without a name: it disappears with this process, however that ends.
             self._own = os.fdopen(os.memfd_create("outrider-roots"), "wb", buffering=0)
             self.path = f"/proc/self/fd/{self._own.fileno()}"
         else:

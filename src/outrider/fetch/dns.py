@@ -1,7 +1,7 @@
-"""Addresses by DNS, without a thread for each question: c-ares (`pycares`) asks, one channel for each server.
+"""Addresses by DNS, without a thread for each question: c-ares (`pycares`) sends it, one channel for each server.
 
-A server that fails, or is silent for `DNS_HEDGE_SECONDS`, is not waited for: the next one is asked beside it, and the
-first answer counts. A server that failed rests for some seconds, longer each time in a row; others are asked first.
+If a server fails, or is silent for `DNS_HEDGE_SECONDS`, the next one is queried at the same time, and the
+first answer counts. A failed server is avoided for some seconds, longer each time in a row.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def read_server(text: str) -> str:
     try:
         address = ipaddress.ip_address((parts["six"] or parts["any"]) if parts else text)
     except ValueError:
-        raise SettingsError(f"{safe_text(text, 60)!r} is no IP address of a DNS server") from None
+        raise SettingsError(f"{safe_text(text, 60)!r} is not the IP address of a DNS server") from None
     if getattr(address, "scope_id", None) is not None:
         raise SettingsError(f"{safe_text(text, 60)!r} names an interface, which is not possible here")
     number = int(parts["port"] or DNS_PORT) if parts else DNS_PORT
@@ -62,7 +62,7 @@ def read_server(text: str) -> str:
 
 
 def system_servers(path: Path = Path("/etc/resolv.conf")) -> tuple[str, ...]:
-    """The servers that resolv.conf names, as `read_server` spells them; none where there is no such file."""
+    """Returns the servers of resolv.conf, as `read_server` spells them; no servers without such a file."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             text = file.read(1 << 16)
@@ -77,8 +77,8 @@ def system_servers(path: Path = Path("/etc/resolv.conf")) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class _Line:
-    """A channel and what became of it. c-ares keeps each answer for its TTL, without a bound on how many: so a channel
-    that was asked for `DNS_CHANNEL_NAMES` names makes room for a new one, and is closed after its last answer."""
+    """A channel and its state. c-ares keeps each answer for its TTL, without a limit on their number. So a channel with
+    `DNS_CHANNEL_NAMES` names is replaced by a new one, and is closed after its last answer."""
 
     channel: Any
     asked: int = 0
@@ -93,7 +93,7 @@ class _Line:
 
 @dataclass(slots=True)
 class _Server:
-    """One server: how it did, and until when others are asked first (microseconds)."""
+    """One server: its record, and until when others are preferred (microseconds)."""
 
     name: str
     line: _Line
@@ -109,9 +109,9 @@ Channels = Callable[[str], "pycares.Channel"]
 
 
 def open_channel(server: str, lookups: str = "b") -> pycares.Channel:
-    """A channel of c-ares to one server: its own socket and thread; truncated answers are asked for again by TCP.
+    """Makes a channel of c-ares to one server: its own socket and thread; truncated answers are repeated over TCP.
 
-    lookups: `b` asks the server, `fb` reads the hosts file of the system first.
+    lookups: `b` queries the server, `fb` reads the hosts file of the system first.
     """
     import pycares
 
@@ -128,18 +128,18 @@ def open_channel(server: str, lookups: str = "b") -> pycares.Channel:
 
 
 class MisreadAnswer(FetchFailure):
-    """A server sent bytes that are no DNS message, for this question or for another one of the same channel."""
+    """A server sent bytes that are not a DNS message, for this question or for another one of the same channel."""
 
 
 class LostSocket(MisreadAnswer):
-    """A question was told that nobody can be reached: garbage may have closed the socket that it was being sent on."""
+    """c-ares reported that no server can be reached: garbage may have closed the socket of the question."""
 
 
 class NameServers(Lanes):
-    """Several DNS servers as one: the healthy one with the fewest open questions is asked first.
+    """Several DNS servers as one: the healthy one with the fewest open questions is first.
 
-    servers: as `read_server` spells them. family: AF_INET asks for no IPv6 addresses. clock: microseconds that never
-    step back. Used by one event loop.
+    servers: as `read_server` spells them. family: with AF_INET no IPv6 addresses are requested. clock: microseconds
+    that never run backwards. Used by one event loop.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class NameServers(Lanes):
             raise SettingsError(f"{len(self._servers)} DNS servers were named; 1 to {DNS_SERVERS_MAX} are possible")
 
     def statistics(self) -> list[dict[str, str | int]]:
-        """A row for each server: questions asked, answered (that a name does not exist is an answer), failed."""
+        """Returns a row for each server: questions, answered ones (that a name does not exist is an answer), failed."""
         return [
             {"server": one.name, "asked": one.asked, "answered": one.answered, "failed": one.failed}
             for one in self._servers
@@ -188,7 +188,7 @@ class NameServers(Lanes):
         self._settle(one, outcome)
 
     async def _first(self, one: LookUp) -> Told:
-        """The first answer of the servers, which are asked one after the other. Raises FetchFailure."""
+        """Returns the first answer of the servers, which are queried one after the other. Raises FetchFailure."""
         now = self._clock()
         order = deque(sorted(self._servers, key=lambda each: (each.rests_until > now, each.waiting, each.asked)))
         open_ones: set[asyncio.Future[Told]] = set()
@@ -208,10 +208,10 @@ class NameServers(Lanes):
         raise failure
 
     async def _asked_alone(self, one: LookUp) -> Told:
-        """Asks once more on a channel of its own: c-ares gives up all questions of a channel that brings garbage.
+        """Repeats a question on its own channel: after garbage, c-ares drops all questions of a channel.
 
-        A silent name gives its place to the next one after a while, and the time of a name runs from here anew: else
-        one garbled answer would take the time of hundreds of names.
+        A silent name yields its place to the next one after a while, and the time of a name starts again here.
+        Otherwise one garbled answer would use the time of hundreds of names.
         """
         one.begin_again()
         async with self._alone_open:
@@ -220,7 +220,7 @@ class NameServers(Lanes):
                 tries = DNS_ALONE_TRIES
                 while True:
                     if one.answer.done():
-                        raise FetchFailure(FetchError.DNS_TEMPORARY, f"{one.host}: its callers gave up")
+                        raise FetchFailure(FetchError.DNS_TEMPORARY, f"{one.host}: its callers no longer wait")
                     server = min(self._servers, key=lambda each: (each.rests_until, each.waiting))
                     told = self._ask_server(server, one, _Line(self._open_channel(server.name), retired=True))
                     await asyncio.wait({told}, timeout=DNS_PROMPT_SECONDS)
@@ -230,7 +230,7 @@ class NameServers(Lanes):
             return await told
 
     def _ask_server(self, server: _Server, one: LookUp, line: _Line | None = None) -> asyncio.Future[Told]:
-        """Asks one server, on its shared channel or on the given one. The future ends with what it told or with
+        """Queries one server, on its shared channel or on the given one. The future ends with the answer or with
         FetchFailure."""
         loop = asyncio.get_running_loop()
         told: asyncio.Future[Told] = loop.create_future()
@@ -254,7 +254,7 @@ class NameServers(Lanes):
         return told
 
     def _line(self, server: _Server) -> _Line:
-        """The server's channel; a new one where it was asked for enough names."""
+        """Returns the server's channel; a new one after the maximum number of names."""
         if server.line.asked >= DNS_CHANNEL_NAMES:
             server.line.retired = True
             server.line.let_go()
@@ -279,7 +279,7 @@ class NameServers(Lanes):
             told.set_result(_told(result))
 
     def close(self) -> None:
-        """Gives up the open questions."""
+        """Cancels the open questions."""
         super().close()
         for task in list(self._tasks):
             task.cancel()
@@ -304,7 +304,7 @@ def _told(result: Any) -> Told:
 
 
 def _failure(server: str, host: str, status: int | None) -> FetchFailure | None:
-    """An answer without addresses: that there are none is known then; all else may pass."""
+    """Converts an answer without addresses: that there are none is final; anything else may be temporary."""
     import pycares
 
     if status is None:

@@ -1,4 +1,4 @@
-"""A download: the request as it stands on the wire, the response with its exact bytes, the Protocol between."""
+"""A download: the request as sent, the response with its exact bytes, the Protocol between."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from outrider.limits import (
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 ACCEPT_ENCODING = "gzip"  # every server speaks it, and it costs least to undo
 
-# Only visible ASCII may stand in a target: no space, CR, LF, NUL, nothing beyond 0x7e.
+# A target may contain only visible ASCII: no space, CR, LF, NUL, nothing beyond 0x7e.
 _URL = re.compile(
     r"(https?)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?"  # scheme, host, port
     r"((?:[/?][\x21\x22\x24-\x7e]*)?)\Z"  # target
@@ -43,7 +43,7 @@ _SECRET_FIELDS = frozenset({"authorization", "proxy-authorization", "cookie"})
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of this header field opens a site to whoever has it."""
+    """Whether the value of this header field opens a site to anyone who has it."""
     return name.lower() in _SECRET_FIELDS
 
 
@@ -53,7 +53,7 @@ def is_field_value(text: str) -> bool:
 
 
 class Target(NamedTuple):
-    """A URL taken apart for the wire: `authority` is the Host field, `path` the target in the request line."""
+    """The parts of a URL for a request: `authority` is the Host field, `path` the target in the request line."""
 
     scheme: str
     host: str
@@ -69,7 +69,7 @@ class Target(NamedTuple):
 
 @lru_cache(maxsize=1_024)
 def target_of(url: str) -> Target:
-    """Takes an absolute http or https URL apart; raises InvalidUrlError on user names, fragments, spaces, controls."""
+    """Splits an absolute http or https URL; raises InvalidUrlError for user names, fragments, spaces, controls."""
     match = _URL.match(url) if len(url) <= URL_BYTES_MAX else None
     if match is None:
         raise InvalidUrlError(
@@ -90,7 +90,7 @@ Fields = tuple[tuple[str, str], ...]
 
 @lru_cache(maxsize=REQUEST_FIELDS_KNOWN)
 def _check(user_agent: str, headers: Fields) -> None:
-    """Raises SettingsError for what must not stand in a head."""
+    """Raises SettingsError for a field that must not be in a head."""
     if not _FIELD_VALUE.match(user_agent):
         raise SettingsError(f"user agent {safe_text(user_agent)!r}: only visible ASCII and inner spaces can be sent")
     for name, value in headers:
@@ -102,7 +102,7 @@ def _check(user_agent: str, headers: Fields) -> None:
 
 
 def _lines(user_agent: str, headers: Fields, credentials: str | None) -> list[str]:
-    """The header lines behind Host."""
+    """Returns the header lines after Host."""
     lines = [f"User-Agent: {user_agent}"]
     own = {name.lower() for name, _ in headers}
     if "accept" not in own:
@@ -117,7 +117,7 @@ def _lines(user_agent: str, headers: Fields, credentials: str | None) -> list[st
 
 @lru_cache(maxsize=REQUEST_FIELDS_KNOWN)
 def _ends(user_agent: str, headers: Fields, credentials: str | None) -> tuple[bytes, bytes]:
-    """The end of a head behind the Host line, which most requests share: as it is sent, and with secrets hidden."""
+    """The end of a head after the Host line, which most requests share: as sent, and with secrets hidden."""
     lines = _lines(user_agent, headers, credentials)
     parted = (line.partition(": ") for line in lines)
     hidden = [f"{name}: {'hidden' if is_secret(name) else value}" for name, _, value in parted]
@@ -129,13 +129,13 @@ def _ends(user_agent: str, headers: Fields, credentials: str | None) -> tuple[by
 class Request:
     """One GET, to exactly one address.
 
-    `url` is canonical; `address` the one that the guard chose; `headers` are sent besides Host, User-Agent, Accept and
-    Accept-Encoding, or instead of one of the last two. `bytes_max` bounds head and body together, and the content;
-    `type_bytes_max` bounds body and content of its types of content in its place: pairs, also of `image/*` or `*`.
-    `credentials` is the Authorization of this origin, where `headers` has none. `verified`: whether the host must prove
-    its name by a certificate. `modern_tls`: no outdated ciphers and curves are offered. `capacity`: how many requests
-    may be open at its host while this one is begun, itself included.
-    Raises InvalidUrlError or SettingsError for a value that must not stand on the wire.
+    `url` is canonical; `address` is the guard's choice; `headers` are sent in addition to Host, User-Agent, Accept and
+    Accept-Encoding, or instead of one of the last two. `bytes_max` limits head and body together, and the content;
+    `type_bytes_max` limits body and content of its content types instead: pairs, also of `image/*` or `*`.
+    `credentials` is the Authorization of this origin, if `headers` has none. `verified`: whether the certificate must
+    match the host. `modern_tls`: no outdated ciphers and curves are offered. `capacity`: the number of requests that
+    may be open at its host at once, itself included.
+    Raises InvalidUrlError or SettingsError for a value that must not be sent.
     """
 
     url: str
@@ -161,9 +161,9 @@ class Request:
         if self.type_bytes_max != ():
             object.__setattr__(self, "type_bytes_max", checked_limits(self.type_bytes_max))
         if parsed(self.address) is None:
-            raise SettingsError(f"address = {safe_text(self.address)!r}: a request goes to an IP address")
+            raise SettingsError(f"address = {safe_text(self.address)!r}: a request needs an IP address")
         if self.capacity < 1:
-            raise SettingsError(f"capacity = {self.capacity!r}: a host takes one request at once, or more")
+            raise SettingsError(f"capacity = {self.capacity!r}: a host accepts at least one request at once")
         _check(self.user_agent, self.headers)
         if self.credentials is not None and not _FIELD_VALUE.match(self.credentials):
             raise SettingsError(f"credentials of {self.target.authority}: they have characters that cannot be sent")
@@ -173,7 +173,7 @@ class Request:
         return [f"Host: {self.target.authority}", *_lines(self.user_agent, self.headers, self.credentials)]
 
     def head(self) -> bytes:
-        """The request as it stands on the wire, with its empty line; a GET has no body."""
+        """The request as sent, with its empty line; a GET has no body."""
         if not self._head:
             object.__setattr__(self, "_head", self._begin() + self._ends()[0])
         return self._head
@@ -184,7 +184,7 @@ class Request:
         return self.head() if sent == kept else self._begin() + kept
 
     def room(self, head_bytes: int, content_type: str | None) -> tuple[int, int]:
-        """How many bytes are kept of a body behind a head of so many, and of its content."""
+        """Returns how many bytes are kept of a body after a head of this length, and of its content."""
         own = bytes_of_type(self.type_bytes_max, content_type or "") if self.type_bytes_max else None
         if own is not None:
             return own, own
@@ -211,7 +211,7 @@ class Headers:
     def parse(cls, head: bytes) -> Headers:
         """Reads the bytes of a head, status line first; lines without a colon are passed over."""
         made = cls.__new__(cls)
-        made._fields = None  # made when all of them are asked for in order, which is rare
+        made._fields = None  # computed when all of them are needed in order, which is rare
         made._head = head
         made._first, made._several = kernels.head_index(head)
         return made
@@ -255,9 +255,9 @@ class Decoding(StrEnum):
     """The result of undoing the codings of a body."""
 
     WHOLE = "whole"
-    CUT = "cut"  # the content went on beyond the bound
+    CUT = "cut"  # the content is longer than the limit
     BROKEN = "broken"  # the content ends at the fault, or where the body was cut
-    CHECKSUM = "checksum"  # all of the content is there, and the checksum behind it is wrong
+    CHECKSUM = "checksum"  # all of the content is there, and the checksum after it is wrong
     UNKNOWN = "unknown"  # no coding that is known, or not that of the body: the content is the body without its framing
 
 
@@ -267,16 +267,16 @@ TRUNCATIONS: Final = ("length", "time", "disconnect", "unspecified")
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The result of a request; there is one for each request, also where the site fails.
+    """The result of a request; each request has one, also if the site fails.
 
-    `status` is there as soon as a whole head came, also beside an `error`. `request_head` has the bytes that were sent,
-    secrets hidden, empty when none were. `head` is the final response's status line and fields exactly as received,
-    with the empty line.
-    `body` has the bytes behind it on the wire, chunk framing and content coding in place; `content` has both undone.
+    `status` is set as soon as a whole head arrived, even together with an `error`. `request_head` has the sent bytes,
+    secrets hidden, empty if nothing was sent. `head` is the final response's status line and fields exactly as
+    received, with the empty line.
+    `body` has the following bytes as received, chunk framing and content coding in place; `content` has both undone.
     `truncated` says why the body ends early: one of `TRUNCATIONS`, or None.
     `seconds` is the duration without DNS and TLS handshake; the instants are those of the downloader's clock.
-    `first_byte_at` is the instant of the answer's first byte, None where none came. `verified`: whether the host had to
-    prove its name by a certificate. `client` is `libcurl` where the fetch kernel and the server could not agree on TLS.
+    `first_byte_at` is the instant of the answer's first byte, None without an answer. `verified`: whether the
+    certificate had to match the host. `client` is `libcurl` if the fetch kernel and the server could not agree on TLS.
     """
 
     url: str
@@ -301,22 +301,22 @@ class Response:
 
     @property
     def unconnected(self) -> bool:
-        """Whether no connection came about, so that no request was sent."""
+        """Whether there was no connection, so that no request was sent."""
         return self.error in UNCONNECTED and not self.request_head
 
 
 Tag = Hashable
 """The caller's own name for a fetch that it has begun: any object of which no other is equal."""
 FetchEnded = Callable[[Any, Response | BaseException | None], None]
-"""A function that is told of the end of a fetch: its tag, and the answer or the error that broke it off; None for one
-of a train that was let go and never sent."""
+"""A callback for the end of a fetch: its tag, and the answer or the error that interrupted it; None for a released
+fetch of a train that was never sent."""
 
 
 class Downloader(Protocol):
     """Fetches pages; implementations are swapped by the `downloader` hook of the crawl."""
 
     async def fetch(self, request: Request) -> Response:
-        """Asks for one page; never raises for a fault of the site."""
+        """Fetches one page; never raises for a fault of the site."""
         ...
 
     async def close(self) -> None:
@@ -329,30 +329,30 @@ MISSING: Final = (404, 410)
 
 
 def is_well(response: Response) -> bool:
-    """Whether an answer shows a site that may be asked for the next page of a train: a whole head without a refusal."""
+    """Whether an answer allows the next request of a train: a whole head without a refusal."""
     status = response.status
     return response.error is None and status is not None and (status < 400 or status in MISSING)
 
 
 class Beginner(Protocol):
-    """A downloader that tells of an answer instead of having it awaited: no task stands behind each fetch."""
+    """A downloader that calls a function for each answer: a fetch needs no task."""
 
     def begin(self, train: Sequence[tuple[Tag, Request]], ended: FetchEnded) -> None:
-        """Begins to ask for pages of one host, one after another: the next one when the answer before it `is_well` and
-        the train has not lasted for `TRAIN_SECONDS_MAX`. `ended` is told of each in the event loop, and never from
+        """Begins to fetch pages of one host, one after another: the next one when the previous answer `is_well` and
+        the train has not lasted for `TRAIN_SECONDS_MAX`. `ended` is called for each in the event loop, and never from
         within this call. Raises ClosedError."""
         ...
 
     def let_go(self, tag: Tag) -> None:
-        """Lets the train of a fetch go on with no further one."""
+        """Stops the train of a fetch after the current one."""
         ...
 
     def cancel(self, tag: Tag) -> None:
-        """Breaks off the fetch that its train is at; `ended` is not told of it. The fetches behind it are let go."""
+        """Interrupts the current fetch of its train, without calling `ended`. The fetches after it are released."""
         ...
 
     def rest(self, resting: bool) -> None:
-        """Lets answers rest that are beyond the `bytes_max` of their requests, or go on: whoever takes them has no room
+        """Pauses or resumes answers that exceed the `bytes_max` of their requests, because their consumer has no room
         for them now."""
         ...
 

@@ -1,4 +1,4 @@
-"""Many pages by the batch: from URLs or leases to answers, in a thread beside. Order and pauses are the caller's."""
+"""Many pages by the batch: from URLs or leases to answers, in a second thread. The caller decides order and pauses."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class HasUrl(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """How one request ended. asked: what was submitted, a URL or a lease. response: None where no request could be
-    made; `error` says why, as it does beside a response that failed."""
+    """The end of one request. asked: the submitted URL or lease. response: None if no request could be
+    made; `error` says why, as for a failed response."""
 
     asked: Any
     url: str
@@ -57,21 +57,21 @@ class Fetched:
 
     @property
     def seconds(self) -> float:
-        """Seconds that the site took, 0 where it was not asked: what a lease is reported with."""
+        """Seconds that the site needed, 0 without a request: to report with a lease."""
         return self.response.seconds if self.response is not None else 0.0
 
     @property
     def meaning(self) -> Meaning:
-        """What the answer says about the URL of a page, as a crawl reads it (docs/answers.md)."""
+        """The meaning of the answer for the URL of a page, as a crawl reads it (docs/answers.md)."""
         from outrider.fetch.judging import meaning_of_request
 
         return meaning_of_request(self.response, self.error)
 
     def outcome(self, links: Sequence[str | Link] | UrlColumns = (), **fields: Any) -> Outcome:
-        """The outcome to report for the lease that was submitted, as a crawl makes it from this answer.
+        """Returns the outcome to report for the submitted lease, as a crawl makes it from this answer.
 
         links: of the page; they count if it has content (`meaning.word.has_content`). fields: any others of `Outcome`.
-        Raises SettingsError if a URL was submitted, and for a name that no field has.
+        Raises SettingsError if a URL was submitted, and for an unknown field.
         """
         from outrider.fetch.judging import outcome_of_request
 
@@ -81,11 +81,11 @@ class Fetched:
 
 
 class Fetcher:
-    """Gets pages, many at a time, each from an address that was looked up and checked; it follows no redirect.
+    """Fetches pages, many at a time, each from a resolved and checked address; it follows no redirect.
 
-    `submit` takes a batch and returns at once; `drain` gives what has ended. Both may be called from any thread, and
-    `drained` is to await. One connection a host at a time; no robots.txt is asked for and no pause is made, so take
-    URLs from a `Frontier`, whose leases come when their host may be visited:
+    `submit` accepts a batch and returns at once; `drain` returns the ended fetches. Both may be called from any thread,
+    and `drained` is for `await`. One connection per host at a time. It requests no robots.txt and makes no pause, so
+    use URLs from a `Frontier`, which leases them when their host may be visited:
 
         with Frontier.open("store", robots="errands") as frontier, Fetcher(contact="you@example.org") as fetcher:
             fetcher.submit(frontier.lease(100, errands=True))
@@ -111,10 +111,10 @@ class Fetcher:
         clock: ClockFunction = wall,
         downloader: Downloader | None = None,
     ) -> None:
-        """contact: a URL or mail address in the User-Agent; without one only loopback is connected to. hosts: addresses
-        by name, which are asked for nowhere else. allow_address: ranges that the guard would refuse. resolver: DNS
-        servers. ca: a file of further roots. bytes_max: of an answer, head included. Raises SettingsError for a value
-        that cannot be used."""
+        """contact: a URL or mail address in the User-Agent; without it only loopback is connected to. hosts: addresses
+        by name, which are not resolved. allow_address: ranges that the guard would refuse. resolver: DNS
+        servers. ca: a file of additional roots. bytes_max: of an answer, head included. Raises SettingsError for a
+        value that cannot be used."""
         if not 1 <= concurrency <= CONNECTIONS_MAX:
             raise SettingsError(f"concurrency = {concurrency!r}: from 1 to {CONNECTIONS_MAX}")
         named = {name: tuple(addresses) for name, addresses in (hosts or {}).items()}
@@ -157,14 +157,14 @@ class Fetcher:
     # -- for callers --------------------------------------------------------------------------------------------------
 
     def submit(self, batch: Iterable[str | HasUrl]) -> int:
-        """Takes URLs or leases; returns how many. Raises SettingsError for a batch that is one text and where more
-        than `SUBMITTED_MAX` would be under way, and ClosedError behind `close`; then none of the batch is taken."""
+        """Accepts URLs or leases; returns their number. Raises SettingsError for a batch that is one text and for more
+        than `SUBMITTED_MAX` fetches under way, and ClosedError after `close`; then the whole batch is refused."""
         if isinstance(batch, str):
-            raise SettingsError(f"batch is one text; give a list: submit([{batch[:80]!r}])")
+            raise SettingsError(f"batch is one text; pass a list: submit([{batch[:80]!r}])")
         asked = list(batch)
         for one in asked:
             if not isinstance(one, str) and not isinstance(getattr(one, "url", None), str):
-                raise SettingsError(f"batch holds {one!r:.80}; it takes URLs, and leases")
+                raise SettingsError(f"batch contains {one!r:.80}; it accepts URLs and leases")
         with self._lock:
             self._require_open()
             if self._open + len(asked) > SUBMITTED_MAX:
@@ -179,8 +179,8 @@ class Fetcher:
         return len(asked)
 
     def drain(self, wait_seconds: float = 0.0) -> list[Fetched]:
-        """All that has ended since the last call, in the order of its end. While there is none and something is under
-        way, it waits, for `wait_seconds` at most."""
+        """Returns all fetches that ended since the last call, in the order of their end. Without any, it waits for
+        fetches under way, for at most `wait_seconds`."""
         until = time.monotonic() + wait_seconds
         with self._news:
             while not self._ended and self._open and not self._closed and self._failure is None:
@@ -191,7 +191,7 @@ class Fetcher:
             return self._taken()
 
     async def drained(self, wait_seconds: float = 0.0) -> list[Fetched]:
-        """As `drain`, to await; a call that is cancelled takes nothing."""
+        """As `drain`, for `await`; a cancelled call removes nothing."""
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_seconds
         while True:
@@ -204,7 +204,7 @@ class Fetcher:
             await asyncio.wait([news], timeout=left)
 
     def close(self) -> None:
-        """Ends what is under way and closes every connection; `drain` still gives what had ended."""
+        """Ends fetches under way and closes every connection; `drain` still returns ended ones."""
         with self._lock:
             if self._closed:
                 return
@@ -312,7 +312,7 @@ class Fetcher:
             self._tell()
 
     async def _fetch(self, url: str, pinned: str | None) -> Response:
-        """Asks at one address after the other until one takes the connection."""
+        """Tries one address after the other until one accepts the connection."""
         target = target_of(url)
         if not is_web_port(target.port):
             raise FetchFailure(FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP")
@@ -320,14 +320,14 @@ class Fetcher:
         if self._loopback_only:
             addresses = [ip for ip in addresses if (known := parsed(ip)) is not None and known.is_loopback]
             if not addresses:
-                raise BlockedAddress(f"{target.host} is not this machine, and no contact says who asks")
+                raise BlockedAddress(f"{target.host} is not this machine, and the crawler has no contact")
         response: Response | None = None
         for address in self._guard.permitted(target.host, addresses):
             request = Request(url, address, self._agent, self._headers, **self._limits)
             response = await self._downloader.fetch(request)
             if not response.unconnected:
                 break
-        assert response is not None  # `permitted` gives one at least
+        assert response is not None  # `permitted` returns at least one address
         return response
 
 

@@ -18,11 +18,11 @@ class Fields(Protocol):
 
 
 def fresh_seconds(headers: Fields, now: float) -> float | None:
-    """Seconds for which an answer may be used from now on; None where its header does not say. `now` in seconds since
-    1970.
+    """Returns the seconds for which an answer may be used from now on; None without such a header field. `now` in
+    seconds since 1970.
 
-    no-store and no-cache are 0, and so are a max-age that is no number and an Expires that is no date, in doubt.
-    max-age goes before Expires, and s-maxage says nothing, for it speaks to shared caches.
+    no-store and no-cache mean 0. In doubt, so do a max-age that is not a number and an Expires that is not a date.
+    max-age overrides Expires. s-maxage is ignored, because it is for shared caches.
     """
     told = _directives(headers.get("cache-control") or "")
     age = _delta(headers.get("age") or "0") or 0
@@ -41,7 +41,7 @@ def fresh_seconds(headers: Fields, now: float) -> float | None:
 
 
 def _directives(text: str) -> dict[str, str]:
-    """Directives in lower case with their values, of which the smallest number counts where one comes twice."""
+    """Returns directives in lower case with their values; of repeated ones the smallest number counts."""
     found: dict[str, str] = {}
     at = 0
     while at < len(text):
@@ -57,7 +57,8 @@ def _directives(text: str) -> dict[str, str]:
 
 
 def _delta(text: str) -> int | None:
-    """A number of seconds, None for what is none; what is too large counts as the largest (RFC 9111 section 1.2.2)."""
+    """Returns a number of seconds, None for another text; too large values count as the largest (RFC 9111 section
+    1.2.2)."""
     text = text.strip()
     if not (text.isascii() and text.isdigit()):
         return None

@@ -47,9 +47,9 @@ def challenge_of(response: Response) -> str | None:
 def meaning_of_page(
     response: Response, *, challenged: bool, validated: bool = False, may_be_packed: bool = False
 ) -> Meaning:
-    """The meaning of the answer to a request for a page, its content included. challenged: whether it has the sign of a
-    challenge (`challenge_of`). validated: whether the request had validators. may_be_packed: whether the content itself
-    may be compressed, as a sitemap's."""
+    """Returns the meaning of the answer to a request for a page, its content included. challenged: whether it has the
+    sign of a challenge (`challenge_of`). validated: whether the request had validators. may_be_packed: whether the
+    content itself may be compressed, as a sitemap's."""
     status, error = response.status, response.error
     found = meaning_of(
         status,
@@ -62,7 +62,7 @@ def meaning_of_page(
 
 
 def content_of(response: Response, *, may_be_packed: bool = False) -> Content:
-    """What the codings left of the content of an answer.
+    """Returns the state of an answer's content after its codings.
 
     A coding that is unknown, or that the body does not have, leaves the bytes as they are (Fetch, "handle content
     codings"). They are the page, unless its type is text and they are not.
@@ -80,14 +80,14 @@ def content_of(response: Response, *, may_be_packed: bool = False) -> Content:
 
 
 def _is_disguised(response: Response) -> bool:
-    """Whether a reader takes a body for characters by its type, and it has none. A body without a type is a page."""
+    """Whether a body should be text by its type, and is not. A body without a type is a page."""
     essence = declared_type(response.headers.joined("content-type")).essence or "text/html"
     is_text = essence.startswith("text/") or essence.endswith(("xml", "json", "javascript"))
     return is_text and is_binary(response.content)
 
 
 def retry_after_of(response: Response, at: Instant) -> float | None:
-    """The seconds that an answer asks to wait for, if they count for its status. at: when it came."""
+    """Returns the seconds of an answer's Retry-After, if they count for its status. at: the time of the answer."""
     field = response.headers.get("retry-after")
     return None if field is None else rest_asked(response.status, retry_after_seconds(field, at / MICROSECONDS))
 
@@ -95,9 +95,10 @@ def retry_after_of(response: Response, at: Instant) -> float | None:
 def robots_of(
     response: Response | None, error: str | None, at: Instant, *, challenged: bool
 ) -> tuple[RobotsAnswer, str | None]:
-    """What an answer says as a robots.txt, and its error; each hop of a redirect is an answer (RFC 9309 section 2.3.1).
+    """Returns the meaning of an answer as a robots.txt, and its error; each hop of a redirect is an answer (RFC 9309
+    section 2.3.1).
 
-    response: None where none came. error: of the request. challenged: as of `meaning_of_page`. at: when it came.
+    response: None without an answer. error: of the request. challenged: as of `meaning_of_page`. at: the time of it.
     """
     status = response.status if response is not None else None
     is_file = verdict_of_status(status) == "rules" or status == HTTPStatus.PARTIAL_CONTENT
@@ -112,22 +113,22 @@ def robots_of(
 
 
 def _is_cut(response: Response) -> bool:
-    """Whether a limit of ours cut a file. The lines before the cut hold (RFC 9309 section 2.5)."""
+    """Whether a limit of ours cut a file. The lines before the cut apply (RFC 9309 section 2.5)."""
     enough = len(response.content) >= min(ROBOTS_BYTES_MAX, BODY_BYTES_MAX)
     return response.truncated == "length" or (response.decoding is Decoding.CUT and enough)
 
 
 def _fault_of_file(response: Response) -> str | None:
-    """The error of a robots.txt that came with a status of success, None for none.
+    """Returns the error of a robots.txt with a status of success, or None.
 
-    A body that breaks off, or whose coding cannot be undone, is no robots.txt but a network error (RFC 9309 section
+    A body that breaks off, or whose coding cannot be undone, is not a robots.txt but a network error (RFC 9309 section
     2.3.1.4): a missing line may forbid, and half of a line may forbid all.
     """
     content, decoding = response.content, response.decoding
     if response.truncated not in (None, "length"):
         return TRUNCATED
-    # Text is read whatever its coding is said to be, and so are all lines of a stream whose checksum is wrong. Bytes
-    # that are no text may be rules in a coding that nobody here can undo.
+    # Text is read whatever coding it declares, and so are all lines of a stream with a wrong checksum. Bytes
+    # that are not text may be rules in a coding that we cannot undo.
     if decoding is Decoding.UNKNOWN and is_binary(content):
         return str(FetchError.DECODE)
     # Where the limit fell into a coded body, its coding breaks off too.
@@ -137,7 +138,7 @@ def _fault_of_file(response: Response) -> str | None:
 
 
 def meaning_of_request(response: Response | None, error: FetchError | None) -> Meaning:
-    """The meaning of a request for a page. response: None where none could be made; error: why."""
+    """Returns the meaning of a request for a page. response: None if no request could be made; error: why."""
     if response is None:
         return meaning_of(None, str(error) if error is not None else None)
     return meaning_of_page(response, challenged=challenge_of(response) is not None)
@@ -175,7 +176,7 @@ def outcome_of_request(
 
 
 def location_of(response: Response) -> str | None:
-    """The canonical URL a redirect leads to (RFC 9110 section 10.2.2); None when it names none that can be crawled."""
+    """Returns the canonical URL of a redirect's target (RFC 9110 section 10.2.2); None if it cannot be crawled."""
     written = written_location(response)
     if written is None:
         return None

@@ -6,17 +6,16 @@ from collections.abc import Callable, Hashable
 
 
 class Large:
-    """Bytes of all transfers beyond the usual limit, by transfer.
+    """Bytes of all transfers above the usual limit, by transfer.
 
-    A transfer takes part with the bytes that have really come. Beyond the bound all of them rest but the one that takes
-    part longest: it waits for no other one, so that some transfer always comes to its end. All rest while the caller
-    has no room.
+    A transfer counts with the bytes that have arrived. Above the bound only the oldest large transfer reads, so that
+    one always finishes. All pause while the caller has no room.
     """
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._shares: dict[Hashable, int] = {}  # in the order in which they came to take part
+        self._shares: dict[Hashable, int] = {}  # the oldest first
         self._resting = False
         self._waiting: dict[Hashable, Callable[[], object]] = {}
 
@@ -24,12 +23,12 @@ class Large:
         return f"<Large {self._bytes} bytes of {len(self._shares)} transfers, {len(self._waiting)} rest>"
 
     def rest(self, resting: bool) -> None:
-        """Lets all of them rest, or go on."""
+        """Pauses or resumes all of them."""
         self._resting = resting
         self._tell()
 
     def grow(self, transfer: Hashable, size: int) -> None:
-        """A transfer has so many bytes beyond the usual limit."""
+        """Sets the bytes of a transfer above the usual limit."""
         self._bytes += size - self._shares.get(transfer, 0)
         self._shares[transfer] = size
 

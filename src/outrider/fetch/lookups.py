@@ -1,4 +1,4 @@
-"""Look-ups of names that share places: those that hang keep none from the others."""
+"""Look-ups of names that share places: hanging ones do not delay the others."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from outrider.limits import DNS_PROMPT_SECONDS
 
 
 class Told(NamedTuple):
-    """An answer of a name service: addresses, best first, and how long they hold; None where it does not say."""
+    """An answer of a name service: addresses, best first, and how long they are valid; None if it does not say."""
 
     addresses: tuple[str, ...]
     seconds: float | None = None
 
 
 class LookUp:
-    """One question to a name service: it waits for a place, gets one, and is answered, perhaps after all callers gave
-    up."""
+    """One question to a name service: it waits for a place, gets one, and is answered, perhaps after all callers have
+    stopped waiting."""
 
     __slots__ = ("answer", "begun", "host", "lane", "patience", "port")
 
@@ -30,10 +30,10 @@ class LookUp:
         self.lane = lane
         self.begun: asyncio.Future[None] = loop.create_future()
         self.answer: asyncio.Future[Told] = loop.create_future()
-        self.patience: asyncio.TimerHandle | None = None  # until it has been asked for so long that it may hang
+        self.patience: asyncio.TimerHandle | None = None  # until it counts as hanging
 
     def begins(self) -> None:
-        """The name service is asked now: the time of the look-up runs from here."""
+        """Starts the time of the look-up: the question is sent now."""
         if not self.begun.done():
             self.begun.set_result(None)
 
@@ -57,10 +57,10 @@ class Lane:
 
 
 class Lanes(ABC):
-    """A name service that is asked so many questions at once.
+    """A name service with a limited number of questions at once.
 
-    A look-up that takes long gives its place to the next one and stays open, so silent names delay other names only
-    when `most` are open. Names that were silent before share a lane of their own. Used by one event loop.
+    A slow look-up yields its place to the next one and remains open, so silent names delay other names only
+    when `most` are open. Names that were silent before share their own lane. Used by one event loop.
     """
 
     def __init__(self, prompt_max: int, most: int, slow_max: int) -> None:
@@ -82,12 +82,12 @@ class Lanes(ABC):
 
     @abstractmethod
     def _start(self, one: LookUp, loop: asyncio.AbstractEventLoop) -> None:
-        """Asks; `_settle` is called in the loop with the outcome. Raises OSError where it cannot ask at all."""
+        """Sends the question; `_settle` is called in the loop with the result. Raises OSError if it cannot be sent."""
 
     def _begin(self, lane: Lane) -> None:
         while lane.waiting and lane.has_room():
             one = lane.waiting.popleft()
-            if one.answer.done():  # its callers gave up meanwhile
+            if one.answer.done():  # its callers stopped waiting meanwhile
                 continue
             loop = one.answer.get_loop()
             try:

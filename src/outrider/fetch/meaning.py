@@ -1,6 +1,6 @@
-"""The meaning of an answer: what a status or an error says about the URL that was asked for, decided here alone.
+"""The meaning of an answer: what a status or an error says about the requested URL, decided only here.
 
-Crawls, workers and results over REST ask this table. docs/answers.md is made from it:
+Crawls, workers and results over REST use this table. docs/answers.md is made from it:
 `python -m outrider.fetch.meaning > docs/answers.md`.
 """
 
@@ -26,7 +26,7 @@ _ERRORS: Final = {str(error): error for error in FetchError}
 
 
 class Needs(Enum):
-    """What else an answer must have, besides its status."""
+    """An additional condition for an answer, besides its status."""
 
     NOTHING = ""
     LOCATION = "with a location that can be crawled"
@@ -36,7 +36,7 @@ class Needs(Enum):
 @dataclass(frozen=True, slots=True)
 class Meaning:
     """word: the outcome in `pages.jsonl`, before the content is read, and while attempts are left. verdict: for the
-    frontier. error: the class, None for none. refused: the host has too much to do, and rests."""
+    frontier. error: the class, or None. refused: the host is overloaded, and rests."""
 
     word: Word
     verdict: Verdict
@@ -55,7 +55,7 @@ class Row:
 
 
 class Content(Enum):
-    """What the codings of a body left of a page that came with a status of success."""
+    """The state of a page's body after its codings, for a status of success."""
 
     DISGUISED = "has an unknown coding, a type of text, and bytes that are no text"
     LOST = "has a broken coding, and no byte of it can be decoded"
@@ -101,8 +101,8 @@ _BY_STATUS: Final = {status: tuple(row for row in ROWS if status in row.statuses
 def meaning_of(
     status: int | None, error: str | None, *, challenged: bool = False, moved: bool = False, validated: bool = False
 ) -> Meaning:
-    """The meaning of an answer. status: None where none came. error: of the request, None for a whole answer; a word
-    that is no `FetchError` is one that only its sender knows. challenged: the answer has the sign of a challenge.
+    """Returns the meaning of an answer. status: None without an answer. error: of the request, None for a whole answer;
+    a word outside `FetchError` is defined by its sender. challenged: the answer has the sign of a challenge.
     moved: it names a location that can be crawled. validated: the request had validators."""
     known = _ERRORS.get(error) if error is not None else None
     if known is not None:
@@ -111,7 +111,7 @@ def meaning_of(
         return Meaning(Word.ERROR, Verdict.GONE, error)
     if challenged:
         return replace(CHALLENGED, refused=True) if status in REFUSALS else CHALLENGED
-    if status is None:  # an error that only its sender knows may pass; the frontier's own steps end it
+    if status is None:  # an error that only its sender defines may be temporary; the frontier's own steps end it
         return Meaning(Word.RETRY, Verdict.RETRY, error or "error")
     met = {Needs.NOTHING: True, Needs.LOCATION: moved, Needs.VALIDATORS: validated}
     found = next((row.meaning for row in _BY_STATUS.get(status, ()) if met[row.needs]), _GONE)
@@ -121,9 +121,9 @@ def meaning_of(
 
 
 def robots_meaning(status: int | None, error: str | None, *, challenged: bool = False) -> tuple[int | None, str | None]:
-    """The status that counts for a robots.txt, and its error. None for the status: the file is unreachable. error: of
-    the request or of the body (`truncated`, `decode`); a word that is no `FetchError` makes a file of rules
-    unreachable, and leaves other statuses as they are. challenged: as of `meaning_of`; a challenge allows nothing."""
+    """Returns the status that counts for a robots.txt, and its error. None for the status: the file is unreachable.
+    error: of the request or of the body (`truncated`, `decode`); a word outside `FetchError` makes a file of rules
+    unreachable, and does not change other statuses. challenged: as of `meaning_of`; a challenge allows nothing."""
     if error in _ERRORS:
         return None, error
     if challenged:

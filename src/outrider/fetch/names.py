@@ -40,7 +40,7 @@ from outrider.limits import (
 from outrider.url import host_key
 
 _NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\Z", re.ASCII)
-_NOWHERE = ("invalid", "onion")  # RFC 6761 section 6.4, RFC 7686 section 2: never asked for
+_NOWHERE = ("invalid", "onion")  # RFC 6761 section 6.4, RFC 7686 section 2: never resolved
 _UNKNOWN_CODES = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
 Value = TypeVar("Value")
@@ -62,7 +62,7 @@ def parse_hosts(text: str) -> dict[str, tuple[str, ...]]:
         address = parsed(words[0])
         if address is None:
             raise SettingsError(
-                f"hosts file, line {number}: {safe_text(words[0], 60)!r} is no IP address; "
+                f"hosts file, line {number}: {safe_text(words[0], 60)!r} is not an IP address; "
                 "a line is `ADDRESS NAME [NAME…]`"
             )
         if len(words) == 1:
@@ -70,7 +70,7 @@ def parse_hosts(text: str) -> dict[str, tuple[str, ...]]:
         for word in words[1:]:
             name = host_key(word)
             if not _NAME.match(name):
-                raise SettingsError(f"hosts file, line {number}: {safe_text(word, 60)!r} is no host name")
+                raise SettingsError(f"hosts file, line {number}: {safe_text(word, 60)!r} is not a host name")
             addresses = found.setdefault(name, [])
             if str(address) not in addresses:
                 addresses.append(str(address))
@@ -78,7 +78,7 @@ def parse_hosts(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def system_look_up(host: str, port: int) -> tuple[str, ...]:
-    """The addresses that getaddrinfo gives, in its order (RFC 6724); blocks."""
+    """Returns the addresses of getaddrinfo, in its order (RFC 6724); blocks."""
     answers = socket.getaddrinfo(host.encode("ascii"), port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     return tuple(dict.fromkeys(str(answer[4][0]) for answer in answers))
 
@@ -95,7 +95,7 @@ class _Known:
     until: int
     addresses: tuple[str, ...]
     failure: tuple[FetchError, str] | None
-    told_at: int = 0  # when the name service last told these addresses
+    told_at: int = 0  # the time of the name service's last answer with these addresses
 
 
 def _told(known: _Known) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ def _told(known: _Known) -> tuple[str, ...]:
 
 
 class _Threads(Lanes):
-    """A daemon thread for each look-up; unlike a pool's they never hold the process at its exit."""
+    """A daemon thread for each look-up; unlike a pool's, these never delay the end of the process."""
 
     def __init__(self, prompt_max: int, threads_max: int, slow_max: int, look_up: AskSystem) -> None:
         super().__init__(prompt_max, threads_max, slow_max)
@@ -115,7 +115,7 @@ class _Threads(Lanes):
     def _start(self, one: LookUp, loop: asyncio.AbstractEventLoop) -> None:
         try:
             threading.Thread(target=self._run, args=(one, loop), name="outrider-names", daemon=True).start()
-        except RuntimeError as error:  # the machine gives no more threads
+        except RuntimeError as error:  # the machine has no more threads
             raise OSError(errno.EAGAIN, str(error)) from None
 
     def _run(self, one: LookUp, loop: asyncio.AbstractEventLoop) -> None:
@@ -129,13 +129,13 @@ class _Threads(Lanes):
 
 
 class Resolver:
-    """Finds the addresses of hosts, remembers answers and failures for a while, and asks for each name once at a time.
+    """Finds the addresses of hosts, remembers answers and failures for a while, and resolves each name once at a time.
 
-    `hosts` is a parsed --hosts file and comes first. `servers` are DNS servers; their answers are used for their TTL,
-    within bounds. Names that DNS does not have (without a dot, below .local), and all without `servers`, are looked up
-    by the system: `look_up`, each time in a thread, `threads` at once that began lately, `threads_max` with the ones
-    that hang; such an answer is used for `ttl_seconds`. A name's `seconds_max` run from when it is really asked.
-    `clock` gives microseconds that never step back.
+    `hosts` is a parsed --hosts file and is first. `servers` are DNS servers; their answers are used for their TTL,
+    within limits. Names that DNS does not have (without a dot, below .local), and all without `servers`, are looked up
+    by the system: `look_up`, each time in a thread, `threads` at once that began lately, `threads_max` with the hanging
+    ones; such an answer is used for `ttl_seconds`. A name's `seconds_max` start when its question is sent.
+    `clock` returns microseconds that never run backwards.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Resolver:
         self._threads = _Threads(threads, threads_max, min(DNS_SLOW_THREADS, threads_max), look_up)
         self._servers = servers
         self._known: OrderedDict[str, _Known] = OrderedDict()
-        self._silent: dict[str, LookUp] = {}  # asked, and without an answer in the time there is
+        self._silent: dict[str, LookUp] = {}  # sent, and without an answer in time
         self._were_silent: OrderedDict[str, None] = OrderedDict()  # answered late, or not at all
         self._asking: dict[str, asyncio.Task[_Known]] = {}
         self._asked = 0
@@ -172,8 +172,8 @@ class Resolver:
         )
 
     def statistics(self) -> dict[str, int]:
-        """Look-ups made, answers from memory, old ones kept for want of new ones, names remembered, names being asked
-        for, threads that are busy."""
+        """Returns look-ups made, answers from memory, old answers used for lack of new ones, names remembered, names
+        being resolved, busy threads."""
         return {
             "look_ups": self._asked,
             "from_memory": self._answered_from_memory,
@@ -184,7 +184,7 @@ class Resolver:
         }
 
     def known(self, host: str, port: int) -> tuple[str, ...] | None:
-        """The addresses of `host` that need no wait; None where a server must be asked. Raises as `resolve` does."""
+        """Returns the addresses of `host` that need no wait; None if a server is needed. Raises as `resolve` does."""
         name = host_key(host)
         given = self._hosts.get(name)
         if given:
@@ -215,7 +215,7 @@ class Resolver:
         if asking is None:
             asking = asyncio.get_running_loop().create_task(self._ask(name, port))
             self._asking[name] = asking
-        # One caller that gives up does not take the answer from the others.
+        # A cancelled caller does not cancel the answer for the others.
         return _told(await asyncio.shield(asking))
 
     async def _ask(self, name: str, port: int) -> _Known:
@@ -241,7 +241,7 @@ class Resolver:
         return self._remember(name, told, failure)
 
     def _service_of(self, name: str) -> NameServers | _Threads:
-        if self._servers is None or "." not in name or name.endswith(".local"):  # RFC 6762: asked for by multicast
+        if self._servers is None or "." not in name or name.endswith(".local"):  # RFC 6762: resolved by multicast
             return self._threads
         return self._servers
 
@@ -260,19 +260,20 @@ class Resolver:
             await asyncio.wait({one.answer}, timeout=self._seconds_max)
 
     async def _begun(self, one: LookUp) -> None:
-        """Waits until a thread has taken it: that is no error of the name, and keeps none of its time."""
+        """Waits until a thread starts it: this is not an error of the name, and uses none of its time."""
         try:
             async with asyncio.timeout(DNS_QUEUE_SECONDS_MAX):
                 await one.begun
         except TimeoutError:
             one.answer.cancel()
             raise OSError(
-                errno.EAGAIN, f"{self._threads.busy} look-ups hang, and none could begin in {DNS_QUEUE_SECONDS_MAX:g} s"
+                errno.EAGAIN,
+                f"{self._threads.busy} look-ups hang, and no other could begin in {DNS_QUEUE_SECONDS_MAX:g} s",
             ) from None
 
     def _answered_late(self, name: str, answer: asyncio.Future[Told]) -> None:
-        """An answer that comes after the callers gave up is remembered all the same; such a name has few threads the
-        next time."""
+        """Remembers an answer even if its callers no longer wait; the next time, such a name gets one of few
+        threads."""
         self._silent.pop(name, None)
         if not answer.cancelled() and answer.exception() is None and name not in self._asking:
             self._remember(name, answer.result(), None)
@@ -295,7 +296,7 @@ class Resolver:
             and before.addresses
             and now - before.told_at < instant(DNS_STALE_SECONDS_MAX)
         ):
-            # No server could say whether they changed; they hold a little longer: RFC 8767.
+            # No server could say whether they changed; they are valid a little longer: RFC 8767.
             addresses, told_at, kept, reason = before.addresses, before.told_at, instant(DNS_STALE_SECONDS), None
             self._stale += 1
         else:
@@ -307,7 +308,7 @@ class Resolver:
         return known
 
     async def close(self) -> None:
-        """Gives up the open look-ups; threads that hang end with the process."""
+        """Cancels the open look-ups; hanging threads end with the process."""
         self._threads.close()
         if self._servers is not None:
             self._servers.close()
@@ -320,9 +321,9 @@ class Resolver:
 def make_resolver(
     hosts: Mapping[str, tuple[str, ...]], servers: Sequence[str] = (), *, threads_max: int = DNS_THREADS_MAX
 ) -> Resolver:
-    """A resolver that asks these DNS servers, else those of this machine, else, where none are named, the system."""
+    """Returns a resolver for these DNS servers, else for those of this machine, else for the system."""
     asked = tuple(servers) or system_servers()
-    lookups = "b" if servers else "fb"  # the hosts file of the system comes before its servers
+    lookups = "b" if servers else "fb"  # the hosts file of the system precedes its servers
     names = NameServers(asked, open_channel=lambda server: open_channel(server, lookups)) if asked else None
     return Resolver(hosts, threads_max=threads_max, servers=names)
 
@@ -333,7 +334,7 @@ def _between(seconds: float) -> float:
 
 
 def _bounded(kept: OrderedDict[str, Value], name: str, value: Value, most: int) -> None:
-    """Remembers one more; the one remembered longest goes first."""
+    """Remembers one more; the oldest one is dropped first."""
     kept.pop(name, None)
     while len(kept) >= most:
         kept.popitem(last=False)

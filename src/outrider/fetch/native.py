@@ -58,18 +58,18 @@ _SENT, _NEW_CONNECTION, _AMBIGUOUS, _KEPT_DIED, _LEFT_OUT = 1, 2, 4, 8, 16
 
 
 class _Fetch:
-    """A fetch that was begun: its request, and the function that is told of its answer."""
+    """A fetch under way: its request, and the callback for its answer."""
 
     __slots__ = ("id", "request", "submitted_at", "tag", "train")
 
     def __init__(self, tag: Tag, request: Request, train: _Train) -> None:
         self.request, self.tag, self.train = request, tag, train
         self.id = 0  # in the kernel; 0 until it is the turn of its host
-        self.submitted_at: Instant = 0  # when the kernel took it
+        self.submitted_at: Instant = 0  # the time of hand-over to the kernel
 
 
 class _Train:
-    """Fetches of one host, one behind the other. left: those without an answer."""
+    """Fetches of one host in a row. left: those without an answer."""
 
     __slots__ = ("ended", "host", "left")
 
@@ -79,8 +79,8 @@ class _Train:
 
 
 class _Line:
-    """The trains of one host. running: those that were let in; waiting: those behind them, in order. A train of several
-    requests runs alone: the kernel begins each of them without a look at the others."""
+    """The trains of one host. running: the admitted ones; waiting: those after them, in order. A train of several
+    requests runs alone: the kernel begins each of them without checking the others."""
 
     __slots__ = ("is_alone", "running", "waiting")
 
@@ -90,7 +90,7 @@ class _Line:
         self.is_alone = False
 
     def let_in(self) -> _Train | None:
-        """The next train, where the host takes it beside those that run."""
+        """Returns the next train, if the host accepts it in addition to the running ones."""
         if not self.waiting:
             return None
         left = self.waiting[0].left
@@ -104,13 +104,13 @@ class _Line:
 
 
 class NativeDownloader:
-    """Fetches over HTTP/1.1 in threads of its own, many at once, of each host as many as its requests say.
+    """Fetches over HTTP/1.1 in its own threads, many at once, per host as many as its requests allow.
 
-    Connects to the request's address and nowhere else; follows no redirect, knows no proxy, cookie or password. TLS is
-    verified against certifi's roots and those in `ca_file` (PEM), unless a request says otherwise. `clock` gives the
+    Connects only to the request's address; follows no redirect and uses no proxy, cookie or password. TLS is
+    verified against certifi's roots and those in `ca_file` (PEM), unless a request says otherwise. `clock` provides the
     instants of the responses.
     At most `connections_max` fetches run and as many sockets are open; further calls wait, uncounted.
-    A process that was forked off makes a downloader of its own: the threads stay where they were started.
+    A forked process makes its own downloader: the threads stay in the process that started them.
     """
 
     def __init__(
@@ -148,8 +148,8 @@ class NativeDownloader:
         self._open: dict[Tag, _Fetch] = {}
         self._running: dict[int, _Fetch] = {}  # by their ids in the kernel
         self._trains = 0  # in the kernel
-        self._lines: dict[str, _Line] = {}  # by host that is asked
-        self._crowd: deque[_Train] = deque()  # their hosts are free, and all places taken
+        self._lines: dict[str, _Line] = {}  # by requested host
+        self._crowd: deque[_Train] = deque()  # their hosts are free, and all places are in use
         self._unsubmitted: list[_Train] = []
         self._last_id = 0
         self._closed = False
@@ -167,7 +167,7 @@ class NativeDownloader:
         return {"running": len(self._running), "fetches": self._fetches, "connections": self._connections}
 
     async def fetch(self, request: Request) -> Response:
-        """Asks for one page; never raises for a fault of the site. Cancelling it closes its connection."""
+        """Fetches one page; never raises for a fault of the site. Cancelling it closes its connection."""
         self._require_open()
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self.begin([(answer, request)], _settle)
@@ -178,8 +178,8 @@ class NativeDownloader:
             raise
 
     def begin(self, train: Sequence[tuple[Tag, Request]], ended: FetchEnded) -> None:
-        """Begins to ask for pages of one host, one after another, and tells `ended` of each answer in the event loop,
-        later. Trains that are begun in one turn of the loop go to the kernel together. Raises ClosedError."""
+        """Begins to fetch pages of one host, one after another, and later calls `ended` for each answer in the event
+        loop. Trains that begin in one turn of the loop are handed to the kernel together. Raises ClosedError."""
         self._require_open()
         loop = self._loop or self._listen()
         one = _Train(train[0][1].target.host, ended)
@@ -201,7 +201,7 @@ class NativeDownloader:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise ClosedError("this downloader takes no more requests")
+            raise ClosedError("this downloader is closed and accepts no requests")
         if os.getpid() != self._process:
             raise ClosedError(
                 "this downloader was made before a fork, and its threads stayed in the other process: make a new one "
@@ -209,7 +209,7 @@ class NativeDownloader:
             )
 
     def let_go(self, tag: Tag) -> None:
-        """Lets the train of a fetch go on with no further one: the kernel tells of those, where it has them."""
+        """Stops the train of a fetch after the current one. The kernel reports the others if it has them."""
         one = self._open.get(tag)
         if one is None:
             return
@@ -219,8 +219,8 @@ class NativeDownloader:
             self._engine.let_go(one.id)
 
     def cancel(self, tag: Tag) -> None:
-        """Breaks off the fetch that its train is at: its connection is closed, its end told to no function. The fetches
-        behind it are let go."""
+        """Interrupts the current fetch of its train: closes its connection, without calling a function. The fetches
+        after it are released."""
         one = self._open.pop(tag, None)
         if one is None:
             return
@@ -245,12 +245,12 @@ class NativeDownloader:
         self._leave(train.host)
 
     def rest(self, resting: bool) -> None:
-        """Lets answers rest that are beyond the `bytes_max` of their requests, or go on."""
+        """Pauses or resumes answers that exceed the `bytes_max` of their requests."""
         if not self._closed:
             self._engine.rest(resting)
 
     def _run(self, train: _Train) -> None:
-        """Has the kernel ask."""
+        """Hands the requests to the kernel."""
         self._trains += 1
         for one in train.left:
             self._last_id = one.id = self._last_id + 1
@@ -288,7 +288,7 @@ class NativeDownloader:
             self._fill()
 
     def _let_in(self, line: _Line) -> None:
-        """Has the trains run that their host takes now, as far as there are places."""
+        """Starts the trains that their host accepts now, as far as there are places."""
         while (train := line.let_in()) is not None:
             self._crowd.append(train)
         self._fill()
@@ -310,21 +310,22 @@ class NativeDownloader:
                 self._hand_over(trains)
             except (OverflowError, TypeError, ValueError):
                 for train in trains:
-                    self._submit_alone(train)  # nothing of the batch was taken
+                    self._submit_alone(train)  # the whole batch was refused
 
     def _hand_over(self, trains: Sequence[_Train]) -> None:
-        """Raises OverflowError, TypeError or ValueError for a request that the kernel refuses, and hands over none."""
+        """Raises OverflowError, TypeError or ValueError for a request that the kernel refuses, and hands over
+        nothing."""
         self._engine.submit([list(map(self._row, train.left)) for train in trains])
-        # The kernel counts from within that call. An instant from before it, perhaps of a turn of the loop that took
-        # long, would let a request end too early, and its host rest too short.
+        # The kernel counts from within that call. An earlier instant, perhaps before a long turn of the loop,
+        # would end a request too early, and its host would rest too short.
         now = self._clock()
         for train in trains:
             for one in train.left:
                 one.submitted_at = now
 
     def _submit_alone(self, train: _Train) -> None:
-        """A request that the kernel refuses fails alone: the others of its batch would wait for ever. A train with such
-        a request is taken apart."""
+        """Lets only the refused request fail: otherwise the others of its batch would wait for ever. A train with such
+        a request is divided."""
         try:
             self._hand_over([train])
         except (OverflowError, TypeError, ValueError) as error:
@@ -369,8 +370,8 @@ class NativeDownloader:
             is_new = bool(flag & _NEW_CONNECTION)
             self._fetches += 1
             self._connections += is_new
-            # The threads and the clock tell the same time at another pace: no end comes after it was noticed, and none
-            # before it came, for `submitted_at` is the later end of the call that handed it over.
+            # Converts thread times to the crawl's clock, which may run at another speed: clamps each end between
+            # hand-over (`submitted_at`, the end of that call) and notice.
             ended_at = min(now, one.submitted_at + before + length)
             started_at = min(one.submitted_at + before, ended_at)
             ended = Ended(
@@ -424,7 +425,7 @@ def _limits_of(limits: TypeBytes) -> FetchLimits:
 
 
 def _settle(answer: asyncio.Future[Response], found: Response | BaseException | None) -> None:
-    """Gives an answer to the caller that awaits it, and is alone in its train."""
+    """Passes an answer to the caller that awaits it, and is alone in its train."""
     if answer.done():
         return
     assert found is not None

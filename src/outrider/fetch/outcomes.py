@@ -1,4 +1,4 @@
-"""The ways in which a request fails: one closed list of errors; and the wait that `Retry-After` asks for."""
+"""The ways in which a request fails: one closed list of errors; and the wait of `Retry-After`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DATES = tuple(
 
 
 class FetchError(StrEnum):
-    """Why a fetch gave no whole answer; the list is closed, its values are written to `pages.jsonl`."""
+    """Why a fetch has no whole answer; the list is closed, its values are written to `pages.jsonl`."""
 
     DNS_UNKNOWN = "dns_unknown"  # the name does not exist or has no address
     DNS_TEMPORARY = "dns_temporary"  # no name server could say
@@ -38,15 +38,15 @@ class FetchError(StrEnum):
     CONNECT_REFUSED = "connect_refused"
     CONNECT_TIMEOUT = "connect_timeout"  # TCP and TLS together
     TLS = "tls"  # no common protocol, or a certificate that does not prove the name
-    FIRST_BYTE_TIMEOUT = "first_byte_timeout"  # the request was sent, no whole head came
-    IDLE_TIMEOUT = "idle_timeout"  # the head came, then the body stopped
-    TOTAL_TIMEOUT = "total_timeout"  # bytes came, too slowly for a whole head
+    FIRST_BYTE_TIMEOUT = "first_byte_timeout"  # the request was sent, no whole head arrived
+    IDLE_TIMEOUT = "idle_timeout"  # the head arrived, then the body stopped
+    TOTAL_TIMEOUT = "total_timeout"  # bytes arrived, too slowly for a whole head
     RESET = "reset"  # the connection broke before a whole head
     EMPTY_REPLY = "empty_reply"  # the connection was closed without a line
     MALFORMED = "malformed"  # the answer is not HTTP/1.x, or its chunks are not chunks
     TOO_MANY_HEADERS = "too_many_headers"  # more lines or bytes of head, interim answers included, than the limits
-    DECODE = "decode"  # the coding of the body is damaged, or unknown for bytes that are no text
-    NOT_WELCOME = "not_welcome"  # a challenge for a browser or a person came in place of the page
+    DECODE = "decode"  # the coding of the body is damaged, or unknown for bytes that are not text
+    NOT_WELCOME = "not_welcome"  # a challenge for a browser or a person in place of the page
     INTERNAL = "internal"  # a bug or a shortage on this side
 
     @property
@@ -75,11 +75,11 @@ _RETRYABLE = frozenset(
 UNCONNECTED = frozenset(
     {FetchError.UNREACHABLE, FetchError.CONNECT_REFUSED, FetchError.CONNECT_TIMEOUT, FetchError.RESET}
 )
-"""Errors by which an address took no request, where none was sent: another address of the host may take it."""
+"""Errors of an address before any request was sent: another address of the host may work."""
 
 
 class FetchFailure(OutriderError):  # noqa: N818 - the error is one of its parts
-    """A page could not be asked for."""
+    """A page could not be requested."""
 
     def __init__(self, error: FetchError, facts: str = "") -> None:
         self.error = error
@@ -127,9 +127,9 @@ def http_date(value: str, now: float) -> float | None:
 
 
 def retry_after_seconds(value: str | bytes | None, now: float) -> float | None:
-    """How many seconds from `now` (seconds since 1970) a `Retry-After` field asks to wait: RFC 9110 section 10.2.3.
+    """Returns the seconds from `now` (seconds since 1970) of a `Retry-After` field: RFC 9110 section 10.2.3.
 
-    Whole seconds or an HTTP-date; a date that has passed is 0. None when the field is absent or says neither
+    Whole seconds or an HTTP-date; a past date is 0. None when the field is absent or is neither
     (negative, fraction, list); never more than a year.
     """
     if value is None:

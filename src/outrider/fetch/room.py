@@ -13,12 +13,12 @@ from outrider.limits import REQUEST_FIELDS_KNOWN
 ANY_TYPE: Final = "*"
 
 TypeBytes = tuple[tuple[str, int], ...]
-"""Bytes of a body by the type of its content: `text/html`, `image/*`, or `*` for any other one. Of two limits of one
-name the later one holds."""
+"""Bytes of a body by its content type: `text/html`, `image/*`, or `*` for any other type. Of two limits with one
+name the later one applies."""
 
 
 def bytes_of_type(limits: TypeBytes, content_type: str) -> int | None:
-    """The limit of a Content-Type field, an empty value where there is none: of its type, its family, or any other."""
+    """Returns the limit for a Content-Type field, which may be empty: of its type, its family, or any other."""
     by_type = dict(limits)
     essence = content_type.partition(";")[0].strip(" \t").lower()
     family = essence.partition("/")[0] + "/*"

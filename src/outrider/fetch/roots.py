@@ -11,7 +11,7 @@ from outrider.fetch.outcomes import safe_text
 
 
 def roots_pem(ca_file: str | None) -> bytes:
-    """The roots as PEM, the user's behind the usual ones. Raises SettingsError for a file that holds none."""
+    """Returns the roots as PEM, the user's after the usual ones. Raises SettingsError for a file without roots."""
     with open(certifi.where(), "rb") as source:
         roots = source.read()
     if ca_file is None:

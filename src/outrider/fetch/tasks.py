@@ -1,4 +1,4 @@
-"""Fetches of a downloader that is awaited, begun like those of one that tells: each train in a task of its own."""
+"""Fetches of a downloader for `await`, begun like those of one with callbacks: each train in its own task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outrider.limits import TRAIN_SECONDS_MAX
 
 @dataclass(slots=True, eq=False)
 class _Train:
-    """Fetches one behind the other. left: those without an answer; asking: the one under way."""
+    """Fetches in a row. left: those without an answer; asking: the current one."""
 
     left: list[tuple[Tag, Request]]
     ended: FetchEnded
@@ -29,7 +29,7 @@ class Tasks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, train: Sequence[tuple[Tag, Request]], ended: FetchEnded) -> None:
-        """Begins to ask for the pages of a train. An error of the downloader is told like an answer, and ends it."""
+        """Begins to fetch the pages of a train. An error of the downloader is reported like an answer, and ends it."""
         one = _Train(list(train), ended)
         for tag, _ in train:
             self._trains[tag] = one
@@ -46,7 +46,7 @@ class Tasks:
             if train.is_let_go or not goes_on:
                 self._tell(train, tag, None)
                 continue
-            # A task of its own: to cancel one fetch must not end those behind it without a word.
+            # In its own task: cancelling one fetch must not silently end the later ones.
             train.asking = asyncio.create_task(self._answer(request))
             await asyncio.wait([train.asking])
             asking, train.asking = train.asking, None
@@ -66,14 +66,13 @@ class Tasks:
         train.ended(tag, answer)
 
     def let_go(self, tag: Tag) -> None:
-        """Lets the train of a fetch go on with no further one."""
+        """Stops the train of a fetch after the current one."""
         train = self._trains.get(tag)
         if train is not None:
             train.is_let_go = True
 
     def cancel(self, tag: Tag) -> None:
-        """Breaks off the fetch that its train is at; its end is told to no function. The fetches behind it are let
-        go."""
+        """Interrupts the current fetch of its train, without calling a function. The fetches after it are released."""
         train = self._trains.pop(tag, None)
         if train is None:
             return
@@ -83,7 +82,7 @@ class Tasks:
             train.asking.cancel()
 
     def rest(self, resting: bool) -> None:
-        """Lets large answers rest, or go on, where the downloader can."""
+        """Pauses or resumes large answers, if the downloader can."""
         if hasattr(self._downloader, "rest"):
             self._downloader.rest(resting)
 
@@ -96,7 +95,7 @@ class Tasks:
 
 
 def beginner_of(downloader: Downloader | Beginner) -> Beginner:
-    """The downloader itself where it tells of its answers."""
+    """Returns the downloader itself if it has callbacks for its answers."""
     if hasattr(downloader, "begin") and hasattr(downloader, "let_go"):
         return downloader  # type: ignore[return-value]
     return Tasks(downloader)

@@ -1,4 +1,4 @@
-"""The turns of hosts in a downloader: as many fetches of a host at once as it takes, so many in all; others wait."""
+"""The turns of hosts in a downloader: a limit of fetches at once for each host and in all; others wait."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 
 
 class _Host:
-    """A host with open requests. waiting: those behind them, in order, with how many may be open beside each."""
+    """A host with open requests. waiting: those after them, in order, each with the number of requests it allows."""
 
     __slots__ = ("open", "waiting")
 
@@ -16,7 +16,7 @@ class _Host:
         self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def let_in(self) -> None:
-        """Gives turns to those that the host takes now."""
+        """Admits the requests that the host accepts now."""
         while self.waiting and (self.open < self.waiting[0][0] or self.waiting[0][1].done()):
             turn = self.waiting.popleft()[1]
             if not turn.done():  # it was not cancelled
@@ -32,13 +32,13 @@ class Turns:
         self._hosts: dict[str, _Host] = {}
 
     def of(self, host: str, capacity: int) -> _Turn:
-        """Waits until fewer than `capacity` requests of this host are open, and for a place among the others; for
+        """Waits until fewer than `capacity` requests of this host are open, and for a place in all; for
         `async with`."""
         return _Turn(self._hosts, self._places, host, capacity)
 
 
 class _Turn:
-    # A class: a generator with a decorator takes four times as long, once for each request.
+    # A class: a generator with a decorator needs four times as long, once for each request.
     __slots__ = ("_capacity", "_hosts", "_name", "_places")
 
     def __init__(self, hosts: dict[str, _Host], places: asyncio.Semaphore, name: str, capacity: int) -> None:
@@ -55,10 +55,10 @@ class _Turn:
             await turn
         except BaseException:
             if turn.done() and not turn.cancelled():
-                self._leave()  # the turn came together with the end
+                self._leave()  # it was admitted together with its end
             else:
                 turn.cancel()
-                host.let_in()  # it stood before others, perhaps
+                host.let_in()  # it may have delayed others
             raise
         try:
             await self._places.acquire()

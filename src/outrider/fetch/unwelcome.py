@@ -1,7 +1,7 @@
-"""Answers that ask for a browser or a person instead of giving the page: a table of signs, as they were on 2026-11-23.
+"""Answers with a challenge for a browser or a person in place of the page: a table of signs, as of 2026-11-23.
 
-A sign names a field of the header or bytes of the body that its maker's documents or pages show; the statuses keep a
-page that only speaks of such a service from being taken for one. Nothing here helps to get around a challenge.
+A sign names a field of the header or bytes of the body that its maker's documents or pages show. The statuses exclude
+pages that only mention such a service. Nothing here helps to evade a challenge.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _CLOSED = (401, 403, 405, 429, 503)
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """One sign. header: a field and a text in its value ("" for any value); body: bytes in lower case, all of which
-    must be there; statuses: () for any status."""
+    """One sign. header: a field and a text in its value ("" for any value); body: bytes in lower case that must all
+    be there; statuses: () for any status."""
 
     name: str
     statuses: tuple[int, ...] = ()
@@ -51,7 +51,7 @@ SIGNS = (
 
 
 def sign_of(status: int | None, headers: Headers, body: bytes) -> str | None:
-    """The name of the first sign in an answer, None for none. Only the first bytes of its decoded body are read."""
+    """Returns the name of the first sign in an answer, or None. Reads only the first bytes of its decoded body."""
     fields, signs, without_fields = _signs_of(status)
     for sign in without_fields if headers.names.isdisjoint(fields) else signs:
         if sign.header is not None:
