@@ -70,7 +70,9 @@ def steps(
     clock, draw = _Clock(), np.random.default_rng(7)
     before = resident_bytes()
     settings = {"memory_bytes": memory_bytes} | ({"group": shared_machines()} if machines else {})
-    frontier = Frontier.open(path, clock=clock, settings=settings, addresses="errands" if machines else "caller")
+    frontier = Frontier.open(
+        path, clock=clock, settings=settings, addresses="errands" if machines else "caller", robots="caller"
+    )
     rows: list[tuple[object, ...]] = []
     longest = 0.0
     marks = {hosts // 4, hosts // 2, hosts}
@@ -101,7 +103,7 @@ def steps(
         times.append(_seconds(lambda url=url: frontier.discover([url])))  # type: ignore[misc]
     frontier.close()
     began = time.perf_counter()
-    Frontier.open(path, clock=clock, settings=settings).close()
+    Frontier.open(path, clock=clock, settings=settings, robots="caller").close()
     opening = time.perf_counter() - began
     times.sort()
     middle, most = times[RECALLS // 2] * 1e3, times[-1] * 1e3

@@ -330,9 +330,9 @@ def run_visits(given: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {"queues": queues, "each": each, "durable": durable}
     if durable:
         found["sync_before"] = _sync(given.directory.parent)
-        frontier = Frontier.open(given.directory, clock=rests, keys=KEYS)
+        frontier = Frontier.open(given.directory, clock=rests, keys=KEYS, robots="caller")
     else:
-        frontier = Frontier.memory(clock=rests)
+        frontier = Frontier.memory(clock=rests, robots="caller")
     if durable:
         found |= fill(frontier, queues, each)
         found["bytes_with_log"] = store_bytes(given.directory)
@@ -531,7 +531,7 @@ def _visit_some(frontier: Frontier, rests: Rests, want: int, visits: int, queues
 def run_recovery(given: argparse.Namespace) -> dict[str, Any]:
     """Opens an abandoned store, takes the first lease, and asks for random URLs."""
     wall, cpu = time.perf_counter(), time.process_time()
-    frontier = Frontier.open(given.directory, clock=lambda: int(given.at))
+    frontier = Frontier.open(given.directory, clock=lambda: int(given.at), robots="caller")
     opened = time.perf_counter() - wall
     frontier.lease(1)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
@@ -555,8 +555,10 @@ def run_profile(given: argparse.Namespace) -> None:
 
     def opened() -> Frontier:
         if given.directory is None:
-            return Frontier.memory(clock=rests)
-        return Frontier.open(given.directory, clock=rests, keys=None if given.directory.exists() else KEYS)
+            return Frontier.memory(clock=rests, robots="caller")
+        return Frontier.open(
+            given.directory, clock=rests, keys=None if given.directory.exists() else KEYS, robots="caller"
+        )
 
     frontier = opened()
     rows = queues * given.each
@@ -579,7 +581,7 @@ def run_memory(given: argparse.Namespace) -> dict[str, Any]:
     again, so peaks are compared: that of the second third with that of the last."""
     rests, rows = Rests(), given.queues * given.each
     settings = {"memory_bytes": given.budget << 20}
-    frontier = Frontier.open(given.directory, clock=rests, keys=KEYS, settings=settings)
+    frontier = Frontier.open(given.directory, clock=rests, keys=KEYS, settings=settings, robots="caller")
     base = resident_bytes()
     peaks, seen = [0, 0, 0], [0, 0, 0]
     for number, urls in enumerate(batches(0, rows, given.queues)):
@@ -604,7 +606,7 @@ def run_hosts(given: argparse.Namespace) -> dict[str, Any]:
     nothing is merged, and freed memory went back to the system."""
     rests, queues = Rests(), given.queues
     settings = {"memory_bytes": given.budget << 20}
-    frontier = Frontier.open(given.directory, clock=rests, keys=KEYS, settings=settings)
+    frontier = Frontier.open(given.directory, clock=rests, keys=KEYS, settings=settings, robots="caller")
     base = resident_bytes()
     found: dict[str, Any] = {"queues": queues, "budget": given.budget << 20}
 

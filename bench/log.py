@@ -41,7 +41,7 @@ def tables() -> list[Table]:
 def _verbs(path: Path, batch: int, count: int) -> list[tuple[object, ...]]:
     urls = [f"http://host{row // URLS_PER_HOST}.example.org/section/{row}.html" for row in range(count)]
     calls = [urls[begin : begin + batch] for begin in range(0, count, batch)]
-    with Frontier.open(path, settings={"delay": 0.0, "delay_factor": 0.0}) as frontier:
+    with Frontier.open(path, settings={"delay": 0.0, "delay_factor": 0.0}, robots="caller") as frontier:
         rows = [
             _row("discover, new", batch, count, lambda: _discover(frontier, calls)),
             _row("discover, known", batch, count, lambda: _discover(frontier, calls)),

@@ -160,11 +160,11 @@ def looks_of(frontier: Frontier) -> list[Callable[[], object]]:
 
 def measure(directory: Path, hosts: int, leases: int, times: int) -> dict[str, Any]:
     """Both tables' figures."""
-    with Frontier.open(directory / FRONTIER_NAME, settings=dict(NO_PAUSES)) as frontier:
+    with Frontier.open(directory / FRONTIER_NAME, settings=dict(NO_PAUSES), robots="caller") as frontier:
         fill(frontier, hosts)
     asked = asked_over_http(directory, times)
     sys.setswitchinterval(SWITCH_SECONDS)  # as `outrider serve` does
-    with Frontier.memory(settings=dict(NO_PAUSES)) as frontier:
+    with Frontier.memory(settings=dict(NO_PAUSES), robots="caller") as frontier:
         fill(frontier, hosts)
         looks = looks_of(frontier)
         ways: dict[str, list[Callable[[], object]]] = {"alone": [], "beside all questions": looks, "alone again": []}

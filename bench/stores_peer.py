@@ -71,7 +71,7 @@ def sqlite(folder: Path) -> tuple[Put, Callable[[], None]]:
 def outrider(folder: Path) -> tuple[Callable[[Sequence[str]], int], Callable[[], None]]:
     from outrider import Frontier
 
-    frontier = Frontier.open(folder / "frontier")
+    frontier = Frontier.open(folder / "frontier", robots="caller")
 
     def put(urls: Sequence[str]) -> int:
         return frontier.discover(urls).count("new")

@@ -57,7 +57,7 @@ async def orders(frontier: AsyncFrontier) -> None:
 
 async def between_stores(frontier: AsyncFrontier, place: Path) -> None:
     records = [record async for record in frontier.records()]
-    async with AsyncFrontier(Frontier.memory()) as copy:
+    async with AsyncFrontier(Frontier.memory(robots="caller")) as copy:
         print(await copy.restore(records))
     async with AsyncFrontier.open(place / "one", **half(0)) as one:
         async with AsyncFrontier.open(place / "two", **half(1)) as two:
@@ -82,7 +82,7 @@ async def elsewhere() -> None:
 
 
 async def beside_an_output(place: Path) -> None:
-    frontier = await AsyncFrontier.open(place / "output", output=True)
+    frontier = await AsyncFrontier.open(place / "output", output=True, robots="caller")
     await frontier.discover([A])
     (lease,) = await frontier.lease(1)
     await frontier.report(OutcomeBatch([lease.token], seconds=[0.1], lines=[b'{"url": "a"}\n']))
@@ -95,7 +95,9 @@ async def beside_an_output(place: Path) -> None:
 
 
 async def main(place: Path) -> None:
-    async with AsyncFrontier.open(place / "store", settings={"delay": 0, "delay_factor": 0}) as frontier:
+    async with AsyncFrontier.open(
+        place / "store", settings={"delay": 0, "delay_factor": 0}, robots="caller"
+    ) as frontier:
         print(frontier.opening.number, frontier.user_agent)
         await verbs(frontier)
         await questions(frontier)

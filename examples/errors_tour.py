@@ -11,7 +11,7 @@ from outrider import DamagedStoreError, Frontier, InvalidUrlError, OutriderError
 
 def opened(place: Path) -> Frontier | None:
     try:
-        return Frontier.open(place)
+        return Frontier.open(place, robots="caller")
     except StoreInUseError as error:
         print("another process has it; ask that one, or wait:", error)
     except DamagedStoreError as error:
@@ -31,7 +31,7 @@ def told(frontier: Frontier, urls: list[str]) -> None:
 if __name__ == "__main__":
     print(outrider.__version__)
     place = Path(tempfile.mkdtemp()) / "store"
-    with Frontier.open(place) as frontier:
+    with Frontier.open(place, robots="caller") as frontier:
         told(frontier, ["https://a.example/"])
         told(frontier, [None])
         opened(place)

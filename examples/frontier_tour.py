@@ -50,12 +50,12 @@ def orders(frontier: Frontier) -> None:
 
 
 def between_stores(frontier: Frontier, place: Path) -> None:
-    with Frontier.memory(settings={"delay": 0.5}) as copy:
+    with Frontier.memory(settings={"delay": 0.5}, robots="caller") as copy:
         print(copy.restore(list(frontier.records())))
     keys = (b"k" * 16, b"s" * 16)
     halves = frozenset(range(2048)), frozenset(range(2048, 4096))
-    with Frontier.open(place / "one", slots=halves[0], keys=keys) as one:
-        with Frontier.open(place / "two", slots=halves[1], keys=keys) as two:
+    with Frontier.open(place / "one", slots=halves[0], keys=keys, robots="caller") as one:
+        with Frontier.open(place / "two", slots=halves[1], keys=keys, robots="caller") as two:
             one.discover([f"https://host{n}.example/" for n in range(8)])
             parcels = one.outbox(100)
             print(two.receive(parcels))
@@ -74,7 +74,7 @@ def elsewhere() -> None:
 
 
 def beside_an_output(place: Path) -> None:
-    with Frontier.open(place / "output", output=True) as frontier:
+    with Frontier.open(place / "output", output=True, robots="caller") as frontier:
         frontier.discover([A])
         (lease,) = frontier.lease(1)
         frontier.report(OutcomeBatch([lease.token], seconds=[0.1], lines=[b'{"url": "a"}\n']))
@@ -88,7 +88,7 @@ def beside_an_output(place: Path) -> None:
 
 if __name__ == "__main__":
     folder = Path(tempfile.mkdtemp())
-    with Frontier.open(folder / "store", settings={"delay": 0}) as mine:
+    with Frontier.open(folder / "store", settings={"delay": 0}, robots="caller") as mine:
         the_three_verbs(mine)
         leases_given_back(mine)
         questions(mine)

@@ -104,7 +104,9 @@ def test_each_interface_refuses_bad_input_in_the_same_words(name, tmp_path):
         world = World(kind)
         world.face.discover([A])
         found.append(world.face)
-    disk = Frontier.open(tmp_path / "store", clock=lambda: NOW, settings={"user_agent": "tester"}, control=False)
+    disk = Frontier.open(
+        tmp_path / "store", clock=lambda: NOW, settings={"user_agent": "tester"}, control=False, robots="caller"
+    )
     disk.discover([A])
     awaited = Awaited(World("embedded").face)
     awaited.discover(links=[A])

@@ -48,7 +48,7 @@ class Life:
         self.round = int(order["round"])
         self.journal = os.open(order["journal"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.calls_left = order.get("calls")
-        self.frontier = Frontier.open(order["path"], settings=SETTINGS, seed=int(order["seed"]))
+        self.frontier = Frontier.open(order["path"], settings=SETTINGS, seed=int(order["seed"]), robots="caller")
         self.note({"opened": self.frontier.opening.number, "fresh": self.frontier.opening.fresh})
 
     def note(self, line: dict[str, Any]) -> None:

@@ -341,7 +341,7 @@ class Oracle:
 
         with Frontier.look(path) as looked:
             start = looked.now() + 86_400_000_000
-        with Frontier.open(path, clock=clock, settings=SETTINGS) as frontier:
+        with Frontier.open(path, clock=clock, settings=SETTINGS, robots="caller") as frontier:
             for number in range(HOSTS if hasattr(frontier, "resume") else 0):
                 with contextlib.suppress(SettingsError):  # it has no queue
                     frontier.resume(f"h{number}.com")  # type: ignore[attr-defined]

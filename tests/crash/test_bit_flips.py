@@ -61,7 +61,7 @@ def told(frontier: Frontier) -> list[Any]:
 def goes_on(disk: MemoryFiles, at: int) -> list[Any]:
     """The words and acts of the store when it is opened for work, and its content afterwards."""
     clock = Clock(at)
-    frontier = Frontier.open(disk, clock=clock, settings=SETTINGS, seed=3)
+    frontier = Frontier.open(disk, clock=clock, settings=SETTINGS, seed=3, robots="caller")
     said = told(frontier)
     said.append([str(code) for code in frontier.discover([*URLS, "http://new.com/"], request_id=("me", 2))])
     said.append([str(code) for code in frontier.discover(["http://a.com/"], request_id=("me", 1))])

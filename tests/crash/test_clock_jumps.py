@@ -80,7 +80,7 @@ class Life:
 
     def open(self) -> None:
         clock = self.time.wall if self.own_clock else None
-        self.frontier = Frontier.open(self.disk, clock=clock, settings=SETTINGS, seed=5)
+        self.frontier = Frontier.open(self.disk, clock=clock, settings=SETTINGS, seed=5, robots="caller")
 
     def jump(self) -> None:
         """A day to or fro; a day that passes by a caller's clock ends leases."""

@@ -616,7 +616,7 @@ def test_links_between_two_frontiers_are_found_again_while_rounds_copy_what_was_
     disks = [CrashDisk(), CrashDisk()]
     frontiers = []
     for disk, half in zip(disks, halves, strict=True):
-        frontiers.append(Frontier.open(disk, clock=clock, slots=half, keys=keys))
+        frontiers.append(Frontier.open(disk, clock=clock, slots=half, keys=keys, robots="caller"))
         Interleaving(f"half {len(frontiers)}").take(frontiers[-1], disk)
     newest = [0, 0]
     for turn in range(240):
@@ -891,8 +891,8 @@ def test_links_on_their_way_to_other_logs_survive_a_checkpoint():
     clock, keys = Clock(), (b"f" * 16, b"s" * 16)
     half = frozenset(range(2_048))
     disk, other_disk = CrashDisk(), CrashDisk()
-    first = Frontier.open(disk, clock=clock, slots=half, keys=keys)
-    second = Frontier.open(other_disk, clock=clock, slots=frozenset(range(2_048, 4_096)), keys=keys)
+    first = Frontier.open(disk, clock=clock, slots=half, keys=keys, robots="caller")
+    second = Frontier.open(other_disk, clock=clock, slots=frozenset(range(2_048, 4_096)), keys=keys, robots="caller")
     codes = first.discover([f"http://h{n}.com/" for n in range(40)])
     sent = first.outbox(100)
     assert 0 < codes.count("held") == len(sent)
@@ -902,8 +902,8 @@ def test_links_on_their_way_to_other_logs_survive_a_checkpoint():
         frontier.discover(["http://later.com/"])
         frontier.checkpoint()
         frontier.close()
-    first = Frontier.open(disk, clock=clock, slots=half)
-    second = Frontier.open(other_disk, clock=clock, slots=frozenset(range(2_048, 4_096)))
+    first = Frontier.open(disk, clock=clock, slots=half, robots="caller")
+    second = Frontier.open(other_disk, clock=clock, slots=frozenset(range(2_048, 4_096)), robots="caller")
     again = [parcel for parcel in first.outbox(100) if parcel[12] != "http://later.com/"]
     assert sent == again
     second.receive(again)

@@ -63,7 +63,7 @@ def test_on_a_full_tmpfs_puts_are_refused_leases_and_reports_go_on_and_all_resum
     with tmpfs(tmp_path, MEGABYTES) as place:
         others = place / "others"
         others.write_bytes(b"x" * (40 << 20))
-        frontier = Frontier.open(place / "store", clock=clock, settings=SETTINGS)
+        frontier = Frontier.open(place / "store", clock=clock, settings=SETTINGS, robots="caller")
         accepted, refusal = refused(frontier, 0)
         assert (True, 7) == (refusal.retryable, refusal.exit_code)
         assert len(accepted) > 3_000, "what the disk has is used"
@@ -93,7 +93,7 @@ def test_on_a_full_tmpfs_puts_are_refused_leases_and_reports_go_on_and_all_resum
         frontier.close()
 
         # On a disk that is still full: everything answered is there, and it can be opened.
-        with Frontier.open(place / "store", clock=clock, settings=SETTINGS) as frontier:
+        with Frontier.open(place / "store", clock=clock, settings=SETTINGS, robots="caller") as frontier:
             assert {"done"} == {str(frontier.status(url).state) for url in done}
             some_left = random.Random(0).sample(sorted(accepted - done), 2_000)
             assert {"queued"} == {str(frontier.status(url).state) for url in some_left}

@@ -146,7 +146,7 @@ class History:
         return self.frontier
 
     def open(self) -> None:
-        self.frontier = Frontier.open(self.path, clock=self.clock, settings=SETTINGS)
+        self.frontier = Frontier.open(self.path, clock=self.clock, settings=SETTINGS, robots="caller")
 
     def close(self) -> None:
         frontier, self.frontier = self.opened, None
@@ -199,7 +199,7 @@ class History:
 
     def holds(self) -> None:
         """Opened again: all answered calls are there, leases of a named worker too, and all URLs come to an end."""
-        with Frontier.open(self.path, clock=self.clock, settings=SETTINGS) as frontier:
+        with Frontier.open(self.path, clock=self.clock, settings=SETTINGS, robots="caller") as frontier:
             assert [] == [url for url in self.accepted if frontier.status(url).state == "unknown"]
             assert [] == [url for url in self.done if frontier.status(url).state != "done"]
             assert {"leased"} >= {str(frontier.status(url).state) for url in self.named.values()}

@@ -159,7 +159,7 @@ class RecordedFile:
 
 def recorded(disk: Recorded) -> list[Event]:
     clock = Clock()
-    with Frontier.open(disk, clock=clock, settings={"delay": 1, "delay_factor": 0}) as frontier:
+    with Frontier.open(disk, clock=clock, settings={"delay": 1, "delay_factor": 0}, robots="caller") as frontier:
         disk.events.append(("answer", "open"))
         for verb in story(frontier, clock):
             disk.events.append(("answer", verb))
@@ -188,7 +188,7 @@ def test_callers_that_share_a_sync_are_answered_when_it_covers_each_of_them():
     """Behind each answer the device alone, without unsynced bytes, holds the answered facts."""
     disk, guard, images, failures = CrashDisk(), threading.Lock(), [], []
     clock = Clock()
-    frontier = Frontier.open(disk, clock=clock)
+    frontier = Frontier.open(disk, clock=clock, robots="caller")
 
     def caller(number: int) -> None:
         try:

@@ -131,7 +131,9 @@ def test_a_clock_that_was_set_back_by_a_day_is_noted_and_survived(tmp_path):
         first = crawling.outrider(*crawling.on(served, output, "--max-pages", "4"))
         assert 3 == first.returncode
         # As if the last run had been tomorrow: the store has seen an instant that the wall clock will reach in a day.
-        frontier = Frontier.open(output / "frontier", clock=lambda: time.time_ns() // 1000 + DAY, output=True)
+        frontier = Frontier.open(
+            output / "frontier", clock=lambda: time.time_ns() // 1000 + DAY, output=True, robots="caller"
+        )
         frontier.close()
         arguments = ["resume", output, "--max-pages", "none", "--progress", "log"]
         code, words = said(crawling.outrider(*arguments))

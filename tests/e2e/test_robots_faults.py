@@ -203,7 +203,7 @@ def test_a_packed_robots_txt_beyond_the_size_limit_holds_up_to_its_last_whole_li
 )
 def test_a_page_says_how_its_decoding_went(answer: bytes, expected: Judgement) -> None:
     """A page is never done with 0 bytes, nor with bytes that cannot be decoded."""
-    frontier = Frontier.memory()
+    frontier = Frontier.memory(robots="caller")
     frontier.discover(["http://site.test/page"])
     (lease,) = frontier.lease(1)
     assert expected == judged(visited(lease, answer))

@@ -681,7 +681,7 @@ class History:
         }
         frontier = Frontier.open(
             self.disk, clock=self.clock, settings=settings, seed=self.seed & 0xFFFF, keys=CLUSTER_KEYS,
-            addresses="errands",
+            addresses="errands", robots="caller"
         )  # fmt: skip
         self.threads.take(frontier, self.disk)
         return frontier

@@ -46,7 +46,9 @@ class Cluster:
         self.visits: list[tuple[str, int]] = []
 
     def open(self, side: int) -> Frontier:
-        return Frontier.open(self.disks[side], clock=lambda: self.now, slots=(LOWER, UPPER)[side], keys=KEYS)
+        return Frontier.open(
+            self.disks[side], clock=lambda: self.now, slots=(LOWER, UPPER)[side], keys=KEYS, robots="caller"
+        )
 
     def carry(self) -> None:
         """Carries the batches in the outboxes across; now and then the answer is lost, so the batch comes again."""

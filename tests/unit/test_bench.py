@@ -190,7 +190,7 @@ def test_an_item_of_the_peers_protocol_is_written_as_proto3_has_it():
 
 
 def test_leases_are_measured_beside_all_questions():
-    with Frontier.memory(settings=dict(looks.NO_PAUSES)) as asked:
+    with Frontier.memory(settings=dict(looks.NO_PAUSES), robots="caller") as asked:
         looks.fill(asked, 150)
         assert {"done": 49, "gone": 1} == {name: asked.statistics()["urls"][name] for name in ("done", "gone")}
         found = looks.leased_beside(asked, 30, looks.looks_of(asked))

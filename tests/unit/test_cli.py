@@ -158,7 +158,7 @@ def stranger(tmp_path, monkeypatch):
     """A folder with a crawl's store, a store that a program keeps, a file, and a folder of something else."""
     monkeypatch.chdir(tmp_path)
     for name in ("crawl/frontier", "store"):
-        with Frontier.open(tmp_path / name) as frontier:
+        with Frontier.open(tmp_path / name, robots="caller") as frontier:
             frontier.discover(["https://example.org/a", "https://example.org/b"])
             (lease,) = frontier.lease(1)
             frontier.report([lease.gone(error="timeout")])

@@ -57,14 +57,14 @@ def test_verify_reads_a_store_that_no_crawl_made(store, capsys):
 def test_a_store_in_use_is_left_to_its_owner(store, tmp_path, monkeypatch, capsys, command):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.txt").write_text("http://c.com/\n")
-    with Frontier.open(store / "frontier"):
+    with Frontier.open(store / "frontier", robots="caller"):
         assert StoreInUseError.exit_code == cli.run([command[0], str(store), *command[1:]])
     assert "open in this process already" in capsys.readouterr().err
 
 
 def test_pages_are_exported_while_their_crawl_runs(store, tmp_path, capsys):
     (store / "pages.jsonl").write_text('{"url":"http://a.com/","status":200}\n{"url":"http://b.c')
-    with Frontier.open(store / "frontier"):
+    with Frontier.open(store / "frontier", robots="caller"):
         assert 0 == cli.run(["export", str(store), "--what", "pages", "--to", str(tmp_path / "p.csv")])
     assert 2 == len((tmp_path / "p.csv").read_text().splitlines())
     assert "exported 1 record to" in capsys.readouterr().err

@@ -116,7 +116,7 @@ def test_the_list_of_hosts_tells_paused_blocked_resting_and_ready_apart(tmp_path
     out, now = tmp_path / "out", [1_700_000_000_000_000]
     (out / "frontier").mkdir(parents=True)
     names = ("paused", "blocked", "resting", "ready")
-    with Frontier.open(out / "frontier", clock=lambda: now[0], settings={"delay": 30}) as frontier:
+    with Frontier.open(out / "frontier", clock=lambda: now[0], settings={"delay": 30}, robots="caller") as frontier:
         frontier.discover([f"http://{name}.test/{page}" for name in names for page in "ab"])
         for lease in frontier.lease(4):
             if "resting" in lease.url:

@@ -510,7 +510,9 @@ def test_a_probe_is_not_asked_again_by_the_next_run_and_retry_puts_soft_404s_bac
     house.crawl(sitemaps=False, probe_pages=3)
     before = asked_by_chance(house)
     soft = [line["url"] for line in house.lines("pages.jsonl") if line.get("error") == SOFT_404]
-    with Frontier.open(house.output / "frontier", settings={"delay": 0, "delay_factor": 0}) as frontier:
+    with Frontier.open(
+        house.output / "frontier", settings={"delay": 0, "delay_factor": 0}, robots="caller"
+    ) as frontier:
         assert len(soft) == frontier.retry(error=SOFT_404)
     house.crawl(sitemaps=False, probe_pages=0)
     last = {line["url"]: line["outcome"] for line in house.lines("pages.jsonl")}

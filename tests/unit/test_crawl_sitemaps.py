@@ -450,7 +450,7 @@ def test_a_sitemap_that_is_imported_gives_its_pages_whatever_host_it_is_of(house
     entries = urlset(f"{A}/x", f"{B}/y", more="<priority>0.9</priority>")
     assert {"imported": 2} == imported(tmp_path, "sitemap.xml", entries).codes
     assert {"known": 2} == imported(tmp_path, "again.xml.gz", gzip.compress(entries.encode())).codes
-    with Frontier.open(tmp_path / "out" / "frontier") as frontier:
+    with Frontier.open(tmp_path / "out" / "frontier", robots="caller") as frontier:
         assert [("queued", 0.95625, 0)] * 2 == [
             (str(one.state), one.priority, one.depth) for one in map(frontier.status, (f"{A}/x", f"{B}/y"))
         ]

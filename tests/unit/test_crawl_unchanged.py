@@ -45,7 +45,7 @@ class Store:
 
     def __init__(self) -> None:
         self.now = wall()
-        self.frontier = Frontier.memory(clock=lambda: self.now)
+        self.frontier = Frontier.memory(clock=lambda: self.now, robots="caller")
         self.frontier.discover(["http://site.test/page"])
 
     def lease(self) -> Lease:

@@ -181,7 +181,7 @@ def test_lines_that_the_log_holds_and_nobody_noted_are_no_reason_to_refuse(tmp_p
     """A process died behind its lines: the store knows them by its log, however many there are."""
     house = crawled(tmp_path)
     known = []
-    Frontier.open(house.output / "frontier", judge=known.append).close()
+    Frontier.open(house.output / "frontier", judge=known.append, robots="caller").close()
     lines = [b'{"n":%d}' % number for number in range(3)]
     (tmp_path / "pages.jsonl").write_bytes(b"".join(line + b"\n" for line in lines) + b"\0\0\0}\n")
 
@@ -323,7 +323,7 @@ def test_anew_is_the_way_out_of_a_frontier_that_is_gone(tmp_path, monkeypatch):
 
 def test_nothing_is_put_aside_while_somebody_owns_the_crawl(tmp_path):
     house = crawled(tmp_path)
-    with Frontier.open(house.output / "frontier"), pytest.raises(StoreInUseError):
+    with Frontier.open(house.output / "frontier", robots="caller"), pytest.raises(StoreInUseError):
         put_aside(str(house.output), 0)
     assert (True, []) == ((house.output / "pages.jsonl").exists(), list(house.output.glob("aside-*")))
 

@@ -82,7 +82,7 @@ def test_an_error_in_the_block_is_the_one_to_be_told():
 def test_a_store_has_one_owner():
     world = World()
     with pytest.raises(StoreInUseError):
-        Frontier.open(world.disk)
+        Frontier.open(world.disk, robots="caller")
 
 
 def test_a_store_that_was_closed_can_be_opened_again():
@@ -114,15 +114,15 @@ def test_closing_twice_is_closing_once():
 
 
 def test_a_frontier_in_memory_needs_no_place():
-    with Frontier.memory(clock=Clock()) as frontier:
+    with Frontier.memory(clock=Clock(), robots="caller") as frontier:
         frontier.discover([A])
         assert [A] == frontier.lease(1).urls
 
 
 def test_a_frontier_in_a_directory_is_there_again(tmp_path):
-    with Frontier.open(tmp_path / "store") as frontier:
+    with Frontier.open(tmp_path / "store", robots="caller") as frontier:
         frontier.discover([A])
-    with Frontier.open(tmp_path / "store") as frontier:
+    with Frontier.open(tmp_path / "store", robots="caller") as frontier:
         assert "queued" == frontier.status(A).state
 
 
@@ -136,13 +136,13 @@ def test_a_frontier_in_a_directory_is_there_again(tmp_path):
 def test_a_setting_that_makes_no_sense_is_told_before_anything_is_made(settings):
     disk = MemoryFiles()
     with pytest.raises(SettingsError):
-        Frontier.open(disk, settings=settings)
+        Frontier.open(disk, settings=settings, robots="caller")
     assert [] == disk.names()
 
 
 def test_a_pattern_that_is_no_expression_is_told():
     with pytest.raises(SettingsError, match="include"):
-        Frontier.open(MemoryFiles(), settings={"include": ["("]})
+        Frontier.open(MemoryFiles(), settings={"include": ["("]}, robots="caller")
 
 
 def test_robots_is_the_callers_or_an_errand():
@@ -154,7 +154,7 @@ def test_a_directory_that_holds_something_else_is_left_alone():
     disk = MemoryFiles()
     disk.put("notes.txt", b"mine")
     with pytest.raises(ForeignStoreError):
-        Frontier.open(disk)
+        Frontier.open(disk, robots="caller")
     assert b"mine" == disk.contents()["notes.txt"]
 
 
@@ -169,7 +169,7 @@ def test_a_log_that_ends_before_its_checkpoint_is_damage():
         if name.endswith(".seg") or name == "log.synced":
             disk.put(name, data)
     with pytest.raises(DamagedStoreError):
-        Frontier.open(disk, clock=world.clock)
+        Frontier.open(disk, clock=world.clock, robots="caller")
 
 
 # -- looking
@@ -469,7 +469,7 @@ def test_watermarks_and_projections_survive_a_kill():
 
 
 def test_without_a_clock_time_goes_on_by_itself(tmp_path):
-    with Frontier.open(tmp_path, settings={"delay": 0.05}) as frontier:
+    with Frontier.open(tmp_path, settings={"delay": 0.05}, robots="caller") as frontier:
         frontier.discover([A, "http://a.com/2"])
         frontier.report([frontier.lease(1)[0].done(seconds=0)])
         wait = frontier.next_ready_seconds()
@@ -480,11 +480,11 @@ def test_without_a_clock_time_goes_on_by_itself(tmp_path):
 
 
 def test_a_wall_clock_set_back_between_two_openings_is_noted(tmp_path, monkeypatch):
-    with Frontier.open(tmp_path) as frontier:
+    with Frontier.open(tmp_path, robots="caller") as frontier:
         frontier.discover([A])
         before = frontier.now()
     monkeypatch.setattr("outrider.clock.wall", lambda: before - instant(86_400))
-    with Frontier.open(tmp_path) as frontier:
+    with Frontier.open(tmp_path, robots="caller") as frontier:
         assert frontier.now() >= before
         assert -86_401 < frontier.opening.clock_step_seconds < -86_399
         assert any("set back" in note for note in frontier.opening.notes)
@@ -495,14 +495,14 @@ def test_a_wall_clock_set_back_between_two_openings_is_noted(tmp_path, monkeypat
 def test_the_record_shows_the_whole_gap_wherever_the_wall_clock_was_set_between_two_openings(
     tmp_path, monkeypatch, step, passed
 ):
-    with Frontier.open(tmp_path, settings={"delay": 1, "delay_factor": 0}) as frontier:
+    with Frontier.open(tmp_path, settings={"delay": 1, "delay_factor": 0}, robots="caller") as frontier:
         frontier.discover([A, "http://a.com/2"])
         refused = frontier.lease(1)[0].retry(seconds=0, status=503, refused=True, retry_after_seconds=20.0)
         frontier.report([refused])
         before, started = frontier.now(), elapsed()
     monkeypatch.setattr("outrider.clock.wall", lambda: before + instant(passed + step))
     monkeypatch.setattr("outrider.clock.elapsed", lambda: started + instant(passed))
-    with Frontier.open(tmp_path, settings={"delay": 1, "delay_factor": 0}) as frontier:
+    with Frontier.open(tmp_path, settings={"delay": 1, "delay_factor": 0}, robots="caller") as frontier:
         at = [float(passed)]
         monkeypatch.setattr("outrider.clock.elapsed", lambda: started + instant(at[0]))
         while not (leases := frontier.lease(1)):
@@ -514,34 +514,34 @@ def test_the_record_shows_the_whole_gap_wherever_the_wall_clock_was_set_between_
 
 def test_a_wall_clock_set_forward_between_two_openings_ends_no_rest(tmp_path, monkeypatch):
     """The time that really elapsed is known: the machine was not started anew."""
-    with Frontier.open(tmp_path, settings={"delay": 100}) as frontier:
+    with Frontier.open(tmp_path, settings={"delay": 100}, robots="caller") as frontier:
         frontier.discover([A, "http://a.com/2"])
         frontier.report([frontier.lease(1)[0].done(seconds=0)])
         before = frontier.now()
     monkeypatch.setattr("outrider.clock.wall", lambda: before + instant(86_400))
-    with Frontier.open(tmp_path, settings={"delay": 100}) as frontier:
+    with Frontier.open(tmp_path, settings={"delay": 100}, robots="caller") as frontier:
         assert 90 < (frontier.next_ready_seconds() or 0) <= 100
 
 
 def test_after_a_start_of_the_machine_a_host_that_rested_rests_in_doubt_one_whole_delay(tmp_path, monkeypatch):
-    with Frontier.open(tmp_path, settings={"delay": 100}) as frontier:
+    with Frontier.open(tmp_path, settings={"delay": 100}, robots="caller") as frontier:
         frontier.discover([A, "http://a.com/2"])
         frontier.report([frontier.lease(1)[0].done(seconds=0)])
         before = frontier.now()
     monkeypatch.setattr("outrider.clock.wall", lambda: before + instant(86_400))
     monkeypatch.setattr("outrider.clock.boot", lambda: "another")
-    with Frontier.open(tmp_path, settings={"delay": 100}) as frontier:
+    with Frontier.open(tmp_path, settings={"delay": 100}, robots="caller") as frontier:
         assert 99 < (frontier.next_ready_seconds() or 0) <= 100
 
 
 def test_a_wall_clock_set_forward_between_two_openings_ends_no_workers_lease(tmp_path, monkeypatch):
-    with Frontier.open(tmp_path) as frontier:
+    with Frontier.open(tmp_path, robots="caller") as frontier:
         frontier.discover([A])
         assert [A] == frontier.lease(1, ttl_seconds=100, worker="w").urls
         before = frontier.now()
     monkeypatch.setattr("outrider.clock.wall", lambda: before + instant(86_400))
     for _ in range(2):  # the second opening finds the deadline moved
-        with Frontier.open(tmp_path) as frontier:
+        with Frontier.open(tmp_path, robots="caller") as frontier:
             assert ([], State.LEASED) == (frontier.lease(1).urls, frontier.status(A).state)
             assert 90 < (frontier.next_ready_seconds() or 0) <= 100
 
@@ -549,28 +549,28 @@ def test_a_wall_clock_set_forward_between_two_openings_ends_no_workers_lease(tmp
 def test_time_that_passed_between_two_openings_counts_for_a_workers_lease_wherever_the_clock_jumped(
     tmp_path, monkeypatch
 ):
-    with Frontier.open(tmp_path) as frontier:
+    with Frontier.open(tmp_path, robots="caller") as frontier:
         frontier.discover([A])
         frontier.lease(1, ttl_seconds=100, worker="w")
         before, started = frontier.now(), elapsed()
     monkeypatch.setattr("outrider.clock.wall", lambda: before - instant(86_400))
     monkeypatch.setattr("outrider.clock.elapsed", lambda: started + instant(60))
-    with Frontier.open(tmp_path) as frontier:
+    with Frontier.open(tmp_path, robots="caller") as frontier:
         assert 39 < (frontier.next_ready_seconds() or 0) <= 41
     monkeypatch.setattr("outrider.clock.elapsed", lambda: started + instant(101))
-    with Frontier.open(tmp_path) as frontier:
+    with Frontier.open(tmp_path, robots="caller") as frontier:
         frontier.lease(1)
         assert State.QUEUED == frontier.status(A).state
 
 
 def test_after_a_start_of_the_machine_a_workers_lease_keeps_what_it_had_left(tmp_path, monkeypatch):
-    with Frontier.open(tmp_path) as frontier:
+    with Frontier.open(tmp_path, robots="caller") as frontier:
         frontier.discover([A])
         frontier.lease(1, ttl_seconds=100, worker="w")
         before = frontier.now()
     monkeypatch.setattr("outrider.clock.wall", lambda: before + instant(86_400))
     monkeypatch.setattr("outrider.clock.boot", lambda: "another")
-    with Frontier.open(tmp_path) as frontier:
+    with Frontier.open(tmp_path, robots="caller") as frontier:
         assert ([], State.LEASED) == (frontier.lease(1).urls, frontier.status(A).state)
         assert 99 < (frontier.next_ready_seconds() or 0) <= 100
 
@@ -590,12 +590,12 @@ def test_a_wall_clock_set_forward_between_two_openings_ends_no_workers_errand(tm
 def test_many_workers_leases_are_moved_in_several_frames(tmp_path, monkeypatch):
     set_limits(monkeypatch, RESTS_PER_FRAME_MAX=7)
     urls = [f"http://a{number}.com/" for number in range(30)]
-    with Frontier.open(tmp_path) as frontier:
+    with Frontier.open(tmp_path, robots="caller") as frontier:
         frontier.discover(urls)
         assert 30 == len(frontier.lease(30, ttl_seconds=100, worker="w").urls)
         before, lsn = frontier.now(), frontier.statistics()["log"]["appended_lsn"]
     monkeypatch.setattr("outrider.clock.wall", lambda: before + instant(86_400))
-    with Frontier.open(tmp_path) as frontier:
+    with Frontier.open(tmp_path, robots="caller") as frontier:
         assert lsn + 1 + 5 == frontier.statistics()["log"]["appended_lsn"], "a closing, and 30 leases by sevens"
         assert ([], 30) == (frontier.lease(30).urls, frontier.count(state="leased"))
         assert frontier.verify().ok
@@ -607,7 +607,9 @@ def test_many_workers_leases_are_moved_in_several_frames(tmp_path, monkeypatch):
 def test_the_awaitable_face_does_the_same():
     async def crawl() -> tuple[object, ...]:
         clock = Clock()
-        async with await AsyncFrontier.open(CrashDisk(), clock=clock, settings={"delay": 2}) as frontier:
+        async with await AsyncFrontier.open(
+            CrashDisk(), clock=clock, settings={"delay": 2}, robots="caller"
+        ) as frontier:
             codes = await frontier.discover([A, Link("http://a.com/2")])
             batch = await frontier.lease(5)
             report = await frontier.report([batch[0].done(seconds=0, links=["http://b.com/"])])
@@ -626,7 +628,7 @@ def test_the_awaitable_face_does_the_same():
 
 def test_many_awaiting_callers_share_syncs():
     async def crawl() -> tuple[int, bool]:
-        frontier = await AsyncFrontier.open(SlowDisk(), clock=Clock())
+        frontier = await AsyncFrontier.open(SlowDisk(), clock=Clock(), robots="caller")
         before = (await frontier.statistics())["log"]["syncs"]
         await asyncio.gather(*[frontier.discover([f"http://h{n}.com/"]) for n in range(60)])
         statistics = await frontier.statistics()
@@ -638,7 +640,7 @@ def test_many_awaiting_callers_share_syncs():
 
 def test_a_long_input_gives_way_to_other_tasks():
     async def crawl() -> bool:
-        async with await AsyncFrontier.open(MemoryFiles(), clock=Clock()) as frontier:
+        async with await AsyncFrontier.open(MemoryFiles(), clock=Clock(), robots="caller") as frontier:
             turns = 0
 
             async def other() -> None:
@@ -813,24 +815,24 @@ def test_a_forked_child_is_refused_and_its_close_leaves_the_store_to_the_parent(
         frontier.close()
         return str(told)
 
-    with Frontier.open(tmp_path / "store") as frontier:
+    with Frontier.open(tmp_path / "store", robots="caller") as frontier:
         assert "[True, True]" == in_a_child(child)
         assert ["new"] == frontier.discover([A])
         with pytest.raises(StoreInUseError):
-            Frontier.open(tmp_path / "store")
-    with Frontier.open(tmp_path / "store") as frontier:
+            Frontier.open(tmp_path / "store", robots="caller")
+    with Frontier.open(tmp_path / "store", robots="caller") as frontier:
         assert (1, True) == (frontier.statistics()["accepted"], frontier.verify().ok)
 
 
 @pytest.mark.parametrize("path", [None, 5, b"/tmp/x", "", "a\0b"])
 def test_a_path_that_names_no_directory_is_told(path):
     with pytest.raises(SettingsError, match="path"):
-        Frontier.open(path)
+        Frontier.open(path, robots="caller")
 
 
 def test_a_directory_that_cannot_be_made_is_told():
     with pytest.raises(StoreError, match="/proc/no-store/here cannot be made"):
-        Frontier.open("/proc/no-store/here")
+        Frontier.open("/proc/no-store/here", robots="caller")
 
 
 @pytest.mark.parametrize("seconds", [1e30, float("nan"), -1e30])
@@ -858,14 +860,14 @@ def test_what_can_be_awaited_takes_what_the_plain_verbs_take():
 
 def test_an_awaited_frontier_is_opened_by_a_block_or_by_await(tmp_path):
     async def use():
-        async with AsyncFrontier.open(tmp_path / "store") as frontier:
+        async with AsyncFrontier.open(tmp_path / "store", robots="caller") as frontier:
             await frontier.discover(["http://a.com/"])
             codes = [record["url"] async for record in frontier.records()]
-        again = await AsyncFrontier.open(tmp_path / "store")
+        again = await AsyncFrontier.open(tmp_path / "store", robots="caller")
         told = (await again.status("http://a.com/")).state
         await again.checkpoint()
         await again.close()
-        async with AsyncFrontier.look(tmp_path / "store") as look, AsyncFrontier.memory() as other:
+        async with AsyncFrontier.look(tmp_path / "store") as look, AsyncFrontier.memory(robots="caller") as other:
             return codes, told, await look.count(), await other.count(), await look.now() > 0
 
     assert (["http://a.com/"], State.QUEUED, 1, 0, True) == asyncio.run(use())
@@ -885,5 +887,5 @@ def test_lists_and_counts_can_be_awaited():
 
 def test_no_call_waits_for_the_list_of_public_suffixes_to_be_read():
     public_suffixes.cache_clear()
-    Frontier.memory().close()
+    Frontier.memory(robots="caller").close()
     assert 1 == public_suffixes.cache_info().currsize

@@ -56,7 +56,9 @@ class Asked:
 
 def asking(call, **settings) -> tuple[Frontier, Asked]:
     function = Asked(call)
-    function.frontier = Frontier.memory(settings={"priority": function, "delay": 0.0, "delay_factor": 0.0, **settings})
+    function.frontier = Frontier.memory(
+        settings={"priority": function, "delay": 0.0, "delay_factor": 0.0, **settings}, robots="caller"
+    )
     return function.frontier, function
 
 
@@ -99,13 +101,13 @@ def test_a_priority_function_that_fails_widens_no_scope(tmp_path):
     """The seed of a refused call widened the scope of this process, and no fact said so."""
     function = Asked(lambda frontier: frontier.lease(1))
     settings = {"priority": function, "scope": "host", "delay": 0.0}
-    with Frontier.open(tmp_path / "store", settings=settings) as frontier:
+    with Frontier.open(tmp_path / "store", settings=settings, robots="caller") as frontier:
         function.frontier = frontier
         with pytest.raises(NestedCallError):
             frontier.discover([A])
         assert ["out_of_scope"] == frontier.discover([Link(A + "x", depth=1)])
         assert ["new"] == frontier.discover([A])
-    with Frontier.open(tmp_path / "store", settings=settings) as frontier:
+    with Frontier.open(tmp_path / "store", settings=settings, robots="caller") as frontier:
         assert ["new"] == frontier.discover([Link(A + "x", depth=1)])
 
 
@@ -121,7 +123,7 @@ def test_a_priority_function_that_fails_widens_no_scope(tmp_path):
     ],
 )
 def test_an_iterator_that_calls_the_frontier_is_refused_and_nothing_changed(call):
-    frontier = Frontier.memory()
+    frontier = Frontier.memory(robots="caller")
 
     def some():
         frontier.pause()
@@ -135,7 +137,7 @@ def test_an_iterator_that_calls_the_frontier_is_refused_and_nothing_changed(call
 
 def test_links_that_are_made_while_nobody_waits_may_come_from_the_frontier_itself():
     """A long input is read between the calls, where nothing is half done."""
-    frontier = Frontier.memory()
+    frontier = Frontier.memory(robots="caller")
     frontier.discover([A])
     assert ["new"] == frontier.discover(f"{status.url}next" for status in frontier.urls())
 
@@ -150,7 +152,7 @@ def test_a_clock_that_calls_the_frontier_is_refused_by_name(name):
             calls.pop()(frontier)
         return 1_000_000
 
-    frontier = Frontier.memory(clock=clock)
+    frontier = Frontier.memory(clock=clock, robots="caller")
     calls.append(CALLS[name])
     with pytest.raises(NestedCallError, match="the clock may not call"):
         frontier.discover([A])
@@ -167,17 +169,17 @@ WRONG = [1.5, None, -1, "12", True, float("nan"), 1 << 63]
 def test_a_clock_that_gives_no_instant_is_refused_at_opening(said, tmp_path):
     """A float went into the log's columns, and the store failed with it."""
     with pytest.raises(SettingsError, match="clock: it said"):
-        Frontier.open(tmp_path / "store", clock=lambda: said)
-    with Frontier.open(tmp_path / "store", clock=lambda: 5) as frontier:
+        Frontier.open(tmp_path / "store", clock=lambda: said, robots="caller")
+    with Frontier.open(tmp_path / "store", clock=lambda: 5, robots="caller") as frontier:
         assert ["new"] == frontier.discover([A])
     with pytest.raises(SettingsError, match="clock: it said"):
-        Frontier.open(tmp_path / "store", clock=lambda: said)
+        Frontier.open(tmp_path / "store", clock=lambda: said, robots="caller")
 
 
 @pytest.mark.parametrize("said", WRONG)
 def test_a_clock_that_gives_no_instant_later_changes_nothing(said, tmp_path):
     now = [1_000_000]
-    frontier = Frontier.open(tmp_path / "store", clock=lambda: now[0])
+    frontier = Frontier.open(tmp_path / "store", clock=lambda: now[0], robots="caller")
     frontier.discover([A])
     now[0] = said
     for call in (CALLS["discover"], CALLS["lease"], CALLS["statistics"], CALLS["now"], CALLS["checkpoint"]):
@@ -187,12 +189,12 @@ def test_a_clock_that_gives_no_instant_later_changes_nothing(said, tmp_path):
     assert (1, True) == (frontier.statistics()["accepted"], frontier.verify().ok)
     now[0] = said
     frontier.close()
-    with Frontier.open(tmp_path / "store", clock=lambda: 3_000_000) as frontier:
+    with Frontier.open(tmp_path / "store", clock=lambda: 3_000_000, robots="caller") as frontier:
         assert ("stopped", 1) == (frontier.opening.previous_state, frontier.statistics()["accepted"])
 
 
 def test_a_clock_may_give_whole_numbers_of_numpy():
-    frontier = Frontier.memory(clock=lambda: np.int64(7_000_000))
+    frontier = Frontier.memory(clock=lambda: np.int64(7_000_000), robots="caller")
     assert (["new"], 7_000_000) == (frontier.discover([A]), frontier.now())
 
 
@@ -232,7 +234,7 @@ def contents(place) -> dict[str, bytes]:
 
 def test_a_child_that_was_forked_while_another_thread_called_is_told_at_once_and_writes_nothing(tmp_path):
     """The lock's holder is not in the child: it waited there for ever."""
-    frontier = Frontier.open(tmp_path / "store")
+    frontier = Frontier.open(tmp_path / "store", robots="caller")
     frontier.discover([A])
     held, over = threading.Event(), threading.Event()
 
@@ -261,7 +263,7 @@ def test_a_child_that_awaits_a_call_is_told_at_once(tmp_path):
     """The threads that wait for the disk are not in the child: it waited for them for ever."""
 
     async def opened() -> AsyncFrontier:
-        frontier = await AsyncFrontier.open(tmp_path / "store")
+        frontier = await AsyncFrontier.open(tmp_path / "store", robots="caller")
         await frontier.discover([A])
         await frontier.count(host="a.example")
         return frontier
@@ -288,7 +290,7 @@ def test_a_child_that_is_forked_inside_a_call_writes_nothing(tmp_path):
         children.append(child)
         return np.full(len(urls), 0.5)
 
-    frontier = Frontier.open(tmp_path / "store", settings={"priority": forks})
+    frontier = Frontier.open(tmp_path / "store", settings={"priority": forks}, robots="caller")
     try:
         frontier.discover([A])
     except LostLockError:
@@ -308,10 +310,10 @@ def test_a_child_that_is_forked_inside_a_call_writes_nothing(tmp_path):
 def test_an_owner_whose_lock_file_has_gone_stops_before_it_writes(tmp_path):
     """It went on, and a second process that made a new lock file wrote onto its frames."""
     store = tmp_path / "store"
-    first = Frontier.open(store)
+    first = Frontier.open(store, robots="caller")
     first.discover([A])
     (store / "lock").unlink()
-    with Frontier.open(store) as second:
+    with Frontier.open(store, robots="caller") as second:
         second.discover(["http://b.example/"])
         for _ in range(2):
             with pytest.raises(LostLockError, match="lock was replaced while the store was open") as told:
@@ -319,13 +321,13 @@ def test_an_owner_whose_lock_file_has_gone_stops_before_it_writes(tmp_path):
             assert (True, 6) == (isinstance(told.value, StoreFailedError), told.value.exit_code)
         first.close()
         assert ["new"] == second.discover(["http://d.example/"])
-    with Frontier.open(store) as again:
+    with Frontier.open(store, robots="caller") as again:
         assert (3, True) == (again.statistics()["accepted"], again.verify().ok)
 
 
 @pytest.mark.parametrize("call", [lambda one: one.lease(1), lambda one: one.checkpoint(), lambda one: one.delete()])
 def test_an_owner_whose_lock_file_was_removed_is_told(call, tmp_path):
-    frontier = Frontier.open(tmp_path / "store")
+    frontier = Frontier.open(tmp_path / "store", robots="caller")
     frontier.discover([A])
     (tmp_path / "store" / "lock").unlink()
     before = contents(tmp_path / "store")
@@ -337,12 +339,12 @@ def test_an_owner_whose_lock_file_was_removed_is_told(call, tmp_path):
 
 def test_an_owner_whose_directory_was_moved_goes_on_there(tmp_path):
     """The lock went along."""
-    frontier = Frontier.open(tmp_path / "store")
+    frontier = Frontier.open(tmp_path / "store", robots="caller")
     frontier.discover([A])
     (tmp_path / "store").rename(tmp_path / "elsewhere")
     assert ["new"] == frontier.discover(["http://b.example/"])
     frontier.close()
-    with Frontier.open(tmp_path / "elsewhere") as frontier:
+    with Frontier.open(tmp_path / "elsewhere", robots="caller") as frontier:
         assert 2 == frontier.statistics()["accepted"]
 
 
@@ -367,7 +369,7 @@ LONG = ("a" * 60 + ".") * 1_147 + "a" * 38  # of 70,005 bytes
 )
 def test_a_host_longer_than_any_url_is_refused_and_nothing_changed(call):
     """The length of a host has 16 bits in the log."""
-    frontier = Frontier.memory()
+    frontier = Frontier.memory(robots="caller")
     assert 70_005 == len(LONG)
     with pytest.raises(SettingsError) as told:
         call(frontier)

@@ -59,7 +59,7 @@ def test_a_method_is_awaited_where_its_declaration_says(call, made, waited):
         return START
 
     async def ask():
-        async with AsyncFrontier.memory(clock=clock) as frontier:
+        async with AsyncFrontier.memory(clock=clock, robots="caller") as frontier:
             await frontier.discover(["http://a.com/"])
             durable = frontier.sync._durable
             frontier.sync._durable = lambda lsn: (note("waited"), durable(lsn))[1]
@@ -74,7 +74,7 @@ def test_a_host_of_any_type_is_refused_where_it_is_awaited():
     """A list was no key of a dict: it met a TypeError."""
 
     async def ask():
-        async with AsyncFrontier.memory() as frontier:
+        async with AsyncFrontier.memory(robots="caller") as frontier:
             await frontier.set_address([], "192.0.2.1")
 
     with pytest.raises(SettingsError, match="host"):

@@ -54,7 +54,9 @@ def lived(task):
 
     async def main():
         clock = lambda: 1_700_000_000_000_000 + round(loop.time() * 1_000_000)  # noqa: E731
-        async with AsyncFrontier.memory(clock=clock, settings={"delay": 2, "delay_factor": 0}) as frontier:
+        async with AsyncFrontier.memory(
+            clock=clock, settings={"delay": 2, "delay_factor": 0}, robots="caller"
+        ) as frontier:
             frontier._pool.shutdown()
             frontier._pool = AtOnce()
             return await task(frontier, loop)
@@ -306,7 +308,7 @@ def test_waiting_tasks_are_told_that_the_frontier_closed():
 
 
 def test_a_thread_that_waits_is_woken_by_another_one():
-    with Frontier.memory() as frontier:
+    with Frontier.memory(robots="caller") as frontier:
         found = []
         thread = threading.Thread(target=lambda: found.extend(frontier.lease(1, wait_seconds=30).urls))
         thread.start()
@@ -318,7 +320,7 @@ def test_a_thread_that_waits_is_woken_by_another_one():
 
 @pytest.mark.parametrize("wait", [-1, float("nan"), "1", 1e9])
 def test_a_wait_that_makes_no_sense_is_refused(wait):
-    with Frontier.memory() as frontier, pytest.raises(SettingsError, match="wait_seconds"):
+    with Frontier.memory(robots="caller") as frontier, pytest.raises(SettingsError, match="wait_seconds"):
         frontier.lease(1, wait_seconds=wait)
 
 
@@ -348,7 +350,7 @@ def test_a_host_is_asked_for_by_any_spelling_with_its_crawl_delay():
 
 def test_a_lease_is_found_again_by_its_first_token():
     now = 1_700_000_000_000_000
-    with Frontier.memory(clock=lambda: now) as frontier:
+    with Frontier.memory(clock=lambda: now, robots="caller") as frontier:
         frontier.discover([A, B, C])
         two = frontier.lease(2, worker="ann", ttl_seconds=10)
         one = frontier.lease(1, worker="ann", ttl_seconds=11)

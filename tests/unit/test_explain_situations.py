@@ -477,7 +477,7 @@ def test_dates_of_discovery_are_few_however_long_a_frontier_lives():
 
 
 def test_the_urls_that_go_before_are_counted_up_to_a_limit():
-    frontier = Frontier.memory(clock=lambda: NOW)
+    frontier = Frontier.memory(clock=lambda: NOW, robots="caller")
     frontier.discover([f"{A}{page}" for page in range(1_200)])
     frontier.discover([Link(A + "first", priority=0.9)])
     befores = [frontier.explain(f"{A}{name}").before for name in ("first", "0", "7", "998", "999", "1100")]
@@ -506,7 +506,9 @@ def test_all_groups_that_hold_a_host_back_are_told():
 
 
 def ranked(function=None, link=A, **how):
-    frontier = Frontier.memory(clock=lambda: NOW, settings={} if function is None else {"priority": function})
+    frontier = Frontier.memory(
+        clock=lambda: NOW, settings={} if function is None else {"priority": function}, robots="caller"
+    )
     frontier.discover([Link(link, **how)])
     return frontier, frontier.explain(link).ranking
 

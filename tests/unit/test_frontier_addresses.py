@@ -461,7 +461,7 @@ def test_an_outcome_answers_what_its_lease_asks_for():
 
 def test_only_two_words_say_who_asks():
     with pytest.raises(SettingsError, match="addresses 'yes': give caller or errands"):
-        Frontier.memory(addresses="yes")
+        Frontier.memory(addresses="yes", robots="caller")
 
 
 def test_a_host_that_is_paused_or_blocked_is_not_asked_about():

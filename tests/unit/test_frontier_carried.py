@@ -28,7 +28,7 @@ class Clock:
 def lived():
     """A frontier with URLs in every state, of two crawls, with keys, metadata and validators."""
     clock = Clock()
-    frontier = Frontier.memory(clock=clock, settings={"delay": 1.0})
+    frontier = Frontier.memory(clock=clock, settings={"delay": 1.0}, robots="caller")
     frontier.discover([Link(f"http://h{n % 5}.test/{n}", priority=n / 100, depth=n % 3) for n in range(40)])
     frontier.discover(
         [
@@ -62,7 +62,7 @@ def copied(records, **more):
 
 
 def test_a_url_whose_time_came_on_the_way_is_queued_and_counted_so():
-    source = Frontier.memory(clock=Clock())
+    source = Frontier.memory(clock=Clock(), robots="caller")
     source.discover([Link("http://a.test/", not_before=START + 5 * SECOND), Link("http://b.test/")])
     records = list(source.records())
     assert ["waiting", "queued"] == [record["state"] for record in records]
@@ -96,7 +96,7 @@ def test_records_are_json_and_tell_what_status_tells(lived):
 
 def test_a_copy_leases_in_the_order_of_the_first():
     clock = Clock()
-    frontier = Frontier.memory(clock=clock, settings={"delay": 0.0, "delay_factor": 0.0})
+    frontier = Frontier.memory(clock=clock, settings={"delay": 0.0, "delay_factor": 0.0}, robots="caller")
     frontier.discover([Link(f"http://h.test/{n}", priority=0.5) for n in (3, 1, 2, 5, 4)])
     copy, _ = copied(list(frontier.records()), settings={"delay": 0.0, "delay_factor": 0.0})
     order = []
@@ -108,7 +108,7 @@ def test_a_copy_leases_in_the_order_of_the_first():
 
 
 def test_what_is_known_stays_as_it_is(lived):
-    copy = Frontier.memory(clock=Clock(START + 1_000 * SECOND))
+    copy = Frontier.memory(clock=Clock(START + 1_000 * SECOND), robots="caller")
     copy.discover(["http://h0.test/0"])
     records = list(lived.records())
     assert len(records) - 1 == copy.restore(records)
@@ -124,11 +124,11 @@ def test_a_record_that_comes_twice_counts_once(lived):
 def test_what_was_restored_survives_a_crash(lived):
     records = list(lived.records())
     disk = MemoryFiles()
-    frontier = Frontier.open(disk, clock=Clock(START + 1_000 * SECOND))
+    frontier = Frontier.open(disk, clock=Clock(START + 1_000 * SECOND), robots="caller")
     assert len(records) == frontier.restore(records)
     frontier._log.close()
     disk.unlock()
-    again = Frontier.open(disk, clock=Clock(START + 1_001 * SECOND))
+    again = Frontier.open(disk, clock=Clock(START + 1_001 * SECOND), robots="caller")
     assert (True, records) == (again.verify().ok, list(again.records()))
 
 
@@ -162,7 +162,7 @@ def test_a_restored_frontier_goes_on(lived):
     ],
 )
 def test_a_record_that_makes_no_sense_is_refused_and_nothing_of_its_call_is_taken(wrong):
-    copy = Frontier.memory(clock=Clock())
+    copy = Frontier.memory(clock=Clock(), robots="caller")
     good = {"url": "http://a.com/", "state": "done"}
     with pytest.raises(SettingsError):
         copy.restore([{**good, "url": "http://b.com/"}, {**good, **wrong}])
@@ -177,7 +177,7 @@ def test_a_record_that_makes_no_sense_is_refused_and_nothing_of_its_call_is_take
 def test_a_restore_that_is_refused_half_way_drops_nobody(wrong):
     """The URLs that a piece would have dropped stay queued when one of its records makes no sense."""
     frontier = Frontier.memory(
-        clock=Clock(), settings={"delay": 0.0, "max_urls_per_queue": 2, "when_full": "drop_lowest"}
+        clock=Clock(), settings={"delay": 0.0, "max_urls_per_queue": 2, "when_full": "drop_lowest"}, robots="caller"
     )
     old = ["http://a.com/1", "http://a.com/2"]
     frontier.discover([Link(url, priority=0.1) for url in old])
@@ -197,7 +197,9 @@ def _visited(frontier):
 
 def test_a_restored_url_makes_room_by_its_own_priority():
     """It takes the place of one of a lower class than its own, and of no other."""
-    frontier = Frontier.memory(clock=Clock(), settings={"max_urls_per_queue": 1, "when_full": "drop_lowest"})
+    frontier = Frontier.memory(
+        clock=Clock(), settings={"max_urls_per_queue": 1, "when_full": "drop_lowest"}, robots="caller"
+    )
     frontier.discover([Link("http://a.com/1", priority=0.4)])
     assert 0 == frontier.restore([{"url": "http://a.com/low", "state": "queued", "priority": 0.1}])
     assert 1 == frontier.restore([{"url": "http://a.com/high", "state": "queued", "priority": 0.9}])
@@ -212,7 +214,7 @@ def test_records_whose_iterator_fails_stop_nothing():
         yield {"url": "http://a.com/", "state": "done"}
         raise RuntimeError("gone")
 
-    frontier = Frontier.memory(clock=Clock())
+    frontier = Frontier.memory(clock=Clock(), robots="caller")
     with pytest.raises(SettingsError, match="RuntimeError: gone"):
         frontier.restore(broken())
     assert 1 == frontier.restore([{"url": "http://a.com/", "state": "done"}])

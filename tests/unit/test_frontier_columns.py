@@ -168,21 +168,21 @@ def test_under_rules_a_redirect_to_another_spelling_is_one_to_itself():
 
 def test_a_store_keeps_the_rules_it_was_made_with():
     disk = MemoryFiles()
-    Frontier.open(disk, settings={"url_rules": "tracking"}).close()
-    with Frontier.open(disk) as frontier:
+    Frontier.open(disk, settings={"url_rules": "tracking"}, robots="caller").close()
+    with Frontier.open(disk, robots="caller") as frontier:
         assert [Code.NEW, Code.KNOWN] == frontier.discover([A, A + "?utm_source=x"])
 
 
 @pytest.mark.parametrize("rules", ["none", "tracking,sort_query", Rules.of("www")])
 def test_a_store_refuses_other_rules_with_words(rules):
     disk = MemoryFiles()
-    Frontier.open(disk, settings={"url_rules": "tracking"}).close()
+    Frontier.open(disk, settings={"url_rules": "tracking"}, robots="caller").close()
     with pytest.raises(SettingsError, match="was made with"):
-        Frontier.open(disk, settings={"url_rules": rules})
-    Frontier.open(disk).close()
+        Frontier.open(disk, settings={"url_rules": rules}, robots="caller")
+    Frontier.open(disk, robots="caller").close()
 
 
 @pytest.mark.parametrize("rules", ["nonsense", 3, ["tracking"]])
 def test_rules_that_are_none_are_refused_by_name(rules):
     with pytest.raises(SettingsError, match="rules"):
-        Frontier.memory(settings={"url_rules": rules})
+        Frontier.memory(settings={"url_rules": rules}, robots="caller")

@@ -378,7 +378,7 @@ def test_errands_that_wait_keep_no_other_one_of_their_line_waiting(world):
 def test_an_errand_at_a_host_of_another_frontier_is_told_and_changes_nothing():
     """Two frontiers would ask the host, each by a clock of its own."""
     half, keys = frozenset(range(2_048)), (b"f" * 16, b"s" * 16)
-    with Frontier.open(MemoryFiles(), slots=half, keys=keys) as frontier:
+    with Frontier.open(MemoryFiles(), slots=half, keys=keys, robots="caller") as frontier:
         urls = [f"http://h{n}.com/s.xml" for n in range(8)]
         codes = frontier.discover(urls)
         own = [url for url, code in zip(urls, codes, strict=True) if code != Code.HELD]
@@ -392,7 +392,7 @@ def test_an_errand_at_a_host_of_another_frontier_is_told_and_changes_nothing():
 def test_an_errand_that_is_redirected_to_a_host_of_another_frontier_ends():
     half, keys = frozenset(range(2_048)), (b"f" * 16, b"s" * 16)
     clock = Clock()
-    with Frontier.open(MemoryFiles(), slots=half, keys=keys, clock=clock) as frontier:
+    with Frontier.open(MemoryFiles(), slots=half, keys=keys, clock=clock, robots="caller") as frontier:
         (own, _), (other, slot) = owned_and_foreign(frontier)
         frontier.queue_errands("sitemap", [f"http://{own}/s.xml"])
         (lease,) = frontier.lease(1, errands=True)

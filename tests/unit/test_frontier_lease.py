@@ -913,7 +913,8 @@ def test_hosts_are_looked_at_alike_by_the_kernel_and_one_by_one(seed, monkeypatc
     rng = random.Random(seed)
     now = [START]
     pair = [
-        Frontier.open(MemoryFiles(), clock=lambda: now[0], seed=seed, keys=(b"k" * 16, b"s" * 16)) for _ in range(2)
+        Frontier.open(MemoryFiles(), clock=lambda: now[0], seed=seed, keys=(b"k" * 16, b"s" * 16), robots="caller")
+        for _ in range(2)
     ]
     turns = inspect(pair[1]).turns
 

@@ -296,7 +296,7 @@ def test_a_retry_that_is_broken_off_leaves_a_store_that_goes_on_with_the_rest(tm
     with pytest.raises(SettingsError, match="broken off"):
         frontier.retry()
     frontier.close()
-    with Frontier.open(tmp_path / "store", clock=lambda: now) as again:
+    with Frontier.open(tmp_path / "store", clock=lambda: now, robots="caller") as again:
         assert 40 - sum(steps) == again.count(state="gone") > 0
         assert 40 - sum(steps) == again.retry()
         assert (0, 40) == (again.count(state="gone"), again.count(state="queued"))

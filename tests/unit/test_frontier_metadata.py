@@ -71,12 +71,12 @@ def test_octets_that_are_no_json_are_refused_as_metadata(raw):
 
 
 def test_a_parcel_whose_metadata_is_no_mapping_is_refused():
-    with Frontier.memory() as frontier, pytest.raises(SettingsError, match="metadata of a parcel"):
+    with Frontier.memory(robots="caller") as frontier, pytest.raises(SettingsError, match="metadata of a parcel"):
         frontier.receive([(*PARCEL[:11], b"[1]", A)])
 
 
 def test_long_metadata_is_over_the_limit_whatever_its_depth():
-    with Frontier.memory() as frontier:
+    with Frontier.memory(robots="caller") as frontier:
         assert ["over_limit"] == frontier.discover([Link(A, metadata={"a": [[[]]] * METADATA_BYTES_MAX})])
 
 
@@ -85,7 +85,7 @@ def test_a_store_with_metadata_that_nobody_can_read_opens_and_goes_on(tmp_path, 
         before.setattr("outrider.frontier.verbs.discovering.packed", lambda value: octets(2_000) if value else b"")
         with Frontier.open(tmp_path / "store", robots="caller") as frontier:
             frontier.discover([B, Link(A, metadata={"deep": True})])
-    with Frontier.open(tmp_path / "store") as frontier:
+    with Frontier.open(tmp_path / "store", robots="caller") as frontier:
         assert {A, B} == {record["url"] for record in frontier.records()}
         served = Served(frontier=frontier)
         leased = {one["url"]: one["metadata"] for one in served.next()["urls"]}

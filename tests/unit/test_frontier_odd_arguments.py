@@ -170,7 +170,7 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=list(WRONG))
 def test_an_argument_that_makes_no_sense_is_told_and_the_frontier_goes_on(wrong):
-    with Frontier.memory(clock=lambda: START) as frontier:
+    with Frontier.memory(clock=lambda: START, robots="caller") as frontier:
         frontier.discover([A])
         (lease,) = frontier.lease(1)
         with pytest.raises(SettingsError):
@@ -182,7 +182,7 @@ def test_an_argument_that_makes_no_sense_is_told_and_the_frontier_goes_on(wrong)
 @pytest.mark.parametrize("number", [-1, -(1 << 40), -(1 << 63)])
 @pytest.mark.parametrize("field", ["status", "ended_at", "at", "seconds", "after_seconds"])
 def test_a_number_below_none_beside_outcomes_without_one_is_told_and_the_frontier_goes_on(field, number):
-    with Frontier.memory(clock=lambda: START) as frontier:
+    with Frontier.memory(clock=lambda: START, robots="caller") as frontier:
         frontier.discover([A, "http://b.com/"])
         first, second = frontier.lease(2)
         with pytest.raises(SettingsError, match=f"{field} -"):
@@ -194,7 +194,7 @@ def test_a_number_below_none_beside_outcomes_without_one_is_told_and_the_frontie
 
 def test_an_array_behind_outcomes_that_leave_their_field_out_is_told_and_the_frontier_goes_on():
     """An array compares with None value by value."""
-    with Frontier.memory(clock=lambda: START) as frontier:
+    with Frontier.memory(clock=lambda: START, robots="caller") as frontier:
         frontier.discover([A, "http://b.com/"])
         first, second = frontier.lease(2)
         with pytest.raises(SettingsError):
@@ -206,7 +206,7 @@ def test_an_array_behind_outcomes_that_leave_their_field_out_is_told_and_the_fro
 def test_no_argument_of_any_type_stops_a_frontier_or_meets_anything_but_its_own_error(method):
     """A method takes it, or says that it does not: nothing else is raised, and the next call is answered."""
     good = GOOD[method]
-    with Frontier.memory(clock=lambda: START) as frontier:
+    with Frontier.memory(clock=lambda: START, robots="caller") as frontier:
         for number, (what, odd) in enumerate(itertools.product(good, ODD)):
             frontier.discover([A, "http://b.com/", f"http://{number}.com/"])  # one is ready: no lease waits
             call = getattr(frontier, method)
@@ -251,13 +251,13 @@ def test_a_host_is_known_by_any_spelling_of_it(host, typed):
 
 @pytest.mark.parametrize("typed", ["http://a.com", "HTTP://A.com/", "http://a.com:80"])
 def test_a_crawl_delay_is_asked_for_by_any_spelling_of_the_authority(typed):
-    with Frontier.memory(clock=lambda: START) as frontier:
+    with Frontier.memory(clock=lambda: START, robots="caller") as frontier:
         frontier.set_robots("http://a.com", 200, b"User-agent: *\nCrawl-delay: 7")
         assert [7.0] == frontier.crawl_delays([typed])
 
 
 def test_a_key_of_the_callers_own_is_known_by_its_very_spelling():
-    with Frontier.memory(clock=lambda: START) as frontier:
+    with Frontier.memory(clock=lambda: START, robots="caller") as frontier:
         frontier.discover([Link(A, key="Shop One"), Link("http://b.com/", key="B.com"), "http://B.com/2"])
         assert (1, 1, 1) == (frontier.count(key="Shop One"), frontier.count(key="B.com"), frontier.count(key="b.com"))
         with pytest.raises(SettingsError, match="no queue has it"):
@@ -266,7 +266,7 @@ def test_a_key_of_the_callers_own_is_known_by_its_very_spelling():
 
 def test_a_frontier_for_looking_takes_no_checkpoint():
     files = MemoryFiles()
-    with Frontier.open(files, clock=lambda: START) as frontier:
+    with Frontier.open(files, clock=lambda: START, robots="caller") as frontier:
         frontier.discover([A])
     before = sorted(files.names())
     with Frontier.look(files) as looked:
@@ -278,7 +278,10 @@ def test_a_frontier_for_looking_takes_no_checkpoint():
 
 def test_a_url_that_waits_beyond_the_year_9999_is_explained_and_carried():
     far = 1 << 62
-    with Frontier.memory(clock=lambda: START) as frontier, Frontier.memory(clock=lambda: START) as copy:
+    with (
+        Frontier.memory(clock=lambda: START, robots="caller") as frontier,
+        Frontier.memory(clock=lambda: START, robots="caller") as copy,
+    ):
         frontier.discover([Link(A, not_before=far)])
         assert "9999-12-31T23:59:59.999Z" in frontier.explain(A).reason_text
         assert 1 == copy.restore(frontier.records())
@@ -308,9 +311,9 @@ def test_an_opening_that_makes_no_sense_is_told_before_anything_is_made(given):
 def test_a_store_that_is_not_there_and_the_folder_above_one_are_told_with_the_way_out(tmp_path):
     with pytest.raises(ForeignStoreError, match="nothing does not exist; give the directory of a store"):
         Frontier.look(tmp_path / "nothing")
-    Frontier.open(tmp_path / "frontier").close()
+    Frontier.open(tmp_path / "frontier", robots="caller").close()
     with pytest.raises(ForeignStoreError, match="the store of a crawl is the folder `frontier` in it"):
-        Frontier.open(tmp_path)
+        Frontier.open(tmp_path, robots="caller")
 
 
 @pytest.mark.parametrize("path", ["", "\0", None, 7, "\ud800"])
@@ -347,7 +350,7 @@ def test_what_no_bound_has_caught_is_refused_as_its_facts_are_sealed_and_nothing
         set_limits(loose, REFERRER_BYTES_MAX=1 << 30)
         told = {name: replace(told, bytes_max=told.bytes_max << 30) for name, told in outcomes.OUTCOME_FIELDS.items()}
         loose.setattr(outcomes, "OUTCOME_FIELDS", told)
-        frontier = Frontier.open(files, clock=lambda: START, settings=settings)
+        frontier = Frontier.open(files, clock=lambda: START, settings=settings, robots="caller")
         frontier.discover([A, *(Link(f"{A}{number}", priority=0.1) for number in range(3)), "http://c.com/"])
         (lease,) = frontier.lease(1, key="a.com")
         before = frontier._log.appended_lsn, frontier.statistics()["urls"]
@@ -358,5 +361,5 @@ def test_what_no_bound_has_caught_is_refused_as_its_facts_are_sealed_and_nothing
         assert ["ok"] == list(frontier.report([lease.done(seconds=0.1)]))
         assert frontier.verify().ok
         frontier.close()
-    with Frontier.open(files, clock=lambda: START) as frontier:
+    with Frontier.open(files, clock=lambda: START, robots="caller") as frontier:
         assert frontier.verify().ok

@@ -24,7 +24,9 @@ class Asked:
 
 
 def frontier(priority, **settings) -> Frontier:
-    return Frontier.memory(settings={"priority": priority, "delay": 0.0, "delay_factor": 0.0, **settings})
+    return Frontier.memory(
+        settings={"priority": priority, "delay": 0.0, "delay_factor": 0.0, **settings}, robots="caller"
+    )
 
 
 def drawn(made: Frontier) -> dict[str, float]:

@@ -107,7 +107,7 @@ def test_a_damaged_run_refuses_to_open_where_recovery_reads_it(world):
     data[200] ^= 1
     image.put(name, bytes(data))
     before = image.contents()
-    for way in (Frontier.look, lambda files: Frontier.open(files, clock=world.clock)):
+    for way in (Frontier.look, lambda files: Frontier.open(files, clock=world.clock, robots="caller")):
         with pytest.raises(StoreError, match=f"{name} at byte"):
             way(image)
         assert before == {key: data for key, data in image.contents().items() if key in before}

@@ -92,7 +92,9 @@ def test_a_crawl_goes_on_from_a_golden_store(golden, make, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_requests_answered_by_a_golden_store_are_repeated(golden, make, name):
-    frontier = Frontier.open(golden(name), clock=lambda: make.START + 700_000_000, settings=make.SETTINGS)
+    frontier = Frontier.open(
+        golden(name), clock=lambda: make.START + 700_000_000, settings=make.SETTINGS, robots="caller"
+    )
     assert ["new"] * 9 == [str(code) for code in frontier.discover([], request_id=("golden", 1))]
 
 
@@ -119,7 +121,7 @@ def test_a_store_whose_authorities_brought_a_file_each_goes_on_with_one_for_all(
     The next checkpoints hold each of these once, and the hosts that go cold from now on name them."""
     told = json.loads((project / "tests" / "golden" / "v2" / "apart.json").read_text("utf-8"))
     disk = golden("apart")
-    frontier = Frontier.open(disk, clock=lambda: make.START + 700_000_000, settings=make.SETTINGS)
+    frontier = Frontier.open(disk, clock=lambda: make.START + 700_000_000, settings=make.SETTINGS, robots="caller")
     tables = inspect(frontier).tables
     assert (told["cold"], []) == (len(tables.cold), recount(frontier))
     tables.recall_all()
@@ -136,7 +138,7 @@ def test_a_store_whose_authorities_brought_a_file_each_goes_on_with_one_for_all(
     kinds = [(section, kind, len(values[0])) for section, (kind, values) in blocks]
     assert [(ROBOTS_FILES, Fact.ROBOTS_FILE, 2)] == [one for one in kinds if one[1] == Fact.ROBOTS_FILE]
     frontier.close()
-    again = Frontier.open(disk, clock=lambda: make.START + 800_000_000, settings=make.SETTINGS)
+    again = Frontier.open(disk, clock=lambda: make.START + 800_000_000, settings=make.SETTINGS, robots="caller")
     assert (told["robots"], []) == (robots(again), recount(again))
 
 
@@ -147,7 +149,7 @@ def refused(disk: MemoryFiles) -> str:
     """The words with which it is refused; nothing may have changed."""
     before = disk.contents()
     with pytest.raises(ForeignStoreError) as caught:
-        Frontier.open(disk)
+        Frontier.open(disk, robots="caller")
     assert before == {name: data for name, data in disk.contents().items() if name in before}
     return str(caught.value)
 

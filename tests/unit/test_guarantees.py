@@ -35,9 +35,9 @@ def test_every_test_that_is_named_is_there(page, project):
 
 
 def test_stores_in_memory_share_nothing_and_keep_nothing():
-    with Frontier.memory() as first:
+    with Frontier.memory(robots="caller") as first:
         first.discover(["http://a.com/"])
-        with Frontier.memory() as second:
+        with Frontier.memory(robots="caller") as second:
             assert State.UNKNOWN == second.status("http://a.com/").state
-    with Frontier.memory() as third:
+    with Frontier.memory(robots="caller") as third:
         assert State.UNKNOWN == third.status("http://a.com/").state

@@ -36,7 +36,7 @@ class Clock:
 
 
 def opened(store, now=START + 10_000 * SECOND):
-    return Frontier.open(store, clock=Clock(now), settings=SETTINGS)
+    return Frontier.open(store, clock=Clock(now), settings=SETTINGS, robots="caller")
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def made(tmp_path_factory):
     """A store with a checkpoint, a run, and a log behind them: two crawls, keys, robots rules, leases of a worker."""
     store = tmp_path_factory.mktemp("made") / "store"
     clock = Clock()
-    frontier = Frontier.open(store, clock=clock, settings=SETTINGS)
+    frontier = Frontier.open(store, clock=clock, settings=SETTINGS, robots="caller")
     for host in range(HOSTS):
         frontier.discover([Link(f"http://h{host}.test/{n}", priority=n / 100) for n in range(PER_HOST)])
     frontier.discover([Link(f"http://k{n}.test/", key="shared") for n in range(5)])

@@ -231,24 +231,24 @@ def test_a_repeated_request_with_a_key_has_the_first_answer():
 
 
 def test_a_lease_survives_a_restart_of_the_server(tmp_path):
-    with Frontier.open(tmp_path / "store") as frontier:
+    with Frontier.open(tmp_path / "store", robots="caller") as frontier:
         served = Served(frontier=frontier)
         served.add(A, B)
         lease = served.next()
-    with Frontier.open(tmp_path / "store") as frontier:
+    with Frontier.open(tmp_path / "store", robots="caller") as frontier:
         served = Served(frontier=frontier)
         status, _, taken = served.results(lease["lease_id"], {"url": A}, {"url": B})
         assert (200, ["ok", "ok"]) == (status, taken["codes"])
 
 
 def test_the_rest_of_a_lease_is_found_by_its_tokens_behind_a_restart(tmp_path):
-    with Frontier.open(tmp_path / "store") as frontier:
+    with Frontier.open(tmp_path / "store", robots="caller") as frontier:
         served = Served(frontier=frontier)
         served.add(A, B)
         lease = served.next()
         first, second = lease["urls"]
         served.results(lease["lease_id"], {"url": first["url"]})
-    with Frontier.open(tmp_path / "store") as frontier:
+    with Frontier.open(tmp_path / "store", robots="caller") as frontier:
         served = Served(frontier=frontier)
         assert 409 == served.results(lease["lease_id"], {"token": first["token"]})[0]
         assert 200 == served.results(lease["lease_id"], {"token": second["token"]})[0]

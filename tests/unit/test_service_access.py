@@ -95,12 +95,12 @@ def test_the_same_request_in_another_spelling_has_the_first_answer(tmp_path):
         b'{ "crawl_id": "x", "urls": [{"metadata": {"b":1}, "priority": 1.0, "depth": 0, "url": "http://a.com/"}]}',
     )
     for first in (0, 1):
-        with Frontier.open(tmp_path / f"store{first}") as frontier:
+        with Frontier.open(tmp_path / f"store{first}", robots="caller") as frontier:
             served = Served(frontier=frontier)
             told = keyed(served, "POST", ADD, spellings[first])
             assert (200, 1) == (told[0], told[2]["accepted"])
             assert told[2] == keyed(served, "POST", ADD, spellings[1 - first])[2]
-        with Frontier.open(tmp_path / f"store{first}") as frontier:
+        with Frontier.open(tmp_path / f"store{first}", robots="caller") as frontier:
             assert told[2] == keyed(Served(frontier=frontier), "POST", ADD, spellings[1 - first])[2]
 
 
@@ -173,16 +173,16 @@ def test_a_refused_request_leaves_its_key_free():
 
 
 def test_behind_a_restart_a_key_repeats_its_own_answer_alone(tmp_path):
-    with Frontier.open(tmp_path / "store") as frontier:
+    with Frontier.open(tmp_path / "store", robots="caller") as frontier:
         served = Served(frontier=frontier)
         first = keyed(served, "POST", ADD, {"urls": [A]})[2]
         lease = served.next("worker_id=w")
         result = {"url": A, "http_status": 200, "links": [C]}
         told = served.results(lease["lease_id"], result, headers={"idempotency-key": "one"})[2]
-    with Frontier.open(tmp_path / "store") as frontier:
+    with Frontier.open(tmp_path / "store", robots="caller") as frontier:
         served = Served(frontier=frontier)
         assert first == keyed(served, "POST", ADD, {"urls": [A]})[2]
         assert told == served.results(lease["lease_id"], result, headers={"idempotency-key": "one"})[2]
-    with Frontier.open(tmp_path / "store") as frontier:
+    with Frontier.open(tmp_path / "store", robots="caller") as frontier:
         served = Served(frontier=frontier)
         assert 1 == keyed(served, "POST", ADD, {"urls": [B]})[2]["accepted"]

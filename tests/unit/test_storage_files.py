@@ -124,7 +124,7 @@ def test_read_only_reads_and_makes_nothing(tmp_path: Path) -> None:
 def whole_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with a file of every kind."""
     place = tmp_path_factory.mktemp("whole") / "store"
-    with Frontier.open(place, settings={"delay": 0, "memory_bytes": 10_000_000}) as frontier:
+    with Frontier.open(place, settings={"delay": 0, "memory_bytes": 10_000_000}, robots="caller") as frontier:
         for round_ in range(3):  # the second makes hosts cold
             for begin in range(0, 12_000, 2_000):
                 frontier.discover([f"http://h{round_}-{number}.com/" for number in range(begin, begin + 2_000)])

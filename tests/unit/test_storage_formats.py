@@ -54,7 +54,7 @@ def test_the_manifest_on_the_page_is_the_manifest_that_is_written() -> None:
 
 def test_the_manifest_on_the_page_has_the_names_that_a_frontier_writes() -> None:
     files = MemoryFiles()
-    Frontier.open(files).close()
+    Frontier.open(files, robots="caller").close()
     written = json.loads(files.contents()[MANIFEST_NAME])
     drawn = json.loads(block("json"))
     assert (written.keys(), written["rules"].keys()) == (drawn.keys(), drawn["rules"].keys())

@@ -43,7 +43,7 @@ def places(tmp_path, request):
 def test_commands_ask_the_program_that_has_the_store(places, said, capsys):
     store, named = places
     store.parent.mkdir(exist_ok=True)
-    with Frontier.open(store) as frontier:
+    with Frontier.open(store, robots="caller") as frontier:
         frontier.discover([A, B])
         (lease,) = frontier.lease(1)
         status = json.loads(said("status", named, "--json"))
@@ -64,7 +64,7 @@ def test_commands_ask_the_program_that_has_the_store(places, said, capsys):
 
 
 def test_status_works_on_a_store_that_a_program_kept(tmp_path, said):
-    with Frontier.open(tmp_path / "store") as frontier:
+    with Frontier.open(tmp_path / "store", robots="caller") as frontier:
         frontier.discover([A])
     assert "state       stopped" in said("status", tmp_path / "store")
     assert "1 URL" in said("status", tmp_path / "store")
@@ -75,7 +75,7 @@ def test_status_works_on_a_store_that_a_program_kept(tmp_path, said):
     [("resume", "{0}"), ("crawl", A, "-o", "{0}"), ("skipped", "{0}"), ("duplicates", "{0}"), ("show", A, "-o", "{0}")],
 )
 def test_commands_that_need_pages_say_that_the_store_is_a_program_s(tmp_path, words, capsys):
-    with Frontier.open(tmp_path / "store") as frontier:
+    with Frontier.open(tmp_path / "store", robots="caller") as frontier:
         frontier.discover([A])
     assert 5 == cli.run([word.format(tmp_path / "store") for word in words])
     told = capsys.readouterr().err
@@ -83,14 +83,14 @@ def test_commands_that_need_pages_say_that_the_store_is_a_program_s(tmp_path, wo
 
 
 def test_a_store_without_a_record_is_not_called_polite(tmp_path, said):
-    with Frontier.open(tmp_path / "store") as frontier:
+    with Frontier.open(tmp_path / "store", robots="caller") as frontier:
         frontier.discover([A])
     told = said("politeness", tmp_path / "store")
     assert ("nothing to prove" in told, "every gap was kept" in told) == (True, False)
 
 
 def test_bad_questions_are_answered_with_the_reason(tmp_path):
-    with Frontier.open(tmp_path / "store"):
+    with Frontier.open(tmp_path / "store", robots="caller"):
         for words, told in ((b"nonsense\n", "no JSON object"), (b'{"ask":"dance"}\n', "this can be asked")):
             with socket.socket(socket.AF_UNIX) as asking:
                 asking.connect(str(tmp_path / "store" / SOCKET_NAME))
@@ -102,10 +102,10 @@ def test_bad_questions_are_answered_with_the_reason(tmp_path):
 
 def test_the_socket_is_for_its_owner_alone_and_one_that_a_crash_left_is_replaced(tmp_path):
     store = tmp_path / "store"
-    Frontier.open(store).close()
+    Frontier.open(store, robots="caller").close()
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(store / SOCKET_NAME))
-    with Frontier.open(store):
+    with Frontier.open(store, robots="caller"):
         assert 0o600 == stat.S_IMODE(os.lstat(store / SOCKET_NAME).st_mode)
         assert 0 == ask(str(store), "totals")["statistics"]["accepted"]
     with pytest.raises(UnreachableError):
@@ -114,20 +114,20 @@ def test_the_socket_is_for_its_owner_alone_and_one_that_a_crash_left_is_replaced
 
 def test_a_file_of_the_socket_s_name_is_left_alone_and_the_store_opens(tmp_path):
     store = tmp_path / "store"
-    Frontier.open(store).close()
+    Frontier.open(store, robots="caller").close()
     (store / SOCKET_NAME).write_text("mine")
-    with Frontier.open(store) as frontier:
+    with Frontier.open(store, robots="caller") as frontier:
         frontier.discover([A])
     assert "mine" == (store / SOCKET_NAME).read_text()
 
 
 def test_a_store_can_be_opened_without_a_socket_and_one_in_memory_has_none(tmp_path):
-    with Frontier.open(tmp_path / "store", control=False), Frontier.memory():
+    with Frontier.open(tmp_path / "store", control=False, robots="caller"), Frontier.memory(robots="caller"):
         assert SOCKET_NAME not in os.listdir(tmp_path / "store")
 
 
 def test_a_frontier_that_is_forgotten_takes_its_socket_with_it(tmp_path):
-    frontier = Frontier.open(tmp_path / "store")
+    frontier = Frontier.open(tmp_path / "store", robots="caller")
     del frontier
     gc.collect()
     assert SOCKET_NAME not in os.listdir(tmp_path / "store")
@@ -154,7 +154,7 @@ def test_a_child_of_a_fork_leaves_the_socket_of_its_parent(tmp_path):
 
 def test_an_awaited_frontier_answers_too(tmp_path):
     async def asked():
-        async with AsyncFrontier.open(tmp_path / "store") as frontier:
+        async with AsyncFrontier.open(tmp_path / "store", robots="caller") as frontier:
             await frontier.discover([A])
             return await asyncio.to_thread(ask, str(tmp_path / "store"), "totals")
 
@@ -177,7 +177,7 @@ class Listener:
 def test_a_time_without_descriptors_does_not_end_the_answers(tmp_path, monkeypatch):
     monkeypatch.setattr(control, "CONTROL_PAUSE_SECONDS", 0)
     asking, answering = socket.socketpair()
-    with Frontier.open(tmp_path / "store") as frontier, asking:
+    with Frontier.open(tmp_path / "store", robots="caller") as frontier, asking:
         asking.sendall(b'{"ask": "totals"}\n')
         frontier._socket._serve(Listener(answering))
         assert json.loads(asking.makefile().readline())["ok"]
@@ -185,7 +185,7 @@ def test_a_time_without_descriptors_does_not_end_the_answers(tmp_path, monkeypat
 
 @pytest.mark.parametrize("line", [b"[" * 60_000, b'{"ask":' * 9_000, b"7", b"\xff"])
 def test_a_question_that_is_no_object_is_refused(tmp_path, line):
-    with Frontier.open(tmp_path / "store"), socket.socket(socket.AF_UNIX) as asking:
+    with Frontier.open(tmp_path / "store", robots="caller"), socket.socket(socket.AF_UNIX) as asking:
         asking.connect(str(tmp_path / "store" / SOCKET_NAME))
         asking.sendall(line + b"\n")
         assert "no JSON object" in json.loads(asking.makefile().readline())["error"]

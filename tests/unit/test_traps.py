@@ -121,7 +121,7 @@ def settings() -> dict[str, object]:
 
 
 def test_a_trap_is_parked_when_it_is_drawn_explained_counted_and_put_back(tmp_path, settings) -> None:
-    with Frontier.open(tmp_path / "store", settings=settings) as frontier:
+    with Frontier.open(tmp_path / "store", settings=settings, robots="caller") as frontier:
         codes = frontier.discover([Link(LOOP, depth=1), Link("http://a.test/b", depth=1)])
         assert ["new", "new"] == [str(code) for code in codes]
         assert "queued" == str(frontier.status(LOOP).state)
@@ -131,12 +131,12 @@ def test_a_trap_is_parked_when_it_is_drawn_explained_counted_and_put_back(tmp_pa
         text = frontier.explain(LOOP).reason_text
         assert all(part in text for part in ("trap_path_repeats", "'a' stands 4 times", "more than 3"))
         assert {"trap_path_repeats": 1} == frontier.statistics()["traps"]
-    with Frontier.open(tmp_path / "store", settings=settings) as frontier:
+    with Frontier.open(tmp_path / "store", settings=settings, robots="caller") as frontier:
         assert ("parked", "trap") == (str(frontier.status(LOOP).state), frontier.status(LOOP).reason)
         assert frontier.verify().ok
         assert 0 == frontier.retry()
         assert 1 == frontier.retry(error="trap")
-    with Frontier.open(tmp_path / "store", settings=settings) as frontier:
+    with Frontier.open(tmp_path / "store", settings=settings, robots="caller") as frontier:
         leased = frontier.lease(9, per_queue=2)
         assert LOOP in [lease.url for lease in leased]
         frontier.report([lease.done(seconds=0.1) for lease in leased])
@@ -145,15 +145,15 @@ def test_a_trap_is_parked_when_it_is_drawn_explained_counted_and_put_back(tmp_pa
 
 
 def test_a_rule_that_was_changed_counts_for_urls_that_are_queued_already(tmp_path, settings) -> None:
-    with Frontier.open(tmp_path / "store", settings={"delay": 0, "delay_factor": 0}) as frontier:
+    with Frontier.open(tmp_path / "store", settings={"delay": 0, "delay_factor": 0}, robots="caller") as frontier:
         frontier.discover([Link(LOOP, depth=1)])
-    with Frontier.open(tmp_path / "store", settings=settings) as frontier:
+    with Frontier.open(tmp_path / "store", settings=settings, robots="caller") as frontier:
         assert [] == list(frontier.lease(9))
         assert "trap_path_repeats" == frontier.status(LOOP).error
 
 
 def test_traps_go_back_by_the_class_of_their_rule(tmp_path, settings) -> None:
-    with Frontier.open(tmp_path / "store", settings=settings) as frontier:
+    with Frontier.open(tmp_path / "store", settings=settings, robots="caller") as frontier:
         frontier.discover([Link(LOOP, depth=1), Link("http://a.test/2099/12/", depth=1)])
         assert [] == list(frontier.lease(9))
         assert [0, 1, 0] == [frontier.retry(error=name) for name in ("trap_url_bytes", "trap_date", "trap_date")]
@@ -161,16 +161,16 @@ def test_traps_go_back_by_the_class_of_their_rule(tmp_path, settings) -> None:
 
 
 def test_a_seed_is_no_trap(tmp_path, settings) -> None:
-    with Frontier.open(tmp_path / "store", settings=settings) as frontier:
+    with Frontier.open(tmp_path / "store", settings=settings, robots="caller") as frontier:
         assert ["new"] == [str(code) for code in frontier.discover([LOOP])]
         assert [LOOP] == [lease.url for lease in frontier.lease(9)]
 
 
 def test_a_budget_that_grows_lets_no_trap_go(tmp_path, settings) -> None:
-    with Frontier.open(tmp_path / "store", settings={**settings, "max_pages_per_host": 1}) as frontier:
+    with Frontier.open(tmp_path / "store", settings={**settings, "max_pages_per_host": 1}, robots="caller") as frontier:
         frontier.discover([Link(LOOP, depth=1)])
         assert [] == list(frontier.lease(9))
-    with Frontier.open(tmp_path / "store", settings=settings) as frontier:
+    with Frontier.open(tmp_path / "store", settings=settings, robots="caller") as frontier:
         assert "parked" == str(frontier.status(LOOP).state)
 
 
@@ -180,14 +180,14 @@ def test_a_budget_that_grows_lets_no_trap_go(tmp_path, settings) -> None:
 def test_a_domain_that_makes_more_new_urls_in_a_day_than_it_may_has_the_others_parked(tmp_path) -> None:
     now = [NOW]
     rules = {"traps": Traps(new_urls_max=5), "delay": 0, "delay_factor": 0}
-    with Frontier.open(tmp_path / "store", settings=rules, clock=lambda: now[0]) as frontier:
+    with Frontier.open(tmp_path / "store", settings=rules, clock=lambda: now[0], robots="caller") as frontier:
         told = [Link(f"http://{number}.a.example/{number}", depth=1) for number in range(8)]
         assert ["new"] * 5 + ["parked"] * 3 == list(map(str, frontier.discover(told)))
         assert ["new"] == [str(code) for code in frontier.discover([Link("http://b.example/", depth=1)])]
         assert ["parked"] == [str(code) for code in frontier.discover([Link("http://a.example/more", depth=1)])]
         assert ["new"] == [str(code) for code in frontier.discover(["http://a.example/seed"])]
         assert "trap_new_urls" == frontier.status("http://7.a.example/7").error
-    with Frontier.open(tmp_path / "store", settings=rules, clock=lambda: now[0]) as frontier:
+    with Frontier.open(tmp_path / "store", settings=rules, clock=lambda: now[0], robots="caller") as frontier:
         assert ["parked"] == [str(code) for code in frontier.discover([Link("http://a.example/again", depth=1)])]
         now[0] += instant(86_401)
         assert ["new"] == [str(code) for code in frontier.discover([Link("http://a.example/tomorrow", depth=1)])]
@@ -266,7 +266,7 @@ RETURNS: dict[str, Any] = {"traps": Traps(returns_min=0.03), "delay": 0, "delay_
 
 
 def test_pages_without_end_that_bring_nothing_new_end(tmp_path) -> None:
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         fetched = calendar(frontier, "calendar/2031", fresh=False, pages=100_000)
         assert RETURNS_FETCHES_MIN <= fetched <= 2 * RETURNS_FETCHES_MIN
         counts = frontier.statistics()["urls"]
@@ -281,22 +281,22 @@ def test_pages_without_end_that_bring_nothing_new_end(tmp_path) -> None:
 
 
 def test_the_returns_of_a_shape_are_the_same_after_a_replay_and_behind_a_checkpoint(tmp_path) -> None:
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         calendar(frontier, "calendar/2031", fresh=False, pages=40)
         calendar(frontier, "honest/page", fresh=True, pages=30)
         before = inspect(frontier).tables.returns.blocks(0, 100)
         assert before
     for _ in range(2):
-        with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
             assert sorted(map(str, before)) == sorted(map(str, inspect(frontier).tables.returns.blocks(0, 100)))
             frontier.checkpoint()
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         assert inspect(frontier).tables.returns.get(0) == Returns()
         assert calendar(frontier, "calendar/2032", fresh=False, pages=1_000) <= RETURNS_FETCHES_MIN
 
 
 def test_a_parked_shape_is_probed_now_and_then(tmp_path) -> None:
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         calendar(frontier, "calendar/2031", fresh=False, pages=100_000)
         passed = frontier.statistics()["urls"]["parked"]  # type: ignore[index]
         told = [Link(f"http://a.test/calendar/2040/{number}", depth=1) for number in range(4 * RETURNS_PROBE_FIRST)]
@@ -310,7 +310,7 @@ def test_a_parked_shape_is_probed_now_and_then(tmp_path) -> None:
 
 
 def test_a_host_that_makes_ever_new_shapes_is_parked_and_its_good_shape_is_not(tmp_path) -> None:
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         calendar(frontier, "good/page", fresh=True, pages=RETURNS_FETCHES_MIN + 1)
         fetched = 0
         for number in range(0, 8 * RETURNS_FETCHES_MIN_OF_HOST, 16):
@@ -326,7 +326,7 @@ def test_a_host_that_makes_ever_new_shapes_is_parked_and_its_good_shape_is_not(t
 
 def test_shapes_of_one_kind_end_beside_good_ones_and_their_explanation_names_the_kind(tmp_path) -> None:
     """A session of words is the first folder: each has a shape of its own, and the host's other pages are good."""
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         fetched = 0
         for number in range(0, 2_000, 16):
             letters = ["".join(chr(97 + int(digit)) for digit in str(number + more)) for more in range(16)]
@@ -347,7 +347,7 @@ def test_shapes_of_one_kind_end_beside_good_ones_and_their_explanation_names_the
 
 
 def test_honest_pages_beside_a_trap_are_fetched_also_when_they_are_found_late(tmp_path) -> None:
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         for path in ("calendar/a", "day/b/c", "shop/d/e/f", "list/g/h/i/j"):
             calendar(frontier, path, fresh=False, pages=10_000)
         assert 30 == calendar(frontier, "honest/page", fresh=True, pages=30)
@@ -395,7 +395,7 @@ REPEATS: Final = {"duplicate": True, "repeats": True}
 
 def test_the_folder_of_a_language_to_which_little_was_translated_is_fetched_whole(tmp_path) -> None:
     """Its pages are copies, each of another page, and two of its own stood behind them: all of them were parked."""
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         assert 300 == fetch_shape(frontier, "en/manual", range(300), lambda _: NEW)
         for language in ("da", "es", "ru"):
             assert 300 == fetch_shape(
@@ -405,7 +405,7 @@ def test_the_folder_of_a_language_to_which_little_was_translated_is_fetched_whol
 
 
 def test_beside_folders_of_copies_a_new_shape_still_has_its_trial(tmp_path) -> None:
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         fetch_shape(frontier, "en/manual", range(300), lambda _: NEW)
         for language in ("da", "es", "ru"):
             fetch_shape(frontier, f"{language}/manual", range(300), lambda _: FIRST_COPY)
@@ -424,14 +424,14 @@ def test_beside_folders_of_copies_a_new_shape_still_has_its_trial(tmp_path) -> N
     ],
 )
 def test_a_shape_of_copies_ends(tmp_path, brings: Callable[[int], dict[str, bool]], most: int) -> None:
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         assert RETURNS_FETCHES_MIN <= fetch_shape(frontier, "old/manual", range(3_000), brings) <= most + 6  # probes
         assert frontier.verify().ok
 
 
 def test_shapes_without_end_that_each_have_some_copies_end_as_others(tmp_path) -> None:
     """A session id in the folder: each session has a few pages of the site, all of them copies."""
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         fetch_shape(frontier, "page/of", range(100), lambda _: NEW)
         sessions = ["".join(chr(97 + int(digit)) for digit in str(number)) for number in range(800)]
         frontier.discover([Link(f"http://a.test/{one}/of/{page}", depth=1) for one in sessions for page in range(3)])
@@ -455,7 +455,7 @@ def fetch_listed(frontier: Frontier, pages: range, brings: Callable[[int], dict[
 
 
 def test_the_original_of_a_site_that_was_copied_first_is_fetched_whole(tmp_path) -> None:
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         assert set(range(300)) == fetch_listed(frontier, range(300), lambda number: FOREIGN if number < 200 else NEW)
         assert [] == list(frontier.urls(state="parked"))
         assert not {"trap_returns", "trap_session"} & set(frontier.statistics()["traps"])  # type: ignore[call-overload]
@@ -463,11 +463,11 @@ def test_the_original_of_a_site_that_was_copied_first_is_fetched_whole(tmp_path)
 
 
 def test_a_mirror_is_sampled_explained_and_put_back(tmp_path) -> None:
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         fetched = fetch_listed(frontier, range(2_000), lambda _: FOREIGN)
         assert RETURNS_FETCHES_MIN + 16 <= len(fetched) <= RETURNS_FETCHES_MIN + 64
         assert {"possible_mirror": 2_000 - len(fetched)} == frontier.statistics()["traps"]
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         parked = next(iter(frontier.urls(state="parked")))
         text = frontier.explain(parked.url).reason_text
         said = "mirror", "possible_mirror", f"{len(fetched)} pages", "copies of pages of other hosts", "and 0 its own"
@@ -482,7 +482,7 @@ def test_a_mirror_is_sampled_explained_and_put_back(tmp_path) -> None:
 @pytest.mark.parametrize("new_shapes", [False, True])
 def test_copies_of_the_same_pages_of_another_host_without_end_are_a_trap(tmp_path, new_shapes: bool) -> None:
     """Sixty pages of another host, under any number of URLs."""
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         names = [
             "".join(chr(97 + int(digit)) for digit in str(number)) if new_shapes else "page" for number in range(4_000)
         ]
@@ -498,7 +498,7 @@ def test_copies_of_the_same_pages_of_another_host_without_end_are_a_trap(tmp_pat
 
 
 def test_a_possible_mirror_with_new_shapes_without_end_ends(tmp_path) -> None:
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         names = ["".join(chr(97 + int(digit)) for digit in str(number)) for number in range(6_000)]
         frontier.discover([Link(f"http://a.test/{name}/page", depth=1) for name in names])
         assert RETURNS_FETCHES_OF_TRIALS <= fetch_all(frontier, want=8, **FOREIGN) <= RETURNS_FETCHES_OF_TRIALS + 96
@@ -510,7 +510,7 @@ def test_a_possible_mirror_with_new_shapes_without_end_ends(tmp_path) -> None:
 def test_parked_pages_return_when_their_shape_brings_new_content(tmp_path, closed: bool) -> None:
     """closed: the store is closed, and opened again, before they are put back."""
     brought = 0
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         frontier.discover([Link(f"http://a.test/page/{number}", depth=1) for number in range(150)])
         while leases := frontier.lease(8, per_queue=8):
             fresh = bool(frontier.statistics()["traps"])
@@ -520,17 +520,17 @@ def test_parked_pages_return_when_their_shape_brings_new_content(tmp_path, close
                 break
         assert closed or (150, []) == (brought, list(frontier.urls(state="parked")))
         assert not closed or (False, True) == (frontier.finished(), brought < 60)
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         assert 150 - brought == fetch_all(frontier, want=8)
         assert frontier.finished()
         assert frontier.verify().ok
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         assert frontier.finished()
 
 
 @pytest.mark.parametrize("error", ["hook_on_page", "hook_reader", "internal", "too_large", "stopped"])
 def test_failures_on_our_own_side_park_nothing_and_retry_brings_the_pages_back(tmp_path, error: str) -> None:
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         frontier.discover([Link(f"http://a.test/page/{number}", depth=1) for number in range(300)])
         failed = 0
         while leases := frontier.lease(16, per_queue=16):
@@ -543,7 +543,7 @@ def test_failures_on_our_own_side_park_nothing_and_retry_brings_the_pages_back(t
 
 
 def test_a_session_id_is_named_where_its_urls_bring_nothing_new(tmp_path) -> None:
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         frontier.discover([Link(f"http://a.test/shop/?PHPSESSID={number:032}", depth=1) for number in range(500)])
         while leases := frontier.lease(50, per_queue=50):
             frontier.report([Outcome(lease.token, Verdict.DONE, 0.0, 200, duplicate=True) for lease in leases])
@@ -578,7 +578,9 @@ def test_victims_make_room_for_all_that_come_and_are_none_of_them() -> None:
 
 @pytest.mark.parametrize("pages", [5_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_honest_pages_of_one_shape_are_no_trap(tmp_path, pages: int) -> None:
-    with Frontier.open(tmp_path / "store", settings={**RETURNS, "traps": Traps(2_000, 15, 3, 2.0, None, 0.03)}) as one:
+    with Frontier.open(
+        tmp_path / "store", settings={**RETURNS, "traps": Traps(2_000, 15, 3, 2.0, None, 0.03)}, robots="caller"
+    ) as one:
         for first in range(0, pages, 5_000):
             some = range(first, first + 5_000)
             one.discover([Link(f"http://a.test/shop/2025/item-{number}.html", depth=1) for number in some])
@@ -618,7 +620,7 @@ def test_the_quantile_of_the_sizes_of_hosts_is_that_of_all_of_them_to_a_step(siz
 def test_a_host_with_twice_the_fetches_of_nearly_all_others_is_parked_explained_and_put_back(tmp_path) -> None:
     rules = {"traps": Traps(host_quantile=0.99), "delay": 0, "delay_factor": 0}
     hosts = HOSTS_COMPARED_MIN + 20
-    with Frontier.open(tmp_path / "store", settings=rules) as frontier:
+    with Frontier.open(tmp_path / "store", settings=rules, robots="caller") as frontier:
         pages = [Link(f"http://{n}.test/{page}", depth=1) for n in range(hosts) for page in range(20)]
         frontier.discover(pages)
         assert len(pages) == fetch_all(frontier)
@@ -630,7 +632,7 @@ def test_a_host_with_twice_the_fetches_of_nearly_all_others_is_parked_explained_
         levels = [
             inspect(frontier).tables.returns.get(inspect(frontier).traps._sizes.name_of(step)) for step in range(9)
         ]
-    with Frontier.open(tmp_path / "store", settings=rules) as frontier:
+    with Frontier.open(tmp_path / "store", settings=rules, robots="caller") as frontier:
         kept = inspect(frontier).tables.returns
         assert levels == [kept.get(inspect(frontier).traps._sizes.name_of(step)) for step in range(9)]
         parked = next(iter(frontier.urls(state="parked"))).url
@@ -660,11 +662,11 @@ def homes(first: int, last: int) -> list[Link]:
 
 
 def test_new_hosts_of_a_wildcard_domain_share_one_budget(tmp_path) -> None:
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         frontier.discover(["http://wild.test/"])
         assert 1 == fetch_all(frontier)
         probed(frontier, "http://qzkvxw.wild.test/")
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         frontier.discover(homes(0, 1_000))
         fetched = fetch_all(frontier, want=8, repeats=True)
         assert RETURNS_HOSTS_MIN <= fetched <= RETURNS_HOSTS_MIN + 8 + 5
@@ -687,7 +689,7 @@ def test_hosts_of_a_domain_that_is_no_wildcard_share_a_budget_only_if_they_bring
     tmp_path, probe: str, status: int
 ) -> None:
     for how, store in ({"repeats": True}, "poor"), ({}, "good"):
-        with Frontier.open(tmp_path / store, settings=RETURNS) as frontier:
+        with Frontier.open(tmp_path / store, settings=RETURNS, robots="caller") as frontier:
             frontier.discover(["http://wild.test/"])
             assert 1 == fetch_all(frontier)
             if probe:
@@ -779,7 +781,7 @@ def test_so_many_new_hosts_of_a_domain_are_tried_at_once(tmp_path) -> None:
 
 
 def test_further_new_hosts_of_a_poor_domain_are_parked_before_anybody_asks_for_them(tmp_path) -> None:
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         frontier.discover(["http://wild.test/"])
         assert 1 == fetch_all(frontier)
         probed(frontier, "http://qzkvxw.wild.test/")
@@ -795,7 +797,7 @@ def test_further_new_hosts_of_a_poor_domain_are_parked_before_anybody_asks_for_t
 
 
 def test_new_hosts_of_a_wildcard_domain_that_bring_new_content_are_fetched(tmp_path) -> None:
-    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+    with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         probed(frontier, "http://qzkvxw.wild.test/")
         frontier.discover(homes(0, 300))
         assert 300 == fetch_all(frontier)
