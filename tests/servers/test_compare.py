@@ -79,5 +79,5 @@ def test_the_code_for_crawlee_gets_all_titles(project: Path, port: str, tmp_path
 
 def test_the_code_for_outrider_gets_all_titles(project: Path, port: str, tmp_path: Path) -> None:
     run_block(project, "outrider", port, tmp_path, [sys.executable])
-    lines = [json.loads(line) for line in (tmp_path / "titles" / "pages.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (tmp_path / "titles" / "items.jsonl").read_text().splitlines()]
     assert expected(port) == {line["url"]: line["title"] for line in lines}

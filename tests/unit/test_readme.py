@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -13,10 +17,49 @@ def examples(project):
     return re.findall(r"```python\n(.*?)```", (project / "README.md").read_text("utf-8"), re.DOTALL)
 
 
-def test_every_example_runs(project, capsys):
+def test_every_example_without_a_network_runs(project, capsys):
     for example in examples(project):
-        exec(compile(example, "README.md", "exec"), {})
+        if "outrider.crawl(" not in example:
+            exec(compile(example, "README.md", "exec"), {})
     assert "http://example.org/b?x=~" in capsys.readouterr().out
+
+
+class Site(BaseHTTPRequestHandler):
+    """One page on loopback, in place of example.org."""
+
+    def log_message(self, *arguments):
+        pass
+
+    def do_GET(self):
+        self.send_response(200 if self.path == "/" else 404)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(
+            b"<title>Example</title><h1>Example Domain</h1><p>Three more words." if self.path == "/" else b""
+        )
+
+
+@contextmanager
+def site():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Site)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_the_crawl_of_the_example_makes_the_printed_item(project, tmp_path, monkeypatch):
+    (example,) = [text for text in examples(project) if "outrider.crawl(" in text]
+    monkeypatch.chdir(tmp_path)
+    with site() as url:
+        exec(compile(example.replace("https://example.org/", url), "README.md", "exec"), {})
+    (line,) = (tmp_path / "example" / "items.jsonl").read_text().splitlines()
+    item = json.loads(line)
+    (printed,) = re.findall(r"^    (\{.*\})$", (project / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert list(json.loads(printed)) == list(item)
+    assert (item["url"], item["heading"], item["words"]) == (url, "Example Domain", 5)
 
 
 def test_the_frontier_of_the_example_leases_no_page_that_robots_txt_closes(project, monkeypatch):
@@ -37,3 +80,11 @@ def test_the_frontier_of_the_example_leases_no_page_that_robots_txt_closes(proje
 @pytest.mark.parametrize("name", ["robots="])
 def test_the_page_names_what_makes_it_polite(project, name):
     assert name in (project / "README.md").read_text("utf-8")
+
+
+def test_the_landing_page_of_the_documents_makes_the_same_crawl(project, tmp_path, monkeypatch, capsys):
+    (example,) = re.findall(r"```python\n(.*?)```", (project / "docs" / "index.md").read_text("utf-8"), re.DOTALL)
+    with site() as url:
+        monkeypatch.chdir(tmp_path)
+        exec(compile(example.replace("https://example.org/", url), "index.md", "exec"), {})
+    assert capsys.readouterr().out == "finished 1\n"
