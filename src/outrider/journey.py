@@ -207,7 +207,7 @@ class Form(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class OutcomeField:
     """What a field of `Outcome` is beside its type. column: its name in an `OutcomeBatch`, if that is not the field's;
     None where a batch has no such column. bytes_max: the limit of a text or octets. kept: the letter that names it in
     the record of the URL, "" for a field that no record keeps; a letter never gets another meaning. renewed: each
@@ -222,8 +222,8 @@ class Told:
     served: bool = True
 
 
-_Flag: TypeAlias = Annotated[bool, Told(Form.FLAG)]
-_Seconds: TypeAlias = Annotated[float | None, Told(Form.SECONDS)]
+_Flag: TypeAlias = Annotated[bool, OutcomeField(Form.FLAG)]
+_Seconds: TypeAlias = Annotated[float | None, OutcomeField(Form.SECONDS)]
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -248,29 +248,31 @@ class Outcome(msgspec.Struct, frozen=True):
     address, ttl_seconds: the answer to an errand of kind `address`, and how long it holds (None: five minutes).
     """
 
-    token: Annotated[int, Told(Form.TOKEN, column=None)]
-    verdict: Annotated[Verdict, Told(Form.VERDICT, column=None)]
-    seconds: Annotated[float | None, Told(Form.SECONDS, column=None)] = None
-    status: Annotated[int | None, Told(Form.STATUS, column=None)] = None
-    error: Annotated[str | None, Told(Form.ERROR, "errors")] = None
-    ended_at: Annotated[Instant | None, Told(Form.INSTANT, served=False)] = None
-    at: Annotated[Instant | None, Told(Form.INSTANT)] = None
+    token: Annotated[int, OutcomeField(Form.TOKEN, column=None)]
+    verdict: Annotated[Verdict, OutcomeField(Form.VERDICT, column=None)]
+    seconds: Annotated[float | None, OutcomeField(Form.SECONDS, column=None)] = None
+    status: Annotated[int | None, OutcomeField(Form.STATUS, column=None)] = None
+    error: Annotated[str | None, OutcomeField(Form.ERROR, "errors")] = None
+    ended_at: Annotated[Instant | None, OutcomeField(Form.INSTANT, served=False)] = None
+    at: Annotated[Instant | None, OutcomeField(Form.INSTANT)] = None
     after_seconds: _Seconds = None
     retry_after_seconds: _Seconds = None
     refused: _Flag = False
-    location: Annotated[str | None, Told(Form.LOCATION, "locations")] = None
-    links: Annotated[Sequence[str | Link] | UrlColumns, Told(Form.LINKS, column=None)] = ()
-    robots: Annotated[RobotsAnswer | None, Told(Form.ROBOTS)] = None
-    answered: Annotated[bool | None, Told(Form.FLAG_OR_NONE)] = None
-    line: Annotated[bytes | None, Told(Form.OCTETS, "lines", LINE_BYTES_MAX, served=False)] = None
-    politeness: Annotated[bytes | None, Told(Form.OCTETS, bytes_max=LINE_BYTES_MAX, served=False)] = None
-    digest: Annotated[bytes | None, Told(Form.OCTETS, "digests", DIGEST_BYTES_MAX, kept="d")] = None
+    location: Annotated[str | None, OutcomeField(Form.LOCATION, "locations")] = None
+    links: Annotated[Sequence[str | Link] | UrlColumns, OutcomeField(Form.LINKS, column=None)] = ()
+    robots: Annotated[RobotsAnswer | None, OutcomeField(Form.ROBOTS)] = None
+    answered: Annotated[bool | None, OutcomeField(Form.FLAG_OR_NONE)] = None
+    line: Annotated[bytes | None, OutcomeField(Form.OCTETS, "lines", LINE_BYTES_MAX, served=False)] = None
+    politeness: Annotated[bytes | None, OutcomeField(Form.OCTETS, bytes_max=LINE_BYTES_MAX, served=False)] = None
+    digest: Annotated[bytes | None, OutcomeField(Form.OCTETS, "digests", DIGEST_BYTES_MAX, kept="d")] = None
     duplicate: _Flag = False
-    bytes_read: Annotated[int, Told(Form.COUNT)] = 0
-    etag: Annotated[str | None, Told(Form.TEXT, "etags", VALIDATOR_BYTES_MAX, "t", renewed=True)] = None
-    last_modified: Annotated[str | None, Told(Form.TEXT, bytes_max=VALIDATOR_BYTES_MAX, kept="l", renewed=True)] = None
-    metadata: Annotated[Mapping[str, object] | None, Told(Form.METADATA, kept="m")] = None
-    address: Annotated[str | None, Told(Form.ADDRESS, "addresses")] = None
+    bytes_read: Annotated[int, OutcomeField(Form.COUNT)] = 0
+    etag: Annotated[str | None, OutcomeField(Form.TEXT, "etags", VALIDATOR_BYTES_MAX, "t", renewed=True)] = None
+    last_modified: Annotated[
+        str | None, OutcomeField(Form.TEXT, bytes_max=VALIDATOR_BYTES_MAX, kept="l", renewed=True)
+    ] = None
+    metadata: Annotated[Mapping[str, object] | None, OutcomeField(Form.METADATA, kept="m")] = None
+    address: Annotated[str | None, OutcomeField(Form.ADDRESS, "addresses")] = None
     ttl_seconds: _Seconds = None
     first_byte_seconds: _Seconds = None
     repeats: _Flag = False
@@ -279,13 +281,13 @@ class Outcome(msgspec.Struct, frozen=True):
     foreign_copy: _Flag = False
 
 
-def _told(hint: Any) -> Told:
-    (told,) = (each for each in hint.__metadata__ if isinstance(each, Told))
+def _field_of(hint: Any) -> OutcomeField:
+    (told,) = (each for each in hint.__metadata__ if isinstance(each, OutcomeField))
     return told
 
 
-OUTCOME_FIELDS: Final[Mapping[str, Told]] = {
-    name: _told(hint) for name, hint in get_type_hints(Outcome, include_extras=True).items()
+OUTCOME_FIELDS: Final[Mapping[str, OutcomeField]] = {
+    name: _field_of(hint) for name, hint in get_type_hints(Outcome, include_extras=True).items()
 }
 """The fields of `Outcome`, in order. The columns of a batch, the checks of a report and the bodies over HTTP are made
 of them."""
@@ -293,7 +295,7 @@ OUTCOME_COLUMNS: Final[Mapping[str, str]] = {
     told.column or name: name for name, told in OUTCOME_FIELDS.items() if told.column is not None
 }
 """The columns of an `OutcomeBatch` that may be left out, and the field of `Outcome` that each has the values of."""
-RECORD_FIELDS: Final[Mapping[str, Told]] = {name: told for name, told in OUTCOME_FIELDS.items() if told.kept}
+RECORD_FIELDS: Final[Mapping[str, OutcomeField]] = {name: told for name, told in OUTCOME_FIELDS.items() if told.kept}
 """The fields that the record of a URL keeps: texts, octets (as hex digits outside of the store) and metadata. Cards,
 exports and imports are made of them, and so are leases, if `Lease` has a field of the same name."""
 
@@ -475,7 +477,7 @@ class Lease(msgspec.Struct, frozen=True):
         return Outcome(self.token, Verdict.DONE, address=address, ttl_seconds=ttl_seconds)
 
 
-LEASE_FIELDS: Final[Mapping[str, Told]] = {
+LEASE_FIELDS: Final[Mapping[str, OutcomeField]] = {
     name: told for name, told in RECORD_FIELDS.items() if name in Lease.__struct_fields__
 }
 """The fields of a record that come back with the lease of its URL."""
@@ -649,7 +651,7 @@ class UrlStatus:
     token: int | None = None
 
 
-class Page(list[Listed], Generic[Listed]):
+class ListPage(list[Listed], Generic[Listed]):
     """A piece of a list. cursor: the argument `after` for the next piece, None at the end; it stays good while others
     write."""
 

@@ -75,9 +75,9 @@ from outrider.journey import (
     Idle,
     LeaseBatch,
     Link,
+    ListPage,
     Outcome,
     OutcomeBatch,
-    Page,
     QueueStatus,
     Report,
     RequestId,
@@ -626,7 +626,7 @@ class Frontier:
 
     @served("read")
     @glance
-    def queues(self, *, crawl: str | None = None, after: str | None = None, limit: int = 100) -> Page[QueueStatus]:
+    def queues(self, *, crawl: str | None = None, after: str | None = None, limit: int = 100) -> ListPage[QueueStatus]:
         """A piece of the list of queues; `after` is the cursor of the piece before."""
         arguments.name("crawl", crawl)
         self._check()
@@ -634,7 +634,7 @@ class Frontier:
 
     @served("read")
     @lengthy
-    def hosts(self, *, state: str | None = None, after: str | None = None, limit: int = 100) -> Page[HostStatus]:
+    def hosts(self, *, state: str | None = None, after: str | None = None, limit: int = 100) -> ListPage[HostStatus]:
         """A piece of the list of hosts. state: ready, resting, blocked or empty; a piece of these may have fewer rows
         than `limit` and still a cursor."""
         return self._looked(lambda m, now: m.looks.hosts(now, state, after, limit))
@@ -651,7 +651,7 @@ class Frontier:
         reason: str | None = None,
         after: str | None = None,
         limit: int = 1_000,
-    ) -> Page[UrlStatus]:
+    ) -> ListPage[UrlStatus]:
         """A piece of the list of URLs, in an order that stays while others write. host: by any spelling. reason: the
         class of their last error, a rule of traps, or the reason for which they are parked or gone."""
         arguments.name("crawl", crawl)

@@ -47,9 +47,9 @@ from outrider.journey import (
     Lease,
     LeaseBatch,
     Link,
+    ListPage,
     Outcome,
     OutcomeBatch,
-    Page,
     PriorityPart,
     QueueStatus,
     Ranking,
@@ -455,8 +455,8 @@ def made(kind: Any, told: Any) -> Any:
         kind = next(one for one in get_args(kind) if one is not type(None))
     if kind is LeaseBatch:
         return LeaseBatch([_lease(one) for one in msgspec.convert(told, list[m.Record])])
-    if get_origin(kind) is Page:
-        return Page([_made(get_args(kind)[0], row) for row in told["rows"]], told["cursor"])
+    if get_origin(kind) is ListPage:
+        return ListPage([_made(get_args(kind)[0], row) for row in told["rows"]], told["cursor"])
     return _made(kind, told) if isinstance(kind, type) and is_dataclass(kind) else msgspec.convert(told, kind)
 
 

@@ -25,8 +25,8 @@ from outrider.journey import (
     HostStatus,
     Lease,
     LeaseBatch,
+    ListPage,
     Outcome,
-    Page,
     RequestId,
     Settled,
     Verdict,
@@ -567,7 +567,7 @@ def _verb(name: str, served: Served, method: Callable[..., Any]) -> Route:
 def _told(found: Any, now: Instant) -> Any:
     if isinstance(found, LeaseBatch):
         return [_record(one, None, now) for one in found]
-    if isinstance(found, Page):
+    if isinstance(found, ListPage):
         return {"rows": [dated(asdict(row)) for row in found], "cursor": found.cursor}
     return dated(asdict(found)) if is_dataclass(found) and not isinstance(found, type) else found
 

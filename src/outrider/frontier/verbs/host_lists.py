@@ -25,11 +25,7 @@ from outrider.frontier.verbs.accounts import (
     status_of_robots,
 )
 from outrider.frontier.verbs.census import HOST_STATES, rows_in
-from outrider.journey import (
-    HostStatus,
-    Page,
-    QueueStatus,
-)
+from outrider.journey import HostStatus, ListPage, QueueStatus
 from outrider.limits import (
     LISTED_HOSTS_PER_STEP,
     LISTED_READ_BYTES,
@@ -42,7 +38,7 @@ def check_state(state: object) -> None:
         raise SettingsError(f"state {shown(state)}: give one of {', '.join(HOST_STATES)}")
 
 
-def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int) -> Page[QueueStatus]:
+def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int) -> ListPage[QueueStatus]:
     """Queues in the order of their hosts' hashes."""
     limit = arguments.rows(limit)
     wanted = None
@@ -58,15 +54,15 @@ def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int
             if (number, queue) <= (host_after, queue_after):
                 continue
             if len(found) == limit:
-                return Page(found, cursor)
+                return ListPage(found, cursor)
             found.append(status)
             cursor = f"h{number:016x}.{queue:016x}"
-    return Page(found, None)
+    return ListPage(found, None)
 
 
 def list_hosts(
     tables: Tables, turns: Turns, now: Instant, after: str | None, limit: int
-) -> Generator[None, None, Page[HostStatus]]:
+) -> Generator[None, None, ListPage[HostStatus]]:
     """Hosts in the order of their hashes. It yields between its steps."""
     limit = arguments.rows(limit)
     found: list[HostStatus] = []
@@ -78,23 +74,23 @@ def list_hosts(
         told = iter(hot)
         for number, home in some:
             if len(found) == limit:
-                return Page(found, f"h{beyond:016x}")
+                return ListPage(found, f"h{beyond:016x}")
             found.append(_cold_status(tables, *home, now) if isinstance(home, tuple) else next(told))
             beyond = number
         if len(some) < want:
-            return Page(found, None)
+            return ListPage(found, None)
         yield
 
 
 def list_hosts_in(
     state: str, tables: Tables, turns: Turns, now: Instant, after: str | None, limit: int
-) -> Generator[None, None, Page[HostStatus]]:
+) -> Generator[None, None, ListPage[HostStatus]]:
     """Hosts in one state, as `list_hosts`; it looks at all hosts in memory, in bounded steps. Raises SettingsError."""
     limit = arguments.rows(limit)
     check_state(state)
     if state == "empty" and tables.cold.ever:
         page = yield from list_hosts(tables, turns, now, after, limit)
-        return Page([one for one in page if one.state == state], page.cursor)
+        return ListPage([one for one in page if one.state == state], page.cursor)
     (beyond,) = hashes_after(after, 1, "hosts")
     rows = yield from rows_in(HOST_STATES.index(state), tables, turns, now)
     hashes = np.sort(tables.hosts.hash[rows])
@@ -105,7 +101,7 @@ def list_hosts_in(
         homes = tables.hosts.find(hashes[first : min(first + LISTED_HOSTS_PER_STEP, limit)])
         told = host_statuses(tables, (row for row in homes.tolist() if row != NONE), now, turns)
         found += [one for one in told if one.state == state]
-    return Page(found, f"h{int(hashes[limit - 1]):016x}" if len(hashes) > limit else None)
+    return ListPage(found, f"h{int(hashes[limit - 1]):016x}" if len(hashes) > limit else None)
 
 
 def hashes_after(after: str | None, count: int, what: str) -> tuple[int, ...]:

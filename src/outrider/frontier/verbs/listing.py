@@ -24,7 +24,7 @@ from outrider.frontier.state.urls import DONE, GONE, LEASED, PARKED, QUEUED, STA
 from outrider.frontier.stores.ledger import FINGERPRINT_MAX, Key, before_slot
 from outrider.frontier.verbs.accounts import leased_heads, status_of
 from outrider.frontier.verbs.asking import NO_HEADS
-from outrider.journey import Page, State, UrlStatus
+from outrider.journey import ListPage, State, UrlStatus
 from outrider.kernels.cards import Heads
 from outrider.limits import (
     LISTED_BODIES_AT_ONCE,
@@ -124,7 +124,7 @@ def listed(
     after: Key | None,
     limit: int,
     token_of: Callable[[Record], int],
-) -> Reading[Page[UrlStatus]]:
+) -> Reading[ListPage[UrlStatus]]:
     """Up to `limit` URLs above a key, and the cursor behind them."""
     chosen: list[Heads] = []
 
@@ -154,7 +154,7 @@ def listed(
                 record = Record.of(cards, row)
                 token = token_of(record) if record.state == LEASED else 0
                 found.append(status_of(record, tables, token, queue))
-    return Page(found, cursor_of(heads, limit - 1) if more else None)
+    return ListPage(found, cursor_of(heads, limit - 1) if more else None)
 
 
 def gathered(

@@ -38,7 +38,7 @@ from outrider.journey import (
     HostStatus,
     Idle,
     LeaseBatch,
-    Page,
+    ListPage,
     QueueStatus,
     State,
     UrlStatus,
@@ -154,13 +154,13 @@ class Looking(Part):
         most = None if within_seconds is None else arguments.span("within_seconds", within_seconds)
         return waits(self.tables, self.turns, max(now, self._core.now), beyond_seconds=least, within_seconds=most)
 
-    def queues(self, crawl: str | None, after: str | None, limit: int) -> Page[QueueStatus]:
+    def queues(self, crawl: str | None, after: str | None, limit: int) -> ListPage[QueueStatus]:
         """A piece of the list of queues."""
         return host_lists.list_queues(self.tables, crawl, after, limit)
 
     def hosts(
         self, now: Instant, state: str | None, after: str | None, limit: int
-    ) -> Generator[None, None, Page[HostStatus]]:
+    ) -> Generator[None, None, ListPage[HostStatus]]:
         """A piece of the list of hosts. It yields between its steps."""
         now = max(now, self._core.now)
         if state is None:
@@ -188,7 +188,7 @@ class Looking(Part):
         after: str | None,
         reason: str | None,
         limit: int,
-    ) -> Reading[Page[UrlStatus]]:
+    ) -> Reading[ListPage[UrlStatus]]:
         """A piece of the list of URLs, in the order of their keys."""
         limit = arguments.rows(limit)
         wish = replace(self._wish(state, host, crawl, key), reason=arguments.name("reason", reason))
