@@ -16,7 +16,7 @@ from bench.urls import sample
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.stores.ledger import Ledger
 from outrider.kernels import hash_spans
-from outrider.kernels.cards import HEAD
+from outrider.kernels.card_layout import HEAD
 from outrider.storage.files import Directory
 
 RECORDS = 200_000

@@ -11,7 +11,7 @@ import pytest
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.stores.ledger import Ledger
 from outrider.kernels import hash_spans
-from outrider.kernels.cards import HEAD
+from outrider.kernels.card_layout import HEAD
 from outrider.sim.disk import MemoryFiles
 from outrider.url import UrlBatch
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from contract.kinds import WITHOUT_NATIVE, both, native_of
 from outrider.kernels import backlog as twin
-from outrider.kernels.cards import HEAD
+from outrider.kernels.card_layout import HEAD
 
 NATIVE = native_of(twin.Backlog)
 BOTH = both(twin.Backlog)

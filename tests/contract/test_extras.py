@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from contract.kinds import NATIVE, U64_MAX, WITHOUT_NATIVE, both, i64, u64
 from outrider.frontier.format.records import CARD_FIELDS
 from outrider.kernels import extras, siphash
-from outrider.kernels.cards import HEAD
+from outrider.kernels.card_layout import HEAD
 
 BOTH = both(extras)
 KEY = bytes(range(16))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.kinds import MANY, WITHOUT_NATIVE, both, i64, longest, native_of, tokens, too_long, u32, u64
-from outrider.kernels.cards import HEAD
+from outrider.kernels.card_layout import HEAD
 from outrider.kernels.leases import Leases as Twin
 
 NATIVE = native_of(Twin)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from contract.kinds import NATIVE, WITHOUT_NATIVE, both
 from outrider.kernels import planes
-from outrider.kernels.cards import HEAD
+from outrider.kernels.card_layout import HEAD
 
 BOTH = both(planes)
 

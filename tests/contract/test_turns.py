@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from contract.kinds import NATIVE, NONE, WITHOUT_NATIVE, both, rows, u32
 from outrider.kernels.backlog import Backlog
-from outrider.kernels.cards import HEAD
+from outrider.kernels.card_layout import HEAD
 from outrider.kernels.groups import Groups
 from outrider.kernels.host_cells import HOST
 from outrider.kernels.ready import Ready

@@ -12,7 +12,7 @@ import pytest
 from outrider.errors import StoreError
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.stores.ledger import Ledger
-from outrider.kernels.cards import HEAD
+from outrider.kernels.card_layout import HEAD
 from outrider.sim.disk import CrashDisk
 from outrider.storage.files import Files, read_whole, replace
 

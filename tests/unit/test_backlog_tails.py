@@ -13,7 +13,7 @@ from outrider.errors import DamagedStoreError, StoreFailedError
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.stores.backlog import Backlog
 from outrider.frontier.stores.chunks import Packer, fingerprints_of
-from outrider.kernels.cards import HEAD
+from outrider.kernels.card_layout import HEAD
 from outrider.sim import disk
 from outrider.storage.memory import MemoryFiles
 from outrider.storage.scratch import Scratch

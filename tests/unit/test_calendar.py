@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from limiting import set_limits
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.stores.calendar import Calendar
-from outrider.kernels.cards import HEAD
+from outrider.kernels.card_layout import HEAD
 from outrider.storage.memory import MemoryFiles
 
 SECOND, HOUR, DAY = 1_000_000, 3_600_000_000, 86_400_000_000

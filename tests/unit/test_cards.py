@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from outrider.frontier.format.cards import Cards
-from outrider.kernels.cards import HEAD, HEAD_BYTES
+from outrider.kernels.card_layout import HEAD, HEAD_BYTES
 
 
 def cards(*urls: bytes) -> Cards:

@@ -31,7 +31,7 @@ from outrider.frontier.state.hosts import keyed_queue_hash, mixed, queue_hashes
 from outrider.frontier.state.tables import COPY_ROWS, RUNS, Tables
 from outrider.frontier.state.urls import STATES, Reason
 from outrider.frontier.stores.ledger import Ledger
-from outrider.kernels.cards import HEAD, HEAD_BYTES
+from outrider.kernels.card_layout import HEAD, HEAD_BYTES
 from outrider.limits import FACTS_COMPRESSED_BYTES_MIN
 from outrider.storage.memory import MemoryFiles
 

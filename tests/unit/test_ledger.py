@@ -16,7 +16,7 @@ from limiting import set_limits
 from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError, StoreFailedError, StoreFullError
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.stores.ledger import Key, Ledger
-from outrider.kernels.cards import HEAD, Heads
+from outrider.kernels.card_layout import HEAD, Heads
 from outrider.limits import (
     MEMTABLE_APPENDS_JOINED,
     MEMTABLE_CHUNK_ROWS,

@@ -13,7 +13,7 @@ import numpy as np
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.stores.ledger import Ledger
 from outrider.kernels import crc32c, pack_heads
-from outrider.kernels.cards import HEAD
+from outrider.kernels.card_layout import HEAD
 from outrider.limits import RUN_BLOCK_BYTES, RUN_BLOCK_ROWS
 from outrider.sim.disk import MemoryFiles
 from outrider.storage.runs import run_name

@@ -16,7 +16,7 @@ from outrider.errors import DamagedStoreError, ForeignStoreError
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.stores.ledger import Ledger
 from outrider.kernels import pack_frames
-from outrider.kernels.cards import HEAD
+from outrider.kernels.card_layout import HEAD
 from outrider.storage.checkpoint import CheckpointWriter, newest_checkpoint
 from outrider.storage.files import Directory
 from outrider.storage.log import Log

@@ -1,7 +1,7 @@
 //! The cards of many queues, the best of each first: what `take` gives next for a queue costs the same however many queues
 //! there are and however much each holds.
 //!
-//! A card is a head of 72 bytes (`src/outrider/kernels/cards.py` draws it) and a body. Cards lie in an arena of slots of 16
+//! A card is a head of 72 bytes (`src/outrider/kernels/card_layout.py` draws it) and a body. Cards lie in an arena of slots of 16
 //! bytes, segment by segment, and are named by their place. A queue is 8 bytes: empty, or the place of its only card, or
 //! the number of a binary heap, or where its few cards lie outside of this kernel. The order is (-klass, due, order), then the card's own bytes, so that it is total and equal
 //! histories give equal answers.

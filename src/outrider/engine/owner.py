@@ -90,7 +90,7 @@ from outrider.journey import (
     Waits,
     WorkerStatus,
 )
-from outrider.kernels.cards import Heads
+from outrider.kernels.card_layout import Heads
 from outrider.limits import (
     LOOK_PAUSE_SECONDS,
     RECORDS_PER_SCAN,

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
-from outrider.kernels.cards import HEAD_BYTES, NO_CLASS
+from outrider.kernels.card_layout import HEAD_BYTES, NO_CLASS
 from outrider.kernels.columns import NONE
 
 HeadsArenaOffsets = tuple[bytes, bytes, bytes]

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from outrider.kernels.cards import HAS_CONTENT, HEAD
+from outrider.kernels.card_layout import HAS_CONTENT, HEAD
 from outrider.kernels.columns import Column, column, packed, records, same_length
 from outrider.kernels.framing import Bytes
 from outrider.kernels.siphash import hash_messages

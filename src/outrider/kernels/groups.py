@@ -35,7 +35,7 @@ _Place = tuple[int, int, int, int]
 
 
 @dataclass(slots=True)
-class _Group:
+class _GroupState:
     number: int
     capacity: int
     gap: int = OF_HOSTS
@@ -57,7 +57,7 @@ class _Group:
 
 
 @dataclass(slots=True)
-class _Host:
+class _GroupedHost:
     number: int
     # the number of turns of each group that the host has, in the order of joining
     turns: dict[int, int] = field(default_factory=dict)
@@ -95,8 +95,8 @@ class Groups:
     """
 
     def __init__(self) -> None:
-        self._groups: dict[int, _Group] = {}
-        self._hosts: dict[int, _Host] = {}
+        self._groups: dict[int, _GroupState] = {}
+        self._hosts: dict[int, _GroupedHost] = {}
         self._asked = 0
         self._contested: dict[int, OrderedDict[int, None]] = {}
         """Returns per crawl the groups where a host of it waits and another host stands, the oldest contest first."""
@@ -112,7 +112,7 @@ class Groups:
             raise ValueError(f"group {group} needs a capacity above 0")
         if gap < OF_HOSTS:
             raise ValueError(f"group {group} needs a gap of 0 or more")
-        place = self._groups.setdefault(group, _Group(group, capacity))
+        place = self._groups.setdefault(group, _GroupState(group, capacity))
         place.capacity, place.gap = capacity, gap
 
     def close(self, groups: Column) -> None:
@@ -140,7 +140,7 @@ class Groups:
                 raise ValueError(f"host {host} belongs to {GROUPS_PER_HOST_MAX} groups already, {group} is one more")
             joined[host].setdefault(group, 0)
         for host, turns in sorted(joined.items()):
-            member = self._hosts.setdefault(host, _Host(host))
+            member = self._hosts.setdefault(host, _GroupedHost(host))
             if len(turns) > len(member.turns):
                 self._forget(member)
                 member.turns = {group: member.turns.get(group, 0) for group in turns}
@@ -149,7 +149,7 @@ class Groups:
         """Removes the hosts (u32) from all groups: they stop waiting and return their turns; clocks remain."""
         for host in rows(hosts, "hosts"):
             self._forget(self._host(host))
-            for group, turns in self._hosts.pop(host, _Host(host)).turns.items():
+            for group, turns in self._hosts.pop(host, _GroupedHost(host)).turns.items():
                 self._groups[group].in_flight -= turns
 
     def admit(self, hosts: Column, classes: Column, crawls: Column, now: int) -> tuple[bytes, bytes]:
@@ -176,7 +176,7 @@ class Groups:
         members = [self._host(host) for host in numbers]
         return bytes(member.stands or not member.turns for member in members)
 
-    def _admit(self, member: _Host, klass: int, crawls: tuple[int, ...], now: int, displaced: list[int]) -> None:
+    def _admit(self, member: _GroupedHost, klass: int, crawls: tuple[int, ...], now: int, displaced: list[int]) -> None:
         if not member.since:
             self._asked += 1
             member.since = self._asked
@@ -250,7 +250,7 @@ class Groups:
         for host in rows(hosts, "hosts"):
             self._begin(self._host(host))
 
-    def _begin(self, member: _Host) -> None:
+    def _begin(self, member: _GroupedHost) -> None:
         if member.stands and not member.held:
             self._unrank(member)
         self._stop_waiting(member)
@@ -269,7 +269,7 @@ class Groups:
         for host, end in zip(numbers, ends, strict=True):
             self._end(self._host(host), end)
 
-    def _end(self, member: _Host, until: int) -> None:
+    def _end(self, member: _GroupedHost, until: int) -> None:
         for name, turns in member.turns.items():
             group = self._groups[name]
             if turns > member.stands:
@@ -384,8 +384,8 @@ class Groups:
         """How many hosts wait."""
         return sum(len(group.waiting) for group in self._groups.values())
 
-    def _host(self, host: int) -> _Host:
-        return self._hosts.get(host) or _Host(host)
+    def _host(self, host: int) -> _GroupedHost:
+        return self._hosts.get(host) or _GroupedHost(host)
 
     def _defined(self, groups: Column) -> list[int]:
         numbers = rows(groups, "groups")
@@ -399,12 +399,12 @@ class Groups:
         return [(group.clock, name) for name, group in self._groups.items() if group.may_wake()]
 
     def _victims(
-        self, member: _Host, klass: int, lower: bool, now: int, patience: int | None
-    ) -> list[tuple[_Host, int]] | int:
+        self, member: _GroupedHost, klass: int, lower: bool, now: int, patience: int | None
+    ) -> list[tuple[_GroupedHost, int]] | int:
         """Returns the hosts whose turns it would take, each with the group in question; or the first group that refuses
         it. lower:
         it stood with a better class, and may be displaced by a waiting host. patience: classes do not matter."""
-        victims: list[tuple[_Host, int]] = []
+        victims: list[tuple[_GroupedHost, int]] = []
         for name in member.turns:
             group = self._groups[name]
             gives_way = lower and member.aged_at is None and group.waiting
@@ -427,13 +427,13 @@ class Groups:
     def _yields(self, hold: int, host: int, now: int, patience: int) -> bool:
         return hold < BY_AGE or self._hosts[host].stood_at + patience <= now
 
-    def _displace(self, victims: list[tuple[_Host, int]], displaced: list[int]) -> None:
+    def _displace(self, victims: list[tuple[_GroupedHost, int]], displaced: list[int]) -> None:
         for victim, name in victims:
             self._unstand(victim)
             self._wait(victim, name, victim.klass, victim.crawls, front=True)
             displaced.append(victim.number)
 
-    def _stand(self, member: _Host, now: int) -> None:
+    def _stand(self, member: _GroupedHost, now: int) -> None:
         member.stands, member.held, member.stood_at = True, False, now
         for name in member.turns:
             member.turns[name] += 1
@@ -442,7 +442,7 @@ class Groups:
             self._groups[member.aged_at].owed = 0
         self._rank(member)
 
-    def _unstand(self, member: _Host) -> None:
+    def _unstand(self, member: _GroupedHost) -> None:
         if not member.held:
             self._unrank(member)
         member.stands = member.held = False
@@ -452,21 +452,21 @@ class Groups:
             member.turns[name] -= 1
             self._groups[name].in_flight -= 1
 
-    def _rank(self, member: _Host) -> None:
+    def _rank(self, member: _GroupedHost) -> None:
         for name in member.turns:
             group = self._groups[name]
             insort(group.standing, member.rank())
             for crawl in sorted(group.lines):
                 self._contested.setdefault(crawl, OrderedDict()).setdefault(name)
 
-    def _unrank(self, member: _Host) -> None:
+    def _unrank(self, member: _GroupedHost) -> None:
         for name in member.turns:
             group = self._groups[name]
             group.standing.remove(member.rank())
             for crawl in group.lines if not group.standing else ():
                 del self._contested[crawl][name]
 
-    def _wait(self, member: _Host, name: int, klass: int, crawls: tuple[int, ...], *, front: bool) -> None:
+    def _wait(self, member: _GroupedHost, name: int, klass: int, crawls: tuple[int, ...], *, front: bool) -> None:
         group = self._groups[name]
         same = (member.refused_by, member.klass, member.crawls[:1]) == (name, klass, crawls[:1])
         self._stop_waiting(member)
@@ -485,7 +485,7 @@ class Groups:
             if group.standing:
                 self._contested.setdefault(crawl, OrderedDict()).setdefault(name)
 
-    def _stop_waiting(self, member: _Host) -> None:
+    def _stop_waiting(self, member: _GroupedHost) -> None:
         if member.place is None:
             return
         group = self._groups[_at(member)]
@@ -498,17 +498,17 @@ class Groups:
                 self._contested.get(crawl, OrderedDict()).pop(group.number, None)
         member.place = None
 
-    def _forget(self, member: _Host) -> None:
+    def _forget(self, member: _GroupedHost) -> None:
         if member.stands:
             self._unstand(member)
         self._stop_waiting(member)
         self._ask_no_more(member)
 
-    def _ask_no_more(self, member: _Host) -> None:
+    def _ask_no_more(self, member: _GroupedHost) -> None:
         member.since, member.refused_by, member.aged_at = 0, None, None
         member.stands = member.held = False
 
 
-def _at(member: _Host) -> int:
+def _at(member: _GroupedHost) -> int:
     assert member.refused_by is not None
     return member.refused_by

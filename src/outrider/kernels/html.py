@@ -127,7 +127,7 @@ def read_html(body: Bytes, label: str | None, xml: bool, limits: Limits) -> Colu
     if xml and label is None and body.isascii():
         # XML without a declared encoding is UTF-8. The parser recognises it at the first letter of UTF-8.
         charset = (turbohtml.parse(body + "<!--é-->".encode(), positions=False).encoding or charset).lower()
-    reader = _Reader(limits, charset)
+    reader = _HtmlReader(limits, charset)
     reader.walk(document)
     rows = reader.rows
     return (
@@ -178,13 +178,13 @@ class _Words:
         return "".join(self._pieces).encode("utf-8", "replace")
 
 
-class _Reader:
+class _HtmlReader:
     """The values found in the tree, in the order of the page."""
 
     def __init__(self, limits: Limits, charset: str) -> None:
         self._limits = limits
         self._charset = charset
-        self.rows = _Rows(limits, charset)
+        self.rows = _LinkRows(limits, charset)
         self.text = _Words(limits.text_bytes)
         self.metas: list[tuple[str, str]] = []
         self.refresh: tuple[int, str] | None = None
@@ -293,7 +293,7 @@ def _hides(element: turbohtml.Element) -> bool:
     return element.tag in {"script", "style"}
 
 
-class _Rows:
+class _LinkRows:
     """Links in order, with the limits of their sorts."""
 
     def __init__(self, limits: Limits, charset: str) -> None:

@@ -6,7 +6,7 @@ import heapq
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from outrider.kernels.cards import HEAD_BYTES
+from outrider.kernels.card_layout import HEAD_BYTES
 from outrider.kernels.columns import Column, column, instant, number, octets, packed, rows, same_length
 
 LeaseColumns: TypeAlias = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes]

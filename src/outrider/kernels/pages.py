@@ -43,7 +43,7 @@ from outrider.kernels.page_columns import (
 )
 from outrider.kernels.simhash import simhash_of_text
 from outrider.kernels.siphash import hash_messages
-from outrider.kernels.urls import HTTPS, ODD, SPELLED, Page, Row, spell_row
+from outrider.kernels.urls import HTTPS, ODD, SPELLED, BasePieces, SpelledRow, spell_row
 
 
 def read_pages(
@@ -71,7 +71,7 @@ def read_pages(
 class _Read(NamedTuple):
     values: Values
     links: LinkColumns
-    followed: list[Row]
+    followed: list[SpelledRow]
 
 
 class PagesRead:
@@ -110,7 +110,7 @@ def _read(number: int, given: Given, limits: PagesLimits, likeness_key: Bytes, a
             raise ValueError(f"page {number}: a {name} is 0, 1 or 2, not {value}")
     try:
         said = (
-            _Said(*decode_text(body, label, limits.columns.text_bytes))
+            _PageContent(*decode_text(body, label, limits.columns.text_bytes))
             if kind == TEXT
             else _html(read_html(body, label, kind == XHTML, limits.columns), url, limits, agent)
         )
@@ -121,7 +121,7 @@ def _read(number: int, given: Given, limits: PagesLimits, likeness_key: Bytes, a
     closed = follow == NONE or (follow == AS_SAID and leads_nowhere(said.robots))
     refused = [closed or (follow != ALL and not set(UNFOLLOWED).isdisjoint(name.split(" "))) for name in said.links[7]]
     leading = [row for row in range(len(rows)) if said.links[5][row] < LEADING]
-    followed: dict[bytes, Row] = {}
+    followed: dict[bytes, SpelledRow] = {}
     for row in leading:
         if not refused[rels[row]]:
             followed.setdefault(rows[row].text, rows[row])
@@ -138,7 +138,7 @@ def _read(number: int, given: Given, limits: PagesLimits, likeness_key: Bytes, a
 _NO_LINKS: LinkColumns = (b"", bytes(8), b"", b"", b"", b"", b"", [""], b"", b"", b"", [])
 
 
-class _Said(NamedTuple):
+class _PageContent(NamedTuple):
     """The content of a page, and its links."""
 
     charset: str
@@ -151,7 +151,7 @@ class _Said(NamedTuple):
     base: str | None = None
     canonical: str | None = None
     left_out: int = 0
-    rows: Sequence[Row] = ()
+    rows: Sequence[SpelledRow] = ()
     links: LinkColumns = _NO_LINKS
 
 
@@ -159,7 +159,7 @@ class _OddError(Exception):
     """A page that the kernel leaves to its caller."""
 
 
-def _html(found: Columns, url: str, limits: PagesLimits, agent: str | None) -> _Said:
+def _html(found: Columns, url: str, limits: PagesLimits, agent: str | None) -> _PageContent:
     """Raises _OddError."""
     metas, asked, written_base, title, language, text, left_out = found[10:]
     if not _is_canonical(url) or not all(content.isascii() for content in robots_metas(metas, agent, limits)):
@@ -172,7 +172,7 @@ def _html(found: Columns, url: str, limits: PagesLimits, agent: str | None) -> _
         target = _spelled(asked[1], base or url) if asked[1] else url
         refresh = (asked[0], target) if target is not None else None
     rows, links, behind = _links(found, base or url, len(url), limits)
-    return _Said(
+    return _PageContent(
         found[0],
         text,
         line_of(title or "", limits.title_characters),
@@ -189,23 +189,23 @@ def _html(found: Columns, url: str, limits: PagesLimits, agent: str | None) -> _
 
 
 def _spelled(written: str, page: str) -> str | None:
-    row = spell_row(written.encode("utf-8", "replace"), Page.of(page))
+    row = spell_row(written.encode("utf-8", "replace"), BasePieces.of(page))
     if row.state == ODD:
         raise _OddError
     return row.text.decode() if row.state == SPELLED else None
 
 
-def _links(found: Columns, base: str, url_bytes: int, limits: PagesLimits) -> tuple[list[Row], LinkColumns, int]:
+def _links(found: Columns, base: str, url_bytes: int, limits: PagesLimits) -> tuple[list[SpelledRow], LinkColumns, int]:
     """Returns the links that are URLs, and the number of others above the limit of their sort.
 
     They are spelled in pieces, because a relative link adds the length of its base.
     """
     _, arena, offset_bytes, kinds, rel_bytes, names, texts, start_bytes, end_bytes, alternates = found[:10]
-    count, page = len(kinds), Page.of(base)
+    count, page = len(kinds), BasePieces.of(base)
     offsets = struct.unpack(f"<{count + 1}q", offset_bytes)
     sizes = [offset + row * len(base) for row, offset in enumerate(offsets)]
     room = Room(url_bytes, limits.links_bytes, limits.url_bytes)
-    kept: dict[int, Row] = {}
+    kept: dict[int, SpelledRow] = {}
     # A piece ends with the row that fills a step.
     for _, piece in groupby(range(count), lambda row: max(1, -(-sizes[row] // limits.step_bytes))):
         some = list(piece)
@@ -236,7 +236,7 @@ def _is_canonical(url: str) -> bool:
     return row.state == SPELLED and row.text.decode() == url
 
 
-def _canonical(rows: list[Row], links: LinkColumns, bytes_max: int) -> str | None:
+def _canonical(rows: list[SpelledRow], links: LinkColumns, bytes_max: int) -> str | None:
     """The URL of the first link with rel=canonical, if it is not too long to be one."""
     kinds, rels, names = links[5], struct.unpack(f"<{len(rows)}I", links[6]), links[7]
     for row, spelled in enumerate(rows):
@@ -245,12 +245,12 @@ def _canonical(rows: list[Row], links: LinkColumns, bytes_max: int) -> str | Non
     return None
 
 
-def _host(row: Row) -> bytes:
+def _host(row: SpelledRow) -> bytes:
     start = 8 if row.flags & HTTPS else 7
     return row.text[start : start + row.host_length]
 
 
-def _url_columns(rows: Sequence[Row]) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+def _url_columns(rows: Sequence[SpelledRow]) -> tuple[bytes, bytes, bytes, bytes, bytes]:
     offsets = [0]
     for row in rows:
         offsets.append(offsets[-1] + len(row.text))

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from outrider.kernels.cards import HEAD, HEAD_BYTES
+from outrider.kernels.card_layout import HEAD, HEAD_BYTES
 from outrider.kernels.columns import Column, column
 from outrider.kernels.framing import Bytes
 

@@ -83,7 +83,7 @@ def read_sitemap_xml(octets: Bytes, limits: SitemapLimits) -> Columns:
     their absence; the last one counts. If a document breaks off or stops being XML, the entries before that place
     count. Names count without prefix and case.
     """
-    reader = _Reader(bytes(octets), limits)
+    reader = _XmlReader(bytes(octets), limits)
     broken: tuple[int, str] | None = None
     try:
         for _ in reader.elements():
@@ -103,7 +103,7 @@ class _WrongError(Exception):
     """The document is not a sitemap, for this reason."""
 
 
-class _Reader:
+class _XmlReader:
     def __init__(self, octets: bytes, limits: SitemapLimits) -> None:
         self.octets, self.limits = octets, limits
         self.kind = 0
@@ -142,7 +142,7 @@ class _Reader:
                 self.pieces.append(octets[at:open_])
             mark = octets[open_ + 1 : open_ + 2]
             if mark in {b"!", b"?"}:
-                at = self.aside(open_)
+                at = self.skip_markup(open_)
                 if at < 0:
                     self.problem(CUT)
                     return
@@ -194,7 +194,7 @@ class _Reader:
         """Date, change and priority of an entry as they were written."""
         for name, octets in zip((b"lastmod", b"changefreq", b"priority"), fields, strict=True):
             if octets is not None:
-                self.told(name, octets.decode("utf-8", "replace"))
+                self.take_value(name, octets.decode("utf-8", "replace"))
         row = self.date, self.change, self.priority
         self.forget()
         return row
@@ -241,26 +241,26 @@ class _Reader:
             self.pieces, self.field_depth = [], len(self.stack)
         return True
 
-    def aside(self, at: int) -> int:
+    def skip_markup(self, at: int) -> int:
         """Passes over a comment, a declaration or an instruction, and reads a CDATA section; -1 when it has no end."""
         octets = self.octets
         if octets.startswith(b"<!--", at):
-            return _behind(octets, b"-->", at + 4)
+            return _rest_after(octets, b"-->", at + 4)
         if octets.startswith(b"<![CDATA[", at):
-            end = _behind(octets, b"]]>", at + 9)
+            end = _rest_after(octets, b"]]>", at + 9)
             if self.field_depth and end >= 0:
                 # Its text is a field of its own.
                 self.pieces.append(octets[at + 9 : end - 3].replace(b"&", b"&amp;"))
             return end
         if octets.startswith(b"<?", at):
-            return _behind(octets, b"?>", at + 2)
+            return _rest_after(octets, b"?>", at + 2)
         # There is one, in front: a second look for the end of each would make a bomb of many.
         found = None if self.typed else _SUBSET.match(octets, at)
         self.typed = True
         if found is not None:
             self.problem(SUBSET)
             return found.end()
-        return _behind(octets, b">", at)
+        return _rest_after(octets, b">", at)
 
     def field(self) -> None:
         """Reads the text of the field: an address, or something about the entry."""
@@ -268,9 +268,9 @@ class _Reader:
         self.field_depth = 0
         text = self.decoded(b"".join(self.pieces))
         if text is not None:
-            self.told(name, text, base)
+            self.take_value(name, text, base)
 
-    def told(self, name: bytes, text: str, base: int = 0) -> None:
+    def take_value(self, name: bytes, text: str, base: int = 0) -> None:
         """Reads an address, or something about the entry."""
         text = text.strip()
         if name in {b"loc", b"link"}:
@@ -403,6 +403,6 @@ def _offsets(texts: list[bytes]) -> bytes:
     return struct.pack(f"<{len(offsets)}q", *offsets)
 
 
-def _behind(octets: bytes, mark: bytes, at: int) -> int:
+def _rest_after(octets: bytes, mark: bytes, at: int) -> int:
     end = octets.find(mark, at)
     return -1 if end < 0 else end + len(mark)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from outrider.kernels.backlog import Backlog
-from outrider.kernels.cards import NO_CLASS
+from outrider.kernels.card_layout import NO_CLASS
 from outrider.kernels.columns import NONE, Column, Records, must_have, number, packed, records, rows
 from outrider.kernels.groups import Groups
 from outrider.kernels.host_cells import HOST

@@ -74,7 +74,7 @@ _PERCENT = re.compile(
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
-class Page(NamedTuple):
+class BasePieces(NamedTuple):
     """The page that references are relative to, in pieces of its canonical URL."""
 
     text: bytes
@@ -85,7 +85,7 @@ class Page(NamedTuple):
     host_length: int
 
     @classmethod
-    def of(cls, text: str | None) -> Page | None:
+    def of(cls, text: str | None) -> BasePieces | None:
         """Raises ValueError when the text is not a canonical http or https URL."""
         if text is None:
             return None
@@ -97,7 +97,7 @@ class Page(NamedTuple):
         return cls(text.encode(), match[1].encode(), directory, path, len(match[2]))
 
 
-class Row(NamedTuple):
+class SpelledRow(NamedTuple):
     """One row: its state, and its text and parts when it is spelled."""
 
     state: int
@@ -107,7 +107,7 @@ class Row(NamedTuple):
     path_start: int = 0
 
 
-_IS_ODD, _IS_INVALID = Row(ODD), Row(INVALID)
+_IS_ODD, _IS_INVALID = SpelledRow(ODD), SpelledRow(INVALID)
 
 
 def unreserved_decoded(octets: bytes) -> bytes:
@@ -123,7 +123,7 @@ def _triplet(match: re.Match[bytes]) -> bytes:
     return bytes((octet,)) if octet in _UNRESERVED else text.upper()
 
 
-def spell_row(row: bytes, page: Page | None) -> Row:
+def spell_row(row: bytes, page: BasePieces | None) -> SpelledRow:
     """One row; its text in UTF-8, half characters in their three-byte form."""
     if len(row) >= _ROW_BYTES_MAX:
         return _IS_ODD
@@ -143,15 +143,15 @@ def spell_row(row: bytes, page: Page | None) -> Row:
         return _absolute(row, page.origin.partition(b":")[0], text)
     flags = HTTPS if page.origin.startswith(b"https") else 0
     if not text:
-        return Row(SPELLED, page.text, flags, page.host_length, len(page.origin))
+        return SpelledRow(SPELLED, page.text, flags, page.host_length, len(page.origin))
     path, mark, query = text.partition(b"?")
-    head = Row(SPELLED, page.origin, flags, page.host_length, len(page.origin))
+    head = SpelledRow(SPELLED, page.origin, flags, page.host_length, len(page.origin))
     if not path:
         return _put_together(row, head, page.path, b"", mark + query)
     return _put_together(row, head, b"/" if path.startswith(b"/") else page.directory, path, mark + query)
 
 
-def _absolute(row: bytes, scheme: bytes, rest: bytes) -> Row:
+def _absolute(row: bytes, scheme: bytes, rest: bytes) -> SpelledRow:
     if not rest.startswith(b"//"):
         return _IS_ODD
     authority = _AUTHORITY.match(rest, 2)
@@ -163,7 +163,7 @@ def _absolute(row: bytes, scheme: bytes, rest: bytes) -> Row:
     return _put_together(row, head, b"/", path, mark + query)
 
 
-def _head(scheme: bytes, authority: bytes) -> Row:
+def _head(scheme: bytes, authority: bytes) -> SpelledRow:
     """A row up to its path."""
     userinfo, at, place = authority.rpartition(b"@")
     match = _HOST_AND_PORT.fullmatch(place)
@@ -179,21 +179,21 @@ def _head(scheme: bytes, authority: bytes) -> Row:
     if port != (443 if scheme == b"https" else 80):
         origin += b":%d" % port
     flags = (HTTPS if scheme == b"https" else 0) | (USERINFO if at and userinfo not in (b"", b":") else 0)
-    return Row(SPELLED, origin, flags, len(host), len(origin))
+    return SpelledRow(SPELLED, origin, flags, len(host), len(origin))
 
 
 _known_head = lru_cache(maxsize=1_024)(_head)  # links of a page, and entries of a sitemap, lead to few hosts
 _KNOWN_BYTES_MAX = 256
 
 
-def _put_together(row: bytes, head: Row, directory: bytes, path: bytes, query: bytes) -> Row:
+def _put_together(row: bytes, head: SpelledRow, directory: bytes, path: bytes, query: bytes) -> SpelledRow:
     if not ((path + query).isascii() or _is_utf8(row)):
         return _IS_ODD
     path = path.replace(b"\\", b"/").removeprefix(b"/")
     path = _ENCODED_IN_PATH.sub(_encoded, _without_dots(directory + path))
     query = _ENCODED_IN_QUERY.sub(_encoded, query) if query != b"?" else b""
     text = head.text + unreserved_decoded(path) + unreserved_decoded(query)
-    return Row(SPELLED, text, head.flags, head.host_length, head.path_start)
+    return SpelledRow(SPELLED, text, head.flags, head.host_length, head.path_start)
 
 
 def _without_dots(path: bytes) -> bytes:
@@ -247,7 +247,7 @@ def spell_arena(arena: Bytes, offsets: Numbers, page: str | None = None, key: By
 
 def spell_texts(rows: Sequence[object], page: str | None = None) -> tuple[list[str | None], list[int]]:
     """The canonical text of each row, None for odd and invalid ones; and which rows are odd."""
-    base = Page.of(page)
+    base = BasePieces.of(page)
     texts: list[str | None] = []
     odd: list[int] = []
     for number, given in enumerate(_sequence(rows)):
@@ -347,7 +347,7 @@ def _int64s(numbers: Numbers) -> npt.NDArray[np.int64]:
 
 
 def _columns(octets: Sequence[bytes | None], page: str | None, key: Bytes | None) -> Columns:
-    base = Page.of(page)
+    base = BasePieces.of(page)
     nothing = hash_messages([], key) if key is not None else b""  # check the key, even without rows
     rows = [_IS_INVALID if row is None else spell_row(row, base) for row in octets]
     offsets = [0]

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.kernels import gather_spans
-from outrider.kernels.cards import HEAD, HEAD_BYTES, OPAQUE, Heads
+from outrider.kernels.card_layout import HEAD, HEAD_BYTES, OPAQUE, Heads
 from outrider.limits import KEYS_LOOKED_FOR_ALONE_MAX, MERGE_ROWS
 
 Int64s = npt.NDArray[np.int64]

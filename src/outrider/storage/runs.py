@@ -18,7 +18,7 @@ import numpy as np
 
 from outrider.errors import DamagedStoreError, StoreError
 from outrider.kernels import crc32c, pack_heads, unpack_heads
-from outrider.kernels.cards import HEAD
+from outrider.kernels.card_layout import HEAD
 from outrider.limits import (
     CHECKPOINT_SYNC_BYTES,
     COLD_BLOCK_ROWS,

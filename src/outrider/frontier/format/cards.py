@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.clock import Instant
-from outrider.kernels.cards import FETCHED_FROM, HEAD, OPAQUE, Heads
+from outrider.kernels.card_layout import FETCHED_FROM, HEAD, OPAQUE, Heads
 from outrider.limits import MICROSECONDS
 from outrider.storage.records import body_bytes
 
@@ -32,7 +32,8 @@ def fetched_at(cell: int) -> Instant | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cards:
-    """heads: a structured array (`outrider.kernels.cards.HEAD`), one row per card. The body of row i, | url | referrer
+    """heads: a structured array (`outrider.kernels.card_layout.HEAD`), one row per card. The body of row i, | url |
+    referrer
     | extra |, lies in the arena from offsets[i] to offsets[i + 1]."""
 
     heads: Heads

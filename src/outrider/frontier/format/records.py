@@ -12,7 +12,7 @@ from outrider.clock import Instant
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.metadata import unpacked
 from outrider.journey import RECORD_FIELDS, Form
-from outrider.kernels.cards import HAS_CONTENT, HEAD, SCHEDULE_SHIFT
+from outrider.kernels.card_layout import HAS_CONTENT, HEAD, SCHEDULE_SHIFT
 
 _TYPES: Final[Mapping[Form, type]] = {Form.TEXT: str, Form.OCTETS: bytes, Form.METADATA: bytes}
 """The type that a card has for the values of a form; metadata is JSON."""

@@ -41,7 +41,7 @@ from outrider.frontier.state.hosts import (
     queue_hashes,
 )
 from outrider.frontier.stores.ledger import Ledger, LedgerStatistics
-from outrider.kernels.cards import HEAD
+from outrider.kernels.card_layout import HEAD
 from outrider.limits import MICROSECONDS, RUN_BODY_BYTES_MAX, RUN_READ_BYTES
 from outrider.storage.ahead import ahead
 from outrider.storage.files import Files

@@ -21,7 +21,7 @@ from outrider.frontier.format.facts import KINDS, UNFIT, Fact, Texts, Values, co
 from outrider.frontier.state.hosts import NONE, queue_hashes
 from outrider.frontier.state.tables import HOSTS, LEASES, OWN, RUNS, Tables
 from outrider.frontier.state.urls import DONE, GONE
-from outrider.kernels.cards import Heads
+from outrider.kernels.card_layout import Heads
 from outrider.limits import LOST_URLS_NAMED_MAX, OWN_SLOT, RUN_BODY_BYTES_MAX
 from outrider.url import clock_host, host_of
 

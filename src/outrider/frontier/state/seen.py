@@ -11,7 +11,7 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.frontier.format.alike import by_value
 from outrider.frontier.format.cards import Cards
-from outrider.kernels.cards import HAS_CONTENT, Heads
+from outrider.kernels.card_layout import HAS_CONTENT, Heads
 from outrider.limits import SEEN_ROWS_NOTED_MAX
 
 _Column = npt.NDArray[Any]

@@ -56,7 +56,7 @@ from outrider.frontier.state.urls import DONE, GONE, WAITING, Hand, Uint64s, Url
 from outrider.frontier.state.whereabouts import Addresses
 from outrider.frontier.stores.ledger import Ledger
 from outrider.frontier.stores.rulebook import Rulebook, robots_bytes
-from outrider.kernels.cards import Heads
+from outrider.kernels.card_layout import Heads
 from outrider.limits import (
     CARD_BYTES_MAX,
     MICROSECONDS,

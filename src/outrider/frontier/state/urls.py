@@ -27,7 +27,7 @@ from outrider.frontier.stores.backlog import Backlog
 from outrider.frontier.stores.calendar import Calendar
 from outrider.frontier.stores.ledger import Ledger
 from outrider.journey import State
-from outrider.kernels.cards import HEAD, Heads
+from outrider.kernels.card_layout import HEAD, Heads
 from outrider.limits import CALENDAR_ROUNDS_MAX
 from outrider.storage.ahead import ahead
 from outrider.storage.files import Files

@@ -21,7 +21,7 @@ from outrider import kernels
 from outrider.errors import StoreFullError
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.stores.chunks import CARDS_MAX, Packer, fingerprints_of, laid_out, read_out
-from outrider.kernels.cards import NO_CLASS
+from outrider.kernels.card_layout import NO_CLASS
 from outrider.limits import (
     BACKLOG_ASIDE_CARD_BYTES,
     BACKLOG_ASIDE_CARDS_STEP,

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.frontier.format.cards import Cards
-from outrider.kernels.cards import HEAD, HEAD_BYTES
+from outrider.kernels.card_layout import HEAD, HEAD_BYTES
 from outrider.limits import CHUNK_DICTIONARY_BYTES, CHUNK_SAMPLE_BYTES
 from outrider.storage.records import body_bytes
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.frontier.format.cards import Cards
-from outrider.kernels.cards import HEAD, Heads
+from outrider.kernels.card_layout import HEAD, Heads
 from outrider.limits import (
     MEMTABLE_APPENDS_JOINED,
     MEMTABLE_CHUNK_BYTES,

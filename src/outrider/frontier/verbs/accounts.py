@@ -30,7 +30,7 @@ from outrider.journey import (
     UrlStatus,
     WorkerStatus,
 )
-from outrider.kernels.cards import Heads
+from outrider.kernels.card_layout import Heads
 from outrider.robots import Rules
 from outrider.url import host_of
 

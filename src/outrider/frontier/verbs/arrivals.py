@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from outrider.clock import Instant
 from outrider.frontier.format.alike import alike, is_alike
-from outrider.kernels.cards import HEAD_BYTES
+from outrider.kernels.card_layout import HEAD_BYTES
 from outrider.url import UrlBatch
 
 NO_DUE = -1

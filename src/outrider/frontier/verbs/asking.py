@@ -37,7 +37,7 @@ from outrider.frontier.verbs.deciding import Part
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.gates import Place
 from outrider.journey import RobotsAnswer, Word
-from outrider.kernels.cards import HEAD, Heads
+from outrider.kernels.card_layout import HEAD, Heads
 from outrider.limits import (
     OWN_SLOT,
     RECHECK_READ_BYTES,

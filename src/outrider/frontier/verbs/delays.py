@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.clock import Instant, seconds
-from outrider.kernels.cards import Heads
+from outrider.kernels.card_layout import Heads
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ from outrider.frontier.verbs.deciding import CODE_NUMBERS, CODES, KNOWN, NEW, Co
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.trapping import Trapping
 from outrider.journey import Code, Link, RequestId
-from outrider.kernels.cards import HEAD, Heads
+from outrider.kernels.card_layout import HEAD, Heads
 from outrider.limits import (
     CALL_BYTES_PER_FRAME,
     CLASSES,

@@ -25,7 +25,7 @@ from outrider.frontier.stores.ledger import FINGERPRINT_MAX, Key, before_slot
 from outrider.frontier.verbs.accounts import leased_heads, status_of
 from outrider.frontier.verbs.asking import NO_HEADS
 from outrider.journey import ListPage, State, UrlStatus
-from outrider.kernels.cards import Heads
+from outrider.kernels.card_layout import Heads
 from outrider.limits import (
     LISTED_BODIES_AT_ONCE,
     LISTED_READ_BYTES,

@@ -46,7 +46,7 @@ from outrider.journey import (
     Waits,
     WorkerStatus,
 )
-from outrider.kernels.cards import Heads
+from outrider.kernels.card_layout import Heads
 from outrider.limits import HELD_ROWS_MAX, RETRIED_ROWS_AT_ONCE
 from outrider.robots import Rules
 from outrider.url import authority_of, spell

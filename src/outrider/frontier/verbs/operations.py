@@ -29,7 +29,7 @@ from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.draft import Draft
 from outrider.journey import State
-from outrider.kernels.cards import HEAD, Heads
+from outrider.kernels.card_layout import HEAD, Heads
 from outrider.limits import CALL_ROWS_MAX, OWN_SLOT, WAKES_PER_CALL_MAX
 from outrider.url import host_of, undotted
 from outrider.url.traps import ANY_TRAP

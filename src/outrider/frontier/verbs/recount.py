@@ -12,7 +12,7 @@ from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.urls import DONE, GONE, LEASED, PARKED, QUEUED, STATES, WAITING
 from outrider.frontier.verbs.accounts import leased_heads, leased_queues
 from outrider.journey import Verification
-from outrider.kernels.cards import Heads
+from outrider.kernels.card_layout import Heads
 
 
 def recount(tables: Tables) -> Verification:

@@ -12,7 +12,7 @@ from outrider.frontier.verbs.asking import THROUGH, Asking, parked_after
 from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.gates import FIRST
 from outrider.frontier.verbs.trapping import Trapping
-from outrider.kernels.cards import Heads
+from outrider.kernels.card_layout import Heads
 from outrider.limits import RECHECK_ROWS_MAX
 from outrider.url.traps import BY_MIRROR, BY_RETURNS, BY_SESSION, RULES
 

@@ -47,7 +47,7 @@ from outrider.frontier.verbs.outcomes import Outcomes
 from outrider.frontier.verbs.pieces import ByRow
 from outrider.frontier.verbs.trapping import NO_SUCH_NAME, Trapping
 from outrider.journey import RECORD_FIELDS, Kind, RobotsAnswer
-from outrider.kernels.cards import HAS_CONTENT, SCHEDULE_SHIFT, Heads
+from outrider.kernels.card_layout import HAS_CONTENT, SCHEDULE_SHIFT, Heads
 from outrider.limits import (
     BAD_ANSWERS_MAX,
     DEPTH_MAX,

@@ -43,7 +43,7 @@ from outrider.frontier.verbs.host_trials import HostTrials
 from outrider.frontier.verbs.outcomes import Outcomes
 from outrider.frontier.verbs.walls import Walls
 from outrider.journey import Code, is_own_fault
-from outrider.kernels.cards import Heads
+from outrider.kernels.card_layout import Heads
 from outrider.kernels.shapes import MAY_HAVE_MONTH, MAY_HAVE_SESSION
 from outrider.limits import (
     HOST_FETCHES_COMPARED,
