@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from outrider.errors import InvalidUrlError
-from outrider.url import Rules, Url, spell
-from outrider.url.rules import RULES
+from outrider.url import LossyRules, Url, spell
+from outrider.url.lossy_rules import RULES
 
 pytestmark = pytest.mark.conformance
 
 Case = dict[str, Any]
-PRESET = Rules.of("crawler_commons")
+PRESET = LossyRules.of("crawler_commons")
 DEFAULT_SCHEME = "--default-scheme"
 NOTHING = "nothing"
 
@@ -81,7 +81,7 @@ def test_every_difference_is_explained_on_the_page_with_what_makes_it_agree(proj
             options = (DEFAULT_SCHEME,)
         else:
             options = tuple(name for name, _, _ in PRESET.explain(plain))
-            assert Rules.of(options).apply(plain) == case["expected"]
+            assert LossyRules.of(options).apply(plain) == case["expected"]
         found.setdefault(options, []).append(case["src"])
     assert {options: sorted(sources) for options, sources in found.items()} == explained(project)
 
@@ -103,7 +103,7 @@ def explained(project: Path) -> dict[tuple[str, ...], list[str]]:
 
 @pytest.mark.parametrize("names", [*RULES, "crawler_commons", "aggressive"])
 def test_rules_are_idempotent_and_canonical_on_every_input_of_every_set(data: Path, names: str) -> None:
-    rules = Rules.of(names)
+    rules = LossyRules.of(names)
     once = rules.apply_batch(canonical_inputs(data))
     assert len(once) > 1_500
     assert once == rules.apply_batch(once)
@@ -123,9 +123,9 @@ def canonical_inputs(data: Path) -> list[str]:
 def test_what_the_page_says_of_real_links_is_so(project: Path, data: Path) -> None:
     with gzip.open(data / "real/real-urls-whatwg.jsonl.gz", "rt", encoding="utf-8") as lines:
         links = sorted({url for url in spell([json.loads(line)[0] for line in lines]) if url is not None})
-    rewritten = Rules.of("aggressive").apply_batch(links)
+    rewritten = LossyRules.of("aggressive").apply_batch(links)
     changed = sum(after != before for before, after in zip(links, rewritten, strict=True))
-    copies = {name: len(links) - len(set(Rules.of(name).apply_batch(links))) for name in RULES}
+    copies = {name: len(links) - len(set(LossyRules.of(name).apply_batch(links))) for name in RULES}
     text = " ".join((project / "docs/urls.md").read_text("utf-8").split())
     assert f"of {len(links):,} different real links, `aggressive` rewrites {changed:,}" in text
     assert (3, {"index_files": 2, "repeated_slashes": 1}) == (

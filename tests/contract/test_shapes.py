@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from contract.kinds import WITHOUT_NATIVE, both, native_of
 from outrider.kernels import shapes as twin
 from outrider.kernels.siphash import hash_messages
-from outrider.url.dates import months_named
+from outrider.url.dates import months_in
 
 KEY = bytes(range(16))
 SESSIONS = b"sid\nphpsessid\naspsessionid*\n"
@@ -115,7 +115,7 @@ def test_urls_are_marked_for_a_closer_look(kernel, rest: bytes, session: bool, m
 @example(url=b"https://a.example/?x=y&YEAR=2031")
 def test_no_url_that_names_a_month_is_without_the_mark(kernel, url: bytes) -> None:
     ((*_, marks),) = told(kernel, url)
-    months = [month for month in months_named(url[17:].decode()) if month >= 2000 * 12]
+    months = [month for month in months_in(url[17:].decode()) if month >= 2000 * 12]
     assert marks & twin.MAY_HAVE_MONTH or not months
 
 

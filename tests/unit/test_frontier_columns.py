@@ -13,7 +13,7 @@ from outrider.errors import SettingsError
 from outrider.journey import Code
 from outrider.limits import URL_BYTES_MAX
 from outrider.sim.disk import MemoryFiles
-from outrider.url import Rules, UrlBatch
+from outrider.url import LossyRules, UrlBatch
 
 A = "http://a.com/"
 KEYS = (bytes(16), bytes(range(16)))
@@ -173,7 +173,7 @@ def test_a_store_keeps_the_rules_it_was_made_with():
         assert [Code.NEW, Code.KNOWN] == frontier.discover([A, A + "?utm_source=x"])
 
 
-@pytest.mark.parametrize("rules", ["none", "tracking,sort_query", Rules.of("www")])
+@pytest.mark.parametrize("rules", ["none", "tracking,sort_query", LossyRules.of("www")])
 def test_a_store_refuses_other_rules_with_words(rules):
     disk = MemoryFiles()
     Frontier.open(disk, settings={"url_rules": "tracking"}, robots="caller").close()

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.url.dates import months_named
+from outrider.url.dates import months_in
 
 
 def told(rest: str) -> list[str]:
-    return [f"{month // 12}-{month % 12 + 1:02}" for month in months_named(rest)]
+    return [f"{month // 12}-{month % 12 + 1:02}" for month in months_in(rest)]
 
 
 @pytest.mark.parametrize(
@@ -92,4 +92,4 @@ def test_other_numbers_are_no_dates(rest: str) -> None:
 
 @given(st.text(st.sampled_from("/?&=;-_.T%2F0123459calendrymo"), max_size=40))
 def test_any_text_is_read(text: str) -> None:
-    assert all(month >= 1900 * 12 for month in months_named("/" + text))
+    assert all(month >= 1900 * 12 for month in months_in("/" + text))

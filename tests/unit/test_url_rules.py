@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from outrider.errors import SettingsError
 from outrider.limits import URL_BYTES_MAX
-from outrider.url import Rules, normalize, spell
-from outrider.url.rules import (
+from outrider.url import LossyRules, normalize, spell
+from outrider.url.lossy_rules import (
     PRESETS,
     ROUNDS_MAX,
     RULES,
@@ -66,7 +66,7 @@ TOKEN = "587fba8f825b05844526519fdb7d75c8"
     ],
 )
 def test_a_rule_makes_one_spelling_of_several(rule: str, given: str, expected: str) -> None:
-    assert expected == Rules.of(rule).apply(normalize(given))
+    assert expected == LossyRules.of(rule).apply(normalize(given))
 
 
 @pytest.mark.parametrize(
@@ -101,13 +101,13 @@ def test_a_rule_makes_one_spelling_of_several(rule: str, given: str, expected: s
     ],
 )
 def test_a_rule_leaves_alone_what_it_does_not_mean(rule: str, url: str) -> None:
-    assert normalize(url) == Rules.of(rule).apply(normalize(url))
+    assert normalize(url) == LossyRules.of(rule).apply(normalize(url))
 
 
 def test_no_rule_is_on_unless_asked_for() -> None:
     url = "http://www.example.org./a//index.html?b=&utm_source=x&a=%"
-    assert url == Rules().apply(url)
-    assert not Rules()
+    assert url == LossyRules().apply(url)
+    assert not LossyRules()
 
 
 def test_every_rule_of_a_parameter_table_is_written_in_lower_case() -> None:
@@ -116,52 +116,52 @@ def test_every_rule_of_a_parameter_table_is_written_in_lower_case() -> None:
 
 
 def test_dot_segments_that_a_rule_uncovers_are_resolved() -> None:
-    assert f"{H}/b" == Rules.of("session_ids").apply(f"{H}/a/..;jsessionid=1/b")
+    assert f"{H}/b" == LossyRules.of("session_ids").apply(f"{H}/a/..;jsessionid=1/b")
 
 
 def test_rules_run_in_their_own_order_however_they_are_named() -> None:
-    assert Rules.of("sort_query,tracking") == Rules.of(["tracking", "sort_query"])
-    assert ("tracking", "sort_query") == Rules.of("sort_query tracking").names
+    assert LossyRules.of("sort_query,tracking") == LossyRules.of(["tracking", "sort_query"])
+    assert ("tracking", "sort_query") == LossyRules.of("sort_query tracking").names
 
 
 def test_aggressive_is_every_rule() -> None:
-    rules = Rules.of("aggressive")
+    rules = LossyRules.of("aggressive")
     assert RULES == rules.names
     url = "http://www.example.org./a//index.html;jsessionid=1?b=&utm_source=x&a=%&=1"
     assert "https://example.org/a?a=%25" == rules.apply(url)
 
 
 def test_a_minus_switches_a_rule_of_a_preset_off() -> None:
-    assert tuple(name for name in RULES if name != "https") == Rules.of("aggressive,-https").names
+    assert tuple(name for name in RULES if name != "https") == LossyRules.of("aggressive,-https").names
 
 
 def test_a_mapping_switches_rules_on_and_off() -> None:
-    assert ("www",) == Rules.of({"www": True, "https": False, "sort-query": False}).names
+    assert ("www",) == LossyRules.of({"www": True, "https": False, "sort-query": False}).names
 
 
 @pytest.mark.parametrize("nothing", ["", "none", " ", []])
 def test_nothing_asked_for_is_no_rules(nothing: Any) -> None:
-    assert Rules() == Rules.of(nothing)
+    assert LossyRules() == LossyRules.of(nothing)
 
 
 # ------------------------------------------------------------------------------------------------------ hosts' own
 
 
 def test_a_hosts_rules_hold_instead_of_the_crawls() -> None:
-    rules = Rules.of("sort_query", hosts={"example.org": "tracking"})
+    rules = LossyRules.of("sort_query", hosts={"example.org": "tracking"})
     assert f"{H}/?b&a" == rules.apply(f"{H}/?b&a&gclid=1")
     assert "http://example.com/?a&b" == rules.apply("http://example.com/?b&a")
 
 
 def test_a_star_means_the_names_below_a_host() -> None:
-    rules = Rules.of(hosts={"*.example.org": "trailing_slash"})
+    rules = LossyRules.of(hosts={"*.example.org": "trailing_slash"})
     assert ["http://a.b.example.org/x", f"{H}/x/", "http://notexample.org/x/"] == rules.apply_batch(
         ["http://a.b.example.org/x/", f"{H}/x/", "http://notexample.org/x/"]
     )
 
 
 def test_the_nearest_pattern_of_a_host_holds() -> None:
-    rules = Rules.of(
+    rules = LossyRules.of(
         "aggressive", hosts={"*.example.org": "none", "*.b.example.org": "www", "a.b.example.org": "tracking"}
     )
     url = "http://{}/x/?b&gclid=1&a"
@@ -171,46 +171,50 @@ def test_the_nearest_pattern_of_a_host_holds() -> None:
 
 
 def test_a_host_pattern_replaces_in_path_and_query() -> None:
-    rules = Rules.of("sort_query", hosts={"example.org": {"replace": [[r"/s-[0-9]+/", "/"], [r"[?&]print=1\b", ""]]}})
+    rules = LossyRules.of(
+        "sort_query", hosts={"example.org": {"replace": [[r"/s-[0-9]+/", "/"], [r"[?&]print=1\b", ""]]}}
+    )
     assert f"{H}/a/?b&c" == rules.apply(f"{H}/a/s-1/?c&b&print=1")
 
 
 def test_a_replacement_can_name_groups() -> None:
-    rules = Rules.of(hosts={"example.org": {"replace": [[r"^/p/([0-9]+)/([^/?]+)$", r"/\2?p=\1&x=\\"]]}})
+    rules = LossyRules.of(hosts={"example.org": {"replace": [[r"^/p/([0-9]+)/([^/?]+)$", r"/\2?p=\1&x=\\"]]}})
     assert f"{H}/title?p=12&x=\\" == rules.apply(f"{H}/p/12/title")
 
 
 def test_a_host_with_patterns_alone_keeps_the_crawls_rules() -> None:
-    rules = Rules.of("tracking", hosts={"example.org": {"replace": [["^/old", "/new"]]}})
+    rules = LossyRules.of("tracking", hosts={"example.org": {"replace": [["^/old", "/new"]]}})
     assert f"{H}/new" == rules.apply(f"{H}/old?gclid=1")
 
 
 def test_a_replacement_never_reaches_the_host() -> None:
-    rules = Rules.of(hosts={"example.org": {"replace": [["^/x", ".evil.example"], ["^/y", ":81/"], ["^/z", "@h/"]]}})
+    rules = LossyRules.of(
+        hosts={"example.org": {"replace": [["^/x", ".evil.example"], ["^/y", ":81/"], ["^/z", "@h/"]]}}
+    )
     assert [f"{H}/.evil.example", f"{H}/:81/", f"{H}/@h/"] == rules.apply_batch([f"{H}/x", f"{H}/y", f"{H}/z"])
 
 
 def test_what_a_replacement_writes_is_made_canonical() -> None:
-    rules = Rules.of(hosts={"example.org": {"replace": [["^/x$", "/a b/./ü/../%7e#c"]]}})
+    rules = LossyRules.of(hosts={"example.org": {"replace": [["^/x$", "/a b/./ü/../%7e#c"]]}})
     assert f"{H}/a%20b/~" == rules.apply(f"{H}/x")
 
 
 def test_a_replacement_that_does_not_settle_is_not_applied() -> None:
     for pairs in ([["a", "aa"]], [["^/b$", "/c"], ["^/c$", "/b?1"], ["^/b.1$", "/b"]]):
-        rules = Rules.of(hosts={"example.org": {"replace": pairs}})
+        rules = LossyRules.of(hosts={"example.org": {"replace": pairs}})
         for url in (f"{H}/a", f"{H}/b"):
             assert rules.apply(url) == rules.apply(rules.apply(url))
-    assert f"{H}/a" == Rules.of(hosts={"example.org": {"replace": [["a", "aa"]]}}).apply(f"{H}/a")
+    assert f"{H}/a" == LossyRules.of(hosts={"example.org": {"replace": [["a", "aa"]]}}).apply(f"{H}/a")
 
 
 def test_a_replacement_does_not_make_a_url_longer_than_one_may_be() -> None:
-    rules = Rules.of(hosts={"example.org": {"replace": [["x", "y" * 200]]}})
+    rules = LossyRules.of(hosts={"example.org": {"replace": [["x", "y" * 200]]}})
     url = f"{H}/" + "x" * 60 + "z" * (URL_BYTES_MAX - 100)
     assert url == rules.apply(url)
 
 
 def test_the_host_that_a_rule_leads_to_says_what_holds_next() -> None:
-    rules = Rules.of("www", hosts={"example.org": "sort_query"})
+    rules = LossyRules.of("www", hosts={"example.org": "sort_query"})
     assert f"{H}/?a&b" == rules.apply("http://www.example.org/?b&a")
 
 
@@ -220,31 +224,31 @@ def test_the_host_that_a_rule_leads_to_says_what_holds_next() -> None:
 @pytest.mark.parametrize(
     "rules",
     [
-        Rules(),
-        Rules.of("tracking"),
-        Rules.of("aggressive"),
-        Rules.of(
+        LossyRules(),
+        LossyRules.of("tracking"),
+        LossyRules.of("aggressive"),
+        LossyRules.of(
             "www", hosts={"Example.ORG": "none", "*.bücher.example": {"replace": [["ü\\d", r"\\"]], "rules": "https"}}
         ),
-        Rules.of(hosts={"example.org": {"replace": []}, "example.com": {"replace": [["a", ""]]}}),
+        LossyRules.of(hosts={"example.org": {"replace": []}, "example.com": {"replace": [["a", ""]]}}),
     ],
 )
-def test_the_text_form_reads_back_as_the_same_rules(rules: Rules) -> None:
-    assert rules == Rules.parse(rules.text)
+def test_the_text_form_reads_back_as_the_same_rules(rules: LossyRules) -> None:
+    assert rules == LossyRules.parse(rules.text)
     assert rules.text.isascii()
     assert rules.text.isprintable()
 
 
 def test_the_text_form_is_the_same_for_the_same_rules() -> None:
-    one = Rules.of("sort_query,tracking", hosts={"b.example": "www", "a.example": "https"})
-    other = Rules.of(["tracking", "sort-query"], hosts={"A.example": ["https"], "b.example": {"rules": "www"}})
+    one = LossyRules.of("sort_query,tracking", hosts={"b.example": "www", "a.example": "https"})
+    other = LossyRules.of(["tracking", "sort-query"], hosts={"A.example": ["https"], "b.example": {"rules": "www"}})
     expected = '1:tracking,sort_query {"a.example":{"rules":["https"]},"b.example":{"rules":["www"]}}'
     assert [expected, expected] == [one.text, str(other)]
 
 
 def test_rules_of_another_version_are_refused() -> None:
     with pytest.raises(SettingsError, match="version 2, this Outrider has version 1"):
-        Rules.parse("2:tracking")
+        LossyRules.parse("2:tracking")
 
 
 @pytest.mark.parametrize(
@@ -275,35 +279,35 @@ def test_rules_of_another_version_are_refused() -> None:
 )
 def test_what_is_no_rule_is_refused_by_name(text: str, says: str) -> None:
     with pytest.raises(SettingsError, match=says) as caught:
-        Rules.parse(text)
+        LossyRules.parse(text)
     assert len(str(caught.value)) < 700
 
 
 def test_an_unknown_rule_is_answered_with_all_there_are() -> None:
     with pytest.raises(SettingsError) as caught:
-        Rules.parse("x")
+        LossyRules.parse("x")
     assert all(name in str(caught.value) for name in (*RULES, *PRESETS))
 
 
 def test_rules_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        cast(Any, Rules.of("www")).names = ()
+        cast(Any, LossyRules.of("www")).names = ()
 
 
 def test_rules_out_of_order_are_refused() -> None:
     with pytest.raises(SettingsError, match="one order only"):
-        Rules(("sort_query", "tracking"))
+        LossyRules(("sort_query", "tracking"))
 
 
 def test_rules_are_keys_of_a_dictionary() -> None:
-    assert {Rules.of("www"): 1}[Rules.parse("www")] == 1
+    assert {LossyRules.of("www"): 1}[LossyRules.parse("www")] == 1
 
 
 # --------------------------------------------------------------------------------------------------------- explain
 
 
 def test_explain_names_each_rule_with_the_url_before_and_after() -> None:
-    rules = Rules.of("tracking,sort_query,trailing_slash", hosts={"example.org": {"replace": [["^/old/", "/"]]}})
+    rules = LossyRules.of("tracking,sort_query,trailing_slash", hosts={"example.org": {"replace": [["^/old/", "/"]]}})
     assert [
         ("replace ^/old/", f"{H}/old/a/?b&gclid=1&a", f"{H}/a/?b&gclid=1&a"),
         ("trailing_slash", f"{H}/a/?b&gclid=1&a", f"{H}/a?b&gclid=1&a"),
@@ -313,7 +317,7 @@ def test_explain_names_each_rule_with_the_url_before_and_after() -> None:
 
 
 def test_a_rule_that_does_nothing_is_not_explained() -> None:
-    assert [] == Rules.of("aggressive").explain("https://example.org/a")
+    assert [] == LossyRules.of("aggressive").explain("https://example.org/a")
 
 
 PLACES = [
@@ -360,8 +364,8 @@ urls = st.builds(
     st.sampled_from(PLACES),
     st.lists(st.sampled_from(PIECES), max_size=14),
 )
-rule_sets = st.builds(lambda names: Rules.of(names), st.sets(st.sampled_from(RULES), min_size=1))
-HOSTILE = Rules.of(
+rule_sets = st.builds(lambda names: LossyRules.of(names), st.sets(st.sampled_from(RULES), min_size=1))
+HOSTILE = LossyRules.of(
     "aggressive",
     hosts={
         "*.example.org": {"replace": [["a", "b"], ["b(.)", r"\1a"]]},
@@ -371,7 +375,7 @@ HOSTILE = Rules.of(
 
 
 @given(urls, rule_sets)
-def test_rules_are_idempotent_and_their_results_canonical(url: str, rules: Rules) -> None:
+def test_rules_are_idempotent_and_their_results_canonical(url: str, rules: LossyRules) -> None:
     canonical = spell([url])[0]
     if canonical is not None:
         once = rules.apply(canonical)
@@ -380,7 +384,7 @@ def test_rules_are_idempotent_and_their_results_canonical(url: str, rules: Rules
 
 @given(st.text(max_size=60), st.sampled_from(RULES))
 def test_each_rule_is_idempotent_on_any_path(path: str, rule: str) -> None:
-    rules = Rules.of(rule)
+    rules = LossyRules.of(rule)
     canonical = normalize(f"http://www.example.org/{path}".encode("utf-8", "replace").decode())
     once = rules.apply(canonical)
     assert [once, once] == [normalize(once), rules.apply(once)]
@@ -395,7 +399,7 @@ def test_hostile_patterns_are_idempotent_too(url: str) -> None:
 
 
 @given(urls, rule_sets)
-def test_explain_leads_from_the_url_to_what_apply_gives(url: str, rules: Rules) -> None:
+def test_explain_leads_from_the_url_to_what_apply_gives(url: str, rules: LossyRules) -> None:
     canonical = spell([url])[0]
     if canonical is not None:
         at = canonical
@@ -407,14 +411,14 @@ def test_explain_leads_from_the_url_to_what_apply_gives(url: str, rules: Rules) 
 
 @given(st.lists(urls, max_size=8))
 def test_a_batch_is_each_of_its_urls(texts: list[str]) -> None:
-    rules = Rules.of("aggressive", hosts={"example.org": "www"})
+    rules = LossyRules.of("aggressive", hosts={"example.org": "www"})
     canonical = [url for url in spell(texts) if url is not None]
     assert [rules.apply(url) for url in canonical] == rules.apply_batch(canonical)
 
 
 def test_a_nest_of_index_files_ends() -> None:
     """Deeper than the rounds go: the URL is left as it is, so that a second time gives the same."""
-    rules = Rules.of("index_files,trailing_slash")
+    rules = LossyRules.of("index_files,trailing_slash")
     deep = f"{H}" + "/index.html" * (ROUNDS_MAX + 5) + "/"
     assert [deep, []] == [rules.apply(deep), rules.explain(deep)]
 
@@ -424,7 +428,7 @@ def test_a_nest_of_index_files_ends() -> None:
 )
 def test_long_urls_cost_no_more_than_their_length(piece: str) -> None:
     """100,000 characters of whatever a rule looks for: well below a second, where quadratic work would take minutes."""
-    rules = Rules.of("aggressive")
+    rules = LossyRules.of("aggressive")
     url = (
         normalize(f"{H}/?" + piece * (100_000 // len(piece)))
         if piece[0] in "&s"
@@ -435,19 +439,19 @@ def test_long_urls_cost_no_more_than_their_length(piece: str) -> None:
 
 def test_a_url_that_is_never_crawled_is_left_alone() -> None:
     longest, longer = (f"{H}/?utm_x=" + "a" * (size - len(H) - 8) for size in (URL_BYTES_MAX, URL_BYTES_MAX + 1))
-    assert [f"{H}/", longer] == Rules.of("tracking").apply_batch([longest, longer])
+    assert [f"{H}/", longer] == LossyRules.of("tracking").apply_batch([longest, longer])
 
 
 def test_a_host_is_named_once() -> None:
     with pytest.raises(SettingsError, match=r"'a\.org' is there twice"):
-        Rules.of(hosts={"A.org": "www", "a.org.": "none"})
+        LossyRules.of(hosts={"A.org": "www", "a.org.": "none"})
 
 
 def test_hosts_are_a_mapping() -> None:
     with pytest.raises(SettingsError, match="not a list"):
-        Rules.of(hosts=cast(Any, ["a.org"]))
+        LossyRules.of(hosts=cast(Any, ["a.org"]))
 
 
 def test_an_address_can_have_rules_of_its_own() -> None:
-    rules = Rules.of(hosts={"[0::1]": "trailing_slash"})
+    rules = LossyRules.of(hosts={"[0::1]": "trailing_slash"})
     assert ["http://[::1]/a", f"{H}/a/"] == rules.apply_batch(["http://[::1]/a/", f"{H}/a/"])

@@ -18,10 +18,10 @@ from outrider.cli.help import HelpfulGroup
 from outrider.crawl.terminal import safe, say
 from outrider.errors import InvalidUrlError, SettingsError
 from outrider.limits import URL_BYTES_MAX
-from outrider.url import PUBLIC_SUFFIX_DATE, Rules, Url, fingerprints, key
+from outrider.url import PUBLIC_SUFFIX_DATE, LossyRules, Url, fingerprints, key
 from outrider.url.keys import BY
+from outrider.url.lossy_rules import PRESETS, RULES
 from outrider.url.refusal import without_userinfo
-from outrider.url.rules import PRESETS, RULES
 
 FINISHED, REFUSED = 0, 2
 _STEP = "spelling"
@@ -71,7 +71,7 @@ def normalize(
     urls: tuple[str, ...], base: str | None, default_scheme: str | None, rules: str, explained: bool, as_json: bool
 ) -> int:
     """Print the canonical spelling of each URL."""
-    lossy = Rules.parse(rules)
+    lossy = LossyRules.parse(rules)
     page = None if base is None else Url.parse(base, default_scheme=default_scheme)
 
     def answer(text: str) -> Iterator[str]:
@@ -139,7 +139,7 @@ def explain(
     as_json: bool,
 ) -> int:
     """Show the parts, keys, SURT and fingerprint of each URL, and every change."""
-    lossy = Rules.parse(rules)
+    lossy = LossyRules.parse(rules)
     secret = _secret(fingerprint_key)
     page = None if base is None else Url.parse(base, default_scheme=default_scheme)
 

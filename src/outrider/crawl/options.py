@@ -38,7 +38,7 @@ from outrider.limits import (
     TOTAL_SECONDS_MAX,
     TRUNCATE_BYTES_MAX,
 )
-from outrider.url import Rules, Scope
+from outrider.url import LossyRules, Scope
 from outrider.url.traps import Traps
 
 ENVIRONMENT_PREFIX = "OUTRIDER_"
@@ -139,7 +139,7 @@ def _rules(value: object) -> str:
     if not isinstance(value, str):
         raise RefusedError("it is no text")
     try:
-        return Rules.parse(value).text
+        return LossyRules.parse(value).text
     except SettingsError as error:
         raise RefusedError(str(error.facts)) from None
 

@@ -50,7 +50,7 @@ from outrider.limits import (
 )
 from outrider.page import NO_LINKS as NO_FOUND
 from outrider.page import Page
-from outrider.url import Rules, UrlBatch, canonical_target
+from outrider.url import LossyRules, UrlBatch, canonical_target
 
 LEASE_SECONDS: Final = 90.0  # DNS (15 s) and a fetch (60 s) end before
 LINKS_TIMES: Final = 4  # the bytes of links count so often: read, decided, logged and kept
@@ -123,7 +123,7 @@ class Settler:
         self._tell = tell
         self._reader = reader or Reader(options, self._hooks, output, keeps_links=tell is not None)
         self._tools = Tools(self._sitemaps, self._probes, self._hooks, PerHost(options))
-        self.spellings = Spellings(Rules.parse(options.url_rules) if options.url_rules else None)
+        self.spellings = Spellings(LossyRules.parse(options.url_rules) if options.url_rules else None)
         """URLs that are requested in another spelling than their own."""
         self._ruled: set[str] = set()
         self._tracebacks = 0

@@ -29,7 +29,7 @@ from outrider.page import FOLLOWABLE, Page, PageLink
 from outrider.page.reader import Unread, read_many
 from outrider.robots.directives import header_directives, strictest
 from outrider.storage.files import Directory
-from outrider.url import Rules, host_of
+from outrider.url import LossyRules, host_of
 
 NOFOLLOW: Final = "nofollow"
 COPY: Final = "copy"
@@ -121,7 +121,7 @@ class _Wanted:
 
     def __init__(self, url: str, options: CrawlOptions) -> None:
         self._url, self._agent, self._options = url, options.user_agent, options
-        self._rules = Rules.parse(options.url_rules or "")
+        self._rules = LossyRules.parse(options.url_rules or "")
         self._per_host = PerHost(options)
         path = url.partition("://")[2].partition("/")[2].encode()
         # A word that each page with such a link has, whatever the form of the link: its host may be left out, and what

@@ -16,15 +16,15 @@ from outrider.fetch.downloader import target_of
 from outrider.fetch.judging import location_of, written_location
 from outrider.fetch.meaning import REDIRECTS
 from outrider.limits import SPELLINGS_MAX
-from outrider.url import Rules
+from outrider.url import LossyRules
 
 
 class Spellings:
     """URLs that are requested as a redirect wrote them. One thread notes them, another one asks."""
 
-    def __init__(self, rules: Rules | None = None, spellings_max: int = SPELLINGS_MAX) -> None:
+    def __init__(self, rules: LossyRules | None = None, spellings_max: int = SPELLINGS_MAX) -> None:
         """rules: those by which the crawl holds different URLs to be one."""
-        self._rules = rules or Rules()
+        self._rules = rules or LossyRules()
         self._most = spellings_max
         self._written: OrderedDict[str, str] = OrderedDict()
         self._unused: set[str] = set()

@@ -24,7 +24,7 @@ from outrider.storage.files import Directory, Files
 from outrider.storage.log import Log
 from outrider.storage.manifest import Manifest
 from outrider.storage.runs import COLD, LEDGER, family_of
-from outrider.url import PUBLIC_SUFFIX_VERSION, SPELLING_VERSION, Rules
+from outrider.url import PUBLIC_SUFFIX_VERSION, SPELLING_VERSION, LossyRules
 
 KEY_BYTES = 16
 _KEYS = 2
@@ -248,7 +248,7 @@ def new_manifest(
         fingerprint_key=fingerprint_key.hex(),
         slot_key=slot_key.hex(),
         spelling=SPELLING_VERSION,
-        rules={"public_suffix_list": PUBLIC_SUFFIX_VERSION, "url_rules": (options.url_rules or Rules()).text},
+        rules={"public_suffix_list": PUBLIC_SUFFIX_VERSION, "url_rules": (options.url_rules or LossyRules()).text},
     )
 
 
@@ -259,7 +259,7 @@ def pinned(files: Files, manifest: Manifest, options: FrontierSettings) -> Front
             f"{files.describe()} was made with URL spelling {manifest.spelling}, this is {SPELLING_VERSION}: "
             "open it with the version it was made with"
         )
-    rules = Rules.parse(manifest.rules.get("url_rules", ""))
+    rules = LossyRules.parse(manifest.rules.get("url_rules", ""))
     if options.url_rules is not None and options.url_rules != rules:
         raise SettingsError(
             f"url_rules {options.url_rules.text!r}: {files.describe()} was made with {rules.text!r}, "

@@ -10,8 +10,8 @@ from outrider.url.keys import (
     registrable_domain,
     registrable_domains,
 )
+from outrider.url.lossy_rules import RULES_VERSION, HostRules, LossyRules, canonical_target
 from outrider.url.parts import Url
-from outrider.url.rules import RULES_VERSION, HostRules, Rules, canonical_target
 from outrider.url.scope import Scope, span_of
 from outrider.url.spelling import (
     SPELLING_VERSION,
@@ -37,7 +37,7 @@ __all__ = [
     "RULES_VERSION",
     "SPELLING_VERSION",
     "HostRules",
-    "Rules",
+    "LossyRules",
     "Scope",
     "Url",
     "UrlBatch",

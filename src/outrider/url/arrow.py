@@ -45,7 +45,7 @@ class _Array(ctypes.Structure):
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class ArrowTexts:
     """The rows of an array: row i is octets[offsets[i]:offsets[i + 1]]."""
 
     octets: memoryview
@@ -63,7 +63,7 @@ class Texts:
         return bytes(self.octets[self.offsets[row] : self.offsets[row + 1]]).decode("utf-8", "replace")
 
 
-def texts_of(array: object) -> Texts:
+def texts_of(array: object) -> ArrowTexts:
     """The texts of an object with `__arrow_c_array__`. Raises TypeError for anything else, other types and streams."""
     export = getattr(array, "__arrow_c_array__", None)
     if export is None:
@@ -84,7 +84,7 @@ def texts_of(array: object) -> Texts:
         bits = np.frombuffer(_memory(found.buffers[0], (found.offset + found.length + 7) // 8), np.uint8)
         nulls = np.unpackbits(bits, bitorder="little")[found.offset : found.offset + found.length] == 0
     some = nulls is not None and bool(nulls.any())
-    return Texts(_memory(found.buffers[2], int(offsets[-1])), offsets, nulls if some else None, (array, capsules))
+    return ArrowTexts(_memory(found.buffers[2], int(offsets[-1])), offsets, nulls if some else None, (array, capsules))
 
 
 def _pointer(capsule: object, name: bytes) -> int:

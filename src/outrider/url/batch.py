@@ -22,7 +22,7 @@ from outrider.kernels.urls import HTTPS, INVALID, ODD, SPELLED, USERINFO, Column
 from outrider.url import arrow
 from outrider.url.keys import BY, By, registrable_domains
 from outrider.url.keys import key as key_of
-from outrider.url.spelling import Canonical, Page, Parsed, as_rows, host_of, opened, parsed
+from outrider.url.spelling import BasePage, Canonical, Parsed, as_rows, host_of, opened, parsed
 
 NO_KEY = 2**32 - 1
 """The code of a row without a key, which is one that is not valid."""
@@ -106,7 +106,7 @@ class UrlBatch:
         rows = as_rows(urls)
         page = opened(base)
         if page is None:
-            rows, page = [None] * len(rows), Page()
+            rows, page = [None] * len(rows), BasePage()
         columns = kernels.spell_urls(rows, page.canonical, key)
         if _INVALID_BYTE in columns[2] and any(isinstance(row, Canonical) for row in rows):
             return cls.of([row.text if isinstance(row, Canonical) else row for row in rows], base, key=key)
@@ -205,7 +205,7 @@ class UrlBatch:
         return joined
 
     @classmethod
-    def _drained(cls, columns: Columns, text_of: Callable[[int], str], page: Page, key: bytes | None) -> UrlBatch:
+    def _drained(cls, columns: Columns, text_of: Callable[[int], str], page: BasePage, key: bytes | None) -> UrlBatch:
         """Returns the batch of a kernel's spellings; the parser spells the rows that the kernel leaves."""
         arena, offset_bytes, state_bytes, *others = columns
         offsets, states = np.frombuffer(offset_bytes, np.int64), np.frombuffer(state_bytes, np.uint8)

@@ -47,7 +47,7 @@ _MONTH_ALONE: Final = frozenset(_WORDS("m mes mois mon monat month"))
 _YEARS: Final = range(1900, 10_000)
 
 
-def months_named(rest: str) -> Iterator[int]:
+def months_in(rest: str) -> Iterator[int]:
     """Returns the months after the host of a canonical URL, counted from the year 0; the first month for a year without
     a month."""
     if _MAY(rest) is None:

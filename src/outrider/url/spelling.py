@@ -144,7 +144,7 @@ class Canonical:
     text: str
 
 
-class Page(NamedTuple):
+class BasePage(NamedTuple):
     """The page that references are relative to."""
 
     canonical: str | None = None
@@ -152,10 +152,10 @@ class Page(NamedTuple):
     crawled."""
 
 
-_NO_PAGE = Page()
+_NO_PAGE = BasePage()
 
 
-def opened(base: str | Canonical | None) -> Page | None:
+def opened(base: str | Canonical | None) -> BasePage | None:
     """Returns the page at `base`, which may be None; None when `base` is not an absolute URL.
 
     Raises TypeError for a base that is not a string.
@@ -163,12 +163,12 @@ def opened(base: str | Canonical | None) -> Page | None:
     if base is None:
         return _NO_PAGE
     if isinstance(base, Canonical):
-        return Page(base.text)
+        return BasePage(base.text)
     if not isinstance(base, str):
         raise TypeError(f"a base is the text of a URL, not a {type(base).__name__}")
     canonical = spell((base,))[0]
     if canonical is not None:
-        return Page(canonical)
+        return BasePage(canonical)
     return _NO_PAGE if _is_absolute(base) else None
 
 
@@ -187,7 +187,7 @@ class Parsed(NamedTuple):
     has_userinfo: bool
 
 
-def parsed(url: object, page: Page) -> Parsed | None:
+def parsed(url: object, page: BasePage) -> Parsed | None:
     """Returns the canonical spelling of one URL that the kernel marked, or None.
 
     The text is brought into a form that the kernel reads (WHATWG URL 4.4: stripped characters, slashes of either kind,

@@ -26,8 +26,8 @@ import numpy.typing as npt
 
 from outrider.clock import Instant, seconds
 from outrider.errors import SettingsError
-from outrider.url.dates import months_named
-from outrider.url.rules import has_session
+from outrider.url.dates import months_in
+from outrider.url.lossy_rules import has_session
 
 RULES = (
     *("trap_url_bytes", "trap_path_depth", "trap_path_repeats", "trap_date"),
@@ -148,7 +148,7 @@ def _month_after(now: Instant, years: float) -> int:
 
 def names_month(url: str) -> bool:
     """Whether a canonical URL names a month, of any year: the page of a calendar or an archive."""
-    return any(True for _ in months_named(url[url.index("/", 8) :]))
+    return any(True for _ in months_in(url[url.index("/", 8) :]))
 
 
 def may_be_endless(url: str, title: str) -> bool:
@@ -204,4 +204,4 @@ def _is_in_circles(names: list[bytes], most: int) -> bool:
 
 def _latest(rest: str, most: int) -> int | None:
     """Returns the latest month after a host that is not later than `most`, counted from the year 0."""
-    return max((month for month in months_named(rest) if month <= most), default=None)
+    return max((month for month in months_in(rest) if month <= most), default=None)

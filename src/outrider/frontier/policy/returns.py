@@ -48,7 +48,7 @@ from outrider.limits import (
     RETURNS_WINDOW_OF_HOST,
     SHAPE_BYTES_MAX,
 )
-from outrider.url.rules import has_session
+from outrider.url.lossy_rules import has_session
 
 HALVED_BELOW: Final = 1 / 4
 LOWEST_BELOW: Final = 1 / 8

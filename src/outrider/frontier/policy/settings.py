@@ -18,7 +18,7 @@ from outrider.limits import (
     HOT_HOST_MEMORY_BYTES,
     HOT_HOSTS_MIN,
 )
-from outrider.url import Rules, Scope
+from outrider.url import LossyRules, Scope
 from outrider.url.scope import ScopeKind
 from outrider.url.traps import Traps
 
@@ -74,7 +74,7 @@ class FrontierSettings:
     max_pages: int | None = None
     max_pages_per_host: int | None = None
     user_agent: str = "Outrider"
-    url_rules: Rules | None = None
+    url_rules: LossyRules | None = None
     priority: PriorityFunction | None = None
     max_urls: int | None = None
     max_urls_per_queue: int | None = None
@@ -127,8 +127,8 @@ class FrontierSettings:
         if given.get("priority") is not None and not callable(given["priority"]):
             raise SettingsError(f"priority {given['priority']!r}: give a function of (urls, page)")
         if isinstance(given.get("url_rules"), str):
-            given["url_rules"] = Rules.parse(given["url_rules"])
-        if not isinstance(given.get("url_rules"), Rules | None):
+            given["url_rules"] = LossyRules.parse(given["url_rules"])
+        if not isinstance(given.get("url_rules"), LossyRules | None):
             raise SettingsError(f"url_rules {given['url_rules']!r}: give names of rules in one text, or Rules")
         if not isinstance(given.get("traps"), Traps | None):
             raise SettingsError(f"traps {given['traps']!r}: give Traps, or None")

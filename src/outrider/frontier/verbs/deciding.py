@@ -33,7 +33,7 @@ from outrider.frontier.verbs.scopes import Scopes
 from outrider.journey import Code, Line, RequestId, Word
 from outrider.limits import CALL_ROWS_MAX, LEASES_LOST_MAX, LEAVING_QUEUES_PER_CALL, OWN_SLOT, WAKES_PER_CALL_MAX
 from outrider.url.keys import public_suffixes
-from outrider.url.rules import Rules as UrlRules
+from outrider.url.lossy_rules import LossyRules as UrlRules
 
 _NO_RULES = UrlRules()
 _OF_ERRANDS = frozenset(

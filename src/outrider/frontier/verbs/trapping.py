@@ -57,7 +57,7 @@ from outrider.limits import (
     SHAPE_BYTES_MAX,
 )
 from outrider.url import UrlBatch, host_of, registrable_domain
-from outrider.url.rules import MAY_BE_SESSION, has_session
+from outrider.url.lossy_rules import MAY_BE_SESSION, has_session
 from outrider.url.traps import BY_HOST_SIZE, BY_HOSTS, BY_MIRROR, BY_NEW_URLS, BY_RETURNS, BY_SESSION, RULES
 
 _TRAP: Final = int(Reason.TRAP)

@@ -40,7 +40,7 @@ from outrider.url.refusal import shown
 from outrider.url.spelling import host_of, mended, normalize, spell
 
 RULES_VERSION = "1"
-"""Written with the names in `Rules.text`: any change below that changes the result of a rule raises it."""
+"""Written with the names in `LossyRules.text`: any change below that changes the result of a rule raises it."""
 
 ROUNDS_MAX = 8  # ordinary URLs settle in two; each round costs a pass over the URL
 REPLACEMENT_CHARACTERS_MAX = 200  # a replacement is typed by a person; it is written once per match
@@ -296,8 +296,8 @@ class HostRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """The lossy rules of a crawl; `Rules()` is empty. Made by `Rules.of` or `Rules.parse`.
+class LossyRules:
+    """The lossy rules of a crawl; `LossyRules()` is empty. Made by `LossyRules.of` or `LossyRules.parse`.
 
     names  the rules for every host, in order
     hosts  (pattern, its rules), sorted: a pattern is a host name, or `*.example.org` for the names below it; the host
@@ -312,7 +312,7 @@ class Rules:
             raise SettingsError(f"url-rules run in one order only; Rules.of({list(self.names)!r}) brings them into it")
 
     @classmethod
-    def of(cls, names: Names = (), hosts: Mapping[str, Names | Mapping[str, object]] | None = None) -> Rules:
+    def of(cls, names: Names = (), hosts: Mapping[str, Names | Mapping[str, object]] | None = None) -> LossyRules:
         """Returns rules by their names.
 
         names  names of rules and presets, with a `-` before them to switch off: "aggressive,-https", or a list of such;
@@ -333,8 +333,9 @@ class Rules:
         return cls(_chosen(names), tuple(sorted(entries.items())))
 
     @classmethod
-    def parse(cls, text: str) -> Rules:
-        """Reads rules that a person typed or that `Rules.text` wrote: names with commas between, then hosts as JSON.
+    def parse(cls, text: str) -> LossyRules:
+        """Reads rules that a person typed or that `LossyRules.text` wrote: names with commas between, then hosts as
+        JSON.
 
             tracking,sort_query
             aggressive,-https
