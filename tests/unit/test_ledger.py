@@ -24,9 +24,9 @@ from outrider.limits import (
     RUN_BODY_BYTES_MAX,
 )
 from outrider.sim.disk import MemoryFiles
-from outrider.storage import records
+from outrider.storage import record_columns
 from outrider.storage.files import Files
-from outrider.storage.records import Records
+from outrider.storage.record_columns import RecordColumns
 from outrider.storage.runs import RunWriter, run_name
 
 STORE = b"ledger-of-a-test"
@@ -224,10 +224,10 @@ def test_the_first_look_behind_many_appends_joins_few_pieces_and_packs_no_keys(m
     for number in range(3 * MEMTABLE_CHUNK_ROWS, last):
         ledger.append(simple([number]))
     joined, packed = [0], [0]
-    concatenate, pack_keys = Records.concatenate, records.pack_keys
-    monkeypatch.setattr(Records, "concatenate", lambda parts: joined.append(len(parts)) or concatenate(parts))
+    concatenate, pack_keys = RecordColumns.concatenate, record_columns.pack_keys
+    monkeypatch.setattr(RecordColumns, "concatenate", lambda parts: joined.append(len(parts)) or concatenate(parts))
     monkeypatch.setattr(
-        records, "pack_keys", lambda crawls, *rest: packed.append(len(crawls)) or pack_keys(crawls, *rest)
+        record_columns, "pack_keys", lambda crawls, *rest: packed.append(len(crawls)) or pack_keys(crawls, *rest)
     )
     wanted = [key_of(number) for number in (5, last - 1, last, 4_097)]
     assert [True, True, False, True] == found(ledger, wanted)[0]
@@ -239,9 +239,11 @@ def test_the_first_look_behind_many_appends_joins_few_pieces_and_packs_no_keys(m
 @given(st.sets(KEYS, max_size=40), st.sets(KEYS, max_size=12))
 def test_a_few_keys_are_found_as_many_are(here: set[Key], wanted: set[Key]) -> None:
     cards = cards_of(dict.fromkeys(sorted(here), (b"u", b"", b""))) if here else Cards.none()
-    pieces = [Records(cards.heads, np.ones(len(cards), np.bool_), cards.arena, cards.offsets) for _ in range(2)]
+    pieces = [RecordColumns(cards.heads, np.ones(len(cards), np.bool_), cards.arena, cards.offsets) for _ in range(2)]
     assert len(here) == len(pieces[0].keys)  # the records of one piece are packed
-    keys = records.distinct(records.pack_keys(*zip(*wanted, strict=True))) if wanted else pieces[0].keys[:0]
+    keys = (
+        record_columns.distinct(record_columns.pack_keys(*zip(*wanted, strict=True))) if wanted else pieces[0].keys[:0]
+    )
     rows = [piece.rows_of(keys).tolist() for piece in pieces]
     assert [place for place, key in enumerate(sorted(here)) if key in wanted] == rows[0] == rows[1]
 
@@ -339,7 +341,7 @@ def test_what_is_frozen_while_a_merge_goes_on_becomes_a_run_above_it(monkeypatch
     held = []
     add = RunWriter.add
 
-    def freezing(writer: RunWriter, records: Records) -> None:
+    def freezing(writer: RunWriter, records: RecordColumns) -> None:
         add(writer, records)
         if not held:
             ledger.append(simple(range(100), order=9))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from outrider.storage.ahead import ahead
+from outrider.storage.read_ahead import ahead
 
 
 def threads() -> list[str]:

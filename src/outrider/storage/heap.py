@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 
 
-def _found() -> Callable[[int], int] | None:
+def _system_trim() -> Callable[[int], int] | None:
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError, TypeError):
@@ -16,7 +16,7 @@ def _found() -> Callable[[int], int] | None:
     return found
 
 
-_TRIM = _found()
+_TRIM = _system_trim()
 
 
 def give_back() -> None:

@@ -16,7 +16,7 @@ from outrider.kernels import crc32c
 from outrider.storage import runs as layout
 from outrider.storage.files import File, Files
 from outrider.storage.losses import Loss, MendableFiles, corrected, read_as_can_be
-from outrider.storage.records import Keys, Records
+from outrider.storage.record_columns import Keys, RecordColumns
 from outrider.storage.runs import LEDGER, Run, RunWriter, family_of, run_number
 from outrider.storage.sealed import unsealed_head
 
@@ -39,7 +39,7 @@ class _Blocks(Run):
         self._where = where
         self.bytes = size
 
-    def block(self, begin: int, place: int) -> tuple[Records, int]:
+    def block(self, begin: int, place: int) -> tuple[RecordColumns, int]:
         """Returns the records of the block at this byte, and the byte after it. Raises DamagedStoreError."""
         head = read_as_can_be(self._block_file, begin, min(begin + layout._BLOCK_BYTES, self.bytes))
         if len(head) < layout._BLOCK_BYTES:
@@ -199,7 +199,7 @@ def _next_block(blocks: _Blocks, broken: int, end: int, place: int) -> tuple[int
     return None
 
 
-def _records_of(files: Files, found: RunFound) -> Iterator[Records]:
+def _records_of(files: Files, found: RunFound) -> Iterator[RecordColumns]:
     if not found.places:
         return
     file = files.open(found.name)
@@ -240,7 +240,7 @@ def mend_runs(
 def _without_body(files: Files, runs: Sequence[RunFound]) -> Keys:
     """The keys of the newest run whose records are heads alone, with no older run that has their body."""
     heads = [some.keys[~some.whole & (some.heads["state"] != 0)] for some in _records_of(files, runs[-1])]
-    open_ = np.concatenate(heads) if heads else Records.none().keys
+    open_ = np.concatenate(heads) if heads else RecordColumns.none().keys
     for run in reversed(runs[:-1]):
         if not len(open_):
             break

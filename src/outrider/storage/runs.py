@@ -29,7 +29,7 @@ from outrider.limits import (
     RUN_WRITE_BYTES,
 )
 from outrider.storage.files import TEMPORARY_SUFFIX, File, Files, remove_if_possible
-from outrider.storage.records import Int64s, Keys, Records, body_bytes, distinct
+from outrider.storage.record_columns import Int64s, Keys, RecordColumns, body_bytes, distinct
 from outrider.storage.sealed import check_store, is_whole, sealed, sealed_bytes, unsealed_head
 
 if sys.version_info >= (3, 14):
@@ -109,7 +109,7 @@ class RunWriter:
         self._buffer = bytearray(sealed(_HEADER.pack(_HEADER_MAGIC, RUN_FORMAT, store, number)))
         self._position = 0
         self._unsynced = 0
-        self._pending: list[Records] = []
+        self._pending: list[RecordColumns] = []
         self._pending_rows = 0
         self._keys: list[bytes] = []
         self._offsets: list[int] = []
@@ -129,7 +129,7 @@ class RunWriter:
         """Records that were added and are in no block yet."""
         return self._pending_rows
 
-    def add(self, records: Records) -> None:
+    def add(self, records: RecordColumns) -> None:
         """Adds records with keys above all keys added before. Raises StoreFullError, StoreFailedError, ValueError."""
         if not len(records):
             return
@@ -181,7 +181,7 @@ class RunWriter:
 
     def _cut(self, *, all_of_it: bool) -> None:
         """Makes blocks of the pending rows, except the last ones, which may become more."""
-        records = Records.concatenate(self._pending)
+        records = RecordColumns.concatenate(self._pending)
         self._pending.clear()
         rows, begin, offsets = len(records), 0, records.offsets
         while begin < rows:
@@ -194,7 +194,7 @@ class RunWriter:
         self._pending = [records.slice(begin, rows)] if begin < rows else []
         self._pending_rows = rows - begin
 
-    def _write_block(self, records: Records) -> None:
+    def _write_block(self, records: RecordColumns) -> None:
         keys = records.keys
         first, last = bytes(keys[0]), bytes(keys[-1])
         if (self.rows and first <= self._last) or not (keys[1:] > keys[:-1]).all():
@@ -292,13 +292,13 @@ class Run:
         """Closes the descriptor; no reader may be at work."""
         self._closing()
 
-    def find(self, keys: Keys) -> Records:
+    def find(self, keys: Keys) -> RecordColumns:
         """The records of these keys (sorted) that are here, in their order: a read and two small unpackings per
         block."""
         blocks = self._keys.searchsorted(keys, "right") - 1
         inside = (blocks >= 0) & (keys <= np.array(self._last, keys.dtype))
         if not inside.any():
-            return Records.none()
+            return RecordColumns.none()
         keys, blocks = keys[inside], blocks[inside]
         found = []
         for block in distinct(blocks):
@@ -310,11 +310,11 @@ class Run:
             hit = (rows < len(records)) & (records.keys[np.minimum(rows, len(records) - 1)] == wanted)
             if hit.any():
                 found.append(self._with_bodies(records, data, bodies, begin).take(rows[hit]))
-        return Records.concatenate(found)
+        return RecordColumns.concatenate(found)
 
     def read(
         self, *, after: bytes = b"", bodies: bool = True, bytes_at_once: int = RUN_READ_BYTES
-    ) -> Iterator[Records]:
+    ) -> Iterator[RecordColumns]:
         """Its records with keys above `after` (b"": all), some thousand at once, in order.
 
         Without `bodies` they are heads alone, with the lengths that their bodies have. Raises DamagedStoreError, naming
@@ -331,7 +331,7 @@ class Run:
             for number in range(block, end_block):
                 records, place = self._heads(data, int(self._offsets[number]) - begin, begin, number)
                 parts.append(self._with_bodies(records, data, place, begin) if bodies else records)
-            records = Records.concatenate(parts)
+            records = RecordColumns.concatenate(parts)
             if after and records.keys[0] <= bound:
                 records = records.slice(int(records.keys.searchsorted(bound, "right")), len(records))
             if len(records):
@@ -349,7 +349,7 @@ class Run:
             except DamagedStoreError as error:
                 yield str(error)
 
-    def _heads(self, data: bytes, at: int, base: int, number: int) -> tuple[Records, tuple[int, int, int, int]]:
+    def _heads(self, data: bytes, at: int, base: int, number: int) -> tuple[RecordColumns, tuple[int, int, int, int]]:
         """The heads of the block at `at` of data read from `base`; of its bodies place, bytes, bytes unpacked, crc."""
         try:
             place, rows, heads_bytes, bodies_bytes, bodies_raw, bodies_crc = _BLOCK.unpack_from(data, at)
@@ -367,9 +367,11 @@ class Run:
             raise self._damage(base + at) from error
         offsets: Int64s = np.zeros(rows + 1, np.int64)
         columns = np.frombuffer(heads, HEAD), np.frombuffer(whole, np.bool_)
-        return Records(*columns, b"", offsets), (end, bodies_bytes, bodies_raw, bodies_crc)
+        return RecordColumns(*columns, b"", offsets), (end, bodies_bytes, bodies_raw, bodies_crc)
 
-    def _with_bodies(self, records: Records, data: bytes, place: tuple[int, int, int, int], base: int) -> Records:
+    def _with_bodies(
+        self, records: RecordColumns, data: bytes, place: tuple[int, int, int, int], base: int
+    ) -> RecordColumns:
         at, length, raw_bytes, crc = place
         packed = data[at : at + length]
         offsets: Int64s = np.zeros(len(records) + 1, np.int64)
@@ -382,7 +384,7 @@ class Run:
                 raise ValueError("has other bodies than its heads say")
         except (ValueError, zstd.ZstdError) as error:
             raise self._damage(base + at) from error
-        return Records(records.heads, records.whole, raw, offsets)
+        return RecordColumns(records.heads, records.whole, raw, offsets)
 
     def _damage(self, at: int) -> DamagedStoreError:
         return DamagedStoreError(f"{self._where} at byte {at}: a block of the run fails its checksum")

@@ -14,7 +14,7 @@ from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError
 from outrider.limits import GIVE_BACK_BYTES, MERGE_READ_BYTES, RUN_ROWS_SMALL, RUNS_PER_MERGE
 from outrider.storage.files import Files, remove_if_possible
 from outrider.storage.heap import give_back
-from outrider.storage.records import Records, merged
+from outrider.storage.record_columns import RecordColumns, merged
 from outrider.storage.runs import LEDGER, Run, RunWriter, run_number, unfinished_number
 
 
@@ -23,7 +23,7 @@ class Layers:
     """The runs that count at one moment."""
 
     runs: tuple[Run, ...]
-    frozen: tuple[Records, ...]
+    frozen: tuple[RecordColumns, ...]
     """Pieces that are to become the next run; each sorted, without equal keys."""
 
 
@@ -64,7 +64,7 @@ class Tiers:
             raise ClosedError
         return self._layers
 
-    def hold(self, pieces: Sequence[Records]) -> None:
+    def hold(self, pieces: Sequence[RecordColumns]) -> None:
         """Adds pieces in memory above the existing ones; the caller has the lock."""
         if pieces:
             self._layers = Layers(self._layers.runs, (*self._layers.frozen, *pieces))
@@ -115,7 +115,7 @@ class Tiers:
             give_back()
             return True
 
-    def _between(self, records: Iterator[Records]) -> Iterator[Records]:
+    def _between(self, records: Iterator[RecordColumns]) -> Iterator[RecordColumns]:
         for some in records:
             yield some
             self._write()
@@ -164,7 +164,7 @@ class Tiers:
                 run.close()
             self._layers = Layers((), ())
 
-    def _written(self, records: Iterator[Records]) -> Run | None:
+    def _written(self, records: Iterator[RecordColumns]) -> Run | None:
         """Makes a run of these records; returns None without records."""
         if self._closed:
             raise ClosedError
@@ -212,6 +212,6 @@ def _tier(rows: int) -> int:
     return tier
 
 
-def _living(records: Iterator[Records]) -> Iterator[Records]:
+def _living(records: Iterator[RecordColumns]) -> Iterator[RecordColumns]:
     for some in records:
         yield some.living()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outrider.storage.records import distinct
+from outrider.storage.record_columns import distinct
 
 
 def alike(value: int | float, rows: int, dtype: str) -> npt.NDArray[Any]:

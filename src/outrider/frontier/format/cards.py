@@ -12,7 +12,7 @@ from outrider import kernels
 from outrider.clock import Instant
 from outrider.kernels.card_layout import FETCHED_FROM, HEAD, OPAQUE, Heads
 from outrider.limits import MICROSECONDS
-from outrider.storage.records import body_bytes
+from outrider.storage.record_columns import body_bytes
 
 Int64s = npt.NDArray[np.int64]
 NO_BODIES = np.zeros(1, np.int64)

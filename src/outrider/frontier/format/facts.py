@@ -28,7 +28,7 @@ from outrider.frontier.format.cards import Cards
 from outrider.kernels import gather_spans, shuffle_columns
 from outrider.kernels.card_layout import HEAD, HEAD_BYTES, OPAQUE
 from outrider.limits import FACT_TEXT_BYTES_MAX, FACTS_COMPRESSED_BYTES_MIN, FACTS_ZSTD_LEVEL, RUN_BODY_BYTES_MAX
-from outrider.storage.records import body_bytes
+from outrider.storage.record_columns import body_bytes
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -43,8 +43,8 @@ from outrider.frontier.state.hosts import (
 from outrider.frontier.stores.ledger import Ledger, LedgerStatistics
 from outrider.kernels.card_layout import HEAD
 from outrider.limits import MICROSECONDS, RUN_BODY_BYTES_MAX, RUN_READ_BYTES
-from outrider.storage.ahead import ahead
 from outrider.storage.files import Files
+from outrider.storage.read_ahead import ahead
 from outrider.storage.runs import COLD
 
 if TYPE_CHECKING:

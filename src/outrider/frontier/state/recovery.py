@@ -12,9 +12,9 @@ from outrider.frontier.state.replay import Window, applied, apply
 from outrider.frontier.state.tables import HOSTS, LEASES, OWN, RUNS, Tables
 from outrider.kernels import FRAME_BYTES_MAX
 from outrider.limits import REPLAY_WINDOW_BYTES, WAKES_PER_CALL_MAX
-from outrider.storage.ahead import ahead
 from outrider.storage.checkpoint import Checkpoint
 from outrider.storage.log import Frame, Log
+from outrider.storage.read_ahead import ahead
 
 
 def run_names(checkpoint: Checkpoint | None) -> list[str]:

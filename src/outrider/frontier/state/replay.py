@@ -39,7 +39,7 @@ from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.urls import UNKNOWN
 from outrider.kernels.card_layout import HAS_CONTENT, HEAD, HEAD_BYTES, OPAQUE
 from outrider.limits import OWN_SLOT, REPLAY_WINDOW_BYTES, REPLAY_WINDOW_ROWS, RUN_BODY_BYTES_MAX, WAKES_PER_CALL_MAX
-from outrider.storage.records import body_bytes
+from outrider.storage.record_columns import body_bytes
 
 _Times: TypeAlias = npt.NDArray[np.int64]
 _Rows: TypeAlias = npt.NDArray[np.intp]

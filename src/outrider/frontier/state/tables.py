@@ -64,7 +64,7 @@ from outrider.limits import (
     ROBOTS_MEMORY_SHARE,
 )
 from outrider.storage.files import Files
-from outrider.storage.records import distinct
+from outrider.storage.record_columns import distinct
 from outrider.url import undotted
 
 

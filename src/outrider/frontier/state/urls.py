@@ -29,8 +29,8 @@ from outrider.frontier.stores.ledger import Ledger
 from outrider.journey import State
 from outrider.kernels.card_layout import HEAD, Heads
 from outrider.limits import CALENDAR_ROUNDS_MAX
-from outrider.storage.ahead import ahead
 from outrider.storage.files import Files
+from outrider.storage.read_ahead import ahead
 
 if TYPE_CHECKING:
     from outrider.frontier.state.tables import Tables

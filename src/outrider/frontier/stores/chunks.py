@@ -20,7 +20,7 @@ import numpy.typing as npt
 from outrider.frontier.format.cards import Cards
 from outrider.kernels.card_layout import HEAD, HEAD_BYTES
 from outrider.limits import CHUNK_DICTIONARY_BYTES, CHUNK_SAMPLE_BYTES
-from outrider.storage.records import body_bytes
+from outrider.storage.record_columns import body_bytes
 
 if sys.version_info >= (3, 14):
     from compression import zstd

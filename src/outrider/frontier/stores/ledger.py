@@ -26,7 +26,7 @@ from outrider.limits import (
     SCAN_ROWS,
 )
 from outrider.storage.files import Files
-from outrider.storage.records import Int64s, Keys, Records, distinct, merged, newest, pack_keys
+from outrider.storage.record_columns import Int64s, Keys, RecordColumns, distinct, merged, newest, pack_keys
 from outrider.storage.runs import LEDGER
 from outrider.storage.tiers import Layers, Tiers
 
@@ -62,11 +62,11 @@ class Ledger:
 
     def __init__(self, tiers: Tiers) -> None:
         self._tiers = tiers
-        self._sealed: list[Records] = []
-        self._open: list[Records] = []
+        self._sealed: list[RecordColumns] = []
+        self._open: list[RecordColumns] = []
         self._open_rows = self._open_bytes = 0
         self._joined = 0  # how many of the open pieces join several appends
-        self._tail: Records | None = None
+        self._tail: RecordColumns | None = None
         self.unfrozen_bytes = 0
         """About how many bytes of memory the cards take that were appended since the last `freeze`."""
 
@@ -92,7 +92,9 @@ class Ledger:
     def take(self, cards: Cards) -> None:
         """As `append`, for cards that were checked before they were logged."""
         heads = cards.heads
-        self._add(Records(_copy(heads), _first(_WHOLE, len(heads)), cards.arena, np.asarray(cards.offsets, np.int64)))
+        self._add(
+            RecordColumns(_copy(heads), _first(_WHOLE, len(heads)), cards.arena, np.asarray(cards.offsets, np.int64))
+        )
 
     def append_heads(self, heads: Heads) -> None:
         """New versions that keep the bodies of the versions before, and so their lengths in the heads.
@@ -100,9 +102,9 @@ class Ledger:
         A head of state 0 ends its record; a later head of that URL has no body.
         """
         rows = len(heads)
-        self._add(Records(_copy(heads), ~_first(_WHOLE, rows), b"", _first(_NO_BODIES, rows + 1)))
+        self._add(RecordColumns(_copy(heads), ~_first(_WHOLE, rows), b"", _first(_NO_BODIES, rows + 1)))
 
-    def _add(self, records: Records) -> None:
+    def _add(self, records: RecordColumns) -> None:
         if not len(records):
             return
         with self._tiers.lock:
@@ -114,7 +116,7 @@ class Ledger:
             if self._open_rows >= MEMTABLE_CHUNK_ROWS or self._open_bytes >= MEMTABLE_CHUNK_BYTES:
                 self._seal()
             elif len(self._open) - self._joined >= MEMTABLE_APPENDS_JOINED:
-                self._open[self._joined :] = [Records.concatenate(self._open[self._joined :])]
+                self._open[self._joined :] = [RecordColumns.concatenate(self._open[self._joined :])]
                 self._joined += 1
 
     def _seal(self) -> None:
@@ -123,9 +125,9 @@ class Ledger:
             self._open, self._joined, self._tail = [], 0, None
             self._open_rows = self._open_bytes = 0
 
-    def _sorted_tail(self) -> Records:
+    def _sorted_tail(self) -> RecordColumns:
         if self._tail is None:
-            self._open, self._joined = [Records.concatenate(self._open)], 1
+            self._open, self._joined = [RecordColumns.concatenate(self._open)], 1
             self._tail = newest(_with_ends(self._open[0]))
             self._tail.heads.flags.writeable = False  # scans hand out pieces of it
         return self._tail
@@ -182,14 +184,14 @@ class Ledger:
         keys = pack_keys(crawls, slots, fingerprints)
         missing = distinct(keys)
         layers, pieces = self._look()
-        found: list[Records] = []
+        found: list[RecordColumns] = []
         for piece in reversed((*layers.frozen, *pieces)):
             missing = _without(missing, found, _find_piece(piece, missing))
         for run in reversed(layers.runs):
             if not len(missing):
                 break
             missing = _without(missing, found, run.find(missing))
-        records = newest(Records.concatenate(found[::-1])).living()
+        records = newest(RecordColumns.concatenate(found[::-1])).living()
         if not len(records):
             return np.zeros(len(keys), np.bool_), Cards.none()
         rows = np.minimum(records.keys.searchsorted(keys), len(records) - 1)
@@ -219,7 +221,7 @@ class Ledger:
         layers, memory = self._look()
         pieces = _between((*layers.frozen, *memory), after, last)
         if sum(map(len, pieces)) <= MERGE_ROWS:
-            pieces = [newest(Records.concatenate(pieces))]  # part by part takes longer where the parts are short
+            pieces = [newest(RecordColumns.concatenate(pieces))]  # part by part takes longer where the parts are short
         streams = [run.read(after=bound, bodies=bodies, bytes_at_once=bytes_at_once) for run in layers.runs]
         for records in merged(streams, pieces):
             for begin in range(0, len(records), SCAN_ROWS):
@@ -227,7 +229,7 @@ class Ledger:
                 if len(living):
                     yield _cards(living) if bodies else Cards(living.heads, b"", np.zeros(len(living) + 1, np.int64))
 
-    def _look(self) -> tuple[Layers, list[Records]]:
+    def _look(self) -> tuple[Layers, list[RecordColumns]]:
         """The sources of a read at this moment: layers, and above them the pieces that are not frozen."""
         with self._tiers.lock:
             tail = [self._sorted_tail()] if self._open else []
@@ -259,7 +261,7 @@ def _first(column: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
     return column[:rows] if rows <= len(column) else np.resize(column, rows)
 
 
-def _with_ends(records: Records) -> Records:
+def _with_ends(records: RecordColumns) -> RecordColumns:
     """Makes versions of state 0 whole and empty, so that no older version shows through them."""
     ended = records.heads["state"] == 0
     if not ended.any():
@@ -272,12 +274,12 @@ def _with_ends(records: Records) -> Records:
     return result
 
 
-def _find_piece(piece: Records, keys: Keys) -> Records | None:
+def _find_piece(piece: RecordColumns, keys: Keys) -> RecordColumns | None:
     rows = piece.rows_of(keys)
     return piece.take(rows) if len(rows) else None
 
 
-def _without(missing: Keys, found: list[Records], some: Records | None) -> Keys:
+def _without(missing: Keys, found: list[RecordColumns], some: RecordColumns | None) -> Keys:
     """Notes the records that a layer has. Returns the keys to look for in older layers."""
     if some is None or not len(some):
         return missing
@@ -289,7 +291,7 @@ def _packed(key: Key) -> Keys:
     return pack_keys(*([part] for part in key))
 
 
-def _between(pieces: Iterable[Records], after: Key | None, last: Key | None) -> list[Records]:
+def _between(pieces: Iterable[RecordColumns], after: Key | None, last: Key | None) -> list[RecordColumns]:
     """The records of each piece behind one key up to another, None for no bound; without the pieces that have none."""
     if after is None and last is None:
         return [piece for piece in pieces if len(piece)]
@@ -305,7 +307,7 @@ def _between(pieces: Iterable[Records], after: Key | None, last: Key | None) -> 
     return found
 
 
-def _cards(records: Records) -> Cards:
+def _cards(records: RecordColumns) -> Cards:
     first, last = int(records.offsets[0]), int(records.offsets[-1])
     if first or last != len(records.arena):
         return Cards(records.heads, bytes(memoryview(records.arena)[first:last]), records.offsets - first)

@@ -31,7 +31,7 @@ from outrider.frontier.verbs.deciding import Core
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.trapping import OfHost, Suspect, Trapping
 from outrider.limits import BUDGET_REST_SECONDS, OLDEST_DRAW_EVERY
-from outrider.storage.records import distinct
+from outrider.storage.record_columns import distinct
 from outrider.url import authority_of
 from outrider.url.traps import BY_HOSTS, RULES
 

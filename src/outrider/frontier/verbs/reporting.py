@@ -26,7 +26,7 @@ from outrider.frontier.verbs.pieces import Answer, ByRow, Costs, Links, costs_of
 from outrider.frontier.verbs.settling import Settling, of_their_kinds, origin_of_errand
 from outrider.journey import Code, Line, Link, Outcome, OutcomeBatch, Report, RequestId, Settled
 from outrider.limits import ANSWERS_UNTAKEN_MAX, CALL_BYTES_PER_FRAME, OWN_SLOT
-from outrider.storage.records import body_bytes
+from outrider.storage.record_columns import body_bytes
 from outrider.url import UrlBatch
 
 _OK, _STALE = Settled.OK, Settled.STALE

@@ -13,7 +13,7 @@ from outrider.limits import AHEAD_ITEMS
 Item = TypeVar("Item")
 
 
-class _End(Generic[Item]):
+class _LastItem(Generic[Item]):
     """The end of the items. error: the exception that ended the iterator, None when it had no more items."""
 
     __slots__ = ("error",)
@@ -28,18 +28,18 @@ def ahead(items: Iterator[Item], *, most: int = AHEAD_ITEMS) -> Iterator[Item]:
     It pays where making an item releases the interpreter: reading, unpacking, long native calls. An error of `items`
     is raised here, in its place. When this iterator is closed early, the thread ends with its current item.
     """
-    made: queue.Queue[Item | _End[Item]] = queue.Queue(most)
+    made: queue.Queue[Item | _LastItem[Item]] = queue.Queue(most)
     unwanted = threading.Event()
 
     def make() -> None:
-        end: _End[Item] = _End(None)
+        end: _LastItem[Item] = _LastItem(None)
         try:
             for item in items:
                 made.put(item)
                 if unwanted.is_set():
                     return
         except BaseException as error:  # noqa: BLE001 - it is raised where the items are taken
-            end = _End(error)
+            end = _LastItem(error)
         made.put(end)
 
     thread = threading.Thread(target=make, name="outrider-ahead", daemon=True)
@@ -47,7 +47,7 @@ def ahead(items: Iterator[Item], *, most: int = AHEAD_ITEMS) -> Iterator[Item]:
     try:
         while True:
             item = made.get()
-            if isinstance(item, _End):
+            if isinstance(item, _LastItem):
                 if item.error is not None:
                     raise item.error
                 return

@@ -56,7 +56,7 @@ def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return ordered[first]
 
 
-class Records:
+class RecordColumns:
     """heads: n of `HEAD`. whole: n of bool. The body of row i is arena[offsets[i]:offsets[i + 1]]."""
 
     __slots__ = ("_keys", "arena", "heads", "offsets", "whole")
@@ -72,12 +72,12 @@ class Records:
         return len(self.heads)
 
     @classmethod
-    def none(cls) -> Records:
+    def none(cls) -> RecordColumns:
         """No records."""
         return cls(np.zeros(0, HEAD), np.zeros(0, np.bool_), b"", np.zeros(1, np.int64))
 
     @classmethod
-    def concatenate(cls, parts: Sequence[Records]) -> Records:
+    def concatenate(cls, parts: Sequence[RecordColumns]) -> RecordColumns:
         """One after the other, not sorted."""
         if len(parts) == 1:
             return parts[0]
@@ -132,14 +132,14 @@ class Records:
         """Bytes of memory that they use, keys included."""
         return len(self.heads) * (HEAD_BYTES + 1 + 8 + KEY_BYTES) + int(self.offsets[-1] - self.offsets[0])
 
-    def slice(self, begin: int, end: int) -> Records:
+    def slice(self, begin: int, end: int) -> RecordColumns:
         """Rows begin to end, over the same memory."""
-        part = Records(self.heads[begin:end], self.whole[begin:end], self.arena, self.offsets[begin : end + 1])
+        part = RecordColumns(self.heads[begin:end], self.whole[begin:end], self.arena, self.offsets[begin : end + 1])
         if self._keys is not None:
             part._keys = self._keys[begin:end]
         return part
 
-    def take(self, rows: npt.NDArray[np.intp], bodies: npt.NDArray[np.intp] | None = None) -> Records:
+    def take(self, rows: npt.NDArray[np.intp], bodies: npt.NDArray[np.intp] | None = None) -> RecordColumns:
         """Returns the heads of these rows with the bodies of those (-1: without a body)."""
         if bodies is None:
             bodies = rows
@@ -157,9 +157,9 @@ class Records:
                     heads[name][other] = self.heads[name][bodies[other]]
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(ends - starts, out=offsets[1:])
-        return Records(heads, whole, gather_spans(self.arena, starts, ends), offsets)
+        return RecordColumns(heads, whole, gather_spans(self.arena, starts, ends), offsets)
 
-    def living(self) -> Records:
+    def living(self) -> RecordColumns:
         """Drops removed records. A head whose body is in no run is marked as without a body."""
         state = self.heads["state"]
         found = self if state.all() else self.take(np.flatnonzero(state))
@@ -168,7 +168,7 @@ class Records:
         heads = found.heads.view(OPAQUE).copy().view(HEAD)
         for name in _LENGTHS:
             heads[name][~found.whole] = 0
-        return Records(heads, found.whole, found.arena, found.offsets)
+        return RecordColumns(heads, found.whole, found.arena, found.offsets)
 
 
 def _pairs(keys: Keys) -> Iterator[tuple[int, int]]:
@@ -177,7 +177,7 @@ def _pairs(keys: Keys) -> Iterator[tuple[int, int]]:
     yield from zip(numbers[:, 0].tolist(), numbers[:, 1].tolist(), strict=True)
 
 
-def newest(records: Records) -> Records:
+def newest(records: RecordColumns) -> RecordColumns:
     """Merges versions, oldest first, to one record per key, in the order of keys."""
     if not len(records):
         return records
@@ -227,9 +227,9 @@ class _Cursor:
 
     __slots__ = ("_at", "_batch", "_piece", "_rest")
 
-    def __init__(self, stream: Iterator[Records], *, piece: bool) -> None:
+    def __init__(self, stream: Iterator[RecordColumns], *, piece: bool) -> None:
         self._rest = stream
-        self._batch = Records.none()
+        self._batch = RecordColumns.none()
         self._piece = piece
         self._at = 0
 
@@ -247,19 +247,19 @@ class _Cursor:
         keys = self._batch.keys
         return bytes(keys[min(self._at + reach, len(keys)) - 1 if self._piece else -1])
 
-    def upto(self, bound: Keys) -> Records | None:
+    def upto(self, bound: Keys) -> RecordColumns | None:
         """The rows at hand with keys up to the bound, if there are any."""
         begin = self._at
         self._at = int(self._batch.keys.searchsorted(bound, "right"))
         return self._batch.slice(begin, self._at) if self._at > begin else None
 
-    def rest(self) -> Iterator[Records]:
+    def rest(self) -> Iterator[RecordColumns]:
         if self._at < len(self._batch):
             yield self._batch.slice(self._at, len(self._batch))
         yield from self._rest
 
 
-def merged(streams: Iterable[Iterator[Records]], pieces: Sequence[Records] = ()) -> Iterator[Records]:
+def merged(streams: Iterable[Iterator[RecordColumns]], pieces: Sequence[RecordColumns] = ()) -> Iterator[RecordColumns]:
     """Yields the newest records of streams (oldest stream first) and of pieces in memory above them, sorted, in parts.
 
     Each stream and piece is sorted, without equal keys. At most one read of each stream and MERGE_ROWS rows of the
@@ -275,7 +275,7 @@ def merged(streams: Iterable[Iterator[Records]], pieces: Sequence[Records] = ())
         # fixed portions: those would run out one at a time, and each round would serve only one of them.
         bound = np.array(min(cursor.ahead(reach) for cursor in cursors), _KEY)
         parts = [part for cursor in cursors if (part := cursor.upto(bound)) is not None]
-        yield newest(Records.concatenate(parts)) if len(parts) > 1 else parts[0]
+        yield newest(RecordColumns.concatenate(parts)) if len(parts) > 1 else parts[0]
         cursors = [cursor for cursor in cursors if cursor.fill()]
         reach = min(2 * reach, most)
     for cursor in cursors:
