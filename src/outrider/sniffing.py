@@ -26,30 +26,30 @@ def is_binary(body: bytes) -> bool:
     return not body.startswith(MARKS) and _BINARY.search(body, 0, SNIFFED_BYTES) is not None
 
 
-class Said(NamedTuple):
+class ContentType(NamedTuple):
     """A Content-Type as it was read: `essence` in lower case, "" for none; `label` of an encoding."""
 
     essence: str
     label: str | None = None
 
 
-def declared_type(content_type: str) -> Said:
+def declared_type(content_type: str) -> ContentType:
     """The media type that a Content-Type names: the last one of several values, or of fields joined by commas."""
-    return (_remembered if len(content_type) <= _REMEMBERED_CHARACTERS_MAX else _said)(content_type)
+    return (_remembered if len(content_type) <= _REMEMBERED_CHARACTERS_MAX else _parsed_type)(content_type)
 
 
-def _said(content_type: str) -> Said:
-    found = Said("")
+def _parsed_type(content_type: str) -> ContentType:
+    found = ContentType("")
     for match in _VALUES.finditer(content_type):
         named = _ESSENCE.match(match[0])
         if named is None or named[1] == "*/*":
             continue
         essence, label = named[1].lower(), _label(match[0])
-        found = Said(essence, found.label if label is None and essence == found.essence else label)
+        found = ContentType(essence, found.label if label is None and essence == found.essence else label)
     return found
 
 
-_remembered = lru_cache(maxsize=1_024)(_said)
+_remembered = lru_cache(maxsize=1_024)(_parsed_type)
 
 
 def _label(value: str) -> str | None:

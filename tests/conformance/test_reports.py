@@ -23,7 +23,7 @@ import pytest
 from e2e.crawling import outrider
 from outrider import Frontier
 from outrider.page import read
-from outrider.page.sitemap import read_sitemap
+from outrider.page.sitemap_reader import read_sitemap
 from outrider.url import normalize
 from outrider.url.traps import RULES, Traps
 

@@ -17,7 +17,7 @@ from outrider.kernels import pages as twin
 from outrider.kernels.page_columns import ALL, AS_SAID, HTML, NONE, TEXT, XHTML
 from outrider.limits import LINKS_PER_PAGE_MAX
 from outrider.page import Unread, read_many, simhash_of_text, text_digest
-from outrider.page.odd import read_odd
+from outrider.page.full_parser import read_fully
 from outrider.page.reader import LIKENESS_KEY, PAGES_LIMITS
 from outrider.url import UrlBatch
 
@@ -100,7 +100,7 @@ def use(kernel, monkeypatch):
 
 def alone(one, agent=None):
     """The page, the links that are followed and the number of those left alone, as the road of odd pages has them."""
-    page = read_odd(one.body, one.url, None, one.content_type == "application/xhtml+xml", PAGES_LIMITS, agent)
+    page = read_fully(one.body, one.url, None, one.content_type == "application/xhtml+xml", PAGES_LIMITS, agent)
     links = page.link_batch(nofollow_too=one.follow_nofollow)[:LINKS_PER_PAGE_MAX]
     return page, links, 0 if one.follow_nofollow else page.left_alone(len(links))
 
@@ -305,7 +305,7 @@ def test_both_keep_the_same_links_at_the_bounds(drawn, links, links_bytes, step_
     ]
     assert both[0].values() == both[1].values()
     assert both[0].links(0) == both[1].links(0)
-    page = read_odd("".join(drawn).encode(), URL, None, False, limits, None)
+    page = read_fully("".join(drawn).encode(), URL, None, False, limits, None)
     assert (both[0].values()[0][8], both[0].links(0)[0]) == (page.left_out, page.found.urls.arena)
 
 

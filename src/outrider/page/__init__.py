@@ -16,7 +16,7 @@ from outrider.page.link_header import HeaderLink, header_links
 from outrider.page.media_type import media_type
 from outrider.page.reader import ReadPages, Unread, followed_of, read, read_many
 from outrider.page.selecting import Source
-from outrider.page.sitemap import Sitemap, SitemapEntry, in_location, read_sitemap
+from outrider.page.sitemap_reader import Sitemap, SitemapEntry, in_location, read_sitemap
 
 __all__ = [
     "BLOCK_WORDS_MIN",

@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from outrider.page.image import image_of
-from outrider.sniffing import MARKS, SNIFFED_BYTES, Said, declared_type, is_binary
+from outrider.sniffing import MARKS, SNIFFED_BYTES, ContentType, declared_type, is_binary
 
 HTML: Final = "text/html"
 XML: Final = "text/xml"
@@ -30,10 +30,10 @@ _OF_XML: Final = frozenset({"rss", "feed", "rdf", "urlset", "sitemapindex", "svg
 XHTML_TYPE: Final = "application/xhtml+xml"
 
 
-def media_type(body: bytes, content_type: str) -> Said:
+def media_type(body: bytes, content_type: str) -> ContentType:
     """The media type of a body: by its Content-Type, by its first bytes where that names none or an unknown one."""
     found = declared_type(content_type)
-    return Said(sniffed(body), found.label) if found.essence in _SAYS_NOTHING else found
+    return ContentType(sniffed(body), found.label) if found.essence in _SAYS_NOTHING else found
 
 
 def sniffed(body: bytes) -> str:

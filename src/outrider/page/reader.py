@@ -48,13 +48,13 @@ from outrider.limits import (
     WORDS_PER_PAGE_MAX,
 )
 from outrider.page.content import NO_LINKS, FoundLinks, LinkColumns, Page
+from outrider.page.full_parser import read_fully, room_of, within
 from outrider.page.image import image_of
 from outrider.page.likeness import BLOCK_WORDS_MIN, LIKENESS_KEY
 from outrider.page.media_type import XHTML_TYPE, is_feed, media_type, root_of
-from outrider.page.odd import read_odd, room_of, within
 from outrider.page.selecting import Source
-from outrider.page.sitemap import read_sitemap
-from outrider.sniffing import Said, declared_type
+from outrider.page.sitemap_reader import read_sitemap
+from outrider.sniffing import ContentType, declared_type
 from outrider.url import UrlBatch
 
 LIMITS = Limits(
@@ -196,17 +196,17 @@ def followed_of(page: Page, unread: Unread) -> tuple[UrlBatch, int]:
     return links, 0 if unread.follow_nofollow else told.left_alone(len(links))
 
 
-def _type_of(one: Unread) -> Said:
+def _type_of(one: Unread) -> ContentType:
     """The media type that a body is read as: pages and drawings go by all names of XML."""
     found = declared_type(one.content_type)
     if found.essence in PARSED:
-        return found if found.essence != HTML_TYPE or not is_feed(one.body) else Said(FEEDS[0], found.label)
+        return found if found.essence != HTML_TYPE or not is_feed(one.body) else ContentType(FEEDS[0], found.label)
     found = media_type(one.body, one.content_type)
     essence, label = found
     if essence in FEEDS or not (essence in _XML or essence.endswith("+xml")):
         return found
     root = root_of(one.body)
-    return Said(XHTML_TYPE, label) if root in {"html", "svg"} else found
+    return ContentType(XHTML_TYPE, label) if root in {"html", "svg"} else found
 
 
 def _page(url: str, said: Values, kernel: kernels.PagesRead, number: int) -> Page:
@@ -240,10 +240,10 @@ def _link_columns(kernel: kernels.PagesRead, number: int) -> LinkColumns:
     return LinkColumns(urls, np.frombuffer(codes, np.uint8), np.frombuffer(rels, "<u4"), names, (texts, *places), named)
 
 
-def _read_alone(one: Unread, told: Said, agent: str | None) -> Page:
+def _read_alone(one: Unread, told: ContentType, agent: str | None) -> Page:
     essence, label = told
     if essence in PARSED:
-        return read_odd(one.body, one.url, label, PARSED[essence] == XHTML, PAGES_LIMITS, agent)
+        return read_fully(one.body, one.url, label, PARSED[essence] == XHTML, PAGES_LIMITS, agent)
     reader = READERS.get(essence) or READERS.get(essence.partition("/")[0] + "/*")
     return Page(url=one.url, base=one.url) if reader is None else reader(one.body, one.url)
 

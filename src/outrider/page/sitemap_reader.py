@@ -106,7 +106,7 @@ def read_sitemap(body: bytes, url: str) -> Sitemap:
     A document that is cut off, or no XML from somewhere on, gives the entries before the break. `kind` is `error` where
     there is no sitemap: another root element, no entry before the break, a text without any URL.
     """
-    reader = _Reader(url)
+    reader = _SitemapReader(url)
     octets = _in_utf_8(reader.unpacked(bytes(body)))
     if octets.lstrip()[:1] == b"<":
         reader.xml(octets)
@@ -186,7 +186,7 @@ def _before_the_break(body: bytes, begin: int, known: int, end: int) -> bytes:
     return b"".join(pieces)
 
 
-class _Reader:
+class _SitemapReader:
     def __init__(self, url: str) -> None:
         self._url = url
         self._kind = "error"

@@ -32,12 +32,12 @@ from outrider.url import UrlBatch, spell
 Int64s = npt.NDArray[np.int64]
 
 
-def read_odd(body: bytes, url: str, label: str | None, xml: bool, limits: PagesLimits, agent: str | None) -> Page:
+def read_fully(body: bytes, url: str, label: str | None, xml: bool, limits: PagesLimits, agent: str | None) -> Page:
     """A page of HTML, however odd its URLs. `agent` is in lower case."""
     columns = kernels.read_html(body, label, xml, limits.columns)
     charset, metas, asked, written_base, title, language, text, behind = columns[0], *columns[10:]
     base = _base(written_base, url, limits.base_characters)
-    found, left_out = spelled(_Rows.of(*columns[1:10]), base, url, limits)
+    found, left_out = spelled(_WrittenLinks.of(*columns[1:10]), base, url, limits)
     refresh: tuple[int, str] | None = None
     if asked is not None:
         seconds, address = asked
@@ -84,7 +84,7 @@ def _canonical(found: FoundLinks, bytes_max: int) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _WrittenLinks:
     """The links of a page as they are written, in columns."""
 
     arena: bytes
@@ -98,7 +98,9 @@ class _Rows:
     alternates: Alternates
 
     @classmethod
-    def of(cls, arena: bytes, offsets: bytes, kinds: bytes, rels: bytes, names: list[str], *others: Any) -> _Rows:
+    def of(
+        cls, arena: bytes, offsets: bytes, kinds: bytes, rels: bytes, names: list[str], *others: Any
+    ) -> _WrittenLinks:
         texts, starts, ends, alternates = others
         return cls(
             arena,
@@ -112,7 +114,7 @@ class _Rows:
             alternates,
         )
 
-    def found(self, urls: UrlBatch, rows: npt.NDArray[np.intp] | None) -> FoundLinks:
+    def links_of_rows(self, urls: UrlBatch, rows: npt.NDArray[np.intp] | None) -> FoundLinks:
         """The links of these rows (None: all), whose URLs are these."""
         names = self.rel_names
         if rows is None:
@@ -124,7 +126,7 @@ class _Rows:
         return FoundLinks(urls, self.codes[rows], self.rel_codes[rows], names, texts, alternates)
 
 
-def spelled(written: _Rows, base: str, url: str, limits: PagesLimits) -> tuple[FoundLinks, int]:
+def spelled(written: _WrittenLinks, base: str, url: str, limits: PagesLimits) -> tuple[FoundLinks, int]:
     """The links that are URLs, canonical and absolute, and how many others stood behind the bounds of their sort.
 
     A relative link has the length of its base, too: so they are spelled piece by piece until the bounds are reached.
@@ -144,11 +146,11 @@ def spelled(written: _Rows, base: str, url: str, limits: PagesLimits) -> tuple[F
         if len(pieces) > 1 or len(urls.arena) + len(urls) * len(url) > limits.links_bytes:
             wanted = within(leads, urls, room)
         elif wanted.all():
-            return written.found(urls, None), 0
+            return written.links_of_rows(urls, None), 0
         kept.append(np.flatnonzero(wanted) + first)
         parts.append(urls.filter(wanted))
     rows = np.concatenate(kept) if kept else np.zeros(0, np.intp)
-    return written.found(UrlBatch.concatenate(parts), rows), room.left_out
+    return written.links_of_rows(UrlBatch.concatenate(parts), rows), room.left_out
 
 
 def _steps(offsets: Int64s, base_bytes: int, step_bytes: int) -> list[tuple[int, int]]:
