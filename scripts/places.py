@@ -155,8 +155,8 @@ finally:
             ),
             Edit(
                 "fetch/meaning.py",
-                "    Row(STATUSES, Needs.NOTHING, _GONE),\n",
-                "    Row({418}, Needs.NOTHING, Meaning(Word.TEAPOT, Verdict.GONE)),\n",
+                "    StatusRow(STATUSES, Needs.NOTHING, _GONE),\n",
+                "    StatusRow({418}, Needs.NOTHING, Meaning(Word.TEAPOT, Verdict.GONE)),\n",
                 before=True,
             ),
         ),

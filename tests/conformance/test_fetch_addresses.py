@@ -13,8 +13,8 @@ import pytest
 from outrider.errors import InvalidUrlError
 from outrider.fetch.addresses import AddressGuard, is_public_address, is_web_port
 from outrider.fetch.downloader import target_of
+from outrider.fetch.failures import BlockedAddress, FetchFailure
 from outrider.fetch.names import Resolver
-from outrider.fetch.outcomes import BlockedAddress, FetchFailure
 from outrider.url import join, normalize
 
 pytestmark = pytest.mark.conformance

@@ -15,7 +15,7 @@ from e2e.downloaders import each_downloader, new  # noqa: F401 - a fixture
 from e2e.hostile import closes_after, hostile
 from outrider.fetch.codings import codings_of, decoded
 from outrider.fetch.downloader import Decoding, Request, Response
-from outrider.fetch.outcomes import FetchError, http_date, retry_after_seconds
+from outrider.fetch.failures import FetchError, http_date, retry_after_seconds
 
 pytestmark = [pytest.mark.conformance, pytest.mark.usefixtures("each_downloader")]
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from conformance.test_fetch_alike import fetched, replies
+from conformance.test_fetch_twins import fetched, replies
 from e2e.downloaders import KINDS
 from outrider.archive import Exchange, WarcPlace, WarcWriter, read_record
 from outrider.fetch.downloader import Decoding, Response
-from outrider.fetch.outcomes import FetchError
+from outrider.fetch.failures import FetchError
 from outrider.storage.files import Directory
 
 pytestmark = [pytest.mark.conformance, pytest.mark.parametrize("kind", list(KINDS))]

@@ -15,8 +15,8 @@ from e2e.downloaders import AnyDownloader, each_downloader, new, run  # noqa: F4
 from e2e.hostile import Connection, Script, Site, closes_after
 from outrider.errors import SettingsError
 from outrider.fetch.downloader import Decoding, Request, Response
-from outrider.fetch.large import Large
-from outrider.fetch.room import TypeBytes, bytes_of_type
+from outrider.fetch.large_answers import LargeAnswers
+from outrider.fetch.type_limits import TypeBytes, bytes_of_type
 
 pytestmark = pytest.mark.usefixtures("each_downloader")
 
@@ -253,7 +253,7 @@ def test_large_answers_rest_while_the_caller_has_no_room() -> None:
 
 
 def test_the_twin_counts_what_came_and_forgets_those_that_left() -> None:
-    large = Large(100)
+    large = LargeAnswers(100)
     told: list[str] = []
     large.grow("a", 60)
     large.grow("b", 41)

@@ -16,8 +16,8 @@ from e2e.downloaders import AnyDownloader, each_downloader, new, run  # noqa: F4
 from e2e.hostile import Connection, Script, Site, answers, closes_after, hostile
 from outrider.errors import ClosedError, InvalidUrlError, SettingsError
 from outrider.fetch.downloader import Decoding, Request, Response
+from outrider.fetch.failures import FetchError
 from outrider.fetch.judging import written_location
-from outrider.fetch.outcomes import FetchError
 
 pytestmark = pytest.mark.usefixtures("each_downloader")
 

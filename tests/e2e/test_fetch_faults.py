@@ -22,7 +22,7 @@ from e2e.hostile import Connection, Script, answers, closes_after, hostile
 from outrider.clock import wall
 from outrider.fetch.curl import CurlDownloader
 from outrider.fetch.downloader import Request, Response
-from outrider.fetch.outcomes import FetchError
+from outrider.fetch.failures import FetchError
 
 pytestmark = pytest.mark.usefixtures("each_downloader")
 

@@ -17,7 +17,7 @@ from e2e.hostile import Connection, answers, hostile
 from outrider.errors import SettingsError
 from outrider.fetch.curl import _Roots
 from outrider.fetch.downloader import Request, Response
-from outrider.fetch.outcomes import FetchError
+from outrider.fetch.failures import FetchError
 from outrider.fetch.roots import roots_pem
 
 AGENT = "Outrider/0.1 (+https://example.org/bot)"

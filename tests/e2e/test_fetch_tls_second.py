@@ -15,11 +15,11 @@ import pytest
 from e2e import crawling
 from e2e.hostile import Connection, Script, Site, answers, hostile
 from outrider.clock import wall
-from outrider.fetch.agreeing import Agreeing
-from outrider.fetch.chosen import make_downloader
 from outrider.fetch.curl import CurlDownloader
+from outrider.fetch.default_downloader import make_downloader
 from outrider.fetch.downloader import Request, Response
-from outrider.fetch.outcomes import FetchError
+from outrider.fetch.failures import FetchError
+from outrider.fetch.tls_fallback import TlsFallback
 from outrider.kernels import in_use
 
 AGENT = "Outrider/0.1 (+https://example.org/bot)"
@@ -122,7 +122,7 @@ def test_a_server_with_which_nobody_can_agree_is_tried_twice_once(contexts: Any)
     async def main() -> list[Response]:
         async with hostile(closes) as site:
             first = make_downloader(clock=wall)
-            assert isinstance(first, Agreeing)
+            assert isinstance(first, TlsFallback)
 
             def second() -> CurlDownloader:
                 made.append(Counted(clock=wall))

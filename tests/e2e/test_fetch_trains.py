@@ -13,8 +13,8 @@ from e2e.hostile import Connection, Script, Site, answers, hostile
 from limiting import set_limits
 from outrider.errors import SettingsError
 from outrider.fetch.downloader import Beginner, Request, Response, Tag
-from outrider.fetch.outcomes import FetchError
-from outrider.fetch.tasks import beginner_of
+from outrider.fetch.failures import FetchError
+from outrider.fetch.fetch_tasks import beginner_of
 
 T = TypeVar("T")
 pytestmark = pytest.mark.usefixtures("each_downloader")

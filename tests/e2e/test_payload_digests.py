@@ -12,8 +12,8 @@ from e2e.downloaders import each_downloader, new  # noqa: F401 - a fixture
 from e2e.hostile import closes_after, hostile
 from outrider.archive import payload_digest
 from outrider.crawl.visit import content_digest
-from outrider.fetch.answers import payload_of
 from outrider.fetch.downloader import Request
+from outrider.fetch.response_bytes import payload_of
 
 pytestmark = pytest.mark.usefixtures("each_downloader")
 PACKED = gzip.compress(b"hello world", mtime=0)  # no time in it: two processes must collect the same names

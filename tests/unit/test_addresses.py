@@ -6,7 +6,7 @@ import pytest
 
 from outrider.errors import SettingsError
 from outrider.fetch.addresses import AddressGuard, is_public_address, is_web_port
-from outrider.fetch.outcomes import BlockedAddress, FetchError
+from outrider.fetch.failures import BlockedAddress, FetchError
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from outrider.crawl.visit import Visit
 from outrider.engine import Frontier
 from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.downloader import FetchEnded, Request, Response
+from outrider.fetch.failures import FetchError, FetchFailure
 from outrider.fetch.names import Resolver
-from outrider.fetch.outcomes import FetchError, FetchFailure
 from unit.test_crawl_loop import HOSTS, House, until
 from unit.test_crawl_visit import lease, response
 

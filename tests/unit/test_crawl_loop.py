@@ -20,7 +20,7 @@ from outrider.crawl.summary import left_alone
 from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreFullError
 from outrider.fetch.downloader import Request, Response
-from outrider.fetch.outcomes import FetchError
+from outrider.fetch.failures import FetchError
 from outrider.journey import HostWait, Waits
 from outrider.limits import LEASES_PER_PLACE_MAX
 

@@ -19,7 +19,7 @@ from outrider.crawl.visit import Visit
 from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreFullError
 from outrider.fetch.downloader import Headers
-from outrider.fetch.outcomes import FetchError
+from outrider.fetch.failures import FetchError
 from outrider.frontier.verbs import reporting
 from outrider.journey import Kind, State
 from outrider.limits import DEPTH_MAX, LINKS_PER_PAGE_BYTES_MAX

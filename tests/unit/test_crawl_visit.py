@@ -21,8 +21,8 @@ from outrider.crawl.visit import (
     robots_outcome,
 )
 from outrider.fetch.downloader import Decoding, Headers, Response
+from outrider.fetch.failures import FetchError
 from outrider.fetch.judging import location_of
-from outrider.fetch.outcomes import FetchError
 from outrider.frontier.verbs.outcomes import outcomes_of
 from outrider.journey import Kind, Lease, Verdict
 from outrider.url import UrlBatch

@@ -14,8 +14,8 @@ from limiting import set_limits
 from outrider.errors import SettingsError
 from outrider.fetch import dns, lookups
 from outrider.fetch.dns import NameServers, read_server, system_servers
+from outrider.fetch.failures import FetchError, FetchFailure
 from outrider.fetch.names import Resolver
-from outrider.fetch.outcomes import FetchError, FetchFailure
 
 
 class Clock:
@@ -231,7 +231,7 @@ def test_a_name_that_waits_for_a_second_place_loses_none_of_its_time(monkeypatch
         def _start(self, one: lookups.LookUp, loop: asyncio.AbstractEventLoop) -> None:
             loop.call_soon(one.begin_again)
             loop.call_later(0.3, one.begins)
-            loop.call_later(0.35, self._settle, one, lookups.Told(("192.0.2.1",)))
+            loop.call_later(0.35, self._settle, one, lookups.NameAnswer(("192.0.2.1",)))
 
     async def test() -> None:
         names = Resolver(look_up=no_system, servers=Again(9, 9, 9), seconds_max=0.1)  # type: ignore[arg-type]

@@ -10,8 +10,8 @@ import pytest
 
 from limiting import set_limits
 from outrider.errors import SettingsError
+from outrider.fetch.failures import FetchError, FetchFailure
 from outrider.fetch.names import Resolver, failure_of, parse_hosts
-from outrider.fetch.outcomes import FetchError, FetchFailure
 
 
 class Asked:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from outrider.errors import InvalidUrlError, SettingsError
-from outrider.fetch.answers import Ended, response_of
 from outrider.fetch.downloader import Decoding, Headers, Request, Response
+from outrider.fetch.response_bytes import TransferEnd, response_of
 
 URL, ADDRESS, AGENT = "http://site.test/a", "192.0.2.1", "Agent/1 (+http://me.test/)"
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
@@ -34,7 +34,7 @@ def response(**fields: Any) -> Response:
         "new_connection": True,
         "first_byte_at": 7,
     }
-    return response_of(request(), Ended(**(known | fields)))
+    return response_of(request(), TransferEnd(**(known | fields)))
 
 
 def test_a_response_is_a_frozen_value_with_all_its_fields():

@@ -8,9 +8,9 @@ from fake_web import answer
 from outrider.crawl.visit import Visit, judged, robots_outcome
 from outrider.engine.messages import Result
 from outrider.errors import SettingsError
+from outrider.fetch.failures import FetchError
 from outrider.fetch.fetcher import Fetched
 from outrider.fetch.meaning import meaning_of, page
-from outrider.fetch.outcomes import FetchError
 from outrider.journey import Kind, Lease
 from outrider.robots import verdict_of_status
 from outrider.service.verdicts import outcome_of

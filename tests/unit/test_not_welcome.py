@@ -15,8 +15,8 @@ from model.world import World, outcome
 from outrider import Frontier, Link
 from outrider.clock import wall
 from outrider.crawl.visit import Visit, judged, page_outcome, robots_outcome
+from outrider.fetch.challenge import SIGNS, sign_of
 from outrider.fetch.downloader import Headers, Request
-from outrider.fetch.unwelcome import SIGNS, sign_of
 from outrider.frontier.policy.welcome import NAMELESS_FROM, PARKED_FROM, SILENT_FROM, Signal, unwelcome_after
 from outrider.journey import Kind, Outcome, Verdict
 from outrider.limits import SILENT_SECONDS_FIRST, SILENT_TRIES_MAX, UNWELCOME_POINTS_MAX

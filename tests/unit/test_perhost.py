@@ -11,7 +11,7 @@ from outrider.crawl.perhost import PerHost, unverified_hosts
 from outrider.crawl.seeds import BadSeeds, read_seeds
 from outrider.errors import InvalidUrlError, SettingsError
 from outrider.fetch.downloader import Request, target_of
-from outrider.fetch.room import bytes_of_type
+from outrider.fetch.type_limits import bytes_of_type
 from outrider.limits import BODY_BYTES_MAX, PDF_BYTES_MAX
 from outrider.page.pdf import PDF_TYPE
 from unit.test_hooks import HOME, PAGES, Web, crawled  # noqa: F401 - a fixture

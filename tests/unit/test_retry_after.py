@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.fetch.outcomes import http_date, retry_after_seconds
+from outrider.fetch.failures import http_date, retry_after_seconds
 
 NOW = 1_445_412_480.0  # Wed, 21 Oct 2015 07:28:00 GMT
 YEAR = 31_536_000.0

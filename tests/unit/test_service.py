@@ -18,7 +18,7 @@ from outrider import Frontier
 from outrider.crawl.visit import Visit
 from outrider.engine import messages
 from outrider.errors import NamedPathError, SettingsError, StoreFullError, StoreStoppedError
-from outrider.fetch.outcomes import FetchError
+from outrider.fetch.failures import FetchError
 from outrider.limits import DEPTH_MAX, SERVICE_BODY_BYTES_MAX
 from outrider.service import routes, running
 from outrider.service.access import Listening, Role, Tokens, listening

@@ -1,4 +1,4 @@
-//! How much of a body is kept, by the type of its content: `outrider.fetch.room` has the same rule in Python.
+//! How much of a body is kept, by the type of its content: `outrider.fetch.type_limits` has the same rule in Python.
 
 use std::collections::HashMap;
 

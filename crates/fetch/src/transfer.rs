@@ -28,7 +28,7 @@ const READ_BYTES: usize = 64 << 10;
 /// Words for a large answer that waited too long for others.
 const NO_ROOM: &str = "no room for more of it beside other large answers";
 
-/// Why there is no whole answer; the names are those of `FetchError` in `outrider.fetch.outcomes`.
+/// Why there is no whole answer; the names are those of `FetchError` in `outrider.fetch.failures`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Fault {

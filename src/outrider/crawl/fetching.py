@@ -30,8 +30,8 @@ from outrider.crawl.visit import Visit, validators_of
 from outrider.errors import InvalidUrlError, SettingsError
 from outrider.fetch.addresses import AddressGuard, is_web_port, parsed
 from outrider.fetch.downloader import Beginner, Downloader, Request, Response, target_of
-from outrider.fetch.outcomes import BlockedAddress, FetchError, FetchFailure
-from outrider.fetch.tasks import Tasks, beginner_of
+from outrider.fetch.failures import BlockedAddress, FetchError, FetchFailure
+from outrider.fetch.fetch_tasks import FetchTasks, beginner_of
 from outrider.journey import Kind, Lease
 from outrider.limits import (
     CONNECT_ALL_SECONDS_MAX,
@@ -132,7 +132,7 @@ class Fetching:
         self._hooks = hooks
         self._per_host = per_host or PerHost(CrawlOptions())
         own = self._hooks is not None and self._hooks.downloader is not None
-        self._downloader: Beginner = Tasks(downloader) if own else beginner_of(downloader)
+        self._downloader: Beginner = FetchTasks(downloader) if own else beginner_of(downloader)
         self._resting = False
         self._names = names
         self._known: Callable[[str, int], Sequence[str] | None] = getattr(names, "known", _nothing_known)

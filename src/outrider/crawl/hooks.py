@@ -42,7 +42,7 @@ from outrider.crawl.given import page_given
 from outrider.crawl.options import LOST, CrawlOptions, is_function, spelled
 from outrider.errors import InvalidUrlError, SettingsError, UnreachableError
 from outrider.fetch.downloader import TRUNCATIONS, Decoding, Downloader, Headers, Request, Response
-from outrider.fetch.outcomes import FetchError, FetchFailure
+from outrider.fetch.failures import FetchError, FetchFailure
 from outrider.frontier import priority as priorities
 from outrider.frontier.format.metadata import depth_of, packed
 from outrider.frontier.verbs import arguments

@@ -45,7 +45,7 @@ from outrider.crawl.trains import Trains, trains_of
 from outrider.crawl.visit import Visit, large_bytes, visit_bytes
 from outrider.errors import OutriderError, StoreFullError
 from outrider.fetch.addresses import AddressGuard
-from outrider.fetch.chosen import make_downloader as _chosen_downloader
+from outrider.fetch.default_downloader import make_downloader as _chosen_downloader
 from outrider.fetch.downloader import Downloader
 from outrider.fetch.names import make_resolver
 from outrider.frontier.verbs.census import Standing

@@ -19,11 +19,11 @@ from outrider.crawl.perhost import PerHost
 from outrider.crawl.site import SiteRules, Sites
 from outrider.errors import DamagedStoreError, NamedPathError, UnreachableError
 from outrider.fetch import FetchFailure, Response
-from outrider.fetch.answers import uncoded
 from outrider.fetch.codings import codings_of, unchunk
 from outrider.fetch.downloader import Headers
 from outrider.fetch.judging import challenge_of, meaning_of_page
 from outrider.fetch.meaning import Meaning
+from outrider.fetch.response_bytes import uncoded
 from outrider.limits import BODY_BYTES_MAX, DELAY_FACTOR_SECONDS_MAX
 from outrider.page import FOLLOWABLE, Page, PageLink, read
 from outrider.robots import ALLOW_ALL, REFUSE_ALL, Rules

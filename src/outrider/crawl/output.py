@@ -22,8 +22,8 @@ from outrider.crawl.lines import item_lines
 from outrider.crawl.options import COUNT_MAX, CrawlOptions
 from outrider.crawl.version import version
 from outrider.errors import LostOutputError
-from outrider.fetch.answers import payload_of
 from outrider.fetch.downloader import Response
+from outrider.fetch.response_bytes import payload_of
 from outrider.journey import Line
 from outrider.limits import OUTPUT_LINE_BYTES_MAX
 from outrider.storage.files import Directory

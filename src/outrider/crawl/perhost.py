@@ -18,7 +18,7 @@ from typing import Any
 from outrider.crawl.credentials import sent_to
 from outrider.crawl.options import COMPATIBLE, MODERN, UNVERIFIED, CrawlOptions
 from outrider.fetch.downloader import Request, target_of
-from outrider.fetch.room import TypeBytes, bytes_of_type
+from outrider.fetch.type_limits import TypeBytes, bytes_of_type
 from outrider.limits import BODY_BYTES_MAX, HOSTS_RULED_MAX, PDF_BYTES_MAX
 from outrider.page.pdf import PDF_TYPE, reads_pdf
 

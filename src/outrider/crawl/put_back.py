@@ -13,7 +13,7 @@ from outrider.crawl.options import CrawlOptions, Given, resolved
 from outrider.crawl.summary import counted
 from outrider.engine import Frontier
 from outrider.errors import SettingsError
-from outrider.fetch.outcomes import FetchError
+from outrider.fetch.failures import FetchError
 
 ERRORS_OF: Final[Mapping[str, tuple[FetchError, ...]]] = {
     "allow_address": (FetchError.BLOCKED_ADDRESS,),

@@ -27,8 +27,8 @@ from outrider.crawl.sitemaps import Found
 from outrider.crawl.visit import Judgement, Visit, content_digest, judged, visit_bytes
 from outrider.crawl.wording import wording_of
 from outrider.fetch.downloader import Response
+from outrider.fetch.failures import FetchError
 from outrider.fetch.meaning import NOT_MODIFIED
-from outrider.fetch.outcomes import FetchError
 from outrider.journey import Kind, Lease, Link, Outcome, Verdict
 from outrider.kernels.page_columns import leads_nowhere
 from outrider.limits import LINKS_PER_PAGE_MAX, READ_AT_ONCE, READ_BYTES_AT_ONCE, READING_THREADS

@@ -37,9 +37,9 @@ from outrider.crawl.skipped import whole_page
 from outrider.crawl.tabular import instant_of
 from outrider.crawl.visit import Visit, visit_bytes
 from outrider.errors import DamagedStoreError, OutriderError
-from outrider.fetch.answers import Ended, response_of
 from outrider.fetch.downloader import Headers
-from outrider.fetch.outcomes import FetchError
+from outrider.fetch.failures import FetchError
+from outrider.fetch.response_bytes import TransferEnd, response_of
 from outrider.journey import Kind, Lease, Word
 from outrider.limits import READ_AT_ONCE, READ_BYTES_AT_ONCE, REPLAY_NAMED_MAX
 from outrider.storage.files import Directory
@@ -249,7 +249,7 @@ class Replayer:
         if line.get("bytes", 0) > request.room(len(head), content_type)[1]:  # `on_request` had asked for more
             request = replace(request, bytes_max=line["bytes"], type_bytes_max=())
         truncated = record.fields.get("warc-truncated")
-        ended = Ended(
+        ended = TransferEnd(
             *(line["status"], _error_of(line), truncated, "", True, head + separator, body),
             *(at, at + instant(took), took, True, None),
         )

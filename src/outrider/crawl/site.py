@@ -54,7 +54,7 @@ class Sites:
     @classmethod
     def named(cls, urls: Iterable[str], options: CrawlOptions, hosts: Mapping[str, tuple[str, ...]]) -> Sites:
         """Ready to ask for URLs that the user typed: a loopback address that one of them names is permitted."""
-        from outrider.fetch.chosen import make_downloader
+        from outrider.fetch.default_downloader import make_downloader
 
         allowed = (*options.allow_address, *loopback_of(urls, hosts, options.allow_address))
         downloader = make_downloader(clock=elapsed, ca_file=options.ca)

@@ -18,8 +18,8 @@ from outrider.clock import Instant, instant, rfc3339, rfc3339_exact, seconds
 from outrider.crawl.hooks import HookFailed
 from outrider.crawl.lines import PolitenessLine
 from outrider.crawl.options import UNVERIFIED
-from outrider.fetch.answers import payload_of
 from outrider.fetch.downloader import Decoding, Response, is_field_value
+from outrider.fetch.failures import FetchError
 from outrider.fetch.judging import (
     challenge_of,
     location_of,
@@ -29,7 +29,7 @@ from outrider.fetch.judging import (
     written_location,
 )
 from outrider.fetch.meaning import NOT_MODIFIED, REFUSALS, meaning_of
-from outrider.fetch.outcomes import FetchError
+from outrider.fetch.response_bytes import payload_of
 from outrider.frontier.policy.revisit import retry_at
 from outrider.journey import Kind, Lease, Link, Outcome, PageLine, Verdict, Word
 from outrider.limits import (

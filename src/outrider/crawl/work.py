@@ -40,7 +40,7 @@ from outrider.engine.remote import RemoteFrontier
 from outrider.errors import ForeignStoreError, NamedPathError, OutriderError, StoreError, UnreachableError
 from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.downloader import Downloader
-from outrider.fetch.outcomes import FetchError
+from outrider.fetch.failures import FetchError
 from outrider.frontier.verbs.census import Standing
 from outrider.journey import Lease, LeaseBatch, Outcome, Settled, Verdict
 from outrider.kernels import in_use

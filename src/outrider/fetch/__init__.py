@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from outrider.fetch.addresses import AddressGuard, is_public_address
 from outrider.fetch.downloader import Decoding, Downloader, Headers, Request, Response
+from outrider.fetch.failures import BlockedAddress, FetchError, FetchFailure, retry_after_seconds
 from outrider.fetch.fetcher import Fetched, Fetcher
 from outrider.fetch.names import Resolver, make_resolver, parse_hosts
-from outrider.fetch.outcomes import BlockedAddress, FetchError, FetchFailure, retry_after_seconds
 
 __all__ = [
     "AddressGuard",

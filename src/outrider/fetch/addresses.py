@@ -8,7 +8,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 from outrider.errors import SettingsError
-from outrider.fetch.outcomes import BlockedAddress, safe_text
+from outrider.fetch.failures import BlockedAddress, safe_text
 from outrider.limits import GUARDED_HOSTS_MAX
 from outrider.url import host_key
 

@@ -18,12 +18,12 @@ import pycurl
 from outrider.clock import ClockFunction, Instant, instant
 from outrider.errors import ClosedError
 from outrider.fetch.addresses import is_web_port, parsed
-from outrider.fetch.answers import AwkwardOrigins, Ended, is_ambiguous, response_of, unsent
 from outrider.fetch.downloader import Headers, Request, Response, Target
-from outrider.fetch.large import Large
-from outrider.fetch.outcomes import FetchError
+from outrider.fetch.failures import FetchError
+from outrider.fetch.large_answers import LargeAnswers
+from outrider.fetch.request_turns import RequestTurns
+from outrider.fetch.response_bytes import AwkwardOrigins, TransferEnd, is_ambiguous, response_of, unsent
 from outrider.fetch.roots import roots_pem
-from outrider.fetch.turns import Turns
 from outrider.limits import (
     CONNECTIONS_MAX,
     HEAD_BYTES_MAX,
@@ -67,7 +67,7 @@ _TOO_LARGE = 100  # CURLE_TOO_LARGE; pycurl has no name for it
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
+class _CurlEnd:
     """How a transfer ended: libcurl's code and words, or our own reason for stopping it."""
 
     code: int
@@ -78,7 +78,7 @@ class _End:
 class _Transfer:
     """One easy handle and the bytes that its transfer has received; handles are used again, state is not."""
 
-    def __init__(self, options: dict[int, Any], large: Large, rest: Callable[[_Transfer], None]) -> None:
+    def __init__(self, options: dict[int, Any], large: LargeAnswers, rest: Callable[[_Transfer], None]) -> None:
         """rest: is called when the transfer pauses until it is resumed."""
         self._large = large
         self._rest = rest
@@ -95,11 +95,11 @@ class _Transfer:
         self.address = ""
         self.request: Request | None = None
         self.room = 0  # for the body; known once the head is whole
-        self.usual = 0  # for it by the usual limit
+        self.usual_bytes_max = 0  # for it by the usual limit
         self.rests_since: float | None = None  # loop time
         self.rested = 0.0
         self.loop: asyncio.AbstractEventLoop | None = None
-        self.done: asyncio.Future[_End] | None = None
+        self.done: asyncio.Future[_CurlEnd] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.opened: socket.socket | None = None
         self.started = 0.0
@@ -225,7 +225,7 @@ class _Transfer:
         head = b"".join(self.head)
         content_type = Headers.parse(head).get("content-type") if self.request.type_bytes_max else None
         self.room, _ = self.request.room(len(head), content_type)
-        self.usual = max(0, self.request.bytes_max - len(head))
+        self.usual_bytes_max = max(0, self.request.bytes_max - len(head))
 
     def _on_body(self, piece: bytes) -> int | None:
         assert self.loop is not None
@@ -238,8 +238,8 @@ class _Transfer:
         if self.body_bytes > self.room:
             self.cut = True
             return 0
-        if self.body_bytes > self.usual:
-            self._large.grow(self, self.body_bytes - self.usual)
+        if self.body_bytes > self.usual_bytes_max:
+            self._large.grow(self, self.body_bytes - self.usual_bytes_max)
         return None
 
 
@@ -268,8 +268,8 @@ class CurlDownloader:
     ) -> None:
         self._clock = clock
         self._connections_max = connections_max
-        self._turns = Turns(connections_max)
-        self._large = Large(large_bytes_max)
+        self._turns = RequestTurns(connections_max)
+        self._large = LargeAnswers(large_bytes_max)
         self._large_wait_seconds = large_wait_seconds
         self._roots = _Roots(ca_file)
         self._idle: list[_Transfer] = []
@@ -355,7 +355,7 @@ class CurlDownloader:
 
     # One transfer
 
-    async def _run(self, transfer: _Transfer, request: Request) -> _End:
+    async def _run(self, transfer: _Transfer, request: Request) -> _CurlEnd:
         assert transfer.loop is not None
         assert transfer.done is not None
         self._running[transfer.easy] = transfer
@@ -415,7 +415,7 @@ class CurlDownloader:
         try:
             transfer.easy.pause(pycurl.PAUSE_CONT)
         except pycurl.error as error:  # a piece that arrived meanwhile ended it
-            self._end(transfer, _End(*error.args))
+            self._end(transfer, _CurlEnd(*error.args))
             return
         self._act(pycurl.SOCKET_TIMEOUT, 0)
 
@@ -423,13 +423,13 @@ class CurlDownloader:
         """Ends an answer that has waited too long for room, with the bytes received."""
         self._stand_up(transfer)
         transfer.cut, transfer.stop_text = True, _NO_ROOM
-        self._end(transfer, _End(pycurl.E_ABORTED_BY_CALLBACK, _NO_ROOM))
+        self._end(transfer, _CurlEnd(pycurl.E_ABORTED_BY_CALLBACK, _NO_ROOM))
 
     def _stop(self, transfer: _Transfer, error: FetchError, text: str) -> None:
         transfer.stop, transfer.stop_text = error, text
-        self._end(transfer, _End(pycurl.E_ABORTED_BY_CALLBACK, text))
+        self._end(transfer, _CurlEnd(pycurl.E_ABORTED_BY_CALLBACK, text))
 
-    def _end(self, transfer: _Transfer, end: _End) -> None:
+    def _end(self, transfer: _Transfer, end: _CurlEnd) -> None:
         self._leave(transfer)
         if transfer.done is not None and not transfer.done.done():
             transfer.done.set_result(end)
@@ -486,16 +486,16 @@ class CurlDownloader:
         while True:
             left, succeeded, failed = self._multi.info_read()
             for easy in succeeded:
-                self._end(self._running[easy], _End(pycurl.E_OK, ""))
+                self._end(self._running[easy], _CurlEnd(pycurl.E_OK, ""))
             for easy, code, text in failed:
-                self._end(self._running[easy], _End(code, text, int(easy.getinfo(pycurl.OS_ERRNO))))
+                self._end(self._running[easy], _CurlEnd(code, text, int(easy.getinfo(pycurl.OS_ERRNO))))
             if left == 0:
                 return
 
     # The response
 
     def _response(
-        self, request: Request, target: Target, transfer: _Transfer, end: _End, started_at: Instant
+        self, request: Request, target: Target, transfer: _Transfer, end: _CurlEnd, started_at: Instant
     ) -> Response:
         ended_at = self._clock()
         easy = transfer.easy
@@ -508,7 +508,7 @@ class CurlDownloader:
         body, transfer.body = b"".join(transfer.body), []  # a paused handle keeps no bytes
         response = response_of(
             request,
-            Ended(
+            TransferEnd(
                 status=transfer.status,
                 error=error,
                 truncated=truncated,
@@ -537,7 +537,7 @@ def _late(transfer: _Transfer, request: Request) -> tuple[FetchError, str]:
     return FetchError.TOTAL_TIMEOUT, text
 
 
-def _verdict(transfer: _Transfer, end: _End) -> tuple[FetchError | None, str | None, str]:
+def _verdict(transfer: _Transfer, end: _CurlEnd) -> tuple[FetchError | None, str | None, str]:
     """Returns (error, why the body ends early, words). A whole head with a part of its body is a page, not an error, if
     a limit or the other side cut it. A body that stopped or breaks its framing is both."""
     whole = transfer.head_complete
@@ -565,7 +565,7 @@ def _verdict(transfer: _Transfer, end: _End) -> tuple[FetchError | None, str | N
     return error, "unspecified", end.text
 
 
-def _error_of(end: _End) -> FetchError:
+def _error_of(end: _CurlEnd) -> FetchError:
     """Maps an error of libcurl to one of ours; a chunk fault is a receive error there, recognised by its words."""
     words = end.text.lower()
     if end.code == _TOO_LARGE or "response headers" in words or "header line" in words:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from outrider.clock import ClockFunction, elapsed, instant
 from outrider.errors import SettingsError
-from outrider.fetch.lookups import Lanes, LookUp, Told
-from outrider.fetch.outcomes import FetchError, FetchFailure, safe_text
+from outrider.fetch.failures import FetchError, FetchFailure, safe_text
+from outrider.fetch.lookups import Lanes, LookUp, NameAnswer
 from outrider.limits import (
     DNS_ALONE_MAX,
     DNS_ALONE_OPEN_MAX,
@@ -76,7 +76,7 @@ def system_servers(path: Path = Path("/etc/resolv.conf")) -> tuple[str, ...]:
 
 
 @dataclass(slots=True)
-class _Line:
+class _Channel:
     """A channel and its state. c-ares keeps each answer for its TTL, without a limit on their number. So a channel with
     `DNS_CHANNEL_NAMES` names is replaced by a new one, and is closed after its last answer."""
 
@@ -92,11 +92,11 @@ class _Line:
 
 
 @dataclass(slots=True)
-class _Server:
+class _NameServer:
     """One server: its record, and until when others are preferred (microseconds)."""
 
     name: str
-    line: _Line
+    line: _Channel
     asked: int = 0
     answered: int = 0
     failed: int = 0
@@ -154,7 +154,7 @@ class NameServers(Lanes):
         self._family = reachable_family() if family is None else family
         self._clock = clock
         self._open_channel = open_channel
-        self._servers = [_Server(name, _Line(open_channel(name))) for name in dict.fromkeys(servers)]
+        self._servers = [_NameServer(name, _Channel(open_channel(name))) for name in dict.fromkeys(servers)]
         self._tasks: set[asyncio.Task[None]] = set()
         self._alone = asyncio.Semaphore(DNS_ALONE_MAX)
         self._alone_open = asyncio.Semaphore(DNS_ALONE_OPEN_MAX)
@@ -169,17 +169,17 @@ class NameServers(Lanes):
         ]
 
     def _start(self, one: LookUp, loop: asyncio.AbstractEventLoop) -> None:
-        task = loop.create_task(self._asked(one))
+        task = loop.create_task(self._query(one))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _asked(self, one: LookUp) -> None:
-        outcome: Told | Exception
+    async def _query(self, one: LookUp) -> None:
+        outcome: NameAnswer | Exception
         try:
             try:
                 outcome = await self._first(one)
             except MisreadAnswer:
-                outcome = await self._asked_alone(one)
+                outcome = await self._query_alone(one)
         except FetchFailure as failure:
             outcome = failure
         except asyncio.CancelledError:
@@ -187,11 +187,11 @@ class NameServers(Lanes):
             raise
         self._settle(one, outcome)
 
-    async def _first(self, one: LookUp) -> Told:
+    async def _first(self, one: LookUp) -> NameAnswer:
         """Returns the first answer of the servers, which are queried one after the other. Raises FetchFailure."""
         now = self._clock()
         order = deque(sorted(self._servers, key=lambda each: (each.rests_until > now, each.waiting, each.asked)))
-        open_ones: set[asyncio.Future[Told]] = set()
+        open_ones: set[asyncio.Future[NameAnswer]] = set()
         failure = FetchFailure(FetchError.DNS_TEMPORARY, f"{one.host}: no server answered")
         while order or open_ones:
             if order:
@@ -207,7 +207,7 @@ class NameServers(Lanes):
                     failure = error
         raise failure
 
-    async def _asked_alone(self, one: LookUp) -> Told:
+    async def _query_alone(self, one: LookUp) -> NameAnswer:
         """Repeats a question on its own channel: after garbage, c-ares drops all questions of a channel.
 
         A silent name yields its place to the next one after a while, and the time of a name starts again here.
@@ -222,18 +222,18 @@ class NameServers(Lanes):
                     if one.answer.done():
                         raise FetchFailure(FetchError.DNS_TEMPORARY, f"{one.host}: its callers no longer wait")
                     server = min(self._servers, key=lambda each: (each.rests_until, each.waiting))
-                    told = self._ask_server(server, one, _Line(self._open_channel(server.name), retired=True))
+                    told = self._ask_server(server, one, _Channel(self._open_channel(server.name), retired=True))
                     await asyncio.wait({told}, timeout=DNS_PROMPT_SECONDS)
                     tries -= 1
                     if not (tries and told.done() and isinstance(told.exception(), LostSocket)):
                         break
             return await told
 
-    def _ask_server(self, server: _Server, one: LookUp, line: _Line | None = None) -> asyncio.Future[Told]:
+    def _ask_server(self, server: _NameServer, one: LookUp, line: _Channel | None = None) -> asyncio.Future[NameAnswer]:
         """Queries one server, on its shared channel or on the given one. The future ends with the answer or with
         FetchFailure."""
         loop = asyncio.get_running_loop()
-        told: asyncio.Future[Told] = loop.create_future()
+        told: asyncio.Future[NameAnswer] = loop.create_future()
         told.add_done_callback(_seen)
         line = line or self._line(server)
         server.asked += 1
@@ -253,15 +253,17 @@ class NameServers(Lanes):
         line.channel.getaddrinfo(one.host, one.port, family=self._family, type=socket.SOCK_STREAM, callback=answered)
         return told
 
-    def _line(self, server: _Server) -> _Line:
+    def _line(self, server: _NameServer) -> _Channel:
         """Returns the server's channel; a new one after the maximum number of names."""
         if server.line.asked >= DNS_CHANNEL_NAMES:
             server.line.retired = True
             server.line.let_go()
-            server.line = _Line(self._open_channel(server.name))
+            server.line = _Channel(self._open_channel(server.name))
         return server.line
 
-    def _answered(self, server: _Server, told: asyncio.Future[Told], result: Any, failure: FetchFailure | None) -> None:
+    def _answered(
+        self, server: _NameServer, told: asyncio.Future[NameAnswer], result: Any, failure: FetchFailure | None
+    ) -> None:
         server.waiting -= 1
         if failure is not None and failure.error is FetchError.DNS_TEMPORARY:
             server.failed += 1
@@ -276,7 +278,7 @@ class NameServers(Lanes):
         if failure is not None:
             told.set_exception(failure)
         else:
-            told.set_result(_told(result))
+            told.set_result(_addresses_of(result))
 
     def close(self) -> None:
         """Cancels the open questions."""
@@ -297,10 +299,10 @@ def reachable_family() -> int:
     return socket.AF_UNSPEC
 
 
-def _told(result: Any) -> Told:
+def _addresses_of(result: Any) -> NameAnswer:
     seconds: Sequence[int] = [node.ttl for node in result.nodes] + [name.ttl for name in result.cnames]
     addresses = (node.addr[0].decode("ascii", "replace") for node in result.nodes)
-    return Told(tuple(dict.fromkeys(addresses)), float(min(seconds)) if seconds else None)
+    return NameAnswer(tuple(dict.fromkeys(addresses)), float(min(seconds)) if seconds else None)
 
 
 def _failure(server: str, host: str, status: int | None) -> FetchFailure | None:
@@ -317,7 +319,7 @@ def _failure(server: str, host: str, status: int | None) -> FetchFailure | None:
     return made(FetchError.DNS_UNKNOWN if unknown else FetchError.DNS_TEMPORARY, words)
 
 
-def _seen(told: asyncio.Future[Told]) -> None:
+def _seen(told: asyncio.Future[NameAnswer]) -> None:
     """Reads the exception of a future that nothing waits for any more, so that the loop does not warn."""
     if not told.cancelled():
         told.exception()

@@ -13,8 +13,8 @@ from outrider import kernels
 from outrider.clock import Instant
 from outrider.errors import InvalidUrlError, SettingsError
 from outrider.fetch.addresses import parsed
-from outrider.fetch.outcomes import UNCONNECTED, FetchError, safe_text
-from outrider.fetch.room import TypeBytes, bytes_of_type, checked_limits
+from outrider.fetch.failures import UNCONNECTED, FetchError, safe_text
+from outrider.fetch.type_limits import TypeBytes, bytes_of_type, checked_limits
 from outrider.kernels.fields import indexed
 from outrider.limits import (
     BODY_BYTES_MAX,

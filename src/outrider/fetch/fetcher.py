@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 from outrider.clock import ClockFunction, wall
 from outrider.errors import ClosedError, InvalidUrlError, SettingsError
 from outrider.fetch.addresses import AddressGuard, is_web_port, parsed
-from outrider.fetch.chosen import make_downloader
+from outrider.fetch.default_downloader import make_downloader
 from outrider.fetch.dns import read_server
 from outrider.fetch.downloader import Downloader, Request, Response, target_of
+from outrider.fetch.failures import BlockedAddress, FetchError, FetchFailure
 from outrider.fetch.names import Resolver, make_resolver
-from outrider.fetch.outcomes import BlockedAddress, FetchError, FetchFailure
 from outrider.journey import Lease, Link, Outcome, UrlColumns
 from outrider.limits import (
     BODY_BYTES_MAX,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-from outrider.fetch.outcomes import http_date
+from outrider.fetch.failures import http_date
 from outrider.limits import DELTA_SECONDS_MAX
 
 _DIRECTIVE = re.compile(r'\s*([!#$%&\'*+.^_`|~0-9A-Za-z-]+)(?:=("(?:[^"\\]|\\.)*"|[^\s,"]*))?\s*(?:,|$)')

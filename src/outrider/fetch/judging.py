@@ -13,7 +13,9 @@ import msgspec
 
 from outrider.clock import Instant, wall
 from outrider.errors import InvalidUrlError
+from outrider.fetch.challenge import sign_of
 from outrider.fetch.downloader import Decoding, Response
+from outrider.fetch.failures import FetchError, retry_after_seconds
 from outrider.fetch.freshness import fresh_seconds
 from outrider.fetch.meaning import (
     CONTENTS,
@@ -25,11 +27,9 @@ from outrider.fetch.meaning import (
     Content,
     Meaning,
     meaning_of,
-    rest_asked,
+    requested_wait,
     robots_meaning,
 )
-from outrider.fetch.outcomes import FetchError, retry_after_seconds
-from outrider.fetch.unwelcome import sign_of
 from outrider.journey import Kind, Lease, Link, Outcome, RobotsAnswer, UrlColumns, Word
 from outrider.limits import BODY_BYTES_MAX, MICROSECONDS, ROBOTS_BYTES_MAX
 from outrider.robots import verdict_of_status, whole_lines
@@ -89,7 +89,7 @@ def _is_disguised(response: Response) -> bool:
 def retry_after_of(response: Response, at: Instant) -> float | None:
     """Returns the seconds of an answer's Retry-After, if they count for its status. at: the time of the answer."""
     field = response.headers.get("retry-after")
-    return None if field is None else rest_asked(response.status, retry_after_seconds(field, at / MICROSECONDS))
+    return None if field is None else requested_wait(response.status, retry_after_seconds(field, at / MICROSECONDS))
 
 
 def robots_of(

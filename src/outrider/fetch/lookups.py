@@ -10,7 +10,7 @@ from typing import NamedTuple
 from outrider.limits import DNS_PROMPT_SECONDS
 
 
-class Told(NamedTuple):
+class NameAnswer(NamedTuple):
     """An answer of a name service: addresses, best first, and how long they are valid; None if it does not say."""
 
     addresses: tuple[str, ...]
@@ -29,7 +29,7 @@ class LookUp:
         self.port = port
         self.lane = lane
         self.begun: asyncio.Future[None] = loop.create_future()
-        self.answer: asyncio.Future[Told] = loop.create_future()
+        self.answer: asyncio.Future[NameAnswer] = loop.create_future()
         self.patience: asyncio.TimerHandle | None = None  # until it counts as hanging
 
     def begins(self) -> None:
@@ -109,7 +109,7 @@ class Lanes(ABC):
         one.lane.prompt -= 1
         self._begin(one.lane)
 
-    def _settle(self, one: LookUp, outcome: Told | Exception) -> None:
+    def _settle(self, one: LookUp, outcome: NameAnswer | Exception) -> None:
         one.lane.busy -= 1
         if one.patience is not None:
             one.patience.cancel()

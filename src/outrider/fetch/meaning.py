@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from outrider.fetch.outcomes import FetchError
+from outrider.fetch.failures import FetchError
 from outrider.journey import Verdict, Word
 from outrider.robots import verdict_of_status
 
@@ -25,7 +25,7 @@ STATUSES: Final = range(100, 1_000)  # three digits, of which the first is not 0
 _ERRORS: Final = {str(error): error for error in FetchError}
 
 
-class Needs(Enum):
+class AlsoNeeded(Enum):
     """An additional condition for an answer, besides its status."""
 
     NOTHING = ""
@@ -45,11 +45,11 @@ class Meaning:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StatusRow:
     """The statuses that mean the same, the first row that fits counts. source: where that is written."""
 
     statuses: Collection[int]
-    needs: Needs
+    needs: AlsoNeeded
     meaning: Meaning
     source: str = ""
 
@@ -77,12 +77,19 @@ CONTENTS: Final = {
     Content.WHOLE: Meaning(Word.DONE, Verdict.DONE),
 }
 ROWS: Final = (
-    Row(range(200, 300), Needs.NOTHING, Meaning(Word.DONE, Verdict.DONE), "RFC 9110 section 15.3"),
-    Row({NOT_MODIFIED}, Needs.VALIDATORS, Meaning(Word.DUPLICATE, Verdict.DONE), "RFC 9110 section 15.4.5"),
-    Row(REDIRECTS, Needs.LOCATION, Meaning(Word.REDIRECT, Verdict.DONE), "RFC 9110 section 15.4"),
-    Row(REDIRECTS, Needs.NOTHING, Meaning(Word.GONE, Verdict.GONE, "bad_location"), "RFC 9110 section 10.2.2"),
+    StatusRow(range(200, 300), AlsoNeeded.NOTHING, Meaning(Word.DONE, Verdict.DONE), "RFC 9110 section 15.3"),
+    StatusRow({NOT_MODIFIED}, AlsoNeeded.VALIDATORS, Meaning(Word.DUPLICATE, Verdict.DONE), "RFC 9110 section 15.4.5"),
+    StatusRow(REDIRECTS, AlsoNeeded.LOCATION, Meaning(Word.REDIRECT, Verdict.DONE), "RFC 9110 section 15.4"),
+    StatusRow(
+        REDIRECTS, AlsoNeeded.NOTHING, Meaning(Word.GONE, Verdict.GONE, "bad_location"), "RFC 9110 section 10.2.2"
+    ),
     *(
-        Row({status}, Needs.NOTHING, Meaning(Word.RETRY, Verdict.RETRY, f"http_{status}", status in REFUSALS), source)
+        StatusRow(
+            {status},
+            AlsoNeeded.NOTHING,
+            Meaning(Word.RETRY, Verdict.RETRY, f"http_{status}", status in REFUSALS),
+            source,
+        )
         for status, source in (
             (408, "RFC 9110 section 15.5.9"),
             (425, "RFC 8470 section 5.2"),
@@ -91,7 +98,7 @@ ROWS: Final = (
             *((status, "RFC 9110 section 15") for status in range(600, 1_000)),  # invalid: as 5xx
         )
     ),
-    Row(STATUSES, Needs.NOTHING, _GONE),
+    StatusRow(STATUSES, AlsoNeeded.NOTHING, _GONE),
 )
 CHALLENGED: Final = Meaning(Word.RETRY, Verdict.RETRY, str(FetchError.NOT_WELCOME))
 
@@ -113,7 +120,7 @@ def meaning_of(
         return replace(CHALLENGED, refused=True) if status in REFUSALS else CHALLENGED
     if status is None:  # an error that only its sender defines may be temporary; the frontier's own steps end it
         return Meaning(Word.RETRY, Verdict.RETRY, error or "error")
-    met = {Needs.NOTHING: True, Needs.LOCATION: moved, Needs.VALIDATORS: validated}
+    met = {AlsoNeeded.NOTHING: True, AlsoNeeded.LOCATION: moved, AlsoNeeded.VALIDATORS: validated}
     found = next((row.meaning for row in _BY_STATUS.get(status, ()) if met[row.needs]), _GONE)
     if error is None:
         return found
@@ -133,7 +140,7 @@ def robots_meaning(status: int | None, error: str | None, *, challenged: bool = 
     return status, error
 
 
-def rest_asked(status: int | None, retry_after: float | None) -> float | None:
+def requested_wait(status: int | None, retry_after: float | None) -> float | None:
     """The wait of a Retry-After that counts: that of a redirect or a failure (RFC 9110 section 10.2.3)."""
     return retry_after if status is not None and status >= 300 else None
 
@@ -163,7 +170,7 @@ def _page() -> Iterator[str]:
     merged: dict[tuple[str, ...], list[int]] = {}
     for row in ROWS:
         error = "http_STATUS" if (row.meaning.error or "").startswith("http_") else row.meaning.error or ""
-        cells = (row.needs.value, row.meaning.word, _told(row.meaning), error, row.source)
+        cells = (row.needs.value, row.meaning.word, _verdict_text(row.meaning), error, row.source)
         merged.setdefault(cells, []).extend(row.statuses)
     for (needs, word, told, error, source), statuses in merged.items():
         named = "any other" if len(statuses) == len(STATUSES) else _ranges(statuses)
@@ -184,7 +191,7 @@ def _page() -> Iterator[str]:
     )
     for error in FetchError:
         found = meaning_of(None, str(error))
-        yield f"| `{error}` | {found.word} | {_told(found)} |"
+        yield f"| `{error}` | {found.word} | {_verdict_text(found)} |"
     yield from (
         "",
         "## Content",
@@ -198,7 +205,7 @@ def _page() -> Iterator[str]:
     )
     for content, found in CONTENTS.items():
         error = f"`{found.error}`" if found.error else ""
-        yield f"| {content.value} | {found.word} | {_told(found)} | {error} |"
+        yield f"| {content.value} | {found.word} | {_verdict_text(found)} | {error} |"
     yield from _robots_page()
 
 
@@ -224,7 +231,7 @@ def _robots_page() -> Iterator[str]:
         yield f"| {_ranges([one for one in STATUSES if verdict_of_status(one) == verdict])} | {text} |"
 
 
-def _told(meaning: Meaning) -> str:
+def _verdict_text(meaning: Meaning) -> str:
     return f"{meaning.verdict}, refused" if meaning.refused else str(meaning.verdict)
 
 

@@ -18,8 +18,8 @@ from outrider.clock import ClockFunction, elapsed, instant
 from outrider.errors import SettingsError
 from outrider.fetch.addresses import parsed
 from outrider.fetch.dns import NameServers, open_channel, system_servers
-from outrider.fetch.lookups import Lanes, LookUp, Told
-from outrider.fetch.outcomes import FetchError, FetchFailure, safe_text
+from outrider.fetch.failures import FetchError, FetchFailure, safe_text
+from outrider.fetch.lookups import Lanes, LookUp, NameAnswer
 from outrider.limits import (
     DNS_ADDRESSES_MAX,
     DNS_CACHE_NAMES_MAX,
@@ -98,7 +98,7 @@ class _Known:
     told_at: int = 0  # the time of the name service's last answer with these addresses
 
 
-def _told(known: _Known) -> tuple[str, ...]:
+def _addresses_known(known: _Known) -> tuple[str, ...]:
     """The addresses that are remembered. Raises FetchFailure where a failure is."""
     if known.failure is not None:
         raise FetchFailure(*known.failure)
@@ -119,9 +119,9 @@ class _Threads(Lanes):
             raise OSError(errno.EAGAIN, str(error)) from None
 
     def _run(self, one: LookUp, loop: asyncio.AbstractEventLoop) -> None:
-        outcome: Told | Exception
+        outcome: NameAnswer | Exception
         try:
-            outcome = Told(self._look_up(one.host, one.port))
+            outcome = NameAnswer(self._look_up(one.host, one.port))
         except Exception as error:  # noqa: BLE001 - it is handed to the one who asked
             outcome = error
         with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: no task waits
@@ -200,7 +200,7 @@ class Resolver:
         if known is None or self._clock() >= known.until:
             return None
         self._answered_from_memory += 1
-        return _told(known)
+        return _addresses_known(known)
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
         """The addresses of `host`, best first, at least one; nothing is filtered, that is the guard's.
@@ -216,11 +216,11 @@ class Resolver:
             asking = asyncio.get_running_loop().create_task(self._ask(name, port))
             self._asking[name] = asking
         # A cancelled caller does not cancel the answer for the others.
-        return _told(await asyncio.shield(asking))
+        return _addresses_known(await asyncio.shield(asking))
 
     async def _ask(self, name: str, port: int) -> _Known:
         failure: FetchFailure | None = None
-        told = Told(())
+        told = NameAnswer(())
         try:
             one = self._silent.get(name)
             if one is None:
@@ -271,7 +271,7 @@ class Resolver:
                 f"{self._threads.busy} look-ups hang, and no other could begin in {DNS_QUEUE_SECONDS_MAX:g} s",
             ) from None
 
-    def _answered_late(self, name: str, answer: asyncio.Future[Told]) -> None:
+    def _answered_late(self, name: str, answer: asyncio.Future[NameAnswer]) -> None:
         """Remembers an answer even if its callers no longer wait; the next time, such a name gets one of few
         threads."""
         self._silent.pop(name, None)
@@ -279,7 +279,7 @@ class Resolver:
             self._remember(name, answer.result(), None)
         _bounded(self._were_silent, name, None, self._names_max)
 
-    def _remember(self, name: str, told: Told, failure: FetchFailure | None) -> _Known:
+    def _remember(self, name: str, told: NameAnswer, failure: FetchFailure | None) -> _Known:
         addresses = told.addresses
         if failure is None and not addresses:
             failure = FetchFailure(FetchError.DNS_UNKNOWN, f"{name}: no address")

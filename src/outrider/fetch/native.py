@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from outrider.clock import ClockFunction, Instant
 from outrider.errors import ClosedError, SettingsError
 from outrider.fetch.addresses import is_web_port
-from outrider.fetch.answers import AwkwardOrigins, Ended, response_of, unsent
 from outrider.fetch.downloader import MISSING, TRUNCATIONS, FetchEnded, Request, Response, Tag
-from outrider.fetch.outcomes import FetchError
-from outrider.fetch.room import TypeBytes
+from outrider.fetch.failures import FetchError
+from outrider.fetch.response_bytes import AwkwardOrigins, TransferEnd, response_of, unsent
 from outrider.fetch.roots import roots_pem
+from outrider.fetch.type_limits import TypeBytes
 from outrider.limits import (
     CONNECTIONS_MAX,
     FETCH_DRAIN_BYTES,
@@ -62,13 +62,13 @@ class _Fetch:
 
     __slots__ = ("id", "request", "submitted_at", "tag", "train")
 
-    def __init__(self, tag: Tag, request: Request, train: _Train) -> None:
+    def __init__(self, tag: Tag, request: Request, train: _KernelTrain) -> None:
         self.request, self.tag, self.train = request, tag, train
         self.id = 0  # in the kernel; 0 until it is the turn of its host
         self.submitted_at: Instant = 0  # the time of hand-over to the kernel
 
 
-class _Train:
+class _KernelTrain:
     """Fetches of one host in a row. left: those without an answer."""
 
     __slots__ = ("ended", "host", "left")
@@ -78,7 +78,7 @@ class _Train:
         self.left: list[_Fetch] = []
 
 
-class _Line:
+class _HostTrains:
     """The trains of one host. running: the admitted ones; waiting: those after them, in order. A train of several
     requests runs alone: the kernel begins each of them without checking the others."""
 
@@ -86,10 +86,10 @@ class _Line:
 
     def __init__(self) -> None:
         self.running = 0
-        self.waiting: deque[_Train] = deque()
+        self.waiting: deque[_KernelTrain] = deque()
         self.is_alone = False
 
-    def let_in(self) -> _Train | None:
+    def let_in(self) -> _KernelTrain | None:
         """Returns the next train, if the host accepts it in addition to the running ones."""
         if not self.waiting:
             return None
@@ -148,9 +148,9 @@ class NativeDownloader:
         self._open: dict[Tag, _Fetch] = {}
         self._running: dict[int, _Fetch] = {}  # by their ids in the kernel
         self._trains = 0  # in the kernel
-        self._lines: dict[str, _Line] = {}  # by requested host
-        self._crowd: deque[_Train] = deque()  # their hosts are free, and all places are in use
-        self._unsubmitted: list[_Train] = []
+        self._lines: dict[str, _HostTrains] = {}  # by requested host
+        self._crowd: deque[_KernelTrain] = deque()  # their hosts are free, and all places are in use
+        self._unsubmitted: list[_KernelTrain] = []
         self._last_id = 0
         self._closed = False
         self._fetches = 0
@@ -182,7 +182,7 @@ class NativeDownloader:
         loop. Trains that begin in one turn of the loop are handed to the kernel together. Raises ClosedError."""
         self._require_open()
         loop = self._loop or self._listen()
-        one = _Train(train[0][1].target.host, ended)
+        one = _KernelTrain(train[0][1].target.host, ended)
         for tag, request in train:
             port = request.target.port
             if is_web_port(port):
@@ -195,7 +195,7 @@ class NativeDownloader:
             return
         line = self._lines.get(one.host)
         if line is None:
-            line = self._lines[one.host] = _Line()
+            line = self._lines[one.host] = _HostTrains()
         line.waiting.append(one)
         self._let_in(line)
 
@@ -249,7 +249,7 @@ class NativeDownloader:
         if not self._closed:
             self._engine.rest(resting)
 
-    def _run(self, train: _Train) -> None:
+    def _run(self, train: _KernelTrain) -> None:
         """Hands the requests to the kernel."""
         self._trains += 1
         for one in train.left:
@@ -287,7 +287,7 @@ class NativeDownloader:
             del self._lines[host]
             self._fill()
 
-    def _let_in(self, line: _Line) -> None:
+    def _let_in(self, line: _HostTrains) -> None:
         """Starts the trains that their host accepts now, as far as there are places."""
         while (train := line.let_in()) is not None:
             self._crowd.append(train)
@@ -312,7 +312,7 @@ class NativeDownloader:
                 for train in trains:
                     self._submit_alone(train)  # the whole batch was refused
 
-    def _hand_over(self, trains: Sequence[_Train]) -> None:
+    def _hand_over(self, trains: Sequence[_KernelTrain]) -> None:
         """Raises OverflowError, TypeError or ValueError for a request that the kernel refuses, and hands over
         nothing."""
         self._engine.submit([list(map(self._row, train.left)) for train in trains])
@@ -323,7 +323,7 @@ class NativeDownloader:
             for one in train.left:
                 one.submitted_at = now
 
-    def _submit_alone(self, train: _Train) -> None:
+    def _submit_alone(self, train: _KernelTrain) -> None:
         """Lets only the refused request fail: otherwise the others of its batch would wait for ever. A train with such
         a request is divided."""
         try:
@@ -336,7 +336,7 @@ class NativeDownloader:
             line = self._lines[train.host]
             for one in reversed(train.left):
                 del self._running[one.id]
-                one.id, one.train = 0, _Train(train.host, train.ended)
+                one.id, one.train = 0, _KernelTrain(train.host, train.ended)
                 one.train.left.append(one)
                 line.waiting.appendleft(one.train)
             self._trains -= 1
@@ -374,7 +374,7 @@ class NativeDownloader:
             # hand-over (`submitted_at`, the end of that call) and notice.
             ended_at = min(now, one.submitted_at + before + length)
             started_at = min(one.submitted_at + before, ended_at)
-            ended = Ended(
+            ended = TransferEnd(
                 status or None,
                 _FAULTS[fault],
                 _TRUNCATED[cut],

@@ -7,7 +7,7 @@ import ssl
 import certifi
 
 from outrider.errors import SettingsError
-from outrider.fetch.outcomes import safe_text
+from outrider.fetch.failures import safe_text
 
 
 def roots_pem(ca_file: str | None) -> bytes:

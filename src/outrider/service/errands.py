@@ -16,7 +16,7 @@ from outrider.crawl.visit import Visit
 from outrider.engine import AsyncFrontier
 from outrider.errors import OutriderError
 from outrider.fetch.addresses import AddressGuard
-from outrider.fetch.chosen import make_downloader
+from outrider.fetch.default_downloader import make_downloader
 from outrider.fetch.names import make_resolver
 from outrider.journey import Lease
 from outrider.limits import SERVICE_ERRANDS_MAX

@@ -7,8 +7,8 @@ from typing import Final
 
 from outrider.crawl.visit import validators_of
 from outrider.engine.messages import KEPT_TEXTS, OUTCOME_AS_IT_IS, NewUrl, OutcomeBody, Result
-from outrider.fetch.meaning import CONTENTS, REFUSALS, ROBOTS_HOPS, Content, meaning_of, rest_asked, robots_meaning
-from outrider.fetch.outcomes import FetchError
+from outrider.fetch.failures import FetchError
+from outrider.fetch.meaning import CONTENTS, REFUSALS, ROBOTS_HOPS, Content, meaning_of, requested_wait, robots_meaning
 from outrider.frontier.state.errand import KINDS as ERRANDS
 from outrider.journey import Lease, Link, Outcome, RobotsAnswer, Verdict, Word
 from outrider.limits import DEPTH_MAX
@@ -82,7 +82,7 @@ def _of_robots(result: Result, lease: Lease, seconds: float | None) -> Outcome:
         challenged=result.challenged,
         status=result.http_status,
         error=error,
-        retry_after_seconds=rest_asked(result.http_status, result.retry_after),
+        retry_after_seconds=requested_wait(result.http_status, result.retry_after),
         refused=result.http_status in REFUSALS,
         robots=answer,
     )
@@ -126,7 +126,7 @@ def _of_page(result: Result, lease: Lease, seconds: float | None) -> Outcome:
         challenged=result.challenged,
         status=status,
         error=found.error,
-        retry_after_seconds=None if found.word == "duplicate" else rest_asked(status, result.retry_after),
+        retry_after_seconds=None if found.word == "duplicate" else requested_wait(status, result.retry_after),
         refused=found.refused,
         location=result.location if found.word == "redirect" else None,
         links=links if verdict == Verdict.DONE else (),

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from outrider.clock import Instant
 from outrider.fetch.codings import codings_of, decoded, unchunk, worse
 from outrider.fetch.downloader import Decoding, Headers, Request, Response, Target
-from outrider.fetch.outcomes import FetchError, safe_text
+from outrider.fetch.failures import FetchError, safe_text
 from outrider.limits import AWKWARD_ORIGINS_MAX, WARC_RECORD_BYTES_MAX
 
 
 @dataclass(slots=True)  # not frozen: one is made for each answer, and this way it needs a third of the time
-class Ended:
+class TransferEnd:
     """The end of a transfer. `head` is empty unless it is whole; `body` has the bytes after it, perhaps a few more
     than the message has. `truncated` and `text` as in Response."""
 
@@ -31,7 +31,7 @@ class Ended:
     first_byte_at: Instant | None
 
 
-def response_of(request: Request, ended: Ended) -> Response:
+def response_of(request: Request, ended: TransferEnd) -> Response:
     """The response to a request whose transfer ended so."""
     error, truncated, text = ended.error, ended.truncated, ended.text
     body = content = ended.body

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from outrider.errors import SettingsError
-from outrider.fetch.outcomes import safe_text
+from outrider.fetch.failures import safe_text
 from outrider.limits import REQUEST_FIELDS_KNOWN
 
 ANY_TYPE: Final = "*"

@@ -20,14 +20,14 @@ def make_downloader(
         native = NativeDownloader(clock=clock, ca_file=ca_file, connections_max=connections_max)
         if find_spec("pycurl") is None:
             return native
-        from outrider.fetch.agreeing import Agreeing
+        from outrider.fetch.tls_fallback import TlsFallback
 
         def make_curl() -> Downloader:
             from outrider.fetch.curl import CurlDownloader
 
             return CurlDownloader(clock=clock, ca_file=ca_file, connections_max=connections_max)
 
-        return Agreeing(native, make_curl)
+        return TlsFallback(native, make_curl)
     from outrider.fetch.curl import CurlDownloader
 
     return CurlDownloader(clock=clock, ca_file=ca_file, connections_max=connections_max)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 
-class Large:
+class LargeAnswers:
     """Bytes of all transfers above the usual limit, by transfer.
 
     A transfer counts with the bytes that have arrived. Above the bound only the oldest large transfer reads, so that

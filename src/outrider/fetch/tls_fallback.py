@@ -16,8 +16,8 @@ from typing import Protocol
 
 from outrider.clock import seconds
 from outrider.fetch.downloader import Beginner, Downloader, FetchEnded, Request, Response, Tag, Target
-from outrider.fetch.outcomes import FetchError
-from outrider.fetch.tasks import Tasks
+from outrider.fetch.failures import FetchError
+from outrider.fetch.fetch_tasks import FetchTasks
 from outrider.limits import TLS_ORIGINS_MAX
 
 LIBCURL = "libcurl"
@@ -27,7 +27,7 @@ LIBCURL = "libcurl"
 _PROVES_NOTHING = re.compile(r"invalid peer certificate: (?!.*(?:Unsupported|CaUsedAsEndEntity))", re.DOTALL)
 
 
-class First(Downloader, Beginner, Protocol):
+class FirstDownloader(Downloader, Beginner, Protocol):
     """A downloader with both interfaces: to await, and with callbacks."""
 
 
@@ -38,14 +38,14 @@ def cannot_agree(response: Response) -> bool:
     return failed and _PROVES_NOTHING.match(response.error_text) is None
 
 
-class Agreeing:
+class TlsFallback:
     """A downloader that uses a second one where the first cannot agree on TLS."""
 
-    def __init__(self, first: First, make_second: Callable[[], Downloader]) -> None:
+    def __init__(self, first: FirstDownloader, make_second: Callable[[], Downloader]) -> None:
         """make_second: makes the second one when it is needed for the first time."""
         self._first = first
         self._make_second = make_second
-        self._second: Tasks | None = None
+        self._second: FetchTasks | None = None
         self._second_plain: Downloader | None = None
         self._resting = False
         self._closed = False
@@ -117,10 +117,10 @@ class Agreeing:
         if self._second is not None:
             await self._second.close()
 
-    def _others(self) -> tuple[Tasks, Downloader]:
+    def _others(self) -> tuple[FetchTasks, Downloader]:
         if self._second is None or self._second_plain is None:
             self._second_plain = self._make_second()
-            self._second = Tasks(self._second_plain)
+            self._second = FetchTasks(self._second_plain)
             self._second.rest(self._resting)
         return self._second, self._second_plain
 

@@ -11,7 +11,7 @@ from outrider.limits import TRAIN_SECONDS_MAX
 
 
 @dataclass(slots=True, eq=False)
-class _Train:
+class _AwaitedTrain:
     """Fetches in a row. left: those without an answer; asking: the current one."""
 
     left: list[tuple[Tag, Request]]
@@ -20,24 +20,24 @@ class _Train:
     asking: asyncio.Task[Response | BaseException] | None = None
 
 
-class Tasks:
+class FetchTasks:
     """Begins fetches of any `Downloader`, the one of a user or libcurl's."""
 
     def __init__(self, downloader: Downloader) -> None:
         self._downloader = downloader
-        self._trains: dict[Tag, _Train] = {}
+        self._trains: dict[Tag, _AwaitedTrain] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, train: Sequence[tuple[Tag, Request]], ended: FetchEnded) -> None:
         """Begins to fetch the pages of a train. An error of the downloader is reported like an answer, and ends it."""
-        one = _Train(list(train), ended)
+        one = _AwaitedTrain(list(train), ended)
         for tag, _ in train:
             self._trains[tag] = one
         task = asyncio.create_task(self._run(one))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, train: _Train) -> None:
+    async def _run(self, train: _AwaitedTrain) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         goes_on = True
@@ -61,7 +61,7 @@ class Tasks:
         except Exception as error:  # noqa: BLE001 - told like an answer
             return error
 
-    def _tell(self, train: _Train, tag: Tag, answer: Response | BaseException | None) -> None:
+    def _tell(self, train: _AwaitedTrain, tag: Tag, answer: Response | BaseException | None) -> None:
         del train.left[0], self._trains[tag]
         train.ended(tag, answer)
 
@@ -98,4 +98,4 @@ def beginner_of(downloader: Downloader | Beginner) -> Beginner:
     """Returns the downloader itself if it has callbacks for its answers."""
     if hasattr(downloader, "begin") and hasattr(downloader, "let_go"):
         return downloader  # type: ignore[return-value]
-    return Tasks(downloader)
+    return FetchTasks(downloader)

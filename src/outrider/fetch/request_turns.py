@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 
 
-class _Host:
+class _BusyHost:
     """A host with open requests. waiting: those after them, in order, each with the number of requests it allows."""
 
     __slots__ = ("open", "waiting")
@@ -24,30 +24,30 @@ class _Host:
                 turn.set_result(None)
 
 
-class Turns:
+class RequestTurns:
     """Lets as many fetches of each host run at once as they say, and `most` of all hosts. Used by one event loop."""
 
     def __init__(self, most: int) -> None:
         self._places = asyncio.Semaphore(most)
-        self._hosts: dict[str, _Host] = {}
+        self._hosts: dict[str, _BusyHost] = {}
 
-    def of(self, host: str, capacity: int) -> _Turn:
+    def of(self, host: str, capacity: int) -> _HeldTurn:
         """Waits until fewer than `capacity` requests of this host are open, and for a place in all; for
         `async with`."""
-        return _Turn(self._hosts, self._places, host, capacity)
+        return _HeldTurn(self._hosts, self._places, host, capacity)
 
 
-class _Turn:
+class _HeldTurn:
     # A class: a generator with a decorator needs four times as long, once for each request.
     __slots__ = ("_capacity", "_hosts", "_name", "_places")
 
-    def __init__(self, hosts: dict[str, _Host], places: asyncio.Semaphore, name: str, capacity: int) -> None:
+    def __init__(self, hosts: dict[str, _BusyHost], places: asyncio.Semaphore, name: str, capacity: int) -> None:
         self._hosts, self._places, self._name, self._capacity = hosts, places, name, capacity
 
     async def __aenter__(self) -> None:
         host = self._hosts.get(self._name)
         if host is None:
-            host = self._hosts[self._name] = _Host()
+            host = self._hosts[self._name] = _BusyHost()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         host.waiting.append((self._capacity, turn))
         host.let_in()
