@@ -13,7 +13,7 @@ import numpy as np
 from bench.measuring import CACHE
 from bench.tables import Table
 from bench.urls import sample
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.stores.ledger import Ledger
 from outrider.kernels import hash_spans
 from outrider.kernels.card_layout import HEAD

@@ -288,10 +288,10 @@ finally:
             Edit(
                 "frontier/policy/budgets.py",
                 "BUDGETS = (\n",
-                '    Budget("max_pages_per_domain", Whose.DOMAIN, "the budget of its domain is used up"),\n',
+                '    Budget("max_pages_per_domain", CountedBy.DOMAIN, "the budget of its domain is used up"),\n',
             ),
             Edit(
-                "frontier/policy/settings.py",
+                "frontier/policy/frontier_settings.py",
                 "    max_pages_per_host: int | None = None\n",
                 "    max_pages_per_domain: int | None = None\n",
             ),

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-OPENINGS = frozenset({"what", "whatever", "those", "of", "who", "whoever", "whom", "whose"})
+OPENINGS = frozenset({"what", "whatever", "those", "of", "who", "whoever", "whom", "counted_by"})
 PEOPLE = frozenset(
     {"who", "whoever", "whom", "nobody", "somebody", "anybody", "everybody", "someone", "anyone", "everyone"}
 )

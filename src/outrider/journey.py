@@ -185,8 +185,8 @@ class RobotsAnswer:
 
 
 class Form(StrEnum):
-    """How the values of a field of `Outcome` are checked and kept (frontier/verbs/outcomes.py), and their type over
-    HTTP (engine/messages.py)."""
+    """How the values of a field of `Outcome` are checked and kept (frontier/verbs/outcome_columns.py), and their type
+    over HTTP (engine/messages.py)."""
 
     TOKEN = "token"  # noqa: S105
     VERDICT = "verdict"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.stores.ledger import Ledger
 from outrider.kernels import hash_spans
 from outrider.kernels.card_layout import HEAD

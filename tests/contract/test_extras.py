@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.kinds import NATIVE, U64_MAX, WITHOUT_NATIVE, both, i64, u64
-from outrider.frontier.format.records import CARD_FIELDS
+from outrider.frontier.format.card_records import CARD_FIELDS
 from outrider.kernels import extras, siphash
 from outrider.kernels.card_layout import HEAD
 

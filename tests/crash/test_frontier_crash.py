@@ -32,7 +32,7 @@ from outrider.frontier.state.tables import (
     ROBOTS_FILES,
     TRANSIT,
 )
-from outrider.frontier.stores.backlog import Backlog
+from outrider.frontier.stores.tailed_backlog import TailedBacklog
 from outrider.journey import Outcome, Verdict
 from outrider.kernels import FRAME_HEADER_BYTES, scan_frames
 from outrider.sim.disk import CrashDisk, MemoryFiles
@@ -519,7 +519,7 @@ def test_a_queue_deleted_before_a_round_copied_it_was_there_when_its_urls_were(s
 def small_heads(monkeypatch):
     """Queues and calendars that spill at once, runs and merges of a few records."""
     for name in ("head_cards_max", "chunk_cards"):
-        monkeypatch.setitem(Backlog.__init__.__kwdefaults__, name, 2)
+        monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, name, 2)
     set_limits(monkeypatch, CALENDAR_COMING_CARDS_MAX=2, MEMTABLE_CHUNK_ROWS=8, RUN_ROWS_SMALL=16)
 
 

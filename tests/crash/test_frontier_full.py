@@ -10,7 +10,7 @@ import pytest
 from limiting import set_limits
 from model.world import World, recount, rows
 from outrider.errors import StoreFullError
-from outrider.frontier.stores.backlog import Backlog
+from outrider.frontier.stores.tailed_backlog import TailedBacklog
 from outrider.sim.disk import CrashDisk
 
 CAPACITY = 12 << 20
@@ -26,7 +26,7 @@ def full(world: World, *, left: int = 0) -> None:
 def small_tails(monkeypatch):
     """Every queue of more than four cards gives some to the disk."""
     for name in ("head_cards_max", "chunk_cards"):
-        monkeypatch.setitem(Backlog.__init__.__kwdefaults__, name, 2)
+        monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, name, 2)
 
 
 def test_on_a_full_disk_rounds_are_given_up_while_leases_and_reports_go_on(monkeypatch):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from outrider.errors import StoreError
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.stores.ledger import Ledger
 from outrider.kernels.card_layout import HEAD
 from outrider.sim.disk import CrashDisk

@@ -18,7 +18,7 @@ from limiting import set_limits
 from model.histories import History, shortest
 from model.world import hosts_go_cold
 from outrider import kernels
-from outrider.frontier.stores.backlog import Backlog
+from outrider.frontier.stores.tailed_backlog import TailedBacklog
 from outrider.sim.disk import CrashDisk, MemoryFiles
 
 STEPS = 60
@@ -47,8 +47,8 @@ def kind(request, monkeypatch):
         set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=1, CHECKPOINT_STEP_BYTES=300)
         hosts_go_cold(monkeypatch)
     if request.param == "tails on disk":
-        monkeypatch.setitem(Backlog.__init__.__kwdefaults__, "head_cards_max", 1)
-        monkeypatch.setitem(Backlog.__init__.__kwdefaults__, "chunk_cards", 2)
+        monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, "head_cards_max", 1)
+        monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, "chunk_cards", 2)
         set_limits(monkeypatch, RESTS_PER_FRAME_MAX=2)
     return request.param
 

@@ -17,7 +17,7 @@ from model.bystander import ALL
 from model.histories import shortest
 from model.operated import Operated
 from model.world import hosts_go_cold
-from outrider.frontier.stores.backlog import Backlog
+from outrider.frontier.stores.tailed_backlog import TailedBacklog
 from outrider.kernels import in_use
 from outrider.sim.disk import CrashDisk, MemoryFiles
 
@@ -38,8 +38,8 @@ def kind(request, monkeypatch):
         monkeypatch.setattr("outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1, 7: 2, 8: 2, 9: 1})
         set_limits(monkeypatch, CHECKPOINT_STEP_BYTES=1)
     if request.param == "tails and hosts on disk":
-        monkeypatch.setitem(Backlog.__init__.__kwdefaults__, "head_cards_max", 1)
-        monkeypatch.setitem(Backlog.__init__.__kwdefaults__, "chunk_cards", 2)
+        monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, "head_cards_max", 1)
+        monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, "chunk_cards", 2)
         hosts_go_cold(monkeypatch)
     return request.param
 

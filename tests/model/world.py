@@ -13,12 +13,12 @@ from model.inside import inspect
 from model.interleaving import Interleaving
 from outrider.clock import instant
 from outrider.engine import Frontier
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.machine import Machine
 from outrider.frontier.state.hosts import ASKED, GATED, NONE
 from outrider.frontier.state.tables import AUTHORITIES, CALLED, OWN, QUEUES, ROBOTS_FILES, Tables
-from outrider.frontier.state.urls import STATES
-from outrider.frontier.verbs.accounts import leased_heads
+from outrider.frontier.state.url_table import STATES
+from outrider.frontier.verbs.statuses import leased_heads
 from outrider.journey import Lease, LeaseBatch, Outcome, Verdict
 from outrider.sim.disk import CrashDisk, MemoryFiles
 

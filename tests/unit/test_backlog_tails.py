@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import DamagedStoreError, StoreFailedError
-from outrider.frontier.format.cards import Cards
-from outrider.frontier.stores.backlog import Backlog
+from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.stores.chunks import Packer, fingerprints_of
+from outrider.frontier.stores.tailed_backlog import TailedBacklog
 from outrider.kernels.card_layout import HEAD
 from outrider.sim import disk
 from outrider.storage.memory import MemoryFiles
@@ -42,7 +42,7 @@ def orders(cards):
 
 
 def filled(count, files, **settings):
-    backlog = Backlog(files, name="b", **settings)
+    backlog = TailedBacklog(files, name="b", **settings)
     for start in range(0, count, 100):
         backlog.put(np.full(min(100, count - start), 7), cards_of(np.arange(start, min(count, start + 100))))
     return backlog
@@ -106,7 +106,7 @@ def test_a_long_queue_keeps_its_head_in_memory_and_its_tail_on_disk():
 
 
 def test_a_better_card_on_disk_goes_first():
-    backlog = Backlog(MemoryFiles(), name="b", head_cards_max=2, chunk_cards=4)
+    backlog = TailedBacklog(MemoryFiles(), name="b", head_cards_max=2, chunk_cards=4)
     backlog.put([1] * 20, cards_of(range(20, 40)))
     backlog.take([1, 1])
     backlog.put([1] * 20, cards_of(range(100, 120), klass=3))
@@ -118,7 +118,7 @@ def test_a_better_card_on_disk_goes_first():
 
 
 def test_the_best_class_counts_the_tail():
-    backlog = Backlog(MemoryFiles(), name="b", head_cards_max=1, chunk_cards=2)
+    backlog = TailedBacklog(MemoryFiles(), name="b", head_cards_max=1, chunk_cards=2)
     backlog.put([1] * 12, cards_of(range(12), klass=9))
     while backlog.statistics()["cards_in_memory"] > 0:
         backlog._kernel.drain(1, 1)
@@ -163,7 +163,7 @@ def test_without_files_everything_stays_in_memory():
 
 
 def test_a_bound_of_memory_spills_queues_that_are_long():
-    backlog = Backlog(MemoryFiles(), name="b", bytes_max=20_000)
+    backlog = TailedBacklog(MemoryFiles(), name="b", bytes_max=20_000)
     for start in range(0, 3_000, 100):
         backlog.put(np.arange(start, start + 100) % 50, cards_of(np.arange(start, start + 100)))
     for _ in range(40):
@@ -173,7 +173,7 @@ def test_a_bound_of_memory_spills_queues_that_are_long():
 
 
 def test_a_bound_of_memory_holds_for_any_number_of_short_queues():
-    backlog = Backlog(MemoryFiles(), name="b", bytes_max=20_000)
+    backlog = TailedBacklog(MemoryFiles(), name="b", bytes_max=20_000)
     for start in range(0, 5_000, 100):
         rows = np.arange(start, start + 100)
         backlog.put(rows, cards_of(rows, klass=rows % 16))
@@ -192,7 +192,7 @@ def test_a_bound_of_memory_holds_for_any_number_of_short_queues():
 
 
 def test_garbage_is_bounded_while_short_queues_come_and_go():
-    backlog = Backlog(MemoryFiles(), name="b", bytes_max=2_000)
+    backlog = TailedBacklog(MemoryFiles(), name="b", bytes_max=2_000)
     assert backlog._scratch is not None
     backlog._scratch._file_bytes_max = 20_000
     random = np.random.default_rng(6)
@@ -209,7 +209,7 @@ def test_garbage_is_bounded_while_short_queues_come_and_go():
 
 def test_damage_to_what_is_aside_is_told_and_nothing_is_taken():
     files = MemoryFiles()
-    backlog = Backlog(files, name="b", bytes_max=0)
+    backlog = TailedBacklog(files, name="b", bytes_max=0)
     backlog.put([1, 2], cards_of([1, 2]))
     (name,) = files.names()
     files.open(name).write_at(20, b"?")
@@ -262,7 +262,7 @@ def test_what_an_earlier_process_left_is_removed():
     for name in others:
         files.open(name, create=True)
     assert ["b-00000001.tail", *others] == files.names()
-    assert 0 == len(Backlog(files, name="b"))
+    assert 0 == len(TailedBacklog(files, name="b"))
     assert others == files.names()
 
 
@@ -309,7 +309,7 @@ def test_chunks_longer_than_one_read_come_back_whole():
 def test_garbage_is_bounded_while_a_queue_lives():
     """Cards go in and out for long: the disk holds no more than a few times what is wanted."""
     files = MemoryFiles()
-    backlog = Backlog(files, name="b", head_cards_max=4, chunk_cards=8)
+    backlog = TailedBacklog(files, name="b", head_cards_max=4, chunk_cards=8)
     assert backlog._scratch is not None
     backlog._scratch._file_bytes_max = 20_000
     random = np.random.default_rng(5)
@@ -357,7 +357,7 @@ histories = st.lists(
 )
 def test_the_backlog_is_a_sorted_list_per_queue(history, head, chunk, bytes_max, capacity):
     files = disk.MemoryFiles(capacity_bytes=capacity)
-    backlog = Backlog(files, name="b", head_cards_max=head, bytes_max=bytes_max, chunk_cards=chunk)
+    backlog = TailedBacklog(files, name="b", head_cards_max=head, bytes_max=bytes_max, chunk_cards=chunk)
     assert backlog._scratch is not None
     backlog._scratch._file_bytes_max = 700
     model: list[list[tuple]] = [[], [], [], []]

@@ -29,7 +29,7 @@ from outrider.crawl.progress import NoProgress
 from outrider.crawl.reading import Reader
 from outrider.crawl.run import CrawlRun
 from outrider.engine import Frontier
-from outrider.frontier.verbs.census import Standing
+from outrider.frontier.verbs.census import ScheduleCounts
 from unit.test_crawl_loop import Site
 
 NOW = 1_700_000_000_000_000
@@ -304,7 +304,7 @@ def test_the_last_minute_alone_counts(crawl):
 
 def counted(places=4, standing=None, **turned):
     counts = Bottleneck(places, 0)
-    counts.turned(standing if standing is not None else Standing(), 0, **turned)
+    counts.turned(standing if standing is not None else ScheduleCounts(), 0, **turned)
     return counts
 
 
@@ -317,14 +317,18 @@ def told(counts, at=1_000_000):
 @pytest.mark.parametrize(
     ("standing", "turned", "expected"),
     [
-        (Standing(), {}, {"nothing": 100}),
-        (Standing(queued=9), {}, {"hosts": 100}),
-        (Standing(queued=9, resting=1), {}, {"hosts": 75, "resting": 25}),
-        (Standing(queued=9, resting=99, gated=33, paused=132), {}, {"resting": 37.5, "robots": 12.5, "paused": 50}),
-        (Standing(queued=9, ready=1, resting=99), {}, {"cpu": 25, "resting": 75}),
-        (Standing(queued=9, resting=99, outage=True), {}, {"outage": 100}),
-        (Standing(queued=9, resting=99), {"held": "disk"}, {"disk": 100}),
-        (Standing(queued=9, resting=99), {"held": "paused"}, {"paused": 100}),
+        (ScheduleCounts(), {}, {"nothing": 100}),
+        (ScheduleCounts(queued=9), {}, {"hosts": 100}),
+        (ScheduleCounts(queued=9, resting=1), {}, {"hosts": 75, "resting": 25}),
+        (
+            ScheduleCounts(queued=9, resting=99, gated=33, paused=132),
+            {},
+            {"resting": 37.5, "robots": 12.5, "paused": 50},
+        ),
+        (ScheduleCounts(queued=9, ready=1, resting=99), {}, {"cpu": 25, "resting": 75}),
+        (ScheduleCounts(queued=9, resting=99, outage=True), {}, {"outage": 100}),
+        (ScheduleCounts(queued=9, resting=99), {"held": "disk"}, {"disk": 100}),
+        (ScheduleCounts(queued=9, resting=99), {"held": "paused"}, {"paused": 100}),
     ],
 )
 def test_empty_places_go_to_the_hosts_that_could_hold_them(standing, turned, expected):
@@ -352,7 +356,7 @@ def test_an_end_that_nobody_noticed_is_the_processors():
 
 def test_times_that_make_no_sense_still_add_up():
     """A downloader of the user's tells instants of its own."""
-    counts = counted(1, Standing(ready=1))
+    counts = counted(1, ScheduleCounts(ready=1))
     counts.move(7, Stage.SITE, 0)
     counts.answered(body=10**15, late=-(10**15))
     assert {"bandwidth": 100} == told(counts)
@@ -363,7 +367,7 @@ def test_times_that_make_no_sense_still_add_up():
 
 
 def test_people_read_the_largest_cause_first():
-    counts = counted(4, Standing(queued=9, resting=3))
+    counts = counted(4, ScheduleCounts(queued=9, resting=3))
     counts.move(7, Stage.SITE, 0)
     counts.answered(body=0, late=0)
     assert [

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from outrider.frontier.policy.budgets import BUDGETS, Budget, Budgets, Whose, budgets_over
+from outrider.frontier.policy.budgets import BUDGETS, Budget, Budgets, CountedBy, budgets_over
 from outrider.limits import CALL_ROWS_MAX
 
 NAMES = ["a.example.org", "b.example.org", "c.com"]
-DOMAIN = Budget("max_pages_per_domain", Whose.DOMAIN, "the limit of its domain is reached")
+DOMAIN = Budget("max_pages_per_domain", CountedBy.DOMAIN, "the limit of its domain is reached")
 
 
 class Counts:
@@ -96,7 +96,7 @@ def test_hosts_of_a_domain_are_over_together():
     counts = Counts(answered__example__org=5, answered__c__com=4)
     found = budgets(counts, domain=5)
     assert [True, True, False] == found.over(of(0, 1, 2)).tolist()
-    assert DOMAIN.told == found.parked(0)
+    assert DOMAIN.reason_text == found.parked(0)
 
 
 def test_pages_are_counted_for_their_domains_where_one_has_a_budget():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limiting import set_limits
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.stores.calendar import Calendar
 from outrider.kernels.card_layout import HEAD
 from outrider.storage.memory import MemoryFiles

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
 from outrider.kernels.card_layout import HEAD, HEAD_BYTES
 
 

@@ -14,7 +14,7 @@ from outrider.clock import instant
 from outrider.crawl.groups import machines
 from outrider.crawl.mending import repair
 from outrider.errors import DamagedStoreError, SettingsError, StoreStoppedError
-from outrider.frontier.format.facts import Texts
+from outrider.frontier.format.facts import TextColumn
 from outrider.frontier.state.authorities import RobotsState
 from outrider.frontier.state.hosts import Hosts, Queues, hosts_of_queues, mixed, queue_hashes, unmixed
 from outrider.frontier.stores.rulebook import Rulebook
@@ -536,7 +536,7 @@ def test_names_are_copied_while_hosts_come_and_go(monkeypatch):
     for turn in range(300):
         numbers = draw.integers(0, 1 << 40, 5, dtype=np.uint64)
         names = [f"{'n' * int(draw.integers(1, 9))}{number}.com" for number in numbers.tolist()]
-        rows = hosts.add(numbers, np.zeros(5, np.uint16), Texts.of(names))
+        rows = hosts.add(numbers, np.zeros(5, np.uint16), TextColumn.of(names))
         known |= dict(zip(rows.tolist(), names, strict=True))
         if turn % 3:
             some = draw.permutation(np.array(sorted(known), np.uint32))[: int(draw.integers(0, 12))]

@@ -13,8 +13,8 @@ from outrider.crawl.options import CrawlOptions, as_toml, from_environment, from
 from outrider.errors import SettingsError
 from outrider.fetch import is_public_address
 from outrider.fetch.addresses import special_networks
-from outrider.frontier.policy.grouping import Grouping, Kind, SharedClocks
-from outrider.frontier.policy.settings import FrontierSettings
+from outrider.frontier.policy.frontier_settings import FrontierSettings
+from outrider.frontier.policy.grouping import Grouping, GroupKind, SharedClocks
 from outrider.limits import GROUPING_FILE_BYTES_MAX
 
 
@@ -28,7 +28,11 @@ def file(tmp_path):
 def test_words_and_files_say_it_together(file):
     found = read_groups(["address", file, "domain"])
     assert found is not None
-    assert (Kind(1, 2.0), Kind(), ["g"]) == (found.domain, found.address, [group.name for group in found.named])
+    assert (GroupKind(1, 2.0), GroupKind(), ["g"]) == (
+        found.domain,
+        found.address,
+        [group.name for group in found.named],
+    )
 
 
 def test_a_crawl_that_may_leave_this_machine_has_a_clock_per_shared_machine_unless_told():
@@ -37,8 +41,8 @@ def test_a_crawl_that_may_leave_this_machine_has_a_clock_per_shared_machine_unle
         name: CrawlOptions(group=group, contact="me@example.org").frontier_settings()["group"]
         for name, group in told.items()
     }
-    assert {"nothing": machines(), "none": None, "domain": Grouping(domain=Kind())} == found
-    assert Kind(2, 0.25) == machines().address
+    assert {"nothing": machines(), "none": None, "domain": Grouping(domain=GroupKind())} == found
+    assert GroupKind(2, 0.25) == machines().address
 
 
 def test_a_crawl_without_a_contact_reaches_no_shared_machine_and_needs_no_clock_for_it():

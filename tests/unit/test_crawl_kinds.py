@@ -8,7 +8,7 @@ from outrider.clock import Instant
 from outrider.crawl.kinds import KINDS, errand_of, stopped_outcome, unkept_outcome
 from outrider.crawl.visit import Judgement, Visit
 from outrider.frontier.state.errand import KINDS as ERRANDS
-from outrider.frontier.verbs.outcomes import outcomes_of
+from outrider.frontier.verbs.outcome_columns import outcomes_of
 from outrider.journey import Kind, Lease, Verdict, Word
 
 AT: Instant = 1_767_225_600_000_000

@@ -23,7 +23,7 @@ from outrider.crawl.visit import (
 from outrider.fetch.downloader import Decoding, Headers, Response
 from outrider.fetch.failures import FetchError
 from outrider.fetch.judging import location_of
-from outrider.frontier.verbs.outcomes import outcomes_of
+from outrider.frontier.verbs.outcome_columns import outcomes_of
 from outrider.journey import Kind, Lease, Verdict
 from outrider.url import UrlBatch
 

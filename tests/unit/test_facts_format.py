@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from outrider.errors import DamagedStoreError, ForeignStoreError
 from outrider.frontier.format import facts
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.format.facts import (
     KINDS,
     ZSTD,
     Compressor,
     Fact,
-    Texts,
+    TextColumn,
     columns_of,
     decode,
     drawing,
@@ -29,7 +29,7 @@ from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.state.authorities import RobotsState
 from outrider.frontier.state.hosts import keyed_queue_hash, mixed, queue_hashes
 from outrider.frontier.state.tables import COPY_ROWS, RUNS, Tables
-from outrider.frontier.state.urls import STATES, Reason
+from outrider.frontier.state.url_table import STATES, Reason
 from outrider.frontier.stores.ledger import Ledger
 from outrider.kernels.card_layout import HEAD, HEAD_BYTES
 from outrider.limits import FACTS_COMPRESSED_BYTES_MIN
@@ -67,7 +67,7 @@ def plain(column: object) -> object:
         return column.heads.tobytes(), column.arena, column.offsets.tolist()
     if isinstance(column, np.ndarray):
         return column.tobytes() if column.dtype == HEAD else column.tolist()
-    return list(column) if isinstance(column, Texts) else column
+    return list(column) if isinstance(column, TextColumn) else column
 
 
 def block_of(kind: int):

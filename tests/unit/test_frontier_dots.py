@@ -8,7 +8,7 @@ import pytest
 from model.world import START, World, hosts_go_cold, recount
 from outrider import Link
 from outrider.clock import instant
-from outrider.frontier.state.keys import Keys
+from outrider.frontier.state.spanning_keys import SpanningKeys
 from outrider.frontier.state.tables import Tables
 from outrider.journey import Kind
 from outrider.limits import MICROSECONDS
@@ -200,7 +200,7 @@ def older(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(UrlBatch, "dotted", lambda self: np.zeros(0, np.intp))
             patch.setattr(Tables, "home_of", lambda self, host: host)
-            patch.setattr(Keys, "join_twins", lambda self, queues: None)
+            patch.setattr(SpanningKeys, "join_twins", lambda self, queues: None)
             world = World(**how)
             world.discover(*links)
             assert 2 == len(list(world.frontier.hosts()))

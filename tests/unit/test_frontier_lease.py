@@ -14,8 +14,8 @@ from outrider import Frontier, Link
 from outrider.clock import instant, seconds
 from outrider.errors import SettingsError
 from outrider.frontier.priority import checked, class_of
-from outrider.frontier.schedule.turns import NOT_ALONE
-from outrider.frontier.stores.backlog import Backlog
+from outrider.frontier.schedule.host_schedule import NOT_ALONE
+from outrider.frontier.stores.tailed_backlog import TailedBacklog
 from outrider.journey import Kind, Outcome, Verdict
 from outrider.limits import ERROR_CLASSES_MAX, MICROSECONDS
 from outrider.storage.memory import MemoryFiles
@@ -104,7 +104,7 @@ def test_a_url_whose_holder_died_waits_behind_its_class(world):
 def test_a_url_that_was_lost_waits_behind_its_class_on_disk_too(monkeypatch):
     """The order of a queue is one over what lies in memory and what lies on disk, after a recovery as before it."""
     for name in ("head_cards_max", "chunk_cards"):
-        monkeypatch.setitem(Backlog.__init__.__kwdefaults__, name, 2)
+        monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, name, 2)
     world = World()
     urls = [f"http://a.com/{n}" for n in range(20)]
     world.discover(*urls)

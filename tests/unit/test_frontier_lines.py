@@ -9,8 +9,8 @@ import pytest
 
 from model.world import World, recount
 from outrider import Link
-from outrider.frontier.schedule.lines import Line
-from outrider.frontier.schedule.turns import Turns
+from outrider.frontier.schedule.errand_queue import ErrandQueue
+from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.errand import CallersErrand, Errand
 
@@ -29,7 +29,7 @@ def naive(line: list[Errand], now: int, allowed: Any) -> tuple[Errand | None, in
 @pytest.mark.parametrize("seed", range(30))
 def test_any_history_of_a_line_gives_the_errands_that_a_list_gives(seed):
     rng = random.Random(seed)
-    line, listed, now = Line(), [], 0
+    line, listed, now = ErrandQueue(), [], 0
     rules: dict[Errand, int | None] = {}
     for number in range(400):
         now += rng.choice([0, 0, 1, 5])
@@ -62,13 +62,13 @@ class Looks:
     """Counts how often a frontier asks whether operators allow an errand."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count, allowed = 0, Turns.may_ask_at
+        self.count, allowed = 0, HostSchedule.may_ask_at
 
         def counted(*given: Any) -> Any:
             self.count += 1
             return allowed(*given)
 
-        monkeypatch.setattr(Turns, "may_ask_at", counted)
+        monkeypatch.setattr(HostSchedule, "may_ask_at", counted)
 
     def since(self) -> int:
         count, self.count = self.count, 0
@@ -134,13 +134,13 @@ def test_errands_of_a_paused_crawl_in_front_of_another_crawls_page_ask_no_queue_
     lined_up(world, MANY, at="hub.org")
     world.frontier.pause(crawl="default")
     world.discover(Link("http://hub.org/", crawl="other"), Link("http://hub.org/2", crawl="other"))
-    asked, waits = [], Turns._waits
+    asked, waits = [], HostSchedule._waits
 
-    def counted(turns: Turns, errand: Errand, queues: Any) -> Any:
+    def counted(turns: HostSchedule, errand: Errand, queues: Any) -> Any:
         asked.append(errand)
         return waits(turns, errand, queues)
 
-    monkeypatch.setattr(Turns, "_waits", counted)
+    monkeypatch.setattr(HostSchedule, "_waits", counted)
     looks, found = Looks(monkeypatch), []
     for _ in range(5):
         world.clock.move(100)

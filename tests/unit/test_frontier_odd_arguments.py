@@ -15,7 +15,7 @@ from model.world import START, World
 from outrider import Frontier, Link
 from outrider.clock import rfc3339, rfc3339_exact
 from outrider.errors import ForeignStoreError, OutriderError, SettingsError
-from outrider.frontier.verbs import arguments, outcomes
+from outrider.frontier.verbs import arguments, outcome_columns
 from outrider.journey import Outcome, OutcomeBatch, Verdict
 from outrider.storage.memory import MemoryFiles
 
@@ -348,8 +348,10 @@ def test_what_no_bound_has_caught_is_refused_as_its_facts_are_sealed_and_nothing
         for bound in ("REFERRER_BYTES_MAX", "NAME_CHARACTERS_MAX"):
             loose.setattr(arguments, bound, 1 << 30)
         set_limits(loose, REFERRER_BYTES_MAX=1 << 30)
-        told = {name: replace(told, bytes_max=told.bytes_max << 30) for name, told in outcomes.OUTCOME_FIELDS.items()}
-        loose.setattr(outcomes, "OUTCOME_FIELDS", told)
+        told = {
+            name: replace(told, bytes_max=told.bytes_max << 30) for name, told in outcome_columns.OUTCOME_FIELDS.items()
+        }
+        loose.setattr(outcome_columns, "OUTCOME_FIELDS", told)
         frontier = Frontier.open(files, clock=lambda: START, settings=settings, robots="caller")
         frontier.discover([A, *(Link(f"{A}{number}", priority=0.1) for number in range(3)), "http://c.com/"])
         (lease,) = frontier.lease(1, key="a.com")

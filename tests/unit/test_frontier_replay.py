@@ -19,7 +19,7 @@ from outrider import Link
 from outrider.clock import instant
 from outrider.engine.opening import read_store
 from outrider.errors import DamagedStoreError, ForeignStoreError
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.format.facts import Fact, columns_of, encode, instant_of
 from outrider.frontier.state import recovery
 from outrider.frontier.state.errand import KINDS, Kind

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from model.world import World, recount
 from outrider.clock import instant
 from outrider.frontier.state.authorities import Authority, RobotsState
-from outrider.frontier.state.errands import after_answer
+from outrider.frontier.state.robots_answers import after_answer
 from outrider.journey import RobotsAnswer
 
 DAY = 86_400.0

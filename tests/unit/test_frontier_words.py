@@ -7,7 +7,7 @@ import pytest
 
 from model.inside import inspect
 from outrider.engine.owner import Frontier
-from outrider.frontier.verbs import accounts
+from outrider.frontier.verbs import statuses
 from outrider.journey import Link
 
 A, B = "http://a.example/", "http://b.example/"
@@ -358,7 +358,7 @@ def test_a_list_of_hosts_looks_at_their_own_queues_alone(monkeypatch):
     asked.frontier.discover([f"http://h{number}.example/" for number in range(300)])
     asked.frontier.set_delay(5.0, crawl="default")
     sizes = []
-    monkeypatch.setattr(accounts.np, "isin", lambda rows, odd: sizes.append(len(odd)) or np.zeros(len(rows), np.bool_))
+    monkeypatch.setattr(statuses.np, "isin", lambda rows, odd: sizes.append(len(odd)) or np.zeros(len(rows), np.bool_))
     assert ["ready"] * 300 == [host.state for host in asked.frontier.hosts(limit=300)]
     assert [] == sizes
 

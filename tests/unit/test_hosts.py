@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.frontier.format.facts import Fact, Texts
+from outrider.frontier.format.facts import Fact, TextColumn
 from outrider.frontier.state.hosts import firsts_of
 from outrider.frontier.state.tables import Tables
-from outrider.frontier.state.urls import Hand
+from outrider.frontier.state.url_table import KnownRows
 from outrider.frontier.stores.ledger import Ledger
 from outrider.storage.memory import MemoryFiles
 
@@ -33,29 +33,29 @@ def hosts(*hashes):
     return [
         np.zeros(len(hashes), np.uint16),
         np.array(hashes, np.uint64),
-        Texts.of([f"h{number}" for number in hashes]),
+        TextColumn.of([f"h{number}" for number in hashes]),
     ]
 
 
 def queues(*homes):
     count = len(homes)
     hashes = np.array([1000 + home for home in homes], np.uint64)
-    keys = Texts.of([""] * count)
+    keys = TextColumn.of([""] * count)
     return [np.zeros(count, np.uint16), hashes, np.array(homes, np.uint64), np.zeros(count, np.uint32), keys]
 
 
 def test_a_hand_that_is_late_is_not_believed(tables):
     tables.apply(Fact.HOST, hosts(7, 8))
-    tables.apply(Fact.HOST, hosts(8, 9), Hand.of_rows(None, first=0))
+    tables.apply(Fact.HOST, hosts(8, 9), KnownRows.of_rows(None, first=0))
     assert ["h7", "h8", "h9"] == [tables.hosts.name(row) for row in range(tables.hosts.count)]
     tables.apply(Fact.QUEUE, queues(7))
-    wrong = Hand.of_rows(np.array([2, 0], np.uint32), first=0)
+    wrong = KnownRows.of_rows(np.array([2, 0], np.uint32), first=0)
     tables.apply(Fact.QUEUE, queues(7, 9), wrong)
     assert [0, 2] == tables.queues.host[: tables.queues.count].tolist()
 
 
 def test_a_hand_that_is_right_saves_the_looking_up(tables):
-    tables.apply(Fact.HOST, hosts(7, 8), Hand.of_rows(None, first=0))
-    tables.apply(Fact.QUEUE, queues(8, 7), Hand.of_rows(np.array([1, 0], np.uint32), first=0))
+    tables.apply(Fact.HOST, hosts(7, 8), KnownRows.of_rows(None, first=0))
+    tables.apply(Fact.QUEUE, queues(8, 7), KnownRows.of_rows(np.array([1, 0], np.uint32), first=0))
     assert [1, 0] == tables.queues.host[: tables.queues.count].tolist()
     assert [0, 1] == tables.hosts.find(np.array([7, 8], np.uint64)).tolist()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from limiting import set_limits
 from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError, StoreFailedError, StoreFullError
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.stores.ledger import Key, Ledger
 from outrider.kernels.card_layout import HEAD, Heads
 from outrider.limits import (

@@ -16,7 +16,7 @@ from outrider import Frontier, Link
 from outrider.crawl.mending import repair, verify
 from outrider.errors import DamagedStoreError, ForeignStoreError, SettingsError, StoreInUseError
 from outrider.frontier.format.facts import BLOCK, FRAME_KIND, Fact, encode
-from outrider.frontier.verbs import arguments, deciding, outcomes
+from outrider.frontier.verbs import arguments, deciding, outcome_columns
 from outrider.journey import Outcome, Verdict
 from outrider.storage.files import Directory
 from outrider.storage.repair import survey
@@ -393,7 +393,9 @@ def logged_and_never_applied(frontier, call, monkeypatch):
     with monkeypatch.context() as earlier:
         for bound in ("REFERRER_BYTES_MAX", "VALIDATOR_BYTES_MAX", "METADATA_BYTES_MAX"):
             earlier.setattr(arguments, bound, 1 << 30)
-        earlier.setattr(outcomes, "_PLAIN", {name: (kind, 1 << 30) for name, (kind, _) in outcomes._PLAIN.items()})
+        earlier.setattr(
+            outcome_columns, "_PLAIN", {name: (kind, 1 << 30) for name, (kind, _) in outcome_columns._PLAIN.items()}
+        )
         set_limits(earlier, METADATA_BYTES_MAX=1 << 30)
         earlier.setattr(deciding, "sealed", encode)
         earlier.setattr(frontier._log, "append", append_and_stop)

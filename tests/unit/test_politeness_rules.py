@@ -21,19 +21,26 @@ class Rest(NamedTuple):
     reason: int
     back_off: float
     refused_at: int
-    strain: float = 0.0
-    usual: int = 0
+    throttle: float = 0.0
+    latency_ms: int = 0
 
     @property
     def pace(self) -> float:
-        return 1.0 - self.strain
+        return 1.0 - self.throttle
 
 
 def rests(rows) -> list[Rest]:
     """The rests after these requests, in one call."""
-    usual = {"seconds": None, "floor": 1.0, "factor": 10.0, "crawl_delay": None, "retry_after": None, "refused": False}
-    usual |= {"pace": 1.0, "strained": False, "first_byte": None, "usual": 0, "jitter": 0.0, "phase": None}
-    rows = [usual | {"back_off": 0.0, "refused_at": 0, "ended": ENDED} | row for row in rows]
+    latency_ms = {
+        "seconds": None,
+        "floor": 1.0,
+        "factor": 10.0,
+        "crawl_delay": None,
+        "retry_after": None,
+        "refused": False,
+    }
+    latency_ms |= {"pace": 1.0, "strained": False, "first_byte": None, "latency_ms": 0, "jitter": 0.0, "phase": None}
+    rows = [latency_ms | {"back_off": 0.0, "refused_at": 0, "ended": ENDED} | row for row in rows]
     (factor,) = {row["factor"] for row in rows}
 
     def column(name, dtype=np.float64):
@@ -43,11 +50,11 @@ def rests(rows) -> list[Rest]:
         column("ended", np.int64), seconds=column("seconds"), floor=column("floor"), factor=factor,
         back_off=column("back_off"), refused_at=column("refused_at", np.int64),
         crawl_delay=np.nan_to_num(column("crawl_delay")), retry_after=column("retry_after"),
-        refused=column("refused", np.bool_), strain=1.0 - column("pace"), strained=column("strained", np.bool_),
-        first_byte=column("first_byte"), usual=column("usual", np.uint16), jitter=column("jitter"),
+        refused=column("refused", np.bool_), throttle=1.0 - column("pace"), strained=column("strained", np.bool_),
+        first_byte=column("first_byte"), latency_ms=column("latency_ms", np.uint16), jitter=column("jitter"),
         window_phase=None if rows[0]["phase"] is None else column("phase", np.int64),
     )  # fmt: skip
-    columns = (found.until, found.gap, found.reason, found.back_off, found.refused_at, found.strain, found.usual)
+    columns = (found.until, found.gap, found.reason, found.back_off, found.refused_at, found.throttle, found.latency_ms)
     return [Rest(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
@@ -145,7 +152,7 @@ REQUESTS = st.fixed_dictionaries(
         "strained": st.booleans(),
         "pace": st.sampled_from([1 / 64, 0.25, 0.875, 1.0]),
         "first_byte": st.none() | st.sampled_from([0.0, 0.02, 0.3, 0.7, 5.0, 900.0]),
-        "usual": st.sampled_from([0, 1, 20, 300, 65_535]),
+        "latency_ms": st.sampled_from([0, 1, 20, 300, 65_535]),
     }
 )
 
@@ -227,12 +234,14 @@ def plain_rest(row: dict, *, factor: float) -> Rest:
         delay = max(row["phase"] + (window + 1) * length - row["ended"], 0) / 1_000_000
     if delay and delay >= gap:
         gap, why = delay, GapReason.CRAWL_DELAY
-    usual, late = row["usual"], None
+    latency_ms, late = row["latency_ms"], None
     if first is not None and not failed and not refused:
         waited = min(first * 1_000, 65_535)
-        if usual and waited > 2 * usual and waited >= 500:
-            late = usual / waited
-        usual = max(1, round(usual + (min(waited, 2 * usual) - usual) / 16) if usual else -int(-waited // 1))
+        if latency_ms and waited > 2 * latency_ms and waited >= 500:
+            late = latency_ms / waited
+        latency_ms = max(
+            1, round(latency_ms + (min(waited, 2 * latency_ms) - latency_ms) / 16) if latency_ms else -int(-waited // 1)
+        )
     pace = row["pace"]
     if failed:
         pace = max(pace / 2, 1 / 64)
@@ -257,7 +266,7 @@ def plain_rest(row: dict, *, factor: float) -> Rest:
         refused_at = row["ended"]
     elif forgotten:
         back_off = 0.0
-    return Rest(row["ended"] + instant(gap), gap, why, back_off, refused_at, 1 - pace, usual)
+    return Rest(row["ended"] + instant(gap), gap, why, back_off, refused_at, 1 - pace, latency_ms)
 
 
 @given(st.lists(REQUESTS, min_size=1, max_size=12), st.sampled_from([0.0, 10.0]), st.none() | st.integers(0, 10**14))
@@ -301,10 +310,10 @@ def test_no_window_sees_two_beginnings(durations, phase, delay):
 
 
 def test_a_host_that_slows_down_is_given_room_before_its_first_error():
-    usual, gaps, pace = 0, [], 1.0
+    latency_ms, gaps, pace = 0, [], 1.0
     for waited in [0.1] * 20 + [0.2, 0.4, 0.8, 1.6, 3.2]:
-        found = rest(first_byte=waited, usual=usual, pace=pace, factor=0.0)
-        usual, pace = found.usual, found.pace
+        found = rest(first_byte=waited, latency_ms=latency_ms, pace=pace, factor=0.0)
+        latency_ms, pace = found.latency_ms, found.pace
         gaps.append(found.gap)
     assert [1.0] * 22 == gaps[:22]
     assert sorted(gaps[22:]) == gaps[22:]
@@ -313,18 +322,20 @@ def test_a_host_that_slows_down_is_given_room_before_its_first_error():
 
 
 def test_a_host_that_stays_slow_has_its_rate_again_after_some_dozen_answers():
-    usual, pace, slowest = 200, 1.0, 0.0
+    latency_ms, pace, slowest = 200, 1.0, 0.0
     for _ in range(40):
-        found = rest(first_byte=0.8, usual=usual, pace=pace, factor=0.0)
-        usual, pace, slowest = found.usual, found.pace, max(slowest, found.gap)
+        found = rest(first_byte=0.8, latency_ms=latency_ms, pace=pace, factor=0.0)
+        latency_ms, pace, slowest = found.latency_ms, found.pace, max(slowest, found.gap)
     assert (1.0, True) == (found.gap, slowest <= 4.0)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 70)), max_size=60), st.floats(0.1, 5.0))
 def test_however_fast_a_host_answers_it_is_asked_no_faster_than_its_owner_set(answers, floor):
-    usual, pace = 0, 1.0
+    latency_ms, pace = 0, 1.0
     for failed, waited in answers:
-        found = rest(strained=failed, first_byte=None if failed else waited, usual=usual, pace=pace, floor=floor)
-        usual, pace = found.usual, found.pace
+        found = rest(
+            strained=failed, first_byte=None if failed else waited, latency_ms=latency_ms, pace=pace, floor=floor
+        )
+        latency_ms, pace = found.latency_ms, found.pace
         assert floor <= found.gap <= 300.0
         assert 1 / 64 <= pace <= 1.0

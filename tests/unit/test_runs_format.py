@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.stores.ledger import Ledger
 from outrider.kernels import crc32c, pack_heads
 from outrider.kernels.card_layout import HEAD

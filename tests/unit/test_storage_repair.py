@@ -13,7 +13,7 @@ import pytest
 from crash.directories import Killed, Killer
 from limiting import set_limits
 from outrider.errors import DamagedStoreError, ForeignStoreError
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.stores.ledger import Ledger
 from outrider.kernels import pack_frames
 from outrider.kernels.card_layout import HEAD

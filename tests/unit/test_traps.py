@@ -17,7 +17,7 @@ from outrider import Frontier, Link
 from outrider.clock import instant
 from outrider.errors import SettingsError
 from outrider.frontier.policy.returns import LEVELS, Returns, class_of_shape, is_parked, shape_of, sizes_of
-from outrider.frontier.state.returns import ReturnsKept
+from outrider.frontier.state.returns_table import ReturnsTable
 from outrider.journey import Kind, Outcome, RobotsAnswer, Verdict
 from outrider.limits import (
     HOST_FETCHES_COMPARED,
@@ -551,7 +551,7 @@ def test_a_session_id_is_named_where_its_urls_bring_nothing_new(tmp_path) -> Non
 
 
 def test_returns_of_many_names_have_a_bound() -> None:
-    kept = ReturnsKept(most=100)
+    kept = ReturnsTable(most=100)
     for name in range(1, 1_000):
         for slot, victim in kept.victims([name]):
             kept._returns(*map(np.array, zip((slot, victim, 0, 0.0, 0, 0, 0))))
@@ -561,7 +561,7 @@ def test_returns_of_many_names_have_a_bound() -> None:
 
 
 def test_victims_make_room_for_all_that_come_and_are_none_of_them() -> None:
-    chance, kept = random.Random(3), ReturnsKept(most=200)
+    chance, kept = random.Random(3), ReturnsTable(most=200)
     for _ in range(300):
         coming = {chance.randrange(1, 600): chance.randrange(1, 9) for _ in range(chance.choice((1, 7, 150)))}
         victims = kept.victims(coming)

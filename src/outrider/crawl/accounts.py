@@ -24,7 +24,7 @@ from outrider.crawl.directory import WORKER_FOLDER
 from outrider.engine import messages as m
 from outrider.engine.remote import RemoteFrontier, outcome_body
 from outrider.errors import DamagedStoreError, SettingsError, UnreachableError
-from outrider.frontier.format.lines import completed
+from outrider.frontier.format.page_lines import completed
 from outrider.journey import (
     Code,
     LeaseBatch,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from outrider.clock import Instant, instant, seconds
 
 if TYPE_CHECKING:
-    from outrider.frontier.verbs.census import Standing
+    from outrider.frontier.verbs.census import ScheduleCounts
 
 WINDOW_SECONDS: Final = 60.0
 STEP_SECONDS: Final = 1.0  # the window moves on by so much
@@ -91,7 +91,7 @@ class Bottleneck:
         self._since = now
         self._answers = self._body = self._late = 0  # since the last look
         self._synced = 0.0  # the share of the last turn of the books that went into syncs
-        self._standing: Standing | None = None
+        self._standing: ScheduleCounts | None = None
         self._held: str | None = None  # the cause that keeps all empty places empty
         self._steps: deque[_Step] = deque([_Step()])
 
@@ -128,7 +128,9 @@ class Bottleneck:
                 self._area[was] += now
                 self._count[was] -= 1
 
-    def turned(self, standing: Standing | None, now: Instant, *, synced: float = 0.0, held: str | None = None) -> None:
+    def turned(
+        self, standing: ScheduleCounts | None, now: Instant, *, synced: float = 0.0, held: str | None = None
+    ) -> None:
         """The books have made a turn. standing: of the frontier, once it gave the leases that it had; None: as before.
         synced: the share of the turn that went into syncs. held: the cause that keeps empty places empty whatever the
         frontier has."""

@@ -48,7 +48,7 @@ from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.default_downloader import make_downloader as _chosen_downloader
 from outrider.fetch.downloader import Downloader
 from outrider.fetch.names import make_resolver
-from outrider.frontier.verbs.census import Standing
+from outrider.frontier.verbs.census import ScheduleCounts
 from outrider.journey import Kind, Lease, Settled
 from outrider.limits import (
     ANSWERS_BYTES_MAX,
@@ -200,7 +200,7 @@ class CrawlLoop(ABC):
         """The frontier's instant."""
         return self._clock()
 
-    def _standing(self) -> Standing | None:
+    def _standing(self) -> ScheduleCounts | None:
         """How the hosts stand, where that is known here; in the books' thread."""
         return None
 
@@ -426,7 +426,7 @@ class CrawlLoop(ABC):
         archive, began = self._output.archive_synced, self._clock()
         trains = (self._places_free, self._trains.pages_max) if self._has_trains and want else None
 
-        def made() -> tuple[Turn, Standing | None, float]:
+        def made() -> tuple[Turn, ScheduleCounts | None, float]:
             before = self._synced_seconds()
             turn = self._settle(visits, want, trains)
             return turn, self._standing(), self._synced_seconds() - before

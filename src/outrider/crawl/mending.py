@@ -41,7 +41,7 @@ from outrider.frontier.format.facts import (
     encode_in_pieces,
     unpacked,
 )
-from outrider.frontier.format.lines import completed
+from outrider.frontier.format.page_lines import completed
 from outrider.frontier.state.cold import ColdHosts
 from outrider.frontier.state.salvage import Salvage, Salvaged, empty_payload, names_of_runs
 from outrider.frontier.state.tables import COPY_ROWS, RUNS, Tables

@@ -24,7 +24,7 @@ from outrider.crawl.groups import GROUP_WORDS, groups_of, read_groups
 from outrider.errors import SettingsError
 from outrider.fetch.dns import read_server
 from outrider.fetch.downloader import Request, is_secret
-from outrider.frontier.policy.settings import CRAWL_DELAY_AS, CRAWL_DELAY_OVER, ROBOTS_UNREACHABLE
+from outrider.frontier.policy.frontier_settings import CRAWL_DELAY_AS, CRAWL_DELAY_OVER, ROBOTS_UNREACHABLE
 from outrider.limits import (
     CONNECT_SECONDS_MAX,
     DELAY_FACTOR,

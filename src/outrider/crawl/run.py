@@ -56,7 +56,7 @@ from outrider.engine.answers import ORDERS
 from outrider.errors import SettingsError, StoreError, StoreFullError, UnreachableError
 from outrider.fetch.downloader import Downloader
 from outrider.frontier.policy.budgets import budgets_over
-from outrider.frontier.verbs.census import Standing
+from outrider.frontier.verbs.census import ScheduleCounts
 from outrider.journey import Code, UrlStatus
 from outrider.kernels import in_use
 from outrider.limits import CONTROL_PAGE_ROWS_MAX, HOOK_ANSWER_SECONDS, RETRY_SECONDS
@@ -339,7 +339,7 @@ class CrawlRun(CrawlLoop):
 
     # -- the crawl ----------------------------------------------------------------------------------------------------
 
-    def _standing(self) -> Standing:
+    def _standing(self) -> ScheduleCounts:
         return self._frontier._standing()[0]
 
     def _synced_seconds(self) -> float:

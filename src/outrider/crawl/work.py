@@ -41,7 +41,7 @@ from outrider.errors import ForeignStoreError, NamedPathError, OutriderError, St
 from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.downloader import Downloader
 from outrider.fetch.failures import FetchError
-from outrider.frontier.verbs.census import Standing
+from outrider.frontier.verbs.census import ScheduleCounts
 from outrider.journey import Lease, LeaseBatch, Outcome, Settled, Verdict
 from outrider.kernels import in_use
 from outrider.limits import SERVICE_BATCH_MAX, WORK_FILE_BYTES_MAX
@@ -111,7 +111,7 @@ class Worker(CrawlLoop):
         self._client, self._requests = f"leases-{os.urandom(8).hex()}", count()
         self._accepted = self._late = 0
         self._leases_written = False  # since they were synced
-        self._stood = Standing()  # how the hosts stand, as far as the last lease told
+        self._stood = ScheduleCounts()  # how the hosts stand, as far as the last lease told
         self._waits = False  # nothing is to be done now, and the crawl is not over
         self._sent = 0  # visits that sent a request
         self._refused = 0  # visits that the guard of this worker refused
@@ -332,12 +332,12 @@ class Worker(CrawlLoop):
             self._remember(leases)
         ready = self._waiting.ready_seconds
         if len(leases) >= want:
-            self._stood = Standing(ready=self._concurrency, queued=1)
+            self._stood = ScheduleCounts(ready=self._concurrency, queued=1)
             return leases, None
-        self._stood = Standing(resting=0 if ready is None else self._concurrency)
+        self._stood = ScheduleCounts(resting=0 if ready is None else self._concurrency)
         return leases, POLL_SECONDS if ready is None else min(POLL_SECONDS, ready)
 
-    def _standing(self) -> Standing:
+    def _standing(self) -> ScheduleCounts:
         return self._stood
 
     def _begin_all(self, turn: Turn, fetching: Fetching) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from outrider import clock as clocks
 from outrider.clock import ClockFunction, Instant, checked, rfc3339, seconds
 from outrider.errors import ForeignStoreError, NoStoreError, SettingsError, StoreError, shown
-from outrider.frontier.policy.settings import FrontierSettings
+from outrider.frontier.policy.frontier_settings import FrontierSettings
 from outrider.frontier.state import recovery
 from outrider.frontier.state.cold import ColdHosts
 from outrider.frontier.state.tables import Tables

@@ -55,18 +55,18 @@ from outrider.errors import (
 )
 from outrider.frontier.format.facts import PROJECTIONS, STREAMS
 from outrider.frontier.machine import Machine
-from outrider.frontier.policy.settings import FrontierSettings
+from outrider.frontier.policy.frontier_settings import FrontierSettings
 from outrider.frontier.state import recovery
 from outrider.frontier.state.tables import Tables
-from outrider.frontier.state.urls import STATES
+from outrider.frontier.state.url_table import STATES
 from outrider.frontier.stores.ledger import Key
 from outrider.frontier.verbs import arguments
-from outrider.frontier.verbs.asking import NO_HEADS
-from outrider.frontier.verbs.census import Standing
+from outrider.frontier.verbs.census import ScheduleCounts
 from outrider.frontier.verbs.deciding import Core
 from outrider.frontier.verbs.delays import Sum
 from outrider.frontier.verbs.leased import Unclaimed
 from outrider.frontier.verbs.listing import Reading
+from outrider.frontier.verbs.robots_files import NO_HEADS
 from outrider.journey import (
     LEASE_KEYWORDS,
     Code,
@@ -800,7 +800,7 @@ class Frontier:
             self._check()
             return self._machine.looks.tallies() | self._own_statistics()
 
-    def _standing(self) -> tuple[Standing, float]:
+    def _standing(self) -> tuple[ScheduleCounts, float]:
         """Counts of hosts that cost nothing by their number, and how many seconds all syncs of the log took."""
         with self._alone():
             self._check()

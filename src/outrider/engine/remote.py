@@ -30,10 +30,10 @@ from outrider.errors import ClosedError, SettingsError
 from outrider.frontier.format.metadata import packed
 from outrider.frontier.priority import checked as checked_priority
 from outrider.frontier.verbs import arguments
-from outrider.frontier.verbs.carried import checked_records
 from outrider.frontier.verbs.checking import checked, sendable
-from outrider.frontier.verbs.outcomes import outcomes_of
+from outrider.frontier.verbs.outcome_columns import outcomes_of
 from outrider.frontier.verbs.reporting import by_outcome
+from outrider.frontier.verbs.transfer import checked_records
 from outrider.journey import (
     LEASE_KEYWORDS,
     ArchivePlace,

@@ -4,12 +4,13 @@ A URL is a *card*: a head of 72 bytes with numbers, and a body with URL, referre
 between verbs, kernels, log and disk; only the code that looks at one URL alone unpacks its card into a record. A call
 writes its decision as *facts*: blocks of one kind, column by column, in one frame of the log.
 
-    facts.py     the kinds of facts, each declared once: columns, defaults, version, place in a frame; encode, decode
-    cards.py     cards in columns: chosen, joined, read
-    records.py   one URL unpacked from its card
-    metadata.py  what callers attach to a URL, as JSON
-    lines.py     the output lines that the frontier has a part in
-    alike.py     columns of one value
+    facts.py         the kinds of facts, each declared once: columns, defaults, version, place in a frame; encode,
+                     decode
+    card_columns.py  cards in columns: chosen, joined, read
+    card_records.py  one URL unpacked from its card
+    metadata.py      what callers attach to a URL, as JSON
+    page_lines.py    the output lines that the frontier has a part in
+    constant.py      columns of one value
 
 The files of this folder know nothing of the rest of the frontier.
 """

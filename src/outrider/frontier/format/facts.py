@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from outrider.clock import Instant
 from outrider.errors import DamagedStoreError, ForeignStoreError
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
 from outrider.kernels import gather_spans, shuffle_columns
 from outrider.kernels.card_layout import HEAD, HEAD_BYTES, OPAQUE
 from outrider.limits import FACT_TEXT_BYTES_MAX, FACTS_COMPRESSED_BYTES_MIN, FACTS_ZSTD_LEVEL, RUN_BODY_BYTES_MAX
@@ -106,7 +106,7 @@ class HostCells(Generic[Whole, Real]):
 
     ended, rest_until, refused_at: instants; gap, back_off: seconds; reason: a GapReason; answered: pages; strain: the
     share of its rate that a host under strain is not given; usual: milliseconds to a first byte; unwelcome: points for
-    signs (policy/welcome.py)."""
+    signs (policy/block_detection.py)."""
 
     __slots__ = ()
 
@@ -117,9 +117,9 @@ class HostCells(Generic[Whole, Real]):
     back_off: Real
     refused_at: Whole
     answered: Whole
-    strain: Real
-    usual: Whole
-    unwelcome: Whole
+    throttle: Real
+    latency_ms: Whole
+    block_score: Whole
 
 
 class Applied(Enum):
@@ -142,7 +142,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FactKind:
     """The declaration of a kind of facts. version: the version that is written, which its newest column brought;
     in_windows: recovery may gather facts of this kind and apply their net effect (replay.py)."""
 
@@ -169,15 +169,15 @@ def _column(text: str) -> Column:
     return Column(name, kind, int(since), value)
 
 
-def _kind(fact: Fact, columns: str, *, applied: Applied = Applied.BY_ROW, in_windows: bool = False) -> Kind:
+def _kind(fact: Fact, columns: str, *, applied: Applied = Applied.BY_ROW, in_windows: bool = False) -> FactKind:
     found = tuple(map(_column, columns.split()))
-    return Kind(fact, max(column.since for column in found), found, applied, in_windows)
+    return FactKind(fact, max(column.since for column in found), found, applied, in_windows)
 
 
 # The order of the kinds is the order of blocks in a frame: a fact that makes a host, queue or crawl stands before the
 # facts that name it. The order of the columns is the format. A new column goes to the end, with its default and the
 # next version of the kind.
-KINDS: dict[int, Kind] = {
+KINDS: dict[int, FactKind] = {
     kind.fact: kind
     for kind in (
         _kind(Fact.OPENING, "slot:u16 number:u32 at:i64 wall:i64 boot:text elapsed:i64"),
@@ -210,7 +210,7 @@ KINDS: dict[int, Kind] = {
         _kind(
             Fact.HOST_CELLS,
             "slot:u16 host:u64 ended:i64 rest_until:i64 gap:f64 reason:u8 back_off:f64 refused_at:i64 answered:u32 "
-            "strain:f64=0.0@3 usual:u16=0@4 unwelcome:u8=0@5",
+            "throttle:f64=0.0@3 latency_ms:u16=0@4 block_score:u8=0@5",
             applied=Applied.IN_COLUMNS,
             in_windows=True,
         ),
@@ -288,7 +288,7 @@ LINES_AFTER = 1  # lines stand behind this LSN: the first frame of a log is that
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Texts:
+class TextColumn:
     """Many texts in UTF-8: their bytes one after the other, and how long each is (u32)."""
 
     octets: bytes
@@ -311,17 +311,17 @@ class Texts:
             yield self.octets[at : at + length]
             at += length
 
-    def take(self, rows: npt.NDArray[np.intp]) -> Texts:
+    def take(self, rows: npt.NDArray[np.intp]) -> TextColumn:
         """The texts of these rows, in this order."""
         if len(rows) == len(self) and (rows == np.arange(len(rows))).all():
             return self
         ends = np.cumsum(self.lengths, dtype=np.int64)
         starts = ends - self.lengths
         octets = gather_spans(self.octets, np.ascontiguousarray(starts[rows]), np.ascontiguousarray(ends[rows]))
-        return Texts(octets, self.lengths[rows])
+        return TextColumn(octets, self.lengths[rows])
 
     @classmethod
-    def of(cls, texts: Sequence[str]) -> Texts:
+    def of(cls, texts: Sequence[str]) -> TextColumn:
         """From strings, which may hold half surrogate pairs."""
         joined = "".join(texts)
         octets = joined.encode("utf-8", "surrogatepass")
@@ -334,9 +334,9 @@ def _lengths(pieces: Sequence[str] | Sequence[bytes]) -> npt.NDArray[np.uint32]:
     return np.fromiter(map(len, pieces), np.uint32, len(pieces))
 
 
-def no_texts(rows: int) -> Texts:
+def no_texts(rows: int) -> TextColumn:
     """`rows` empty texts."""
-    return Texts(b"", np.zeros(rows, np.uint32))
+    return TextColumn(b"", np.zeros(rows, np.uint32))
 
 
 Row = tuple[Any, ...]
@@ -408,9 +408,9 @@ def unfit(kind: int, values: Sequence[Values]) -> str:
             if (cells != cells.astype(dtype)).any():
                 return f"{column.name} has a number beyond {column.type}"
         elif column.type == "text":
-            if isinstance(cells, Texts) and len(cells.octets) <= FACT_TEXT_BYTES_MAX:
+            if isinstance(cells, TextColumn) and len(cells.octets) <= FACT_TEXT_BYTES_MAX:
                 continue
-            longest = int(cells.lengths.max()) if isinstance(cells, Texts) else _longest(cells)
+            longest = int(cells.lengths.max()) if isinstance(cells, TextColumn) else _longest(cells)
             if longest > FACT_TEXT_BYTES_MAX:
                 return f"{column.name} has {longest:,} bytes; a name in the log may have {FACT_TEXT_BYTES_MAX:,}"
         elif column.type == "cards":
@@ -442,7 +442,7 @@ def encode_in_pieces(now: Instant, blocks: Sequence[Block], bytes_max: int) -> I
         halves = (0, count // 2, count) if len(blocks) == 1 else (0, count)
         for first, last in pairwise(halves):
             places = np.arange(first, last)
-            some = [cells.take(places) if isinstance(cells, Texts) else cells[first:last] for cells in values]
+            some = [cells.take(places) if isinstance(cells, TextColumn) else cells[first:last] for cells in values]
             yield from encode_in_pieces(now, [(kind, some)], bytes_max)
 
 
@@ -475,7 +475,7 @@ def encode(now: Instant, blocks: Sequence[Block]) -> bytes:
                     fixed.append(_lengths(cells))
                     octets = b"".join(cells)
                 else:
-                    texts = cells if isinstance(cells, Texts) else Texts.of(cells)
+                    texts = cells if isinstance(cells, TextColumn) else TextColumn.of(cells)
                     fixed.append(texts.lengths)
                     octets = texts.octets
                 parts += (shuffle_columns(fixed), octets)
@@ -520,8 +520,8 @@ def instant_of(payload: bytes) -> Instant:
 
 
 def decode(payload: bytes) -> Iterator[tuple[int, list[Values]]]:
-    """The blocks of a payload: (kind, columns as declared): arrays, `Texts`, lists of bytes, cards or heads. Columns
-    that an older version of the kind lacks have their defaults.
+    """The blocks of a payload: (kind, columns as declared): arrays, `TextColumn`, lists of bytes, cards or heads.
+    Columns that an older version of the kind lacks have their defaults.
 
     Raises DamagedStoreError for lengths that do not fit, ForeignStoreError for kinds or versions of another release.
     """
@@ -557,7 +557,7 @@ def decode(payload: bytes) -> Iterator[tuple[int, list[Values]]]:
                 end_of_texts = at + int(lengths.sum(dtype=np.int64))
                 if end_of_texts > end:
                     raise DamagedStoreError(f"a column of facts runs past its frame at byte {at}")
-                texts = Texts(payload[at:end_of_texts], lengths)
+                texts = TextColumn(payload[at:end_of_texts], lengths)
                 values.append(texts if column.type == "text" else list(texts.pieces()))
                 at = end_of_texts
         yield kind, values
@@ -567,7 +567,7 @@ def _defaults(column: Column, rows: int) -> Values:
     """A column that facts of an older version lack."""
     if column.type in DTYPES:
         return np.full(rows, column.default, DTYPES[column.type])
-    return [column.default] * rows if column.type == "blob" else Texts.of([column.default] * rows)
+    return [column.default] * rows if column.type == "blob" else TextColumn.of([column.default] * rows)
 
 
 def _unshuffled(payload: bytes, at: int, rows: int, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], int]:

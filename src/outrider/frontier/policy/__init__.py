@@ -4,13 +4,13 @@ Each rule is a pure function of its arguments: no state, no clock, no disk. A ve
 fact, so a replay never asks a rule again. The rules of priority stand beside this folder, in
 `outrider.frontier.priority`, since callers import them by that name.
 
-    lives.py       the lives of a URL, a lease and a host, as tables of states and events
-    politeness.py  the rest of a host after a request: the largest of several named rules, alone or in columns
-    network.py     whether our own network is at fault, and how long a crawl pauses for it
-    welcome.py     whether a host shows that a crawler is not welcome
-    revisit.py     when a URL or an errand is requested again: after a failure, and after a bad answer
-    budgets.py     how many answered pages a crawl, a domain or a host may have
-    returns.py     when a shape of paths brings so little new content that it is fetched last, or parked
-    grouping.py    which group a host belongs to: by domain, by address, by name
-    settings.py    the settings of a frontier, checked
+    lives.py              the lives of a URL, a lease and a host, as tables of states and events
+    politeness.py         the rest of a host after a request: the largest of several named rules, alone or in columns
+    network.py            whether our own network is at fault, and how long a crawl pauses for it
+    block_detection.py    whether a host shows that a crawler is not welcome
+    revisit.py            when a URL or an errand is requested again: after a failure, and after a bad answer
+    budgets.py            how many answered pages a crawl, a domain or a host may have
+    returns.py            when a shape of paths brings so little new content that it is fetched last, or parked
+    grouping.py           which group a host belongs to: by domain, by address, by name
+    frontier_settings.py  the settings of a frontier, checked
 """

@@ -24,7 +24,7 @@ Rows = npt.NDArray[np.uint32]
 Column = npt.NDArray[Any]
 
 
-class Whose(Enum):
+class CountedBy(Enum):
     """Which pages share one count. CRAWL: all of the frontier; URLs beyond it stay queued. DOMAIN: all hosts of a
     registrable domain share it; HOST: each host has its own; URLs beyond these are parked. A host has the count in its
     cell, a domain in a tally, from the first run that has the budget."""
@@ -39,8 +39,8 @@ class Budget:
     """name: of the setting, and of the option of a crawl; told: what is reached, in words for people."""
 
     name: str
-    whose: Whose
-    told: str
+    counted_by: CountedBy
+    reason_text: str
 
     @property
     def flag(self) -> str:
@@ -49,11 +49,11 @@ class Budget:
 
 
 BUDGETS = (
-    Budget("max_pages", Whose.CRAWL, "the limit of pages (max_pages) is reached"),
-    Budget("max_pages_per_host", Whose.HOST, "the budget of its host (max_pages_per_host) is used up"),
+    Budget("max_pages", CountedBy.CRAWL, "the limit of pages (max_pages) is reached"),
+    Budget("max_pages_per_host", CountedBy.HOST, "the budget of its host (max_pages_per_host) is used up"),
 )
 NAMES = tuple(budget.name for budget in BUDGETS)
-PARKING = tuple(budget for budget in BUDGETS if budget.whose is not Whose.CRAWL)
+PARKING = tuple(budget for budget in BUDGETS if budget.counted_by is not CountedBy.CRAWL)
 _ANSWERED = "answered"
 
 
@@ -61,7 +61,7 @@ def budgets_over(settings: object, answered: int) -> list[tuple[Budget, int]]:
     """The budgets that may have ended a crawl, and their limits: budgets of the whole crawl that so many answered
     pages use up, or else the ones of hosts that are set. settings: has the name of each budget."""
     limits = _limits(settings, BUDGETS)
-    over = [one for one in limits if one[0].whose is Whose.CRAWL and answered >= one[1]]
+    over = [one for one in limits if one[0].counted_by is CountedBy.CRAWL and answered >= one[1]]
     return over or [one for one in limits if one[0] in PARKING]
 
 
@@ -96,9 +96,9 @@ class Budgets:
         self._counts = counts
         # Of several rows for the same pages the lowest limit is the first to be reached.
         limits = sorted(_limits(settings, budgets), key=lambda one: -one[1])
-        lowest = {budget.whose: (budget, limit) for budget, limit in limits}
-        self._crawl = lowest.get(Whose.CRAWL)
-        self._domain, self._host = lowest.get(Whose.DOMAIN), lowest.get(Whose.HOST)
+        lowest = {budget.counted_by: (budget, limit) for budget, limit in limits}
+        self._crawl = lowest.get(CountedBy.CRAWL)
+        self._domain, self._host = lowest.get(CountedBy.DOMAIN), lowest.get(CountedBy.HOST)
         self._per_domain = self._domain[1] if self._domain is not None else None
         self._per_host = self._host[1] if self._host is not None else None
         self.parks = self._per_host is not None or self._per_domain is not None
@@ -123,7 +123,7 @@ class Budgets:
 
     def held(self) -> str:
         """Why a queued URL is not leased, in words; "" where no budget is the reason."""
-        return self._crawl[0].told if self._crawl is not None and self.pages_left() <= 0 else ""
+        return self._crawl[0].reason_text if self._crawl is not None and self.pages_left() <= 0 else ""
 
     # -- of hosts ------------------------------------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ class Budgets:
         one, over = np.array([host]), self._host
         if self._per_domain is not None and self._left_of(self._domains(one))[0] <= 0:
             over = self._domain
-        return over[0].told if over is not None else "a budget of its host was used up"
+        return over[0].reason_text if over is not None else "a budget of its host was used up"
 
     def lets(self, hosts: Column, busy: Column, most: Column, given: Column) -> Column:
         """How many of `most` URLs each of these hosts may give to one call, so that open leases use no budget up

@@ -20,7 +20,7 @@ IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class GroupKind:
     """One group for each registrable domain, or for each address. capacity: requests at once; gap: seconds between the
     end of one request and the beginning of the next, None: the rest of the host that was visited."""
 
@@ -45,8 +45,8 @@ class NamedGroup:
 class Grouping:
     """All groups of a frontier. domain, address: None when hosts are not grouped by it."""
 
-    domain: Kind | None = None
-    address: Kind | None = None
+    domain: GroupKind | None = None
+    address: GroupKind | None = None
     named: tuple[NamedGroup, ...] = ()
 
     @property
@@ -66,7 +66,7 @@ class Grouping:
             if isinstance(part, str):
                 if part not in ("domain", "address"):
                     raise SettingsError(f"group {part!r:.200}: give domain, address, or tables of groups")
-                made = _with_kind(made, part, getattr(made, part) or Kind())
+                made = _with_kind(made, part, getattr(made, part) or GroupKind())
             elif isinstance(part, NamedGroup):
                 made = replace(made, named=(*made.named, part))
             elif isinstance(part, Mapping):
@@ -76,18 +76,18 @@ class Grouping:
         return _fitting(made) if made != cls() else None
 
 
-def _with_kind(made: Grouping, name: str, kind: Kind) -> Grouping:
+def _with_kind(made: Grouping, name: str, kind: GroupKind) -> Grouping:
     return replace(made, domain=kind) if name == "domain" else replace(made, address=kind)
 
 
 def _with_table(made: Grouping, table: Mapping[str, Any], tables: set[str]) -> Grouping:
     if "name" in table:
-        return replace(made, named=(*made.named, _named(table)))
+        return replace(made, named=(*made.named, _group_named(table)))
     for key, value in table.items():
         if key == "group":
             if not isinstance(value, list | tuple) or not all(isinstance(part, Mapping) for part in value):
                 raise SettingsError("group: write each named group as a table of its own, [[group]]")
-            made = replace(made, named=(*made.named, *map(_named, value)))
+            made = replace(made, named=(*made.named, *map(_group_named, value)))
         elif key in ("domain", "address"):
             if not isinstance(value, Mapping):
                 raise SettingsError(f"{key} {value!r:.200}: write it as a table, [{key}]")
@@ -95,7 +95,7 @@ def _with_table(made: Grouping, table: Mapping[str, Any], tables: set[str]) -> G
                 raise SettingsError(f"[{key}] is told twice; say it once")
             tables.add(key)
             _known(value, ("capacity", "gap"), f"[{key}]")
-            made = _with_kind(made, key, Kind(_capacity(value, f"[{key}]"), _gap(value, f"[{key}]")))
+            made = _with_kind(made, key, GroupKind(_capacity(value, f"[{key}]"), _gap(value, f"[{key}]")))
         else:
             raise SettingsError(f"{key!r:.200} is none of [domain], [address] and [[group]]")
     return made
@@ -107,7 +107,7 @@ def _known(table: Mapping[str, Any], names: tuple[str, ...], where: str) -> None
             raise SettingsError(f"{key!r:.200} ({where}) is no setting of it; there are {', '.join(names)}")
 
 
-def _named(table: Mapping[str, Any]) -> NamedGroup:
+def _group_named(table: Mapping[str, Any]) -> NamedGroup:
     name = table.get("name")
     if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 200:
         raise SettingsError(f"name {name!r:.200} of a group: give a text of 1 to 200 characters")

@@ -41,10 +41,10 @@ class Life:
         return {move.then for move in self.moves if (move.state, move.event) == (state, event)}
 
 
-_DISCOVER, _CARRIED, _DRAW = "verbs/discovering.py", "verbs/carried.py", "verbs/drawing.py"
+_DISCOVER, _CARRIED, _DRAW = "verbs/discovering.py", "verbs/transfer.py", "verbs/drawing.py"
 _LEASE, _SETTLE, _REPORT = "verbs/leasing.py", "verbs/settling.py", "verbs/reporting.py"
-_LOSE, _STOP, _ORDER, _ASK = "verbs/deciding.py", "verbs/opening.py", "verbs/operations.py", "verbs/asking.py"
-_WAKE, _CENSUS = "state/urls.py", "verbs/census.py"
+_LOSE, _STOP, _ORDER, _ASK = "verbs/deciding.py", "verbs/lifecycle.py", "verbs/operations.py", "verbs/robots_files.py"
+_WAKE, _CENSUS = "state/url_table.py", "verbs/census.py"
 
 URL: Final = Life(
     "URL",

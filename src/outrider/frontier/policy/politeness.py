@@ -83,8 +83,8 @@ class Rests:
     reason: npt.NDArray[np.uint8]
     back_off: npt.NDArray[np.float64]
     refused_at: npt.NDArray[np.int64]
-    strain: npt.NDArray[np.float64]
-    usual: npt.NDArray[np.uint16]
+    throttle: npt.NDArray[np.float64]
+    latency_ms: npt.NDArray[np.uint16]
 
 
 _REASONS = np.array([GapReason.FLOOR, GapReason.FACTOR], np.uint8)  # index 1 when the factor sets the rest
@@ -103,10 +103,10 @@ def rests_after(
     retry_after: npt.NDArray[np.float64] | None = None,
     refused: npt.NDArray[np.bool_] | None = None,
     jitter: npt.NDArray[np.float64] | float = 0.0,
-    strain: npt.NDArray[np.float64] | None = None,
+    throttle: npt.NDArray[np.float64] | None = None,
     strained: npt.NDArray[np.bool_] | None = None,
     first_byte: npt.NDArray[np.float64] | None = None,
-    usual: npt.NDArray[np.uint16] | None = None,
+    latency_ms: npt.NDArray[np.uint16] | None = None,
 ) -> Rests:
     """The rests that begin at `ended` (instants of the requests' ends, or one for all), a row per request and host; all
     lengths of time in seconds.
@@ -126,14 +126,14 @@ def rests_after(
         if window_phase is not None:
             delay = _to_next_window(delay, ended, known, window_phase)
         _lengthen(gap, reason, delay, (delay > 0) & (delay >= gap), GapReason.CRAWL_DELAY)
-    strain = np.zeros(len(gap)) if strain is None else strain
-    usual = np.zeros(len(gap), np.uint16) if usual is None else usual
+    throttle = np.zeros(len(gap)) if throttle is None else throttle
+    latency_ms = np.zeros(len(gap), np.uint16) if latency_ms is None else latency_ms
     slower: npt.NDArray[np.float64] | None = None
     if first_byte is not None:
-        usual, slower = _compared(usual, first_byte, strained, refused)
-    if strained is not None or slower is not None or np.count_nonzero(strain):
-        strain = 1.0 - _pace(1.0 - strain, refused, strained, slower)
-        slowed = np.minimum(gap / (1.0 - strain), STRAIN_SECONDS_MAX)
+        latency_ms, slower = _compared(latency_ms, first_byte, strained, refused)
+    if strained is not None or slower is not None or np.count_nonzero(throttle):
+        throttle = 1.0 - _pace(1.0 - throttle, refused, strained, slower)
+        slowed = np.minimum(gap / (1.0 - throttle), STRAIN_SECONDS_MAX)
         _lengthen(gap, reason, slowed, slowed > gap, GapReason.STRAIN)
     if retry_after is not None:
         asked = np.clip(retry_after, 0.0, RETRY_AFTER_SECONDS_MAX)
@@ -151,7 +151,7 @@ def rests_after(
             _lengthen(gap, reason, longer, backs_off & (longer >= gap), GapReason.BACK_OFF)
             refused_at = np.where(refused, ended, refused_at)
     until = ended + np.ceil(gap * MICROSECONDS).astype(np.int64)
-    return Rests(until, gap, reason, back_off, refused_at, strain, usual)
+    return Rests(until, gap, reason, back_off, refused_at, throttle, latency_ms)
 
 
 def _to_next_window(
@@ -169,7 +169,7 @@ def _to_next_window(
 
 
 def _compared(
-    usual: npt.NDArray[np.uint16],
+    latency_ms: npt.NDArray[np.uint16],
     first_byte: npt.NDArray[np.float64],
     strained: npt.NDArray[np.bool_] | None,
     refused: npt.NDArray[np.bool_] | None,
@@ -184,10 +184,10 @@ def _compared(
     told = ~np.isnan(first_byte)
     for failed in (strained, refused):
         told = told if failed is None else told & ~failed
-    before = usual.astype(np.float64)
-    late = told & (usual > 0) & (waited > SLOW_FACTOR * before) & (waited >= SLOW_SECONDS_MIN * 1_000)
+    before = latency_ms.astype(np.float64)
+    late = told & (latency_ms > 0) & (waited > SLOW_FACTOR * before) & (waited >= SLOW_SECONDS_MIN * 1_000)
     moved = before + (np.minimum(waited, SLOW_FACTOR * before) - before) * USUAL_STEP
-    after = np.where(usual > 0, np.rint(moved), np.ceil(waited))
+    after = np.where(latency_ms > 0, np.rint(moved), np.ceil(waited))
     after = np.where(told, np.maximum(after, 1), before).astype(np.uint16)
     if not late.any():
         return after, None

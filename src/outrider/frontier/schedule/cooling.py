@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from outrider.clock import Instant
-from outrider.frontier.schedule.turns import Turns
-from outrider.frontier.state.cold import EXTRA_BYTES_MAX, may_go, told_bytes
+from outrider.frontier.schedule.host_schedule import HostSchedule
+from outrider.frontier.state.cold import EXTRA_BYTES_MAX, cells_bytes, may_go
 from outrider.frontier.state.hosts import MANY, ROBOTS, Rows
 from outrider.frontier.state.tables import Tables
 from outrider.limits import COLD_SAMPLE_ROWS, COLD_STEP_ROWS
@@ -17,7 +17,7 @@ class Cooling:
     """hot_max: how many hosts may have rows. A host that still adds to the clock of a group stays: when it goes, the
     rests of its groups behind its last request are over, and no record of them is needed."""
 
-    def __init__(self, tables: Tables, turns: Turns, hot_max: int) -> None:
+    def __init__(self, tables: Tables, turns: HostSchedule, hot_max: int) -> None:
         self._tables = tables
         self._turns = turns
         self._hot_max = hot_max
@@ -47,7 +47,7 @@ class Cooling:
         first = self._hand or 0
         rows = np.arange(first, min(first + COLD_STEP_ROWS, hosts.count), dtype=np.uint32)
         rows = may_go(self._tables, rows, now)
-        self._put_away(rows[_asked(self._tables, rows) <= self._cutoff], now)
+        self._put_away(rows[_last_requests(self._tables, rows) <= self._cutoff], now)
         hosts.tidy(COLD_STEP_ROWS)
         self._hand = first + COLD_STEP_ROWS
         if self._hand >= hosts.count or len(hosts) <= self._kept():
@@ -73,7 +73,7 @@ class Cooling:
             return False
         step = 1 + hosts.count // COLD_SAMPLE_ROWS
         sample = np.arange(0, hosts.count, step, dtype=np.uint32)
-        asked = np.sort(_asked(self._tables, may_go(self._tables, sample, now)))
+        asked = np.sort(_last_requests(self._tables, may_go(self._tables, sample, now)))
         if not len(asked):
             self._left = len(hosts)
             return False
@@ -110,7 +110,7 @@ class Cooling:
         """Whether this pass may still take the robots rules of a host along, and the record has room for those that get
         no place in the rulebook. The pass always may take those of its first host. Gives the places."""
         rulebook = self._tables.robots.rulebook
-        size, files = told_bytes(self._tables, row)
+        size, files = cells_bytes(self._tables, row)
         if size > EXTRA_BYTES_MAX or (size > self._room and self._room < rulebook.bytes_max):
             return False
         self._room -= size
@@ -118,7 +118,7 @@ class Cooling:
         return True
 
 
-def _asked(tables: Tables, rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _last_requests(tables: Tables, rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """The end of the last request to each host, or of the rest behind it."""
     found: np.ndarray[tuple[int], np.dtype[np.int64]] = np.maximum(
         tables.hosts.ended[rows], tables.hosts.rest_until[rows]

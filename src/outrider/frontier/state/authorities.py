@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.clock import Instant
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.format.facts import KINDS, Block, Fact, Row, columns_of
 from outrider.frontier.state.errand import Errand
 from outrider.frontier.state.hosts import DELAYED, NONE, ROBOTS
@@ -39,7 +39,7 @@ WITH_COPY = (RobotsState.RULES, RobotsState.ALLOW)
 """The states in which a good answer holds."""
 
 
-class Again(IntEnum):
+class JudgeAgain(IntEnum):
     """Which parked URLs of an authority are to be judged again."""
 
     NONE = 0
@@ -57,7 +57,7 @@ class Authority(Errand):
     def __init__(self, slot: int, host: int, name: str) -> None:
         super().__init__(Kind.ROBOTS, slot, host, name, name + "/robots.txt")
         self.place = -1  # its place in `Authorities.listed`
-        self.again = Again.NONE  # which of its parked URLs are to be judged again
+        self.again = JudgeAgain.NONE  # which of its parked URLs are to be judged again
         self.logged = False
         self.state = RobotsState.UNKNOWN
         self.expires: Instant = 0
@@ -155,7 +155,7 @@ class Authorities:
         self._tables.hosts.open_until[authority.host] = 0
         for cell, value in zip(CELLS, cells, strict=True):
             setattr(authority, cell, value)
-        authority.state, authority.again = RobotsState(authority.state), Again(authority.again)
+        authority.state, authority.again = RobotsState(authority.state), JudgeAgain(authority.again)
         self._tables.hosts.flags[authority.host] |= DELAYED
         self._tables.changed.append(np.array([authority.host], np.uint32))
 

@@ -24,8 +24,8 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.clock import Instant, instant
 from outrider.errors import DamagedStoreError
-from outrider.frontier.format.cards import Cards
-from outrider.frontier.format.facts import Texts
+from outrider.frontier.format.card_columns import Cards
+from outrider.frontier.format.facts import TextColumn
 from outrider.frontier.state.hosts import (
     DELAYED,
     MANY,
@@ -143,19 +143,19 @@ class _Extras(Mapping[int, Mapping[str, Any]]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Told:
+class ColdRecords:
     """Records in columns, by ascending hash. rest_until: as it was when the host went cold; extras: by place;
     empty_file: the digest by which old stores name an empty robots.txt, which has none."""
 
     hashes: Uint64s
     heads: npt.NDArray[Any]
     rest_until: npt.NDArray[np.int64]
-    names: Texts
+    names: TextColumn
     extras: _Extras
     empty_file: int
 
     @classmethod
-    def of(cls, cards: Cards, empty_file: int) -> Told:
+    def of(cls, cards: Cards, empty_file: int) -> ColdRecords:
         """The records in these cards. An `extra` that cannot be read raises DamagedStoreError when it is asked for."""
         heads = cards.heads.view(RECORD)
         starts = np.ascontiguousarray(cards.offsets[:-1])
@@ -164,18 +164,18 @@ class Told:
             place: cards.arena[int(ends[place]) : int(cards.offsets[place + 1])]
             for place in np.flatnonzero(heads["extra_bytes"]).tolist()
         }
-        names = Texts(kernels.gather_spans(cards.arena, starts, ends), heads["name_bytes"].astype(np.uint32))
+        names = TextColumn(kernels.gather_spans(cards.arena, starts, ends), heads["name_bytes"].astype(np.uint32))
         return cls(_hashes(heads), heads, _rest_until(heads), names, _Extras(extras), empty_file)
 
     def __len__(self) -> int:
         return len(self.hashes)
 
-    def take(self, rows: npt.NDArray[np.intp]) -> Told:
+    def take(self, rows: npt.NDArray[np.intp]) -> ColdRecords:
         """The records of these places."""
         if len(rows) == len(self):
             return self
         names, extras = self.names.take(rows), self.extras.take(rows)
-        return Told(self.hashes[rows], self.heads[rows], self.rest_until[rows], names, extras, self.empty_file)
+        return ColdRecords(self.hashes[rows], self.heads[rows], self.rest_until[rows], names, extras, self.empty_file)
 
     def crawls(self) -> npt.NDArray[np.uint32]:
         """The crawl's row of the youngest queue of each host."""
@@ -280,7 +280,7 @@ class ColdHosts:
         waiting, done, gone = urls
         return waiting, done, gone
 
-    def rest_floor(self, told: Told) -> npt.NDArray[np.int64]:
+    def rest_floor(self, told: ColdRecords) -> npt.NDArray[np.int64]:
         """The end of the rest of each host, raised where a COLD_REST fact made all cold hosts rest since."""
         at, delay = self.floor
         if not at:
@@ -309,13 +309,13 @@ class ColdHosts:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def scan(self, *, after: int | None = None, bytes_at_once: int = RUN_READ_BYTES) -> Iterator[Told]:
+    def scan(self, *, after: int | None = None, bytes_at_once: int = RUN_READ_BYTES) -> Iterator[ColdRecords]:
         """The records of all cold hosts, in the order of their hashes, above `after`; some thousand at once."""
         if self._ledger is None or not len(self._set):
             return
         key = None if after is None else (0, after >> 48, after)
         for cards in self._ledger.scan(after=key, bytes_at_once=bytes_at_once):
-            told = Told.of(cards, self.empty_file)
+            told = ColdRecords.of(cards, self.empty_file)
             here = self.has(told.hashes)
             if here.any():
                 yield told.take(np.flatnonzero(here))
@@ -448,7 +448,7 @@ class ColdHosts:
         found, cards = self._ledger.find(np.zeros(len(hashes), np.uint32), hashes >> np.uint64(48), hashes & _LOW)
         if not found.all():
             raise DamagedStoreError(f"host {int(hashes[~found][0]):016x} is cold, and no run of cold hosts has it")
-        told = Told.of(cards, self.empty_file)
+        told = ColdRecords.of(cards, self.empty_file)
         hosts, queues, heads = tables.hosts, tables.queues, told.heads
         rows = hosts.add(hashes, heads["slot"], told.names, absent=True)
         hosts.ended[rows], hosts.gap[rows], hosts.reason[rows] = heads["ended"], heads["gap"], heads["reason"]
@@ -469,7 +469,7 @@ class ColdHosts:
             tables.flag(youngest)
 
     def _recall_extra(
-        self, tables: Tables, row: int, youngest: int, told: Told, place: int, extra: Mapping[str, Any]
+        self, tables: Tables, row: int, youngest: int, told: ColdRecords, place: int, extra: Mapping[str, Any]
     ) -> None:
         hosts, queues = tables.hosts, tables.queues
         if _RARE in extra:
@@ -520,7 +520,7 @@ class ColdHosts:
         if self._ledger is None:
             return
         for cards in ahead(self._ledger.scan()):
-            told = Told.of(cards, self.empty_file)
+            told = ColdRecords.of(cards, self.empty_file)
             here = np.flatnonzero(tables.hosts.find(told.hashes) == NONE)
             if not len(here):
                 continue
@@ -581,7 +581,7 @@ def _holds_nothing(tables: Tables, row: int) -> bool:
     them."""
     queues = tables.queues
     own = list(tables.queues_of(row))
-    if told_bytes(tables, row)[0] > EXTRA_BYTES_MAX:
+    if cells_bytes(tables, row)[0] > EXTRA_BYTES_MAX:
         return False
     if any(queue in tables.keys.group_of or queues.parked[queue] for queue in own):
         return False  # a key that spans hosts has a clock and a turn of its own
@@ -640,7 +640,7 @@ def _authority_cells(one: Authority, host: str, body: bytes) -> tuple[object, ..
     )
 
 
-def told_bytes(tables: Tables, row: int) -> tuple[int, list[int]]:
+def cells_bytes(tables: Tables, row: int) -> tuple[int, list[int]]:
     """An upper bound of the bytes in the cells of a host's queues and authorities if the host went cold next, and the
     robots.txt files that would need places in the rulebook."""
     some = tables.robots.of_host.get(row, ())

@@ -149,7 +149,7 @@ class CallersErrand(Errand):
         return authority_of(self.name)
 
     @property
-    def line(self) -> Line:
+    def series(self) -> ErrandSeries:
         """The line of errands in which it waits."""
         return self.number, self.crawl, self.owner
 
@@ -215,11 +215,11 @@ class CallersErrand(Errand):
         return f"<CallersErrand {self.kind.value} {self.url}>"
 
 
-Line: TypeAlias = tuple[int, int, str]
+ErrandSeries: TypeAlias = tuple[int, int, str]
 """Number of the kind, row of the crawl, authority: the errands of one line are leased one after the other."""
 
 
-class _Queue:
+class _SeriesQueue:
     """The errands of one line. ready: those without an instant to wait for, in the order in which they came; later: the
     others, by that instant. The first few of both hold the one that may be leased first."""
 
@@ -256,7 +256,7 @@ class CallersErrands:
 
     def __init__(self) -> None:
         self._by_name: dict[Name, CallersErrand] = {}
-        self._lines: dict[Line, _Queue] = {}
+        self._series: dict[ErrandSeries, _SeriesQueue] = {}
         self._places: list[CallersErrand | None] = []
         self._free: list[int] = []
         self._hosts: dict[int, int] = {}  # how many there are of a host
@@ -268,27 +268,27 @@ class CallersErrands:
     def __iter__(self) -> Iterator[CallersErrand]:
         return iter(self._by_name.values())
 
-    def lines(self) -> list[Line]:
+    def all_series(self) -> list[ErrandSeries]:
         """The lines that hold an errand."""
-        return list(self._lines)
+        return list(self._series)
 
     def get(self, number: int, crawl: int, name: str) -> CallersErrand | None:
         """The errand of this name, None for none."""
         return self._by_name.get((number, crawl, name))
 
-    def next_of(self, line: Line) -> CallersErrand | None:
+    def next_of(self, series: ErrandSeries) -> CallersErrand | None:
         """The next errand of a line, the one that may be leased first; None while one is open."""
-        some = self._first(line)
+        some = self._first(series)
         if not some or any(one.token for one in some):
             return None
         return min(some, key=lambda one: one.next_at)
 
-    def lined_up(self, line: Line) -> list[CallersErrand]:
+    def lined_up(self, series: ErrandSeries) -> list[CallersErrand]:
         """The errands of a line that the schedule has."""
-        return [one for one in self._first(line) if one.wanted != NONE]
+        return [one for one in self._first(series) if one.wanted != NONE]
 
-    def _first(self, line: Line) -> list[CallersErrand]:
-        queue = self._lines.get(line)
+    def _first(self, series: ErrandSeries) -> list[CallersErrand]:
+        queue = self._series.get(series)
         return [] if queue is None else queue.first()
 
     def of_host(self, host: int) -> bool:
@@ -306,7 +306,7 @@ class CallersErrands:
     def add(self, errand: CallersErrand) -> CallersErrand:
         """Keeps a new errand, the last of its line."""
         self._by_name[errand.key] = errand
-        self._lines.setdefault(errand.line, _Queue()).put(errand)
+        self._series.setdefault(errand.series, _SeriesQueue()).put(errand)
         self._hosts[errand.host] = self._hosts.get(errand.host, 0) + 1
         if self._free:
             errand.place = self._free.pop()
@@ -318,17 +318,17 @@ class CallersErrands:
 
     def put_behind(self, errand: CallersErrand) -> None:
         """Puts an errand behind those of its line that wait as long. Call it when its instant changed."""
-        line = self._lines[errand.line]
-        line.take(errand)
-        line.put(errand)
+        series = self._series[errand.series]
+        series.take(errand)
+        series.put(errand)
 
     def remove(self, errand: CallersErrand) -> None:
         """Forgets an errand that ended."""
         del self._by_name[errand.key]
-        line = self._lines[errand.line]
-        line.take(errand)
-        if not line:
-            del self._lines[errand.line]
+        series = self._series[errand.series]
+        series.take(errand)
+        if not series:
+            del self._series[errand.series]
         self._places[errand.place] = None
         self._free.append(errand.place)
         self._hosts[errand.host] -= 1

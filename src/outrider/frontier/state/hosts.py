@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.clock import Instant
-from outrider.frontier.format.facts import DTYPES, KINDS, Fact, HostCells, Texts
+from outrider.frontier.format.facts import DTYPES, KINDS, Fact, HostCells, TextColumn
 from outrider.kernels import columns
 from outrider.kernels.host_cells import HOST
 from outrider.limits import COLUMN_ROWS_STEPS, NAMES_FREED_BYTES_MIN
@@ -240,7 +240,7 @@ class Hosts(Columns, HostCells[Column, Column]):
         """The row of one host by its hash, NONE where it is not known."""
         return int(self.find(np.array([name_hash], np.uint64))[0])
 
-    def add(self, hashes: Uint64s, slots: Column, names: Texts, *, absent: bool = False) -> Rows:
+    def add(self, hashes: Uint64s, slots: Column, names: TextColumn, *, absent: bool = False) -> Rows:
         """Rows for new hosts; known hosts keep theirs. absent: the caller has just found that none is known."""
         known = np.full(len(hashes), NONE, np.uint32) if absent else self.find(hashes)
         fresh = np.flatnonzero(known == NONE)
@@ -278,24 +278,24 @@ class Hosts(Columns, HostCells[Column, Column]):
         end = start + (at >> int(_LENGTH_SHIFT) & int(_LENGTHS))
         return self._arenas[at >> 63][start:end].decode("utf-8", "surrogatepass")
 
-    def names(self, rows: npt.NDArray[Any]) -> Texts:
+    def names(self, rows: npt.NDArray[Any]) -> TextColumn:
         """The names of these rows."""
         at = self._name[rows]
         lengths = (at >> _LENGTH_SHIFT & _LENGTHS).astype(np.uint32)
         if not len(rows):
-            return Texts(b"", lengths)
+            return TextColumn(b"", lengths)
         starts = (at & _PLACES).astype(np.int64)
         ends = starts + lengths
         sides = at >= _OTHER_SIDE
         if sides.any() and not sides.all():
             spans = zip((at >> np.uint64(63)).tolist(), starts.tolist(), ends.tolist(), strict=True)
-            return Texts(b"".join(bytes(self._arenas[side][start:end]) for side, start, end in spans), lengths)
+            return TextColumn(b"".join(bytes(self._arenas[side][start:end]) for side, start, end in spans), lengths)
         arena = self._arenas[int(sides[0])]
         if (starts[1:] == ends[:-1]).all():
-            return Texts(bytes(arena[int(starts[0]) : int(ends[-1])]), lengths)
-        return Texts(kernels.gather_spans(arena, starts, ends), lengths)
+            return TextColumn(bytes(arena[int(starts[0]) : int(ends[-1])]), lengths)
+        return TextColumn(kernels.gather_spans(arena, starts, ends), lengths)
 
-    def _put_names(self, rows: Rows, texts: Texts) -> None:
+    def _put_names(self, rows: Rows, texts: TextColumn) -> None:
         arena = self._arenas[self._side]
         lengths = texts.lengths.astype(np.uint64)
         starts = len(arena) + np.cumsum(lengths, dtype=np.uint64) - lengths
@@ -328,7 +328,7 @@ class Hosts(Columns, HostCells[Column, Column]):
         return f"<Hosts {len(self)}>"
 
 
-def _dotted(names: Texts) -> npt.NDArray[np.intp]:
+def _dotted(names: TextColumn) -> npt.NDArray[np.intp]:
     """The places of names with a dot behind them."""
     places = np.flatnonzero(names.lengths)
     ends = np.cumsum(names.lengths, dtype=np.int64)[places]

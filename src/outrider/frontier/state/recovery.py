@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from outrider.errors import DamagedStoreError, ForeignStoreError
 from outrider.frontier.format.facts import FRAME_KIND, STREAMS, Fact, decode, unpacked
-from outrider.frontier.format.lines import completed
+from outrider.frontier.format.page_lines import completed
 from outrider.frontier.state.replay import Window, applied, apply
 from outrider.frontier.state.tables import HOSTS, LEASES, OWN, RUNS, Tables
 from outrider.kernels import FRAME_BYTES_MAX

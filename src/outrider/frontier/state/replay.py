@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from outrider.clock import Instant
 from outrider.errors import DamagedStoreError
-from outrider.frontier.format.cards import Cards, joined
+from outrider.frontier.format.card_columns import Cards, joined
 from outrider.frontier.format.facts import (
     BLOCK,
     DTYPES,
@@ -27,7 +27,7 @@ from outrider.frontier.format.facts import (
     ORDERS,
     UNFIT,
     Fact,
-    Texts,
+    TextColumn,
     Values,
     columns_of,
     decode,
@@ -36,7 +36,7 @@ from outrider.frontier.format.facts import (
 )
 from outrider.frontier.state.hosts import firsts_of, has_equals
 from outrider.frontier.state.tables import Tables
-from outrider.frontier.state.urls import UNKNOWN
+from outrider.frontier.state.url_table import UNKNOWN
 from outrider.kernels.card_layout import HAS_CONTENT, HEAD, HEAD_BYTES, OPAQUE
 from outrider.limits import OWN_SLOT, REPLAY_WINDOW_BYTES, REPLAY_WINDOW_ROWS, RUN_BODY_BYTES_MAX, WAKES_PER_CALL_MAX
 from outrider.storage.record_columns import body_bytes
@@ -93,7 +93,7 @@ _RUNS = {(int(kind.fact), kind.version): _runs(kind.fact) for kind in KINDS.valu
 
 
 @dataclass(slots=True)
-class _Group:
+class _BlockGroup:
     """Blocks of one kind with one number of rows: the number of each block in the window, and for each run the columns
     and the bytes behind."""
 
@@ -117,7 +117,7 @@ class Window:
     def _clear(self) -> None:
         self._payloads: list[bytes] = []
         self._lsns: list[int] = []
-        self._groups: dict[int, dict[int, _Group]] = {}
+        self._groups: dict[int, dict[int, _BlockGroup]] = {}
         self._blocks = 0
         self._rows = 0
         self._bytes = 0
@@ -136,7 +136,7 @@ class Window:
                 groups = self._groups[kind] = {}
             group = groups.get(rows)
             if group is None:
-                group = groups[rows] = _Group([], [[] for _ in parts], [[] for _ in parts])
+                group = groups[rows] = _BlockGroup([], [[] for _ in parts], [[] for _ in parts])
             group.times.append(self._blocks)
             self._blocks += 1
             self._rows += rows
@@ -226,7 +226,7 @@ class Window:
         values = parts[0] if len(parts) == 1 else [_joined(column) for column in zip(*parts, strict=True)]
         if len(parts) > 1:
             order = np.argsort(times, kind="stable")
-            times, values = times[order], [_taken(column, order) for column in values]
+            times, values = times[order], [_column_rows(column, order) for column in values]
         return times, values
 
     def _together(self) -> bool:
@@ -248,11 +248,13 @@ class Window:
         self._wake(now)
         for kind, facts in ((Fact.HOST, hosts), (Fact.QUEUE, queues)):
             if facts is not None:
-                tables.apply(kind, _some(facts[1], firsts_of(facts[1][1])[0]))
+                tables.apply(kind, _rows_of(facts[1], firsts_of(facts[1][1])[0]))
         if cells is not None:
             if tables.keys.groups:  # groups keep the longest rest of all facts
-                tables.apply(Fact.HOST_CELLS, _some(cells[1], _last(cells[1][1], np.lexsort((cells[1][_REST_UNTIL],)))))
-            tables.apply(Fact.HOST_CELLS, _some(cells[1], _last(cells[1][1])))
+                tables.apply(
+                    Fact.HOST_CELLS, _rows_of(cells[1], _last(cells[1][1], np.lexsort((cells[1][_REST_UNTIL],))))
+                )
+            tables.apply(Fact.HOST_CELLS, _rows_of(cells[1], _last(cells[1][1])))
         for kind, values in found:
             if kind == Fact.LEASE:
                 self._wake(now)
@@ -315,11 +317,11 @@ class Window:
                 tokens = leases[1][4]
                 if len(open_ones):
                     chosen = open_ones - len(versions)
-                    found.append((Fact.LEASE, _some(leases[1], chosen[np.argsort(tokens[chosen])])))
+                    found.append((Fact.LEASE, _rows_of(leases[1], chosen[np.argsort(tokens[chosen])])))
                 found.append((Fact.TOKEN, columns_of([(OWN_SLOT, int(tokens.max()), 0)])))
         extended = self._columns(Fact.EXTEND)
         if extended is not None:
-            found.append((Fact.EXTEND, _some(extended[1], _last(extended[1][1]))))
+            found.append((Fact.EXTEND, _rows_of(extended[1], _last(extended[1][1]))))
         return found
 
     def _extraordinary(self, versions: npt.NDArray[Any], leases: tuple[_Times, list[Values]] | None) -> bool:
@@ -409,7 +411,7 @@ class Window:
             if facts is not None:
                 lasting = {name: row for row, name in enumerate(facts[1][1])}
                 chosen = np.fromiter(lasting.values(), np.intp, len(lasting))
-                slots, names, *rest = (_taken(column, chosen) for column in facts[1])
+                slots, names, *rest = (_column_rows(column, chosen) for column in facts[1])
                 tables.apply(kind, [slots, names, *map(_listed, rest)])
         facts = self._columns(Fact.ACCEPTED)
         if facts is not None:
@@ -459,7 +461,7 @@ def _total(payload: bytes, at: int, rows: int, planes: Sequence[int], shifts: Se
     return total
 
 
-def _decoded(runs: Sequence[_Run], rows: int, group: _Group) -> list[Values]:
+def _decoded(runs: Sequence[_Run], rows: int, group: _BlockGroup) -> list[Values]:
     """The columns of a group, its blocks one behind the other."""
     blocks = len(group.times)
     values: list[Values] = []
@@ -476,7 +478,7 @@ def _decoded(runs: Sequence[_Run], rows: int, group: _Group) -> list[Values]:
                 values.append(unshuffled([(column, at * rows) for column in columns], rows, dtype))
             at += dtype.itemsize
         if run.tail == _LENGTHS:
-            values[-1] = Texts(b"".join(tails), values[-1])
+            values[-1] = TextColumn(b"".join(tails), values[-1])
         elif run.dtypes[-1] is OPAQUE:
             values[-1] = values[-1].view(HEAD)
             if run.tail == _BODIES:
@@ -487,8 +489,8 @@ def _decoded(runs: Sequence[_Run], rows: int, group: _Group) -> list[Values]:
 
 
 def _joined(parts: Sequence[Values]) -> Values:
-    if isinstance(parts[0], Texts):
-        return Texts(b"".join(part.octets for part in parts), np.concatenate([part.lengths for part in parts]))
+    if isinstance(parts[0], TextColumn):
+        return TextColumn(b"".join(part.octets for part in parts), np.concatenate([part.lengths for part in parts]))
     if isinstance(parts[0], Cards):
         return Cards.concatenate(parts)
     if parts[0].dtype == HEAD:
@@ -496,18 +498,18 @@ def _joined(parts: Sequence[Values]) -> Values:
     return np.concatenate(parts)
 
 
-def _taken(column: Values, rows: _Rows) -> Values:
+def _column_rows(column: Values, rows: _Rows) -> Values:
     return column.take(rows)
 
 
 def _listed(column: Values) -> Values:
-    return list(column.pieces()) if isinstance(column, Texts) else column
+    return list(column.pieces()) if isinstance(column, TextColumn) else column
 
 
-def _some(values: Sequence[Values], rows: _Rows) -> list[Values]:
+def _rows_of(values: Sequence[Values], rows: _Rows) -> list[Values]:
     if len(values[0]) == len(rows) and (np.diff(rows) == 1).all():
         return list(values)
-    return [_taken(column, rows) for column in values]
+    return [_column_rows(column, rows) for column in values]
 
 
 def _last(keys: npt.NDArray[np.uint64], order: _Rows | None = None) -> _Rows:

@@ -16,11 +16,11 @@ import numpy as np
 from outrider import kernels
 from outrider.clock import Instant
 from outrider.errors import DamagedStoreError
-from outrider.frontier.format.cards import Cards
-from outrider.frontier.format.facts import KINDS, UNFIT, Fact, Texts, Values, columns_of, decode, instant_of
+from outrider.frontier.format.card_columns import Cards
+from outrider.frontier.format.facts import KINDS, UNFIT, Fact, TextColumn, Values, columns_of, decode, instant_of
 from outrider.frontier.state.hosts import NONE, queue_hashes
 from outrider.frontier.state.tables import HOSTS, LEASES, OWN, RUNS, Tables
-from outrider.frontier.state.urls import DONE, GONE
+from outrider.frontier.state.url_table import DONE, GONE
 from outrider.kernels.card_layout import Heads
 from outrider.limits import LOST_URLS_NAMED_MAX, OWN_SLOT, RUN_BODY_BYTES_MAX
 from outrider.url import clock_host, host_of
@@ -192,7 +192,7 @@ class Salvage:
         if not mask.any():
             return
         places = np.flatnonzero(mask)
-        self._tables.apply(kind, [_taken(column, places) for column in values])
+        self._tables.apply(kind, [_column_places(column, places) for column in values])
 
     def _row(self, kind: Fact, row: tuple[Any, ...]) -> None:
         tables = self._tables
@@ -301,10 +301,10 @@ class Salvage:
         return int(head["order"]) == lease["order"] and int(head["state"]) not in (DONE, GONE)
 
 
-def _taken(column: Values, places: Any) -> Values:
+def _column_places(column: Values, places: Any) -> Values:
     if isinstance(column, np.ndarray):
         return column[places]
-    return column.take(places) if isinstance(column, Texts) else [column[place] for place in places.tolist()]
+    return column.take(places) if isinstance(column, TextColumn) else [column[place] for place in places.tolist()]
 
 
 def _rows(values: Sequence[Values]) -> Iterable[tuple[Any, ...]]:

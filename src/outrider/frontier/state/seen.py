@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider import kernels
-from outrider.frontier.format.alike import by_value
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
+from outrider.frontier.format.constant import by_value
 from outrider.kernels.card_layout import HAS_CONTENT, Heads
 from outrider.limits import SEEN_ROWS_NOTED_MAX
 

@@ -15,14 +15,14 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.clock import Instant, instant
 from outrider.errors import DamagedStoreError, OutriderError
-from outrider.frontier.format.alike import by_value
+from outrider.frontier.format.constant import by_value
 from outrider.frontier.format.facts import (
     KINDS,
     Applied,
     Block,
     Fact,
     Row,
-    Texts,
+    TextColumn,
     Values,
     arrays_of,
     columns_of,
@@ -31,7 +31,9 @@ from outrider.frontier.format.facts import (
 from outrider.frontier.state.authorities import Authorities
 from outrider.frontier.state.cold import ColdHosts
 from outrider.frontier.state.crawls import Crawls, CrawlState
+from outrider.frontier.state.deleted_queues import DeletedQueues
 from outrider.frontier.state.errand import Errands
+from outrider.frontier.state.host_addresses import HostAddresses
 from outrider.frontier.state.hosts import (
     CELLS,
     MANY,
@@ -47,13 +49,11 @@ from outrider.frontier.state.hosts import (
     words_of_crawls,
     words_of_keys,
 )
-from outrider.frontier.state.keys import Keys
-from outrider.frontier.state.leaving import Leaving
 from outrider.frontier.state.registry import Registry
-from outrider.frontier.state.returns import ReturnsKept
+from outrider.frontier.state.returns_table import ReturnsTable
+from outrider.frontier.state.spanning_keys import SpanningKeys
 from outrider.frontier.state.transit import Transit
-from outrider.frontier.state.urls import DONE, GONE, WAITING, Hand, Uint64s, Urls
-from outrider.frontier.state.whereabouts import Addresses
+from outrider.frontier.state.url_table import DONE, GONE, WAITING, KnownRows, Uint64s, UrlTable
 from outrider.frontier.stores.ledger import Ledger
 from outrider.frontier.stores.rulebook import Rulebook, robots_bytes
 from outrider.kernels.card_layout import Heads
@@ -88,7 +88,7 @@ class Tables:
         self.fingerprint_key = fingerprint_key
         self.hosts = Hosts()
         self.queues = Queues()
-        self.keys = Keys(self)
+        self.keys = SpanningKeys(self)
         self.words: dict[int, QueueRules] = {}  # rules of whole crawls, and of keys in all crawls
         self.cold = cold if cold is not None else ColdHosts()
         self.cold.empty_file = self.hash_of("")
@@ -96,15 +96,15 @@ class Tables:
         self._hosts_told = np.zeros(0, np.uint32)  # rows of the last HOST facts: in a checkpoint their clocks come next
         # the error that left a host half recalled, perhaps in a call that only reads
         self.torn: BaseException | None = None
-        self.urls = Urls(self, ledger, scratch=scratch, began=now, bytes_max=for_cards)
+        self.urls = UrlTable(self, ledger, scratch=scratch, began=now, bytes_max=for_cards)
         self.robots = Authorities(self, Rulebook(scratch, bytes_max=for_robots))
-        self.addresses = Addresses(self)
+        self.addresses = HostAddresses(self)
         self.errands = Errands(self)
         self.crawls = Crawls()
         self.registry = Registry()
         self.transit = Transit()
-        self.returns = ReturnsKept()
-        self.leaving = Leaving(self)
+        self.returns = ReturnsTable()
+        self.leaving = DeletedQueues(self)
         self.token = 0
         self.turn = 0  # counts draws from hosts with several queues, whose queues take turns
         self.now: Instant = 0
@@ -143,7 +143,7 @@ class Tables:
 
     # -- applying facts -----------------------------------------------------------------------------------------------
 
-    def apply(self, kind: int, values: Sequence[Values], hand: Hand | None = None) -> None:
+    def apply(self, kind: int, values: Sequence[Values], hand: KnownRows | None = None) -> None:
         """Apply the facts of one block. Raises DamagedStoreError when they name something that does not exist."""
         known = self._apply.get(kind)
         if known is None:
@@ -206,12 +206,14 @@ class Tables:
 
     # -- hosts and queues ---------------------------------------------------------------------------------------------
 
-    def _host(self, slots: Rows, hashes: Uint64s, names: Texts | Sequence[str], hand: Hand | None = None) -> None:
+    def _host(
+        self, slots: Rows, hashes: Uint64s, names: TextColumn | Sequence[str], hand: KnownRows | None = None
+    ) -> None:
         absent = hand is not None and hand.first == self.hosts.made
         if not absent:
             self.recall(hashes)
         self._hosts_told = self.hosts.add(
-            hashes, slots, names if isinstance(names, Texts) else Texts.of(names), absent=absent
+            hashes, slots, names if isinstance(names, TextColumn) else TextColumn.of(names), absent=absent
         )
 
     def rows_of_hosts(self, hashes: Uint64s, expected: Rows | None = None) -> Rows:
@@ -313,7 +315,7 @@ class Tables:
         slots: Rows,
         hashes: Uint64s,
         *cells: Values,
-        hand: Hand | None = None,
+        hand: KnownRows | None = None,
     ) -> None:
         rows = self.rows_of_hosts(hashes, self._hosts_told) if hand is None or hand.rows is None else hand.rows
         hosts = self.hosts
@@ -332,8 +334,8 @@ class Tables:
         hashes: Uint64s,
         hosts: Uint64s,
         crawls: Rows,
-        keys: Texts | Sequence[str],
-        hand: Hand | None = None,
+        keys: TextColumn | Sequence[str],
+        hand: KnownRows | None = None,
     ) -> None:
         if hand is not None and hand.first == self.queues.made:
             fresh = np.arange(len(hashes))
@@ -366,8 +368,8 @@ class Tables:
                         self.queues.served[first[home]] = self.turn
                     self.hosts.flags[home] |= MANY
                 first[home] = row
-        if not isinstance(keys, Texts) or len(keys.octets):
-            told = keys.list() if isinstance(keys, Texts) else keys
+        if not isinstance(keys, TextColumn) or len(keys.octets):
+            told = keys.list() if isinstance(keys, TextColumn) else keys
             named = ((row, told[place]) for row, place in zip(rows.tolist(), fresh.tolist(), strict=True))
             self.queues.keys |= {row: key for row, key in named if key}
         self.keys.enter(rows)
@@ -520,7 +522,7 @@ class Tables:
             return []
         slots, hashes = hosts.slot[queues.host[rows]], queues.hash[rows]
         homes = hosts.hash[queues.host[rows]]
-        keys: Texts | list[str] = no_texts(len(rows))
+        keys: TextColumn | list[str] = no_texts(len(rows))
         if queues.keys:
             keys = [queues.keys.get(row, "") for row in rows.tolist()]
         found: list[Block] = [(Fact.QUEUE, [slots, hashes, homes, queues.crawl[rows], keys])]
@@ -582,7 +584,7 @@ def _listed(values: Values) -> Sequence[Any]:
     if isinstance(values, np.ndarray):
         found: Sequence[Any] = values.tolist()
         return found
-    return values.list() if isinstance(values, Texts) else values
+    return values.list() if isinstance(values, TextColumn) else values
 
 
 def rules_cells(slot: int, queue: int, rules: QueueRules) -> Row:

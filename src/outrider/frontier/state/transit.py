@@ -5,7 +5,7 @@ from __future__ import annotations
 from outrider.frontier.format.facts import Block, Fact, Row, columns_of
 
 
-class Home:
+class SlotLinks:
     """The links of one slot. outbox: by sequence, links for slots of other logs; sent: the highest sequence ever given;
     arrived: by source slot, the highest sequence taken in."""
 
@@ -21,13 +21,13 @@ class Transit:
     """The links of all slots. under_way: how many links the outboxes hold."""
 
     def __init__(self) -> None:
-        self.homes: dict[int, Home] = {}
+        self.homes: dict[int, SlotLinks] = {}
         self.under_way = 0
 
-    def _home(self, slot: int) -> Home:
+    def _home(self, slot: int) -> SlotLinks:
         found = self.homes.get(slot)
         if found is None:
-            found = self.homes[slot] = Home()
+            found = self.homes[slot] = SlotLinks()
         return found
 
     def _outbox(self, slot: int, sequence: int, *link: object) -> None:

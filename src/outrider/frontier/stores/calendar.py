@@ -1,9 +1,9 @@
 """Cards that wait for an instant: a wheel of buckets, near ones narrow and far ones wide, whose tails lie on disk.
 
-A bucket is a queue of a `Backlog`. The narrowest are 2^20 µs (one second) wide, and each of eight levels has buckets 64
-times as wide as those of the level before, so that every instant has its place in 512 buckets (G. Varghese and A.
-Lauck, "Hashed and hierarchical timing wheels", SOSP 1987). When a bucket begins, calls move its cards bit by bit: from
-a wide bucket into narrower ones, from a narrow one into the queue of coming cards, which is in order.
+A bucket is a queue of a `TailedBacklog`. The narrowest are 2^20 µs (one second) wide, and each of eight levels has
+buckets 64 times as wide as those of the level before, so that every instant has its place in 512 buckets (G. Varghese
+and A. Lauck, "Hashed and hierarchical timing wheels", SOSP 1987). When a bucket begins, calls move its cards bit by
+bit: from a wide bucket into narrower ones, from a narrow one into the queue of coming cards, which is in order.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import heapq
 import numpy as np
 import numpy.typing as npt
 
-from outrider.frontier.format.cards import Cards
-from outrider.frontier.stores.backlog import Backlog
+from outrider.frontier.format.card_columns import Cards
+from outrider.frontier.stores.tailed_backlog import TailedBacklog
 from outrider.limits import CALENDAR_COMING_CARDS_MAX, CALENDAR_MOVE_BUCKETS, CALENDAR_MOVE_CARDS
 from outrider.storage.files import Files
 
@@ -35,9 +35,9 @@ class Calendar:
     """
 
     def __init__(self, files: Files | None, *, name: str, now: int = 0) -> None:
-        """`now`: about the instant of the first `due`. Files and errors are those of `Backlog`."""
-        self._waiting = Backlog(files, name=name)
-        self._coming = Backlog(files, name=f"{name}-coming", head_cards_max=CALENDAR_COMING_CARDS_MAX)
+        """`now`: about the instant of the first `due`. Files and errors are those of `TailedBacklog`."""
+        self._waiting = TailedBacklog(files, name=name)
+        self._coming = TailedBacklog(files, name=f"{name}-coming", head_cards_max=CALENDAR_COMING_CARDS_MAX)
         """Queue 0 holds, in order, all cards that are due before the horizon."""
         self._horizon = max(0, now)
         self._begins: list[tuple[int, int, int]] = []
@@ -204,7 +204,7 @@ class Calendar:
         self._least.clear()
 
     def statistics(self) -> dict[str, int]:
-        """The counts of `Backlog` (cards, bytes, disk_bytes …), and buckets: how many hold cards."""
+        """The counts of `TailedBacklog` (cards, bytes, disk_bytes …), and buckets: how many hold cards."""
         coming = self._coming.statistics()
         added = {key: number + coming[key] for key, number in self._waiting.statistics().items()}
         return {**added, "buckets": len(self._filled)}

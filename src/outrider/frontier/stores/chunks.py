@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
 from outrider.kernels.card_layout import HEAD, HEAD_BYTES
 from outrider.limits import CHUNK_DICTIONARY_BYTES, CHUNK_SAMPLE_BYTES
 from outrider.storage.record_columns import body_bytes

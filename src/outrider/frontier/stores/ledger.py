@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
 from outrider.kernels.card_layout import HEAD, Heads
 from outrider.limits import (
     MEMTABLE_APPENDS_JOINED,

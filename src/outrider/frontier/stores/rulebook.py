@@ -51,7 +51,7 @@ def robots_bytes(memory_bytes: int) -> int:
     return max(memory_bytes // ROBOTS_MEMORY_SHARE, ROBOTS_MEMORY_BYTES_LEAST)
 
 
-class _Kept:
+class _RobotsFile:
     """One robots.txt. users: how many authorities have it; cold: how many of cold hosts. packed: its bytes in memory;
     place: its place on disk; one of the two is set, except before its bytes have come. number: its place among the
     files that a checkpoint copies."""
@@ -81,8 +81,8 @@ class Rulebook:
         self.agent = ""
         self._scratch = None if scratch is None else Scratch(scratch, name="robots")
         self._patience = 0  # a disk that was full is tried again after so many files
-        self._files: dict[int, _Kept] = {}
-        self._at: dict[int, _Kept] = {}  # files on disk, by place
+        self._files: dict[int, _RobotsFile] = {}
+        self._at: dict[int, _RobotsFile] = {}  # files on disk, by place
         # bytes of files in memory by digest, the last used at the end
         self._in_memory: OrderedDict[int, int] = OrderedDict()
         self._bytes = 0
@@ -114,7 +114,7 @@ class Rulebook:
 
     def put(self, digest: int, body: bytes) -> None:
         """Keeps the bytes of a file, named or not, where they are not here yet."""
-        kept = self._files.setdefault(digest, _Kept())
+        kept = self._files.setdefault(digest, _RobotsFile())
         if kept.size or not body:
             return
         kept.size, kept.packed = len(body), _packed(body)
@@ -129,7 +129,7 @@ class Rulebook:
     def name(self, digest: int) -> None:
         """Counts one more authority for a file; 0 is no file."""
         if digest:
-            self._files.setdefault(digest, _Kept()).users += 1
+            self._files.setdefault(digest, _RobotsFile()).users += 1
             self._unused.discard(digest)
 
     def let_go(self, digest: int) -> None:
@@ -181,7 +181,7 @@ class Rulebook:
 
     def note_cold(self, digest: int) -> None:
         """Counts one more authority of a cold host for a file."""
-        kept = self._files.setdefault(digest, _Kept())
+        kept = self._files.setdefault(digest, _RobotsFile())
         self._cold_files += not kept.cold
         kept.cold += 1
         self._unused.discard(digest)
@@ -275,7 +275,7 @@ class Rulebook:
 
     def keep(self, digest: int, rules: AgentRules) -> None:
         """Keeps the rules of a file, also before `put`."""
-        kept = self._files.setdefault(digest, _Kept())
+        kept = self._files.setdefault(digest, _RobotsFile())
         kept.rules, kept.crawl_delay = rules, rules.crawl_delay or 0.0
         self._use(digest, kept)
 
@@ -290,7 +290,7 @@ class Rulebook:
 
     # -- what stays in memory -----------------------------------------------------------------------------------------
 
-    def _use(self, digest: int, kept: _Kept) -> None:
+    def _use(self, digest: int, kept: _RobotsFile) -> None:
         """Notes a use of a file, and makes room: the files that were used longest ago leave memory."""
         self._bytes += kept.memory_bytes() - self._in_memory.pop(digest, 0)
         self._in_memory[digest] = kept.memory_bytes()
@@ -300,7 +300,7 @@ class Rulebook:
                 break
             self._leave(oldest, self._files[oldest])
 
-    def _leave(self, digest: int, kept: _Kept) -> None:
+    def _leave(self, digest: int, kept: _RobotsFile) -> None:
         """Takes a file out of memory; its packed bytes stay when the disk does not take them."""
         self._bytes -= self._in_memory.pop(digest)
         kept.rules = None
@@ -311,7 +311,7 @@ class Rulebook:
             self._in_memory[digest] = kept.memory_bytes()
             self._bytes += kept.memory_bytes()
 
-    def _spill(self, digest: int, kept: _Kept, packed: bytes) -> bool:
+    def _spill(self, digest: int, kept: _RobotsFile, packed: bytes) -> bool:
         if self._scratch is None:
             return False
         if self._patience:
@@ -326,7 +326,7 @@ class Rulebook:
         kept.packed = None
         return True
 
-    def _forget(self, digest: int, kept: _Kept) -> None:
+    def _forget(self, digest: int, kept: _RobotsFile) -> None:
         self._bytes -= self._in_memory.pop(digest, 0)
         del self._files[digest]
         if kept.place is not None and self._scratch is not None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from outrider import limits
 from outrider.errors import SettingsError, shown
 from outrider.frontier.format import metadata
-from outrider.frontier.format.alike import alike
+from outrider.frontier.format.constant import constant_column
 from outrider.frontier.policy.grouping import address_of
 from outrider.frontier.verbs.arrivals import NO_DUE
 from outrider.journey import Link, Outcome, RequestId, RobotsAnswer, Verdict
@@ -325,10 +325,10 @@ def ranks(batches: Sequence[UrlBatch], leasts: Sequence[int]) -> tuple[npt.NDArr
     """Depth and priority of each link in columns, batch by batch: the least depth of its batch, or its value in the
     column `depth` where that is more; NaN where there is no column `priority`."""
     sizes = list(map(len, batches))
-    depths = alike(leasts[0], sum(sizes), "i8")
+    depths = constant_column(leasts[0], sum(sizes), "i8")
     if len(set(leasts)) > 1:
         depths = np.repeat(np.array(leasts, np.int64), sizes)
-    priorities = alike(np.nan, sum(sizes), "f8")
+    priorities = constant_column(np.nan, sum(sizes), "f8")
     if not any(links.columns for links in batches):
         return depths, priorities
     depths, priorities, start = depths.copy(), priorities.copy(), 0

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.clock import Instant
-from outrider.frontier.format.alike import alike, is_alike
+from outrider.frontier.format.constant import constant_column, is_constant
 from outrider.kernels.card_layout import HEAD_BYTES
 from outrider.url import UrlBatch
 
@@ -87,9 +87,9 @@ class Arrivals:
         crawls = {one.crawl for one in origins}
         pages = {one.page for one in origins}
         if pages == {True}:
-            seed = alike(False, rows, "?")
+            seed = constant_column(False, rows, "?")
         elif pages == {False}:
-            seed = alike(depth[0] == 0, rows, "?") if is_alike(depth) else depth == 0
+            seed = constant_column(depth[0] == 0, rows, "?") if is_constant(depth) else depth == 0
         else:
             seed = ~np.array([one.page for one in origins], np.bool_)[origin] & (depth == 0)
         return cls(
@@ -97,10 +97,10 @@ class Arrivals:
             origins,
             origin,
             depth,
-            alike(0, rows, "u1"),
-            alike(NO_DUE, rows, "i8"),
+            constant_column(0, rows, "u1"),
+            constant_column(NO_DUE, rows, "i8"),
             priority,
-            alike(crawls.pop(), rows, "u4")
+            constant_column(crawls.pop(), rows, "u4")
             if len(crawls) == 1
             else np.array([one.crawl for one in origins], np.uint32)[origin],
             seed,
@@ -185,7 +185,7 @@ class Arrivals:
             return self
         crawls, places = np.unique(self.crawl, return_inverse=True)
         now = np.array([rows.get(row, row) for row in crawls.tolist()], np.uint32)
-        return replace(self, crawl=alike(now[0], len(self), "u4") if len(now) == 1 else now[places])
+        return replace(self, crawl=constant_column(now[0], len(self), "u4") if len(now) == 1 else now[places])
 
     @classmethod
     def concatenate(cls, parts: Sequence[Arrivals]) -> Arrivals:

@@ -16,14 +16,14 @@ import numpy.typing as npt
 from outrider.clock import Instant, instant, seconds
 from outrider.frontier.policy import lives
 from outrider.frontier.policy.politeness import GapReason
-from outrider.frontier.schedule.shared import SharedTurns
-from outrider.frontier.schedule.turns import Turns
+from outrider.frontier.schedule.group_turns import GroupTurns
+from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.state.authorities import Authority, RobotsState
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.errand import Errand
 from outrider.frontier.state.hosts import GATED, Rows
 from outrider.frontier.state.tables import Tables
-from outrider.frontier.state.urls import QUEUED
+from outrider.frontier.state.url_table import QUEUED
 from outrider.journey import HostWait, Waits
 from outrider.limits import (
     CENSUS_ERRANDS_PER_STEP,
@@ -41,7 +41,7 @@ _Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DueErrands:
     """Hosts where errands are lined up that operators allow, in the order of rows, and when the first one of each may
     be asked."""
 
@@ -49,7 +49,7 @@ class Asked:
     at: npt.NDArray[np.int64]
 
     @classmethod
-    def of(cls, found: Mapping[int, Instant]) -> Asked:
+    def of(cls, found: Mapping[int, Instant]) -> DueErrands:
         """From a mapping of rows to instants."""
         hosts = np.fromiter(found, np.int64, len(found))
         order = np.argsort(hosts)
@@ -62,7 +62,7 @@ class Asked:
         return np.where(here, self.at.take(places, mode="clip"), -1)
 
 
-NOBODY = Asked(np.zeros(0, np.int64), np.zeros(0, np.int64))
+NOBODY = DueErrands(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 class Holdings:
@@ -85,7 +85,7 @@ class Holdings:
         places = self._hosts.searchsorted(hosts)
         return places, self._hosts.take(places, mode="clip") == hosts
 
-    def take(self, tables: Tables, turns: Turns, rows: Rows, now: Instant) -> None:
+    def take(self, tables: Tables, turns: HostSchedule, rows: Rows, now: Instant) -> None:
         """Counts some queues in."""
         queues = tables.queues
         places, known = self._places(queues.host[rows].astype(np.int64))
@@ -104,7 +104,7 @@ class Holdings:
         self.may[places[free & (busy < capacity)]] = True
 
     def states(
-        self, tables: Tables, own: slice, now: Instant, asked: Asked, shared: SharedTurns, seeking: _Bools
+        self, tables: Tables, own: slice, now: Instant, asked: DueErrands, shared: GroupTurns, seeking: _Bools
     ) -> npt.NDArray[np.uint8]:
         """The state of these hosts, by their places here.
 
@@ -153,9 +153,9 @@ class Census:
         self.largest: list[tuple[int, str]] = []
         """Up to ten hosts with the most URLs that are queued or wait, the most first."""
 
-    def take(self, tables: Tables, turns: Turns, now: Instant, delay: float) -> Steps:
+    def take(self, tables: Tables, turns: HostSchedule, now: Instant, delay: float) -> Steps:
         """Counts all hosts, and yields between the steps."""
-        look = yield from looked(tables, turns, now, self)
+        look = yield from host_census(tables, turns, now, self)
         for first, end in pieces(look.holdings.count):
             if first:
                 yield
@@ -172,7 +172,7 @@ class Census:
             self.failing = sorted([*self.failing, *some], key=lambda one: (one.next_at, one.name))[:_FAILING_NAMED]
 
     def _count(
-        self, tables: Tables, look: Look, first: int, end: int, now: Instant, shared: SharedTurns, delay: float
+        self, tables: Tables, look: HostCensus, first: int, end: int, now: Instant, shared: GroupTurns, delay: float
     ) -> None:
         hosts = tables.hosts
         there, in_flight = hosts.there[first:end], hosts.in_flight[first:end]
@@ -202,22 +202,24 @@ _FAILING_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class HostCensus:
     """Queues summed by host, and the hosts where errands are lined up or that need an address first."""
 
     holdings: Holdings
-    asked: Asked
+    asked: DueErrands
     seeking: _Bools
 
     def states(
-        self, tables: Tables, first: int, end: int, now: Instant, shared: SharedTurns, *, errands: bool = True
+        self, tables: Tables, first: int, end: int, now: Instant, shared: GroupTurns, *, errands: bool = True
     ) -> npt.NDArray[np.uint8]:
         """The state of the hosts from one row to before another; errands: whether one counts that may be leased."""
         asked = self.asked if errands else NOBODY
         return self.holdings.states(tables, slice(first, end), now, asked, shared, self.seeking[first:end])
 
 
-def looked(tables: Tables, turns: Turns, now: Instant, census: Census | None = None) -> Generator[None, None, Look]:
+def host_census(
+    tables: Tables, turns: HostSchedule, now: Instant, census: Census | None = None
+) -> Generator[None, None, HostCensus]:
     """All queues summed by host, for a look at all hosts. It yields between its steps. census: gets the number of
     awaited errands."""
     found: dict[int, Instant] = {}
@@ -244,7 +246,7 @@ def looked(tables: Tables, turns: Turns, now: Instant, census: Census | None = N
             yield
         if (end := min(end, tables.queues.count)) > first:
             holdings.take(tables, turns, np.arange(first, end, dtype=np.uint32), now)
-    return Look(holdings, Asked.of(found), seeking)
+    return HostCensus(holdings, DueErrands.of(found), seeking)
 
 
 def pieces(count: int) -> list[tuple[int, int]]:
@@ -253,9 +255,9 @@ def pieces(count: int) -> list[tuple[int, int]]:
     return [(first, min(first + CENSUS_ROWS_PER_STEP, count)) for first in firsts]
 
 
-def rows_in(state: int, tables: Tables, turns: Turns, now: Instant) -> Generator[None, None, Rows]:
+def rows_in(state: int, tables: Tables, turns: HostSchedule, now: Instant) -> Generator[None, None, Rows]:
     """The rows of the hosts in memory that are in a state. It yields between its steps."""
-    look = yield from looked(tables, turns, now)
+    look = yield from host_census(tables, turns, now)
     rows = [np.zeros(0, np.uint32)]
     for first, end in pieces(look.holdings.count):
         if first:
@@ -268,7 +270,7 @@ def rows_in(state: int, tables: Tables, turns: Turns, now: Instant) -> Generator
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ScheduleCounts:
     """Counts of hosts that hold URLs, as the schedule knows them without a look at each: ready, resting (by their own
     clocks, or for a turn of their groups), gated (their robots.txt is waited for), paused. queued: URLs. outage:
     our own network is at fault."""
@@ -281,7 +283,7 @@ class Standing:
     outage: bool = False
 
 
-def standing_of(tables: Tables, turns: Turns, now: Instant, paused_until: Instant) -> Standing:
+def schedule_counts(tables: Tables, turns: HostSchedule, now: Instant, paused_until: Instant) -> ScheduleCounts:
     """How it stands now. A few thousand gates and paused queues are looked at; of more, so many tell of all."""
     resting, gated = len(turns.timetable), 0
     if turns.gates:
@@ -291,7 +293,7 @@ def standing_of(tables: Tables, turns: Turns, now: Instant, paused_until: Instan
         elsewhere = np.fromiter((not one.token and one.wanted != host for host, one in some), np.bool_, len(some))
         gated = (int(np.count_nonzero(booked | elsewhere)) * len(turns.gates)) // len(some)
         resting -= (int(np.count_nonzero(booked)) * len(turns.gates)) // len(some)
-    return Standing(
+    return ScheduleCounts(
         ready=len(turns.ready) + len(turns.seekers),
         resting=max(0, resting) + turns.shared.waiting,
         gated=gated,
@@ -301,7 +303,7 @@ def standing_of(tables: Tables, turns: Turns, now: Instant, paused_until: Instan
     )
 
 
-def _paused_queues(tables: Tables, turns: Turns, now: Instant) -> int:
+def _paused_queues(tables: Tables, turns: HostSchedule, now: Instant) -> int:
     """How many queues that hold URLs are paused or blocked, themselves or with their crawls, among the first ones."""
     queues = tables.queues
     if any(tables.crawls.states[row] == CrawlState.PAUSED for row in tables.crawls.rows.values()):
@@ -339,7 +341,7 @@ def robots_counts(tables: Tables, now: Instant) -> Generator[None, None, RobotsC
     return counts
 
 
-def states_of(tables: Tables, hosts: Iterable[int], now: Instant, turns: Turns) -> list[str]:
+def states_of(tables: Tables, hosts: Iterable[int], now: Instant, turns: HostSchedule) -> list[str]:
     """The states of some hosts by their rows, in their order."""
     given = np.fromiter(hosts, np.int64)
     rows, shared = np.unique(given), turns.shared
@@ -347,17 +349,17 @@ def states_of(tables: Tables, hosts: Iterable[int], now: Instant, turns: Turns) 
     queues = [queue for row in rows.tolist() for queue in tables.queues_of(row)]
     holdings.take(tables, turns, np.array(queues, np.uint32), now)
     seeking = np.array([row in shared.seeking for row in rows.tolist()], np.bool_)
-    asked = Asked.of(turns.asking(rows.tolist()))
+    asked = DueErrands.of(turns.asking(rows.tolist()))
     states = holdings.states(tables, slice(0, len(rows)), now, asked, shared, seeking)
     return [HOST_STATES[state] for state in states[rows.searchsorted(given)].tolist()]
 
 
 def waits(
-    tables: Tables, turns: Turns, now: Instant, *, beyond_seconds: float, within_seconds: float | None
+    tables: Tables, turns: HostSchedule, now: Instant, *, beyond_seconds: float, within_seconds: float | None
 ) -> Generator[None, None, Waits]:
     """Hosts that hold URLs and rest for longer than `beyond_seconds`, and no longer than `within_seconds`. It yields
     between its steps."""
-    look = yield from looked(tables, turns, now)
+    look = yield from host_census(tables, turns, now)
     hosts = tables.hosts
     count, last = 0, now
     soonest: list[tuple[int, int]] = []

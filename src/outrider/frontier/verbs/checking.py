@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from outrider.frontier.verbs import arguments, errands, explaining, host_lists, leasing, listing, operations
+from outrider.frontier.verbs import arguments, explaining, host_lists, leasing, listing, operations, queued_errands
 from outrider.journey import RobotsAnswer
 from outrider.url import spell
 
@@ -55,7 +55,7 @@ def _cursor(what: str, hashes: int, value: Any) -> Any:
 
 
 def _kind(value: Any) -> Any:
-    errands.kind_number(value)
+    queued_errands.kind_number(value)
     return str(value)
 
 
@@ -91,14 +91,14 @@ def _explained(value: Any) -> Any:
     return text
 
 
-def _wishes(value: Any) -> Any:
+def _url_priorities(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {sendable(url): wish for url, wish in operations.wishes_of(value, None)}
-    return [sendable(url) for url, _ in operations.wishes_of(value, 0.5)]
+        return {sendable(url): wish for url, wish in operations.url_priorities(value, None)}
+    return [sendable(url) for url, _ in operations.url_priorities(value, 0.5)]
 
 
 def _priority(value: Any) -> Any:
-    operations.wishes_of({} if value is None else ["x"], value)
+    operations.url_priorities({} if value is None else ["x"], value)
     return value
 
 
@@ -131,8 +131,8 @@ CHECKS: Final[dict[str, Check]] = {
     "url": _url,
     "explain.url": _explained,
     "urls": _texts,
-    "queue_errands.urls": lambda value: list(map(sendable, errands.urls_of(value))),
-    "reprioritise.urls": _wishes,
+    "queue_errands.urls": lambda value: list(map(sendable, queued_errands.urls_of(value))),
+    "reprioritise.urls": _url_priorities,
     "priority": _priority,
     "digests": arguments.digests,
     "authorities": arguments.authorities,

@@ -11,24 +11,24 @@ import numpy as np
 from outrider import kernels
 from outrider.clock import Instant
 from outrider.errors import SettingsError, StoreFullError
+from outrider.frontier.format.card_records import CardRecord
 from outrider.frontier.format.facts import FRAME_KIND, ORDERS, Block, Compressor, Fact, UnfitFactsError, sealed
-from outrider.frontier.format.records import Record
 from outrider.frontier.policy.budgets import Budgets
+from outrider.frontier.policy.frontier_settings import FrontierSettings
 from outrider.frontier.policy.grouping import Grouping
 from outrider.frontier.policy.network import Network
-from outrider.frontier.policy.settings import FrontierSettings
 from outrider.frontier.schedule.cooling import Cooling
-from outrider.frontier.schedule.turns import Turns
+from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.state.errand import Errand
 from outrider.frontier.state.tables import Tables
-from outrider.frontier.state.urls import GONE, LEASED, QUEUED, Hand, Reason
+from outrider.frontier.state.url_table import GONE, LEASED, QUEUED, KnownRows, Reason
 from outrider.frontier.stores.recent import Recent
 from outrider.frontier.verbs import arguments
+from outrider.frontier.verbs.clock_hosts import ClockHosts
 from outrider.frontier.verbs.delays import Delays
 from outrider.frontier.verbs.draft import Draft
+from outrider.frontier.verbs.gaps import Gaps
 from outrider.frontier.verbs.gates import Gates
-from outrider.frontier.verbs.homes import Homes
-from outrider.frontier.verbs.rests import Rests
 from outrider.frontier.verbs.scopes import Scopes
 from outrider.journey import Code, Line, RequestId, Word
 from outrider.limits import CALL_ROWS_MAX, LEASES_LOST_MAX, LEAVING_QUEUES_PER_CALL, OWN_SLOT, WAKES_PER_CALL_MAX
@@ -83,12 +83,12 @@ class Core:
         self._compressor = Compressor()
         self.recent = Recent()
         self.budgets = Budgets(settings, tables)
-        self.turns = Turns(tables, self.seed, settings.group or Grouping(), self.budgets, locates=locates)
+        self.turns = HostSchedule(tables, self.seed, settings.group or Grouping(), self.budgets, locates=locates)
         self.turns.judges_errands = errands and settings.obey_robots
         self.cooling = Cooling(tables, self.turns, settings.hot_hosts_max)
         tables.robots.rulebook.agent = settings.user_agent
-        self.homes = Homes(tables, slot_key, owned)
-        self.rests = Rests(tables, settings, self.turns)
+        self.homes = ClockHosts(tables, slot_key, owned)
+        self.rests = Gaps(tables, settings, self.turns)
         self.gates = Gates(tables, self.turns, errands=errands)
         self.scopes = Scopes(settings, tables.crawls)
         self.lines_of_wakes: list[Line] = []
@@ -139,7 +139,7 @@ class Core:
             self.recent.note(marks)
         self.settle(draft.now)
 
-    def _sealed(self, draft: Draft) -> tuple[list[tuple[Block, Hand | None]], bytes]:
+    def _sealed(self, draft: Draft) -> tuple[list[tuple[Block, KnownRows | None]], bytes]:
         """The facts of a draft, and the payload of their frame. Raises SettingsError for facts that could be logged but
         not applied: with them in its log the store could not be opened."""
         if draft.order > self.tables.urls.order and self.tables.registry.wants_date(draft.now):
@@ -260,7 +260,7 @@ class Core:
             queue = int(leases.queues[row])
             draft.tally("lost", 1)
             self.rests.whole(draft, int(self.tables.queues.host[queue]), self.rests.floor_of_page(queue), now)
-            record = Record.of(leases.cards, row)
+            record = CardRecord.of(leases.cards, row)
             record.losses = min(record.losses + 1, 255)
             # One microsecond after now: URLs that came into the queue at this instant go first.
             record.due = max(record.due, now) + 1

@@ -12,15 +12,15 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.clock import Instant
 from outrider.errors import SettingsError
-from outrider.frontier.format.alike import alike, by_value, chosen, is_alike
-from outrider.frontier.format.cards import Cards
-from outrider.frontier.format.facts import Fact, Row, Texts, no_texts
+from outrider.frontier.format.card_columns import Cards
+from outrider.frontier.format.card_records import CardRecord, KeptFields, extra_of
+from outrider.frontier.format.constant import by_value, chosen, constant_column, is_constant
+from outrider.frontier.format.facts import Fact, Row, TextColumn, no_texts
 from outrider.frontier.format.metadata import packed
-from outrider.frontier.format.records import Kept, Record, extra_of
 from outrider.frontier.priority import PRIORITY_DEFAULT, Referrer, checked, name_of, priorities
 from outrider.frontier.state.hosts import NONE, VOIDED, Rows, firsts_of, keyed_queue_hash, mixed, queue_hashes
 from outrider.frontier.state.tables import rules_cells
-from outrider.frontier.state.urls import GONE, LEASED, PARKED, QUEUED, UNKNOWN, WAITING, Hand, Reason
+from outrider.frontier.state.url_table import GONE, LEASED, PARKED, QUEUED, UNKNOWN, WAITING, KnownRows, Reason
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.arrivals import LINK_BYTES, NO_DUE, Arrival, Arrivals, Origin, pieces_of
 from outrider.frontier.verbs.deciding import CODE_NUMBERS, CODES, KNOWN, NEW, Core, Part, bounded, codes_of
@@ -73,10 +73,10 @@ class Discovering(Part):
         self._core.wake(now)
         draft = self._core.draft(now)
         if isinstance(links, UrlBatch):
-            arrivals = self._told_in_columns(links, self._ruled(links), draft)
+            arrivals = self._links_in_columns(links, self._ruled(links), draft)
         elif set(map(type, links)) <= {str}:
             urls = self.spelled_batch(links)
-            arrivals = self._told_in_columns(urls, urls, draft)
+            arrivals = self._links_in_columns(urls, urls, draft)
         else:
             origins = [Origin(crawl=draft.crawl(None))]
             some = [self.arrival(link, 0, origins[0], draft) for link in links]
@@ -98,10 +98,10 @@ class Discovering(Part):
             self._core.commit(draft)
         return codes_of(answer)
 
-    def _told_in_columns(self, told: UrlBatch, urls: UrlBatch, draft: Draft) -> Arrivals:
+    def _links_in_columns(self, told: UrlBatch, urls: UrlBatch, draft: Draft) -> Arrivals:
         origins = [Origin(crawl=draft.crawl(None))]
         depths, priorities = arguments.ranks([told], [0])
-        return Arrivals.of_columns(urls, alike(0, len(urls), "i8"), origins, depths, priorities)
+        return Arrivals.of_columns(urls, constant_column(0, len(urls), "i8"), origins, depths, priorities)
 
     def arrival(self, link: str | Link, origin_row: int, origin: Origin, draft: Draft) -> Arrival:
         if not isinstance(link, Link):
@@ -197,14 +197,14 @@ class Discovering(Part):
                 codes[rows[fresh]] = KNOWN
                 fresh = fresh[firsts]
         if self._homes.owned is not None:
-            fresh = self._send_abroad(links, rows, fresh, names, hosts, codes, draft)
+            fresh = self._to_outbox(links, rows, fresh, names, hosts, codes, draft)
             if not len(fresh):
                 return codes
         if len(fresh) < len(rows):
             rows, prints, names, hosts, marks = rows[fresh], prints[fresh], names[fresh], hosts[fresh], marks[fresh]
             slots = slots[fresh]
         try:
-            kept = self.welcome(links, rows, prints, names, hosts, slots, codes, draft)
+            kept = self.add_new(links, rows, prints, names, hosts, slots, codes, draft)
         except Exception:
             self._core.scopes.forget()  # a priority function failed: the seeds that widened scopes are not accepted
             raise
@@ -263,14 +263,14 @@ class Discovering(Part):
             met &= ~links.seed  # a seed must widen the scope
         if links.odd:
             met[list(links.odd)] = False
-        if not is_alike(links.hops):
+        if not is_constant(links.hops):
             met &= links.hops <= REDIRECT_HOPS_MAX
         return met
 
     @staticmethod
     def _marks(crawls: npt.NDArray[np.uint32], prints: Any) -> npt.NDArray[np.uint64]:
         """The marks under which `Recent` keeps these URLs."""
-        if is_alike(crawls):
+        if is_constant(crawls):
             alone: npt.NDArray[np.uint64] = prints ^ _salt(int(crawls[0]))
             return alone
         marks = np.empty(len(prints), np.uint64)
@@ -285,7 +285,7 @@ class Discovering(Part):
         to leave out."""
         urls = links.urls
         fit = urls.valid if met is None else urls.valid & ~met
-        if links.odd or not is_alike(links.hops) or urls.lengths.max() > URL_BYTES_MAX:
+        if links.odd or not is_constant(links.hops) or urls.lengths.max() > URL_BYTES_MAX:
             too_long = (urls.lengths > URL_BYTES_MAX) | (links.hops > REDIRECT_HOPS_MAX)
             for row, link in links.odd.items():
                 too_long[row] |= len(link.metadata) > METADATA_BYTES_MAX
@@ -323,7 +323,7 @@ class Discovering(Part):
             slots[there] = column[hosts[there]]
         return slots
 
-    def welcome(
+    def add_new(
         self,
         links: Arrivals,
         rows: npt.NDArray[np.intp],
@@ -403,7 +403,7 @@ class Discovering(Part):
                 draft.add_columns(
                     Fact.QUEUE,
                     [slots[new], queues[new], names[new], crawls[new], told],
-                    Hand.of_rows(homes[new], first=tables.queues.made),
+                    KnownRows.of_rows(homes[new], first=tables.queues.made),
                 )
                 if tables.words or (tables.queues.rules and (keys or tables.keys.groups)):
                     texts = [keys.get(place) or clock_host(urls[int(rows[place])]) for place in new.tolist()]
@@ -416,7 +416,7 @@ class Discovering(Part):
         """Fills the heads of new URLs in: order, due time, state, priority, class, and what the links brought."""
         heads["order"] = np.arange(draft.order, draft.order + len(rows), dtype=np.uint64)
         draft.order += len(rows)
-        if is_alike(links.due) and links.due[0] == NO_DUE:
+        if is_constant(links.due) and links.due[0] == NO_DUE:
             heads["due"], heads["state"] = draft.now, QUEUED
         else:
             due = chosen(links.due, rows)
@@ -424,12 +424,12 @@ class Discovering(Part):
             heads["state"] = np.where(heads["due"] > draft.now, WAITING, QUEUED)
         priority = self._priorities(links, rows)
         heads["priority"] = priority
-        if is_alike(priority):
+        if is_constant(priority):
             heads["klass"] = min(int(priority[0] * CLASSES), CLASSES - 1)
         else:
             heads["klass"] = np.minimum(priority * CLASSES, CLASSES - 1).astype(np.uint8)
         for name, column in (("crawl", crawls), ("depth", links.depth), ("hops", links.hops)):
-            if not is_alike(column):
+            if not is_constant(column):
                 heads[name] = column if column is crawls else column[rows]
             elif column[0]:
                 heads[name] = column[0]
@@ -518,7 +518,7 @@ class Discovering(Part):
             draft.tally("refused", int(over.sum()))
         return bool(over.any())
 
-    def _lowest(self, draft: Draft, queue: int, classes: Sequence[int]) -> list[Record | None]:
+    def _lowest(self, draft: Draft, queue: int, classes: Sequence[int]) -> list[CardRecord | None]:
         """Takes a queued URL out for each new URL of one queue (`classes`): the one that would be drawn last, if its
         class is lower; None where there is none. It reads the queue once for all of them."""
         backlog = self.tables.urls.backlog
@@ -541,13 +541,13 @@ class Discovering(Part):
         backlog.put(np.full(len(rest), queue, np.uint32), rest)
         dropped = cards.take(last_first[:count])
         draft.drawn.append((np.full(count, queue, np.uint32), dropped))
-        return [None if victim is None else Record.of(dropped, victim) for victim in victims]
+        return [None if victim is None else CardRecord.of(dropped, victim) for victim in victims]
 
     def _priorities(self, links: Arrivals, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
         """The priority that came with each link, else that of the priority function, else the default."""
         function = self.settings.priority
-        if function is None and is_alike(links.priority) and np.isnan(links.priority[0]):
-            return alike(PRIORITY_DEFAULT, len(rows), "f8")
+        if function is None and is_constant(links.priority) and np.isnan(links.priority[0]):
+            return constant_column(PRIORITY_DEFAULT, len(rows), "f8")
         told = links.priority[rows]
         open_ones = np.isnan(told)
         if not open_ones.any():
@@ -583,11 +583,11 @@ class Discovering(Part):
         starts, ends = urls.clock_hosts()  # a host that is known with a dot has a row
         chosen = rows[places[firsts]]
         starts, ends = starts[chosen], ends[chosen]
-        texts = Texts(kernels.gather_spans(urls.arena, starts, ends), (ends - starts).astype(np.uint32))
+        texts = TextColumn(kernels.gather_spans(urls.arena, starts, ends), (ends - starts).astype(np.uint32))
         found = self._homes.slots_of_spans(urls.arena, starts, ends)
         slots[places] = found[which]
         known = self.tables.hosts
-        draft.add_columns(Fact.HOST, [found, names[places[firsts]], texts], Hand.of_rows(None, first=known.made))
+        draft.add_columns(Fact.HOST, [found, names[places[firsts]], texts], KnownRows.of_rows(None, first=known.made))
         homes = hosts.copy()
         homes[places] = known.coming(len(firsts))[which]
         return homes
@@ -625,7 +625,7 @@ class Discovering(Part):
                 begins[place, 1], stops[place, 1] = size, size + len(text)
                 arena.append(text)
                 size += len(text)
-            extra = extra_of(Kept(metadata=link.metadata))
+            extra = extra_of(KeptFields(metadata=link.metadata))
             if extra:
                 begins[place, 2], stops[place, 2] = size, size + len(extra)
                 arena.append(extra)
@@ -656,7 +656,7 @@ class Discovering(Part):
     def _ruled_text(self, text: str) -> str:
         return self._core.rules.apply(text) if text else text
 
-    def _send_abroad(
+    def _to_outbox(
         self,
         links: Arrivals,
         rows: npt.NDArray[np.intp],

@@ -15,16 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.clock import Instant
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
+from outrider.frontier.format.card_records import CardRecord, packed
 from outrider.frontier.format.facts import LINES_AFTER, PLACES, STREAMS, Block, Fact, HostCells, Row, columns_of
-from outrider.frontier.format.lines import all_completed, completed, refusal
-from outrider.frontier.format.records import Record, packed
+from outrider.frontier.format.page_lines import all_completed, completed, refusal
 from outrider.frontier.policy.lives import check_moves
 from outrider.frontier.policy.returns import Returns
 from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.hosts import CELLS, RARE_CELLS, Rows
 from outrider.frontier.state.tables import Tables
-from outrider.frontier.state.urls import Hand
+from outrider.frontier.state.url_table import KnownRows
 from outrider.journey import Line, Word
 from outrider.limits import ERROR_CLASSES_KEPT_MAX, ERROR_CLASSES_MAX, HOLDERS_NAMED_MAX, OWN_SLOT, TALLY_MAX
 
@@ -54,7 +54,7 @@ class Draft:
     def __init__(self, tables: Tables, now: Instant, *, keeps_lines: bool = False) -> None:
         self.now = now
         self.rows: dict[Fact, list[Row]] = {}
-        self.columns: dict[Fact, list[tuple[list[Any], Hand | None]]] = {}
+        self.columns: dict[Fact, list[tuple[list[Any], KnownRows | None]]] = {}
         self.lines: list[Line] = []
         self.order = tables.urls.order
         self.known: list[npt.NDArray[np.uint64]] = []  # marks of URLs that `Recent` notes after applying
@@ -72,7 +72,7 @@ class Draft:
         self._first_lines: set[str] = set()  # streams that get their first line
         self._bare: list[_Part] = []
         self._whole: list[_Part] = []
-        self._records: list[tuple[Record, int, int, bool]] = []
+        self._records: list[tuple[CardRecord, int, int, bool]] = []
         self._clocks: dict[int, Clock] = {}
         self._columns_of_clocks: tuple[Rows, dict[str, Any]] | None = None
         self._returns: dict[int, tuple[int, Returns]] = {}  # by name: slot, and as this call leaves them
@@ -88,12 +88,12 @@ class Draft:
         else:
             rows.append(row)
 
-    def add_columns(self, kind: Fact, columns: list[Any], hand: Hand | None = None) -> None:
+    def add_columns(self, kind: Fact, columns: list[Any], hand: KnownRows | None = None) -> None:
         """Facts of one kind in columns, as a block of their own beside rows of that kind. hand: what the call knows of
         them beyond the logged columns."""
         self.columns.setdefault(kind, []).append((columns, hand))
 
-    def blocks(self) -> list[tuple[Block, Hand | None]]:
+    def blocks(self) -> list[tuple[Block, KnownRows | None]]:
         """All facts, in the order in which they can be applied, and the hand for each block. Call it once, when the
         call has decided. Raises TransitionError for a URL that leaves the table of its life."""
         if self._crawls:
@@ -106,7 +106,7 @@ class Draft:
             self.add(Fact.TALLY, (OWN_SLOT, name, value))
         if self._records:
             self._pack_records()
-        found: list[tuple[Block, Hand | None]] = []
+        found: list[tuple[Block, KnownRows | None]] = []
         here = self.rows.keys() | self.columns.keys()
         if self._bare:
             here.add(Fact.HEAD)
@@ -116,11 +116,11 @@ class Draft:
             if kind is Fact.HEAD and self._bare:
                 cards, tokens, old, rows = _joined(self._bare)
                 check_moves(old, cards.heads["state"])
-                found.append(((kind, [tokens, cards.heads]), Hand(cards, old, rows)))
+                found.append(((kind, [tokens, cards.heads]), KnownRows(cards, old, rows)))
             elif kind is Fact.CARD and self._whole:
                 cards, tokens, old, rows = _joined(self._whole)
                 check_moves(old, cards.heads["state"])
-                found.append(((kind, [tokens, cards]), Hand(cards, old, rows)))
+                found.append(((kind, [tokens, cards]), KnownRows(cards, old, rows)))
             else:
                 if kind in self.rows:
                     found.append(((kind, columns_of(self.rows[kind])), None))
@@ -138,7 +138,7 @@ class Draft:
                 hosts.hash[rows],
                 *([getattr(clock, name) for clock in clocks] for name in CELLS),
             ],
-            Hand.of_rows(rows),
+            KnownRows.of_rows(rows),
         )
 
     def _add_returns(self) -> None:
@@ -148,7 +148,7 @@ class Draft:
         told = [returns for _, returns in self._returns.values()]
         slots = [slot for slot, _ in self._returns.values()]
         cells = (list(map(cell, told)) for cell in _CELLS_OF_RETURNS)
-        self.add_columns(Fact.RETURNS, [slots, list(self._returns), *cells], Hand.of_returns(told))
+        self.add_columns(Fact.RETURNS, [slots, list(self._returns), *cells], KnownRows.of_returns(told))
 
     def _pack_records(self) -> None:
         for whole in (False, True):
@@ -175,7 +175,7 @@ class Draft:
         found, self._whole = self._whole, []
         return [cards for cards, *_ in found]
 
-    def record(self, record: Record, old: int, *, token: int = 0, whole: bool = False) -> None:
+    def record(self, record: CardRecord, old: int, *, token: int = 0, whole: bool = False) -> None:
         """A URL as this call leaves it. old: the state it leaves; whole: its body changed, too."""
         self._records.append((record, token, old, whole))
 
@@ -183,7 +183,7 @@ class Draft:
         """As `heads`, for cards whose bodies changed, too."""
         self._whole.append((cards, tokens, old, queues))
 
-    def move(self, record: Record, state: int, reason: int, *, error: str | None = None) -> None:
+    def move(self, record: CardRecord, state: int, reason: int, *, error: str | None = None) -> None:
         """Moves a record to another state, for `record` to take in; error: None leaves it as it is."""
         record.state, record.reason = state, int(reason)
         if error is not None:
@@ -225,7 +225,7 @@ class Draft:
                     for name, column in cells.items():
                         column[place] = getattr(clock, name)
         self._columns_of_clocks = hosts, cells
-        self.add_columns(Fact.HOST_CELLS, [here["slot"], here["hash"], *cells.values()], Hand.of_rows(hosts))
+        self.add_columns(Fact.HOST_CELLS, [here["slot"], here["hash"], *cells.values()], KnownRows.of_rows(hosts))
         return cells
 
     def returns(self, slot: int, name: int) -> Returns:
@@ -281,7 +281,7 @@ class Draft:
         self.add(Fact.LINE, (slot, token, STREAMS.index(stream), new_links, text))
         self.lines.append((stream, completed(text, new_links)))
 
-    def refusal(self, record: Record, now: Instant, *, outcome: Word, error: str | None) -> None:
+    def refusal(self, record: CardRecord, now: Instant, *, outcome: Word, error: str | None) -> None:
         """The line of a page that was not fetched."""
         line = refusal(
             record.url,

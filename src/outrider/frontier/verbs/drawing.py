@@ -17,19 +17,19 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.clock import Instant, instant
-from outrider.frontier.format.cards import Cards
-from outrider.frontier.format.records import Record
-from outrider.frontier.schedule.turns import EMPTY, NOT_ALONE
+from outrider.frontier.format.card_columns import Cards
+from outrider.frontier.format.card_records import CardRecord
+from outrider.frontier.schedule.host_schedule import EMPTY, NOT_ALONE
 from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.errand import CallersErrand, Errand
-from outrider.frontier.state.errands import Judgement, costs_of, judged
 from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, NONE, ROBOTS, Rows
-from outrider.frontier.state.keys import Group
-from outrider.frontier.state.urls import PARKED, QUEUED, Reason
-from outrider.frontier.verbs.asking import Asking
+from outrider.frontier.state.robots_answers import RobotsVerdict, costs_of, judged
+from outrider.frontier.state.spanning_keys import KeyGroup
+from outrider.frontier.state.url_table import PARKED, QUEUED, Reason
 from outrider.frontier.verbs.deciding import Core
 from outrider.frontier.verbs.draft import Draft
-from outrider.frontier.verbs.trapping import OfHost, Suspect, Trapping
+from outrider.frontier.verbs.robots_files import RobotsFiles
+from outrider.frontier.verbs.trapping import Suspect, Trapping, TrialState
 from outrider.limits import BUDGET_REST_SECONDS, OLDEST_DRAW_EVERY
 from outrider.storage.record_columns import distinct
 from outrider.url import authority_of
@@ -39,17 +39,19 @@ _NO_ROWS: Rows = np.zeros(0, np.uint32)
 _NO_PLACES = np.zeros(0, np.intp)
 _Places: TypeAlias = npt.NDArray[np.intp]
 _Mask: TypeAlias = npt.NDArray[np.bool_]
-_Verdict: TypeAlias = tuple[Judgement, Authority | None, int]
+_Verdict: TypeAlias = tuple[RobotsVerdict, Authority | None, int]
 """The authority whose rules judged, and the number of the rule of a trap, or the class that a URL falls to."""
-_GO, _HOLD = Judgement.GO, Judgement.HOLD
+_GO, _HOLD = RobotsVerdict.GO, RobotsVerdict.HOLD
 _ALLOWED: _Verdict = (_GO, None, 0)
-_LATER: _Verdict = (Judgement.LATER, None, 0)
-_SPENT: _Verdict = (Judgement.SPENT, None, 0)
-_BACK = frozenset({Judgement.HOLD, Judgement.READ, Judgement.LATER})  # verdicts after which a card stays in its queue
+_LATER: _Verdict = (RobotsVerdict.LATER, None, 0)
+_SPENT: _Verdict = (RobotsVerdict.SPENT, None, 0)
+_BACK = frozenset(
+    {RobotsVerdict.HOLD, RobotsVerdict.READ, RobotsVerdict.LATER}
+)  # verdicts after which a card stays in its queue
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class LeaseRequest:
     """The arguments of a lease call. want: how many leases, pages_left: how many pages at most; before: the instant
     before which the turn of each URL comes; queues_max: how many queues may give some; crawl: a row, None for all
     crawls; errands: whether the caller takes errands."""
@@ -79,11 +81,13 @@ class _Pick:
         self.got = np.zeros(len(queues), np.int64)
 
 
-class Drawing:
+class LeaseDraw:
     """The draw of one call. refusals: how many more verdicts it may spend. asked: the errands that are leased; sought:
     the hosts whose address is asked for."""
 
-    def __init__(self, core: Core, robots: Asking, traps: Trapping, draft: Draft, wish: Wish, refusals: int) -> None:
+    def __init__(
+        self, core: Core, robots: RobotsFiles, traps: Trapping, draft: Draft, wish: LeaseRequest, refusals: int
+    ) -> None:
         self._robots, self._traps, self._rests, self._gates = robots, traps, core.rests, core.gates
         self._draft, self._wish, self._errands_mode = draft, wish, core.errands_mode
         self._tables, self._turns, self._budgets = core.tables, core.turns, core.budgets
@@ -99,7 +103,7 @@ class Drawing:
         self._lapsed: list[Rows] = []
         self._taken: set[int] = set()  # hosts that gave a URL or an errand, of those looked at one by one
         self._refused: set[Errand] = set()  # errands that end with this call
-        self._groups: set[Group] = set()
+        self._groups: set[KeyGroup] = set()
         self._claimed = False
         self._by_key = self._with_key()
 
@@ -273,10 +277,10 @@ class Drawing:
         standings = [self._robots.standing(now)(authority)]
         (judgement,) = judged(standings, [errand.url])
         self.refusals -= sum(costs_of(standings))
-        if judgement is _GO or judgement is Judgement.DEAD:
+        if judgement is _GO or judgement is RobotsVerdict.DEAD:
             return errand
-        if judgement is not Judgement.REFUSE:
-            self._gates.shut(authority, unread=judgement is Judgement.READ)
+        if judgement is not RobotsVerdict.REFUSE:
+            self._gates.shut(authority, unread=judgement is RobotsVerdict.READ)
             if authority.wanted not in (host, NONE):
                 self._lapsed.append(np.array([authority.wanted], np.uint32))
             return turns.errand_for(host, now)
@@ -394,7 +398,7 @@ class Drawing:
         if verdicts is None:
             self._add(pick, going, queues, cards)
             return np.ones(len(going), np.bool_), None
-        go = np.array([judgement is Judgement.GO for judgement, *_ in verdicts], np.bool_)
+        go = np.array([judgement is RobotsVerdict.GO for judgement, *_ in verdicts], np.bool_)
         back = np.array([judgement in _BACK for judgement, *_ in verdicts], np.bool_)
         if np.count_nonzero(go):
             self._add(pick, going[go], queues[go], cards.filter(go))
@@ -405,12 +409,12 @@ class Drawing:
             if authority is not None:
                 self._turns.set_class(authority, max(authority.klass, int(cards.heads["klass"][place])))
                 idle = not pick.got[going[place]]
-                self._gate(int(hosts[place]), authority, idle=idle, unread=judgement is Judgement.READ)
+                self._gate(int(hosts[place]), authority, idle=idle, unread=judgement is RobotsVerdict.READ)
         away: _Mask = ~(go | back)
         for place in np.flatnonzero(away).tolist():
             one = cards.take([place])
             self._draft.drawn.append((queues[place : place + 1], one))
-            self._put_away(Record.of(one, 0), *verdicts[place])
+            self._put_away(CardRecord.of(one, 0), *verdicts[place])
         return go, away
 
     def _verdicts(self, hosts: Rows, queues: Rows, cards: Cards) -> list[_Verdict] | None:
@@ -449,7 +453,7 @@ class Drawing:
                 self.refusals -= 1
         return None if plain else out
 
-    def _by_robots(self, hosts: _Places, cards: Cards, spent: _Mask | None) -> tuple[list[Judgement], list[int]]:
+    def _by_robots(self, hosts: _Places, cards: Cards, spent: _Mask | None) -> tuple[list[RobotsVerdict], list[int]]:
         """The judgements by robots rules on cards whose hosts are not spent, and the costs of these on top of a
         refusal; of the first cards alone where the costs of all are beyond the verdicts that are left."""
         if spent is not None:
@@ -463,10 +467,10 @@ class Drawing:
 
     def _by_hosts(self, host: int, slot: int, url: str) -> _Verdict:
         """The verdict on a page whose host is asked for its robots.txt next, by the other new hosts of its domain."""
-        found = self._traps.judge_host(self._draft, slot, host, url) if self._wish.errands else OfHost.GO
-        if found is OfHost.HELD:
+        found = self._traps.judge_host(self._draft, slot, host, url) if self._wish.errands else TrialState.GO
+        if found is TrialState.HELD:
             return _LATER
-        return (Judgement.TRAP, None, BY_HOSTS) if found is OfHost.POOR else _ALLOWED
+        return (RobotsVerdict.TRAP, None, BY_HOSTS) if found is TrialState.POOR else _ALLOWED
 
     def seek(self, most: int) -> None:
         """Finds up to `most` hosts whose addresses are asked for. New hosts whose domain brought nothing by its others
@@ -499,11 +503,11 @@ class Drawing:
                 if place in suspects:
                     verdict = self._by_hosts(host, int(cards.heads["slot"][place]), url)
                 go |= verdict is _ALLOWED
-                if verdict[0] is Judgement.TRAP:
+                if verdict[0] is RobotsVerdict.TRAP:
                     back[place], parked = False, True
                     one = cards.take([place])
                     self._draft.drawn.append((own[place : place + 1], one))
-                    self._put_away(Record.of(one, 0), *verdict)
+                    self._put_away(CardRecord.of(one, 0), *verdict)
                 self.refusals -= verdict is not _ALLOWED
             if back.any():
                 backlog.put(own[back], cards.filter(back))
@@ -514,10 +518,10 @@ class Drawing:
     def _by_traps(self, queue: int, slot: int, before: int, url: str, suspect: Suspect) -> _Verdict:
         rule, klass = self._traps.judge(self._draft, slot, before, url, suspect, queue)
         if rule:
-            return Judgement.TRAP, None, rule
+            return RobotsVerdict.TRAP, None, rule
         # A URL that has fallen goes back only where its queue has better ones.
         falls = klass is not None and klass < self._class_of(queue) < EMPTY
-        return (Judgement.LOWER, None, klass) if falls and klass is not None else _ALLOWED
+        return (RobotsVerdict.LOWER, None, klass) if falls and klass is not None else _ALLOWED
 
     def _gate(self, host: int, authority: Authority, *, idle: bool, unread: bool) -> None:
         """Gates a host until the rules of its authority are known, and leases the errand at once where it may be asked
@@ -534,16 +538,16 @@ class Drawing:
         else:
             self._lapsed.append(np.array([authority.wanted], np.uint32))
 
-    def _put_away(self, record: Record, judgement: Judgement, authority: Authority | None, number: int) -> None:
+    def _put_away(self, record: CardRecord, judgement: RobotsVerdict, authority: Authority | None, number: int) -> None:
         """Takes a card that was drawn out of its queue for good, or for as long as rules and budget stay, or back to a
         lower class of it."""
         draft = self._draft
         if authority is not None:
             self._robots.refuse(draft, record, authority, judgement, self._wish.now)
             return
-        if judgement is Judgement.LOWER:
+        if judgement is RobotsVerdict.LOWER:
             record.klass = number
-        elif judgement is Judgement.TRAP:
+        elif judgement is RobotsVerdict.TRAP:
             rule = RULES[number - 1]
             draft.move(record, PARKED, Reason.TRAP, error=rule)
             draft.tally(f"trap.{rule}", 1)

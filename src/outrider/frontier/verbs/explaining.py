@@ -10,23 +10,23 @@ import numpy as np
 from outrider.causes import error_words, span_words, status_words
 from outrider.clock import Instant, rfc3339, seconds
 from outrider.errors import SettingsError, shown
-from outrider.frontier.format.cards import fetched_at
-from outrider.frontier.format.records import Record
+from outrider.frontier.format.card_columns import fetched_at
+from outrider.frontier.format.card_records import CardRecord
 from outrider.frontier.policy import lives
 from outrider.frontier.priority import PRIORITY_DEFAULT, PriorityFunction, Weighted, name_of
-from outrider.frontier.schedule.shared import HeldBack
+from outrider.frontier.schedule.group_turns import WaitForGroup
 from outrider.frontier.state.authorities import Authority, RobotsState
+from outrider.frontier.state.host_addresses import HostAddress
 from outrider.frontier.state.hosts import NONE
 from outrider.frontier.state.tables import Tables
-from outrider.frontier.state.urls import DONE, GONE, LEASED, PARKED, QUEUED, STATES, WAITING, Reason
-from outrider.frontier.state.whereabouts import Whereabouts
-from outrider.frontier.verbs.accounts import host_counts, host_statuses, queue_status, reason_text, status_of
-from outrider.frontier.verbs.asking import Asking
+from outrider.frontier.state.url_table import DONE, GONE, LEASED, PARKED, QUEUED, STATES, WAITING, Reason
 from outrider.frontier.verbs.census import Census
 from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.leasing import Leasing
 from outrider.frontier.verbs.operations import Operations
+from outrider.frontier.verbs.robots_files import RobotsFiles
+from outrider.frontier.verbs.statuses import host_counts, host_statuses, queue_status, reason_text, status_of
 from outrider.frontier.verbs.trapping import Trapping
 from outrider.journey import (
     Explanation,
@@ -61,7 +61,13 @@ class Explaining(Part):
     """The part of the machine that says why a URL is not being fetched now."""
 
     def __init__(
-        self, core: Core, links: Discovering, traps: Trapping, robots: Asking, leases: Leasing, operators: Operations
+        self,
+        core: Core,
+        links: Discovering,
+        traps: Trapping,
+        robots: RobotsFiles,
+        leases: Leasing,
+        operators: Operations,
     ) -> None:
         super().__init__(core)
         self._links, self._traps, self._robots = links, traps, robots
@@ -82,7 +88,7 @@ class Explaining(Part):
         tables.host_row(home)  # recalls a cold host, for the rest reads its rows
         return self._explained(records[0], slot, fingerprint, now)
 
-    def _explained(self, record: Record, slot: int, fingerprint: int, now: Instant) -> Explanation:
+    def _explained(self, record: CardRecord, slot: int, fingerprint: int, now: Instant) -> Explanation:
         tables, turns = self.tables, self.turns
         row = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
         host = int(tables.queues.host[row])
@@ -122,7 +128,7 @@ class Explaining(Part):
             ranking=_ranking_of(record, self.settings.priority),
         )
 
-    def _sooner(self, record: Record, host: int, name: str, why: Why, now: Instant) -> Why:
+    def _sooner(self, record: CardRecord, host: int, name: str, why: Why, now: Instant) -> Why:
         """The reason, or one that comes before it: an outage of our network, or a host whose address is unknown."""
         (word, text, at), paused_until = why, self._core.network.until
         kept = word in ("paused", "not_welcome", "blocked", "limit") or (at is not None and at >= paused_until)
@@ -139,13 +145,13 @@ class Explaining(Part):
                 text += f"; no group by address counts it, for its address cannot be had ({place.error})"
         return word, text, at
 
-    def _parked(self, record: Record, host: int, robots: str | None, now: Instant) -> str:
+    def _parked(self, record: CardRecord, host: int, robots: str | None, now: Instant) -> str:
         """Why a URL is parked as a trap, by its robots.txt or for a budget, in words; "" where it is not. robots: the
         line of its robots.txt that decides."""
         if record.state == PARKED and record.reason == Reason.BUDGET:
             return f"it is parked: {self._core.budgets.parked(host)}"
         if record.state == PARKED and record.reason == Reason.TRAP:
-            rule, trap = self.tables.registry.errors[record.error], self._trap_told(record, now)
+            rule, trap = self.tables.registry.errors[record.error], self._trap_text(record, now)
             why = f": {trap}" if trap else ""
             what = "because its host may be a mirror" if rule == RULES[BY_MIRROR - 1] else "as a trap"
             return f"it is parked {what} ({rule}){why}; `outrider retry --error {rule}` puts it back"
@@ -175,13 +181,13 @@ class Explaining(Part):
                 return f"line {line.number}: {line}"
         return _ROBOTS_WORDS[RobotsState(authority.state)]
 
-    def _trap_told(self, record: Record, now: Instant) -> str | None:
+    def _trap_text(self, record: CardRecord, now: Instant) -> str | None:
         """Which numbers make a parked URL a trap, in words; None where it is none, or where none do any more."""
         if record.state != PARKED or record.reason != Reason.TRAP or self.settings.traps is None:
             return None
         rule = self.tables.registry.errors[record.error]
         if rule in RULES and (number := RULES.index(rule) + 1) in BY_COUNTS:
-            return self._traps.returns_told(record.url, number)
+            return self._traps.returns_text(record.url, number)
         return self.settings.traps.explained(record.url, now)
 
     def _rules_first(self, url: str, now: Instant) -> tuple[str, Instant | None] | None:
@@ -253,22 +259,22 @@ class Explaining(Part):
             return f"{text}, from {rfc3339(at)} on, by whoever leases errands", at
         return f"{text}, by whoever leases errands; that is possible now", now
 
-    def _not_queued(self, record: Record) -> Why:
+    def _not_queued(self, record: CardRecord) -> Why:
         reason, error = reason_text(record, self.tables) or "", self.tables.registry.errors[record.error]
         answer = f"; the server answered {status_words(record.status)}" if record.status else ""
-        failed = f"; the last attempt failed: {_told(error)}" if error and record.attempts else ""
+        failed = f"; the last attempt failed: {_error_text(error)}" if error and record.attempts else ""
         more = {
             LEASED: "",
             DONE: answer,
             GONE: f": {_cause(reason, record.status)}",
-            PARKED: f": {_told(reason)}",
+            PARKED: f": {_error_text(reason)}",
             WAITING: f" until {rfc3339(record.due)}{failed or answer}{_rarely(record)}",
         }
         state = STATES[record.state]
         at = record.due if record.state == WAITING else None
         return state.value, lives.URL.states[state] + more[record.state], at
 
-    def _why_not(self, record: Record, row: int, queue: QueueStatus, host: HostStatus, now: Instant) -> Why:
+    def _why_not(self, record: CardRecord, row: int, queue: QueueStatus, host: HostStatus, now: Instant) -> Why:
         """The reason of the URL itself, its queue and its host. row: of its queue."""
         if record.state != QUEUED:
             return self._not_queued(record)
@@ -305,7 +311,7 @@ class Explaining(Part):
         if (group := self.turns.shared.holds_back(int(self.tables.queues.host[row]))) is not None:
             return _held_back(host.name, group, now)
         if queue.queued > 1:
-            others = _some(queue.queued - 1, "other URL", "other URLs")
+            others = _noun(queue.queued - 1, "other URL", "other URLs")
             return "behind", f"{others} of its queue may go first, and its host is ready", now
         return "ready", "nothing: it is given to whoever leases next", now
 
@@ -314,10 +320,10 @@ def _cause(reason: str, status: int) -> str:
     """Why a URL is gone: `status` alone says nothing, so the answer of the server is in its place."""
     if reason == "status" and status:
         return f"the server answered {status_words(status)}"
-    return _told(reason)
+    return _error_text(reason)
 
 
-def _told(error: str) -> str:
+def _error_text(error: str) -> str:
     """A class of error, with its words."""
     words = error_words(error)
     return f"{error} ({words})" if words else error
@@ -337,15 +343,15 @@ def robots_failure(authority: Authority, at: Instant | None, now: Instant, *, re
     return f"robots.txt of {host}: {cause}{tried}{again}"
 
 
-def _rarely(record: Record) -> str:
+def _rarely(record: CardRecord) -> str:
     """Why the next visit of a page is later than its schedule says, in words; "" where it is not."""
     if not record.schedule or not record.attempts:
         return ""
-    bad = _some(record.attempts, "bad answer", "bad answers in a row")
+    bad = _noun(record.attempts, "bad answer", "bad answers in a row")
     return f"; visits are rarer after {bad}, and end after {BAD_ANSWERS_MAX} in a row"
 
 
-def _ranking_of(record: Record, function: PriorityFunction | None) -> Ranking:
+def _ranking_of(record: CardRecord, function: PriorityFunction | None) -> Ranking:
     """Returns the parts of the priority of a URL. A weighted function is asked for its parts; no other function is
     called, for it may have forgotten the page by now."""
     parts: tuple[PriorityPart, ...] = ()
@@ -372,7 +378,7 @@ def _unknown(url: str, slot: int, fingerprint: int, refusal: str) -> Explanation
     return Explanation(url, State.UNKNOWN, word, text, UrlStatus(url, State.UNKNOWN), slot, fingerprint)
 
 
-def _before(tables: Tables, queue: int, record: Record) -> int | None:
+def _before(tables: Tables, queue: int, record: CardRecord) -> int | None:
     """How many URLs of its queue go before a queued one, `BEFORE_COUNTED_MAX` for that many or more."""
     orders = tables.urls.backlog.peek(queue, BEFORE_COUNTED_MAX).heads["order"]
     places = np.flatnonzero(orders == record.order)
@@ -388,7 +394,7 @@ def _leased(holder: str, until: Instant, now: Instant) -> str:
     return f"it is leased: {holder} fetches it, until {rfc3339(until)} at the latest"
 
 
-def _address_sought(host: str, place: Whereabouts | None, at: Instant, now: Instant) -> tuple[str, str, Instant | None]:
+def _address_sought(host: str, place: HostAddress | None, at: Instant, now: Instant) -> tuple[str, str, Instant | None]:
     """Why a host without a known address is not offered."""
     text = f"the address of {host} is to be asked for first"
     if place is None:
@@ -405,7 +411,7 @@ def _paused(until: Instant) -> str:
     return f"no host answers, so our own network is at fault: it is tried again at {rfc3339(until)}"
 
 
-def _held_back(host: str, group: HeldBack, now: Instant) -> tuple[str, str, Instant | None]:
+def _held_back(host: str, group: WaitForGroup, now: Instant) -> tuple[str, str, Instant | None]:
     """Why a group keeps one of its hosts from being visited."""
     if group.clock > now:
         text = f"the group {group.name} rests for {seconds(group.clock - now):.3g} s more, and {host} belongs to it"
@@ -416,7 +422,7 @@ def _held_back(host: str, group: HeldBack, now: Instant) -> tuple[str, str, Inst
     if group.others:
         return (
             "group_busy",
-            f"{text}, and {_some(group.others, 'other host waits', 'other hosts wait')} there, too",
+            f"{text}, and {_noun(group.others, 'other host waits', 'other hosts wait')} there, too",
             None,
         )
     return "group_busy", f"{text}, which comes with the next lease", now
@@ -444,23 +450,23 @@ def idle(
     elif not (tables.urls.counts[QUEUED] or tables.urls.counts[LEASED] or tables.urls.counts[WAITING] or errands):
         word, text, next_at = "finished", "nothing is left to do", None
         if parked := tables.urls.counts[PARKED]:
-            text += f"; {_some(parked, 'URL is', 'URLs are')} parked, beyond a limit or closed by robots.txt"
+            text += f"; {_noun(parked, 'URL is', 'URLs are')} parked, beyond a limit or closed by robots.txt"
     elif paused_until > now:
         word, text = "network", _paused(paused_until)
     elif counts["ready"]:
         hint = _how_to_lease(counts["ready"], census.pages, errands_wanted=errands_wanted)
-        word, text = "ready", f"{_some(counts['ready'], 'host is', 'hosts are')} ready{hint}"
+        word, text = "ready", f"{_noun(counts['ready'], 'host is', 'hosts are')} ready{hint}"
     elif counts["resting"]:
         word, text = "resting", _resting(counts["resting"], census)
     elif counts["leased"]:
         word, text = (
             "leased",
-            f"{_some(counts['leased'], 'host is', 'hosts are')} being visited, the others have nothing",
+            f"{_noun(counts['leased'], 'host is', 'hosts are')} being visited, the others have nothing",
         )
     elif tables.urls.counts[WAITING]:
-        word, text = "waiting", f"{_some(tables.urls.counts[WAITING], 'URL waits', 'URLs wait')} for the time when due"
+        word, text = "waiting", f"{_noun(tables.urls.counts[WAITING], 'URL waits', 'URLs wait')} for the time when due"
     elif errands or counts["blocked"]:
-        some = _some(counts["blocked"], "host is", "hosts are")
+        some = _noun(counts["blocked"], "host is", "hosts are")
         word, text = "blocked", f"{some} paused, blocked, silent or without a robots.txt yet"
     else:
         word, text = "paused", "what is queued is paused or blocked"
@@ -490,7 +496,7 @@ def _failing(tables: Tables, now: Instant, census: Census) -> str:
         for one in census.failing
     ]
     if census.failed > len(told):
-        told.append(_some(census.failed - len(told), "more robots.txt fails", "more robots.txt files fail"))
+        told.append(_noun(census.failed - len(told), "more robots.txt fails", "more robots.txt files fail"))
     return "".join(f"; {one}" for one in told)
 
 
@@ -508,14 +514,14 @@ def _how_to_lease(ready: int, pages: int, *, errands_wanted: bool) -> str:
     text = f": lease from {'it' if ready == 1 else 'them'}"
     if pages < ready:
         text += (
-            f" with errands=True: {_some(ready - pages, 'waits', 'wait')} for a robots.txt, which may be asked for now"
+            f" with errands=True: {_noun(ready - pages, 'waits', 'wait')} for a robots.txt, which may be asked for now"
         )
     elif errands_wanted:
         text += " with errands=True: the robots.txt of each is asked for first"
     return text
 
 
-def _some(count: int, one: str, many: str) -> str:
+def _noun(count: int, one: str, many: str) -> str:
     """A count with the noun and verb that go with it."""
     return f"{count:,} {one if count == 1 else many}"
 

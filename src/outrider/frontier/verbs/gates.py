@@ -10,12 +10,11 @@ import numpy as np
 
 from outrider.clock import Instant
 from outrider.frontier.format.facts import Fact
-from outrider.frontier.schedule.turns import Turns
+from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.state.authorities import Authority, RobotsState
-from outrider.frontier.state.errand import Errand
-from outrider.frontier.state.errand import Line as ErrandLine
-from outrider.frontier.state.errands import unanswered
+from outrider.frontier.state.errand import Errand, ErrandSeries
 from outrider.frontier.state.hosts import NONE
+from outrider.frontier.state.robots_answers import unanswered
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.verbs.draft import Draft
 from outrider.limits import DEADLINES_KEPT_MAX
@@ -33,7 +32,7 @@ class Gates:
     authorities by name whose rules are to be read first; returning: hosts, by the name of their returns, whose parked
     traps are being judged again, each with its slot and the last place."""
 
-    def __init__(self, tables: Tables, turns: Turns, *, errands: bool) -> None:
+    def __init__(self, tables: Tables, turns: HostSchedule, *, errands: bool) -> None:
         self.tables, self.turns, self._errands = tables, turns, errands
         self.deadlines: list[tuple[Instant, int]] = []
         self.again: dict[str, Place] = {}
@@ -50,7 +49,7 @@ class Gates:
         called = self.tables.errands.called
         for kind in (Fact.QUEUED_ERRAND, Fact.LEASED_ERRAND):
             for row in draft.rows.get(kind, ()):
-                self.next_in_line((row[1], row[2], authority_of(row[3])))
+                self.next_in_series((row[1], row[2], authority_of(row[3])))
         for errand in called.dropped:
             self.leave_line(errand)
         called.dropped.clear()
@@ -91,12 +90,12 @@ class Gates:
             self.line_up(authority)
         self.tables.changed.append(np.array([authority.host], np.uint32))
 
-    def next_in_line(self, line: ErrandLine) -> None:
+    def next_in_series(self, series: ErrandSeries) -> None:
         """Lines up the errand of callers that comes next in its line."""
         called = self.tables.errands.called
-        for errand in called.lined_up(line):
+        for errand in called.lined_up(series):
             self.leave_line(errand)
-        following = called.next_of(line)
+        following = called.next_of(series)
         if following is not None:
             self.line_up(following)
 

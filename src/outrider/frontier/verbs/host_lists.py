@@ -9,22 +9,22 @@ import numpy as np
 
 from outrider.clock import Instant
 from outrider.errors import SettingsError, shown
-from outrider.frontier.schedule.turns import Turns
+from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.state.authorities import RobotsState
-from outrider.frontier.state.cold import Told
+from outrider.frontier.state.cold import ColdRecords
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import NONE, queue_hashes
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.stores.rulebook import crawl_delay_of
 from outrider.frontier.verbs import arguments
-from outrider.frontier.verbs.accounts import (
+from outrider.frontier.verbs.census import HOST_STATES, rows_in
+from outrider.frontier.verbs.statuses import (
     host_statuses,
     queue_status,
     status_of_host,
     status_of_queue,
     status_of_robots,
 )
-from outrider.frontier.verbs.census import HOST_STATES, rows_in
 from outrider.journey import HostStatus, ListPage, QueueStatus
 from outrider.limits import (
     LISTED_HOSTS_PER_STEP,
@@ -61,7 +61,7 @@ def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int
 
 
 def list_hosts(
-    tables: Tables, turns: Turns, now: Instant, after: str | None, limit: int
+    tables: Tables, turns: HostSchedule, now: Instant, after: str | None, limit: int
 ) -> Generator[None, None, ListPage[HostStatus]]:
     """Hosts in the order of their hashes. It yields between its steps."""
     limit = arguments.rows(limit)
@@ -83,7 +83,7 @@ def list_hosts(
 
 
 def list_hosts_in(
-    state: str, tables: Tables, turns: Turns, now: Instant, after: str | None, limit: int
+    state: str, tables: Tables, turns: HostSchedule, now: Instant, after: str | None, limit: int
 ) -> Generator[None, None, ListPage[HostStatus]]:
     """Hosts in one state, as `list_hosts`; it looks at all hosts in memory, in bounded steps. Raises SettingsError."""
     limit = arguments.rows(limit)
@@ -117,7 +117,7 @@ def hashes_after(after: str | None, count: int, what: str) -> tuple[int, ...]:
     return hashes
 
 
-def _hosts_from(tables: Tables, least: int) -> Iterator[tuple[int, int | tuple[Told, int]]]:
+def _hosts_from(tables: Tables, least: int) -> Iterator[tuple[int, int | tuple[ColdRecords, int]]]:
     """All hosts with hashes from `least` on, in the order of hashes, each with its row or, when it is cold, its record
     and the place in it. Memory holds about a thousand of them at a time."""
     if least >= 1 << 64:
@@ -134,7 +134,7 @@ def _hosts_from(tables: Tables, least: int) -> Iterator[tuple[int, int | tuple[T
         ahead = next(cold, None)
 
 
-def _cold_from(tables: Tables, least: int) -> Iterator[tuple[int, tuple[Told, int]]]:
+def _cold_from(tables: Tables, least: int) -> Iterator[tuple[int, tuple[ColdRecords, int]]]:
     for told in tables.cold.scan(after=least - 1 if least > 0 else None, bytes_at_once=LISTED_READ_BYTES):
         for place, number in enumerate(told.hashes.tolist()):
             yield number, (told, place)
@@ -157,7 +157,7 @@ def _hot_from(tables: Tables, least: int) -> Iterator[tuple[int, int]]:
 
 
 def _queues_there(
-    tables: Tables, number: int, home: int | tuple[Told, int], crawl: int | None
+    tables: Tables, number: int, home: int | tuple[ColdRecords, int], crawl: int | None
 ) -> list[tuple[int, QueueStatus]]:
     """The queues of one host, ordered by their hashes: of one crawl, or of all crawls that were not deleted."""
     if not isinstance(home, tuple):
@@ -183,7 +183,7 @@ def _listed(tables: Tables, crawl: int, wanted: int | None) -> bool:
     return tables.crawls.states[crawl] != CrawlState.DELETED and wanted in (None, crawl)
 
 
-def _cold_status(tables: Tables, told: Told, place: int, now: Instant) -> HostStatus:
+def _cold_status(tables: Tables, told: ColdRecords, place: int, now: Instant) -> HostStatus:
     """As `_host_status`, for a cold host, from its record."""
     head = told.heads[place]
     cells = {name: head[name].item() for name in ("ended", "gap", "reason", "answered")}

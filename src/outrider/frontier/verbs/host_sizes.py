@@ -6,14 +6,14 @@ import numpy as np
 
 from outrider import kernels
 from outrider.frontier.policy.returns import LEVELS, Sizes, sizes_of
-from outrider.frontier.state.returns import ReturnsKept
+from outrider.frontier.state.returns_table import ReturnsTable
 
 
 class HostSizes:
     """The counts, which lie among the returns under names of their own. quantile: the share of hosts that bounds the
     others, None for no bound."""
 
-    def __init__(self, kept: ReturnsKept, key: bytes, quantile: float | None) -> None:
+    def __init__(self, kept: ReturnsTable, key: bytes, quantile: float | None) -> None:
         self._kept = kept
         self._key = key
         self._quantile = quantile

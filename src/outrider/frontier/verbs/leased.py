@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.clock import Instant
-from outrider.frontier.format.cards import Cards
-from outrider.frontier.format.records import parts_of, value_of
+from outrider.frontier.format.card_columns import Cards
+from outrider.frontier.format.card_records import parts_of, value_of
 from outrider.frontier.policy.politeness import GapReason
-from outrider.frontier.schedule.turns import Turns
+from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.state.errand import CallersErrand, Errand
+from outrider.frontier.state.host_addresses import HostAddress
 from outrider.frontier.state.hosts import NONE, Rows
 from outrider.frontier.state.tables import Tables
-from outrider.frontier.state.whereabouts import Whereabouts
 from outrider.journey import LEASE_FIELDS, Kind, Lease, Line, RequestId
 from outrider.url import authorities_of, hosts_of
 
@@ -37,7 +37,7 @@ class Unclaimed:
     request_id: RequestId | None = None
 
 
-class Leased:
+class LeasedColumns:
     """Pages first, then errands; tokens are consecutive. The clocks are those of the moment at which the leases were
     made."""
 
@@ -49,7 +49,7 @@ class Leased:
     def __init__(
         self,
         tables: Tables,
-        turns: Turns,
+        turns: HostSchedule,
         first: int,
         cards: Cards,
         queues: Rows,
@@ -132,7 +132,7 @@ class Leased:
         return (*made, *self._errands)
 
 
-def errand_lease(errand: Errand, tables: Tables, turns: Turns, now: Instant) -> Lease:
+def errand_lease(errand: Errand, tables: Tables, turns: HostSchedule, now: Instant) -> Lease:
     """The lease of an open errand."""
     lease = partial(
         Lease,
@@ -147,7 +147,7 @@ def errand_lease(errand: Errand, tables: Tables, turns: Turns, now: Instant) -> 
         not_before=now,
         hops=errand.hops,
     )
-    if isinstance(errand, Whereabouts):
+    if isinstance(errand, HostAddress):
         return lease(key=errand.name, host=errand.name)
     if isinstance(errand, CallersErrand):
         source = errand.name if errand.url != errand.name else None

@@ -13,21 +13,21 @@ import numpy.typing as npt
 
 from outrider.clock import Instant, instant
 from outrider.errors import SettingsError, StoreFullError, shown
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.policy.lives import check_moves
 from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.errand import Errand
 from outrider.frontier.state.hosts import Rows
-from outrider.frontier.state.urls import LEASED, PARKED, Hand
+from outrider.frontier.state.url_table import LEASED, PARKED, KnownRows
 from outrider.frontier.verbs import arguments
-from outrider.frontier.verbs.asking import Asking
 from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.draft import Draft
-from outrider.frontier.verbs.drawing import Drawing, Wish
-from outrider.frontier.verbs.leased import Leased, errand_lease
-from outrider.frontier.verbs.returning import Returning
+from outrider.frontier.verbs.drawing import LeaseDraw, LeaseRequest
+from outrider.frontier.verbs.leased import LeasedColumns, errand_lease
+from outrider.frontier.verbs.robots_files import RobotsFiles
 from outrider.frontier.verbs.trapping import Trapping
+from outrider.frontier.verbs.unparking import Unparking
 from outrider.journey import LEASE_KEYWORDS, Lease, LeaseBatch, RequestId
 from outrider.limits import CALL_ROWS_MAX, NETWORK_PROBES, ROBOTS_REFUSALS_PER_CALL_MAX
 
@@ -53,7 +53,7 @@ CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
 class Leasing(Part):
     """The part of the machine that gives leases."""
 
-    def __init__(self, core: Core, robots: Asking, traps: Trapping, returning: Returning) -> None:
+    def __init__(self, core: Core, robots: RobotsFiles, traps: Trapping, returning: Unparking) -> None:
         super().__init__(core)
         self._robots, self._traps, self._returning = robots, traps, returning
         self._odd = 0  # how `_seekers_share` halved an odd number the last time: 1 rounded up
@@ -85,11 +85,11 @@ class Leasing(Part):
         deadline = now + instant(how["ttl_seconds"])
         before = deadline if train_seconds is None else min(deadline, now + instant(train_seconds) + 1)
         want, pages_left = self.network_lets(now, want), self._core.budgets.pages_left()
-        wish = Wish(want, pages_left, now, deadline, before, per_queue, queues_max, row, key, errands)
-        drawing = Drawing(self._core, self._robots, self._traps, draft, wish, refusals)
+        wish = LeaseRequest(want, pages_left, now, deadline, before, per_queue, queues_max, row, key, errands)
+        drawing = LeaseDraw(self._core, self._robots, self._traps, draft, wish, refusals)
         if crawl is None or row is not None:
             self._draw(drawing, wish)
-        return self._given(draft, drawing, wish, holder, request_id)
+        return self._logged_leases(draft, drawing, wish, holder, request_id)
 
     def _key_meant(self, key: str) -> str:
         """The key that a text stands for: the text itself where a queue has it, else the host that it spells, known or
@@ -133,7 +133,7 @@ class Leasing(Part):
             refusals = max(refusals - self._returning.judge_again(now, refusals - refusals // 2), refusals // 2)
         return refusals
 
-    def _draw(self, drawing: Drawing, wish: Wish) -> None:
+    def _draw(self, drawing: LeaseDraw, wish: LeaseRequest) -> None:
         """Draws pages and errands, and hosts that need an address: some of these first, the others behind all pages."""
         if wish.errands:
             most = self._seekers_share(min(wish.want, wish.pages_left))
@@ -145,8 +145,8 @@ class Leasing(Part):
         if drawing.sought:
             drawing.tried.append(np.array(drawing.sought, np.uint32))
 
-    def _given(
-        self, draft: Draft, drawing: Drawing, wish: Wish, holder: int, request_id: RequestId | None
+    def _logged_leases(
+        self, draft: Draft, drawing: LeaseDraw, wish: LeaseRequest, holder: int, request_id: RequestId | None
     ) -> LeaseBatch:
         """Logs what was drawn as leases, and answers with them."""
         tables, now, asked, sought = self.tables, wish.now, drawing.asked, drawing.sought
@@ -171,7 +171,7 @@ class Leasing(Part):
             return LeaseBatch((), lines=self._core.take_lines(draft), lsn=self._core.lsn)
         opened = [tables.errands.open[token] for token in range(first + drawing.count, first + given)]
         errand_leases = [errand_lease(errand, tables, self.turns, now) for errand in opened]
-        leases = Leased(tables, self.turns, first, cards, queues, not_before, wish.deadline, errand_leases)
+        leases = LeasedColumns(tables, self.turns, first, cards, queues, not_before, wish.deadline, errand_leases)
         if len(cards):
             self._core.delays.note(cards.heads, tables.hosts.rest_until[tables.queues.host[queues]], not_before, now)
         for one in opened:
@@ -219,7 +219,7 @@ class Leasing(Part):
                     np.full(rows, holder, np.uint32),
                     not_before,
                 ],
-                Hand(cards.with_heads(heads), old, queues),
+                KnownRows(cards.with_heads(heads), old, queues),
             )
         for place, errand in enumerate(asked):
             if isinstance(errand, Authority):
@@ -249,7 +249,7 @@ class Leasing(Part):
             elif found.found[row]:
                 one = slice(row, row + 1)
                 deadline = int(found.deadlines[row])
-                columns = Leased(
+                columns = LeasedColumns(
                     self.tables,
                     self.turns,
                     token,

@@ -17,13 +17,13 @@ import numpy.typing as npt
 
 from outrider.clock import Instant
 from outrider.errors import SettingsError, shown
-from outrider.frontier.format.records import Record
+from outrider.frontier.format.card_records import CardRecord
 from outrider.frontier.state.hosts import NONE, Rows
 from outrider.frontier.state.tables import Tables
-from outrider.frontier.state.urls import DONE, GONE, LEASED, PARKED, QUEUED, STATES, WAITING, Reason
+from outrider.frontier.state.url_table import DONE, GONE, LEASED, PARKED, QUEUED, STATES, WAITING, Reason
 from outrider.frontier.stores.ledger import FINGERPRINT_MAX, Key, before_slot
-from outrider.frontier.verbs.accounts import leased_heads, status_of
-from outrider.frontier.verbs.asking import NO_HEADS
+from outrider.frontier.verbs.robots_files import NO_HEADS
+from outrider.frontier.verbs.statuses import leased_heads, status_of
 from outrider.journey import ListPage, State, UrlStatus
 from outrider.kernels.card_layout import Heads
 from outrider.limits import (
@@ -49,7 +49,7 @@ other calls may come between."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class UrlFilter:
     """Which URLs a list has; None: all of them. queues: the rows of these queues alone. reason: a word of
     `reason_text`, the rule of a trap, or a class of errors."""
 
@@ -63,7 +63,7 @@ _COUNTED = {WAITING: "waiting", PARKED: "parked", DONE: "done", GONE: "gone"}
 """The states whose URLs each queue counts."""
 
 
-def _ranges(tables: Tables, wish: Wish) -> Reading[list[Range] | None]:
+def _ranges(tables: Tables, wish: UrlFilter) -> Reading[list[Range] | None]:
     """(crawl, slot) of all URLs of a wish, in the order of the ledger; None: they may be anywhere."""
     queues = tables.queues
     rows = wish.queues
@@ -93,7 +93,7 @@ def state_number(state: str | None) -> int | None:
 
 
 def chosen_heads(
-    tables: Tables, wish: Wish, woken: Instant, take: Callable[[Heads], bool], after: Key | None = None
+    tables: Tables, wish: UrlFilter, woken: Instant, take: Callable[[Heads], bool], after: Key | None = None
 ) -> Reading[None]:
     """Gives `take` the heads of all URLs of a wish above a key, in the order of the ledger, some at a time, each in the
     state that time and leases have given it; until it answers that it has enough."""
@@ -119,11 +119,11 @@ def chosen_heads(
 
 def listed(
     tables: Tables,
-    wish: Wish,
+    wish: UrlFilter,
     woken: Instant,
     after: Key | None,
     limit: int,
-    token_of: Callable[[Record], int],
+    token_of: Callable[[CardRecord], int],
 ) -> Reading[ListPage[UrlStatus]]:
     """Up to `limit` URLs above a key, and the cursor behind them."""
     chosen: list[Heads] = []
@@ -151,7 +151,7 @@ def listed(
             rows = range(first, min(first + LISTED_URLS_PER_STEP, len(cards)))
             queues = tables.queues.find(changed["queue"][rows.start : rows.stop]).tolist()
             for row, queue in zip(rows, queues, strict=True):
-                record = Record.of(cards, row)
+                record = CardRecord.of(cards, row)
                 token = token_of(record) if record.state == LEASED else 0
                 found.append(status_of(record, tables, token, queue))
     return ListPage(found, cursor_of(heads, limit - 1) if more else None)
@@ -159,7 +159,7 @@ def listed(
 
 def gathered(
     tables: Tables,
-    wish: Wish,
+    wish: UrlFilter,
     woken: Instant,
     after: Key | None,
     least: int,
@@ -269,7 +269,7 @@ def parked_by_reason(tables: Tables, woken: Instant) -> Reading[dict[str, int]]:
             pairs[reason, error] += count
         return False
 
-    yield from chosen_heads(tables, Wish(PARKED), woken, take)
+    yield from chosen_heads(tables, UrlFilter(PARKED), woken, take)
     found: Counter[str] = Counter()
     for (reason, error), count in pairs.items():
         text = tables.registry.errors[error]
@@ -277,7 +277,7 @@ def parked_by_reason(tables: Tables, woken: Instant) -> Reading[dict[str, int]]:
     return dict(found)
 
 
-def _filtered(tables: Tables, heads: Heads, wish: Wish, woken: Instant, leased: npt.NDArray[np.uint64]) -> Heads:
+def _filtered(tables: Tables, heads: Heads, wish: UrlFilter, woken: Instant, leased: npt.NDArray[np.uint64]) -> Heads:
     """The heads of a wish, copied, in their states. leased: the names of leased URLs, sorted."""
     states = heads["state"].copy()
     states[(states == WAITING) & (heads["due"] <= woken)] = QUEUED

@@ -13,21 +13,21 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.clock import Instant, instant
 from outrider.errors import SettingsError, StoreFullError
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
+from outrider.frontier.format.card_records import CardRecord
 from outrider.frontier.format.facts import Fact
-from outrider.frontier.format.records import Record
+from outrider.frontier.policy.block_detection import is_silent
 from outrider.frontier.policy.politeness import GapReason
-from outrider.frontier.policy.welcome import is_silent
 from outrider.frontier.priority import checked, class_of
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import NONE, QueueRules, Rows, words_of_crawls, words_of_keys
 from outrider.frontier.state.tables import rules_cells
-from outrider.frontier.state.urls import GONE, LEASED, PARKED, QUEUED, STATES, WAITING, Reason
+from outrider.frontier.state.url_table import GONE, LEASED, PARKED, QUEUED, STATES, WAITING, Reason
 from outrider.frontier.verbs import arguments
-from outrider.frontier.verbs.asking import Asking
 from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.draft import Draft
+from outrider.frontier.verbs.robots_files import RobotsFiles
 from outrider.journey import State
 from outrider.kernels.card_layout import HEAD, Heads
 from outrider.limits import CALL_ROWS_MAX, OWN_SLOT, WAKES_PER_CALL_MAX
@@ -38,7 +38,7 @@ from outrider.url.traps import ANY_TRAP
 class Operations(Part):
     """The part of the machine that operators call."""
 
-    def __init__(self, core: Core, links: Discovering, robots: Asking) -> None:
+    def __init__(self, core: Core, links: Discovering, robots: RobotsFiles) -> None:
         super().__init__(core)
         self._links, self._robots = links, robots
 
@@ -104,7 +104,7 @@ class Operations(Part):
         if paused:
             return self._rule(key, crawl, now, lambda rules: replace(rules, paused=True))
         queues = self.chosen(key, crawl)
-        cells = self.tables.hosts.unwelcome[self.tables.queues.host[queues.astype(np.intp)]]
+        cells = self.tables.hosts.block_score[self.tables.queues.host[queues.astype(np.intp)]]
         silent = bool(is_silent(cells).any())
         woken = {"blocked_until": 0} if silent else {}
         count = self._rule(key, crawl, now, lambda rules: replace(rules, paused=False, **woken))
@@ -115,8 +115,8 @@ class Operations(Part):
         """Forgets the signs of hosts that an operator wakes."""
         draft = self._core.draft(self._core.advance(now))
         for host in np.unique(self.tables.queues.host[queues.astype(np.intp)]).tolist():
-            if self.tables.hosts.unwelcome[host]:
-                draft.clock(host).unwelcome = 0
+            if self.tables.hosts.block_score[host]:
+                draft.clock(host).block_score = 0
         self._core.commit(draft, reserve=True)
 
     def block_until(self, until: Instant, key: str | None, crawl: str | None, now: Instant) -> int:
@@ -232,8 +232,8 @@ class Operations(Part):
                 clock.gap, clock.reason = delay, int(GapReason.FLOOR)  # so the next rest in doubt is as long
 
     def recheck(self, host: str, now: Instant) -> tuple[int, list[str]]:
-        """Drops all verdicts on robots.txt files of a host, as `Asking.recheck`. Raises SettingsError for an unknown
-        host."""
+        """Drops all verdicts on robots.txt files of a host, as `RobotsFiles.recheck`. Raises SettingsError for an
+        unknown host."""
         row = self.host_named(arguments.text("host", host))
         if row == NONE:
             raise SettingsError(f"host {host!r:.200}: it is unknown here; `hosts` lists those there are")
@@ -271,7 +271,7 @@ class Operations(Part):
     ) -> list[State]:
         """Gives URLs another priority, also where they wait on disk. Returns the state of each; unknown URLs stay
         unknown."""
-        wishes = wishes_of(urls, priority)
+        wishes = url_priorities(urls, priority)
         values = [wish for _, wish in wishes]
         crawl = arguments.name("crawl", crawl)
         row = self.crawl_row(crawl or "default")
@@ -281,7 +281,7 @@ class Operations(Part):
         states = [State.UNKNOWN] * len(wishes)
         places = np.flatnonzero(mask).tolist()
         draft = self._core.draft(now)
-        moving: dict[int, tuple[Record, float]] = {}  # by order: the last wish for a URL counts
+        moving: dict[int, tuple[CardRecord, float]] = {}  # by order: the last wish for a URL counts
         for place, record in zip(places, records, strict=True):
             states[place] = STATES[record.state]
             if record.state in (QUEUED, WAITING, PARKED):
@@ -297,7 +297,7 @@ class Operations(Part):
         return states
 
     def _change(
-        self, draft: Draft, records: Sequence[Record], values: Sequence[float]
+        self, draft: Draft, records: Sequence[CardRecord], values: Sequence[float]
     ) -> tuple[Cards, npt.NDArray[np.uint8]]:
         """Takes records that are queued, waiting or parked out of their places, and adds them to the draft with other
         priorities. Returns the cards as they were, and the states they leave."""
@@ -312,7 +312,7 @@ class Operations(Part):
         draft.heads(cards.with_heads(new), np.zeros(len(cards), np.uint64), old)
         return cards, old
 
-    def records_of(self, urls: Sequence[str], crawl: int) -> tuple[np.ndarray[Any, Any], list[Record]]:
+    def records_of(self, urls: Sequence[str], crawl: int) -> tuple[np.ndarray[Any, Any], list[CardRecord]]:
         """Whether a crawl knows each of these URLs, by any spelling, and the records of the known ones as they are
         now."""
         tables = self.tables
@@ -330,9 +330,9 @@ class Operations(Part):
             slots[place] = self._homes.slot_of(homes[place])
         found, cards = tables.urls.find(np.full(len(some), crawl, np.uint32), slots, prints)
         mask[np.flatnonzero(mask)[~found]] = False
-        return mask, [self._as_it_is(record) for record in map(Record.of, [cards] * len(cards), range(len(cards)))]
+        return mask, [self._as_it_is(record) for record in map(CardRecord.of, [cards] * len(cards), range(len(cards)))]
 
-    def _as_it_is(self, record: Record) -> Record:
+    def _as_it_is(self, record: CardRecord) -> CardRecord:
         """A record of the ledger in the state that time and leases have given it."""
         if record.state in (QUEUED, WAITING) and self.token_of(record):
             record.state = LEASED
@@ -340,7 +340,7 @@ class Operations(Part):
             record.state = QUEUED
         return record
 
-    def token_of(self, record: Record) -> int:
+    def token_of(self, record: CardRecord) -> int:
         """The token of the open lease of a record, 0 for none."""
         prints = np.array([record.fingerprint], np.uint64)
         token = int(np.frombuffer(self.tables.urls.leases.find_urls(prints), np.uint64)[0])
@@ -390,7 +390,7 @@ class Operations(Part):
         return len(some)
 
 
-def wishes_of(urls: str | Sequence[str] | Mapping[str, float], priority: float | None) -> list[tuple[str, float]]:
+def url_priorities(urls: str | Sequence[str] | Mapping[str, float], priority: float | None) -> list[tuple[str, float]]:
     """Each URL and the priority that it shall have. Raises SettingsError."""
     if isinstance(urls, str):
         urls = [urls]

@@ -9,8 +9,8 @@ import numpy as np
 from outrider.frontier.state.cold import weigh
 from outrider.frontier.state.hosts import NONE
 from outrider.frontier.state.tables import Tables
-from outrider.frontier.state.urls import DONE, GONE, LEASED, PARKED, QUEUED, STATES, WAITING
-from outrider.frontier.verbs.accounts import leased_heads, leased_queues
+from outrider.frontier.state.url_table import DONE, GONE, LEASED, PARKED, QUEUED, STATES, WAITING
+from outrider.frontier.verbs.statuses import leased_heads, leased_queues
 from outrider.journey import Verification
 from outrider.kernels.card_layout import Heads
 

@@ -14,15 +14,15 @@ from outrider.clock import Instant, instant
 from outrider.errors import SettingsError, shown
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.state.errand import CallersErrand
-from outrider.frontier.state.urls import LEASED, QUEUED, WAITING
+from outrider.frontier.state.url_table import LEASED, QUEUED, WAITING
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.arrivals import Arrival, Origin, pieces_of
 from outrider.frontier.verbs.deciding import NEW, Core, Part, bounded, codes_of
 from outrider.frontier.verbs.discovering import Discovering, origins_of
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.leased import Unclaimed
-from outrider.frontier.verbs.outcomes import Outcomes, outcomes_of
-from outrider.frontier.verbs.pieces import Answer, ByRow, Costs, Links, costs_of
+from outrider.frontier.verbs.outcome_columns import OutcomeColumns, outcomes_of
+from outrider.frontier.verbs.report_pieces import ByRow, Costs, Links, ReportProgress, costs_of
 from outrider.frontier.verbs.settling import Settling, of_their_kinds, origin_of_errand
 from outrider.journey import Code, Line, Link, Outcome, OutcomeBatch, Report, RequestId, Settled
 from outrider.limits import ANSWERS_UNTAKEN_MAX, CALL_BYTES_PER_FRAME, OWN_SLOT
@@ -80,7 +80,7 @@ class Reporting(Part):
         request_id = arguments.request(request_id)
         now = self._core.advance(now)
         known = self._core.repeated(request_id, "report")
-        answer = Answer.unpacked(known) if known is not None else Answer()
+        answer = ReportProgress.unpacked(known) if known is not None else ReportProgress()
         if known is not None and request_id is not None and not self._core.is_begun(request_id):
             return _report_of(answer, (), 0)
         whole = outcomes_of(outcomes)
@@ -120,7 +120,7 @@ class Reporting(Part):
             raise
         return _report_of(answer, tuple(lines), self._core.lsn)
 
-    def _remember(self, tokens: npt.NDArray[np.uint64], answer: Answer) -> None:
+    def _remember(self, tokens: npt.NDArray[np.uint64], answer: ReportProgress) -> None:
         """Keeps the answers of a call that broke off, for the call that repeats it."""
         for row, (token, code) in enumerate(zip(tokens.tolist(), answer.settled, strict=False)):
             if code is _OK:
@@ -128,7 +128,7 @@ class Reporting(Part):
         while len(self._unanswered) > ANSWERS_UNTAKEN_MAX:
             del self._unanswered[next(iter(self._unanswered))]
 
-    def _pieces(self, outcomes: Outcomes, given: ByRow, extra: ByRow, answer: Answer) -> list[Piece]:
+    def _pieces(self, outcomes: OutcomeColumns, given: ByRow, extra: ByRow, answer: ReportProgress) -> list[Piece]:
         """Divides the outcomes without an answer into frames; nearly always one frame takes them all."""
         rows, first = len(outcomes), len(answer.settled)
         costs = Costs(outcomes, given, extra)
@@ -147,7 +147,7 @@ class Reporting(Part):
             if end or not begun
         ]
 
-    def _check(self, outcomes: Outcomes, given: ByRow, extra: ByRow, now: Instant) -> None:
+    def _check(self, outcomes: OutcomeColumns, given: ByRow, extra: ByRow, now: Instant) -> None:
         """Checks all outcomes and links before the first of several frames: an error must come before any change.
         Raises SettingsError."""
         draft, origin = self._core.draft(now), Origin()
@@ -162,7 +162,7 @@ class Reporting(Part):
                 self._links.arrival(link, 0, origin, draft)
 
     def _take_ahead(
-        self, token: int, found: Sequence[Links], answer: Answer, request_id: RequestId | None, now: Instant
+        self, token: int, found: Sequence[Links], answer: ReportProgress, request_id: RequestId | None, now: Instant
     ) -> None:
         """Accepts the links of the next outcome in frames before it, except links that an earlier call has accepted."""
         row = len(answer.settled)
@@ -198,10 +198,10 @@ class Reporting(Part):
 
     def _report(
         self,
-        outcomes: Outcomes,
+        outcomes: OutcomeColumns,
         links: tuple[ByRow, ByRow],
         now: Instant,
-        answer: Answer,
+        answer: ReportProgress,
         *,
         request_id: RequestId | None,
         begun: bool,
@@ -217,14 +217,14 @@ class Reporting(Part):
         stale = len(outcomes) - int(np.count_nonzero(accepted)) - len(taken_before)
         if stale:
             draft.tally("stale", stale)
-        self._settling.unwelcome = {}
+        self._settling.block_score = {}
         self._settling.hear_network(draft, ends)
         self._settling.hear_names(ends)
         self._settling.answer_errands(draft, ends)
         until, ended = self._settling.rest_hosts(draft, ends)
         self._settling.lengthen_copies(draft, ends)
         draft.left = ends.hosts[ends.ended]
-        self._settling.park_unwelcome(draft)
+        self._settling.park_blocking_hosts(draft)
         targets = self._settling.move_pages(draft, ends, until, ended)
         # The links of stale outcomes stay unread: the present holder of the URL will report them.
         codes, new_targets = self._settling.take_links(draft, ends, links, targets)
@@ -247,13 +247,13 @@ class Reporting(Part):
         self._core.commit(draft, reserve=True)
         self._core.network = ends.network
         self._core.delays.note_fetched(ends.leases.cards.heads, ended, ends.ended & (outcomes.statuses != 0))
-        if self._settling.unwelcome:
-            self.turns.touch([np.array(list(self._settling.unwelcome), np.uint32), self.turns.hops()], draft.now)
+        if self._settling.block_score:
+            self.turns.touch([np.array(list(self._settling.block_score), np.uint32), self.turns.hops()], draft.now)
         for token in taken_before.values():
             self._unanswered.pop(token, None)
         return self._core.take_lines(draft)
 
-    def _taken_before(self, outcomes: Outcomes, accepted: npt.NDArray[np.bool_]) -> dict[int, int]:
+    def _taken_before(self, outcomes: OutcomeColumns, accepted: npt.NDArray[np.bool_]) -> dict[int, int]:
         """The tokens, by row, of stale outcomes that a call which broke off has taken."""
         if not self._unanswered:
             return {}
@@ -359,7 +359,7 @@ def by_outcome(
     return extra
 
 
-def _report_of(answer: Answer, lines: tuple[Line, ...], lsn: int) -> Report:
+def _report_of(answer: ReportProgress, lines: tuple[Line, ...], lsn: int) -> Report:
     told = [_NO_CODES] * len(answer.settled)
     codes = codes_of(b"".join(answer.codes.values())) if answer.codes else []
     start = 0

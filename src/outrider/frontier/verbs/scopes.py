@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from outrider.frontier.format.facts import Fact
-from outrider.frontier.policy.settings import FrontierSettings
+from outrider.frontier.policy.frontier_settings import FrontierSettings
 from outrider.frontier.state.crawls import Crawls
 from outrider.frontier.verbs.draft import Draft
 from outrider.limits import OWN_SLOT

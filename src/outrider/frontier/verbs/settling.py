@@ -14,37 +14,37 @@ from msgspec.structs import astuple
 from outrider import kernels
 from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
-from outrider.frontier.format.cards import Cards, fetched_cells
+from outrider.frontier.format.card_columns import Cards, fetched_cells
+from outrider.frontier.format.card_records import CARD_FIELDS, EMPTY, parts_of
 from outrider.frontier.format.facts import Fact
-from outrider.frontier.format.records import CARD_FIELDS, EMPTY, parts_of
-from outrider.frontier.policy.network import SILENT, Network
-from outrider.frontier.policy.politeness import UNANSWERED, ends_of, rests_after
-from outrider.frontier.policy.revisit import NEVER, bad_answer_seconds, codes_of, retries_at
-from outrider.frontier.policy.welcome import (
+from outrider.frontier.policy.block_detection import (
     BREAKS,
     NAMELESS,
     PARKED_FROM,
-    Signal,
+    BlockSignal,
     Signals,
+    block_scores_after,
     is_silent,
     silent_seconds,
-    unwelcome_after,
 )
+from outrider.frontier.policy.network import SILENT, Network
+from outrider.frontier.policy.politeness import UNANSWERED, ends_of, rests_after
+from outrider.frontier.policy.revisit import NEVER, bad_answer_seconds, codes_of, retries_at
 from outrider.frontier.state.authorities import CELLS, WITH_COPY, Authority
 from outrider.frontier.state.errand import ANSWERS, CallersErrand, Errand
+from outrider.frontier.state.host_addresses import HostAddress
 from outrider.frontier.state.hosts import NONE, RULED, QueueRules, Rows, Uint64s, has_equals, mixed, words_of_keys
 from outrider.frontier.state.tables import rules_cells
-from outrider.frontier.state.urls import DONE, GONE, LEASED, QUEUED, WAITING, OpenLeases, Reason, states_of
-from outrider.frontier.state.whereabouts import Whereabouts
-from outrider.frontier.verbs import outcomes as verdicts
+from outrider.frontier.state.url_table import DONE, GONE, LEASED, QUEUED, WAITING, OpenLeases, Reason, states_of
+from outrider.frontier.verbs import outcome_columns as verdicts
 from outrider.frontier.verbs.arguments import HTTP_STATUS_MAX
 from outrider.frontier.verbs.arrivals import Arrival, Origin
-from outrider.frontier.verbs.asking import Asking
 from outrider.frontier.verbs.deciding import Core, Part, bounded
 from outrider.frontier.verbs.discovering import Discovering, origins_of
 from outrider.frontier.verbs.draft import Draft
-from outrider.frontier.verbs.outcomes import Outcomes
-from outrider.frontier.verbs.pieces import ByRow
+from outrider.frontier.verbs.outcome_columns import OutcomeColumns
+from outrider.frontier.verbs.report_pieces import ByRow
+from outrider.frontier.verbs.robots_files import RobotsFiles
 from outrider.frontier.verbs.trapping import NO_SUCH_NAME, Trapping
 from outrider.journey import RECORD_FIELDS, Kind, RobotsAnswer
 from outrider.kernels.card_layout import HAS_CONTENT, SCHEDULE_SHIFT, Heads
@@ -75,11 +75,11 @@ _DIGEST = list(RECORD_FIELDS).index("digest")
 _STAYING = tuple(place for place, told in enumerate(RECORD_FIELDS.values()) if not told.renewed)
 """The places of fields that a record keeps until another value comes."""
 NOT_MODIFIED = 304  # the answer to a request with validators: no bad one
-HEALTHY = int(Signal.HEALTHY)  # numpy asks an enumeration of Python 3.11 for names that it lacks, which is slow
-_OF_STATUSES = np.full(HTTP_STATUS_MAX + 1, Signal.NEUTRAL, np.uint8)
+HEALTHY = int(BlockSignal.HEALTHY)  # numpy asks an enumeration of Python 3.11 for names that it lacks, which is slow
+_OF_STATUSES = np.full(HTTP_STATUS_MAX + 1, BlockSignal.NEUTRAL, np.uint8)
 """The sign that an answer of each HTTP status gives."""
 _OF_STATUSES[200:500] = HEALTHY
-_OF_STATUSES[403] = Signal.WALL
+_OF_STATUSES[403] = BlockSignal.WALL
 _PHASES = np.uint64((1 << 50) - 1)  # the windows of a Crawl-delay begin at another instant for each host
 
 
@@ -89,7 +89,7 @@ class Ends:
     pages' hosts; dead: ended ones whose URLs were deleted meanwhile; errands: open errands, by row; network: as these
     outcomes show it; spared: rows that failed in an outage of it; nameless: pages whose host has lost its address."""
 
-    outcomes: Outcomes
+    outcomes: OutcomeColumns
     leases: OpenLeases
     ended: Flags
     hosts: Rows
@@ -109,12 +109,12 @@ class Ends:
 
 
 @dataclass(slots=True)
-class _Pages:
+class _EndedPages:
     """The pages of a frame that end, a row each, and the columns that they get. until: the instants at which the rests
     of their hosts end; ended: the ends of the requests; keeps: pages whose new text counts; targets: where redirects
     lead, by row; rows: of the frame."""
 
-    outcomes: Outcomes
+    outcomes: OutcomeColumns
     cards: Cards
     heads: Heads
     queues: Rows
@@ -132,15 +132,15 @@ class _Pages:
 class Settling(Part):
     """The part of the machine that turns outcomes into facts."""
 
-    def __init__(self, core: Core, links: Discovering, traps: Trapping, robots: Asking) -> None:
+    def __init__(self, core: Core, links: Discovering, traps: Trapping, robots: RobotsFiles) -> None:
         super().__init__(core)
         self._links, self._traps, self._robots = links, traps, robots
         # Cells of the hosts that the draft at hand parks or leaves alone, by row.
-        self.unwelcome: dict[int, int] = {}
+        self.block_score: dict[int, int] = {}
         # In memory alone: a restart begins to count anew, which parks a host later and none wrongly.
         self._same_bodies = kernels.SameBodies(UNWELCOME_RUNS_MAX, UNWELCOME_SAME_BODIES)
 
-    def ends(self, outcomes: Outcomes, *, bodies: bool) -> Ends:
+    def ends(self, outcomes: OutcomeColumns, *, bodies: bool) -> Ends:
         """Looks up the leases of these outcomes. bodies: whether their texts are needed in any case."""
         tables, tokens = self.tables, outcomes.tokens
         rows = len(outcomes)
@@ -184,16 +184,16 @@ class Settling(Part):
             errand = ends.errands.get(row)
             host = int(ends.hosts[row]) if errand is None else errand.busy if errand.busy != NONE else errand.host
             if hosts.answered[host]:
-                silent[int(hosts.hash[host])] = float(hosts.strain[host])
+                silent[int(hosts.hash[host])] = float(hosts.throttle[host])
         answered = bool((accepted & (outcomes.statuses != 0)).any())
         ends.network = network.after(answered=answered, silent=silent, now=draft.now)
         if not ends.network.down:
             return
         ends.spared = frozenset(failed)
-        for name_hash, strain in ends.network.silent.items() if not network.down else ():
+        for name_hash, throttle in ends.network.silent.items() if not network.down else ():
             host = hosts.row(name_hash)
             if host != NONE:
-                draft.clock(host).strain = strain
+                draft.clock(host).throttle = throttle
         pages = [row for row in failed if ends.ended[row] and outcomes.verdicts[row] == verdicts.RETRY]
         if pages:
             outcomes.come_again(pages, ends.network.until)
@@ -244,7 +244,7 @@ class Settling(Part):
                 draft.add(fact, cells)
                 if not cells[-1]:
                     self._homes.add(draft, host_of(cells[4]))  # the host of the next hop
-            if not isinstance(errand, Whereabouts):
+            if not isinstance(errand, HostAddress):
                 continue
             # It was no request to the host, so the host does not rest.
             self.turns.shared.moved([errand.host])
@@ -285,7 +285,7 @@ class Settling(Part):
         """Lets hosts rest after these requests: the longest of floor, factor, crawl delay, Retry-After, back-off
         and strain. Returns for each outcome the end of the rest as it stands behind it, and the end of the request."""
         outcomes, tables = ends.outcomes, self.tables
-        requested = {row: one for row, one in ends.errands.items() if not isinstance(one, Whereabouts)}
+        requested = {row: one for row, one in ends.errands.items() if not isinstance(one, HostAddress)}
         rested, hosts = ends.ended, ends.hosts
         if requested:
             rested, hosts = rested.copy(), hosts.copy()
@@ -308,7 +308,7 @@ class Settling(Part):
                     if row in requested
                     else self._rests.floor_of_page(int(ends.leases.queues[row]))
                 )
-        requests = _Requests(
+        requests = _EndedRequests(
             seconds=outcomes.seconds,
             ended=ended,
             floor=floor,
@@ -340,7 +340,7 @@ class Settling(Part):
             begun[row] = errand.begun if errand.begun is not None and errand.holder == 0 else -1
         return ends_of(given, ends.outcomes.seconds, begun=begun, now=now)
 
-    def _rest(self, draft: Draft, hosts: Rows, requests: _Requests) -> Instants:
+    def _rest(self, draft: Draft, hosts: Rows, requests: _EndedRequests) -> Instants:
         """Sets the clocks of hosts after these requests, in order where a host comes more than once. Returns the ends
         of their rests."""
         if not has_equals(hosts):
@@ -363,7 +363,7 @@ class Settling(Part):
         hosts: Rows,
         clocks: Mapping[str, npt.NDArray[Any]],
         at: Places | slice,
-        requests: _Requests,
+        requests: _EndedRequests,
         delays: npt.NDArray[np.float64] | None,
     ) -> None:
         """Sets the clocks at these places, of which each comes once."""
@@ -371,7 +371,7 @@ class Settling(Part):
         drawn = windows or requests.refused is not None
         hashes = self.tables.hosts.hash[hosts[at].astype(np.intp)] if drawn else _NO_HASHES
         back_off, refused_at = clocks["back_off"][at], clocks["refused_at"][at]
-        strain, usual = clocks["strain"][at], clocks["usual"][at]
+        throttle, latency_ms = clocks["throttle"][at], clocks["latency_ms"][at]
         rests = rests_after(
             requests.ended,
             seconds=requests.seconds,
@@ -384,10 +384,10 @@ class Settling(Part):
             retry_after=requests.retry_after,
             refused=requests.refused,
             jitter=0.0 if requests.refused is None else self._draws(hashes, requests.ended),
-            strain=strain,
+            throttle=throttle,
             strained=requests.strained,
             first_byte=requests.first_byte,
-            usual=usual,
+            latency_ms=latency_ms,
         )
         # The request that ended last of several at once may be reported before another: a lease tells its end, so the
         # gap behind that one stays.
@@ -402,30 +402,32 @@ class Settling(Part):
         for name, cells, others in (
             ("back_off", back_off, rests.back_off),
             ("refused_at", refused_at, rests.refused_at),
-            ("strain", strain, rests.strain),
-            ("usual", usual, rests.usual),
+            ("throttle", throttle, rests.throttle),
+            ("latency_ms", latency_ms, rests.latency_ms),
         ):
             if others is not cells:  # most requests leave these cells as they are
                 clocks[name][at] = others
-        self._hear_welcome(hosts, clocks, at, requests.signals)
+        self._count_block_signs(hosts, clocks, at, requests.signals)
         clocks["answered"][at] += requests.answered
 
-    def _hear_welcome(
+    def _count_block_signs(
         self, hosts: Rows, clocks: Mapping[str, npt.NDArray[Any]], at: Places | slice, signals: Signals
     ) -> None:
         """Counts the signs of these requests in the clocks of their hosts."""
-        before = clocks["unwelcome"][at]
+        before = clocks["block_score"][at]
         if not np.count_nonzero(before) and signals.max() <= HEALTHY:
             return  # as nearly always
         before = before.copy()
-        signals = np.where((signals == Signal.BROKEN) & (clocks["answered"][at] == 0), Signal.NEUTRAL, signals)
-        lost = (signals == Signal.BROKEN) | (signals == Signal.NAMELESS)
+        signals = np.where(
+            (signals == BlockSignal.BROKEN) & (clocks["answered"][at] == 0), BlockSignal.NEUTRAL, signals
+        )
+        lost = (signals == BlockSignal.BROKEN) | (signals == BlockSignal.NAMELESS)
         for place in np.flatnonzero(is_silent(before) & lost).tolist():
             if self._left_alone(int(hosts[at][place])):  # a request that was open when it fell silent tells nothing new
-                signals[place] = Signal.NEUTRAL
-        after = clocks["unwelcome"][at] = unwelcome_after(before, signals)
+                signals[place] = BlockSignal.NEUTRAL
+        after = clocks["block_score"][at] = block_scores_after(before, signals)
         told = (after != before) & (is_silent(after) | (after >= PARKED_FROM))
-        self.unwelcome.update(zip(hosts[at][told].tolist(), after[told].tolist(), strict=True))
+        self.block_score.update(zip(hosts[at][told].tolist(), after[told].tolist(), strict=True))
 
     def _signals(self, ends: Ends, hosts: Rows, rested: Flags) -> Signals:
         """The signs that requests give about the welcome of a crawler."""
@@ -433,16 +435,16 @@ class Settling(Part):
         statuses = outcomes.statuses
         signals: Signals = _OF_STATUSES[statuses]
         if outcomes.refused is not None:
-            signals[outcomes.refused] = Signal.NEUTRAL
+            signals[outcomes.refused] = BlockSignal.NEUTRAL
         for row, error in outcomes.errors.items():
             if error in BREAKS and not statuses[row] and row not in ends.spared:
-                signals[row] = Signal.BROKEN
+                signals[row] = BlockSignal.BROKEN
         for row in ends.nameless:
-            signals[row] = Signal.NAMELESS
+            signals[row] = BlockSignal.NAMELESS
         if outcomes.digests:
-            signals[self._count_bodies(ends, hosts, rested & (signals == HEALTHY))] = Signal.SAME
+            signals[self._count_bodies(ends, hosts, rested & (signals == HEALTHY))] = BlockSignal.SAME
         if outcomes.challenged is not None:
-            signals[outcomes.challenged] = Signal.CHALLENGE
+            signals[outcomes.challenged] = BlockSignal.CHALLENGE
         self._traps.walls.hear(hosts, ends.leases.cards, signals)
         return signals
 
@@ -472,13 +474,13 @@ class Settling(Part):
     def _left_alone(self, host: int) -> bool:
         """Whether a host that fell silent is left alone just now."""
         rules = [self.tables.queues.rules.get(queue) for queue in self.tables.queues_of(host)]
-        return host in self.unwelcome or any(one is not None and one.blocked_until > self._core.now for one in rules)
+        return host in self.block_score or any(one is not None and one.blocked_until > self._core.now for one in rules)
 
-    def park_unwelcome(self, draft: Draft) -> None:
+    def park_blocking_hosts(self, draft: Draft) -> None:
         """Pauses the queues of hosts at which a crawler is not welcome, as an operator would, and blocks those of hosts
         that fell silent for a while: those that are there, and those that come later under the hosts' names."""
         tables = self.tables
-        for host, cell in sorted(self.unwelcome.items()):
+        for host, cell in sorted(self.block_score.items()):
             again = 0 if cell >= PARKED_FROM else draft.now + instant(silent_seconds(cell))
 
             def kept(rules: QueueRules | None, again: Instant = again) -> QueueRules:
@@ -504,7 +506,7 @@ class Settling(Part):
             outcomes, cards, queues, until = outcomes.take(rows), cards.take(rows), queues[rows], until[rows]
             ended = ended[rows] if isinstance(ended, np.ndarray) else ended
             dead = dead[rows] if dead is not None else None
-        pages = _Pages(outcomes, cards, cards.changed(), queues, until, ended, None, {}, rows)
+        pages = _EndedPages(outcomes, cards, cards.changed(), queues, until, ended, None, {}, rows)
         before = None if dead is None else pages.heads[dead]
         self._set_heads(draft, pages)
         if dead is not None and before is not None:  # its host rests all the same, and max_pages counts it
@@ -518,7 +520,7 @@ class Settling(Part):
         self._put_pages(draft, pages)
         return pages.targets if rows is None else {int(rows[row]): target for row, target in pages.targets.items()}
 
-    def _set_heads(self, draft: Draft, pages: _Pages) -> None:
+    def _set_heads(self, draft: Draft, pages: _EndedPages) -> None:
         """Sets the new heads of pages: state, reason, attempts, losses, due time, status and error."""
         outcomes, heads = pages.outcomes, pages.heads
         attempts = pages.cards.heads["attempts"]
@@ -542,7 +544,7 @@ class Settling(Part):
             self._set_redirects(draft, pages)
         self._set_schedules(draft, pages)
 
-    def _set_schedules(self, draft: Draft, pages: _Pages) -> None:
+    def _set_schedules(self, draft: Draft, pages: _EndedPages) -> None:
         """Keeps the schedules of pages that are visited regularly. A bad answer does not end their visits, but makes
         them rarer, until there were too many in a row."""
         outcomes, heads, chosen = pages.outcomes, pages.heads, pages.outcomes.verdicts
@@ -575,13 +577,13 @@ class Settling(Part):
         pages.keeps = np.ones(len(outcomes), np.bool_) if pages.keeps is None else pages.keeps
         pages.keeps[rows] = False
 
-    def _with_errors(self, outcomes: Outcomes) -> Flags:
+    def _with_errors(self, outcomes: OutcomeColumns) -> Flags:
         """The outcomes that name an error."""
         found = np.zeros(len(outcomes), np.bool_)
         found[[row for row, error in outcomes.errors.items() if error]] = True
         return found
 
-    def _answered_badly(self, outcomes: Outcomes) -> Flags:
+    def _answered_badly(self, outcomes: OutcomeColumns) -> Flags:
         """The outcomes that a page with a schedule survives: a redirect, a status from 300 on, an error. A page that
         its caller calls gone or done without any of these is not visited again."""
         found: Flags = self._with_errors(outcomes) | ((outcomes.statuses >= 300) & (outcomes.statuses != NOT_MODIFIED))
@@ -589,7 +591,7 @@ class Settling(Part):
         found[[row for row in outcomes.locations if int(outcomes.verdicts[row]) == verdicts.DONE]] = True
         return found
 
-    def _set_others(self, draft: Draft, pages: _Pages) -> None:
+    def _set_others(self, draft: Draft, pages: _EndedPages) -> None:
         """Sets the heads of pages that are not done. `attempts` stands in the heads already."""
         outcomes, heads, now = pages.outcomes, pages.heads, draft.now
         chosen = outcomes.verdicts
@@ -619,7 +621,7 @@ class Settling(Part):
         if again.size or retry.size or gone.any():
             pages.keeps = (chosen == verdicts.DONE) | (chosen == verdicts.AGAIN)
 
-    def _set_redirects(self, draft: Draft, pages: _Pages) -> None:
+    def _set_redirects(self, draft: Draft, pages: _EndedPages) -> None:
         """Finds the targets of redirects. A URL that redirects to itself is gone."""
         outcomes, heads = pages.outcomes, pages.heads
         for row, location in outcomes.locations.items():
@@ -653,7 +655,7 @@ class Settling(Part):
                 seed=depth == 0 and target is not None and not is_last,
             )
 
-    def _count_pages(self, draft: Draft, pages: _Pages, dead: Flags | None) -> None:
+    def _count_pages(self, draft: Draft, pages: _EndedPages, dead: Flags | None) -> None:
         outcomes = pages.outcomes
         if answered := int(np.count_nonzero(outcomes.answered)):
             draft.tally("answered", answered)
@@ -674,7 +676,7 @@ class Settling(Part):
             if dead is None or not dead[row]:
                 draft.error(error)
 
-    def _put_pages(self, draft: Draft, pages: _Pages) -> None:
+    def _put_pages(self, draft: Draft, pages: _EndedPages) -> None:
         """Adds the heads of pages to the draft, and whole cards where their texts changed."""
         cards, tokens, queues = pages.cards, pages.outcomes.tokens, pages.queues
         rows, values, contents = self._new_values(pages)
@@ -692,7 +694,7 @@ class Settling(Part):
             cards = cards.take(bare).with_heads(pages.heads[bare])
             draft.heads(cards, tokens[bare], states_of(LEASED, len(bare)), queues[bare])
 
-    def _new_values(self, pages: _Pages) -> tuple[list[int], Any, Uint64s]:
+    def _new_values(self, pages: _EndedPages) -> tuple[list[int], Any, Uint64s]:
         """Returns the rows of pages whose records change, the columns of the kept fields, and the hashes of contents
         without a digest. An outcome without a kept value changes no field; one with any also replaces the fields that
         are `renewed`."""
@@ -780,7 +782,7 @@ class Settling(Part):
 
 
 @dataclass(slots=True)
-class _Requests:
+class _EndedRequests:
     """The requests that hosts rest after, a row each; a value stands for a column of equal ones, None for one without
     any."""
 
@@ -794,10 +796,10 @@ class _Requests:
     first_byte: npt.NDArray[np.float64] | None
     signals: Signals
 
-    def take(self, rows: Places) -> _Requests:
+    def take(self, rows: Places) -> _EndedRequests:
         """The requests of these rows."""
         columns = (getattr(self, name) for name in self.__slots__)
-        return _Requests(*(one[rows] if isinstance(one, np.ndarray) else one for one in columns))
+        return _EndedRequests(*(one[rows] if isinstance(one, np.ndarray) else one for one in columns))
 
 
 def origin_of_errand(errand: CallersErrand) -> Origin:
@@ -815,12 +817,12 @@ def _rounds(places: Places) -> Iterator[Places]:
         yield np.sort(order[nth == number])
 
 
-def _robots_of(outcomes: Outcomes, row: int) -> RobotsAnswer:
+def _robots_of(outcomes: OutcomeColumns, row: int) -> RobotsAnswer:
     """The answer to an errand for a robots.txt; an outcome without one has at most a status."""
     return outcomes.robots.get(row) or RobotsAnswer(int(outcomes.statuses[row]) or None)
 
 
-def _answer_of(outcomes: Outcomes, row: int, error: str | None) -> dict[str, Any]:
+def _answer_of(outcomes: OutcomeColumns, row: int, error: str | None) -> dict[str, Any]:
     """The arguments of `CallersErrand.after_answer` that an outcome has."""
     verdict = int(outcomes.verdicts[row])
     at = None
@@ -835,7 +837,7 @@ def _answer_of(outcomes: Outcomes, row: int, error: str | None) -> dict[str, Any
     }
 
 
-def _retry_after_of_hosts(outcomes: Outcomes, errands: Mapping[int, Errand]) -> npt.NDArray[np.float64] | None:
+def _retry_after_of_hosts(outcomes: OutcomeColumns, errands: Mapping[int, Errand]) -> npt.NDArray[np.float64] | None:
     """Seconds that sites asked for. On a redirect Retry-After speaks of the target (RFC 9110 §10.2.3), otherwise it
     rests the whole host."""
     asked: npt.NDArray[np.float64] | None = outcomes.retry_after_seconds
@@ -851,7 +853,7 @@ def _retry_after_of_hosts(outcomes: Outcomes, errands: Mapping[int, Errand]) -> 
     return asked
 
 
-def _strained(outcomes: Outcomes, hosts: Rows, rested: Flags, spared: frozenset[int]) -> Flags | None:
+def _strained(outcomes: OutcomeColumns, hosts: Rows, rested: Flags, spared: frozenset[int]) -> Flags | None:
     """The requests by which hosts show strain: answers from 500 on that were no refusals, resets, timeouts. None
     where there is none, and where many hosts were asked and none answered: that is our own network. spared: rows that
     failed in an outage of it."""
@@ -870,7 +872,7 @@ def _strained(outcomes: Outcomes, hosts: Rows, rested: Flags, spared: frozenset[
     return strained if np.count_nonzero(strained) else None
 
 
-def of_their_kinds(outcomes: Outcomes, errands: Mapping[int, Errand], ended: Flags) -> None:
+def of_their_kinds(outcomes: OutcomeColumns, errands: Mapping[int, Errand], ended: Flags) -> None:
     """Raises SettingsError when an outcome answers an errand of another kind than that of its lease, so that no page is
     done that was never fetched."""
     for row in sorted(outcomes.robots.keys() | outcomes.addresses.keys()):

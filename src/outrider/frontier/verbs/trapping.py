@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider import kernels
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.policy.returns import (
     JUDGED_AGAIN,
     Returns,
@@ -33,15 +33,15 @@ from outrider.frontier.policy.returns import (
     shape_of,
 )
 from outrider.frontier.state.hosts import Rows
-from outrider.frontier.state.urls import PARKED, Reason
-from outrider.frontier.verbs import outcomes as verdicts
+from outrider.frontier.state.url_table import PARKED, Reason
+from outrider.frontier.verbs import outcome_columns as verdicts
 from outrider.frontier.verbs.deciding import CODE_NUMBERS, Core, Part
 from outrider.frontier.verbs.draft import Draft
+from outrider.frontier.verbs.forbidden import Forbidden
 from outrider.frontier.verbs.gates import FIRST
 from outrider.frontier.verbs.host_sizes import HostSizes
 from outrider.frontier.verbs.host_trials import HostTrials
-from outrider.frontier.verbs.outcomes import Outcomes
-from outrider.frontier.verbs.walls import Walls
+from outrider.frontier.verbs.outcome_columns import OutcomeColumns
 from outrider.journey import Code, is_own_fault
 from outrider.kernels.card_layout import Heads
 from outrider.kernels.shapes import MAY_HAVE_MONTH, MAY_HAVE_SESSION
@@ -70,7 +70,7 @@ NO_SUCH_NAME: Final = "dns_unknown"
 """The error of a host that has no address."""
 
 
-class OfHost(Enum):
+class TrialState(Enum):
     """What is done with a host before anybody asks for its address or its robots.txt."""
 
     GO = "go"
@@ -78,7 +78,7 @@ class OfHost(Enum):
     POOR = "poor"  # the new hosts of its domain brought nothing
 
 
-class Looks(NamedTuple):
+class UrlMarks(NamedTuple):
     """Looks of URLs, in columns. names: the names under which the returns of shape and host are kept; lengths: in
     bytes; slashes: behind the authority; months: whether they may name a month."""
 
@@ -95,7 +95,7 @@ class Trapping(Part):
         super().__init__(core)
         quantile = self.settings.traps.host_quantile if self.settings.traps is not None else None
         self._sizes = HostSizes(self.tables.returns, self.tables.fingerprint_key, quantile)
-        self.walls = Walls(self.tables)
+        self.walls = Forbidden(self.tables)
         self.trials = HostTrials(self.tables)
         self._only_ways: set[tuple[int, int]] = set()  # one of each possible mirror in a call
         self._has_poor_hosts = False  # whether any domain was found so, in this run: most crawls meet none
@@ -107,7 +107,7 @@ class Trapping(Part):
         traps = self.settings.traps
         return traps is not None and (traps.returns_min is not None or traps.host_quantile is not None)
 
-    def _looks_of(self, cards: Cards, rows: npt.NDArray[np.intp]) -> Looks:
+    def _looks_of(self, cards: Cards, rows: npt.NDArray[np.intp]) -> UrlMarks:
         """The looks of the URLs of these cards."""
         starts = cards.offsets[rows]
         lengths = cards.heads["url_bytes"][rows].astype(np.int64)
@@ -119,7 +119,7 @@ class Trapping(Part):
             host, slash, rest = cards.url(int(rows[place])).partition("://")[2].partition("/")
             shapes[place] = self.tables.hash_of(f"{host}\n{shape_of(slash + rest)}")
         months = (marked & MAY_HAVE_MONTH) != 0
-        return Looks(list(zip(shapes, found[1::2], strict=True)), lengths, np.frombuffer(slashes, np.uint32), months)
+        return UrlMarks(list(zip(shapes, found[1::2], strict=True)), lengths, np.frombuffer(slashes, np.uint32), months)
 
     def _name_of_hosts(self, host: str) -> int | None:
         """The name under which the returns of the new hosts of a host's domain are kept; None where the host is the
@@ -269,19 +269,19 @@ class Trapping(Part):
             del self._let[next(iter(self._let))]
         return True
 
-    def judge_host(self, draft: Draft, slot: int, row: int, url: str) -> OfHost:
+    def judge_host(self, draft: Draft, slot: int, row: int, url: str) -> TrialState:
         """Judges the host of a URL, before it costs a look-up or a robots.txt. row: of the host."""
         least = self.settings.traps.returns_min if self.settings.traps is not None else None
         if least is None or self.tables.hosts.answered[row]:
-            return OfHost.GO
+            return TrialState.GO
         name = self._name_of_hosts(host_of(url))
         if name is None:
-            return OfHost.GO
+            return TrialState.GO
         if self._is_of_poor_hosts(draft, slot, url, least):
-            return OfHost.POOR
+            return TrialState.POOR
         known = draft.returns_seen(name)
         free = are_good_hosts(known) or are_poor_hosts(known, least) or self.trials.begins(name, row, draft.now)
-        return OfHost.GO if free else OfHost.HELD
+        return TrialState.GO if free else TrialState.HELD
 
     def released(self) -> Rows:
         """Hosts that were held, and may be tried or parked now."""
@@ -389,7 +389,7 @@ class Trapping(Part):
         heads["error"][mask] = draft.error_number(rule)
         draft.tally(f"trap.{rule}", int(np.count_nonzero(mask)))
 
-    def count_returns(self, draft: Draft, cards: Cards, outcomes: Outcomes) -> None:
+    def count_returns(self, draft: Draft, cards: Cards, outcomes: OutcomeColumns) -> None:
         """Counts the first fetches of these pages by host and shape. A redirect counts where it leads to; the last one
         of a chain brought nothing, so that chains without end are noticed. One that leads to another spelling of its
         own URL counts for nothing. Nor does a failure on our own side."""
@@ -439,7 +439,7 @@ class Trapping(Part):
             if (step := level_reached(there)) is not None:
                 count_level(draft.returns(slot, self._sizes.name_of(step)))
 
-    def returns_told(self, url: str, rule: int) -> str | None:
+    def returns_text(self, url: str, rule: int) -> str | None:
         """The returns for which a URL is parked by a rule, in words."""
         host_name, slash, rest = url.partition("://")[2].partition("/")
         shape, host = (self.tables.hash_of(f"{host_name}\n{text}") for text in (shape_of(slash + rest), ""))

@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.clock import Instant, instant
-from outrider.frontier.policy.grouping import Grouping, IpAddress, Kind, Members, NamedGroup, address_of
+from outrider.frontier.policy.grouping import Grouping, GroupKind, IpAddress, Members, NamedGroup, address_of
+from outrider.frontier.state.host_addresses import FOREVER
 from outrider.frontier.state.hosts import GROUPED, NONE, Column, Columns, Rows
 from outrider.frontier.state.tables import Tables
-from outrider.frontier.state.whereabouts import FOREVER
 from outrider.journey import GroupStatus
 from outrider.limits import GROUP_AGED_TURN_SECONDS, GROUP_VAIN_WAKES_MAX, GROUPS_PER_HOST_MAX, GROUPS_ROWS_AT_ONCE
 from outrider.url import domain_spans
@@ -32,7 +32,7 @@ _NO_COLUMN = np.zeros(0, np.int64)
 _PATIENCE = instant(GROUP_AGED_TURN_SECONDS)
 
 
-class _Hosts(Columns):
+class _HostColumns(Columns):
     """joined: whether the host of the row is in its groups; groups: up to four, 0 for none; located_until: the instant
     until which its address counts as known, 0 when `located` must look it up."""
 
@@ -78,7 +78,7 @@ class _Clocks(Columns):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldBack:
+class WaitForGroup:
     """The group that a host waits for. clock: until when it rests. full: whether all its turns are taken. others: how
     many other hosts wait there."""
 
@@ -88,7 +88,7 @@ class HeldBack:
     others: int
 
 
-class SharedTurns:
+class GroupTurns:
     """The turns of hosts that belong to groups. Hosts are rows of `Tables.hosts`; a host in a group has the flag
     GROUPED. used: whether there are groups at all; without any no host waits, and none is kept here. locates: whether
     errands may ask for addresses."""
@@ -98,7 +98,7 @@ class SharedTurns:
         self._grouping = grouping
         self.used = grouping != Grouping()
         self.kernel = self._turns = kernels.Groups()
-        self._hosts = _Hosts()
+        self._hosts = _HostColumns()
         self._groups = _Clocks()
         self._index = kernels.Index()  # keyed hash of a domain, or of an address -> its group
         self._clocked = [group for group in grouping.named if group.capacity is not None]
@@ -129,7 +129,7 @@ class SharedTurns:
 
     # -- who belongs where ---------------------------------------------------------------------------------------------
 
-    def _define(self, rows: int, kind: Kind | NamedGroup) -> Rows:
+    def _define(self, rows: int, kind: GroupKind | NamedGroup) -> Rows:
         assert kind.capacity is not None
         new = self._groups.add(rows, kind.capacity)
         for group in new.tolist():
@@ -137,7 +137,7 @@ class SharedTurns:
         self._turns.set_clock(new, np.full(len(new), self._floor))
         return new
 
-    def _numbers(self, hashes: npt.NDArray[np.uint64], kind: Kind) -> Rows:
+    def _numbers(self, hashes: npt.NDArray[np.uint64], kind: GroupKind) -> Rows:
         """The groups of domains or addresses by hash; makes new ones."""
         found = np.frombuffer(self._index.find(np.ascontiguousarray(hashes)), np.uint32)
         new = found == NONE
@@ -298,7 +298,7 @@ class SharedTurns:
         self._moving.update(hosts)
         self._hosts.located_until[[host for host in hosts if host < self._hosts.count]] = 0
 
-    def told(self, hosts: Iterable[int]) -> Rows:
+    def note_given_addresses(self, hosts: Iterable[int]) -> Rows:
         """Notes hosts whose addresses callers of this process give: no errand asks for them while it runs. Returns the
         new ones among them, which `touch` must handle."""
         new = [host for host in hosts if host not in self._told] if self.asks else []
@@ -494,7 +494,7 @@ class SharedTurns:
         found[known] = np.frombuffer(self._turns.waits_at(rows), np.uint32) != NONE
         return found
 
-    def holds_back(self, host: int) -> HeldBack | None:
+    def holds_back(self, host: int) -> WaitForGroup | None:
         """The group that a host waits for: of several the one that rests longest, since the host needs a turn of
         each."""
         if host >= self._hosts.count:
@@ -502,14 +502,14 @@ class SharedTurns:
         place = int(np.frombuffer(self._turns.waits_at(np.array([host], np.uint32)), np.uint32)[0])
         if place == NONE:
             return None
-        told = {group: cells for group, *cells in self._groups_told(host)}
+        told = {group: cells for group, *cells in self._groups_of_host(host)}
         longest = max(told, key=lambda group: told[group][0])
         group = longest if told[longest][0] > told[place][0] else place
         members = np.flatnonzero((self._hosts.groups[: self._hosts.count] == group).any(axis=1)).astype(np.uint32)
         at = np.frombuffer(self._turns.waits_at(members), np.uint32)
         others = int(np.count_nonzero((at == group) & (members != host)))
         clock, taken, capacity = told[group]
-        return HeldBack(self._name(host, group), clock, taken >= capacity, others)
+        return WaitForGroup(self._name(host, group), clock, taken >= capacity, others)
 
     def holding(self, host: int, now: Instant) -> list[GroupStatus]:
         """All groups that hold a host back now: they rest, or all their turns are taken."""
@@ -517,11 +517,11 @@ class SharedTurns:
             return []
         return [
             GroupStatus(self._name(host, group), clock if clock > now else None, taken, capacity)
-            for group, clock, taken, capacity in self._groups_told(host)
+            for group, clock, taken, capacity in self._groups_of_host(host)
             if clock > now or taken >= capacity
         ]
 
-    def _groups_told(self, host: int) -> list[tuple[int, Instant, int, int]]:
+    def _groups_of_host(self, host: int) -> list[tuple[int, Instant, int, int]]:
         """The groups of a host: until when each rests, how many turns are taken, and how many there are."""
         own = self._hosts.groups[host]
         own = own[own != 0]

@@ -16,14 +16,14 @@ from msgspec.structs import replace
 
 from outrider.clock import Instant
 from outrider.errors import SettingsError, shown
-from outrider.frontier.format.alike import by_value
-from outrider.frontier.format.cards import Cards, fetched_at, fetched_cells
+from outrider.frontier.format.card_columns import Cards, fetched_at, fetched_cells
+from outrider.frontier.format.card_records import CardRecord, value_of
+from outrider.frontier.format.constant import by_value
 from outrider.frontier.format.metadata import packed, unpacked
-from outrider.frontier.format.records import Record, value_of
 from outrider.frontier.policy.revisit import codes_of, pauses_of
 from outrider.frontier.priority import checked
 from outrider.frontier.state.hosts import NONE
-from outrider.frontier.state.urls import LEASED, QUEUED, STATES, UNKNOWN, WAITING, Reason
+from outrider.frontier.state.url_table import LEASED, QUEUED, STATES, UNKNOWN, WAITING, Reason
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.arrivals import Arrival, Arrivals, Origin
 from outrider.frontier.verbs.deciding import Core, Part
@@ -45,7 +45,7 @@ _STATE_NUMBERS: Final = {state.value: number for number, state in enumerate(STAT
 _REASONS: Final = {reason.name.lower(): reason for reason in Reason if reason is not Reason.NONE}
 
 
-class Carrying(Part):
+class Transfer(Part):
     """The part of the machine that gives and takes records."""
 
     def __init__(self, core: Core, links: Discovering) -> None:
@@ -79,7 +79,7 @@ class Carrying(Part):
 
     def record_of(self, cards: Cards, row: int) -> dict[str, Any]:
         """A card as plain values; None for an absent one."""
-        record = Record.of(cards, row)
+        record = CardRecord.of(cards, row)
         tables = self.tables
         queue = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
         return {
@@ -125,7 +125,7 @@ class Carrying(Part):
     def _restore(self, records: Sequence[Mapping[str, Any]], draft: Draft) -> int:
         # All records are checked before the first makes another URL give way (`drop_lowest`).
         arrivals = [_arrival(record, draft.crawl) for record in records]
-        words = [_told(record, draft.now) for record in records]
+        words = [_checked_record(record, draft.now) for record in records]
         links = Arrivals.of_links(arrivals, [Origin()], self._links.spelled_batch)
         urls, tables = links.urls, self.tables
         if not urls.valid.all():
@@ -166,7 +166,7 @@ class Carrying(Part):
                 seeds &= links.depth == 0
                 self._core.scopes.widen(draft, crawl, urls.strings(np.flatnonzero(seeds)))
         codes = np.zeros(len(urls), np.uint8)
-        self._links.welcome(links, rows, prints[rows], names[rows], hosts[rows], slots[rows], codes, draft)
+        self._links.add_new(links, rows, prints[rows], names[rows], hosts[rows], slots[rows], codes, draft)
         told = {(int(links.crawl[row]), urls[row]): words[row] for row in rows.tolist()}
         count = 0
         for cards in draft.taken_back():
@@ -174,14 +174,14 @@ class Carrying(Part):
             if why:
                 raise arguments.unfit(why)
             for row in range(len(cards)):
-                record = Record.of(cards, row)
+                record = CardRecord.of(cards, row)
                 self._tell(record, told[record.crawl, record.url], draft)
                 draft.record(record, UNKNOWN, whole=True)
                 count += 1
         return count
 
-    def _tell(self, record: Record, told: _Told, draft: Draft) -> None:
-        """Copies these values into a record that `welcome` made: state, due, attempts, outcome and content."""
+    def _tell(self, record: CardRecord, told: _CheckedRecord, draft: Draft) -> None:
+        """Copies these values into a record that `add_new` made: state, due, attempts, outcome and content."""
         record.state, record.reason, record.due = told.state, told.reason, told.due
         record.attempts, record.losses, record.status = told.attempts, told.losses, told.status
         record.fetched, record.schedule = told.fetched, told.schedule
@@ -192,7 +192,7 @@ class Carrying(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _CheckedRecord:
     """The checked values of a record that a link does not have: state, due, attempts, outcome and content."""
 
     state: int
@@ -207,12 +207,12 @@ class _Told:
     kept: Mapping[str, Any]  # metadata left out: it comes with the link
 
 
-def _told(record: Mapping[str, Any], now: Instant) -> _Told:
+def _checked_record(record: Mapping[str, Any], now: Instant) -> _CheckedRecord:
     """The values of a record, checked. Raises SettingsError for values that make no sense."""
     state = _STATE_NUMBERS[_text("state", record["state"]) or ""]
     state = QUEUED if state == LEASED else state
     due = _whole("due", record.get("due"), arguments.INSTANT_MAX)
-    return _Told(
+    return _CheckedRecord(
         state=state,
         reason=_reason(record.get("reason")),
         due=due or (now if state in (QUEUED, WAITING) else 0),
@@ -296,7 +296,7 @@ def checked_records(records: Iterable[Mapping[str, Any]]) -> Iterator[list[dict[
     for piece in _pieces(records):
         for record in piece:
             _arrival(record, lambda _: 0)
-            _told(record, 0)
+            _checked_record(record, 0)
         yield [{name: _sent(name, value) for name, value in record.items()} for record in piece]
 
 

@@ -12,19 +12,19 @@ import numpy as np
 
 from outrider.clock import Instant
 from outrider.frontier.state.authorities import RobotsState
+from outrider.frontier.state.host_addresses import HostAddress
 from outrider.frontier.state.hosts import NONE, Rows
-from outrider.frontier.state.urls import LEASED, QUEUED, WAITING
-from outrider.frontier.state.whereabouts import Whereabouts
+from outrider.frontier.state.url_table import LEASED, QUEUED, WAITING
 from outrider.frontier.stores.ledger import Key
-from outrider.frontier.verbs import accounts, arguments, host_lists
-from outrider.frontier.verbs.census import Census, Standing, robots_counts, standing_of, waits
+from outrider.frontier.verbs import arguments, host_lists, statuses
+from outrider.frontier.verbs.census import Census, ScheduleCounts, robots_counts, schedule_counts, waits
 from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.explaining import idle
 from outrider.frontier.verbs.leasing import Leasing
 from outrider.frontier.verbs.listing import (
     Reading,
-    Wish,
+    UrlFilter,
     after_of,
     chosen_heads,
     gathered,
@@ -52,7 +52,7 @@ from outrider.robots import Rules
 from outrider.url import authority_of, spell
 
 
-class Looking(Part):
+class Queries(Part):
     """The part of the machine that answers questions."""
 
     def __init__(self, core: Core, links: Discovering, leases: Leasing, operators: Operations) -> None:
@@ -79,7 +79,7 @@ class Looking(Part):
         """How many errands are open or wanted; an errand of a caller does not count while its host is closed, for a
         robots.txt out of reach keeps no crawl open. lined_up: how many of those in lines are awaited, where a census
         counted them."""
-        open_ones = {errand.host for errand in self.tables.errands.open.values() if isinstance(errand, Whereabouts)}
+        open_ones = {errand.host for errand in self.tables.errands.open.values() if isinstance(errand, HostAddress)}
         if lined_up is None:
             lined_up = sum(map(self.turns.is_awaited, chain.from_iterable(self.turns.errands_at.values())))
         lined_up += sum(host not in open_ones for host in self.turns.shared.seeking)
@@ -125,7 +125,7 @@ class Looking(Part):
         _, records = self._operators.records_of([text], row)
         if not records:
             return UrlStatus(text, State.UNKNOWN)
-        return accounts.status_of(records[0], self.tables, self._operators.token_of(records[0]))
+        return statuses.status_of(records[0], self.tables, self._operators.token_of(records[0]))
 
     def explain_idle(self, now: Instant) -> Generator[None, None, Idle]:
         """Why nothing, or no more, can be leased now. It yields between its steps."""
@@ -167,7 +167,7 @@ class Looking(Part):
             return host_lists.list_hosts(self.tables, self.turns, now, after, limit)
         return host_lists.list_hosts_in(state, self.tables, self.turns, now, after, limit)
 
-    def _wish(self, state: str | None, host: str | None, crawl: str | None, key: str | None) -> Wish:
+    def _filter(self, state: str | None, host: str | None, crawl: str | None, key: str | None) -> UrlFilter:
         number = state_number(state)
         queues: Rows | None = None
         if host is not None:
@@ -176,7 +176,7 @@ class Looking(Part):
         if key is not None:
             keyed = self._operators.chosen(key, crawl)
             queues = keyed if queues is None else np.intersect1d(queues, keyed)
-        return Wish(number, self._operators.crawl_row(crawl) if crawl is not None else None, queues)
+        return UrlFilter(number, self._operators.crawl_row(crawl) if crawl is not None else None, queues)
 
     def urls(
         self,
@@ -191,7 +191,7 @@ class Looking(Part):
     ) -> Reading[ListPage[UrlStatus]]:
         """A piece of the list of URLs, in the order of their keys."""
         limit = arguments.rows(limit)
-        wish = replace(self._wish(state, host, crawl, key), reason=arguments.name("reason", reason))
+        wish = replace(self._filter(state, host, crawl, key), reason=arguments.name("reason", reason))
         return listed(self.tables, wish, self._core.woken, after_of(after), limit, self._operators.token_of)
 
     def given_up(self, error: str | None, host: str | None, after: Key | None) -> Reading[tuple[Heads, Key | None]]:
@@ -199,7 +199,7 @@ class Looking(Part):
         if error is not None:
             arguments.text("error", error)
             arguments.unicode("error", error)
-        wish = self._wish(State.GONE.value if error is None else None, host, None, None)
+        wish = self._filter(State.GONE.value if error is None else None, host, None, None)
         mask_of = partial(self._operators.given_up_mask, error=error)
         return gathered(self.tables, wish, self._core.woken, after, RETRIED_ROWS_AT_ONCE, mask_of)
 
@@ -220,7 +220,7 @@ class Looking(Part):
             count += len(heads)
             return False
 
-        yield from chosen_heads(self.tables, self._wish(state, host, crawl, key), self._core.woken, take)
+        yield from chosen_heads(self.tables, self._filter(state, host, crawl, key), self._core.woken, take)
         return count
 
     def statistics(self, now: Instant) -> Generator[None, None, dict[str, object]]:
@@ -245,16 +245,16 @@ class Looking(Part):
             "due": self._core.delays.due,
         }
 
-    def standing(self, now: Instant) -> Standing:
+    def standing(self, now: Instant) -> ScheduleCounts:
         """Counts of hosts that hold URLs, as the schedule knows them."""
-        return standing_of(self.tables, self.turns, max(now, self._core.now), self._core.network.until)
+        return schedule_counts(self.tables, self.turns, max(now, self._core.now), self._core.network.until)
 
     def tallies(self) -> dict[str, object]:
         """The same without counts of hosts."""
         return self._statistics(self.errands(), None)
 
     def _statistics(self, errands: int, census: Census | None) -> dict[str, object]:
-        return accounts.statistics(
+        return statuses.statistics(
             self.tables,
             errands=errands,
             census=census,
@@ -267,7 +267,7 @@ class Looking(Part):
         row = self._operators.host_named(name)
         if row == NONE:
             return None
-        return accounts.host_statuses(self.tables, (row,), max(now, self._core.now), self.turns)[0]
+        return statuses.host_statuses(self.tables, (row,), max(now, self._core.now), self.turns)[0]
 
     def crawl_delays(self, authorities: Sequence[str]) -> list[float | None]:
         """The Crawl-delay of each authority in seconds, 0 for none; None where no rules were read. Raises
@@ -306,7 +306,7 @@ class Looking(Part):
 
     def workers(self) -> list[WorkerStatus]:
         """The named workers with open leases, by name."""
-        return accounts.workers(self.tables)
+        return statuses.workers(self.tables)
 
     def held(self, lease_id: int) -> LeaseBatch:
         """The open leases of one call, by its first token: the ones behind it with its holder and its deadline, which

@@ -32,7 +32,7 @@ FOREVER: Instant = 1 << 62
 """The `expires` of an address that a caller gave."""
 
 
-class Whereabouts(Errand):
+class HostAddress(Errand):
     """The cells of one host's address, and of the errand that asks for it.
 
     address: "" for none. expires: the instant until which the answer holds, also the answer that there is none; 0: an
@@ -94,13 +94,13 @@ class Whereabouts(Errand):
         return f"<Whereabouts {self.name} at {self.address or self.error or 'nobody knows'}>"
 
 
-class Addresses:
+class HostAddresses:
     """The addresses of hosts, by row of Hosts. left: leases with tokens up to this one go to this address ("" for
     none), which the host has left."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self.by_host: dict[int, Whereabouts] = {}
+        self.by_host: dict[int, HostAddress] = {}
         self._texts = np.full(1, None, object)  # by host, as `of` answers for new leases
         self.left: dict[int, tuple[int, str]] = {}
 
@@ -122,7 +122,7 @@ class Addresses:
         place.expires, place.next_at, place.attempts, place.error = expires, next_at, attempts, error
         self._note(place)
 
-    def _note(self, place: Whereabouts) -> None:
+    def _note(self, place: HostAddress) -> None:
         if place.host >= len(self._texts):
             grown = np.full(max(place.host + 1, 2 * len(self._texts)), None, object)
             grown[: len(self._texts)] = self._texts
@@ -132,12 +132,12 @@ class Addresses:
     def recall(self, row: int, cells: tuple[str, int, int, int], error: str) -> None:
         """The cells of a host that comes back from the disk."""
         hosts = self._tables.hosts
-        place = self.by_host[row] = Whereabouts(row, int(hosts.slot[row]), int(hosts.hash[row]), hosts.name(row))
+        place = self.by_host[row] = HostAddress(row, int(hosts.slot[row]), int(hosts.hash[row]), hosts.name(row))
         address, place.expires, place.next_at, place.attempts = cells
         place.address, place.error = sys.intern(address), error
         self._note(place)
 
-    def let_go(self, row: int) -> Whereabouts | None:
+    def let_go(self, row: int) -> HostAddress | None:
         """The cells of a host that goes to the disk, if it has any."""
         place = self.by_host.pop(row, None)
         if place is not None:
@@ -148,13 +148,13 @@ class Addresses:
         place = self._of(host)
         self._tables.errands.lease(place, token, deadline, holder)
 
-    def _of(self, host: int) -> Whereabouts:
+    def _of(self, host: int) -> HostAddress:
         """The cells of a host by its hash, made where there are none. Raises KeyError."""
         rows = self._tables.rows_of_hosts(np.array([host], np.uint64))
         row = int(rows[0])
         self._tables.changed.append(rows)
         if row not in self.by_host:
-            self.by_host[row] = Whereabouts(row, int(self._tables.hosts.slot[row]), host, self._tables.hosts.name(row))
+            self.by_host[row] = HostAddress(row, int(self._tables.hosts.slot[row]), host, self._tables.hosts.name(row))
         return self.by_host[row]
 
     def _left(self, slot: int, host: int, token: int, address: str) -> None:

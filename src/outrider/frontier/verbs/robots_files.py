@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from outrider.causes import STOPPED
 from outrider.clock import Instant, instant
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
+from outrider.frontier.format.card_records import CardRecord
 from outrider.frontier.format.facts import Fact
-from outrider.frontier.format.records import Record
-from outrider.frontier.state.authorities import Again, Authority, RobotsState, robots_cells
-from outrider.frontier.state.errands import (
-    Found,
-    Judgement,
-    Standing,
+from outrider.frontier.state.authorities import Authority, JudgeAgain, RobotsState, robots_cells
+from outrider.frontier.state.robots_answers import (
+    RobotsStanding,
+    RobotsUpdate,
+    RobotsVerdict,
     after_answer,
     again_after,
     asked_anew,
@@ -26,11 +26,11 @@ from outrider.frontier.state.errands import (
     costs_of,
     is_closed,
     judged,
-    standing,
+    standing_at,
     unanswered,
 )
 from outrider.frontier.state.tables import Tables
-from outrider.frontier.state.urls import GONE, PARKED, QUEUED, WAITING, Reason
+from outrider.frontier.state.url_table import GONE, PARKED, QUEUED, WAITING, Reason
 from outrider.frontier.stores.ledger import FINGERPRINT_MAX, before_slot
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.deciding import Part
@@ -85,7 +85,7 @@ def parked_after(
     return cards, (crawl, end), max(last + 1, RECHECK_ROWS_LEAST)
 
 
-class Asking(Part):
+class RobotsFiles(Part):
     """Judges URLs by robots.txt files, and decides when to ask for a file again."""
 
     def living(self, cards: Cards) -> Cards:
@@ -116,9 +116,9 @@ class Asking(Part):
         self.take_answer(draft, owner, RobotsAnswer(status, body), None, None, now, told=True)
         self._core.commit(draft)
 
-    def standing(self, now: Instant) -> Callable[[Authority], Standing]:
+    def standing(self, now: Instant) -> Callable[[Authority], RobotsStanding]:
         """A function that tells how the pages of an authority stand at this instant, as the settings take its rules."""
-        stands = standing(
+        stands = standing_at(
             now,
             errands=self._core.errands_mode,
             opens=self._opens(),
@@ -127,20 +127,20 @@ class Asking(Part):
         )
         if self.settings.obey_robots:
             return stands
-        return lambda authority: found if (found := stands(authority)) is not Judgement.REFUSE else Judgement.GO
+        return lambda authority: found if (found := stands(authority)) is not RobotsVerdict.REFUSE else RobotsVerdict.GO
 
-    def _of_file(self, digest: int) -> Standing:
+    def _of_file(self, digest: int) -> RobotsStanding:
         """How pages stand under the rules of a file, as the settings take them."""
         if not self.settings.obey_robots:
-            return Judgement.GO
+            return RobotsVerdict.GO
         rulebook = self.tables.robots.rulebook
         most = self.settings.crawl_delay_max if self.settings.crawl_delay_over == "skip" else None
         rules = rulebook.rules(digest)
         if rules is not None and most is not None and rulebook.crawl_delay(digest) > most:
-            return Judgement.REFUSE
-        return rules or Judgement.READ
+            return RobotsVerdict.REFUSE
+        return rules or RobotsVerdict.READ
 
-    def standings(self, hosts: npt.NDArray[np.intp], cards: Cards, now: Instant) -> list[Standing]:
+    def standings(self, hosts: npt.NDArray[np.intp], cards: Cards, now: Instant) -> list[RobotsStanding]:
         """How the pages of their authorities stand for these cards, whose hosts have these rows."""
         robots = self.tables.robots
         known, digests = robots.open_files(hosts, cards, now)
@@ -167,8 +167,10 @@ class Asking(Part):
     def is_closed(self, authority: Authority, now: Instant) -> bool:
         return is_closed(authority, now, errands=self._core.errands_mode, opens=self._opens())
 
-    def refuse(self, draft: Draft, record: Record, authority: Authority, verdict: Judgement, now: Instant) -> None:
-        if verdict is Judgement.DEAD:
+    def refuse(
+        self, draft: Draft, record: CardRecord, authority: Authority, verdict: RobotsVerdict, now: Instant
+    ) -> None:
+        if verdict is RobotsVerdict.DEAD:
             draft.move(record, GONE, Reason.ERROR, error=authority.error)
             draft.record(record, QUEUED)
             draft.error(authority.error)
@@ -195,10 +197,10 @@ class Asking(Part):
                 continue
             while name in self._gates.again and count < most and room > 0:
                 state = self._judgeable(authority, now)
-                if state is not Judgement.GO:
-                    if state is not Judgement.READ:  # a fact about its robots.txt brings it back
+                if state is not RobotsVerdict.GO:
+                    if state is not RobotsVerdict.READ:  # a fact about its robots.txt brings it back
                         del self._gates.again[name]
-                    if state is Judgement.HOLD:
+                    if state is RobotsVerdict.HOLD:
                         self._gates.line_up(authority)
                     break
                 judged, rows = self._judge_some(authority, now, most - count)
@@ -206,17 +208,17 @@ class Asking(Part):
         self._core.settle(now)
         return count
 
-    def _judgeable(self, authority: Authority, now: Instant) -> Judgement:
+    def _judgeable(self, authority: Authority, now: Instant) -> RobotsVerdict:
         """GO when the rules of an authority are at hand, HOLD when an errand must fetch them first, REFUSE when the
         caller must, READ when they are too long to be read in this call: then they are asked for."""
         if self._core.errands_mode and (authority.token or self.unanswered(authority, now)):
-            return Judgement.HOLD
+            return RobotsVerdict.HOLD
         if self.is_closed(authority, now):
-            return Judgement.REFUSE
+            return RobotsVerdict.REFUSE
         if authority.state == RobotsState.RULES and self.tables.robots.rulebook.rules(authority.digest) is None:
             self._gates.unread[authority.name] = authority
-            return Judgement.READ
-        return Judgement.GO
+            return RobotsVerdict.READ
+        return RobotsVerdict.GO
 
     def _judge_some(self, authority: Authority, now: Instant, most: int) -> tuple[int, int]:
         """Judges some parked URLs of an authority again, in a frame of their own. Returns the cost of the verdicts, and
@@ -226,11 +228,11 @@ class Asking(Part):
         cards, place, rows = self._parked_after(authority, self._gates.again[authority.name], max(1, most // each))
         draft = self._core.draft(now)
         if len(cards):
-            go = np.array([one is Judgement.GO for one in judged([stands] * len(cards), cards.urls())], np.bool_)
+            go = np.array([one is RobotsVerdict.GO for one in judged([stands] * len(cards), cards.urls())], np.bool_)
             self.requeue(draft, cards.filter(go), PARKED, now)
             self._refuse_again(draft, cards.filter(~go))
         if place is THROUGH:
-            draft.add(Fact.ROBOTS, robots_cells(authority, again=Again.NONE))
+            draft.add(Fact.ROBOTS, robots_cells(authority, again=JudgeAgain.NONE))
         self._core.commit(draft, reserve=True)
         if place is not THROUGH:
             self._gates.again[authority.name] = place
@@ -254,7 +256,7 @@ class Asking(Part):
 
         def chosen_of(heads: Heads) -> npt.NDArray[np.bool_]:
             chosen: npt.NDArray[np.bool_] = heads["reason"] == Reason.ROBOTS
-            if authority.again == Again.UNREACHABLE:
+            if authority.again == JudgeAgain.UNREACHABLE:
                 chosen &= heads["error"] == tables.registry.error_numbers.get("robots_unreachable", -1)
             return chosen & np.isin(heads["queue"], tables.queues.hash[np.array(own, np.intp)])
 
@@ -328,7 +330,7 @@ class Asking(Part):
             draft.error(failed)
         digest = self.digest_of(found.body) if found.body is not None else authority.digest
         parked = any(self.tables.queues.parked[queue] for queue in self.tables.queues_of(authority.host))
-        again = again_after(authority, found, digest) if parked else Again.NONE
+        again = again_after(authority, found, digest) if parked else JudgeAgain.NONE
         found = found if found.again == again else replace(found, again=again)
         draft.add(Fact.ROBOTS, found.row(authority))
         if told and authority.token:
@@ -396,7 +398,7 @@ class Asking(Part):
         self._core.settle(self._core.now)
 
 
-def _failed(answer: RobotsAnswer, error: str | None, found: Found) -> str | None:
+def _failed(answer: RobotsAnswer, error: str | None, found: RobotsUpdate) -> str | None:
     """The class under which a failed request for a robots.txt is counted; None for one that did not fail. Where no
     server answers for an authority, each of its pages is counted instead."""
     if found.state == RobotsState.DEAD or error == STOPPED:

@@ -18,7 +18,7 @@ from outrider.limits import (
 Signals = npt.NDArray[np.uint8]
 
 
-class Signal(IntEnum):
+class BlockSignal(IntEnum):
     """The sign that a request gives about the welcome."""
 
     NEUTRAL = 0  # no answer, a refusal for load, a failure: politeness speaks of these
@@ -40,11 +40,11 @@ PARKED_FROM = 240
 _SILENT = "it breaks every connection or is silent, and answered before"
 _NAMELESS = "its name leads to no address, and did before"
 _TEXTS = {
-    PARKED_FROM + Signal.CHALLENGE: "it answers with challenges for browsers or people",
-    PARKED_FROM + Signal.WALL: "it answers everything with 403",
-    PARKED_FROM + Signal.BROKEN: _SILENT,
-    PARKED_FROM + Signal.NAMELESS: _NAMELESS,
-    PARKED_FROM + Signal.SAME: "it gives one same body for every page, and gave others before",
+    PARKED_FROM + BlockSignal.CHALLENGE: "it answers with challenges for browsers or people",
+    PARKED_FROM + BlockSignal.WALL: "it answers everything with 403",
+    PARKED_FROM + BlockSignal.BROKEN: _SILENT,
+    PARKED_FROM + BlockSignal.NAMELESS: _NAMELESS,
+    PARKED_FROM + BlockSignal.SAME: "it gives one same body for every page, and gave others before",
 }
 BREAKS = frozenset({"reset", "empty_reply", "connect_timeout", "first_byte_timeout"})
 """Errors that are the sign BROKEN. A refused connection is none: nothing listens there, as while a server restarts."""
@@ -53,22 +53,24 @@ NAMELESS = frozenset({"dns_unknown", "dns_temporary"})
 _POINTS = np.array([0, 0, UNWELCOME_CHALLENGE, 1, 1, UNWELCOME_POINTS_MAX, UNWELCOME_POINTS_MAX], np.uint8)
 
 
-def unwelcome_after(cells: Signals, signals: Signals) -> Signals:
+def block_scores_after(cells: Signals, signals: Signals) -> Signals:
     """The hosts' cells after these requests. A cell counts points: a challenge has six, a 403 or a broken connection
     one, the end of a long run of same bodies or a name without an address twelve; a healthy answer takes all of them.
     With twelve the host is parked, and stays so until an operator wakes it. Where the last of them is a broken
     connection or such a name, the host is left alone for `silent_seconds` first, and again with each more, and parked
     when that was tried often enough."""
-    silent, nameless = is_silent(cells), signals == Signal.NAMELESS
-    broken = nameless | (signals == Signal.BROKEN)
+    silent, nameless = is_silent(cells), signals == BlockSignal.NAMELESS
+    broken = nameless | (signals == BlockSignal.BROKEN)
     points = np.minimum(np.where(silent, 0, cells) + _POINTS[signals], UNWELCOME_POINTS_MAX).astype(np.uint8)
     found = np.where(points >= UNWELCOME_POINTS_MAX, PARKED_FROM + signals, points)
     tries = np.where(silent, _tries_of(cells), 0) + 1
     falls = broken & (silent | (points >= UNWELCOME_POINTS_MAX)) & (tries <= SILENT_TRIES_MAX)
     found = np.where(silent & broken, PARKED_FROM + signals, found)
     found = np.where(falls, np.where(nameless, NAMELESS_FROM, SILENT_FROM) + tries, found)
-    found = np.where(signals == Signal.HEALTHY, 0, found)
-    return np.where(cells >= PARKED_FROM, cells, np.where(signals == Signal.NEUTRAL, cells, found)).astype(np.uint8)
+    found = np.where(signals == BlockSignal.HEALTHY, 0, found)
+    return np.where(cells >= PARKED_FROM, cells, np.where(signals == BlockSignal.NEUTRAL, cells, found)).astype(
+        np.uint8
+    )
 
 
 def is_silent(cells: Signals) -> npt.NDArray[np.bool_]:

@@ -12,22 +12,22 @@ import numpy.typing as npt
 from outrider.clock import Instant, instant
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.state.authorities import Authority, RobotsState
-from outrider.frontier.state.errands import unanswered
-from outrider.frontier.state.urls import LEASED, PARKED, QUEUED, Hand
-from outrider.frontier.verbs.asking import Asking
+from outrider.frontier.state.robots_answers import unanswered
+from outrider.frontier.state.url_table import LEASED, PARKED, QUEUED, KnownRows
 from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.draft import Draft
-from outrider.frontier.verbs.returning import Returning
+from outrider.frontier.verbs.robots_files import RobotsFiles
+from outrider.frontier.verbs.unparking import Unparking
 from outrider.limits import MICROSECONDS, OWN_SLOT, RESTS_PER_FRAME_MAX, WAKES_PER_CALL_MAX
 
 _Places = npt.NDArray[np.intp]
 _Instants = npt.NDArray[np.int64]
 
 
-class Opening(Part):
+class Lifecycle(Part):
     """The part of the machine that opens and closes a frontier."""
 
-    def __init__(self, core: Core, robots: Asking, returning: Returning) -> None:
+    def __init__(self, core: Core, robots: RobotsFiles, returning: Unparking) -> None:
         super().__init__(core)
         self._robots, self._returning = robots, returning
 
@@ -50,8 +50,8 @@ class Opening(Part):
                 self._gate_again(authority)
             self._gates.judge_later(authority)
         self._returning.resume()
-        for line in tables.errands.called.lines():
-            self._gates.next_in_line(line)
+        for series in tables.errands.called.all_series():
+            self._gates.next_in_series(series)
         tables.errands.called.dropped.clear()
         tables.forget_changed()
         self.turns.shared.rest_all(tables.cold.floor_end())
@@ -183,7 +183,7 @@ class Opening(Part):
             hosts, until, since = hosts[~alone], until[~alone], since[~alone]
         if len(hosts):
             columns = self.tables.hosts.durable(hosts, ended=since, rest_until=until)
-            draft.add_columns(Fact.HOST_CELLS, columns, Hand.of_rows(hosts.astype(np.uint32)))
+            draft.add_columns(Fact.HOST_CELLS, columns, KnownRows.of_rows(hosts.astype(np.uint32)))
 
     def _revive(self, now: Instant) -> None:
         """Queues URLs again that were parked for a budget that has grown since."""

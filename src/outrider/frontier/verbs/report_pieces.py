@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.frontier.verbs.arrivals import LINK_BYTES
-from outrider.frontier.verbs.outcomes import Outcomes
+from outrider.frontier.verbs.outcome_columns import OutcomeColumns
 from outrider.journey import Link, Settled
 from outrider.limits import METADATA_BYTES_MAX, URL_BYTES_MAX
 from outrider.url import UrlBatch
@@ -45,7 +45,7 @@ def _cost_of(link: object) -> int:
 class Costs:
     """The bytes that the outcomes of a call and their links take, by row."""
 
-    def __init__(self, outcomes: Outcomes, *found: ByRow) -> None:
+    def __init__(self, outcomes: OutcomeColumns, *found: ByRow) -> None:
         self._outcomes = outcomes
         self._counts: dict[int, int] = {}
         self._links: dict[int, int] = {}
@@ -76,7 +76,7 @@ class Costs:
         return costs
 
 
-class Answer:
+class ReportProgress:
     """The answer of `report`, as far as it has come: a code per outcome, and the numbers of its links' codes by row;
     perhaps also codes of some links of the next row."""
 
@@ -87,7 +87,7 @@ class Answer:
         self.codes = dict(codes or {})
 
     @classmethod
-    def unpacked(cls, octets: bytes) -> Answer:
+    def unpacked(cls, octets: bytes) -> ReportProgress:
         """An answer from the bytes of `packed`."""
         flags, codes = msgspec.msgpack.decode(octets)
         return cls(

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from outrider.clock import Instant
 from outrider.errors import SettingsError, shown
 from outrider.frontier.format.facts import LINES_AFTER, PROJECTIONS, Fact
-from outrider.frontier.state.whereabouts import FOREVER
+from outrider.frontier.state.host_addresses import FOREVER
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.deciding import Part
 from outrider.limits import OWN_SLOT
 
 
-class Noting(Part):
+class Notes(Part):
     """The part of the machine that takes notes."""
 
     def set_addresses(self, addresses: Mapping[str, str | None], now: Instant) -> int:
@@ -27,7 +27,7 @@ class Noting(Part):
         self._core.commit(draft)
         tables = self.tables
         rows = {tables.host_row(name): address for name, address in told.items()}
-        tables.changed.append(self.turns.shared.told(row for row, address in rows.items() if address))
+        tables.changed.append(self.turns.shared.note_given_addresses(row for row, address in rows.items() if address))
         places = tables.addresses.by_host
         rows = {
             row: address

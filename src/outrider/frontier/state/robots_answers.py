@@ -10,7 +10,7 @@ from typing import TypeAlias
 from outrider.clock import Instant, instant
 from outrider.frontier.format.facts import Row
 from outrider.frontier.policy.revisit import retry_at
-from outrider.frontier.state.authorities import CELLS, WITH_COPY, Again, Authority, RobotsState, cells_of
+from outrider.frontier.state.authorities import CELLS, WITH_COPY, Authority, JudgeAgain, RobotsState, cells_of
 from outrider.frontier.stores.rulebook import NO_RULES, Rulebook
 from outrider.journey import RobotsAnswer
 from outrider.limits import (
@@ -34,7 +34,7 @@ _NOT_OURS = frozenset({"not_welcome"})  # errors without a status that are a sit
 _ELSEWHERE = "redirect_foreign"  # the class of error of a redirect to a host of another frontier
 
 
-class Judgement(Enum):
+class RobotsVerdict(Enum):
     """The verdict on a page that was drawn."""
 
     GO = "go"
@@ -50,7 +50,7 @@ class Judgement(Enum):
 
 # Python 3.11 looks a member of an enum up by a function of Python's: once here, not with each page.
 _RULES, _ALLOW = WITH_COPY
-_GO, _HOLD, _REFUSE = Judgement.GO, Judgement.HOLD, Judgement.REFUSE
+_GO, _HOLD, _REFUSE = RobotsVerdict.GO, RobotsVerdict.HOLD, RobotsVerdict.REFUSE
 
 
 def crawl_delay(authorities: Iterable[Authority], rulebook: Rulebook) -> float:
@@ -87,18 +87,18 @@ def is_closed(authority: Authority, now: Instant, *, errands: bool, opens: bool)
     return bool(copied) and authority.expires <= now and not errands and not opens
 
 
-Standing: TypeAlias = Judgement | AgentRules
+RobotsStanding: TypeAlias = RobotsVerdict | AgentRules
 """How the pages of an authority stand: one judgement on all of them, or the rules that judge each."""
 
 
-def standing(
-    now: Instant, *, errands: bool, opens: bool, of_file: Callable[[int], Standing], since: Instant = 0
-) -> Callable[[Authority], Standing]:
+def standing_at(
+    now: Instant, *, errands: bool, opens: bool, of_file: Callable[[int], RobotsStanding], since: Instant = 0
+) -> Callable[[Authority], RobotsStanding]:
     """A function that tells how the pages of an authority stand at this instant. errands: errands fetch the rules;
     without them only rules from the caller count. opens: the owner's settings open a host whose robots.txt is out of
     reach. of_file: how pages stand under the rules of a file, by its digest. since: as `unanswered` has it."""
 
-    def stands(authority: Authority) -> Standing:
+    def stands(authority: Authority) -> RobotsStanding:
         state = authority.state
         fresh = errands and state in WITH_COPY and not authority.token and authority.expires > now
         if not fresh:  # nearly all are
@@ -110,28 +110,28 @@ def standing(
             if is_closed(authority, now, errands=errands, opens=opens):
                 return _REFUSE
             if state == RobotsState.DEAD:
-                return Judgement.DEAD
+                return RobotsVerdict.DEAD
         return _GO if state == _ALLOW else of_file(authority.digest)
 
     return stands
 
 
-def judged(standings: Sequence[Standing], urls: Sequence[str]) -> list[Judgement]:
+def judged(standings: Sequence[RobotsStanding], urls: Sequence[str]) -> list[RobotsVerdict]:
     """The judgement on each of these URLs, whose authorities stand so."""
     rules = [one if isinstance(one, AgentRules) else NO_RULES for one in standings]
     found = [_GO if verdict >= 0 else _REFUSE for verdict in verdicts(rules, urls)]
     if rules == standings:
         return found
-    return [one if isinstance(one, Judgement) else verdict for one, verdict in zip(standings, found, strict=True)]
+    return [one if isinstance(one, RobotsVerdict) else verdict for one, verdict in zip(standings, found, strict=True)]
 
 
-def costs_of(standings: Sequence[Standing]) -> list[int]:
+def costs_of(standings: Sequence[RobotsStanding]) -> list[int]:
     """The costs of verdicts on top of a refusal, counted in refusals: an authority may have many rules."""
     return [one.count // RULES_PER_REFUSAL if isinstance(one, AgentRules) else 0 for one in standings]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RobotsUpdate:
     """An authority's cells after an answer, which ends its errand. body: the new rules (b"" for none), None to keep the
     old ones. asks_next: the host of the next hop. fetched: when the last good answer came; failing_since: the first
     failure since then; 0 for none. again: as `again_after` says where URLs are parked."""
@@ -148,10 +148,10 @@ class Found:
     asks_next: str | None = None
     fetched: Instant = 0
     failing_since: Instant = 0
-    again: Again = Again.NONE
+    again: JudgeAgain = JudgeAgain.NONE
 
     @classmethod
-    def of(cls, authority: Authority) -> Found:
+    def of(cls, authority: Authority) -> RobotsUpdate:
         """The cells of an authority as they are."""
         return cls(**dict(zip(CELLS, cells_of(authority), strict=True)))
 
@@ -160,17 +160,17 @@ class Found:
         return (authority.slot, authority.name, *cells_of(self))
 
 
-def again_after(authority: Authority, found: Found, digest: int) -> Again:
+def again_after(authority: Authority, found: RobotsUpdate, digest: int) -> JudgeAgain:
     """Which parked URLs are judged again after an answer. digest: of the rules that hold then. URLs that no call has
     judged again yet stay among them."""
     ruled = (RobotsState.RULES, RobotsState.ALLOW)
     if found.state in ruled and found.asks_next is None:
         if digest != authority.digest:
-            return Again.ALL
+            return JudgeAgain.ALL
         held = authority.state in ruled and not authority.failing_since
-        return authority.again if held else max(authority.again, Again.UNREACHABLE)
+        return authority.again if held else max(authority.again, JudgeAgain.UNREACHABLE)
     if authority.state == RobotsState.REFUSED:
-        return max(authority.again, Again.UNREACHABLE)
+        return max(authority.again, JudgeAgain.UNREACHABLE)
     return authority.again
 
 
@@ -185,7 +185,7 @@ def after_answer(
     opens: bool = False,
     follows: bool = True,
     elsewhere: bool = False,
-) -> Found:
+) -> RobotsUpdate:
     """The cells after an answer, by RFC 9309 §2.3.1; 429 counts as unreachable; redirects are followed hop by hop.
 
     error: the class of the error, if there was one. retry_after: seconds. retries: whether an unreachable robots.txt is
@@ -204,7 +204,7 @@ def after_answer(
     if error == _GUARDED and elsewhere:
         return _guarded(authority, now)
     if error in _NOBODY_THERE and not authority.hops:
-        return Found(RobotsState.DEAD, day, 0, 0, 0, status, own, error or "", fetched=authority.fetched)
+        return RobotsUpdate(RobotsState.DEAD, day, 0, 0, 0, status, own, error or "", fetched=authority.fetched)
     verdict = verdict_of_status(answer.status)
     if verdict == "redirect" and not follows:
         verdict, retries, error = "unreachable", False, _ELSEWHERE
@@ -212,7 +212,7 @@ def after_answer(
         target = spell([answer.location or ""], authority.url or own)[0] if answer.location else None
         if target is not None and len(target) <= URL_BYTES_MAX and authority.hops < REDIRECT_HOPS_MAX:
             hops = authority.hops + 1
-            return replace(Found.of(authority), hops=hops, status=status, url=target, asks_next=host_of(target))
+            return replace(RobotsUpdate.of(authority), hops=hops, status=status, url=target, asks_next=host_of(target))
         verdict = "allow"  # beyond five hops a robots.txt may be treated as unavailable, RFC 9309 §2.3.1.2
     if verdict == "unreachable":
         return _unreachable(authority, status, error or "", retry_after, now, retries=retries, opens=opens)
@@ -221,35 +221,35 @@ def after_answer(
         until = min(day, now + instant(max(min(answer.fresh_seconds, ROBOTS_AGE_SECONDS_MAX), ROBOTS_AGE_SECONDS_MIN)))
     if verdict == "rules":
         body = whole_lines(answer.body)
-        return Found(RobotsState.RULES, until, 0, 0, 0, status, own, "", body, fetched=now)
-    return Found(RobotsState.ALLOW, until, 0, 0, 0, status, own, "", b"", fetched=now)
+        return RobotsUpdate(RobotsState.RULES, until, 0, 0, 0, status, own, "", body, fetched=now)
+    return RobotsUpdate(RobotsState.ALLOW, until, 0, 0, 0, status, own, "", b"", fetched=now)
 
 
-def _guarded(authority: Authority, now: Instant) -> Found:
+def _guarded(authority: Authority, now: Instant) -> RobotsUpdate:
     """The cells after a worker's own guard refused the address."""
     times = authority.attempts + 1 if authority.state == RobotsState.RETRYING and authority.error == _GUARDED else 1
     own, day = authority.name + "/robots.txt", instant(ROBOTS_AGE_SECONDS_MAX)
     since = authority.failing_since or max(now, 1)
     at = now + instant(ROBOTS_GUARDED_SECONDS)
-    found = Found(RobotsState.RETRYING, 0, at, times, 0, 0, own, _GUARDED, None, None, authority.fetched, since)
+    found = RobotsUpdate(RobotsState.RETRYING, 0, at, times, 0, 0, own, _GUARDED, None, None, authority.fetched, since)
     if times < ROBOTS_GUARDED_TIMES_MAX:
         return found
     return replace(found, state=RobotsState.REFUSED, expires=now + day, next_at=now + day, attempts=0)
 
 
-def asked_anew(authority: Authority, at: Instant, *, attempts: int = 0, error: str = "") -> Found:
+def asked_anew(authority: Authority, at: Instant, *, attempts: int = 0, error: str = "") -> RobotsUpdate:
     """The cells of an authority whose verdict is dropped, and which is asked for from an instant on. The rules that
     were read last stay until the next answer, for a failure to fall back to. attempts: failures before this one, so
     that fewer retries follow; error: the class of the last one."""
-    return Found(
+    return RobotsUpdate(
         *(RobotsState.RETRYING, 0, at, attempts, 0, 0, authority.name + "/robots.txt", error),
         fetched=authority.fetched,
         failing_since=authority.failing_since,
-        again=max(authority.again, Again.UNREACHABLE),
+        again=max(authority.again, JudgeAgain.UNREACHABLE),
     )
 
 
-def asked_sooner(authority: Authority, now: Instant) -> Found | None:
+def asked_sooner(authority: Authority, now: Instant) -> RobotsUpdate | None:
     """The cells of an authority after a process or a worker came that may do better than the one before; None where its
     verdict stays. A verdict on our own side then holds for `ROBOTS_OWN_SIDE_SECONDS` at most, counted from the failure;
     another failure closes the host again at once."""
@@ -277,7 +277,7 @@ def _unreachable(
     *,
     retries: bool,
     opens: bool,
-) -> Found:
+) -> RobotsUpdate:
     """The cells after a failure, by RFC 9309 §2.3.1.4 and §2.4: a good copy holds until it is a day old, then the host
     is closed, and after 30 days of failures the last good copy holds again. Without one the host stays closed."""
     own = authority.name + "/robots.txt"
@@ -286,7 +286,7 @@ def _unreachable(
     attempt = 1 if authority.error == _GUARDED else authority.attempts + 1  # refusals of guards were no attempts
     copy = RobotsState.RULES if authority.digest else RobotsState.ALLOW
     young = authority.fetched + day if authority.fetched else 0  # until then the good copy holds
-    tried = Found(copy, now + day, 0, 0, 0, status, own, error, fetched=authority.fetched, failing_since=since)
+    tried = RobotsUpdate(copy, now + day, 0, 0, 0, status, own, error, fetched=authority.fetched, failing_since=since)
     asked = min(retry_after or 0.0, ROBOTS_AGE_SECONDS_MAX)
     if retries and (at := retry_at(attempt, now, at_least=asked)) is not None:
         if now < young:

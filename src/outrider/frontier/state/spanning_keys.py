@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from outrider.frontier.state.tables import Tables
 
 
-class Group:
+class KeyGroup:
     """The queues of one key. name: the row of their crawl, and the key; busy: their open leases; rest_until: the
     longest rest of their hosts."""
 
@@ -37,14 +37,14 @@ class Group:
         return None if self.busy else self.rest_until
 
 
-class Keys:
+class SpanningKeys:
     """The groups of keys that span hosts. groups: by crawl and key; of crawl NONE for a host with a row for each
     spelling, with and without a dot behind it. group_of: by queue."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self.groups: dict[tuple[int, str], Group] = {}
-        self.group_of: dict[int, Group] = {}
+        self.groups: dict[tuple[int, str], KeyGroup] = {}
+        self.group_of: dict[int, KeyGroup] = {}
 
     def queues_with(self, key: str, crawl: int | None) -> Iterator[int]:
         """The queues with a key in this very spelling, of one crawl or of all; the queues that bear the name of their
@@ -87,7 +87,7 @@ class Keys:
             if row in self.group_of:
                 continue
             home = int(homes[row])
-            self.group_of[row] = group = self.groups.setdefault(name, Group(name))
+            self.group_of[row] = group = self.groups.setdefault(name, KeyGroup(name))
             group.queues.append(row)
             hosts.flags[home] |= MANY
             group.rest_until = max(group.rest_until, int(hosts.rest_until[home]))
@@ -121,5 +121,5 @@ class Keys:
                     group.rest_until = until
                     self._look_again(group)
 
-    def _look_again(self, group: Group) -> None:
+    def _look_again(self, group: KeyGroup) -> None:
         self._tables.changed.append(self._tables.queues.host[group.queues])

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.errors import SettingsError, shown
 from outrider.frontier.format.metadata import packed
-from outrider.frontier.policy.welcome import NAMELESS
+from outrider.frontier.policy.block_detection import NAMELESS
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.arguments import HTTP_STATUS_MAX, INSTANT_MAX, SPAN_SECONDS_MAX, Uint64s
 from outrider.journey import OUTCOME_COLUMNS, OUTCOME_FIELDS, Form, Outcome, OutcomeBatch, RobotsAnswer, Verdict
@@ -41,7 +41,7 @@ _BOOL_ALONE: Final = {bool}
 _NO_TEXTS: Final[Mapping[int, Any]] = MappingProxyType({})
 
 
-class _Field(NamedTuple):
+class _FieldColumn(NamedTuple):
     """The values of a field, one per outcome, with what `kinds_of` tells of them; as it stands here, a field that every
     outcome leaves out."""
 
@@ -50,10 +50,10 @@ class _Field(NamedTuple):
     longest: int = 0
 
 
-_LEFT: Final = _Field()
+_LEFT: Final = _FieldColumn()
 
 
-class Outcomes:
+class OutcomeColumns:
     """The outcomes of a call. seconds, after_seconds, retry_after_seconds: NaN for none; statuses: 0 for none;
     ended_at, at: instants, NO_INSTANT for none; verdicts: DONE …; answered: whether the site gave an HTTP answer. A
     column of numbers is None where no row has a value."""
@@ -123,9 +123,9 @@ class Outcomes:
         self.at = np.full(len(self), NO_INSTANT) if self.at is None else self.at.copy()
         self.at[rows] = at
 
-    def take(self, rows: npt.NDArray[np.intp]) -> Outcomes:
+    def take(self, rows: npt.NDArray[np.intp]) -> OutcomeColumns:
         """The outcomes of these rows, in this order."""
-        found = Outcomes()
+        found = OutcomeColumns()
         chosen = rows.tolist()
         for name, column in vars(self).items():
             if isinstance(column, np.ndarray):
@@ -136,7 +136,7 @@ class Outcomes:
                 setattr(found, name, column)
         return found
 
-    def piece(self, first: int, last: int) -> Outcomes:
+    def piece(self, first: int, last: int) -> OutcomeColumns:
         """The rows from `first` on, before `last`."""
         return self if last - first == len(self) else self.take(np.arange(first, last))
 
@@ -145,18 +145,18 @@ def _answer_bytes(answer: RobotsAnswer) -> int:
     return len(answer.body) + len(answer.location or "")
 
 
-def outcomes_of(given: Iterable[Outcome] | OutcomeBatch) -> Outcomes:
+def outcomes_of(given: Iterable[Outcome] | OutcomeBatch) -> OutcomeColumns:
     """The outcomes of a call after all checks of their values. Raises SettingsError naming the value."""
     return _of_batch(given) if isinstance(given, OutcomeBatch) else _of_list(given)
 
 
-def _of_list(given: Iterable[Outcome]) -> Outcomes:
+def _of_list(given: Iterable[Outcome]) -> OutcomeColumns:
     if isinstance(given, Outcome):
         raise SettingsError("outcomes is one outcome; give a list: report([lease.done()])")
     given = arguments.listed("outcomes", given)
     _bounded(len(given))
     fields = _fields_of(given)
-    found = Outcomes()
+    found = OutcomeColumns()
     found.tokens = _tokens(fields.get("token", _LEFT))
     _verdicts(found, fields.get("verdict", _LEFT))
     seconds = _numbers("seconds", fields.get("seconds", _LEFT))
@@ -167,7 +167,7 @@ def _of_list(given: Iterable[Outcome]) -> Outcomes:
     return _completed(found, fields)
 
 
-def _fields_of(given: Sequence[Outcome]) -> dict[str, _Field]:
+def _fields_of(given: Sequence[Outcome]) -> dict[str, _FieldColumn]:
     """The values of each field that not all outcomes leave out, in order, and their types. Raises SettingsError for
     what is no outcome."""
     if set(map(type, given)) <= _OUTCOME_ALONE:
@@ -178,20 +178,20 @@ def _fields_of(given: Sequence[Outcome]) -> dict[str, _Field]:
                 raise SettingsError(f"{shown(one)} is no outcome: make one from its lease, as lease.done(seconds=0.2)")
         rows = [_astuple(one if type(one) is Outcome else arguments.plain(one)) for one in given]
     columns = list(zip(*rows, strict=True))
-    found: dict[str, _Field] = {}
+    found: dict[str, _FieldColumn] = {}
     for name, values, told in zip(_FIELDS, columns, kernels.kinds_of(columns), strict=False):
         if told[0] != _NONE_ALONE or name not in _LEFT_OUT:
             found[name] = _field(values, told)
     return found
 
 
-def _field(values: Sequence[Any], told: tuple[frozenset[type], int] | None = None) -> _Field:
+def _field(values: Sequence[Any], told: tuple[frozenset[type], int] | None = None) -> _FieldColumn:
     """The values of a field as `plain` copies them. told: what `kinds_of` tells of them, where that is known."""
     told = told or kernels.kinds_of([values])[0]
     if not told[0] <= arguments.PLAIN:
         values = arguments.plain_values(values)
         told = kernels.kinds_of([values])[0]
-    return _Field(values, *told)
+    return _FieldColumn(values, *told)
 
 
 _FIELDS: Final = Outcome.__struct_fields__
@@ -201,8 +201,8 @@ _OUTCOME_ALONE: Final = {Outcome}
 _astuple = msgspec.structs.astuple
 
 
-def _of_batch(given: OutcomeBatch) -> Outcomes:
-    found = Outcomes()
+def _of_batch(given: OutcomeBatch) -> OutcomeColumns:
+    found = OutcomeColumns()
     found.tokens = arguments.tokens(given.tokens)
     rows = len(found.tokens)
     _bounded(rows)
@@ -254,7 +254,7 @@ _DEFAULTS: Final = {
 """What a row has that a mapping leaves out, by column."""
 
 
-def _completed(found: Outcomes, fields: Mapping[str, _Field]) -> Outcomes:
+def _completed(found: OutcomeColumns, fields: Mapping[str, _FieldColumn]) -> OutcomeColumns:
     """Reads and checks the fields that most outcomes leave out."""
     found.answered = found.statuses != 0
     if not fields:
@@ -280,7 +280,7 @@ def _bounded(rows: int) -> None:
         raise SettingsError(f"{rows} outcomes in one call; cut it into calls of at most {CALL_ROWS_MAX}")
 
 
-def _tokens(given: _Field) -> Uint64s:
+def _tokens(given: _FieldColumn) -> Uint64s:
     values = given.values
     for value in values if not given.kinds <= {int} else ():
         if not isinstance(value, int | np.integer) or isinstance(value, bool):
@@ -291,7 +291,7 @@ def _tokens(given: _Field) -> Uint64s:
         raise SettingsError("the outcomes cannot be read: a token is a whole number of at most 63 bits") from None
 
 
-def _verdicts(found: Outcomes, given: _Field) -> None:
+def _verdicts(found: OutcomeColumns, given: _FieldColumn) -> None:
     values = given.values
     for value in values if not given.kinds <= {Verdict} else ():
         if not isinstance(value, Verdict):
@@ -300,7 +300,7 @@ def _verdicts(found: Outcomes, given: _Field) -> None:
     found.all_done = not np.count_nonzero(found.verdicts)
 
 
-def _links(given: _Field) -> dict[int, Any]:
+def _links(given: _FieldColumn) -> dict[int, Any]:
     """The links of each row that has any."""
     values, kinds, _ = given
     for links in values if not kinds <= {tuple, list, UrlBatch} else ():
@@ -360,7 +360,7 @@ _NUMBERS_LEFT_OUT: Final = tuple(name for name in OUTCOME_COLUMNS.values() if na
 """The fields of numbers that most outcomes leave out; the others are read first."""
 
 
-def _numbers(name: str, given: _Field) -> npt.NDArray[Any] | None:
+def _numbers(name: str, given: _FieldColumn) -> npt.NDArray[Any] | None:
     """The column of a field; None where no row has a value other than the one that stands for none. Raises
     SettingsError."""
     field, (values, kinds, _) = _NUMBERS[name], given
@@ -402,7 +402,7 @@ def _check_octets(name: str, value: object) -> None:
     arguments.kept(name, value, OUTCOME_FIELDS[name].bytes_max)
 
 
-def _present(name: str, given: _Field) -> dict[int, Any]:
+def _present(name: str, given: _FieldColumn) -> dict[int, Any]:
     """The values of a field by row, without None, after their checks. Raises SettingsError."""
     values, kinds, longest = given
     if kinds <= _NONE_ALONE:
@@ -448,7 +448,7 @@ _SIZED: Final = tuple(_columns_with(Form.ERROR, Form.LOCATION, Form.TEXT, Form.O
 _KEPT: Final = tuple(column for column, name in OUTCOME_COLUMNS.items() if OUTCOME_FIELDS[name].kept)
 """The mappings that go into the records of URLs."""
 for _column_name, _field_name in OUTCOME_COLUMNS.items():  # most calls have few: a field that no row has costs nothing
-    setattr(Outcomes, _column_name, None if _field_name in _NUMBERS else _NO_TEXTS)
+    setattr(OutcomeColumns, _column_name, None if _field_name in _NUMBERS else _NO_TEXTS)
 
 
 # -- columns of an OutcomeBatch ----------------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ class Cards:
         return self.arena[start : start + int(self.heads["referrer_bytes"][row])].decode("utf-8", "surrogatepass")
 
     def extra_of(self, row: int) -> bytes:
-        """The rest of one URL's record, as `records.py` packs it; empty where there is nothing."""
+        """The rest of one URL's record, as `card_records.py` packs it; empty where there is nothing."""
         end = int(self.offsets[row + 1])
         return self.arena[end - int(self.heads["extra_bytes"][row]) : end]
 

@@ -11,17 +11,17 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from outrider.clock import Instant
-from outrider.frontier.format.records import Record
+from outrider.frontier.format.card_records import CardRecord
+from outrider.frontier.policy.block_detection import text_of
 from outrider.frontier.policy.politeness import GapReason
-from outrider.frontier.policy.welcome import text_of
-from outrider.frontier.schedule.shared import SharedTurns
-from outrider.frontier.schedule.turns import Turns
+from outrider.frontier.schedule.group_turns import GroupTurns
+from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.state.authorities import Authority, RobotsState
 from outrider.frontier.state.cold import ColdAuthority
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import CELLS, NONE, QueueRules, Rows
 from outrider.frontier.state.tables import Tables
-from outrider.frontier.state.urls import GONE, PARKED, STATES, WAITING, Reason
+from outrider.frontier.state.url_table import GONE, PARKED, STATES, WAITING, Reason
 from outrider.frontier.verbs.census import Census, states_of
 from outrider.journey import (
     HostStatus,
@@ -38,7 +38,7 @@ Counts: TypeAlias = tuple[int, int, int, int, int, int]
 _TALLIES = ("answered", "bytes", "duplicates", "stale", "lost", "dropped", "refused", "too_long", "retries")
 
 
-def status_of(record: Record, tables: Tables, token: int, queue: int | None = None) -> UrlStatus:
+def status_of(record: CardRecord, tables: Tables, token: int, queue: int | None = None) -> UrlStatus:
     """The status of one URL. token: the token of its open lease, 0 for none. queue: its row, where the caller knows."""
     queue = int(tables.queues.find(np.array([record.queue], np.uint64))[0]) if queue is None else queue
     # A cold host has queues of its own name alone.
@@ -60,7 +60,7 @@ def status_of(record: Record, tables: Tables, token: int, queue: int | None = No
     )
 
 
-def reason_text(record: Record, tables: Tables) -> str | None:
+def reason_text(record: CardRecord, tables: Tables) -> str | None:
     """Why a URL is parked or gone."""
     if record.state not in (PARKED, GONE):
         return None
@@ -75,7 +75,7 @@ def host_counts(tables: Tables, census: Census) -> dict[str, int]:
 
 
 def statistics(
-    tables: Tables, *, errands: int, census: Census | None, shared: SharedTurns, recent_bytes: int = 0
+    tables: Tables, *, errands: int, census: Census | None, shared: GroupTurns, recent_bytes: int = 0
 ) -> dict[str, object]:
     """Counts of URLs, hosts, errands and fetches, under the names of `status --json`; without a census none of
     hosts."""
@@ -176,7 +176,7 @@ def status_of_queue(
     )
 
 
-def host_statuses(tables: Tables, rows: Iterable[int], now: Instant, turns: Turns) -> list[HostStatus]:
+def host_statuses(tables: Tables, rows: Iterable[int], now: Instant, turns: HostSchedule) -> list[HostStatus]:
     """Hosts by their rows, as `hosts` lists them."""
     rows = list(rows)
     states = states_of(tables, rows, now, turns)
@@ -222,7 +222,7 @@ def status_of_host(
             (rule is not None and rule.paused) or tables.crawls.states[crawl] != CrawlState.RUNNING
             for crawl, rule in queues
         ),
-        not_welcome=text_of(int(cells["unwelcome"])),
+        not_welcome=text_of(int(cells["block_score"])),
         robots=robots,
         blocked_until=blocked_until if blocked_until > now else None,
     )

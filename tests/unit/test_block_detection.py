@@ -17,7 +17,13 @@ from outrider.clock import wall
 from outrider.crawl.visit import Visit, judged, page_outcome, robots_outcome
 from outrider.fetch.challenge import SIGNS, sign_of
 from outrider.fetch.downloader import Headers, Request
-from outrider.frontier.policy.welcome import NAMELESS_FROM, PARKED_FROM, SILENT_FROM, Signal, unwelcome_after
+from outrider.frontier.policy.block_detection import (
+    NAMELESS_FROM,
+    PARKED_FROM,
+    SILENT_FROM,
+    BlockSignal,
+    block_scores_after,
+)
 from outrider.journey import Kind, Outcome, Verdict
 from outrider.limits import SILENT_SECONDS_FIRST, SILENT_TRIES_MAX, UNWELCOME_POINTS_MAX
 from outrider.url import UrlBatch
@@ -80,22 +86,25 @@ def test_every_sign_names_something_that_it_looks_for():
 # -- points ------------------------------------------------------------------------------------------------------------
 
 
-def plain(signals: list[Signal]) -> int:
+def plain(signals: list[BlockSignal]) -> int:
     """The rule as it is told: points in a row, none left behind a healthy answer, parked from twelve on. A host that
     falls silent, or loses its address, is tried again some times before."""
     points = tries = 0
-    lost, first = (Signal.BROKEN, Signal.NAMELESS), SILENT_FROM
+    lost, first = (BlockSignal.BROKEN, BlockSignal.NAMELESS), SILENT_FROM
     for signal in signals:
-        first = {Signal.BROKEN: SILENT_FROM, Signal.NAMELESS: NAMELESS_FROM}.get(signal, first)
-        if signal is Signal.HEALTHY:
+        first = {BlockSignal.BROKEN: SILENT_FROM, BlockSignal.NAMELESS: NAMELESS_FROM}.get(signal, first)
+        if signal is BlockSignal.HEALTHY:
             points = tries = 0
         elif signal in lost and tries:
             tries += 1
             if tries > SILENT_TRIES_MAX:
                 return PARKED_FROM + signal
-        elif signal is not Signal.NEUTRAL:
+        elif signal is not BlockSignal.NEUTRAL:
             before = 0 if tries else points
-            points, tries = before + {Signal.CHALLENGE: 6, Signal.SAME: 12, Signal.NAMELESS: 12}.get(signal, 1), 0
+            points, tries = (
+                before + {BlockSignal.CHALLENGE: 6, BlockSignal.SAME: 12, BlockSignal.NAMELESS: 12}.get(signal, 1),
+                0,
+            )
             if points >= UNWELCOME_POINTS_MAX:
                 if signal not in lost:
                     return PARKED_FROM + signal
@@ -103,14 +112,14 @@ def plain(signals: list[Signal]) -> int:
     return first + tries if tries else points
 
 
-_SIGNALS = st.sampled_from([*Signal, *[Signal.BROKEN] * 40, *[Signal.NAMELESS] * 5])
+_SIGNALS = st.sampled_from([*BlockSignal, *[BlockSignal.BROKEN] * 40, *[BlockSignal.NAMELESS] * 5])
 
 
 @given(st.lists(st.lists(_SIGNALS, min_size=30, max_size=30), min_size=1, max_size=3))
 def test_the_columns_count_signs_as_the_plain_rule_does(hosts):
     cells = np.zeros(len(hosts), np.uint8)
     for signals in zip(*hosts, strict=True):
-        cells = unwelcome_after(cells, np.array(signals, np.uint8))
+        cells = block_scores_after(cells, np.array(signals, np.uint8))
     assert [plain(signals) for signals in hosts] == cells.tolist()
 
 

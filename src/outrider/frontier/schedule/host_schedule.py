@@ -6,9 +6,10 @@ Most hosts have one queue: `settle_turns` handles them in columns, `settle_share
 others (several queues, keys that span hosts, operators' rules, a robots.txt to ask for, a queue whose best class is on
 disk) are handled one by one. While the robots rules of an authority are not known, a gate keeps all pages of its host
 out of the rings: the errand for its robots.txt is the next request, to that host or to the one that a redirect names. A
-host that belongs to groups stands in the rings as long as it holds their turns; else it waits for them in shared.py.
-Until it is drawn it may lose them, to a better host or to one that a call asks for by crawl or key. Where addresses are
-asked for, a host without a known address stands in separate rings (`seekers`) until its errand is answered.
+host that belongs to groups stands in the rings as long as it holds their turns; else it waits for them in
+group_turns.py. Until it is drawn it may lose them, to a better host or to one that a call asks for by crawl or key.
+Where addresses are asked for, a host without a known address stands in separate rings (`seekers`) until its errand is
+answered.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from outrider import kernels
 from outrider.clock import Instant
 from outrider.frontier.policy.budgets import Budgets
 from outrider.frontier.policy.grouping import Grouping
-from outrider.frontier.schedule.lines import Line
-from outrider.frontier.schedule.shared import SharedTurns
-from outrider.frontier.state.authorities import Again, Authority, RobotsState
+from outrider.frontier.schedule.errand_queue import ErrandQueue
+from outrider.frontier.schedule.group_turns import GroupTurns
+from outrider.frontier.state.authorities import Authority, JudgeAgain, RobotsState
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.errand import CallersErrand, Errand
 from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, MANY, NONE, RULED, QueueRules, Rows
@@ -38,16 +39,16 @@ NOT_ALONE = MANY | RULED | GATED | ASKED
 """Flags of hosts that are handled one by one."""
 
 
-class Turns:
+class HostSchedule:
     """Timetable, rings, and the errands that are lined up at hosts. shared: the clocks of groups."""
 
     def __init__(self, tables: Tables, seed: int, grouping: Grouping, budgets: Budgets, *, locates: bool) -> None:
         self._tables, self._budgets = tables, budgets
-        self.shared = SharedTurns(tables, grouping, locates=locates)
+        self.shared = GroupTurns(tables, grouping, locates=locates)
         self.timetable = kernels.Timetable()
         self.ready = kernels.Ready(seed)
         self.seekers = kernels.Ready(seed)
-        self.errands_at: dict[int, Line] = {}  # by host
+        self.errands_at: dict[int, ErrandQueue] = {}  # by host
         self._asking = kernels.Timetable()  # hosts with errands, while no caller takes any
         self.gates: dict[int, Authority] = {}  # by host: the authority whose rules are not known
         self.runs_errands = False
@@ -292,7 +293,7 @@ class Turns:
 
     def is_sought(self, authority: Authority) -> bool:
         """Whether parked URLs wait for the robots.txt of an authority."""
-        if authority.state != RobotsState.REFUSED and authority.again == Again.NONE:
+        if authority.state != RobotsState.REFUSED and authority.again == JudgeAgain.NONE:
             return False
         parked = self._tables.queues.parked
         return any(parked[queue] for queue in self._tables.queues_of(authority.host))
@@ -417,7 +418,7 @@ class Turns:
     def line_up(self, errand: Errand, host: int) -> None:
         """Lines up an errand at the host that the request will go to."""
         errand.wanted = host
-        self.errands_at.setdefault(host, Line()).add(errand)
+        self.errands_at.setdefault(host, ErrandQueue()).add(errand)
         self._tables.hosts.flags[host] |= ASKED
 
     def set_class(self, errand: Errand, klass: int) -> None:

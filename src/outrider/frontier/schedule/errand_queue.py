@@ -20,7 +20,7 @@ _Entry: TypeAlias = tuple[int, int, Errand]  # the negative class, the place in 
 _LAPSED_MIN = 64  # so many entries of errands that left may stay in any case
 
 
-class Line:
+class ErrandQueue:
     """The line of one host."""
 
     __slots__ = ("_entries", "_later", "_number", "_ready")

@@ -6,19 +6,19 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.clock import Instant, instant
-from outrider.frontier.policy.settings import FrontierSettings
-from outrider.frontier.schedule.turns import Turns
-from outrider.frontier.state.errands import crawl_delay
+from outrider.frontier.policy.frontier_settings import FrontierSettings
+from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.state.hosts import DELAYED, NONE, RULED, QueueRules, Rows
+from outrider.frontier.state.robots_answers import crawl_delay
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.verbs.draft import Draft
 from outrider.limits import MICROSECONDS
 
 
-class Rests:
+class Gaps:
     """The gaps that hosts keep, and the rests of hosts whose leases end without a report."""
 
-    def __init__(self, tables: Tables, settings: FrontierSettings, turns: Turns) -> None:
+    def __init__(self, tables: Tables, settings: FrontierSettings, turns: HostSchedule) -> None:
         self.tables, self.settings, self.turns = tables, settings, turns
 
     def floor(self, queue: int) -> float:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
+from outrider.frontier.policy.block_detection import BlockSignal
 from outrider.frontier.policy.returns import HALVED_BELOW, shape_of
-from outrider.frontier.policy.welcome import Signal
 from outrider.frontier.state.hosts import Rows
 from outrider.frontier.state.tables import Tables
 from outrider.limits import UNWELCOME_POINTS_MAX, UNWELCOME_RUNS_MAX, WALL_LOOKS_MAX
@@ -22,7 +22,7 @@ _MIXED = ""
 """Instead of a shape: 403s of several shapes."""
 
 
-class Walls:
+class Forbidden:
     """The 403s in a row of hosts."""
 
     def __init__(self, tables: Tables) -> None:
@@ -34,9 +34,9 @@ class Walls:
         """Takes in the signs of requests, and makes those neutral that would judge a host by one shape alone."""
         tables = self._tables
         if self._rows:
-            for row in np.flatnonzero(signals == Signal.HEALTHY).tolist():
+            for row in np.flatnonzero(signals == BlockSignal.HEALTHY).tolist():
                 self._rows.pop(tables.hosts.name(int(hosts[row])), None)
-        for row in np.flatnonzero(signals == Signal.WALL).tolist():
+        for row in np.flatnonzero(signals == BlockSignal.WALL).tolist():
             url, host = cards.url(row), int(hosts[row])
             if not url:
                 continue  # an errand
@@ -48,7 +48,7 @@ class Walls:
             if shape != known or count + 1 < UNWELCOME_POINTS_MAX:
                 continue
             if self._brought_others(url, shape) or self._has_others(host, shape):
-                signals[row] = Signal.NEUTRAL
+                signals[row] = BlockSignal.NEUTRAL
                 self._closed[name] = shape
                 if len(self._closed) > UNWELCOME_RUNS_MAX:
                     del self._closed[next(iter(self._closed))]

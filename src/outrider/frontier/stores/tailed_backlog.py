@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.errors import StoreFullError
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.stores.chunks import CARDS_MAX, Packer, fingerprints_of, laid_out, read_out
 from outrider.kernels.card_layout import NO_CLASS
 from outrider.limits import (
@@ -117,7 +117,7 @@ class _Tail:
         self.refs[3 * at] = self.refs[3 * at] & ~_PLACES | place
 
 
-class Backlog:
+class TailedBacklog:
     """Queues are u32 rows. One thread at a time.
 
     A queue keeps its best `head_cards_max` cards in memory, and up to `chunk_cards` more before it spills. When the

@@ -16,16 +16,16 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.clock import Instant
-from outrider.frontier.format.alike import by_value
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
+from outrider.frontier.format.constant import by_value
 from outrider.frontier.format.facts import Block, Fact, Values
 from outrider.frontier.policy import lives
 from outrider.frontier.policy.returns import Returns
 from outrider.frontier.state.hosts import DELAYED, GROUPED, NONE, ROBOTS, Rows
 from outrider.frontier.state.seen import SeenSet
-from outrider.frontier.stores.backlog import Backlog
 from outrider.frontier.stores.calendar import Calendar
 from outrider.frontier.stores.ledger import Ledger
+from outrider.frontier.stores.tailed_backlog import TailedBacklog
 from outrider.journey import State
 from outrider.kernels.card_layout import HEAD, Heads
 from outrider.limits import CALENDAR_ROUNDS_MAX
@@ -60,7 +60,7 @@ class Reason(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Hand:
+class KnownRows:
     """The parts of a block that a live call holds already: cards with their new heads, the states they leave, and the
     rows of their queues where they are known; for clocks and queues the rows of the hosts. first: for new hosts and
     queues, `made` of their columns at the time of the look-up; returns: those of a block of returns."""
@@ -72,11 +72,11 @@ class Hand:
     returns: Sequence[Returns] = ()
 
     @classmethod
-    def of_rows(cls, rows: Rows | None, *, first: int = -1) -> Hand:
+    def of_rows(cls, rows: Rows | None, *, first: int = -1) -> KnownRows:
         return cls(_NO_CARDS, _NO_STATES, rows, first)
 
     @classmethod
-    def of_returns(cls, returns: Sequence[Returns]) -> Hand:
+    def of_returns(cls, returns: Sequence[Returns]) -> KnownRows:
         return cls(_NO_CARDS, _NO_STATES, returns=returns)
 
 
@@ -91,7 +91,7 @@ class OpenLeases(NamedTuple):
     cards: Cards
 
 
-class Urls:
+class UrlTable:
     """The URLs of a frontier. ledger: their records; scratch: the files for tails, None to keep all in memory; began:
     about the instant at which it begins; bytes_max: the limit for cards of queued URLs in memory."""
 
@@ -102,16 +102,16 @@ class Urls:
         self.ledger = ledger
         self.seen = SeenSet()
         self.leases = kernels.Leases()
-        self.backlog = Backlog(scratch, name="backlog", bytes_max=bytes_max)
+        self.backlog = TailedBacklog(scratch, name="backlog", bytes_max=bytes_max)
         self._scratch = scratch
         self._began = began
         self.calendar = Calendar(scratch, name="calendar", now=began)
-        self.spent = Backlog(scratch, name="spent")  # by host: parked for a budget
+        self.spent = TailedBacklog(scratch, name="spent")  # by host: parked for a budget
         self.order = 1  # the number of the next URL that is accepted
         self.counts = [0] * 7  # by state
         self.void_waiting = 0  # cards of deleted queues that the calendar still holds
 
-    def _card(self, tokens: Uint64s, cards: Cards, hand: Hand | None = None) -> None:
+    def _card(self, tokens: Uint64s, cards: Cards, hand: KnownRows | None = None) -> None:
         """Applies whole cards: new URLs, and URLs whose body changed."""
         heads = cards.heads
         fresh = heads["order"] >= self.order
@@ -135,7 +135,7 @@ class Urls:
             self.order = int(heads["order"].max()) + 1
         self._put(cards, old, rows)
 
-    def _head(self, tokens: Uint64s, heads: Heads, hand: Hand | None = None) -> None:
+    def _head(self, tokens: Uint64s, heads: Heads, hand: KnownRows | None = None) -> None:
         """Applies new heads; the bodies of these URLs stay as they are."""
         rows = None
         if hand is None:
@@ -394,7 +394,7 @@ class Urls:
         deadlines: Values,
         holders: Values,
         not_before: Values,
-        hand: Hand | None = None,
+        hand: KnownRows | None = None,
     ) -> None:
         rows = self._tables.rows_of_queues(queues) if hand is None or hand.rows is None else hand.rows
         if hand is None:
@@ -493,7 +493,7 @@ class Urls:
             column[: self._tables.queues.count] = 0  # recalled hosts brought counts that the scan adds again
         # While the scan may recall hosts, only this thread touches rows and the seen-set; else the reading thread does.
         scan = self.ledger.scan()
-        told = self._told_of(ahead(scan)) if len(self._tables.cold) else ahead(self._told_of(scan))
+        told = self._cards_of_scan(ahead(scan)) if len(self._tables.cold) else ahead(self._cards_of_scan(scan))
         for cards, rows, order in told:
             self.order = max(self.order, order + 1)
             if len(self._tables.cold):
@@ -501,7 +501,7 @@ class Urls:
             self.file(cards, np.zeros(len(cards), np.uint8), rows)
         self._tables.forget_changed()
 
-    def _told_of(self, scan: Iterator[Cards]) -> Iterator[tuple[Cards, Rows | None, int]]:
+    def _cards_of_scan(self, scan: Iterator[Cards]) -> Iterator[tuple[Cards, Rows | None, int]]:
         """Yields the cards of a scan that are not void, after adding them to the seen-set; the rows of their queues,
         None where hosts may have to be recalled for them; and the highest order among them."""
         for cards in scan:

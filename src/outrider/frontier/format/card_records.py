@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from outrider.clock import Instant
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.format.metadata import unpacked
 from outrider.journey import RECORD_FIELDS, Form
 from outrider.kernels.card_layout import HAS_CONTENT, HEAD, SCHEDULE_SHIFT
@@ -20,7 +20,7 @@ EMPTY: Final[Mapping[str, Any]] = {name: _TYPES[field.form]() for name, field in
 """The value of each field of a record that means none."""
 CARD_FIELDS: Final = " ".join(f"{RECORD_FIELDS[name].kept}:{type(none).__name__}" for name, none in EMPTY.items())
 """The fields of a record as `kernels.with_extras` takes them."""
-_Kept: Any = msgspec.defstruct(
+_KeptFields: Any = msgspec.defstruct(
     "_Kept",
     [(name, type(none), msgspec.field(name=RECORD_FIELDS[name].kept, default=none)) for name, none in EMPTY.items()],
     frozen=True,
@@ -29,16 +29,16 @@ _Kept: Any = msgspec.defstruct(
 )
 
 
-class Kept(_Kept):  # type: ignore[misc]
+class KeptFields(_KeptFields):  # type: ignore[misc]
     """The values of the fields of a record (`journey.RECORD_FIELDS`); an empty value means none."""
 
 
-_decode = msgspec.msgpack.Decoder(Kept).decode
+_decode = msgspec.msgpack.Decoder(KeptFields).decode
 _encode = msgspec.msgpack.Encoder().encode
-NOTHING_KEPT: Final = Kept()
+NOTHING_KEPT: Final = KeptFields()
 
 
-class Record:
+class CardRecord:
     """Everything that is kept of one URL. due: an instant; content: a hash of the page's content, 0 for none."""
 
     __slots__ = (
@@ -67,11 +67,11 @@ class Record:
     schedule: int  # the code of the usual pause between visits, 0 for none
     url: str
     referrer: str
-    kept: Kept
+    kept: KeptFields
     content: int
 
     @classmethod
-    def of(cls, cards: Cards, row: int) -> Record:
+    def of(cls, cards: Cards, row: int) -> CardRecord:
         """The record of the card in a row."""
         record = cls()
         head = cards.heads[row].item()  # in the order of HEAD, as `packed` writes them
@@ -93,19 +93,19 @@ class Record:
         return f"<Record {self.url} state {self.state}>"
 
 
-def value_of(kept: Kept, name: str) -> Any:
+def value_of(kept: KeptFields, name: str) -> Any:
     """The value of a field as leases have it; None for none."""
     value = getattr(kept, name)
     return unpacked(value) if RECORD_FIELDS[name].form is Form.METADATA else value or None
 
 
-def extra_of(kept: Kept, content: int = 0) -> bytes:
+def extra_of(kept: KeptFields, content: int = 0) -> bytes:
     """Packs the last part of a body; it is empty without values. content: a hash, 0 for none."""
     packed_values: bytes = b"" if kept == NOTHING_KEPT else _encode(kept)
     return content.to_bytes(8, "little") + packed_values if content else packed_values
 
 
-def parts_of(extra: bytes, flags: int) -> tuple[Kept, int]:
+def parts_of(extra: bytes, flags: int) -> tuple[KeptFields, int]:
     """Unpacks the values and the hash of the content that `extra_of` packed. flags: of the card's head."""
     if not extra:
         return NOTHING_KEPT, 0
@@ -115,7 +115,7 @@ def parts_of(extra: bytes, flags: int) -> tuple[Kept, int]:
     return _decode(extra) if extra else NOTHING_KEPT, content
 
 
-def packed(records: Sequence[Record]) -> Cards:
+def packed(records: Sequence[CardRecord]) -> Cards:
     """Cards of these records, in this order."""
     heads = np.zeros(len(records), HEAD)
     offsets = np.zeros(len(records) + 1, np.int64)

@@ -16,7 +16,7 @@ from outrider.frontier.verbs.draft import Draft
 from outrider.url import UrlBatch, domain_spans
 
 
-class Homes:
+class ClockHosts:
     """The hosts whose clocks count for URLs: their names, their slots, and which slots this frontier owns."""
 
     def __init__(self, tables: Tables, slot_key: bytes, owned: frozenset[int] | None) -> None:

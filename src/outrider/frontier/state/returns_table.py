@@ -10,14 +10,14 @@ import numpy as np
 
 from outrider.frontier.format.facts import Block, Fact, Values, columns_of
 from outrider.frontier.policy.returns import JUDGED_AGAIN, Returns
-from outrider.frontier.state.urls import Hand
+from outrider.frontier.state.url_table import KnownRows
 from outrider.limits import RETURNS_KEPT_MAX, RETURNS_LOOKS_MAX
 
 _FREE = 1 << 62
 _ABSENT = (-1, 0, Returns())  # as a name without returns is kept
 
 
-class ReturnsKept:
+class ReturnsTable:
     """The returns by name: `RETURNS_KEPT_MAX` of them at most, which the caller sees to by `victims`."""
 
     def __init__(self, most: int = RETURNS_KEPT_MAX) -> None:
@@ -40,7 +40,7 @@ class ReturnsKept:
         """Names and slots of the hosts whose parked URLs are judged again."""
         return [(name, slot) for name, (_, slot, one) in self._kept.items() if one.since == JUDGED_AGAIN]
 
-    def _returns(self, slots: Values, names: Values, *cells: Values, hand: Hand | None = None) -> None:
+    def _returns(self, slots: Values, names: Values, *cells: Values, hand: KnownRows | None = None) -> None:
         if hand is not None:
             told = hand.returns
         else:

@@ -1,4 +1,4 @@
-"""Columns of one value for all rows: memory holds the value once, and `is_alike` tells such a column from others."""
+"""Columns of one value for all rows: memory holds the value once, and `is_constant` tells such a column from others."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy.typing as npt
 from outrider.storage.record_columns import distinct
 
 
-def alike(value: int | float, rows: int, dtype: str) -> npt.NDArray[Any]:
+def constant_column(value: int | float, rows: int, dtype: str) -> npt.NDArray[Any]:
     """A read-only column of `rows` rows with this value."""
     return np.ndarray((rows,), dtype, np.array([value], dtype), 0, (0,))
 
 
-def is_alike(column: npt.NDArray[Any]) -> bool:
-    """Whether `alike` made the column, and it has rows: then the first value is the value of each row."""
+def is_constant(column: npt.NDArray[Any]) -> bool:
+    """Whether `constant_column` made the column, and it has rows: then the first value is the value of each row."""
     return column.strides == (0,) and len(column) > 0
 
 
@@ -35,7 +35,7 @@ def by_value(column: npt.NDArray[Any]) -> Iterator[tuple[int, Any]]:
     if not len(column):
         return
     first = column[0]
-    if is_alike(column) or np.count_nonzero(column == first) == len(column):
+    if is_constant(column) or np.count_nonzero(column == first) == len(column):
         yield int(first), slice(None)
         return
     for value in distinct(column):

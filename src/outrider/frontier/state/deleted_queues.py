@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from outrider.frontier.state.tables import Tables
 
 
-class Leaving:
+class DeletedQueues:
     """The queues that are to go. stalled: those whose cards are still to be dropped; waiting: those that may still have
     a row beside others."""
 

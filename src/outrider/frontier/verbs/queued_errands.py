@@ -15,7 +15,7 @@ from outrider.limits import CALLERS_ERRANDS_MAX, URL_BYTES_MAX
 from outrider.url import host_of, spell
 
 
-class Errands(Part):
+class QueuedErrands(Part):
     """The part of the machine that takes errands from callers."""
 
     def queue_errands(self, kind: str, urls: str | Sequence[str], crawl: str | None, now: Instant) -> list[Code]:

@@ -7,20 +7,20 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.clock import Instant
-from outrider.frontier.state.urls import PARKED, Reason
-from outrider.frontier.verbs.asking import THROUGH, Asking, parked_after
+from outrider.frontier.state.url_table import PARKED, Reason
 from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.gates import FIRST
+from outrider.frontier.verbs.robots_files import THROUGH, RobotsFiles, parked_after
 from outrider.frontier.verbs.trapping import Trapping
 from outrider.kernels.card_layout import Heads
 from outrider.limits import RECHECK_ROWS_MAX
 from outrider.url.traps import BY_MIRROR, BY_RETURNS, BY_SESSION, RULES
 
 
-class Returning(Part):
+class Unparking(Part):
     """The part of the machine that puts parked URLs back."""
 
-    def __init__(self, core: Core, robots: Asking, traps: Trapping) -> None:
+    def __init__(self, core: Core, robots: RobotsFiles, traps: Trapping) -> None:
         super().__init__(core)
         self._robots, self._traps = robots, traps
 
