@@ -15,7 +15,7 @@ import pytest
 from limiting import set_limits
 from outrider import Frontier, Link
 from outrider.engine import AsyncFrontier
-from outrider.engine.asking import Answered, Connections, Remote, parsed
+from outrider.engine.http_requests import Connections, RepeatedRequests, ServerAnswer, parsed
 from outrider.engine.remote import RemoteFrontier
 from outrider.errors import ClosedError, InvalidUrlError, SettingsError, UnreachableError
 from outrider.frontier.priority import weighted
@@ -68,7 +68,7 @@ class Wire:
         headers = {name.decode(): value.decode() for name, value in told[0]["headers"]}
         body = b"".join(one.get("body", b"") for one in told[1:])
         after = headers.get("retry-after")
-        return Answered(told[0]["status"], body, float(after) if after else None)
+        return ServerAnswer(told[0]["status"], body, float(after) if after else None)
 
 
 class World:
@@ -86,7 +86,7 @@ class World:
             self.face = self.behind
             return
         keys = itertools.count()
-        remote = Remote(
+        remote = RepeatedRequests(
             "http://127.0.0.1:7070",
             self.wire,
             chance=lambda: 0.0,
@@ -408,13 +408,15 @@ def test_a_token_never_travels_in_clear_to_another_machine():
 
 
 def test_another_server_is_told_for_what_it_is():
-    remote = Remote("http://127.0.0.1:1", lambda sent: Answered(200, b"<html>"))
+    remote = RepeatedRequests("http://127.0.0.1:1", lambda sent: ServerAnswer(200, b"<html>"))
     with pytest.raises(UnreachableError, match="another language"):
         remote.get("/x", dict)
-    remote = Remote("http://127.0.0.1:1", lambda sent: Answered(404, b"<html>"))
+    remote = RepeatedRequests("http://127.0.0.1:1", lambda sent: ServerAnswer(404, b"<html>"))
     with pytest.raises(UnreachableError, match="no frontier"):
         remote.get("/x", dict)
-    remote = Remote("http://127.0.0.1:1", lambda sent: Answered(401, json.dumps({"type": "x:token-wrong"}).encode()))
+    remote = RepeatedRequests(
+        "http://127.0.0.1:1", lambda sent: ServerAnswer(401, json.dumps({"type": "x:token-wrong"}).encode())
+    )
     with pytest.raises(SettingsError):
         remote.get("/x", dict)
 
@@ -450,7 +452,7 @@ def test_an_answer_that_a_dying_server_cut_is_asked_for_again(cut):
     whole = b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"now": 12345}'
     address = answering(cut, whole)
     connections = Connections(address)
-    remote = Remote(address, connections, sleep=lambda _: None)
+    remote = RepeatedRequests(address, connections, sleep=lambda _: None)
     assert {"now": 12345} == remote.get("/x", dict)
     connections.close()
 
@@ -472,7 +474,7 @@ def test_a_kept_connection_carries_the_next_request_and_each_is_sent_once():
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
     connections = Connections(address)
     slept = []
-    remote = Remote(address, connections, sleep=slept.append)
+    remote = RepeatedRequests(address, connections, sleep=slept.append)
     assert [{}] * 4 == [remote.get(f"/{number}", dict) for number in range(4)]
     connections.close()
     serving.join(60)
@@ -482,7 +484,7 @@ def test_a_kept_connection_carries_the_next_request_and_each_is_sent_once():
 def test_a_question_longer_than_a_server_reads_is_refused_before_it_is_sent():
     """A server closes such a connection, and the client said that nobody answers."""
     sent = []
-    remote = Remote("http://127.0.0.1:1", lambda one: sent.append(one) or Answered(200, b"{}"))
+    remote = RepeatedRequests("http://127.0.0.1:1", lambda one: sent.append(one) or ServerAnswer(200, b"{}"))
     with pytest.raises(SettingsError, match=r"of 1,048,\d+ bytes, with host=aaa.*…, is longer than a server"):
         remote.get("/x", dict, url=A, host="a" * (1 << 20))
     assert [] == sent

@@ -10,7 +10,7 @@ from model.inside import inspect
 from model.world import START, Clock, World, outcome
 from outrider.clock import instant
 from outrider.engine import Frontier
-from outrider.engine.reading import answers_of
+from outrider.engine.robots_reading import answers_of
 from outrider.errors import SettingsError
 from outrider.journey import OUTCOME_COLUMNS, Outcome, OutcomeBatch, Verdict
 from outrider.storage.memory import MemoryFiles

@@ -352,11 +352,11 @@ def test_gathered_calls_that_are_too_long_together_are_made_alone(monkeypatch):
     """Each of several callers has its own answer; none finds its links known because another's frame was full."""
     set_limits(monkeypatch, CALL_BYTES_PER_FRAME=SMALL)
     world = World()
-    from outrider.engine.calls import Small
+    from outrider.engine.calls import SmallCall
 
-    calls = [Small.discover(found(20, host), None) for host in ("p", "q", "r")]
+    calls = [SmallCall.discover(found(20, host), None) for host in ("p", "q", "r")]
     world.frontier._make_all(calls)
-    assert [["new"] * 20] * 3 == [list(map(str, call.told())) for call in calls]
+    assert [["new"] * 20] * 3 == [list(map(str, call.result())) for call in calls]
 
 
 @pytest.mark.usefixtures("small")

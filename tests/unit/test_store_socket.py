@@ -17,8 +17,8 @@ import pytest
 from outrider import Frontier
 from outrider.cli import main as cli
 from outrider.crawl.control import ask
-from outrider.engine import AsyncFrontier, control
-from outrider.engine.control import SOCKET_NAME
+from outrider.engine import AsyncFrontier, store_socket
+from outrider.engine.store_socket import SOCKET_NAME
 from outrider.errors import UnreachableError
 
 A, B = "http://a.test/", "http://b.test/"
@@ -175,7 +175,7 @@ class Listener:
 
 
 def test_a_time_without_descriptors_does_not_end_the_answers(tmp_path, monkeypatch):
-    monkeypatch.setattr(control, "CONTROL_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(store_socket, "CONTROL_PAUSE_SECONDS", 0)
     asking, answering = socket.socketpair()
     with Frontier.open(tmp_path / "store", robots="caller") as frontier, asking:
         asking.sendall(b'{"ask": "totals"}\n')

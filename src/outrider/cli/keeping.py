@@ -268,7 +268,7 @@ def host(directory: str, host: str, order: str, value: str | None, access: Acces
 
 def _value(order: str, value: str | None) -> float | None:
     """The value of an order as it was typed. Raises SettingsError naming it and what the order takes."""
-    from outrider.engine.answers import missing_value, order_value
+    from outrider.engine.process_queries import missing_value, order_value
 
     if value is None:
         if order in ("delay", "limit"):

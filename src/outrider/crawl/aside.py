@@ -20,7 +20,7 @@ from outrider.crawl.options import SETTINGS_FILE, SETTINGS_FILE_BYTES_MAX
 from outrider.crawl.output import FILES
 from outrider.crawl.probes import PROBES_FILE
 from outrider.crawl.sitemaps import SITEMAPS_FILE
-from outrider.engine.control import SOCKET_NAME
+from outrider.engine.store_socket import SOCKET_NAME
 from outrider.errors import NamedPathError, StoreError
 from outrider.storage.files import Directory, read_whole, replace
 

@@ -91,7 +91,7 @@ class Bottleneck:
         self._since = now
         self._answers = self._body = self._late = 0  # since the last look
         self._synced = 0.0  # the share of the last turn of the books that went into syncs
-        self._standing: ScheduleCounts | None = None
+        self._schedule_counts: ScheduleCounts | None = None
         self._held: str | None = None  # the cause that keeps all empty places empty
         self._steps: deque[_Step] = deque([_Step()])
 
@@ -136,7 +136,7 @@ class Bottleneck:
         frontier has."""
         self._synced = min(1.0, max(0.0, synced))
         self._look(now)
-        self._standing, self._held = standing or self._standing, held
+        self._schedule_counts, self._held = standing or self._schedule_counts, held
 
     # -- how it adds up ------------------------------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ class Bottleneck:
         shrink = min(1.0, most / held) if held else 1.0
         step = _Step(length, self._answers, self._body * shrink, self._late * shrink)
         self._answers = self._body = self._late = 0
-        spent, standing = step.causes, self._standing
+        spent, standing = step.causes, self._schedule_counts
         crowded = standing is not None and standing.ready and self._held is None
         spent["concurrency" if crowded else "fetching"] += times[Stage.SITE] * shrink
         spent["concurrency"] += times[Stage.WAITS] * shrink
@@ -170,7 +170,7 @@ class Bottleneck:
 
     def _empty(self, places: float) -> dict[str, float]:
         """So many empty places by cause: each host that may not be visited now could hold one."""
-        standing = self._standing
+        standing = self._schedule_counts
         if self._held is not None:
             return {self._held: places}
         if standing is None:

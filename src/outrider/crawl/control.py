@@ -3,8 +3,8 @@
     {"ask": "status"}              ->  {"ok": true, "answer": {…}}
     {"ask": "explain", "url": "…"} ->  {"ok": false, "error": "…", "code": 2}
 
-The name of the socket and how it is bound are those of `engine/control.py`, where a program that keeps a store alone
-answers the same questions.
+The name of the socket and how it is bound are those of `engine/store_socket.py`, where a program that keeps a store
+alone answers the same questions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from outrider.engine.control import SOCKET_NAME, address_of, listening_in, question_of
+from outrider.engine.store_socket import SOCKET_NAME, address_of, listening_in, question_of
 from outrider.errors import OutriderError, SettingsError, StoreInUseError, UnreachableError
 from outrider.limits import (
     CONTROL_ANSWER_BYTES_MAX,

@@ -42,8 +42,8 @@ from outrider.crawl.served import Access, asking
 from outrider.crawl.skipped import why_skipped
 from outrider.crawl.summary import held_back
 from outrider.engine import Frontier
-from outrider.engine.answers import LOOKS, ORDERS
-from outrider.engine.asking import is_address
+from outrider.engine.http_requests import is_address
+from outrider.engine.process_queries import LOOKS, ORDERS
 from outrider.errors import (
     ForeignStoreError,
     NoCrawlError,

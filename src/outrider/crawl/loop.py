@@ -200,7 +200,7 @@ class CrawlLoop(ABC):
         """The frontier's instant."""
         return self._clock()
 
-    def _standing(self) -> ScheduleCounts | None:
+    def _schedule_counts(self) -> ScheduleCounts | None:
         """How the hosts stand, where that is known here; in the books' thread."""
         return None
 
@@ -429,7 +429,7 @@ class CrawlLoop(ABC):
         def made() -> tuple[Turn, ScheduleCounts | None, float]:
             before = self._synced_seconds()
             turn = self._settle(visits, want, trains)
-            return turn, self._standing(), self._synced_seconds() - before
+            return turn, self._schedule_counts(), self._synced_seconds() - before
 
         try:
             turn, standing, log = await self._in_books(made)

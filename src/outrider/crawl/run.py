@@ -52,7 +52,7 @@ from outrider.crawl.summary import HookFailure, finished_before, held_back, left
 from outrider.crawl.tabular import FRONTIER, Count, write_records
 from outrider.crawl.version import version
 from outrider.engine import Frontier
-from outrider.engine.answers import ORDERS
+from outrider.engine.process_queries import ORDERS
 from outrider.errors import SettingsError, StoreError, StoreFullError, UnreachableError
 from outrider.fetch.downloader import Downloader
 from outrider.frontier.policy.budgets import budgets_over
@@ -339,8 +339,8 @@ class CrawlRun(CrawlLoop):
 
     # -- the crawl ----------------------------------------------------------------------------------------------------
 
-    def _standing(self) -> ScheduleCounts:
-        return self._frontier._standing()[0]
+    def _schedule_counts(self) -> ScheduleCounts:
+        return self._frontier._schedule_counts()[0]
 
     def _synced_seconds(self) -> float:
         return self._frontier._synced_seconds()

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from outrider.engine import messages as m
-from outrider.engine.asking import Connections, Remote, path_of
+from outrider.engine.http_requests import Connections, RepeatedRequests, path_of
 from outrider.limits import REMOTE_PATIENCE_ASKING_SECONDS
 
-Answer = Callable[[Remote, Mapping[str, Any]], Any]
+Answer = Callable[[RepeatedRequests, Mapping[str, Any]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def asking(address: str, access: Access | None = None) -> Iterator[Callable[[str
     """
     access = access or Access()
     connections = Connections(address, token=access.token, ca=access.ca)
-    remote = Remote(address, connections, patience_seconds=REMOTE_PATIENCE_ASKING_SECONDS)
+    remote = RepeatedRequests(address, connections, patience_seconds=REMOTE_PATIENCE_ASKING_SECONDS)
     try:
         yield lambda name, question: _ANSWERS[name](remote, question)
     finally:
@@ -38,26 +38,26 @@ def asking(address: str, access: Access | None = None) -> Iterator[Callable[[str
 
 
 def _get(*parts: str) -> Answer:
-    def answer(remote: Remote, question: Mapping[str, Any]) -> Any:
+    def answer(remote: RepeatedRequests, question: Mapping[str, Any]) -> Any:
         return remote.get(path_of(*parts), dict[str, Any], **question)
 
     return answer
 
 
-def _explain(remote: Remote, question: Mapping[str, Any]) -> Any:
+def _explain(remote: RepeatedRequests, question: Mapping[str, Any]) -> Any:
     return remote.get(path_of("explain"), dict[str, Any], url=question["url"], crawl_id=question.get("crawl"))
 
 
-def _host(remote: Remote, question: Mapping[str, Any]) -> Any:
+def _host(remote: RepeatedRequests, question: Mapping[str, Any]) -> Any:
     path = path_of("hosts", str(question["host"]), str(question["order"]))
     return remote.post(path, m.Order(question.get("value")), dict[str, Any])
 
 
-def _retry(remote: Remote, question: Mapping[str, Any]) -> Any:
+def _retry(remote: RepeatedRequests, question: Mapping[str, Any]) -> Any:
     return remote.post(path_of("retry"), m.Retry(question.get("error"), question.get("host")), dict[str, Any])
 
 
-def _add(remote: Remote, question: Mapping[str, Any]) -> Any:
+def _add(remote: RepeatedRequests, question: Mapping[str, Any]) -> Any:
     told = remote.post(path_of("frontier", "urls"), m.AddUrls(list(question["urls"])), m.Added, key=remote.key())
     return {"codes": {code: told.codes.count(code) for code in dict.fromkeys(told.codes)}, "refused": told.refused}
 

@@ -16,7 +16,7 @@ from outrider.crawl.progress import eta_text
 from outrider.crawl.served import Access, asking
 from outrider.crawl.summary import bytes_text, counted, left_out_lines
 from outrider.engine import Frontier
-from outrider.engine.asking import is_address
+from outrider.engine.http_requests import is_address
 from outrider.errors import StoreInUseError, UnreachableError
 
 

@@ -34,7 +34,7 @@ from outrider.crawl.settle import LEASE_SECONDS, Turn, train_wish
 from outrider.crawl.version import version
 from outrider.crawl.visit import Visit
 from outrider.crawl.worker_folder import LEASES_FILE, refuse_unknown_output
-from outrider.engine.asking import Connections, Remote, is_on_loopback
+from outrider.engine.http_requests import Connections, RepeatedRequests, is_on_loopback
 from outrider.engine.messages import Registered
 from outrider.engine.remote import RemoteFrontier
 from outrider.errors import ForeignStoreError, NamedPathError, OutriderError, StoreError, UnreachableError
@@ -157,7 +157,7 @@ class Worker(CrawlLoop):
             if event.wait(seconds):
                 raise UnreachableError(f"nobody answers at {self._server.address}, and the worker was stopped")
 
-        remote = Remote(self._server.address, connections, patience_seconds=patience, sleep=sleep)
+        remote = RepeatedRequests(self._server.address, connections, patience_seconds=patience, sleep=sleep)
         return RemoteFrontier(remote, worker=name)
 
     def _open(self) -> None:
@@ -337,7 +337,7 @@ class Worker(CrawlLoop):
         self._stood = ScheduleCounts(resting=0 if ready is None else self._concurrency)
         return leases, POLL_SECONDS if ready is None else min(POLL_SECONDS, ready)
 
-    def _standing(self) -> ScheduleCounts:
+    def _schedule_counts(self) -> ScheduleCounts:
         return self._stood
 
     def _begin_all(self, turn: Turn, fetching: Fetching) -> None:

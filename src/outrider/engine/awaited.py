@@ -12,11 +12,11 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar
 
-from outrider.engine.calls import Kept, Small, Verb, discoveries, lease_alone, takes_builtins
+from outrider.engine.calls import InterruptibleCall, SmallCall, Verb, discoveries, lease_alone, takes_builtins
 from outrider.engine.derived import AwaitedVerbs
 from outrider.engine.opening import Opening
 from outrider.engine.owner import Frontier
-from outrider.engine.reading import answers_of
+from outrider.engine.robots_reading import answers_of
 from outrider.engine.verbs import filled, like_awaited
 from outrider.engine.waiting import WaitingRoom
 from outrider.frontier.verbs import arguments
@@ -36,7 +36,7 @@ from outrider.limits import DISCOVER_ROWS_PER_FRAME, REMOTE_PATIENCE_SECONDS
 from outrider.url import UrlBatch
 
 if TYPE_CHECKING:
-    from outrider.engine.remote import Connected
+    from outrider.engine.remote import OpeningRemote
 
 Answer = TypeVar("Answer")
 Row = TypeVar("Row")
@@ -49,7 +49,7 @@ _KIND_OF_LEASE: Final = LEASE_KEYWORDS.keys() - {"ttl_seconds", "worker", "wait_
 """Tasks with the same values of these arguments want the same kind of lease."""
 
 
-class Coming(Generic[Plain, Face]):
+class OpeningFrontier(Generic[Plain, Face]):
     """A frontier that is being opened in a thread: `await` gives it, `async with` closes it in the end."""
 
     def __init__(self, work: Callable[[], Plain], face: Callable[[Plain], Face]) -> None:
@@ -73,20 +73,20 @@ class Coming(Generic[Plain, Face]):
             await self._face.__aexit__(kind, error, trace)
 
 
-class Opened(Coming["Frontier", "AsyncFrontier"]):
+class OpeningStore(OpeningFrontier["Frontier", "AsyncFrontier"]):
     """A frontier of this process, coming."""
 
 
-def _opened(make: Callable[Given, Frontier], doc: str) -> Callable[Given, Opened]:
+def _opened(make: Callable[Given, Frontier], doc: str) -> Callable[Given, OpeningStore]:
     """The same way to a frontier, to await or for `async with`."""
 
     @wraps(make)
-    def opened(*given: Given.args, **named: Given.kwargs) -> Opened:
-        return Opened(partial(make, *given, **named), AsyncFrontier)
+    def opened(*given: Given.args, **named: Given.kwargs) -> OpeningStore:
+        return OpeningStore(partial(make, *given, **named), AsyncFrontier)
 
     opened.__module__, opened.__qualname__, opened.__doc__ = __name__, f"AsyncFrontier.{make.__name__}", doc
-    opened.__annotations__ = {**make.__annotations__, "return": Opened}
-    vars(opened)["__signature__"] = inspect.signature(make).replace(return_annotation=Opened)
+    opened.__annotations__ = {**make.__annotations__, "return": OpeningStore}
+    vars(opened)["__signature__"] = inspect.signature(make).replace(return_annotation=OpeningStore)
     return opened
 
 
@@ -98,7 +98,7 @@ class AsyncFrontier(AwaitedVerbs):
     def __init__(self, frontier: Frontier) -> None:
         self.sync = frontier
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="outrider-sync")
-        self._small: list[tuple[Small, asyncio.Future[None]]] = []
+        self._small: list[tuple[SmallCall, asyncio.Future[None]]] = []
         self._waiting = WaitingRoom(
             frontier._bell,
             self._lease,
@@ -125,12 +125,12 @@ class AsyncFrontier(AwaitedVerbs):
         ca: str | None = None,
         worker: str | None = None,
         patience_seconds: float = REMOTE_PATIENCE_SECONDS,
-    ) -> Connected:
+    ) -> OpeningRemote:
         """As `Frontier.connect`, to await or for `async with`."""
-        from outrider.engine.remote import AwaitedRemote, Connected, connect
+        from outrider.engine.remote import AwaitedRemote, OpeningRemote, connect
 
         work = partial(connect, address, token=token, ca=ca, worker=worker, patience_seconds=patience_seconds)
-        return Connected(work, AwaitedRemote)
+        return OpeningRemote(work, AwaitedRemote)
 
     @property
     def user_agent(self) -> str:
@@ -143,7 +143,7 @@ class AsyncFrontier(AwaitedVerbs):
         return self.sync.opening
 
     async def _call(self, name: str, verb: Verb[Answer], *, request_id: RequestId | None = None) -> Answer:
-        call = Kept(verb, request_id)
+        call = InterruptibleCall(verb, request_id)
         try:
             answer, lsn = self.sync._decide(name, call)
             if self.sync._log.synced_lsn < lsn:
@@ -157,7 +157,7 @@ class AsyncFrontier(AwaitedVerbs):
         self.sync._alone()  # the threads of the pool are not there in a forked child
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
-    async def _gathered(self, small: Small) -> Any:
+    async def _gathered(self, small: SmallCall) -> Any:
         self.sync._alone()  # a call that a forked child, or a function inside a call, left here would never be made
         loop = asyncio.get_running_loop()
         made = loop.create_future()
@@ -166,7 +166,7 @@ class AsyncFrontier(AwaitedVerbs):
             loop.call_soon(self._make_small)
         try:
             await made
-            answer = small.told()
+            answer = small.result()
             if self.sync._log.synced_lsn < small.lsn:
                 await loop.run_in_executor(self._pool, self.sync._durable, small.lsn)
         except BaseException:
@@ -188,7 +188,7 @@ class AsyncFrontier(AwaitedVerbs):
         self, links: Iterable[str | Link] | UrlBatch, *, request_id: RequestId | None = None
     ) -> list[Code]:
         """As `Frontier.discover`; a long input gives way to others between its pieces."""
-        small = Small.discover(links, request_id)
+        small = SmallCall.discover(links, request_id)
         if small is not None:
             found: list[Code] = await self._gathered(small)
             return found
@@ -216,7 +216,7 @@ class AsyncFrontier(AwaitedVerbs):
         if self.sync._machine.robots.unread:
             await self._in_thread(self.sync._read_rules)
         while True:
-            small = Small.lease(want, how, request_id)
+            small = SmallCall.lease(want, how, request_id)
             if small is not None:
                 leases: LeaseBatch = await self._gathered(small)
             else:
@@ -239,7 +239,9 @@ class AsyncFrontier(AwaitedVerbs):
         if answers := answers_of(outcomes):
             await self._in_thread(partial(self.sync._read_ahead, answers))
         small = (
-            Small.report(outcomes, links, request_id, watermark) if not self.sync._machine.core.keeps_lines else None
+            SmallCall.report(outcomes, links, request_id, watermark)
+            if not self.sync._machine.core.keeps_lines
+            else None
         )
         if small is not None:
             told: Report = await self._gathered(small)
@@ -257,15 +259,15 @@ class AsyncFrontier(AwaitedVerbs):
 
     async def records(self) -> AsyncIterator[dict[str, Any]]:
         """As `Frontier.records`; the pieces are read in a thread."""
-        async for record in self._told(self.sync.records()):
+        async for record in self._rows_awaited(self.sync.records()):
             yield record
 
     async def lines(self, stream: str, after: int) -> AsyncIterator[tuple[int, bytes]]:
         """As `Frontier.lines`; the pieces are read in a thread."""
-        async for line in self._told(self.sync.lines(stream, after)):
+        async for line in self._rows_awaited(self.sync.lines(stream, after)):
             yield line
 
-    async def _told(self, rows: Iterator[Row]) -> AsyncIterator[Row]:
+    async def _rows_awaited(self, rows: Iterator[Row]) -> AsyncIterator[Row]:
         while some := await self._in_thread(lambda: list(islice(rows, DISCOVER_ROWS_PER_FRAME))):
             for row in some:
                 yield row

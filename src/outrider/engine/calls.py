@@ -71,7 +71,7 @@ class Decide(Protocol):
     def __call__(self, name: str, verb: Verb[Answer]) -> tuple[Answer, int]: ...
 
 
-class Kept(Generic[Answer]):
+class InterruptibleCall(Generic[Answer]):
     """A call of its own. It keeps its answer from the decision on, for an interruption may come before the answer
     reaches its caller."""
 
@@ -99,7 +99,7 @@ def unclaimed_of(leases: LeaseBatch, token: int, request_id: RequestId | None) -
     return Unclaimed(tokens, leases.lines, request_id if tokens else None)
 
 
-class Small:
+class SmallCall:
     """A call of few rows, which costs less together with others of its kind; and its result."""
 
     __slots__ = ("answer", "error", "how", "kind", "links", "lsn", "made", "rows", "want")
@@ -119,14 +119,14 @@ class Small:
         self.made = False
 
     @classmethod
-    def discover(cls, links: object, request_id: RequestId | None) -> Small | None:
+    def discover(cls, links: object, request_id: RequestId | None) -> SmallCall | None:
         """None where the call is long, or must be a frame of its own."""
         if request_id is not None or not isinstance(links, list | tuple) or len(links) > SMALL_CALL_ROWS_MAX:
             return None
         return cls("discover", links)
 
     @classmethod
-    def lease(cls, want: object, how: Mapping[str, Any], request_id: RequestId | None) -> Small | None:
+    def lease(cls, want: object, how: Mapping[str, Any], request_id: RequestId | None) -> SmallCall | None:
         """None where the call is large, must be a frame of its own, or cannot be compared with others."""
         if request_id is not None or type(want) is not int or not 0 < want <= SMALL_CALL_ROWS_MAX:
             return None
@@ -136,7 +136,9 @@ class Small:
         return cls("lease", want=want, how=how)
 
     @classmethod
-    def report(cls, outcomes: object, links: object, request_id: RequestId | None, watermark: object) -> Small | None:
+    def report(
+        cls, outcomes: object, links: object, request_id: RequestId | None, watermark: object
+    ) -> SmallCall | None:
         """None where the call is long, or must be a frame of its own."""
         if request_id is not None or watermark is not None or not isinstance(outcomes, list | tuple):
             return None
@@ -154,7 +156,7 @@ class Small:
         """The leases that no caller has if this call is given up."""
         return Unclaimed(self.answer.tokens, self.answer.lines) if isinstance(self.answer, LeaseBatch) else None
 
-    def told(self) -> Any:
+    def result(self) -> Any:
         """The answer. Raises the error of the call, and InterruptedCallError where it was never made."""
         if self.error is not None:
             raise self.error
@@ -168,16 +170,16 @@ class Gathering:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._waiting: deque[Small] = deque()
+        self._waiting: deque[SmallCall] = deque()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def join(self, *calls: Small) -> None:
+    def join(self, *calls: SmallCall) -> None:
         """Any thread may, at any time."""
         self._waiting.extend(calls)
 
-    def leave(self, *calls: Small) -> None:
+    def leave(self, *calls: SmallCall) -> None:
         """Under the lock: no caller waits for their answers any more, so calls that were not made never will be."""
         for one in calls:
             with contextlib.suppress(ValueError):
@@ -190,14 +192,14 @@ class Gathering:
         interruption between two calls, breaks this off, the other callers find their calls in the queue still, and make
         them or are told why they cannot.
         """
-        for group in _alike(list(self._waiting)):
+        for group in _joinable(list(self._waiting)):
             undone = [one for one in group if not one.made]
             if undone:
                 self._make(undone, decide)
             for _ in group:
                 self._waiting.popleft()
 
-    def _make(self, group: Sequence[Small], decide: Decide) -> None:
+    def _make(self, group: Sequence[SmallCall], decide: Decide) -> None:
         try:
             decide(group[0].kind, partial(_together, group, self._log))
         except (SettingsError, StoreFullError) as error:
@@ -211,9 +213,9 @@ class Gathering:
                 self._make([one], decide)
 
 
-def _alike(calls: Sequence[Small]) -> Iterator[list[Small]]:
+def _joinable(calls: Sequence[SmallCall]) -> Iterator[list[SmallCall]]:
     """Calls that can be one, in the order in which they came."""
-    group: list[Small] = []
+    group: list[SmallCall] = []
     for one in calls:
         if group and (one.kind != group[0].kind or one.how != group[0].how):
             yield group
@@ -223,7 +225,7 @@ def _alike(calls: Sequence[Small]) -> Iterator[list[Small]]:
         yield group
 
 
-def _together(calls: Sequence[Small], log: Log, machine: Machine, now: Instant) -> None:
+def _together(calls: Sequence[SmallCall], log: Log, machine: Machine, now: Instant) -> None:
     """One call of the machine for all of these, which are of one kind; each gets its answer.
 
     It does so inside the verb, where an interruption stops the frontier: no call is made twice because its answer was
@@ -233,7 +235,7 @@ def _together(calls: Sequence[Small], log: Log, machine: Machine, now: Instant) 
         one.succeed(answer, log.appended_lsn)
 
 
-def _answers(calls: Sequence[Small], machine: Machine, now: Instant) -> Sequence[object]:
+def _answers(calls: Sequence[SmallCall], machine: Machine, now: Instant) -> Sequence[object]:
     first = calls[0]
     if first.kind == "discover":
         codes = machine.links.discover([link for one in calls for link in one.rows], now, together=len(calls) > 1)

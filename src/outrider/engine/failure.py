@@ -32,16 +32,16 @@ class Failure:
 
     def check(self) -> None:
         """Raises StoreFailedError for a frontier that was stopped: by the disk, or (StoreStoppedError) otherwise."""
-        told = self.told()
+        told = self.next_error()
         if told is not None:
             raise told from self.error
 
-    def told(self) -> StoreFailedError | None:
+    def next_error(self) -> StoreFailedError | None:
         """The error that `check` raises."""
         if self.error is None:
             return None
         self._told = True
-        return _told(self.error, self._within)
+        return _stopped_error(self.error, self._within)
 
     def tell(self) -> None:
         """Raises, once, an error that no caller has met yet."""
@@ -52,7 +52,7 @@ class Failure:
             self.check()
 
 
-def _told(error: BaseException, within: str) -> StoreFailedError:
+def _stopped_error(error: BaseException, within: str) -> StoreFailedError:
     if isinstance(error, StoreFailedError):
         kind = LostLockError if isinstance(error, LostLockError) else StoreFailedError
         return kind(f"an earlier call failed ({error.facts}); open the store again")

@@ -98,7 +98,7 @@ class Next(Struct, frozen=True, forbid_unknown_fields=True):
     robots: Literal["server", "worker"] = "worker"
 
 
-class Answer(Struct, frozen=True):
+class VerbAnswer(Struct, frozen=True):
     """The answer of a verb as the library has it; instants are RFC 3339 in UTC."""
 
     answer: Any
@@ -350,7 +350,7 @@ class Addresses(Struct, frozen=True, forbid_unknown_fields=True):
     addresses: Annotated[dict[str, str | None], Meta(max_length=SERVICE_ROWS_MAX)]
 
 
-class Ready(Struct, frozen=True):
+class NextReady(Struct, frozen=True):
     """When a lease can be had, null for never by waiting alone; whether all work is done, and whether a limit keeps
     some of it. `now_us`: the server's clock."""
 

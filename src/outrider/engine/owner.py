@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from outrider import clock as clocks
 from outrider.clock import ClockFunction, Instant, checked, seconds
-from outrider.engine.calls import Gathering, Kept, Small, Verb, discoveries, lease_alone, takes_builtins
-from outrider.engine.control import StoreSocket
+from outrider.engine.calls import (
+    Gathering,
+    InterruptibleCall,
+    SmallCall,
+    Verb,
+    discoveries,
+    lease_alone,
+    takes_builtins,
+)
 from outrider.engine.failure import Failure
 from outrider.engine.opening import (
     Opening,
@@ -36,8 +43,9 @@ from outrider.engine.opening import (
     pinned,
     read_store,
 )
-from outrider.engine.reading import answers_of, read_answers, read_files
+from outrider.engine.robots_reading import answers_of, read_answers, read_files
 from outrider.engine.rounds import Rounds
+from outrider.engine.store_socket import StoreSocket
 from outrider.engine.verbs import decision, filled, glance, lengthy, like, served
 from outrider.engine.waiting import RINGS_NOT, Bell, waited
 from outrider.errors import (
@@ -385,7 +393,7 @@ class Frontier:
         A long input goes in as several frames and is synced once. A call that broke off between them may be repeated:
         with `request_id` it goes on from there and answers for all; without, links that are in already are `known`.
         """
-        small = Small.discover(links, request_id)
+        small = SmallCall.discover(links, request_id)
         if small is not None:
             found: list[Code] = self._gathered(small)
             return found
@@ -419,7 +427,7 @@ class Frontier:
         if self._machine.robots.unread:
             self._read_rules()  # before there are leases, which an interruption would cost
         while True:
-            small = Small.lease(want, how, request_id)
+            small = SmallCall.lease(want, how, request_id)
             if small is not None:
                 leases: LeaseBatch = self._gathered(small)
             else:
@@ -446,7 +454,7 @@ class Frontier:
         watermark: (archive writer, opaque place) synced before.
         """
         self._read_ahead(answers_of(outcomes))
-        small = Small.report(outcomes, links, request_id, watermark) if not self._machine.core.keeps_lines else None
+        small = SmallCall.report(outcomes, links, request_id, watermark) if not self._machine.core.keeps_lines else None
         if small is not None:
             told: Report = self._gathered(small)
             return told
@@ -800,7 +808,7 @@ class Frontier:
             self._check()
             return self._machine.looks.tallies() | self._own_statistics()
 
-    def _standing(self) -> tuple[ScheduleCounts, float]:
+    def _schedule_counts(self) -> tuple[ScheduleCounts, float]:
         """Counts of hosts that cost nothing by their number, and how many seconds all syncs of the log took."""
         with self._alone():
             self._check()
@@ -979,7 +987,7 @@ class Frontier:
     def _call(self, name: str, verb: Verb[Answer], *, wait: bool = True, request_id: RequestId | None = None) -> Answer:
         """Run a verb alone, then wait outside the lock until its frames are synced: callers that come meanwhile share
         the sync."""
-        call = Kept(verb, request_id)
+        call = InterruptibleCall(verb, request_id)
         try:
             answer, lsn = self._decide(name, call)
             if wait:
@@ -989,21 +997,21 @@ class Frontier:
             raise
         return answer
 
-    def _gathered(self, small: Small) -> Any:
+    def _gathered(self, small: SmallCall) -> Any:
         """Make a small call together with the calls that wait when its turn comes: the thread that gets the lock makes
         all of them, in their order, and the other threads find theirs made."""
         self._alone()  # before the call joins the others
         try:
             self._gathering.join(small)
             self._make(small)
-            answer = small.told()
+            answer = small.result()
             self._durable(small.lsn)
         except BaseException:
             self._given_up(small)
             raise
         return answer
 
-    def _make(self, small: Small) -> None:
+    def _make(self, small: SmallCall) -> None:
         lock = self._alone()
         try:
             with lock:
@@ -1016,7 +1024,7 @@ class Frontier:
             if not small.made or not isinstance(error, Exception):
                 raise
 
-    def _given_up(self, call: Kept[Any] | Small) -> None:
+    def _given_up(self, call: InterruptibleCall[Any] | SmallCall) -> None:
         """The answer of this call reaches no caller: its leases are given back at once, or with the next call where
         this is not possible now."""
         unclaimed = call.unclaimed()
@@ -1036,7 +1044,7 @@ class Frontier:
                 self._unclaimed.popleft()
                 self._bell.ring()
 
-    def _make_all(self, calls: Sequence[Small]) -> None:
+    def _make_all(self, calls: Sequence[SmallCall]) -> None:
         """Make small calls of tasks, none of which can come back for its own: each has its answer or its error then,
         or was not made and says so."""
         with self._alone():
@@ -1045,7 +1053,7 @@ class Frontier:
                 self._gathering.make(self._decide)
             except BaseException as error:
                 self._gathering.leave(*calls)
-                told = error if isinstance(error, Exception) else self._failure.told()
+                told = error if isinstance(error, Exception) else self._failure.next_error()
                 for one in calls:
                     if told is not None and not one.made:
                         one.fail(told)

@@ -20,10 +20,10 @@ import msgspec
 
 from outrider.clock import Instant, elapsed, instant, seconds
 from outrider.engine import messages as m
-from outrider.engine.asking import Connections, Remote, path_of
-from outrider.engine.awaited import Coming
+from outrider.engine.awaited import OpeningFrontier
 from outrider.engine.calls import row_after, takes_builtins
 from outrider.engine.derived import RemoteVerbs
+from outrider.engine.http_requests import Connections, RepeatedRequests, path_of
 from outrider.engine.owner import Frontier
 from outrider.engine.verbs import filled, like
 from outrider.errors import ClosedError, SettingsError
@@ -99,7 +99,7 @@ class RemoteFrontier(RemoteVerbs):
 
     def __init__(
         self,
-        remote: Remote,
+        remote: RepeatedRequests,
         *,
         worker: str | None = None,
         close: Callable[[], None] = lambda: None,
@@ -300,7 +300,7 @@ class RemoteFrontier(RemoteVerbs):
     def _verb(self, method: Callable[..., Made], given: Mapping[str, Any]) -> Made:
         """The answer of a verb that a server declares."""
         name = method.__name__
-        found = self._post(("verbs", name), checked(name, given), m.Answer)
+        found = self._post(("verbs", name), checked(name, given), m.VerbAnswer)
         answer: Made = made(get_type_hints(method)["return"], found.answer)
         return answer
 
@@ -319,9 +319,9 @@ class RemoteFrontier(RemoteVerbs):
     def _post(self, parts: tuple[str, ...], body: Any, gives: type[Made], key: str | None = None) -> Made:
         return self._asked(partial(self._remote.post, path_of(*parts), body, gives, key=key))
 
-    def _ask_ready(self) -> tuple[Instant, m.Ready]:
+    def _ask_ready(self) -> tuple[Instant, m.NextReady]:
         began = self._ticks()
-        found = self._asked(partial(self._remote.get, path_of("frontier", "ready"), m.Ready))
+        found = self._asked(partial(self._remote.get, path_of("frontier", "ready"), m.NextReady))
         self._set_clock(found.now_us, self._ticks() - began)
         return self._ahead, found
 
@@ -358,7 +358,7 @@ class AwaitedRemote:
         self.sync.close()
 
 
-class Connected(Coming[RemoteFrontier, AwaitedRemote]):
+class OpeningRemote(OpeningFrontier[RemoteFrontier, AwaitedRemote]):
     """A served frontier, coming."""
 
 
@@ -372,7 +372,9 @@ def connect(
 ) -> RemoteFrontier:
     """The frontier that a server at `http://HOST:PORT` or `https://HOST:PORT` has."""
     connections = Connections(address, token=token, ca=ca)
-    remote = Remote(address, connections, patience_seconds=arguments.seconds("patience_seconds", patience_seconds))
+    remote = RepeatedRequests(
+        address, connections, patience_seconds=arguments.seconds("patience_seconds", patience_seconds)
+    )
     return RemoteFrontier(remote, worker=worker, close=connections.close)
 
 

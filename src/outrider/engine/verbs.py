@@ -81,7 +81,7 @@ def awaited(method: Method[Given, Answer], why: str = "") -> Awaited[Given, Answ
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedVerb:
     """How a server answers a verb. role: of the token that may ask. order: it is written down who gave it. fetches: it
     is for programs that fetch, and refused beside a crawl that fetches itself."""
 
@@ -94,13 +94,13 @@ def served(role: str, *, order: bool = False, fetches: bool = False) -> Callable
     """Declares that a server answers a method."""
 
     def declared(method: Whole) -> Whole:
-        vars(method)["served"] = Served(role, order, fetches)
+        vars(method)["served"] = ServedVerb(role, order, fetches)
         return method
 
     return declared
 
 
-def served_of(cls: type[Frontier]) -> dict[str, tuple[Served, Callable[..., Any]]]:
+def served_of(cls: type[Frontier]) -> dict[str, tuple[ServedVerb, Callable[..., Any]]]:
     """Each verb that a server answers, by name: its declaration and its method."""
     methods = ((name, method) for name, method in vars(cls).items() if "served" in getattr(method, "__dict__", ()))
     return {name: (vars(method)["served"], method) for name, method in methods}

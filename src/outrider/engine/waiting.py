@@ -123,10 +123,10 @@ class WaitingRoom:
             async with asyncio.timeout(wait_seconds):
                 return await waiter.found
         except TimeoutError:
-            given = self._given(waiter)
+            given = self._leases_of(waiter)
             return given if given is not None else LeaseBatch(())
         except asyncio.CancelledError:
-            given = self._given(waiter)
+            given = self._leases_of(waiter)
             if given is not None:
                 self._give_up(waiter.unclaimed(given))
             raise
@@ -134,7 +134,7 @@ class WaitingRoom:
             self._leave(kind, waiter)
 
     @staticmethod
-    def _given(waiter: _Waiter) -> LeaseBatch | None:
+    def _leases_of(waiter: _Waiter) -> LeaseBatch | None:
         """The leases that came in the same turn of the loop as the end of the wait."""
         found = waiter.found
         return found.result() if found.done() and not found.cancelled() and found.exception() is None else None

@@ -16,8 +16,8 @@ from outrider.clock import Instant, elapsed, seconds
 from outrider.crawl.instants import dated, moment
 from outrider.engine import Frontier
 from outrider.engine import messages as m
-from outrider.engine.answers import HOST_ORDERS, order_value
-from outrider.engine.verbs import Served, served_of
+from outrider.engine.process_queries import HOST_ORDERS, order_value
+from outrider.engine.verbs import ServedVerb, served_of
 from outrider.errors import OutriderError
 from outrider.journey import (
     Code,
@@ -384,11 +384,11 @@ async def _addresses(desk: Desk, ask: Ask) -> m.Ordered:
     return m.Ordered(await desk.frontier.set_addresses(ask.body.addresses))
 
 
-async def _when_ready(desk: Desk, _: Ask) -> m.Ready:
+async def _when_ready(desk: Desk, _: Ask) -> m.NextReady:
     ready = await desk.frontier.next_ready_seconds()
     in_ms = None if ready is None else round(ready * 1000)
     finished, at_limit = await desk.frontier.finished(), await desk.frontier.at_limit()
-    return m.Ready(await desk.frontier.now(), in_ms, finished, at_limit)
+    return m.NextReady(await desk.frontier.now(), in_ms, finished, at_limit)
 
 
 async def _register(desk: Desk, ask: Ask) -> m.Registered:
@@ -545,23 +545,23 @@ def _asked(
     return Route("POST", path, Role.WORK, answer, gives, words, body=body, problems=problems, fetches=fetches)
 
 
-def _verb(name: str, served: Served, method: Callable[..., Any]) -> Route:
+def _verb(name: str, served: ServedVerb, method: Callable[..., Any]) -> Route:
     """The path of a verb that the library declares as served: its arguments are the body."""
 
-    async def answer(desk: Desk, ask: Ask) -> m.Answer:
+    async def answer(desk: Desk, ask: Ask) -> m.VerbAnswer:
         given = {name: value for name in ask.body.__struct_fields__ if (value := getattr(ask.body, name)) is not UNSET}
         if any(isinstance(value, list | dict) and len(value) > SERVICE_ROWS_MAX for value in given.values()):
             raise Problem("too-many-rows", f"more than {SERVICE_ROWS_MAX:,} rows; send them in parts")
         found = await desk.verb(ask.who, name, given, order=served.order)
         if "tokens" in given:
             desk.handed.settle_tokens(given["tokens"])
-        return m.Answer(_told(found, await desk.frontier.now()))
+        return m.VerbAnswer(_told(found, await desk.frontier.now()))
 
     words = f"{method.__doc__}".partition(". ")[0].partition("\n")[0].rstrip(".") + "."
     problems = ("too-many-rows", "invalid-argument", "invalid-url", "store-full", "hook-running")
     body, role = m.body_of(method), Role[served.role.upper()]
     path = f"{_API}/verbs/{name}"
-    return Route("POST", path, role, answer, m.Answer, words, body=body, problems=problems, fetches=served.fetches)
+    return Route("POST", path, role, answer, m.VerbAnswer, words, body=body, problems=problems, fetches=served.fetches)
 
 
 def _told(found: Any, now: Instant) -> Any:
@@ -652,7 +652,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _asked("errands", _errands, m.Wanted, m.Codes, "Queue requests for something else than pages."),
     _asked("allowed", _allowed, m.Urls, m.Allowed, "Whether robots.txt allows URLs.", fetches=False),
     _asked("addresses", _addresses, m.Addresses, m.Ordered, "Tell where hosts are; how many addresses were new."),
-    Route("GET", f"{_API}/frontier/ready", Role.READ, _when_ready, m.Ready, "When a lease can be had; the clock."),
+    Route("GET", f"{_API}/frontier/ready", Role.READ, _when_ready, m.NextReady, "When a lease can be had; the clock."),
     Route(
         "POST",
         f"{_API}/workers",

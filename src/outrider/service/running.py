@@ -26,7 +26,7 @@ from outrider.crawl.permission import Permission
 from outrider.crawl.put_back import put_back, words_of
 from outrider.crawl.seeds import read_hosts
 from outrider.engine import AsyncFrontier
-from outrider.engine.answers import ORDERS
+from outrider.engine.process_queries import ORDERS
 from outrider.errors import NoCrawlError, SettingsError, UnreachableError
 from outrider.fetch.addresses import AddressGuard
 from outrider.limits import SERVICE_HEAD_BYTES_MAX

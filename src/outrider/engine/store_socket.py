@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from outrider.engine.answers import LOOKS, ORDERS, totals
+from outrider.engine.process_queries import LOOKS, ORDERS, totals
 from outrider.errors import OutriderError, StoreInUseError, UnreachableError
 from outrider.limits import (
     CONTROL_ANSWER_SECONDS_MAX,

@@ -49,7 +49,7 @@ Given = TypeVar("Given")
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentRequest:
     """One request. seconds_max: how long its answer may take."""
 
     method: str
@@ -60,7 +60,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ServerAnswer:
     """The answer to a request: its status, body, and the seconds that its `Retry-After` asks for."""
 
     status: int
@@ -68,10 +68,10 @@ class Answered:
     retry_after: float | None = None
 
 
-class Asks(Protocol):
+class OneTry(Protocol):
     """One try of a request. Raises OSError or HTTPException where no answer comes."""
 
-    def __call__(self, sent: Sent) -> Answered: ...
+    def __call__(self, sent: SentRequest) -> ServerAnswer: ...
 
 
 class Connections:
@@ -100,7 +100,7 @@ class Connections:
         self._cut = False
         self._lock = threading.Lock()
 
-    def __call__(self, sent: Sent) -> Answered:
+    def __call__(self, sent: SentRequest) -> ServerAnswer:
         with self._lock:
             kept = self._kept.pop() if self._kept else None
         if kept is not None:
@@ -119,7 +119,7 @@ class Connections:
             )
         return http.client.HTTPConnection(self.host, self.port, timeout=REMOTE_CONNECT_SECONDS_MAX)
 
-    def _asked(self, connection: http.client.HTTPConnection, sent: Sent) -> Answered:
+    def _asked(self, connection: http.client.HTTPConnection, sent: SentRequest) -> ServerAnswer:
         headers = dict(self._headers)
         if sent.body is not None:
             headers["Content-Type"] = "application/json"
@@ -156,7 +156,7 @@ class Connections:
                 connection.close()
             else:
                 self._kept.append(connection)
-        return Answered(answer.status, bytes(body), _seconds(answer.getheader("Retry-After")))
+        return ServerAnswer(answer.status, bytes(body), _seconds(answer.getheader("Retry-After")))
 
     def cut(self) -> None:
         """Ends the requests that wait for their answers, from any thread, and all that come later: each raises OSError
@@ -212,7 +212,7 @@ def _seconds(value: str | None) -> float | None:
     return float(value) if value is not None and value.isascii() and value.isdigit() and len(value) < 6 else None
 
 
-class Remote:
+class RepeatedRequests:
     """Requests that are made until they are answered, or until `patience_seconds` are over.
 
     asks: one try of a request. chance: gives numbers from 0 to 1, for the jitter of pauses. key_bytes: gives random
@@ -222,7 +222,7 @@ class Remote:
     def __init__(
         self,
         address: str,
-        asks: Asks,
+        asks: OneTry,
         *,
         patience_seconds: float = REMOTE_PATIENCE_SECONDS,
         chance: Callable[[], float] = random.random,
@@ -243,11 +243,11 @@ class Remote:
         """The answer to a question; parameters of None are left out. wait: seconds that the server itself may take."""
         words = {name: value for name, value in query.items() if value is not None}
         whole = f"{path}?{urlencode(words)}" if words else path
-        return self._decoded(self.made(Sent("GET", whole, None, key, REMOTE_SECONDS_MAX + wait)), gives)
+        return self._decoded(self.made(SentRequest("GET", whole, None, key, REMOTE_SECONDS_MAX + wait)), gives)
 
     def post(self, path: str, body: Any, gives: type[Given], *, key: str | None = None) -> Given:
         """The answer to a body."""
-        return self._decoded(self.made(Sent("POST", path, msgspec.json.encode(body), key)), gives)
+        return self._decoded(self.made(SentRequest("POST", path, msgspec.json.encode(body), key)), gives)
 
     def _decoded(self, body: bytes, gives: type[Given]) -> Given:
         try:
@@ -255,7 +255,7 @@ class Remote:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise UnreachableError(f"{self.address} answered in another language ({str(error)[:200]})") from None
 
-    def made(self, sent: Sent) -> bytes:
+    def made(self, sent: SentRequest) -> bytes:
         """The body of the answer. Raises UnreachableError where none comes in time, SettingsError for a request line
         longer than a server reads, and the server's refusal."""
         if len(sent.path) > REMOTE_TARGET_BYTES_MAX:
@@ -295,7 +295,7 @@ class Remote:
         most = min(REMOTE_PAUSE_SECONDS_MAX, REMOTE_PAUSE_SECONDS_MIN * 2 ** min(tries, 16))
         return float(most * (0.5 + self._chance() / 2))
 
-    def _refusal(self, answered: Answered) -> Exception:
+    def _refusal(self, answered: ServerAnswer) -> Exception:
         try:
             told = msgspec.json.decode(answered.body[:REMOTE_ERROR_BYTES_MAX], type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeDecodeError):
