@@ -16,7 +16,7 @@ import numpy as np
 from bench.measuring import CACHE, resident_bytes
 from bench.tables import Table
 from outrider import Frontier
-from outrider.crawl.groups import machines as shared_machines
+from outrider.crawl.setup.group_settings import machines as shared_machines
 from outrider.journey import Lease, Outcome, OutcomeBatch
 
 HOSTS = 300_000

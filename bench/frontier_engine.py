@@ -42,8 +42,8 @@ from bench.made import BATCH, batches, url_of
 from bench.measuring import Spent, resident_bytes, sync_latencies
 from bench.tables import quantile
 from outrider import Frontier
-from outrider.crawl.groups import machines as shared_machines
-from outrider.crawl.options import CrawlOptions
+from outrider.crawl.setup.group_settings import machines as shared_machines
+from outrider.crawl.setup.options import CrawlOptions
 from outrider.journey import Code, LeaseBatch, Link
 from outrider.storage.heap import give_back
 from outrider.storage.memory import MemoryFiles

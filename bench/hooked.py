@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.crawl.hooks import CrawledPage
+from outrider.crawl.run.hooks import CrawledPage
 
 
 def title(page: CrawledPage) -> dict[str, str]:

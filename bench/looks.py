@@ -22,8 +22,8 @@ from bench.measuring import CACHE, ROOT, cpu_seconds_of_process, run
 from bench.service import SETTINGS, served
 from bench.tables import Table, middle, quantile
 from outrider import Frontier
-from outrider.crawl.directory import FRONTIER_NAME
-from outrider.crawl.looks import LOOKS
+from outrider.crawl.questions.crawl_queries import LOOKS
+from outrider.crawl.setup.directory import FRONTIER_NAME
 from outrider.journey import OutcomeBatch
 from outrider.service.running import SWITCH_SECONDS
 from outrider.url import UrlBatch

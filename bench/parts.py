@@ -59,8 +59,9 @@ class Parts:
 
 
 def _watch_all(parts: Parts) -> None:
-    from outrider.crawl import reading, settle, start
-    from outrider.crawl.output import Output
+    from outrider.crawl import start
+    from outrider.crawl.output.output import Output
+    from outrider.crawl.run import reading, settle
     from outrider.engine import Frontier
 
     parts.watch(asyncio, "run", LOOP)

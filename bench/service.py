@@ -26,7 +26,7 @@ from bench.frontier_peers import PEERS
 from bench.made import BATCH, batches
 from bench.measuring import CACHE, PEERS_PYTHON, ROOT, cpu_seconds_of_process, run
 from bench.tables import Table, middle, quantile
-from outrider.crawl.looks import changing
+from outrider.crawl.questions.crawl_queries import changing
 
 HOSTS = 10_000
 EACH = 6

@@ -98,7 +98,7 @@ subprocess.run([sys.executable, {str(ROOT / "scripts" / "stubs.py")!r}], check=T
 _SERVED = """
 import asyncio, json, os, pathlib, tempfile, urllib.request
 from outrider import Frontier
-from outrider.crawl.tabular import FRONTIER, read_records, write_records
+from outrider.crawl.output.tabular import FRONTIER, read_records, write_records
 from outrider.engine import AsyncFrontier
 from outrider.journey import OutcomeBatch
 from unit.test_worker import House
@@ -222,7 +222,7 @@ with Frontier.open(store) as frontier:
                 "        ErrandKind(Kind.ICON, 3, None, 0.25),\n",
             ),
             Edit(
-                "crawl/kinds.py",
+                "crawl/run/lease_kinds.py",
                 "        CrawlKind(Kind.PROBE, parsed=True, read=_read_probe),\n",
                 "        CrawlKind(Kind.ICON),\n",
             ),
@@ -296,7 +296,7 @@ finally:
                 "    max_pages_per_domain: int | None = None\n",
             ),
             Edit(
-                "crawl/options.py",
+                "crawl/setup/options.py",
                 '    max_pages_per_host: int | None = _limit("At most so many pages of each host.")\n',
                 '    max_pages_per_domain: int | None = _limit("At most so many pages of each domain.")\n',
             ),

@@ -66,7 +66,7 @@ WORLD_ALLOWED = {("kernels/__init__.py", "os")}
 
 ACTS_ALLOWED = {
     (place, "imports what a value names")
-    for place in ("__init__.py", "crawl/__init__.py", "crawl/hooks.py", "crawl/apart.py")
+    for place in ("__init__.py", "crawl/__init__.py", "crawl/run/hooks.py", "crawl/run/reader_process.py")
 }
 """The two fronts look their names up when they are first used, in tables of their own; hooks are what users name, and
 readers among them are loaded by the process that reads."""
@@ -320,8 +320,8 @@ def test_every_room_of_the_house_was_looked_at(project):
         ("archive/warc.py", "import outrider.robots", "archive may not import robots"),
         ("frontier/machine.py", "import outrider.fetch", "frontier may not import fetch"),
         ("engine/owner.py", "import outrider.fetch", "engine may not import fetch"),
-        ("crawl/loop.py", "import outrider.cli", "crawl may not import cli"),
-        ("crawl/loop.py", "import outrider.cluster", "crawl may not import cluster"),
+        ("crawl/run/loop.py", "import outrider.cli", "crawl may not import cli"),
+        ("crawl/run/loop.py", "import outrider.cluster", "crawl may not import cluster"),
         ("sim/web.py", "import outrider.cli", "sim may not import cli"),
         ("errors.py", "import outrider.kernels", "errors may not import kernels"),
         ("frontier/machine.py", "import time", "a decider holds no world, and imports time"),
@@ -339,7 +339,7 @@ def test_every_room_of_the_house_was_looked_at(project):
         ("frontier/utils.py", "", "'utils' says nothing"),
         ("core/log.py", "", "'core' says nothing"),
         ("crawl/host_manager.py", "", "'host_manager' says nothing"),
-        ("crawl/loop.py", "class HostManager: ...", "the class name HostManager says nothing"),
+        ("crawl/run/loop.py", "class HostManager: ...", "the class name HostManager says nothing"),
         ("cli/main.py", "import pickle", "pickle executes what it reads"),
         ("cli/main.py", "from pickle import loads", "pickle executes what it reads"),
         ("cli/main.py", "eval('1')", "eval executes what it is given"),
@@ -367,7 +367,7 @@ def test_a_planted_violation_is_found(tmp_path, path, code, expected):
         ("storage/files.py", "import os\nopen('x')"),
         ("page/links.py", "import re\nre.compile('a')\nfrom urllib.parse import urljoin"),
         ("sim/demo.py", "import outrider\nfrom outrider import Frontier"),
-        ("crawl/loop.py", "from outrider.url import scope\nfrom outrider.page import read"),
+        ("crawl/run/loop.py", "from outrider.url import scope\nfrom outrider.page import read"),
     ],
 )
 def test_what_is_allowed_is_left_in_peace(tmp_path, path, code):

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fake_web import answer
-from outrider.crawl.options import CrawlOptions
-from outrider.crawl.perhost import PerHost
+from outrider.crawl.setup.host_settings import PerHost
+from outrider.crawl.setup.options import CrawlOptions
 from outrider.errors import InvalidUrlError
 from outrider.fetch.downloader import target_of
 from outrider.fetch.judging import location_of

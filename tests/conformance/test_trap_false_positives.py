@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from outrider.clock import instant
-from outrider.crawl.options import CrawlOptions
+from outrider.crawl.setup.options import CrawlOptions
 from outrider.url import UrlBatch
 from outrider.url.traps import RULES, Traps
 

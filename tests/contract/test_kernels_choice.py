@@ -70,7 +70,7 @@ def test_the_native_kernels_crawl_without_the_libraries_of_the_twins():
     if not native_is_built():
         pytest.skip("there is no native build here")
     hide = "".join(map(HIDE_LIBRARY.format, ("pycurl", "turbohtml", "re2")))
-    said = run(hide + "import outrider.crawl.loop, outrider.cli.main as main; main.say_version()", "native")
+    said = run(hide + "import outrider.crawl.run.loop, outrider.cli.main as main; main.say_version()", "native")
     assert "kernels  native" in said.stdout, said.stderr
 
 

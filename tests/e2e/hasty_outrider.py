@@ -11,9 +11,9 @@ from outrider import limits
 
 limits.RETRY_SECONDS = (0.05, 0.05, 0.05)
 
-from outrider.crawl import run  # noqa: E402 - behind the limits
+from outrider.crawl import local_run  # noqa: E402 - behind the limits
 
-run.CrawlRun.__init__.__kwdefaults__["full_seconds_max"] = 0.3
+local_run.CrawlRun.__init__.__kwdefaults__["full_seconds_max"] = 0.3
 
 from outrider.cli.main import main  # noqa: E402
 

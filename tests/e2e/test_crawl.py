@@ -13,7 +13,7 @@ import pytest
 
 import outrider
 from e2e import crawling
-from outrider.crawl.control import ask
+from outrider.crawl.questions.control import ask
 from outrider.sim.verdict import judge
 from outrider.sim.web import Role
 

@@ -12,7 +12,7 @@ import pytest
 
 from e2e import crawling, localweb
 from e2e.test_kill import kill_after, leases_open, verified
-from outrider.crawl.politeness import prove
+from outrider.crawl.questions.politeness_proof import prove
 
 DELAY = 0.1
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from outrider.crawl.wording import wording_of
+from outrider.crawl.run.text_signature import words_of
 from outrider.frontier.policy.returns import shape_of
 from outrider.limits import RETURNS_FETCHES_MIN
 from outrider.page import read
@@ -67,7 +67,7 @@ def test_the_endless_calendar_ended_by_itself_within_its_budget(web, verdict):
         url = web.url(request.host, request.path)
         if web.endless(url):
             page = read(web.answer(request.host, request.path, 0.0).body, url)
-            shapes.setdefault(shape_of(request.path), []).append(wording_of(page, url))
+            shapes.setdefault(shape_of(request.path), []).append(words_of(page, url))
     assert ["/calendar/#/#/", "/calendar/#/#/#.html"] == sorted(shapes)
     for wordings in shapes.values():
         assert 1 < len(set(wordings)) <= len(FILLERS)

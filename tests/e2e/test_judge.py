@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from outrider.cli import main as cli
-from outrider.crawl.groups import machines
+from outrider.crawl.setup.group_settings import machines
 from outrider.sim import judge as judging
 from outrider.sim.judge_web import JudgeWeb
 from outrider.sim.verdict import Run, judge

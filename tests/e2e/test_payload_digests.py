@@ -11,7 +11,7 @@ import pytest
 from e2e.downloaders import each_downloader, new  # noqa: F401 - a fixture
 from e2e.hostile import closes_after, hostile
 from outrider.archive import payload_digest
-from outrider.crawl.visit import content_digest
+from outrider.crawl.run.visit import content_digest
 from outrider.fetch.downloader import Request
 from outrider.fetch.response_bytes import payload_of
 

@@ -12,7 +12,7 @@ from e2e.downloaders import each_downloader, new  # noqa: F401 - a fixture
 from e2e.hostile import Connection, Script, closes_after, hostile
 from outrider import Frontier
 from outrider.clock import wall
-from outrider.crawl.visit import Judgement, Visit, judged, robots_outcome
+from outrider.crawl.run.visit import Judgement, Visit, judged, robots_outcome
 from outrider.fetch.downloader import Request
 from outrider.journey import Kind, Lease, Verdict
 from outrider.limits import BODY_BYTES_MAX, MICROSECONDS

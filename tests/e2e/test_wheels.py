@@ -91,7 +91,7 @@ def test_it_brings_the_manual_page_and_the_completion_scripts(bare):
 def test_the_manual_page_names_every_command_and_option():
     from outrider.cli.main import outrider
     from outrider.cli.manual import manual
-    from outrider.crawl.options import SETTINGS
+    from outrider.crawl.setup.options import SETTINGS
 
     text = manual().replace("\\-", "-")
     assert [] == [name for name in outrider.commands if f".SS outrider {name}" not in text]

@@ -25,8 +25,8 @@ import pytest
 
 from model.inside import inspect
 from outrider import Frontier, Link
-from outrider.crawl import exchange
-from outrider.crawl.tabular import FRONTIER, write_records
+from outrider.crawl.orders import exchange
+from outrider.crawl.output.tabular import FRONTIER, write_records
 from outrider.errors import SettingsError
 from outrider.journey import Lease, Outcome, Verdict
 from outrider.kernels import in_use

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.crawl.report import collect, render
+from outrider.crawl.output.report import collect, render
 from servers.programs import program
 from unit.test_report import page, request
 

@@ -15,8 +15,8 @@ import pytest
 import outrider
 from fake_web import FakeWeb
 from outrider.cli.main import run
-from outrider.crawl import archive_replay
-from outrider.crawl.archive_replay import PARTIAL, replay
+from outrider.crawl.orders import archive_replay
+from outrider.crawl.orders.archive_replay import PARTIAL, replay
 from outrider.errors import NamedPathError, SettingsError, StoreInUseError
 from outrider.limits import REPLAY_PAGES_AT_ONCE
 

@@ -14,7 +14,7 @@ from e2e.hostile import closes_after, hostile
 from model.world import World, outcome
 from outrider import Frontier, Link
 from outrider.clock import wall
-from outrider.crawl.visit import Visit, judged, page_outcome, robots_outcome
+from outrider.crawl.run.visit import Visit, judged, page_outcome, robots_outcome
 from outrider.fetch.challenge import SIGNS, sign_of
 from outrider.fetch.downloader import Headers, Request
 from outrider.frontier.policy.block_detection import (

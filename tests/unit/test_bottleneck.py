@@ -21,13 +21,13 @@ from fake_web import FakeNames
 from limiting import set_limits
 from outrider.archive import WarcWriter
 from outrider.clock import instant
-from outrider.crawl import loop as loop_module
-from outrider.crawl import run as run_module
-from outrider.crawl.bottleneck import CAUSES, Bottleneck, Stage, throughput_lines
-from outrider.crawl.options import CrawlOptions
-from outrider.crawl.progress import NoProgress
-from outrider.crawl.reading import Reader
-from outrider.crawl.run import CrawlRun
+from outrider.crawl import local_run as run_module
+from outrider.crawl.local_run import CrawlRun
+from outrider.crawl.output.progress import NoProgress
+from outrider.crawl.run import loop as loop_module
+from outrider.crawl.run.bottleneck import CAUSES, Bottleneck, Stage, throughput_lines
+from outrider.crawl.run.reading import Reader
+from outrider.crawl.setup.options import CrawlOptions
 from outrider.engine import Frontier
 from outrider.frontier.verbs.census import ScheduleCounts
 from unit.test_crawl_loop import Site
@@ -141,7 +141,7 @@ class Crawl:
         self.directory, self.patch = directory, monkeypatch
         self.loop = None
 
-    def told(self, *, hosts, places, seconds=20.0, delay=0.0, names=0.0, depth=1 << 60, beside=None, site=None):
+    def last_minute(self, *, hosts, places, seconds=20.0, delay=0.0, names=0.0, depth=1 << 60, beside=None, site=None):
         served = {f"h{number}.test": (f"127.0.0.{number + 1}",) for number in range(hosts)}
         self.patch.setattr(loop_module, "anchored", lambda _: self.loop.now)
         opening = Frontier.open
@@ -209,7 +209,7 @@ def near(expected, found, by=3):
 
 def test_hosts_that_rest_make_a_crawl_politeness_bound(crawl):
     """Ten hosts answer for 0.1 s of each second: nine tenths of ten places are rests."""
-    found = crawl.told(hosts=10, places=10, delay=0.9, site={"seconds": 0.1})
+    found = crawl.last_minute(hosts=10, places=10, delay=0.9, site={"seconds": 0.1})
     assert near({"resting": 90, "fetching": 10}, largest(found, 2))
     assert ("politeness", 10) == (found["bound"], round(found["answers_per_second"]))
     assert abs(found["possible_per_second"] - 100) < 5
@@ -217,13 +217,13 @@ def test_hosts_that_rest_make_a_crawl_politeness_bound(crawl):
 
 def test_too_few_hosts_leave_places_empty(crawl):
     """Two hosts keep two of eight places, however ready they are."""
-    found = crawl.told(hosts=2, places=8, site={"seconds": 0.5})
+    found = crawl.last_minute(hosts=2, places=8, site={"seconds": 0.5})
     assert near({"hosts": 75, "fetching": 25}, largest(found, 2))
     assert "politeness" == found["bound"]
 
 
 def test_more_ready_hosts_than_places_make_the_concurrency_the_bound(crawl):
-    found = crawl.told(hosts=30, places=3, site={"seconds": 0.4})
+    found = crawl.last_minute(hosts=30, places=3, site={"seconds": 0.4})
     assert found["shares"]["concurrency"] > 85
     assert "concurrency" == found["bound"]
 
@@ -231,13 +231,13 @@ def test_more_ready_hosts_than_places_make_the_concurrency_the_bound(crawl):
 def test_slow_names_make_a_crawl_network_bound(crawl, monkeypatch):
     """A name takes nine times as long as the answer."""
     set_limits(monkeypatch, TRAIN_PAGES_MAX=1)  # the pages of a train need one address
-    found = crawl.told(hosts=12, places=12, names=0.45, site={"seconds": 0.05})
+    found = crawl.last_minute(hosts=12, places=12, names=0.45, site={"seconds": 0.05})
     assert near({"dns": 90, "fetching": 10}, largest(found, 2))
     assert "network" == found["bound"]
 
 
 def test_bodies_that_come_slowly_make_a_crawl_network_bound(crawl):
-    found = crawl.told(hosts=8, places=8, site={"seconds": 0.5, "first": 0.2})
+    found = crawl.last_minute(hosts=8, places=8, site={"seconds": 0.5, "first": 0.2})
     assert near({"bandwidth": 80, "fetching": 20}, largest(found, 2))
     assert "network" == found["bound"]
 
@@ -251,7 +251,7 @@ def test_answers_that_are_read_slowly_make_a_crawl_cpu_bound(crawl, monkeypatch)
         ahead(reader, visits)
 
     monkeypatch.setattr(Reader, "ahead", slowly)
-    found = crawl.told(hosts=10, places=10, site={"seconds": 0.1})
+    found = crawl.last_minute(hosts=10, places=10, site={"seconds": 0.1})
     assert near({"cpu": 90, "fetching": 10}, largest(found, 2), 4)
     assert "cpu" == found["bound"]
 
@@ -264,13 +264,13 @@ def test_slow_syncs_make_a_crawl_storage_bound(crawl, monkeypatch):
         sync(writer)
 
     monkeypatch.setattr(WarcWriter, "sync", slowly)
-    found = crawl.told(hosts=10, places=10, site={"seconds": 0.1})
+    found = crawl.last_minute(hosts=10, places=10, site={"seconds": 0.1})
     assert "disk" in largest(found)
     assert ("storage", True) == (found["bound"], found["shares"]["disk"] > 75)
 
 
 def test_robots_files_that_come_slowly_are_told_as_such(crawl):
-    found = crawl.told(hosts=60, places=4, depth=0, seconds=5, site={"robots": 0.4, "seconds": 0.02})
+    found = crawl.last_minute(hosts=60, places=4, depth=0, seconds=5, site={"robots": 0.4, "seconds": 0.02})
     assert found["shares"]["robots"] > 85
     assert "politeness" == found["bound"]
 
@@ -280,21 +280,21 @@ def test_paused_hosts_are_told_as_such(crawl):
         for number in range(4):
             frontier.pause(f"h{number}.test")
 
-    found = crawl.told(hosts=5, places=5, seconds=40, beside=pause, site={"seconds": 0.5})
+    found = crawl.last_minute(hosts=5, places=5, seconds=40, beside=pause, site={"seconds": 0.5})
     assert near({"paused": 79, "fetching": 20}, largest(found, 2), 4)
     assert "paused" == found["bound"]
 
 
 def test_the_end_of_a_crawl_has_nothing_left_for_most_places(crawl):
     """One host answers for 15 s where the others have ended."""
-    found = crawl.told(hosts=5, places=5, depth=0, seconds=14, site={"seconds": 0.01, "slow": {"h0.test": 15.0}})
+    found = crawl.last_minute(hosts=5, places=5, depth=0, seconds=14, site={"seconds": 0.01, "slow": {"h0.test": 15.0}})
     assert near({"nothing": 80, "fetching": 20}, largest(found, 2), 4)
     assert "work" == found["bound"]
 
 
 def test_the_last_minute_alone_counts(crawl):
     """Hosts are paused for an hour, then go on: a minute later nothing tells of the pause."""
-    found = crawl.told(hosts=2, places=2, delay=4.9, seconds=200, site={"seconds": 0.1})
+    found = crawl.last_minute(hosts=2, places=2, delay=4.9, seconds=200, site={"seconds": 0.1})
     assert 60 <= found["seconds"] < 62
     assert near({"resting": 98, "fetching": 2}, largest(found, 2))
 
@@ -308,8 +308,8 @@ def counted(places=4, standing=None, **turned):
     return counts
 
 
-def told(counts, at=1_000_000):
-    found = counts.told(at)
+def last_minute(counts, at=1_000_000):
+    found = counts.last_minute(at)
     assert abs(sum(found["shares"].values()) - 100) < 1
     return {cause: share for cause, share in found["shares"].items() if share}
 
@@ -332,26 +332,26 @@ def told(counts, at=1_000_000):
     ],
 )
 def test_empty_places_go_to_the_hosts_that_could_hold_them(standing, turned, expected):
-    assert expected == told(counted(4, standing, **turned))
+    assert expected == last_minute(counted(4, standing, **turned))
 
 
 def test_before_the_first_turn_of_the_books_places_wait_for_the_processor():
-    assert {"cpu": 100} == told(Bottleneck(4, 0))
-    assert None is Bottleneck(4, 0).told(0)["bound"]
+    assert {"cpu": 100} == last_minute(Bottleneck(4, 0))
+    assert None is Bottleneck(4, 0).last_minute(0)["bound"]
 
 
 def test_visits_that_stand_aside_are_no_further_places():
     counts = counted(2)
     for token in range(8):
         counts.move(token, Stage.SITE if token < 6 else Stage.NAMED, 0)
-    assert {"fetching": 75, "dns": 25} == told(counts)
+    assert {"fetching": 75, "dns": 25} == last_minute(counts)
 
 
 def test_an_end_that_nobody_noticed_is_the_processors():
     counts = counted(1)
     counts.move(7, Stage.SITE, 0)
     counts.answered(body=200_000, late=500_000)
-    assert {"fetching": 30, "bandwidth": 20, "cpu": 50} == told(counts)
+    assert {"fetching": 30, "bandwidth": 20, "cpu": 50} == last_minute(counts)
 
 
 def test_times_that_make_no_sense_still_add_up():
@@ -359,11 +359,11 @@ def test_times_that_make_no_sense_still_add_up():
     counts = counted(1, ScheduleCounts(ready=1))
     counts.move(7, Stage.SITE, 0)
     counts.answered(body=10**15, late=-(10**15))
-    assert {"bandwidth": 100} == told(counts)
+    assert {"bandwidth": 100} == last_minute(counts)
     counts.end([7, 8, 7], 1_000_000)
     counts.move(9, Stage.BOOKS, 1_000_000)
     counts.turned(None, 900_000, synced=7.0)
-    assert 100 == round(sum(told(counts, 2_000_000).values()))
+    assert 100 == round(sum(last_minute(counts, 2_000_000).values()))
 
 
 def test_people_read_the_largest_cause_first():
@@ -374,5 +374,5 @@ def test_people_read_the_largest_cause_first():
         "last 1 s  1.0 answers a second of 4.0 possible in 4 places; bound by politeness",
         "   75.0 %  resting: hosts that hold URLs rest by rule",
         "   25.0 %  fetching: sites are at work, and no other host waits for a place",
-    ] == list(throughput_lines(counts.told(1_000_000)))
-    assert [] == list(throughput_lines(Bottleneck(4, 0).told(0)))
+    ] == list(throughput_lines(counts.last_minute(1_000_000)))
+    assert [] == list(throughput_lines(Bottleneck(4, 0).last_minute(0)))

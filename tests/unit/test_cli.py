@@ -13,7 +13,7 @@ from outrider import Frontier
 from outrider.cli import main as cli
 from outrider.cli.reference import reference
 from outrider.cli.settings import asked_twice
-from outrider.crawl.options import SETTINGS, from_environment
+from outrider.crawl.setup.options import SETTINGS, from_environment
 from outrider.errors import DamagedStoreError, SettingsError, StoreFullError, StoreInUseError
 
 

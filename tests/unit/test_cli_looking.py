@@ -10,9 +10,9 @@ from threading import Event, Thread
 import pytest
 
 from outrider.cli import main as cli
-from outrider.crawl import looks
-from outrider.crawl.control import Control
-from outrider.crawl.instants import dated
+from outrider.crawl.questions import crawl_queries
+from outrider.crawl.questions.control import Control
+from outrider.crawl.setup.instants import dated
 from outrider.errors import InvalidUrlError, SettingsError, StoreInUseError
 
 HOUR = 3_600_000_000
@@ -81,7 +81,7 @@ def crawl(tmp_path, monkeypatch):
     (tmp_path / "frontier").mkdir()
 
     def put(frontier):
-        monkeypatch.setattr(looks.Frontier, "look", lambda path, **_: frontier)
+        monkeypatch.setattr(crawl_queries.Frontier, "look", lambda path, **_: frontier)
         return str(tmp_path)
 
     return put
@@ -266,7 +266,7 @@ def running(tmp_path, monkeypatch):
     def owned(path, **_):
         raise StoreInUseError("it is in use by process 4711")
 
-    monkeypatch.setattr(looks.Frontier, "look", owned)
+    monkeypatch.setattr(crawl_queries.Frontier, "look", owned)
     ends = []
 
     def serve(frontier):
@@ -276,7 +276,7 @@ def running(tmp_path, monkeypatch):
             return work()
 
         async def answer():
-            control = Control(str(tmp_path), looks.answers_of(frontier, in_books))
+            control = Control(str(tmp_path), crawl_queries.answers_of(frontier, in_books))
             await control.open()
             begun.set()
             await asyncio.to_thread(end.wait, 30)

@@ -15,7 +15,7 @@ import outrider
 from fake_web import FakeWeb
 from outrider import Frontier
 from outrider.cli import main as cli
-from outrider.crawl import control, looks
+from outrider.crawl.questions import control, crawl_queries
 
 HOME = "http://one.test/"
 
@@ -203,5 +203,5 @@ def test_a_url_that_is_none_adds_nothing(stopped, capsys):
 
 
 def test_questions_and_orders_have_one_table_each():
-    assert not set(looks.LOOKS) & set(looks.ORDERS)
+    assert not set(crawl_queries.LOOKS) & set(crawl_queries.ORDERS)
     assert {"verify", "export"} == set(control.SLOW)

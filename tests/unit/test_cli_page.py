@@ -12,9 +12,9 @@ import pytest
 
 from fake_web import FakeWeb
 from outrider.cli import main as cli
-from outrider.crawl.onepage import fetch_page
-from outrider.crawl.options import CrawlOptions
-from outrider.crawl.site import Sites
+from outrider.crawl.questions.manual_requests import ManualRequests
+from outrider.crawl.questions.single_page import fetch_page
+from outrider.crawl.setup.options import CrawlOptions
 from outrider.errors import SettingsError
 
 PAGE = b"""<title>a\x1b]0;evil\x07 page</title><a href=/in>in</a> <a href=/closed/x>c</a> <a href=/no rel=nofollow>n</a>
@@ -181,7 +181,7 @@ class Anywhere:
 def moved_to(location):
     web = FakeWeb()
     web.pages = {"/robots.txt": (301, location)}
-    return Sites(CrawlOptions(), {}, Anywhere(), Anywhere(), web), web
+    return ManualRequests(CrawlOptions(), {}, Anywhere(), Anywhere(), web), web
 
 
 def test_a_robots_txt_that_moves_to_no_url_holds_no_rules():

@@ -9,7 +9,7 @@ import pytest
 from contract.test_frontier_faces import A, B, World
 from limiting import set_limits
 from outrider.cli.main import run
-from outrider.crawl import served
+from outrider.crawl.questions import remote_queries
 
 ADDRESS = "http://127.0.0.1:7070"
 
@@ -18,7 +18,7 @@ ADDRESS = "http://127.0.0.1:7070"
 def world(monkeypatch):
     world = World("remote")
     world.face.discover([A, B])
-    monkeypatch.setattr(served, "Connections", lambda address, **access: Closing(world.wire, access))
+    monkeypatch.setattr(remote_queries, "Connections", lambda address, **access: Closing(world.wire, access))
     world.access = None
     return world
 

@@ -11,8 +11,8 @@ from limiting import set_limits
 from model.world import START, World, everything, hosts_go_cold, outcome, recall_all, recount
 from outrider import Frontier, Link
 from outrider.clock import instant
-from outrider.crawl.groups import machines
-from outrider.crawl.mending import repair
+from outrider.crawl.orders.store_repair import repair
+from outrider.crawl.setup.group_settings import machines
 from outrider.errors import DamagedStoreError, SettingsError, StoreStoppedError
 from outrider.frontier.format.facts import TextColumn
 from outrider.frontier.state.authorities import RobotsState

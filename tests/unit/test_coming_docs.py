@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from outrider.crawl.options import SETTINGS
+from outrider.crawl.setup.options import SETTINGS
 from outrider.limits import BODY_BYTES_MAX, PDF_BYTES_MAX, RETRY_SECONDS, TRUNCATE_BYTES_MAX, WARC_ROLL_BYTES
 from outrider.page import FOLLOWABLE
 

@@ -10,11 +10,12 @@ from click.testing import CliRunner
 
 from outrider.cli.looking import explained
 from outrider.cli.main import outrider
-from outrider.crawl import copies as copies_of_pages
-from outrider.crawl import looks, output
-from outrider.crawl.copies import Copies, clusters
-from outrider.crawl.output import Output
-from outrider.crawl.settle import Settler
+from outrider.crawl.output import output
+from outrider.crawl.output.output import Output
+from outrider.crawl.questions import crawl_queries
+from outrider.crawl.run import copies as copies_of_pages
+from outrider.crawl.run.copies import Copies, clusters
+from outrider.crawl.run.settle import Settler
 from unit.test_crawl_settle import House
 from unit.test_crawl_sitemaps import A, B
 from unit.test_crawl_sitemaps import House as Crawl
@@ -218,7 +219,9 @@ def test_explain_names_the_original_of_a_copy_and_the_record(house):
     for lease in leases[:2]:
         house.settler.turn([house.visit(lease, body=LONG)], 0)
     line = line_of(house, leases[1].url)
-    found = looks._with_page(str(house.directory), {}, looks.LOOKS["explain"](house.frontier, {"url": leases[1].url}))
+    found = crawl_queries._with_page(
+        str(house.directory), {}, crawl_queries.LOOKS["explain"](house.frontier, {"url": leases[1].url})
+    )
     assert (line["warc"], leases[0].url, None) == tuple(
         found[name] for name in ("archived", "duplicate_of", "distance")
     )

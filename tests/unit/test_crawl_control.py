@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from outrider.crawl.control import Control, ask
+from outrider.crawl.questions.control import Control, ask
 from outrider.errors import InvalidUrlError, SettingsError, UnreachableError
 
 

@@ -14,9 +14,9 @@ import pytest
 
 from fake_web import FakeNames, FakeWeb
 from limiting import set_limits
-from outrider.crawl.fetching import Fetching
-from outrider.crawl.output import Output
-from outrider.crawl.visit import Visit
+from outrider.crawl.output.output import Output
+from outrider.crawl.run.fetching import Fetching
+from outrider.crawl.run.visit import Visit
 from outrider.engine import Frontier
 from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.downloader import FetchEnded, Request, Response
@@ -241,9 +241,9 @@ def test_names_that_come_at_once_make_no_more_requests_than_may_be(tmp_path, soo
 def test_a_lease_outlives_the_wait_for_a_name(tmp_path, soon, monkeypatch):
     """A name that waits longer than a lease lasts costs its URL no attempt, and its outcome is not stale."""
     for name, seconds in {"LEASE_SECONDS": 0.4, "EXTEND_STEP_SECONDS": 0.02, "EXTEND_SECONDS": 0.3}.items():
-        monkeypatch.setattr(f"outrider.crawl.loop.{name}", seconds)
-    monkeypatch.setattr("outrider.crawl.loop.WAIT_SECONDS_MAX", 0.1)
-    monkeypatch.setattr("outrider.crawl.settle.LEASE_SECONDS", 0.4)
+        monkeypatch.setattr(f"outrider.crawl.run.loop.{name}", seconds)
+    monkeypatch.setattr("outrider.crawl.run.loop.WAIT_SECONDS_MAX", 0.1)
+    monkeypatch.setattr("outrider.crawl.run.settle.LEASE_SECONDS", 0.4)
     names, extended = [], []
 
     def extend(frontier, tokens, ttl_seconds, plain=Frontier.extend):

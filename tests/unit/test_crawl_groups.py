@@ -8,8 +8,8 @@ import tomllib
 
 import pytest
 
-from outrider.crawl.groups import groups_of, machines, read_groups
-from outrider.crawl.options import CrawlOptions, as_toml, from_environment, from_file, resolved
+from outrider.crawl.setup.group_settings import groups_of, machines, read_groups
+from outrider.crawl.setup.options import CrawlOptions, as_toml, from_environment, from_file, resolved
 from outrider.errors import SettingsError
 from outrider.fetch import is_public_address
 from outrider.fetch.addresses import special_networks

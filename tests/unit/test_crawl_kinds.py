@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from outrider.clock import Instant
-from outrider.crawl.kinds import KINDS, errand_of, stopped_outcome, unkept_outcome
-from outrider.crawl.visit import Judgement, Visit
+from outrider.crawl.run.lease_kinds import KINDS, errand_of, stopped_outcome, unkept_outcome
+from outrider.crawl.run.visit import Judgement, Visit
 from outrider.frontier.state.errand import KINDS as ERRANDS
 from outrider.frontier.verbs.outcome_columns import outcomes_of
 from outrider.journey import Kind, Lease, Verdict, Word

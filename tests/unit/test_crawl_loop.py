@@ -11,12 +11,12 @@ import pytest
 
 from fake_web import HTML, FakeNames, FakeWeb, answer
 from limiting import set_limits
-from outrider.crawl.options import CrawlOptions
-from outrider.crawl.output import Output
-from outrider.crawl.progress import NoProgress
-from outrider.crawl.run import CrawlRun
-from outrider.crawl.settle import Settler
-from outrider.crawl.summary import left_alone
+from outrider.crawl.local_run import CrawlRun
+from outrider.crawl.output.output import Output
+from outrider.crawl.output.progress import NoProgress
+from outrider.crawl.output.summary import left_alone
+from outrider.crawl.run.settle import Settler
+from outrider.crawl.setup.options import CrawlOptions
 from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreFullError
 from outrider.fetch.downloader import Request, Response
@@ -160,7 +160,7 @@ def test_answers_that_are_more_than_a_turn_holds_wait_and_bound_the_leases(tmp_p
         return told
 
     monkeypatch.setattr(Settler, "turn", watched)
-    monkeypatch.setattr("outrider.crawl.loop.LEASES_PER_PLACE_MAX", 2)
+    monkeypatch.setattr("outrider.crawl.run.loop.LEASES_PER_PLACE_MAX", 2)
     house = House(tmp_path, {"concurrency": 3, "delay_factor": 0.001})
     result = asyncio.run(house.run())
     assert (0, 32, 32) == (result.exit_code, result.statistics["answered"], len(house.pages()))
@@ -263,7 +263,7 @@ def test_a_disk_that_has_room_again_goes_on_as_if_nothing_had_been(tmp_path, mon
         return kept(self)
 
     house = House(tmp_path)
-    monkeypatch.setattr("outrider.crawl.loop.FULL_STEP_SECONDS", 0.01)
+    monkeypatch.setattr("outrider.crawl.run.loop.FULL_STEP_SECONDS", 0.01)
     monkeypatch.setattr(Output, "sync_archive", full_for_a_while)
     result = asyncio.run(house.run())
     assert (0, 32, 32) == (result.exit_code, len(house.pages()), len({page["url"] for page in house.pages()}))

@@ -10,8 +10,8 @@ import pytest
 from model.world import World, outcome
 from outrider.cli import main as cli
 from outrider.clock import instant, rfc3339_exact
-from outrider.crawl.politeness import Judge, Proof, prove
-from outrider.crawl.visit import sealed
+from outrider.crawl.questions.politeness_proof import Judge, Proof, prove
+from outrider.crawl.run.visit import sealed
 from outrider.journey import Kind, Lease
 from unit.test_crawl_settle import House
 

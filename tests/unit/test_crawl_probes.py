@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from outrider import Frontier
 from outrider.clock import instant
-from outrider.crawl.options import CrawlOptions
-from outrider.crawl.probes import PROBES_FILE, SOFT_404, Answer, Likeness, Probes, _beside, says_nothing
-from outrider.crawl.visit import Judgement
+from outrider.crawl.run.probes import PROBES_FILE, SOFT_404, Likeness, ProbeAnswer, Probes, _random_url, says_nothing
+from outrider.crawl.run.visit import Judgement
+from outrider.crawl.setup.options import CrawlOptions
 from outrider.fetch.downloader import Request, Response
 from outrider.journey import Code, Verdict
 from outrider.limits import PROBE_AGE_SECONDS, PROBE_NAME_LETTERS, PROBED_MAX
@@ -38,11 +38,11 @@ def page_of(url: str, body: str) -> tuple[Any, UrlBatch]:
     return page, page.link_batch()
 
 
-def answer_of(url: str, body: str) -> Answer:
-    return Answer.of(url, *page_of(url, body))
+def answer_of(url: str, body: str) -> ProbeAnswer:
+    return ProbeAnswer.of(url, *page_of(url, body))
 
 
-def like(answer: Answer, url: str, body: str) -> bool:
+def like(answer: ProbeAnswer, url: str, body: str) -> bool:
     page, links = page_of(url, body)
     return answer.is_like(url, page) and answer.has_all(url, links)
 
@@ -107,7 +107,7 @@ def test_any_page_can_be_compared(text: str, name: str) -> None:
     ],
 )
 def test_a_path_by_chance_lies_beside_a_page(url: str, expected: str) -> None:
-    assert A + expected == _beside(A + url, "N")
+    assert A + expected == _random_url(A + url, "N")
 
 
 # -- when a probe is asked, on a clock of the test's -------------------------------------------------------------------

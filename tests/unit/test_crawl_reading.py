@@ -9,8 +9,8 @@ from dataclasses import fields, replace
 import pytest
 from msgspec.structs import replace as replace_lease
 
-from outrider.crawl.hooks import Hooks
-from outrider.crawl.reading import Reader, Readings
+from outrider.crawl.run.hooks import Hooks
+from outrider.crawl.run.reading import Reader, Readings
 from outrider.fetch.downloader import Headers
 from outrider.journey import Kind
 from outrider.limits import READING_THREADS

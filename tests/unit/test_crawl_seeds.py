@@ -6,8 +6,16 @@ import io
 
 import pytest
 
-from outrider.crawl.directory import Found, drop_pending, inspect, named_after, opened, put_pending, take_pending
-from outrider.crawl.seeds import BadSeeds, placed, read_seeds, require_contact
+from outrider.crawl.setup.directory import (
+    DirectoryContent,
+    drop_pending,
+    folder_name,
+    inspect,
+    opened,
+    put_pending,
+    take_pending,
+)
+from outrider.crawl.setup.seeds import BadSeeds, placed, read_seeds, require_contact
 from outrider.errors import ForeignStoreError, InvalidUrlError, SettingsError
 
 
@@ -69,7 +77,12 @@ def test_what_lies_in_a_directory_is_told_apart(tmp_path):
     found.append(inspect(str(tmp_path)))
     (tmp_path / "frontier").mkdir()
     found.append(inspect(str(tmp_path)))
-    assert [Found.NOTHING, Found.NOTHING, Found.PREPARED, Found.CRAWL] == found
+    assert [
+        DirectoryContent.NOTHING,
+        DirectoryContent.NOTHING,
+        DirectoryContent.PREPARED,
+        DirectoryContent.CRAWL,
+    ] == found
 
 
 def test_a_foreign_directory_is_refused_by_what_it_holds(tmp_path):
@@ -104,13 +117,13 @@ def test_seeds_that_were_written_down_are_there_until_they_are_dropped(tmp_path)
     ],
 )
 def test_a_directory_is_named_after_the_first_seeds_host(host, name):
-    assert name == named_after(host)
+    assert name == folder_name(host)
 
 
 @pytest.mark.parametrize("host", ["~", "~root", ".", "..", "...", "", "-rf", "[::]", "a/b", "a\\b", "a\nb", "a" * 256])
 def test_a_host_that_would_name_another_place_names_no_directory(host):
     with pytest.raises(SettingsError, match="give one with -o"):
-        named_after(host)
+        folder_name(host)
 
 
 @pytest.mark.parametrize("where", ["file", "command"])

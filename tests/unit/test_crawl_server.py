@@ -16,12 +16,12 @@ import pytest
 from fake_web import FakeNames
 from limiting import set_limits
 from outrider.cli.main import run
-from outrider.crawl.control import ask
-from outrider.crawl.hooks import HookRunningError, Hooks
-from outrider.crawl.instants import moment
-from outrider.crawl.looks import looking
-from outrider.crawl.options import CrawlOptions
-from outrider.crawl.served import asking
+from outrider.crawl.questions.control import ask
+from outrider.crawl.questions.crawl_queries import querying
+from outrider.crawl.questions.remote_queries import asking
+from outrider.crawl.run.hooks import HookRunningError, Hooks
+from outrider.crawl.setup.instants import moment
+from outrider.crawl.setup.options import CrawlOptions
 from outrider.engine.remote import connect
 from outrider.errors import SettingsError, StoreFailedError
 from outrider.journey import ArchivePlace, Link
@@ -124,7 +124,7 @@ def test_a_running_crawl_says_where_an_answer_lies_and_of_what_it_is_a_copy(tmp_
             return url, line, over_socket, over_http, over_command, await asyncio.to_thread(remote.explain, url)
 
     url, line, over_socket, over_http, over_command, made = crawl.crawl(questions)
-    with looking(str(crawl.house.output)) as look:
+    with querying(str(crawl.house.output)) as look:
         from_files = look("explain", {"url": url})
     for found in (over_socket, over_http, over_command, from_files):
         assert line["warc"] == found["archived"]
@@ -300,9 +300,9 @@ def test_functions_rank_links_from_elsewhere_that_bring_no_rank(tmp_path):
         Link("http://a.com/1", priority=0.14, key="key-1"),
         Link("junk"),
         Link("http://a.com/22", priority=0.9, key="mine", depth=2),
-    ] == list(hooks.told(given))
-    assert [Link("junk")] == list(hooks.told([Link("junk")]))
-    assert given == Hooks(CrawlOptions(output=str(tmp_path))).told(given)
+    ] == list(hooks.with_priorities(given))
+    assert [Link("junk")] == list(hooks.with_priorities([Link("junk")]))
+    assert given == Hooks(CrawlOptions(output=str(tmp_path))).with_priorities(given)
 
 
 def said(capsys, *words):

@@ -10,12 +10,12 @@ from msgspec.structs import replace as replace_lease
 from fake_web import answer
 from limiting import set_limits
 from outrider.clock import wall
-from outrider.crawl.directory import opened
-from outrider.crawl.journal import Journal
-from outrider.crawl.options import CrawlOptions
-from outrider.crawl.output import Output
-from outrider.crawl.settle import Settler
-from outrider.crawl.visit import Visit
+from outrider.crawl.output.journal import Journal
+from outrider.crawl.output.output import Output
+from outrider.crawl.run.settle import Settler
+from outrider.crawl.run.visit import Visit
+from outrider.crawl.setup.directory import opened
+from outrider.crawl.setup.options import CrawlOptions
 from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreFullError
 from outrider.fetch.downloader import Headers

@@ -16,13 +16,13 @@ import pytest
 from fake_web import FakeNames, FakeWeb
 from limiting import set_limits
 from outrider import limits
-from outrider.crawl import sitemaps
-from outrider.crawl.exchange import import_files
-from outrider.crawl.fetching import Fetching
-from outrider.crawl.options import CrawlOptions
-from outrider.crawl.progress import NoProgress
-from outrider.crawl.run import CrawlRun
-from outrider.crawl.sitemaps import Sitemaps
+from outrider.crawl.local_run import CrawlRun
+from outrider.crawl.orders.exchange import import_files
+from outrider.crawl.output.progress import NoProgress
+from outrider.crawl.run import sitemaps
+from outrider.crawl.run.fetching import Fetching
+from outrider.crawl.run.sitemaps import Sitemaps
+from outrider.crawl.setup.options import CrawlOptions
 from outrider.engine import Frontier
 from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.downloader import Request, Response

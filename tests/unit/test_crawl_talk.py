@@ -8,14 +8,14 @@ import json
 import pytest
 
 from outrider.crawl import start
-from outrider.crawl.journal import Journal
-from outrider.crawl.options import CrawlOptions
-from outrider.crawl.pace import Pace, Rates, eta_seconds, status_fields
-from outrider.crawl.progress import BarProgress, LogProgress, NoProgress, eta_text, progress_line, progress_of
-from outrider.crawl.run import CrawlResult
-from outrider.crawl.status import status_lines
-from outrider.crawl.summary import network_line
-from outrider.crawl.terminal import drawable, safe, say
+from outrider.crawl.local_run import CrawlResult
+from outrider.crawl.output.journal import Journal
+from outrider.crawl.output.progress import BarProgress, LogProgress, NoProgress, eta_text, progress_line, progress_of
+from outrider.crawl.output.rates import RateMeter, Rates, eta_seconds, status_fields
+from outrider.crawl.output.summary import network_line
+from outrider.crawl.output.terminal import drawable, safe, say
+from outrider.crawl.questions.status import status_lines
+from outrider.crawl.setup.options import CrawlOptions
 from outrider.errors import StoreInUseError
 from outrider.storage.files import Directory
 
@@ -142,14 +142,14 @@ def test_no_progress_still_says_what_must_be_said():
 
 
 def test_the_rate_now_is_that_of_the_last_ten_seconds():
-    pace = Pace(0.0)
+    pace = RateMeter(0.0)
     for second in range(1, 101):
         pace.add(float(second), 10 * min(second, 50))
     assert Rates(now=0.0, average=5.0, peak=10.0) == pace.rates(100.0)
 
 
 def test_a_resumed_crawl_does_not_count_the_pages_of_earlier_runs():
-    pace = Pace(0.0, pages=1_000)
+    pace = RateMeter(0.0, pages=1_000)
     pace.add(10.0, 1_010)
     assert 1.0 == pace.rates(10.0).average
 

@@ -9,8 +9,8 @@ import pytest
 
 from limiting import set_limits
 from model.world import World
-from outrider.crawl.settle import Settler
-from outrider.crawl.trains import Trains
+from outrider.crawl.run.settle import Settler
+from outrider.crawl.run.trains import Trains
 from outrider.errors import SettingsError
 from outrider.limits import TRAIN_PAGES_MAX
 from unit.test_crawl_loop import House, until

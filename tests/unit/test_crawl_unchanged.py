@@ -9,8 +9,8 @@ import pytest
 
 from outrider import Frontier
 from outrider.clock import wall
-from outrider.crawl.options import CrawlOptions
-from outrider.crawl.visit import Visit, judged, page_outcome
+from outrider.crawl.run.visit import Visit, judged, page_outcome
+from outrider.crawl.setup.options import CrawlOptions
 from outrider.fetch.downloader import Headers
 from outrider.journey import Lease, Verdict
 from outrider.limits import MICROSECONDS

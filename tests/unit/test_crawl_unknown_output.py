@@ -14,13 +14,13 @@ import pytest
 from model.inside import inspect
 from outrider.archive import Exchange, WarcWriter
 from outrider.cli import main as cli
-from outrider.crawl import exchange, mending
 from outrider.crawl import start as starting
-from outrider.crawl.aside import put_aside
-from outrider.crawl.kept_output import judge_of, refuse_output_alone
-from outrider.crawl.mending import repair
-from outrider.crawl.options import CrawlOptions, as_toml, from_environment, from_file
-from outrider.crawl.run import CrawlRun
+from outrider.crawl.local_run import CrawlRun
+from outrider.crawl.orders import exchange, store_repair
+from outrider.crawl.orders.move_old import move_old
+from outrider.crawl.orders.store_repair import repair
+from outrider.crawl.output.output_recovery import judge_of, refuse_output_alone
+from outrider.crawl.setup.options import CrawlOptions, as_toml, from_environment, from_file
 from outrider.engine import Frontier
 from outrider.errors import (
     DamagedStoreError,
@@ -242,7 +242,7 @@ def test_verify_has_nothing_against_what_one_process_left_unacknowledged(tmp_pat
     house = crawled(tmp_path, max_pages=11)
     with (house.output / "pages.jsonl").open("ab") as pages:
         pages.write(b'{"url":"http://h0')
-    assert mending.verify(str(house.output)).ok
+    assert store_repair.verify(str(house.output)).ok
 
 
 @pytest.mark.parametrize("lost", OUTPUT)
@@ -261,10 +261,10 @@ def test_output_that_is_gone_or_shorter_is_damage_that_a_repair_mends(tmp_path, 
             file.write_bytes(b"")
     with pytest.raises(DamagedStoreError):
         asyncio.run(house.run())
-    assert [lost] == [loss.file for loss in mending.verify(str(house.output)).damage]
+    assert [lost] == [loss.file for loss in store_repair.verify(str(house.output)).damage]
     (loss,) = repair(str(house.output)).losses
     assert loss.file in lost
-    assert mending.verify(str(house.output)).ok
+    assert store_repair.verify(str(house.output)).ok
     house.options = CrawlOptions(**{**options_of(house), "max_pages": None})
     result = asyncio.run(house.run())
     assert (0, 32) == (result.exit_code, result.statistics["answered"])
@@ -272,7 +272,7 @@ def test_output_that_is_gone_or_shorter_is_damage_that_a_repair_mends(tmp_path, 
     places = [line["warc"] for line in house.pages()[-21:]]
     archive = house.output / "archive"
     assert all((archive / at["file"]).stat().st_size >= at["offset"] + at["length"] for at in places)
-    assert mending.verify(str(house.output)).ok
+    assert store_repair.verify(str(house.output)).ok
 
 
 # -- --anew
@@ -324,17 +324,17 @@ def test_anew_is_the_way_out_of_a_frontier_that_is_gone(tmp_path, monkeypatch):
 def test_nothing_is_put_aside_while_somebody_owns_the_crawl(tmp_path):
     house = crawled(tmp_path)
     with Frontier.open(house.output / "frontier", robots="caller"), pytest.raises(StoreInUseError):
-        put_aside(str(house.output), 0)
+        move_old(str(house.output), 0)
     assert (True, []) == ((house.output / "pages.jsonl").exists(), list(house.output.glob("aside-*")))
 
 
 def test_two_of_one_second_are_put_aside_apart(tmp_path):
     for _ in range(2):
         (tmp_path / "pages.jsonl").write_text("{}\n")
-        put_aside(str(tmp_path), 0)
+        move_old(str(tmp_path), 0)
     names = ["aside-19700101T000000Z", "aside-19700101T000000Z-2"]
     assert names == sorted(path.name for path in tmp_path.iterdir())
-    assert put_aside(str(tmp_path), 0) is None
+    assert move_old(str(tmp_path), 0) is None
 
 
 def test_anew_is_said_for_one_run():

@@ -10,8 +10,8 @@ import pytest
 
 from fake_web import answer
 from outrider.clock import rfc3339_exact
-from outrider.crawl.kinds import stopped_outcome
-from outrider.crawl.visit import (
+from outrider.crawl.run.lease_kinds import stopped_outcome
+from outrider.crawl.run.visit import (
     Judgement,
     Visit,
     content_digest,

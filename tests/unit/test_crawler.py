@@ -13,7 +13,7 @@ import pytest
 
 import outrider
 from outrider.cli import main as cli
-from outrider.crawl.loop import SWITCH_SECONDS
+from outrider.crawl.run.loop import SWITCH_SECONDS
 from outrider.errors import OutriderError, SettingsError
 from unit.test_hooks import HOME, Web
 

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limiting import set_limits
-from outrider.crawl import exchange, tabular
-from outrider.crawl.tabular import FRONTIER, PAGES, Read, read_records, write_records
+from outrider.crawl.orders import exchange
+from outrider.crawl.output import tabular
+from outrider.crawl.output.tabular import FRONTIER, PAGES, Read, read_records, write_records
 from outrider.errors import SettingsError, StoreFullError
 from outrider.journey import Code
 

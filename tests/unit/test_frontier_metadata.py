@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from outrider import Frontier
-from outrider.crawl.exchange import import_files
+from outrider.crawl.orders.exchange import import_files
 from outrider.errors import SettingsError
 from outrider.frontier.format.metadata import packed, unpacked
 from outrider.journey import Link, Outcome, Verdict

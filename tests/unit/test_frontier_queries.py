@@ -9,7 +9,7 @@ from model.inside import inspect
 from model.world import World as Stored
 from model.world import recount
 from outrider import Frontier
-from outrider.crawl.looks import looking
+from outrider.crawl.questions.crawl_queries import querying
 from outrider.errors import SettingsError
 from outrider.frontier.verbs import census, listing
 
@@ -211,7 +211,7 @@ def test_explain_of_a_crawl_that_stopped_names_the_robots_txt_that_it_waits_for(
     (errand,) = frontier.lease(9, errands=True)
     frontier.report([errand.retry(error="dns_temporary")])
     frontier.close()
-    with looking(str(tmp_path)) as look:
+    with querying(str(tmp_path)) as look:
         assert "robots" == look("explain", {"url": "http://a.test/1"})["reason_now"]
         assert 1 == look("why-idle", {})["errands"]
 

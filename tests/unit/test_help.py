@@ -8,7 +8,7 @@ from click.shell_completion import ShellComplete
 
 from outrider.cli import main as cli
 from outrider.cli.reference import commands_of
-from outrider.crawl.options import SETTINGS, Topic
+from outrider.crawl.setup.options import SETTINGS, OptionTopic
 
 COMMANDS = sorted(name for name, _ in commands_of("", cli.outrider))
 
@@ -37,10 +37,10 @@ def test_each_flag_with_a_value_shows_its_default(name):
 
 def test_help_of_crawl_has_its_options_by_topic_and_three_examples(capsys):
     told = _help(capsys, "crawl")
-    places = [told.index(f"\n{topic}:\n") for topic in Topic]
+    places = [told.index(f"\n{topic}:\n") for topic in OptionTopic]
     assert sorted(places) == places
     assert 3 <= told.partition("\nExamples:\n")[2].count("\n  outrider ")
-    for topic, start, end in zip(Topic, places, [*places[1:], len(told)], strict=True):
+    for topic, start, end in zip(OptionTopic, places, [*places[1:], len(told)], strict=True):
         names = [name for name, setting in SETTINGS.items() if setting.topic is topic and not setting.file_only]
         assert all(f"--{name.replace('_', '-')}" in told[start:end] for name in names)
 
@@ -78,4 +78,4 @@ def test_a_shell_completes_values(words, typed, expected):
 def test_settings_and_the_reference_have_the_same_topics(capsys, project):
     assert 0 == cli.run(["settings", "--explain"])
     told, page = capsys.readouterr().out, (project / "docs" / "cli.md").read_text()
-    assert all(f"# {topic}\n" in told and f"### {topic}\n" in page for topic in Topic)
+    assert all(f"# {topic}\n" in told and f"### {topic}\n" in page for topic in OptionTopic)

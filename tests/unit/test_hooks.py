@@ -17,12 +17,12 @@ import outrider
 from fake_web import FakeWeb
 from limiting import set_limits
 from outrider import Frontier
-from outrider.crawl import hooks
-from outrider.crawl.control import ask
-from outrider.crawl.hook_failures import HookFailures
-from outrider.crawl.hooks import HookFailed, Hooks, Watch, idle_with_hooks
-from outrider.crawl.lines import parts_of_item
-from outrider.crawl.options import LOST, CrawlOptions, as_toml, from_file, resolved
+from outrider.crawl.output.line_fields import parts_of_item
+from outrider.crawl.questions.control import ask
+from outrider.crawl.run import hooks
+from outrider.crawl.run.hook_failures import HookFailures
+from outrider.crawl.run.hooks import HookFailed, Hooks, Watch, idle_with_hooks
+from outrider.crawl.setup.options import LOST, CrawlOptions, as_toml, from_file, resolved
 from outrider.errors import SettingsError, UnreachableError
 from outrider.fetch.native import NativeDownloader
 from outrider.journey import Link
@@ -707,8 +707,8 @@ def test_a_hook_that_sleeps_is_named_while_it_does(crawled, monkeypatch):
 
 
 def test_leases_are_kept_while_a_hook_takes_long(crawled, monkeypatch):
-    monkeypatch.setattr("outrider.crawl.loop.EXTEND_STEP_SECONDS", 0.01)
-    monkeypatch.setattr("outrider.crawl.loop.EXTEND_SECONDS", 1_000.0)
+    monkeypatch.setattr("outrider.crawl.run.loop.EXTEND_STEP_SECONDS", 0.01)
+    monkeypatch.setattr("outrider.crawl.run.loop.EXTEND_SECONDS", 1_000.0)
     extended, meanwhile = [], []
 
     def extend(frontier, tokens, ttl_seconds, plain=Frontier.extend):

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from outrider.crawl import parquet as reading
-from outrider.crawl.tabular import FRONTIER, Read, in_batches, read_records
+from outrider.crawl.output import parquet as reading
+from outrider.crawl.output.tabular import FRONTIER, Read, in_batches, read_records
 from outrider.errors import NamedPathError
 from outrider.limits import IMPORT_BYTES_AT_ONCE, IMPORT_LINE_BYTES_MAX
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from outrider.crawl.lines import item_lines, parts_of_item
+from outrider.crawl.output.line_fields import item_lines, parts_of_item
 
 PAGE = {"url": "http://a.test/", "outcome": "done", "token": 7}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fake_web import answer
-from outrider.crawl.visit import Visit, judged, robots_outcome
+from outrider.crawl.run.visit import Visit, judged, robots_outcome
 from outrider.engine.messages import Result
 from outrider.errors import SettingsError
 from outrider.fetch.failures import FetchError

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.cli.settings import default_shown
-from outrider.crawl.options import (
+from outrider.crawl.setup.options import (
     SETTINGS,
     CrawlOptions,
     as_toml,

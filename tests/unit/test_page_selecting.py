@@ -152,7 +152,7 @@ def test_the_body_of_a_page_is_no_part_of_its_value():
 
 def test_reading_a_page_loads_no_parser_of_selectors():
     code = (
-        "import sys, outrider, outrider.page, outrider.crawl.hooks\n"
+        "import sys, outrider, outrider.page, outrider.crawl.run.hooks\n"
         "page = outrider.page.read(b'<p>x', 'http://a.test/')\n"
         "page.html\n"
         "assert not {'parsel', 'lxml', 'cssselect', 'w3lib'} & {name.partition('.')[0] for name in sys.modules}\n"

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from outrider.crawl import report
-from outrider.crawl.report import ReportData, collect, render
-from outrider.crawl.summary import HostGaps, Totals, summary_lines, visible
+from outrider.crawl.output import report
+from outrider.crawl.output.report import ReportData, collect, render
+from outrider.crawl.output.summary import HostGaps, Totals, summary_lines, visible
 
 BEGUN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -345,7 +345,7 @@ def test_a_stranger_sees_broken_links_closed_pages_slow_hosts_seeds_and_settings
 
 
 def test_secrets_of_headers_do_not_stand_in_the_report():
-    from outrider.crawl.options import CrawlOptions
+    from outrider.crawl.setup.options import CrawlOptions
     from outrider.crawl.start import _shown, _title
 
     options = CrawlOptions(header="X-Key=secret1", host=[{"name": "a.test", "header": "X-Own=secret2"}])

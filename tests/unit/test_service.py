@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fake_web import answer
 from limiting import set_limits
 from outrider import Frontier
-from outrider.crawl.visit import Visit
+from outrider.crawl.run.visit import Visit
 from outrider.engine import messages
 from outrider.errors import NamedPathError, SettingsError, StoreFullError, StoreStoppedError
 from outrider.fetch.failures import FetchError

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.world import World, recount
-from outrider.crawl.groups import machines
+from outrider.crawl.setup.group_settings import machines
 from outrider.frontier.policy.grouping import Members, NamedGroup
 
 MACHINE = "93.184.216.34"

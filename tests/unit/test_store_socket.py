@@ -16,7 +16,7 @@ import pytest
 
 from outrider import Frontier
 from outrider.cli import main as cli
-from outrider.crawl.control import ask
+from outrider.crawl.questions.control import ask
 from outrider.engine import AsyncFrontier, store_socket
 from outrider.engine.store_socket import SOCKET_NAME
 from outrider.errors import UnreachableError

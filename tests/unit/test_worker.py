@@ -16,9 +16,9 @@ import pytest
 
 from outrider import Frontier
 from outrider.cli import main as cli
-from outrider.crawl import loop, work
-from outrider.crawl.options import CrawlOptions
-from outrider.crawl.work import Server, Worker
+from outrider.crawl.run import loop, remote_run
+from outrider.crawl.run.remote_run import CrawlWorker, Server
+from outrider.crawl.setup.options import CrawlOptions
 from outrider.engine import AsyncFrontier
 from outrider.errors import ForeignStoreError, SettingsError, UnreachableError
 from outrider.service.access import Hosts, Listening, Tokens
@@ -74,7 +74,7 @@ class House:
 
         options = CrawlOptions(output=str(self.directory / name), delay=0, delay_factor=0, concurrency=8)
         server = Server(**{"address": self.address, "name": name, "patience_seconds": 20.0, **server})
-        return Worker(options, server, hosts=HOSTS, make_downloader=sites, make_names=Names, say=self.said.append)
+        return CrawlWorker(options, server, hosts=HOSTS, make_downloader=sites, make_names=Names, say=self.said.append)
 
     def run(self, worker, beside=None):
         """The end of a worker's run, and of what is done beside it."""
@@ -98,7 +98,9 @@ class House:
 
 @pytest.fixture
 def house(tmp_path, monkeypatch):
-    monkeypatch.setattr(work, "WAIT_SECONDS", 0.2)  # an idle lease waits so long before the worker asks for the end
+    monkeypatch.setattr(
+        remote_run, "WAIT_SECONDS", 0.2
+    )  # an idle lease waits so long before the worker asks for the end
     made = []
 
     def make(**more):
@@ -200,7 +202,7 @@ def test_a_worker_that_waits_for_a_lease_is_stopped_at_once(house):
         worker.stop()
 
     done = served.run(served.worker(), beside)
-    assert time.monotonic() - stopped[0] < work.WAIT_SECONDS / 2
+    assert time.monotonic() - stopped[0] < remote_run.WAIT_SECONDS / 2
     assert (4, 0) == (done.exit_code, served.urls()["leased"])
 
 
@@ -270,7 +272,9 @@ def test_a_request_is_cut_by_the_end_of_its_lease_while_extending_fails(house, m
         await until(lambda: len(refused) > 2)
         assert set(leases) == {lease.token for lease in worker._fetching.leases}  # their ends are far
         served.site.hangs = False
-        monkeypatch.setattr(loop, "END_SECONDS", work.LEASE_SECONDS + 1.0)  # now no lease lasts that long any more
+        monkeypatch.setattr(
+            loop, "END_SECONDS", remote_run.LEASE_SECONDS + 1.0
+        )  # now no lease lasts that long any more
         await until(lambda: not set(leases) & {lease.token for lease in worker._fetching.leases})
         assert all(deadline > served.frontier.now() for deadline in leases.values())
         monkeypatch.setattr(loop, "END_SECONDS", 10.0)
@@ -334,7 +338,7 @@ def nowhere():
 @pytest.mark.parametrize("names", [(), ("work/lock",), ("work/lock", "work/work.json.tmp", "outrider.toml.tmp")])
 def test_a_worker_that_was_killed_as_it_made_its_directory_goes_on_there(tmp_path, names):
     with pytest.raises(UnreachableError):
-        work.work(begun(tmp_path / "ann", *names), nowhere())
+        remote_run.work(begun(tmp_path / "ann", *names), nowhere())
 
 
 @pytest.mark.parametrize("names", [("work/thesis.txt",), ("notes.txt",), ("work/lock", "work/leases", "x")])
@@ -342,5 +346,5 @@ def test_a_directory_of_somebody_else_is_left_untouched(tmp_path, names):
     flags = begun(tmp_path / "ann", *names)
     before = sorted(path.name for path in tmp_path.rglob("*"))
     with pytest.raises(ForeignStoreError, match="choose another name"):
-        work.work(flags, nowhere())
+        remote_run.work(flags, nowhere())
     assert before == sorted(path.name for path in tmp_path.rglob("*"))

@@ -8,8 +8,8 @@ import shutil
 import pytest
 
 from outrider.cli.main import run
-from outrider.crawl.mending import repair, verify
-from outrider.crawl.politeness import prove
+from outrider.crawl.orders.store_repair import repair, verify
+from outrider.crawl.questions.politeness_proof import prove
 from outrider.errors import DamagedStoreError, StoreError
 from unit.test_crawl_loop import until
 from unit.test_worker import house  # noqa: F401 - a fixture

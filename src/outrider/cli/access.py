@@ -25,7 +25,7 @@ def asks_a_server(command: Callable[..., int]) -> Callable[..., int]:
     @click.option("--ca", metavar="FILE", help="Certificates to trust for an https address (PEM).  [default: none]")
     @wraps(command)
     def with_access(token_file: str | None, ca: str | None, **words: Any) -> int:
-        from outrider.crawl.served import Access
+        from outrider.crawl.questions.remote_queries import Access
 
         return command(access=Access(token_of(token_file), ca), **words)
 

@@ -8,7 +8,7 @@ import re
 import click
 
 from outrider.cli.help import HelpfulCommand
-from outrider.crawl.terminal import safe
+from outrider.crawl.output.terminal import safe
 from outrider.errors import NamedPathError
 
 VIOLATION = 9

@@ -15,14 +15,14 @@ import click
 from outrider.cli.access import asks_a_server
 from outrider.cli.help import HelpfulCommand, completed
 from outrider.cli.layout import machine_text
-from outrider.crawl.summary import counted
-from outrider.crawl.terminal import safe, say
+from outrider.crawl.output.summary import counted
+from outrider.crawl.output.terminal import safe, say
 from outrider.errors import DamagedStoreError, SettingsError
 
 if TYPE_CHECKING:
-    from outrider.crawl.mending import Repaired
-    from outrider.crawl.politeness import HostProof, Proof
-    from outrider.crawl.served import Access
+    from outrider.crawl.orders.store_repair import Repaired
+    from outrider.crawl.questions.politeness_proof import HostProof, Proof
+    from outrider.crawl.questions.remote_queries import Access
 
 VIOLATION = 9
 PROOF_HOSTS_SHOWN = 20  # hosts with the least room; --json has all
@@ -46,7 +46,7 @@ def verify(directory: str, as_json: bool) -> int:
     if all is correct, 9 if a count is wrong, 5 if a file is damaged or if the output contains pages that the store
     does not have.
     """
-    from outrider.crawl.mending import verify as verified
+    from outrider.crawl.orders.store_repair import verify as verified
 
     done = verified(directory)
     problems = done.found.problems if done.found is not None else ()
@@ -83,7 +83,7 @@ def politeness(directory: str, host: str | None, as_json: bool) -> int:
     compares the record with the store. HOST lists only that host. Exit code 0 if every rule was kept. Exit code 9 if a
     rule was broken, with host, line and rule.
     """
-    from outrider.crawl.politeness import prove
+    from outrider.crawl.questions.politeness_proof import prove
 
     proof = prove(directory)
     if host is not None and host not in proof.hosts:
@@ -133,8 +133,8 @@ def repair(directory: str, as_json: bool) -> int:
     The damaged files are moved to a folder of the store, with a report. Nothing is deleted. Exit code 0 if the store
     can be opened afterwards, 9 if its counts are wrong, 5 if it cannot be repaired.
     """
-    from outrider.crawl.mending import repair as mended
-    from outrider.crawl.mending import verify as verified
+    from outrider.crawl.orders.store_repair import repair as mended
+    from outrider.crawl.orders.store_repair import verify as verified
 
     done = mended(directory)
     after = verified(directory)
@@ -185,7 +185,7 @@ def repair_lines(done: Repaired) -> Iterator[str]:
 @asks_a_server
 def retry(directory: str, error: str | None, host: str | None, access: Access) -> int:
     """Retry failed URLs, also of a running crawl."""
-    from outrider.crawl.looks import ordering
+    from outrider.crawl.questions.crawl_queries import ordering
 
     with ordering(directory, access) as order:
         found = order("retry", {"error": error, "host": host})
@@ -217,8 +217,8 @@ def add(directory: str, urls: tuple[str, ...], access: Access) -> int:
     A URL may also be @FILE with one URL per line, or - for standard input. It counts as a seed, so it extends the
     scope.
     """
-    from outrider.crawl.looks import ordering
-    from outrider.crawl.seeds import read_seeds
+    from outrider.crawl.questions.crawl_queries import ordering
+    from outrider.crawl.setup.seeds import read_seeds
     from outrider.limits import ADD_URLS_AT_ONCE
 
     seeds = read_seeds(urls, sys.stdin.buffer if sys.stdin is not None else None)
@@ -256,7 +256,7 @@ def host(directory: str, host: str, order: str, value: str | None, access: Acces
     limit N        Allow at most N requests at once. none: as before.
     recheck        Request robots.txt again before the next page.
     """
-    from outrider.crawl.looks import ordering
+    from outrider.crawl.questions.crawl_queries import ordering
 
     number = _value(order, value)
     with ordering(directory, access) as orders:
@@ -300,7 +300,7 @@ def export_command(directories: tuple[str, ...], path: str, what: str) -> int:
     The file is complete or it is not written. --what pages and items merge several
     directories, also of workers.
     """
-    from outrider.crawl.exchange import export
+    from outrider.crawl.orders.exchange import export
 
     export(directories, path, what, sys.stderr)
     return 0
@@ -333,8 +333,8 @@ def replay(directory: str, on_page: str, path: str | None, anew: bool) -> int:
 
     Exit code 5 when records are damaged or missing, 10 when the function failed on most pages.
     """
-    from outrider.crawl.archive_replay import lines_of
-    from outrider.crawl.archive_replay import replay as replayed
+    from outrider.crawl.orders.archive_replay import lines_of
+    from outrider.crawl.orders.archive_replay import replay as replayed
 
     try:
         done = replayed(directory, on_page, path, sys.stderr, anew=anew)
@@ -363,7 +363,7 @@ def import_command(directory: str, files: tuple[str, ...]) -> int:
     Records that cannot be used are skipped, and listed with line and reason. Exit code 2 if no record was usable. If
     an import is interrupted, run it again.
     """
-    from outrider.crawl.exchange import IMPORTED, import_files
+    from outrider.crawl.orders.exchange import IMPORTED, import_files
 
     found = import_files(directory, files, sys.stderr)
     for path, place, words in found.faults:

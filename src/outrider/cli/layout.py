@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from outrider.crawl.instants import is_instant, moment
-from outrider.crawl.terminal import safe
+from outrider.crawl.output.terminal import safe
+from outrider.crawl.setup.instants import is_instant, moment
 
 _GAP = "  "
 

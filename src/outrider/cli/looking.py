@@ -15,16 +15,16 @@ import click
 from outrider.cli.access import asks_a_server
 from outrider.cli.help import HelpfulCommand
 from outrider.cli.layout import machine_text, named, shown, table
-from outrider.crawl.instants import dated
-from outrider.crawl.progress import eta_text
-from outrider.crawl.summary import counted
-from outrider.crawl.terminal import safe, say
+from outrider.crawl.output.progress import eta_text
+from outrider.crawl.output.summary import counted
+from outrider.crawl.output.terminal import safe, say
+from outrider.crawl.setup.instants import dated
 from outrider.limits import BEFORE_COUNTED_MAX
 from outrider.url import normalize
 
 if TYPE_CHECKING:
-    from outrider.crawl.looks import Looks
-    from outrider.crawl.served import Access
+    from outrider.crawl.questions.crawl_queries import Looks
+    from outrider.crawl.questions.remote_queries import Access
 
 HOST_STATES = ("ready", "resting", "blocked", "empty")
 URL_STATES = ("queued", "leased", "waiting", "parked", "done", "gone")
@@ -90,13 +90,13 @@ def explain(
     url: str, directory: str | None, server: str | None, crawl: str | None, as_json: bool, access: Access
 ) -> int:
     """Show all facts about one URL, and why it is not being fetched now."""
-    from outrider.crawl.looks import looking
+    from outrider.crawl.questions.crawl_queries import querying
 
     place = directory if server is None else server
     if place is None or (directory is not None and server is not None):
         raise click.UsageError("Missing option '-o' or '--server', one of them", ctx=click.get_current_context())
     spelled = normalize(url)
-    with looking(place, access) as look:
+    with querying(place, access) as look:
         found = look("explain", {"url": spelled, "crawl": crawl})
     _say(found, as_json, explained)
     return 0
@@ -108,9 +108,9 @@ def explain(
 @asks_a_server
 def why_idle(directory: str, access: Access, as_json: bool) -> int:
     """Show what the crawl is waiting for, and what limited its speed in the last minute."""
-    from outrider.crawl.looks import looking
+    from outrider.crawl.questions.crawl_queries import querying
 
-    with looking(directory, access) as look:
+    with querying(directory, access) as look:
         found = look("why-idle", {})
     _say(found, as_json, idle_lines)
     return 0
@@ -125,9 +125,9 @@ def why_idle(directory: str, access: Access, as_json: bool) -> int:
 @asks_a_server
 def hosts(directory: str, access: Access, state: str | None, after: str | None, limit: int, as_json: bool) -> int:
     """List the hosts of a crawl, with their state and delay."""
-    from outrider.crawl.looks import looking
+    from outrider.crawl.questions.crawl_queries import querying
 
-    with looking(directory, access) as look:
+    with querying(directory, access) as look:
         _list(look, "hosts", {"state": state, "after": after}, limit, _HOST_COLUMNS, as_json)
     return 0
 
@@ -144,7 +144,7 @@ def duplicates(directory: str, url: str | None, as_json: bool) -> int:
     """
     import msgspec
 
-    from outrider.crawl.copies import clusters, lines_of
+    from outrider.crawl.run.copies import clusters, lines_of
 
     wanted = normalize(url) if url is not None else None
     for original, copies in clusters(lines_of(directory), wanted):
@@ -181,9 +181,9 @@ def urls(
     as_json: bool,
 ) -> int:
     """List the URLs of a crawl, with their state and reason."""
-    from outrider.crawl.looks import looking
+    from outrider.crawl.questions.crawl_queries import querying
 
-    with looking(directory, access) as look:
+    with querying(directory, access) as look:
         _list(
             look, "urls", {"state": state, "host": host, "reason": reason, "after": after}, limit, _URL_COLUMNS, as_json
         )
@@ -203,7 +203,7 @@ def skipped_command(directory: str, reason: str | None, as_json: bool) -> int:
     """
     import msgspec
 
-    from outrider.crawl.skipped_links import skipped
+    from outrider.crawl.questions.skipped_links import skipped
 
     for one in skipped(directory, reason):
         if as_json:
@@ -275,7 +275,7 @@ def idle_lines(found: Mapping[str, Any]) -> Iterator[str]:
             f"{spent['share']:.0%} of the time, longest {spent['seconds_max']:.3g} s"
         )
     if "throughput" in found:
-        from outrider.crawl.bottleneck import throughput_lines
+        from outrider.crawl.run.bottleneck import throughput_lines
 
         yield from throughput_lines(found["throughput"])
     if "known" not in found:
@@ -291,7 +291,7 @@ def idle_lines(found: Mapping[str, Any]) -> Iterator[str]:
 def _list(
     look: Looks, name: str, question: Mapping[str, Any], limit: int, columns: Mapping[str, str], as_json: bool
 ) -> None:
-    from outrider.crawl.looks import every_row
+    from outrider.crawl.questions.crawl_queries import every_row
 
     rows = every_row(look, name, question, limit or None)
     if as_json:

@@ -44,15 +44,15 @@ try:
     from outrider.cli.sim import sim
     from outrider.cli.url import url
     from outrider.cli.working import work
-    from outrider.crawl.terminal import safe, say
+    from outrider.crawl.output.terminal import safe, say
     from outrider.storage.files import is_no_space
 except OutriderError as error:  # OUTRIDER_KERNELS asks for kernels that are not there
     sys.stderr.write(f"outrider: {error}\n")
     sys.exit(error.exit_code)
 
 if TYPE_CHECKING:
-    from outrider.crawl.beside import Beside
-    from outrider.crawl.served import Access
+    from outrider.crawl.questions.remote_queries import Access
+    from outrider.crawl.questions.side_server import SideServer
 
 EXIT_CODES = (
     (0, "finished"),
@@ -137,7 +137,7 @@ def outrider() -> None:
 @click.argument("seeds", nargs=-1, metavar="[SEED]...")
 @setting_options()
 @answers_beside
-def crawl(seeds: tuple[str, ...], beside: Beside | None, **flags: Any) -> int:
+def crawl(seeds: tuple[str, ...], beside: SideServer | None, **flags: Any) -> int:
     """Start a crawl, or add seeds to one and continue it.
 
     A SEED is a URL, @FILE with one URL per line, or - for standard input. If the directory already contains a crawl,
@@ -155,7 +155,7 @@ def crawl(seeds: tuple[str, ...], beside: Beside | None, **flags: Any) -> int:
 @click.argument("directory", metavar="DIR")
 @setting_options("output", "anew")
 @answers_beside
-def resume(directory: str, beside: Beside | None, **flags: Any) -> int:
+def resume(directory: str, beside: SideServer | None, **flags: Any) -> int:
     """Continue the crawl in DIR with its saved settings. Options override them."""
     from outrider.crawl.start import start
 
@@ -178,7 +178,7 @@ def _collect_seldom() -> None:
 @asks_a_server
 def status(directory: str, as_json: bool, access: Access) -> int:
     """Show counts, rates and the remaining time of the crawl in DIR, or of the server at ADDRESS."""
-    from outrider.crawl.status import status_lines, status_of
+    from outrider.crawl.questions.status import status_lines, status_of
 
     found = status_of(directory, access)
     if as_json:
@@ -198,7 +198,7 @@ def version() -> int:
 
 def say_version() -> None:
     """The release, and what it runs on, one line each."""
-    from outrider.crawl.version import version as release
+    from outrider.crawl.setup.version import version as release
     from outrider.kernels import in_use
 
     try:
@@ -313,7 +313,7 @@ def _drop_output() -> None:
 
 def bug_sentence(error: BaseException) -> str:
     """The words for a bug, and the files to send with the report."""
-    from outrider.crawl.version import version as release
+    from outrider.crawl.setup.version import version as release
 
     frames = traceback.extract_tb(error.__traceback__)
     where = f" in {os.path.basename(frames[-1].filename)}, line {frames[-1].lineno}" if frames else ""

@@ -11,7 +11,7 @@ import click
 from outrider.cli.main import EXIT_CODES, outrider
 from outrider.cli.reference import commands_of
 from outrider.cli.settings import completion_text
-from outrider.crawl.version import version
+from outrider.crawl.setup.version import version
 
 PAGE = "share/man/man1/outrider.1"
 COMPLETIONS = {

@@ -14,14 +14,14 @@ from outrider.causes import status_words
 from outrider.cli.help import HelpfulCommand
 from outrider.cli.layout import machine_text, named
 from outrider.cli.settings import given, setting_options
-from outrider.crawl.options import SETTINGS, from_environment, resolved
-from outrider.crawl.seeds import read_hosts
-from outrider.crawl.summary import bytes_text, counted
-from outrider.crawl.terminal import safe, say
+from outrider.crawl.output.summary import bytes_text, counted
+from outrider.crawl.output.terminal import safe, say
+from outrider.crawl.setup.options import SETTINGS, from_environment, resolved
+from outrider.crawl.setup.seeds import read_hosts
 from outrider.url import normalize
 
 if TYPE_CHECKING:
-    from outrider.crawl.onepage import OnePage
+    from outrider.crawl.questions.single_page import OnePage
 
 UNREACHABLE = 8
 _ASKED = frozenset(
@@ -46,8 +46,8 @@ def fetch(url: str, directory: str | None, as_json: bool, **flags: Any) -> int:
     robots.txt is requested first and obeyed. The delay between it and the page is kept. Exit code 8 if robots.txt
     forbids the page or the server does not respond.
     """
-    from outrider.crawl.directory import kept_of_crawl
-    from outrider.crawl.onepage import fetch_page
+    from outrider.crawl.questions.single_page import fetch_page
+    from outrider.crawl.setup.directory import kept_of_crawl
 
     kept = kept_of_crawl(directory).options if directory is not None else {}
     options = resolved(given(flags), from_environment(os.environ), kept, directory or "")
@@ -107,7 +107,7 @@ def _outcome(found: OnePage) -> str:
 @click.option("--json", "part", flag_value="json", help="Print only its line of pages.jsonl.")
 def show(url: str, directory: str, part: str | None) -> int:
     """Show a page of a crawl: its line, and its header and text from the archive."""
-    from outrider.crawl.onepage import kept_page
+    from outrider.crawl.questions.single_page import kept_page
 
     kept = kept_page(directory, normalize(url))
     if part == "json":

@@ -16,10 +16,10 @@ import click
 
 from outrider.cli.help import HelpfulGroup
 from outrider.cli.settings import given, setting_options
-from outrider.crawl.options import SETTINGS, CrawlOptions, from_environment, resolved
-from outrider.crawl.seeds import read_hosts
-from outrider.crawl.site import SiteRules, Sites
-from outrider.crawl.terminal import safe, say
+from outrider.crawl.output.terminal import safe, say
+from outrider.crawl.questions.manual_requests import ManualRequests, SiteRules
+from outrider.crawl.setup.options import SETTINGS, CrawlOptions, from_environment, resolved
+from outrider.crawl.setup.seeds import read_hosts
 from outrider.errors import InvalidUrlError, NamedPathError, UnreachableError
 from outrider.fetch import FetchFailure
 from outrider.limits import ROBOTS_BYTES_MAX
@@ -111,7 +111,7 @@ def _read(path: str, lenient: bool) -> SiteRules:
 async def _fetched(url: str, options: CrawlOptions, lenient: bool) -> SiteRules:
     """The rules of a site; UnreachableError where no server answers."""
     asked = Url.parse(url).text
-    sites = Sites.named([asked], options, read_hosts(options.hosts))
+    sites = ManualRequests.named([asked], options, read_hosts(options.hosts))
     try:
         found = await sites.rules(asked, lenient=lenient)
     except FetchFailure as failure:

@@ -12,9 +12,9 @@ import click
 
 from outrider.cli.help import HelpfulCommand, TopicOption
 from outrider.cli.settings import given, setting_options
-from outrider.crawl.extras import install_command
-from outrider.crawl.options import SETTINGS
-from outrider.crawl.terminal import say
+from outrider.crawl.output.terminal import say
+from outrider.crawl.setup.install_hints import install_command
+from outrider.crawl.setup.options import SETTINGS
 from outrider.errors import SettingsError
 
 DRAIN_SECONDS = 10.0

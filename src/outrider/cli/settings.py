@@ -11,7 +11,8 @@ import click
 
 from outrider.cli.help import HelpfulCommand, TopicOption
 from outrider.cli.layout import machine_text
-from outrider.crawl.options import (
+from outrider.crawl.output.terminal import safe
+from outrider.crawl.setup.options import (
     SETTINGS,
     SETTINGS_FILE,
     CrawlOptions,
@@ -21,7 +22,6 @@ from outrider.crawl.options import (
     typed_text,
     value_text,
 )
-from outrider.crawl.terminal import safe
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -102,11 +102,11 @@ def settings(directory: str | None, at_length: bool, as_json: bool, **flags: Any
     A flag overrides an OUTRIDER_… variable. A variable overrides DIR/outrider.toml, and that file overrides the
     default. Values of header fields and credentials are hidden.
     """
-    from outrider.crawl.directory import kept_settings
-    from outrider.crawl.options import Kept, from_environment
+    from outrider.crawl.setup.directory import kept_settings
+    from outrider.crawl.setup.options import SettingsFile, from_environment
 
     path = os.path.abspath(os.path.expanduser(directory)) if directory is not None else ""
-    kept = kept_settings(path) if path else Kept({})
+    kept = kept_settings(path) if path else SettingsFile({})
     options, sources = explained(given(flags), from_environment(os.environ), kept.options, path)
     options = hidden(options)
     rows = {name: _source(name, sources) for name in SETTINGS if name != "output" and not SETTINGS[name].once}

@@ -9,7 +9,7 @@ from dataclasses import asdict
 import click
 
 from outrider.cli.help import HelpfulGroup
-from outrider.crawl.terminal import say
+from outrider.crawl.output.terminal import say
 from outrider.errors import NamedPathError
 
 

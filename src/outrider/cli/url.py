@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import click
 
 from outrider.cli.help import HelpfulGroup
-from outrider.crawl.terminal import safe, say
+from outrider.crawl.output.terminal import safe, say
 from outrider.errors import InvalidUrlError, SettingsError
 from outrider.limits import URL_BYTES_MAX
 from outrider.url import PUBLIC_SUFFIX_DATE, LossyRules, Url, fingerprints, key

@@ -10,8 +10,8 @@ import click
 from outrider.cli.access import token_of
 from outrider.cli.help import HelpfulCommand
 from outrider.cli.settings import given, setting_options
-from outrider.crawl.summary import counted
-from outrider.crawl.terminal import say
+from outrider.crawl.output.summary import counted
+from outrider.crawl.output.terminal import say
 from outrider.errors import SettingsError
 
 
@@ -42,9 +42,9 @@ def work(
     The worker ends if the server has no work left. The exit code is 8 if its own address guard refused all leases.
     After SIGTERM, it reports the requests in flight and ends with 4.
     """
-    from outrider.crawl.loop import UNREACHABLE
-    from outrider.crawl.work import PATIENCE_SECONDS, Server
-    from outrider.crawl.work import work as run
+    from outrider.crawl.run.loop import UNREACHABLE
+    from outrider.crawl.run.remote_run import PATIENCE_SECONDS, Server
+    from outrider.crawl.run.remote_run import work as run
 
     options = given(flags)
     if "output" not in options:

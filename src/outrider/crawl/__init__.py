@@ -1,6 +1,19 @@
 """The crawl: the loop of lease, fetch, read and report, and the words about it.
 
 `outrider.crawl` names this package and the function in it: `outrider.crawl(["https://example.org/"], output="here")`.
+
+The rooms follow the journey of a URL. A file imports its own room and the rooms above it in this list:
+
+    setup/      settings, seeds and the directory
+    output/     archive, line files, and text for people
+    run/        lease, fetch, read, report, until no URL is left
+    questions/  questions, to a running crawl or to its files
+    orders/     export, import, repair and a fresh start
+
+    crawler.py      `outrider.crawl(…)` and `Crawler`, for programs
+    local_run.py    a crawl with its frontier in this process
+    page_stream.py  the pages of a running crawl, as an iterator
+    start.py        from options and seeds to a run, and from its end to summary and report
 """
 
 from __future__ import annotations
@@ -14,18 +27,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from outrider.crawl.crawler import Crawler as Crawler
     from outrider.crawl.crawler import crawl as crawl
-    from outrider.crawl.hooks import CrawledPage as CrawledPage
-    from outrider.crawl.options import CrawlOptions as CrawlOptions
-    from outrider.crawl.pages import CrawlPages as CrawlPages
-    from outrider.crawl.run import CrawlResult as CrawlResult
+    from outrider.crawl.local_run import CrawlResult as CrawlResult
+    from outrider.crawl.page_stream import CrawlPages as CrawlPages
+    from outrider.crawl.run.hooks import CrawledPage as CrawledPage
+    from outrider.crawl.setup.options import CrawlOptions as CrawlOptions
 
 __all__ = ["CrawlOptions", "CrawlPages", "CrawlResult", "CrawledPage", "Crawler", "crawl"]
 
 _PLACES = {
-    "CrawlOptions": "options",
-    "CrawlPages": "pages",
-    "CrawlResult": "loop",
-    "CrawledPage": "hooks",
+    "CrawlOptions": "setup.options",
+    "CrawlPages": "page_stream",
+    "CrawlResult": "local_run",
+    "CrawledPage": "run.hooks",
     "Crawler": "crawler",
     "crawl": "crawler",
 }

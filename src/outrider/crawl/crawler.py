@@ -9,10 +9,10 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from outrider.crawl.pages import CrawlPages
-from outrider.crawl.run import CrawlResult, CrawlRun
+from outrider.crawl.local_run import CrawlResult, CrawlRun
+from outrider.crawl.page_stream import CrawlPages
+from outrider.crawl.questions.status import status_of
 from outrider.crawl.start import conclude, finished, prepared
-from outrider.crawl.status import status_of
 from outrider.errors import SettingsError
 
 

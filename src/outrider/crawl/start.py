@@ -13,45 +13,45 @@ from typing import BinaryIO, TextIO
 import msgspec
 
 from outrider.clock import wall
-from outrider.crawl.aside import put_aside
-from outrider.crawl.beside import Beside
-from outrider.crawl.directory import (
+from outrider.crawl.local_run import CrawlResult, CrawlRun, PageReader
+from outrider.crawl.orders.move_old import move_old
+from outrider.crawl.output.omissions import BUDGET, Omission, rows_of
+from outrider.crawl.output.output import FILES, PAGES, POLITENESS
+from outrider.crawl.output.output_recovery import refuse_output_alone
+from outrider.crawl.output.progress import Progress, progress_of
+from outrider.crawl.output.rates import errors_of
+from outrider.crawl.output.report import collect, render
+from outrider.crawl.output.summary import counted, errors_text, network_line, omission_lines, summary_lines
+from outrider.crawl.output.terminal import say
+from outrider.crawl.questions.side_server import SideServer
+from outrider.crawl.run.hooks import Hooks
+from outrider.crawl.run.loop import HOOKS, LIMIT, STOPPED, UNREACHABLE
+from outrider.crawl.setup.directory import (
     CHOOSE_ANOTHER,
     GIVE_A_CRAWL,
     REPORT_FILE,
-    Found,
+    DirectoryContent,
+    folder_name,
     inspect,
     kept_settings,
     last_run,
-    named_after,
     no_crawl,
     refuse_owned,
     refuse_worker,
 )
-from outrider.crawl.hooks import Hooks
-from outrider.crawl.kept_output import refuse_output_alone
-from outrider.crawl.left_out import BUDGET, LeftOut, rows_of
-from outrider.crawl.loop import HOOKS, LIMIT, STOPPED, UNREACHABLE
-from outrider.crawl.options import (
+from outrider.crawl.setup.options import (
     SETTINGS,
     SETTINGS_FILE,
     CrawlOptions,
-    Kept,
+    SettingsFile,
     as_toml,
     from_environment,
     hidden,
     permitting,
     resolved,
 )
-from outrider.crawl.output import FILES, PAGES, POLITENESS
-from outrider.crawl.pace import errors_of
-from outrider.crawl.progress import Progress, progress_of
-from outrider.crawl.report import collect, render
-from outrider.crawl.run import CrawlResult, CrawlRun, PageReader
-from outrider.crawl.seeds import BadSeeds, loopback_of, placed, read_hosts, read_seeds, require_contact
-from outrider.crawl.summary import counted, errors_text, left_out_lines, network_line, summary_lines
-from outrider.crawl.terminal import say
-from outrider.crawl.version import version
+from outrider.crawl.setup.seeds import BadSeeds, loopback_of, placed, read_hosts, read_seeds, require_contact
+from outrider.crawl.setup.version import version
 from outrider.errors import InvalidUrlError, NamedPathError, SettingsError
 from outrider.frontier.policy.budgets import PARKING, budgets_over
 from outrider.limits import REPORT_BYTES_MAX
@@ -67,7 +67,7 @@ def start(
     talk: TextIO,
     resume: bool = False,
     summary: bool = True,
-    beside: Beside | None = None,
+    beside: SideServer | None = None,
 ) -> CrawlResult:
     """One run of a crawl: it names every fault of the typed words before it makes a connection. beside: answers
     questions from elsewhere while it runs."""
@@ -103,7 +103,7 @@ class Prepared:
     bad_seeds: BadSeeds | None
     """None where no seed was read."""
 
-    def crawl_run(self, reader: PageReader | None = None, beside: Beside | None = None) -> CrawlRun:
+    def crawl_run(self, reader: PageReader | None = None, beside: SideServer | None = None) -> CrawlRun:
         """The run of it."""
         return CrawlRun(
             self.options,
@@ -139,10 +139,10 @@ def prepared(
     found = inspect(output, GIVE_A_CRAWL if resume else CHOOSE_ANOTHER)
     if not flags.get("anew"):
         refuse_worker(output)
-    if resume and found is not Found.CRAWL:
+    if resume and found is not DirectoryContent.CRAWL:
         refuse_output_alone(output)
         raise no_crawl(output, found)
-    kept = kept_settings(output) if found is not Found.NOTHING else Kept({})
+    kept = kept_settings(output) if found is not DirectoryContent.NOTHING else SettingsFile({})
     if resume and not os.path.lexists(os.path.join(output, SETTINGS_FILE)):
         raise NamedPathError(
             f"{output} has no {SETTINGS_FILE}, so the settings it was made with are not known; bring the file back, or "
@@ -155,10 +155,10 @@ def prepared(
                 f"anew is given: `resume` goes on; `outrider crawl -o {shlex.quote(output)} --anew` begins"
             )
         if canonical:
-            kept = Kept(kept.options)  # the seeds of the crawl before are its own
+            kept = SettingsFile(kept.options)  # the seeds of the crawl before are its own
     else:
         refuse_output_alone(output)
-    if (options.anew or found is not Found.CRAWL) and not canonical:
+    if (options.anew or found is not DirectoryContent.CRAWL) and not canonical:
         if not kept.seeds:
             raise SettingsError("seeds are missing: give at least one URL, @file, or - for standard input")
         sources = kept.seeds
@@ -172,7 +172,7 @@ def prepared(
     options = permitting(options, permitted)
     require_contact(canonical, options.contact, hosts)
     Hooks(options)  # a hook that cannot be loaded is a fault of the words, too
-    folder = put_aside(output, wall()) if options.anew else None
+    folder = move_old(output, wall()) if options.anew else None
     refuse_owned(output)
     if folder is not None and options.progress != "none":
         say(f"what {output} held is in {folder} now", talk)
@@ -210,7 +210,7 @@ def _output(flags: Mapping[str, object], from_environment: object, seeds: list[s
         return _absolute(wanted)
     if not seeds:
         raise SettingsError("seeds are missing: give at least one URL, @file, or - for standard input")
-    return _absolute(named_after(host_of(seeds[0])))
+    return _absolute(folder_name(host_of(seeds[0])))
 
 
 def _absolute(path: str) -> str:
@@ -306,7 +306,7 @@ def conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...
     return [*lines, f"report      {report}"]
 
 
-def _short_summary(result: CrawlResult, left: int | None, left_out: Sequence[LeftOut]) -> list[str]:
+def _short_summary(result: CrawlResult, left: int | None, left_out: Sequence[Omission]) -> list[str]:
     """The summary of a crawl whose line files are too large to be read again."""
     urls = result.statistics["urls"]
     gone = urls.get("gone", 0)
@@ -315,7 +315,7 @@ def _short_summary(result: CrawlResult, left: int | None, left_out: Sequence[Lef
         f"errors      {errors_text(errors_of(result.statistics), {'gone': gone} if gone else {})}",
         *([] if left is None else [f"left        {counted(left, 'URL')} not visited"]),
         *([f"parked      {counted(urls['parked'], 'URL')} set aside, not counted as left"] if urls["parked"] else []),
-        *left_out_lines(left_out),
+        *omission_lines(left_out),
         f"ended       {result.ending}",
     ]
 

@@ -1,8 +1,8 @@
 """control.sock in the directory of a store: the process that owns the store answers questions of other processes.
 
 One line of JSON in, one line of JSON out, as docs/howto/frontier.md shows. A crawl answers in its own directory by its
-event loop (`crawl/control.py`); here threads answer for a program that keeps a store alone. The socket is bound and
-reached through the directory's descriptor: the path in a socket's address ends after 107 bytes.
+event loop (`crawl/questions/control.py`); here threads answer for a program that keeps a store alone. The socket is
+bound and reached through the directory's descriptor: the path in a socket's address ends after 107 bytes.
 """
 
 from __future__ import annotations

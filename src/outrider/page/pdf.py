@@ -1,7 +1,7 @@
 """Reads PDF by pypdf (`pip install outrider[pdf]`): title, words and the links of its annotations.
 
-The caller bounds time and memory: a crawl reads each in a process of its own (`crawl/apart.py`). Objects that
-are damaged are passed over; a document that cannot be opened at all has no words and no links.
+The caller bounds time and memory: a crawl reads each in a process of its own (`crawl/run/reader_process.py`). Objects
+that are damaged are passed over; a document that cannot be opened at all has no words and no links.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, Final
 
-from outrider.crawl.descriptors import allow_descriptors, open_files
+from outrider.crawl.setup.descriptors import allow_descriptors, open_files
 from outrider.limits import (
     SERVICE_ACCEPTS_PER_TURN_MAX,
     SERVICE_CONNECTIONS_MAX,

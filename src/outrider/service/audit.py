@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from outrider.clock import rfc3339, wall
-from outrider.crawl.terminal import safe
+from outrider.crawl.output.terminal import safe
 from outrider.errors import StoreFailedError
 
 AUDIT_FILE: Final = "audit.jsonl"

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from outrider.crawl.beside import Running
+from outrider.crawl.questions.side_server import RunningCrawl
 from outrider.engine import AsyncFrontier
 from outrider.service.access import Listening, Tokens
 from outrider.service.audit import Audit
@@ -43,7 +43,7 @@ class CrawlServer:
         """The address as clients write it."""
         return self._at.url
 
-    def open(self, crawl: Running) -> str:
+    def open(self, crawl: RunningCrawl) -> str:
         """Answers from now on. Raises StoreFailedError where orders cannot be written down in the directory."""
         audit = Audit(crawl.directory)
         try:

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 from outrider.clock import Instant, elapsed, seconds, wall
-from outrider.crawl.beside import Running
-from outrider.crawl.control import Answer, Answers
-from outrider.crawl.instants import moment
-from outrider.crawl.looks import answers_of, with_refused
-from outrider.crawl.pace import Pace, errors_of, eta_seconds, status_fields
-from outrider.crawl.permission import Admitted, Permission
+from outrider.crawl.output.rates import RateMeter, errors_of, eta_seconds, status_fields
+from outrider.crawl.questions.control import Answer, Answers
+from outrider.crawl.questions.crawl_queries import answers_of, with_refused
+from outrider.crawl.questions.side_server import RunningCrawl
+from outrider.crawl.setup.instants import moment
+from outrider.crawl.setup.permission import Admitted, Permission
 from outrider.engine import AsyncFrontier
 from outrider.engine.messages import Worker
 from outrider.errors import OutriderError
@@ -41,7 +41,7 @@ class Desk:
         hosts: Hosts,
         tokens: Tokens,
         audit: Audit | None,
-        crawl: Running | None = None,
+        crawl: RunningCrawl | None = None,
         directory: str | None = None,
         permission: Permission | None = None,
     ) -> None:
@@ -67,7 +67,7 @@ class Desk:
         self._counted: tuple[float, dict[str, Any]] | None = None
         counts = self._totals(frontier.sync._tallies())
         now = seconds(elapsed())
-        self.paces = {name: Pace(now, pages=counts[name]) for name in RATES}
+        self.paces = {name: RateMeter(now, pages=counts[name]) for name in RATES}
 
     @staticmethod
     def _totals(statistics: Mapping[str, Any]) -> dict[str, int]:

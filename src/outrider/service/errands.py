@@ -7,12 +7,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from outrider.crawl.fetching import Fetching
-from outrider.crawl.kinds import KINDS, errand_of
-from outrider.crawl.options import CrawlOptions
-from outrider.crawl.perhost import PerHost
-from outrider.crawl.settle import LEASE_SECONDS
-from outrider.crawl.visit import Visit
+from outrider.crawl.run.fetching import Fetching
+from outrider.crawl.run.lease_kinds import KINDS, errand_of
+from outrider.crawl.run.settle import LEASE_SECONDS
+from outrider.crawl.run.visit import Visit
+from outrider.crawl.setup.host_settings import PerHost
+from outrider.crawl.setup.options import CrawlOptions
 from outrider.engine import AsyncFrontier
 from outrider.errors import OutriderError
 from outrider.fetch.addresses import AddressGuard

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import NODEFAULT
 
-from outrider.crawl.instants import is_instant
-from outrider.crawl.version import version
+from outrider.crawl.setup.instants import is_instant
+from outrider.crawl.setup.version import version
 from outrider.engine.messages import ProblemDetails
 from outrider.limits import BEFORE_COUNTED_MAX, SERVICE_KEY_CHARACTERS_MAX
 from outrider.service.problems import MEDIA_TYPE, PREFIX, TYPES

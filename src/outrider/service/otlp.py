@@ -23,7 +23,7 @@ import msgspec
 from prometheus_client.metrics_core import Metric
 
 from outrider.clock import elapsed, seconds, wall
-from outrider.crawl.version import version
+from outrider.crawl.setup.version import version
 from outrider.errors import OutriderError, SettingsError, shown
 from outrider.limits import OTLP_ANSWER_BYTES_MAX, OTLP_BODIES_MAX, OTLP_CLOSE_SECONDS, OTLP_SECONDS, OTLP_SEND_SECONDS
 from outrider.service.desk import Desk

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from outrider.crawl.hooks import HookRunningError
+from outrider.crawl.run.hooks import HookRunningError
 from outrider.errors import (
     ClosedError,
     InvalidUrlError,

@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from outrider.clock import Instant, elapsed, seconds
-from outrider.crawl.instants import dated, moment
+from outrider.crawl.setup.instants import dated, moment
 from outrider.engine import Frontier
 from outrider.engine import messages as m
 from outrider.engine.process_queries import HOST_ORDERS, order_value

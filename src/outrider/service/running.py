@@ -19,12 +19,12 @@ from typing import Any
 
 import uvicorn
 
-from outrider.crawl.control import Answer, Control
-from outrider.crawl.directory import kept_settings
-from outrider.crawl.looks import changing, settings_of, store_of
-from outrider.crawl.permission import Permission
-from outrider.crawl.put_back import put_back, words_of
-from outrider.crawl.seeds import read_hosts
+from outrider.crawl.orders.own_faults import retry_own_faults, words_of
+from outrider.crawl.questions.control import Answer, Control
+from outrider.crawl.questions.crawl_queries import changing, settings_of, store_of
+from outrider.crawl.setup.directory import kept_settings
+from outrider.crawl.setup.permission import Permission
+from outrider.crawl.setup.seeds import read_hosts
 from outrider.engine import AsyncFrontier
 from outrider.engine.process_queries import ORDERS
 from outrider.errors import NoCrawlError, SettingsError, UnreachableError
@@ -113,7 +113,7 @@ def serve(
     before = kept_settings(directory).options if os.path.isdir(directory) else {}
     listener = bound(listening)
     with contextlib.closing(listener), changing(directory, create=True, options=options) as frontier:
-        if not alone and (back := put_back(frontier, before, options)):
+        if not alone and (back := retry_own_faults(frontier, before, options)):
             say(f"outrider: {words_of(back)}")
         audit = Audit(directory)
         try:

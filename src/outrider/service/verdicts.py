@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from outrider.crawl.visit import validators_of
+from outrider.crawl.run.visit import validators_of
 from outrider.engine.messages import KEPT_TEXTS, OUTCOME_AS_IT_IS, NewUrl, OutcomeBody, Result
 from outrider.fetch.failures import FetchError
 from outrider.fetch.meaning import CONTENTS, REFUSALS, ROBOTS_HOPS, Content, meaning_of, requested_wait, robots_meaning

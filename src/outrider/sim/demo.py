@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from outrider.crawl.summary import counted, seconds_text
+from outrider.crawl.output.summary import counted, seconds_text
 from outrider.sim.web import DemoWeb
 
 DELAY_SECONDS = 0.2

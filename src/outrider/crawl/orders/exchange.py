@@ -1,0 +1,447 @@
+"""Export and import: a frontier's records to a file and back with their states; lists of URLs into a frontier.
+
+An import goes in calls of `IMPORT_ROWS_AT_ONCE`, each durable when it returns and harmless when it is repeated: an
+import that was killed is run again. No request ids: the seen-set knows the URLs taken before. A remembered answer would
+also be given again after a scope was widened or a crawl deleted, and then no URL would be taken.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Any, Final, TextIO
+
+import msgspec
+
+from outrider.crawl.output.line_fields import item_lines
+from outrider.crawl.output.output import FILES, whole_lines
+from outrider.crawl.output.output import PAGES as PAGES_STREAM
+from outrider.crawl.output.report_log import FOLDER, LogContent, read_reports
+from outrider.crawl.output.summary import counted
+from outrider.crawl.output.tabular import (
+    FRONTIER,
+    ITEMS,
+    PAGES,
+    READ,
+    SITEMAPS,
+    URLS,
+    WRITTEN,
+    Read,
+    form_of,
+    in_batches,
+    read_records,
+    write_records,
+    write_table,
+)
+from outrider.crawl.output.terminal import drawable, say
+from outrider.crawl.questions.crawl_queries import ask_owner, changing, store_of
+from outrider.crawl.questions.import_pages import archive_beside, is_final, is_line, links_of, record_of
+from outrider.crawl.run.sitemaps import link_of
+from outrider.crawl.setup.directory import ARCHIVE_NAME
+from outrider.engine import Frontier
+from outrider.errors import DamagedStoreError, InvalidUrlError, NamedPathError, SettingsError, StoreInUseError
+from outrider.journey import Code, State
+from outrider.limits import IMPORT_FAULTS_NAMED_MAX, IMPORT_ROWS_AT_ONCE, SITEMAP_BYTES_MAX, URL_BYTES_MAX
+from outrider.page import read_sitemap
+from outrider.storage.files import Directory
+from outrider.url import normalize
+
+SHOW_SECONDS: Final = 1.0  # between two lines on how far it is
+IMPORTED: Final = "imported"
+QUEUED_SITEMAPS: Final = "sitemaps queued"
+LINKS: Final = "links"
+WITHOUT_LINKS: Final = "without_their_links"
+_STATES: Final = frozenset(state.value for state in State if state is not State.UNKNOWN)
+
+
+class Counter:
+    """Says now and then how many there are and how fast, on one line of a terminal or on lines of their own."""
+
+    def __init__(self, stream: TextIO, verb: str) -> None:
+        self._stream = stream
+        self._verb = verb
+        self._drawn = drawable(stream)
+        self._began = self._shown = time.monotonic()
+        self.total = 0
+
+    def add(self, count: int) -> None:
+        """So many more; says so now and then."""
+        self.total += count
+        now = time.monotonic()
+        if now - self._shown < SHOW_SECONDS:
+            return
+        self._shown = now
+        if self._drawn:
+            self._stream.write(f"\r{self._line(now)}\x1b[K")
+            self._stream.flush()
+        else:
+            say(self._line(now), self._stream)
+
+    def end(self, words: str) -> None:
+        """The last line, which stays."""
+        if self._drawn:
+            self._stream.write("\r\x1b[K")
+        say(f"{self._line(time.monotonic())}{words}", self._stream)
+
+    def _line(self, now: float) -> str:
+        seconds = now - self._began
+        rate = f", {self.total / seconds:,.0f} a second" if seconds >= 0.1 else ""
+        return f"{self._verb} {counted(self.total, 'record')}{rate}"
+
+
+def export(directories: Sequence[str], path: str, what: str, talk: TextIO) -> int:
+    """Writes the records of the frontier (or the lines of pages.jsonl) to a file; gives the number of records.
+
+    The pages of several directories become one list, each token once. Reports of workers tell which lines count.
+
+    A running crawl writes the frontier itself. Raises SettingsError, StoreError; StoreInUseError for a frontier whose
+    owner does not answer.
+    """
+    form_of(path, WRITTEN)
+    counter = Counter(talk, "exported")
+    if what != "frontier":
+        pages = PageLines(directories)
+        if what == "pages":
+            write_table(path, pages.__iter__, PAGES, counter.add)
+        else:
+            write_table(path, pages.items, ITEMS, counter.add)
+    else:
+        if len(directories) > 1:
+            raise SettingsError(f"{len(directories)} directories are given: a frontier is exported alone")
+        (directory,) = directories
+        store = store_of(directory)
+        try:
+            frontier = Frontier.look(store)
+        except StoreInUseError as owned:
+            counter.add(ask_owner(directory, owned, "export", path=os.path.abspath(path))["count"])
+            counter.end(f" to {path}")
+            return counter.total
+        try:
+            write_records(path, frontier.records(), FRONTIER, counter.add)
+        finally:
+            frontier.close()
+    counter.end(f" to {path}")
+    return counter.total
+
+
+def _reports(directory: str) -> LogContent | None:
+    """The reports of a worker; None in a crawl's directory. Raises SettingsError where some have no answer: nobody here
+    knows whether their lines count."""
+    folder = os.path.join(directory, FOLDER)
+    if not os.path.isdir(folder):
+        store_of(directory)
+        return None
+    files = Directory(folder, create=False, read_only=True)
+    try:
+        kept = read_reports(files)
+    finally:
+        files.close()
+    if kept.unanswered:
+        raise SettingsError(
+            f"{directory} has reports that its server did not answer: `outrider work ADDRESS -o "
+            f"{shlex.quote(directory)}` asks for the answers"
+        )
+    return kept
+
+
+class PageLines:
+    """The lines of `pages.jsonl` of several directories, each token once. Each pass reads the same lines, also while a
+    crawl runs: a file is read up to the length that it had at first."""
+
+    def __init__(self, directories: Sequence[str]) -> None:
+        self._reports = {directory: _reports(directory) for directory in directories}
+        self._lengths = {directory: _length(_path(directory)) for directory in directories}
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        """The lines as objects. Where there are several directories, a line names its WARC file with its directory."""
+        for directory, line in self._each():
+            place = line.get("warc")
+            if len(self._reports) > 1 and isinstance(place, Mapping):
+                file = os.path.join(directory, ARCHIVE_NAME, str(place.get("file")))
+                line = {**line, "warc": {**place, "file": file}}
+            yield line
+
+    def _each(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        decoder = msgspec.json.Decoder(dict[str, Any])
+        tokens: set[int] = set()
+        for directory in self._reports:
+            for number, octets in enumerate(self._raw_of(directory), 1):
+                try:
+                    line = decoder.decode(octets)
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    raise NamedPathError(f"{_path(directory)}, line {number} is no JSON object ({error})") from None
+                token = line.get("token")
+                if isinstance(token, int):
+                    if token in tokens:
+                        continue
+                    tokens.add(token)
+                yield directory, line
+
+    def items(self) -> Iterator[Mapping[str, Any]]:
+        """The lines of the items of all pages, each once."""
+        for _, line in self._each():
+            if "items" in line:
+                yield from map(msgspec.json.decode, item_lines(msgspec.json.encode(line)))
+
+    def raw(self) -> Iterator[tuple[str, bytes]]:
+        """The lines as bytes, with their directories."""
+        for directory in self._reports:
+            for line in self._raw_of(directory):
+                yield directory, line
+
+    def _raw_of(self, directory: str) -> Iterator[bytes]:
+        """The lines of one directory. A worker has those that it had noted as written, then those of its reports."""
+        path, reports, length = _path(directory), self._reports[directory], self._lengths[directory]
+        lsn = 0
+        if reports is not None:
+            length, lsn = reports.state.projections.get(PAGES_STREAM, (0, 0))
+        try:
+            yield from whole_lines(path, length)
+        except OSError as error:
+            raise NamedPathError(f"{path} cannot be read ({error.strerror})") from None
+        if reports is not None:
+            yield from (line for _, line in reports.lines(PAGES_STREAM, lsn))
+
+
+def _path(directory: str) -> str:
+    return os.path.join(directory, FILES[PAGES_STREAM])
+
+
+def _length(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0  # no file is no line; another fault shows when the file is opened
+
+
+@dataclass(slots=True)
+class Imported:
+    """The answers to the rows of all files: `rows` is the sum of `codes` and `skipped`."""
+
+    rows: int = 0
+    codes: dict[str, int] = field(default_factory=dict)
+    """How many rows got each answer; `imported` counts rows that are in the frontier now and were not before."""
+    faults: list[tuple[str, int, str]] = field(default_factory=list)
+    """(file, line, what is wrong) of the first rows that could not be used."""
+    skipped: int = 0
+
+    def fault(self, path: str, place: int, words: str) -> None:
+        """A row that cannot be used."""
+        self.skipped += 1
+        self.name(path, place, words)
+
+    def name(self, path: str, place: int, words: str) -> None:
+        """Something to say of a row."""
+        if len(self.faults) < IMPORT_FAULTS_NAMED_MAX:
+            self.faults.append((path, place, words))
+
+    def note(self, code: str, count: int = 1) -> None:
+        """Rows that got this answer."""
+        self.codes[code] = self.codes.get(code, 0) + count
+
+
+def import_files(directory: str, paths: Sequence[str], talk: TextIO) -> Imported:
+    """Takes the rows of the files into the frontier of `directory`, which is made where there is none.
+
+    Rows that cannot be used are counted and named. Raises SettingsError for a file that cannot be read, before any row
+    is taken, and StoreError.
+    """
+    for path in paths:
+        form_of(path, READ)
+        try:
+            with open(path, "rb"):
+                pass
+        except OSError as error:
+            raise NamedPathError(f"{path!r} cannot be read ({error.strerror}); give the path of a file") from None
+    found = Imported()
+    counter = Counter(talk, "read")
+    with changing(directory, create=True) as frontier:
+        for path in paths:
+            take_file(frontier, path, found, counter)
+    counter.end(f" from {counted(len(paths), 'file')}")
+    return found
+
+
+def take_file(frontier: Frontier, path: str, found: Imported, counter: Counter) -> None:
+    """One file, batch by batch."""
+    form = form_of(path, READ)
+    if form in SITEMAPS:
+        _take_sitemap(frontier, path, found, counter)
+        return
+    urls = form == URLS
+    rows = read_records(path, FRONTIER)
+    if not urls:
+        first = list(islice(rows, 1))
+        if first and is_line(first[0].record or {}):
+            _take_lines(frontier, path, found, counter)
+            return
+        rows = chain(first, rows)
+    for batch in in_batches(rows):
+        found.rows += len(batch)
+        good = _usable(batch, path, found, states=not urls)
+        if urls:
+            _discover(frontier, good, path, found)
+        else:
+            _restore(frontier, good, path, found)
+        counter.add(len(batch))
+
+
+def _take_sitemap(frontier: Frontier, path: str, found: Imported, counter: Counter) -> None:
+    """A sitemap or feed: its pages become seeds, in the order of their priorities; the sitemaps of an index are queued
+    for the next run of the crawl. Somebody who imports it vouches for it, so it speaks for any host."""
+    with open(path, "rb") as file:
+        body = file.read(SITEMAP_BYTES_MAX + 1)
+    if len(body) > SITEMAP_BYTES_MAX:
+        raise NamedPathError(f"{path!r} has more than {SITEMAP_BYTES_MAX:,} bytes; a sitemap has no more")
+    sitemap = read_sitemap(body, "")
+    for problem in sitemap.problems:
+        found.rows += 1
+        found.fault(path, 1, f"it is no sitemap: {problem}" if sitemap.kind == "error" else problem)
+    for first in range(0, len(sitemap.entries), IMPORT_ROWS_AT_ONCE):
+        links = [link_of(entry) for entry in sitemap.entries[first : first + IMPORT_ROWS_AT_ONCE]]
+        found.rows += len(links)
+        for code in frontier.discover(links):
+            found.note(IMPORTED if code is Code.NEW else str(code))
+        counter.add(len(links))
+    for first in range(0, len(sitemap.children), IMPORT_ROWS_AT_ONCE):
+        some = [child.url for child in sitemap.children[first : first + IMPORT_ROWS_AT_ONCE]]
+        found.rows += len(some)
+        for code in frontier.queue_errands("sitemap", some):
+            found.note(QUEUED_SITEMAPS if code is Code.NEW else str(code))
+        counter.add(len(some))
+
+
+def _take_lines(frontier: Frontier, path: str, found: Imported, counter: Counter) -> None:
+    """A file of pages, in three readings: URLs that the crawl was through with, then the others, for a URL may
+    have lines of both kinds; then the links of the archived pages, when all seeds are known."""
+    for final in (True, False):
+        rows = (read for read in read_records(path, PAGES) if _is_final(read) is final)
+        for batch in in_batches(rows):
+            found.rows += len(batch)
+            made = [
+                Read(read.place, record_of(read.record)) if read.record and is_line(read.record) else read
+                for read in batch
+            ]
+            _restore(frontier, _usable(made, path, found, states=True), path, found)
+            counter.add(len(batch))
+    with archive_beside(path) as files:
+        rows = (read for read in read_records(path, PAGES) if read.record and _is_final(read))
+        for read in rows:
+            _take_links(frontier, read, files, path, found)
+
+
+def _is_final(read: Read) -> bool:
+    line = read.record or {}
+    return is_line(line) and is_final(line)
+
+
+def _take_links(frontier: Frontier, read: Read, files: Directory | None, path: str, found: Imported) -> None:
+    """Takes the links of a line's page in."""
+    try:
+        links = links_of(read.record or {}, files, path)
+    except FileNotFoundError:
+        links = None
+    except DamagedStoreError as error:
+        found.note(WITHOUT_LINKS)
+        found.name(path, read.place, f"its links are not taken: {error.facts}")
+        return
+    if links is None:
+        found.note(WITHOUT_LINKS)
+    elif links:
+        codes = frontier.discover(links)
+        new = sum(code is Code.NEW for code in codes)
+        if new:
+            found.note(LINKS, new)
+
+
+def _usable(batch: Sequence[Read], path: str, found: Imported, *, states: bool) -> list[Read]:
+    good = []
+    for read in batch:
+        fault = read.fault or _fault(read.record or {}, states=states)
+        if fault:
+            found.fault(path, read.place, fault)
+        else:
+            good.append(read)
+    return good
+
+
+def _fault(record: Mapping[str, Any], *, states: bool) -> str:
+    """The fault of a record, as far as it shows before the frontier sees the record; "" for a good record."""
+    url = record.get("url")
+    if not isinstance(url, str):
+        return "it has no url"
+    if len(url) > _WRITTEN_BYTES_MAX:
+        return f"url has {len(url):,} characters, and a URL may have {URL_BYTES_MAX:,} bytes: leave it out"
+    try:
+        normalize(url)
+    except InvalidUrlError as error:
+        return error.facts
+    if not states:
+        return ""
+    state = record.get("state")
+    if not isinstance(state, str) or state not in _STATES:
+        return f"state is {state!r:.80}; it takes {', '.join(sorted(_STATES))}"
+    for name, kind in FRONTIER.columns.items():
+        value = record.get(name)
+        if value is not None and not _fits(value, kind):
+            return f"{name} is {value!r:.80}, which is no {_WORDS[kind]}"
+    return ""
+
+
+_WRITTEN_BYTES_MAX: Final = 4 * URL_BYTES_MAX
+"""A URL may be longer as it is written than its canonical spelling, by dots and triplets."""
+_WORDS: Final = {
+    "text": "text",
+    "whole": "whole number of 64 bits",
+    "instant": "time",
+    "real": "number",
+    "truth": "true or false",
+    "json": "",
+}
+
+
+def _fits(value: object, kind: str) -> bool:
+    if kind == "text":
+        return isinstance(value, str)
+    if kind == "truth":
+        return isinstance(value, bool)
+    if kind == "json":
+        return True
+    if isinstance(value, bool):
+        return False
+    if kind in ("whole", "instant"):
+        return isinstance(value, int) and -(2**63) <= value < 2**63
+    return isinstance(value, int | float)
+
+
+def _discover(frontier: Frontier, good: Sequence[Read], path: str, found: Imported) -> None:
+    links = [str((read.record or {})["url"]) for read in good]
+    for read, code in zip(good, frontier.discover(links), strict=True):
+        if code is Code.INVALID:
+            found.fault(path, read.place, "it is no http or https URL")
+            continue
+        found.note(IMPORTED if code is Code.NEW else str(code))
+
+
+def _restore(frontier: Frontier, good: Sequence[Read], path: str, found: Imported) -> None:
+    try:
+        _count(found, frontier.restore([read.record or {} for read in good]), len(good))
+        return
+    except (SettingsError, InvalidUrlError):
+        pass  # one of them is refused: which one is told by asking for each alone
+    for read in good:
+        try:
+            _count(found, frontier.restore([read.record or {}]), 1)
+        except (SettingsError, InvalidUrlError) as error:
+            found.fault(path, read.place, error.facts)
+
+
+def _count(found: Imported, restored: int, given: int) -> None:
+    if restored:
+        found.note(IMPORTED, restored)
+    if given - restored:
+        found.note("known", given - restored)

@@ -1,0 +1,20 @@
+"""The output of a crawl: the archive, the line files, and the text that people see.
+
+The archive is written first, then the frontier's fact, then the line files. The line files repeat the facts, so a kill
+loses no line and writes none twice.
+
+    journal.py          `crawl.log`
+    line_fields.py      the fields of a line of `politeness.jsonl`
+    omissions.py        what a crawl omitted, with the command that lists it
+    output.py           archive, fact and line files, in this order
+    output_recovery.py  where archive and line files end, for an opening and a repair
+    parquet.py          rows of a Parquet file in bounded pieces
+    progress.py         the progress of a running crawl
+    rates.py            rates, remaining time and counts of the status
+    report.py           the report as one HTML page
+    report_log.py       the reports of a worker, and which outcomes its server accepted
+    summary.py          the summary at the end
+    tabular.py          records as JSON Lines, CSV and Parquet
+    terminal.py         text that is safe for a terminal
+    worker_folder.py    the directory of a worker: check and repair
+"""

@@ -1,0 +1,79 @@
+"""Things a crawl leaves out: parked URLs, links that were not followed, seeds that are no URLs. Each reason has its
+number and the command that lists it (pure: counts in, rows out).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from outrider.crawl.output.summary import counted, ranked
+from outrider.frontier.policy.budgets import PARKING
+from outrider.url.traps import BY_MIRROR, RULES
+
+BAD_SEEDS: Final = "bad_seeds"
+BAD_SEED: Final = "bad_seed"
+"""The event of crawl.log for a seed that is no URL."""
+OVER_LIMIT: Final = "over_limit"
+ROBOTS: Final = "robots"
+TRAP: Final = "trap"
+BUDGET: Final = "budget"
+
+_FLAGS: Final = " or ".join(budget.flag for budget in PARKING)
+
+_PARKED: Final = {
+    **dict.fromkeys(RULES, ("URL that looks like a trap", "URLs that look like traps")),
+    RULES[BY_MIRROR - 1]: ("URL that looks like a mirror", "URLs that look like mirrors"),
+    ROBOTS: ("page closed by robots.txt", "pages closed by robots.txt"),
+    "robots_unreachable": ("page whose robots.txt cannot be read", "pages whose robots.txt cannot be read"),
+    BUDGET: (f"URL over the limit of {_FLAGS}", f"URLs over the limit of {_FLAGS}"),
+}
+_LINKS: Final = {
+    "scope": ("link outside the scope", "links outside the scope"),
+    OVER_LIMIT: ("link over a limit of length or number", "links over a limit of length or number"),
+    "nofollow": ("link with nofollow", "links with nofollow"),
+    "copy": ("link of a copy of another page", "links of copies of other pages"),
+    "soft_404": ("link of a page that says there is nothing", "links of pages that say there is nothing"),
+}
+_SEEDS: Final = ("seed that is not a URL", "seeds that are not URLs")
+
+
+@dataclass(frozen=True, slots=True)
+class Omission:
+    """One reason: its word, how many URLs, links or seeds it left out, the same in words, and the command that lists
+    them."""
+
+    reason: str
+    count: int
+    text: str
+    command: str
+
+
+def omission_counts(
+    statistics: Mapping[str, Any], parked: Mapping[str, int], not_followed: Mapping[str, int], bad_seeds: int
+) -> dict[str, int]:
+    """The counts by reason. parked: URLs by the reason why they are parked. not_followed: links by reason."""
+    found = {**parked, **{name: count for name, count in not_followed.items() if name != TRAP}}
+    found[OVER_LIMIT] = found.get(OVER_LIMIT, 0) + statistics.get("too_long", 0) + statistics.get("refused", 0)
+    found[BAD_SEEDS] = bad_seeds
+    return {name: count for name, count in ranked(found) if count}
+
+
+def rows_of(counts: Mapping[str, int], directory: str) -> list[Omission]:
+    """A row for each reason: parked URLs first, then links, then seeds."""
+    place = shlex.quote(directory)
+    rows: list[Omission] = []
+    for reason, count in counts.items():
+        if reason == BAD_SEEDS:
+            rows.append(Omission(reason, count, counted(count, *_SEEDS), f"grep {BAD_SEED} {place}/crawl.log"))
+        elif reason in _LINKS:
+            command = f"outrider skipped {place} --reason {reason}"
+            rows.append(Omission(reason, count, counted(count, *_LINKS[reason]), command))
+        else:
+            one, many = _PARKED.get(reason, ("URL", "URLs"))
+            text = counted(count, one, many) + ("" if reason in _PARKED and reason not in RULES else f" ({reason})")
+            rows.append(Omission(reason, count, text, f"outrider urls {place} --state parked --reason {reason}"))
+    order = {**dict.fromkeys(_LINKS, 1), BAD_SEEDS: 2}
+    return sorted(rows, key=lambda row: order.get(row.reason, 0))

@@ -1,0 +1,315 @@
+"""The output of a crawl, written in one order: archive, sync, the frontier's fact, then line files that repeat it.
+
+An opening cuts the archive at the watermark that the frontier knows, and each line file at its synced length; then it
+writes the log's later lines again. So every line stands there once, also after a crash.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from outrider.archive import Exchange, Projection, Records, WarcPlace, WarcWriter, Watermark
+from outrider.clock import ClockFunction, Instant, elapsed, instant
+from outrider.crawl.output.line_fields import item_lines
+from outrider.crawl.output.report_log import OutputFrontier
+from outrider.crawl.setup.directory import ARCHIVE_NAME
+from outrider.crawl.setup.options import COUNT_MAX, CrawlOptions
+from outrider.crawl.setup.version import version
+from outrider.errors import LostOutputError
+from outrider.fetch.downloader import Response
+from outrider.fetch.response_bytes import payload_of
+from outrider.journey import Line
+from outrider.limits import OUTPUT_LINE_BYTES_MAX
+from outrider.storage.files import Directory
+
+PAGES: Final = "pages"
+POLITENESS: Final = "politeness"
+ITEMS: Final = "items"
+FILES: Final = {ITEMS: "items.jsonl", PAGES: "pages.jsonl", POLITENESS: "politeness.jsonl"}
+"""The line files. The lines of items are made of those of pages: their place is noted first, so that the log contains
+each line of a page whose items are not in their file yet."""
+CHAIN: Final = {stream: f"{stream} chain" for stream in FILES}
+"""The names under which a store keeps how long its line files are, and the digest of their lines."""
+ARCHIVE_WRITER: Final = "archive"
+ARCHIVE_PREFIX: Final = "crawl"
+READ_BACK_BYTES: Final = 1 << 20
+REPLAY_LINES: Final = 10_000  # written at once when a file is brought up to the log
+LOOK_SECONDS: Final = 1.0  # the files are looked at so often: a look costs some microseconds
+NOTE_LINES: Final = 20_000  # after so many lines the files are synced and their lengths noted: that bounds the replay
+
+
+class Logged(Protocol):
+    """The lines of a crawl as a store or the books of a worker have them, and how far the line files reach."""
+
+    def projection(self, stream: str) -> tuple[int, int]: ...
+    def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]: ...
+
+
+def noted_place(known: Logged, stream: str) -> tuple[int, int]:
+    """The length of a line file and the LSN of its last line, as noted. A store of an older release has no items: their
+    file begins where that of the pages ends."""
+    length, lsn = known.projection(stream)
+    return (0, known.projection(PAGES)[1]) if stream == ITEMS and not lsn else (length, lsn)
+
+
+def logged_lines(known: Logged, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file behind an LSN of the log, as (LSN, line)."""
+    return items_of(known.lines(PAGES, after)) if stream == ITEMS else known.lines(stream, after)
+
+
+def items_of(pages: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    """The lines of the items of pages, as (LSN, line)."""
+    return ((lsn, item) for lsn, line in pages for item in item_lines(line))
+
+
+class Output:
+    """The archive and the line files of one crawl; used by one thread, the frontier's."""
+
+    def __init__(
+        self, files: Directory, frontier: OutputFrontier, options: CrawlOptions, *, clock: ClockFunction = elapsed
+    ) -> None:
+        self.archive_synced: Instant = 0
+        """How long all syncs of the archive took."""
+        self._clock = clock
+        self._frontier = frontier
+        self._options = options
+        self._projections = {stream: Projection(files, name) for stream, name in FILES.items()}
+        self._owed: dict[str, list[bytes]] = {stream: [] for stream in FILES}
+        self._lsn = 0
+        self._noted = dict.fromkeys(FILES, 0)
+        self._since_note = 0
+        self._places: dict[str, tuple[int, int]] = {}  # device and number of each line file, by its stream
+        self._looked_at: Instant = 0
+        self._archive: WarcWriter | None = None
+        self._archive_files: Directory | None = None
+
+    def open(self) -> int:
+        """Cuts and replays; answers how many lines were written again. Raises StoreError."""
+        again = 0
+        for stream, projection in self._projections.items():
+            length, lsn = noted_place(self._frontier, stream)
+            projection.open_at(length, chain_at(length, self._frontier.watermarks().get(CHAIN[stream])))
+            last = lsn
+            for lines, through in _chunks(logged_lines(self._frontier, stream, lsn)):
+                projection.append(lines)
+                again += len(lines)
+                last = through
+            if last != lsn:
+                projection.sync()
+                self._frontier.note_projection(stream, projection.length, last)
+                self._note_chain(stream)
+            self._lsn = max(self._lsn, last)
+            self._noted[stream] = projection.length
+            there = os.stat(os.path.join(self._options.output, FILES[stream]), follow_symlinks=False)
+            self._places[stream] = (there.st_dev, there.st_ino)
+        if self._options.warc:
+            known = self._frontier.watermarks().get(ARCHIVE_WRITER)
+            info = {"robots": "obey", "http-header-user-agent": self._options.user_agent_sent}
+            if self._options.contact:
+                info["operator"] = self._options.contact
+            self._archive_files = Directory(os.path.join(self._options.output, ARCHIVE_NAME))
+            self._archive = WarcWriter.open_at(
+                self._archive_files,
+                _watermark(known) if known is not None else None,
+                prefix=ARCHIVE_PREFIX,
+                software=f"Outrider/{version()}",
+                random_bytes=os.urandom,
+                info=info,
+            )
+        return again
+
+    def packed(self, answers: Sequence[tuple[Response, Instant, int]]) -> Sequence[Records | None]:
+        """Answers with a head as the archive will have them, each with its instant and the token of its lease; None for
+        each where there is no archive. Any thread may ask."""
+        if self._archive is None:
+            return [None] * len(answers)
+        payloads = [payload_of(response) for response, _, _ in answers]
+        exchanges = [
+            Exchange(
+                response.url,
+                response.address,
+                at,
+                response.request_head,
+                response.head,
+                response.body,
+                response.truncated,
+                token,
+                None if response.content is payload else response.content,
+                None if payload is response.body else payload,
+            )
+            for (response, at, token), payload in zip(answers, payloads, strict=True)
+        ]
+        return self._archive.records_of(exchanges)
+
+    def keep(self, records: Sequence[Records]) -> list[WarcPlace]:
+        """Appends answers to the archive. Raises StoreFullError, and then none of them is there."""
+        if not records:
+            return []
+        assert self._archive is not None, "without an archive nothing is packed for it"
+        return self._archive.add_all(records)
+
+    def sync_archive(self) -> tuple[str, bytes] | None:
+        """Makes the kept records durable, and gives the watermark that the report carries."""
+        if self._archive is None:
+            return None
+        began = self._clock()
+        self._archive.sync()
+        self.archive_synced += self._clock() - began
+        place = self._archive.watermark
+        return None if place is None else (ARCHIVE_WRITER, msgspec.json.encode(place))
+
+    def write(self, lines: Iterable[Line], lsn: int) -> None:
+        """Writes the lines that a call of the frontier added. Raises StoreFullError: then the lines are owed until next
+        time."""
+        for stream, line in lines:
+            self._owed[stream].append(line)
+            if stream == PAGES:
+                self._owed[ITEMS] += item_lines(line)
+        self._lsn = max(self._lsn, lsn)
+        self.settle_debts()
+
+    def settle_debts(self) -> None:
+        """Writes the lines that are owed; from time to time also tells the frontier how far the files reach."""
+        self._append_owed()
+        if self._since_note >= NOTE_LINES:
+            self.note()
+
+    def check(self) -> None:
+        """Raises LostOutputError where a line file or the newest file of the archive was removed, replaced or cut by
+        somebody else: writing on would fill a file that nobody can read."""
+        self._looked_at = self._clock()
+        for stream, projection in self._projections.items():
+            self._check(FILES[stream], projection.length, self._places.get(stream))
+        place = self._archive.watermark if self._archive is not None else None
+        if place is not None:
+            self._check(os.path.join(ARCHIVE_NAME, place[0]), place[1], None)
+
+    def _check(self, name: str, length: int, known: tuple[int, int] | None) -> None:
+        path, output = os.path.join(self._options.output, name), shlex.quote(self._options.output)
+        try:
+            there = os.stat(path, follow_symlinks=False)
+        except OSError as error:
+            what = "is gone" if isinstance(error, FileNotFoundError) else f"cannot be looked at ({error.strerror})"
+        else:
+            if there.st_size >= length and known in (None, (there.st_dev, there.st_ino)):
+                return
+            what = "was replaced by another file" if there.st_size >= length else "was cut by another program"
+        raise LostOutputError(
+            f"{path} {what}; bring the file back and run `outrider resume {output}`, or run `outrider repair {output}` "
+            "first to continue without it"
+        )
+
+    def _append_owed(self) -> None:
+        if self._clock() >= self._looked_at + instant(LOOK_SECONDS):
+            self.check()
+        for stream, owed in self._owed.items():
+            if owed:
+                self._projections[stream].append(owed)
+                self._since_note += len(owed)
+                self._owed[stream] = []
+
+    def note(self) -> None:
+        """Syncs the files and tells the frontier how far they reach; owed lines are written before, or they would count
+        as written. Raises StoreFullError, StoreFailedError, LostOutputError."""
+        self.check()
+        self._append_owed()
+        self._since_note = 0
+        if all(projection.length == self._noted[stream] for stream, projection in self._projections.items()):
+            return
+        # Every stream notes its place, also one that got no line: else the log behind its last line would be kept.
+        for stream, projection in self._projections.items():
+            projection.sync()
+            self._frontier.note_projection(stream, projection.length, self._lsn)
+            self._noted[stream] = projection.length
+            self._note_chain(stream)
+
+    def _note_chain(self, stream: str) -> None:
+        projection = self._projections[stream]
+        self._frontier.note_watermark(CHAIN[stream], msgspec.json.encode((projection.length, projection.chain)))
+
+    def pages(self) -> Iterator[bytes]:
+        """The lines of `pages.jsonl`, as long as it was when it was synced last."""
+        path = os.path.join(self._options.output, FILES[PAGES])
+        return whole_lines(path, self._noted[PAGES])
+
+    def close(self) -> None:
+        """Gives the files back; `note` comes before where a clean end is wanted."""
+        for projection in self._projections.values():
+            projection.close()
+        if self._archive is not None:
+            self._archive.close()
+            self._archive = None
+        if self._archive_files is not None:
+            self._archive_files.close()
+            self._archive_files = None
+
+
+def whole_lines(path: str, bytes_max: int | None = None) -> Iterator[bytes]:
+    """The lines of a file up to so many bytes; one that is being written is left out. None where there is no file."""
+    left = bytes_max if bytes_max is not None else COUNT_MAX
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        while left > 0 and (line := file.readline(min(left, OUTPUT_LINE_BYTES_MAX))).endswith(b"\n"):
+            left -= len(line)
+            yield line
+
+
+def last_line(path: str, url: str, bytes_max: int | None = None) -> dict[str, Any] | None:
+    """The last whole line about a URL in a file of pages, read from its end; None where the last `bytes_max` bytes have
+    none, or there is no file. Raises OSError, and DecodeError for a line that is no JSON."""
+    wanted = b'"url":' + msgspec.json.encode(url)
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        least = 0 if bytes_max is None else max(0, end - bytes_max)
+        carried = b""  # the end of a line that begins in the piece before
+        whole = False  # what stands behind the last end of a line is being written
+        while end > least:
+            begin = max(least, end - READ_BACK_BYTES)
+            file.seek(begin)
+            piece = file.read(end - begin) + carried
+            end = begin
+            first = 0 if begin == 0 else piece.find(b"\n") + 1
+            if begin and not first:
+                carried, whole = (piece, whole) if len(piece) <= OUTPUT_LINE_BYTES_MAX else (b"", False)
+                continue
+            last = len(piece) if whole else piece.rfind(b"\n") + 1
+            carried, whole = piece[:first], True
+            place = piece.rfind(wanted, first, last)
+            while place >= 0:
+                start = piece.rfind(b"\n", first, place) + 1 or first
+                line = msgspec.json.decode(piece[start : piece.find(b"\n", place) + 1], type=dict[str, Any])
+                if line.get("url") == url:
+                    return line
+                place = piece.rfind(wanted, first, start)
+    return None
+
+
+def chain_at(length: int, noted: bytes | None) -> str | None:
+    """The digest that a store noted for a line file of this length, None if it noted none."""
+    if length == 0:
+        return ""
+    if noted is None:
+        return None
+    known, chain = msgspec.json.decode(noted, type=tuple[int, str])
+    return chain if known == length else None
+
+
+def _watermark(value: bytes) -> Watermark:
+    return msgspec.json.decode(value, type=tuple[str, int])
+
+
+def _chunks(lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[list[bytes], int]]:
+    chunk: list[bytes] = []
+    last = 0
+    for last, line in lines:
+        chunk.append(line)
+        if len(chunk) >= REPLAY_LINES:
+            yield chunk, last
+            chunk = []
+    if chunk:
+        yield chunk, last

@@ -1,0 +1,119 @@
+"""How fast a crawl goes and when it may end: counts and instants in, rates out (no clock of its own)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+WINDOW_SECONDS = 10.0  # "now" is the mean of so long: one resting host does not make it jump
+WINDOW_SECONDS_MIN = 1.0  # a rate over less is noise
+ROBOTS = "robots"  # the frontier's class for a page that robots.txt closes
+SAMPLES_MAX = 64  # samples in the window; older ones are joined
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Answered pages per second: now (mean of ten seconds), the average of this run, its fastest ten seconds."""
+
+    now: float = 0.0
+    average: float = 0.0
+    peak: float = 0.0
+
+
+class RateMeter:
+    """Keeps a window of (seconds, pages) samples; all instants are seconds of one steady clock."""
+
+    def __init__(self, now: float, *, pages: int = 0) -> None:
+        self._start = now
+        self._first = pages
+        self._samples: deque[tuple[float, int]] = deque([(now, pages)], maxlen=SAMPLES_MAX)
+        self._peak = 0.0
+
+    def add(self, now: float, pages: int) -> None:
+        """`pages` answered since the crawl began, as of `now`."""
+        samples = self._samples
+        if len(samples) > 1 and now - samples[-2][0] < WINDOW_SECONDS / SAMPLES_MAX * 2:
+            samples[-1] = (now, pages)
+        else:
+            samples.append((now, pages))
+        while len(samples) > 2 and now - samples[1][0] >= WINDOW_SECONDS:
+            samples.popleft()
+        rate = self._rate(now)
+        if now - samples[0][0] >= WINDOW_SECONDS_MIN:
+            self._peak = max(self._peak, rate)
+
+    def _rate(self, now: float) -> float:
+        since, pages = self._samples[0]
+        return (self._samples[-1][1] - pages) / max(now - since, WINDOW_SECONDS_MIN)
+
+    def rates(self, now: float) -> Rates:
+        """The rates as of `now`."""
+        average = (self._samples[-1][1] - self._first) / max(now - self._start, WINDOW_SECONDS_MIN)
+        current = self._rate(now)
+        return Rates(round(current, 3), round(average, 3), round(max(self._peak, average), 3))
+
+
+def eta_seconds(
+    statistics: Mapping[str, Any],
+    rates: Rates,
+    max_pages: int | None,
+    wait_seconds: float = 0.0,
+    tail_seconds: float = 0.0,
+) -> float | None:
+    """Seconds until the URLs known now will be done at the present rate; None when that is unknown.
+
+    wait_seconds: some host rests so long at any rate. tail_seconds: so long the slowest host takes for its URLs at its
+    gap, whatever the others do; a crawl that ends at a limit of pages does not wait for it. Links not found yet are not
+    in it: it is a hint for people, no promise.
+    """
+    urls = statistics["urls"]
+    left = int(urls["queued"] + urls["leased"] + urls["waiting"]) + int(statistics.get("held", 0))
+    if max_pages is not None and max_pages - int(statistics["answered"]) < left:
+        left, tail_seconds = max(0, max_pages - int(statistics["answered"])), 0.0
+    wait_seconds = max(wait_seconds, tail_seconds)
+    if left == 0:
+        return 0.0
+    rate = rates.now or rates.average
+    if rate <= 0:
+        return round(wait_seconds, 1) if wait_seconds > 0 else None
+    return round(max(left / rate, wait_seconds), 1)
+
+
+def errors_of(statistics: Mapping[str, Any]) -> dict[str, int]:
+    """Failed attempts by class: one meaning in progress, status, summary and report. A page that robots.txt closes is
+    an outcome, and no error."""
+    return {name: count for name, count in statistics["errors"].items() if name != ROBOTS}
+
+
+def status_fields(
+    statistics: Mapping[str, Any],
+    rates: Rates,
+    state: str,
+    eta: float | None,
+    not_followed: Mapping[str, int] | None = None,
+    left_out: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
+    """The fields of `status --json`: the frontier's counts, the rates, the state and the time left. left_out: by
+    reason; None where it was not counted."""
+    known = ("queued", "leased", "waiting", "parked", "done", "gone")
+    hosts = statistics["hosts"]
+    trapped = sum(statistics.get("traps", {}).values())
+    return {
+        "state": state,
+        "accepted": statistics["accepted"],
+        "not_followed": {**(not_followed or {}), **({"trap": trapped} if trapped else {})},
+        "urls": {name: statistics["urls"][name] for name in known},
+        "held": statistics["held"],
+        "in_transit": statistics["in_transit"],
+        "errands": statistics["errands"],
+        "hosts": {name: hosts[name] for name in ("known", "ready", "resting", "blocked", "empty")},
+        "answered": statistics["answered"],
+        "pages_per_second": {"now": rates.now, "average": rates.average, "peak": rates.peak},
+        "bytes": statistics["bytes"],
+        "duplicates": statistics["duplicates"],
+        "errors": errors_of(statistics),
+        "eta_seconds": eta,
+        **({"left_out": dict(left_out)} if left_out is not None else {}),
+    }

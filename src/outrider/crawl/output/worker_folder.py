@@ -1,0 +1,224 @@
+"""The folder of a worker: whether its books in `work/` know its output, and how they are mended.
+
+A start of the worker cuts its files where the books end. Books that are gone, cut, zeroed or older than the files would
+cut pages that count, so a start looks first, and refuses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from outrider.clock import rfc3339, wall
+from outrider.crawl.output.output import ARCHIVE_WRITER, FILES, logged_lines
+from outrider.crawl.output.output_recovery import (
+    archive_end,
+    cut_short,
+    first_output,
+    line_file_end,
+    packed_watermark,
+    unknown_place,
+    unpacked_watermark,
+)
+from outrider.crawl.output.report_log import REPORTS_FILE, LogContent, packed, read_reports
+from outrider.crawl.setup.directory import FRONTIER_NAME, WORK_FILE, WORKER_FOLDER, worker_of
+from outrider.errors import DamagedStoreError, UnknownOutputError
+from outrider.limits import OUTPUT_LINE_BYTES_MAX, REPORTS_FILE_BYTES_MAX
+from outrider.storage.files import Directory, read_whole, replace
+from outrider.storage.losses import Loss
+
+LEASES_FILE: Final = "leases"
+"""A line for each lease: token and kind. Behind a crash those without a report are given back, as broken off."""
+_TAIL_BYTES_LEAST: Final = 1 << 20  # bytes at the end of a line file that a repair looks through at least
+_REPORTS: Final = f"{WORKER_FOLDER}/{REPORTS_FILE}"
+
+
+def is_worker(path: str) -> bool:
+    """Whether a directory is a worker's: it has a folder of books, and no frontier of its own."""
+    return os.path.isdir(os.path.join(path, WORKER_FOLDER)) and not os.path.lexists(os.path.join(path, FRONTIER_NAME))
+
+
+@dataclass(frozen=True, slots=True)
+class KnownWork:
+    """The output that the books of a worker know, as `engine.Recovered` has it for a store."""
+
+    kept: LogContent
+    leased: int
+    """The last token in the file of leases, 0 for none."""
+
+    @property
+    def token(self) -> int:
+        """The last token under which a record may have been written."""
+        tokens: list[int] = [one.token for sent in self.kept.sent for one in sent.outcomes]
+        return max([self.leased, *tokens])
+
+    def watermarks(self) -> dict[str, bytes]:
+        """As `Frontier.watermarks`."""
+        return self.kept.marks()
+
+    def projection(self, stream: str) -> tuple[int, int]:
+        """As `Frontier.projection`."""
+        return self.kept.state.projections.get(stream, (0, 0))
+
+    def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
+        """The lines of all reports behind `after`, those without an answer too: they are in the books."""
+        return self.kept.lines(stream, after, unanswered=True)
+
+
+def refuse_unknown_output(path: str) -> None:
+    """Raises UnknownOutputError where a start of the worker would cut output that its books do not know, and
+    DamagedStoreError for books that cannot be read; changes nothing."""
+    found = first_output(path)
+    if found is None:
+        return
+    if worker_of(path) is None:
+        raise UnknownOutputError(f"{found} is there, and {_books(path)} is not, or cannot be read; {_ways_out(path)}")
+    files = Directory(os.path.join(path, WORKER_FOLDER), create=False, read_only=True)
+    try:
+        place = unknown_place(path, KnownWork(read_reports(files), _last_leased(files)))
+    finally:
+        files.close()
+    if place is not None:
+        raise UnknownOutputError(
+            f"the {place} is not in the books of this worker, which are cut, lost or older; {_ways_out(path)}"
+        )
+
+
+def _books(path: str) -> str:
+    return os.path.join(path, WORKER_FOLDER, WORK_FILE)
+
+
+def _ways_out(path: str) -> str:
+    quoted = shlex.quote(path)
+    return (
+        f"bring back the {WORKER_FOLDER} that belongs to it, have the books made from the files "
+        f"(`outrider repair {quoted}`), or give the worker another directory with -o"
+    )
+
+
+def _last_leased(files: Directory) -> int:
+    """The last token in the file of leases."""
+    with contextlib.suppress(FileNotFoundError):
+        told = read_whole(files, LEASES_FILE, bytes_max=REPORTS_FILE_BYTES_MAX).decode("ascii", "replace")
+        tokens = (line.partition(" ")[0] for line in told.splitlines())
+        return max((int(token) for token in tokens if token.isascii() and token.isdigit()), default=0)
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """The findings about a worker's folder: damaged places, lines that are no records, counts, and why a start would
+    refuse the output."""
+
+    damage: tuple[Loss, ...]
+    problems: tuple[str, ...]
+    counts: dict[str, int]
+    unknown: UnknownOutputError | None
+
+
+def surveyed(path: str) -> Surveyed:
+    """Reads the books of a worker and compares them with its output; changes nothing. Raises StoreInUseError while the
+    worker runs."""
+    with _held(path) as files:
+        damage: list[Loss] = []
+        unknown = None
+        counts = {"reports": 0, "unanswered": 0}
+        if worker_of(path) is None:
+            damage.append(Loss(f"{WORKER_FOLDER}/{WORK_FILE}", 0, 0, "it is not there, or cannot be read"))
+        try:
+            kept = read_reports(files)
+        except DamagedStoreError as error:
+            damage.append(Loss(_REPORTS, 0, 0, error.facts))
+        else:
+            counts = {"reports": len(kept.sent), "unanswered": len(kept.unanswered)}
+            known = KnownWork(kept, _last_leased(files))
+            damage += cut_short(path, known)
+            if not damage:
+                try:
+                    refuse_unknown_output(path)
+                except UnknownOutputError as error:
+                    unknown = error
+        problems: list[str] = []
+        for stream, name in FILES.items():
+            counts[stream], wrong = _counted(os.path.join(path, name))
+            problems += [f"{name}: the line at byte {at:,} is no record" for at in wrong]
+        return Surveyed(tuple(damage), tuple(problems), counts, unknown)
+
+
+def _counted(path: str) -> tuple[int, list[int]]:
+    """How many lines a line file has, and where the first ones begin that are no records."""
+    count, wrong, at = 0, [], 0
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        while line := file.readline(OUTPUT_LINE_BYTES_MAX):
+            if line.endswith(b"\n"):  # a torn end is cut by the next start
+                count += 1
+                with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+                    if isinstance(msgspec.json.decode(line), dict):
+                        at += len(line)
+                        continue
+                wrong.append(at)
+            at += len(line)
+    return count, wrong[:10]
+
+
+def mend(path: str) -> tuple[str, tuple[str, ...], tuple[Loss, ...]]:
+    """Makes the books of a worker anew from its files, whose whole lines and records all stay. Returns the folder of
+    the books as they were, the files in it, and the losses. Raises DamagedStoreError where nothing tells whose worker
+    it is."""
+    if worker_of(path) is None:
+        raise DamagedStoreError(
+            f"{_books(path)} is not there or cannot be read, and nothing else says for which frontier its pages are; "
+            f"restore a copy of it; `outrider export {shlex.quote(path)} --what pages --to FILE` has the pages"
+        )
+    with _held(path) as files:
+        folder = f"repair-{rfc3339(wall())[:19].replace(':', '').replace('-', '')}Z"
+        losses: list[Loss] = []
+        damage: list[int] = []
+        kept = read_reports(files, damage)
+        losses += [Loss(_REPORTS, at, 0, "a line is torn, or fails its checksum") for at in damage]
+        if unknown_place(path, KnownWork(kept, _last_leased(files))) is not None:
+            losses.append(Loss(_REPORTS, 0, 0, "reports of lines in the files are lost"))
+        known = KnownWork(kept, 0)
+        state = kept.state
+        for stream in FILES:
+            tail = 2 * kept.length + _TAIL_BYTES_LEAST
+            place, loss = line_file_end(path, stream, known.projection(stream), logged_lines(known, stream, 0), tail)
+            state.projections[stream] = place
+            losses += [loss] if loss is not None else []
+        mark = known.watermarks().get(ARCHIVE_WRITER)
+        end, loss = archive_end(path, unpacked_watermark(mark) if mark is not None else None)
+        losses += [loss] if loss is not None else []
+        if end is not None:
+            state.watermarks[ARCHIVE_WRITER] = packed_watermark(end)
+        if not losses:
+            return "", (), ()
+        moved = tuple(name for name in (REPORTS_FILE, LEASES_FILE) if name in files.names())
+        for name in moved:
+            files.keep_copy(name, folder)
+        # Reports stay, answered or not: their lines may not be in the files yet.
+        replace(files, REPORTS_FILE, packed(kept))
+        return os.path.join(WORKER_FOLDER, folder), moved, tuple(losses)
+
+
+@contextlib.contextmanager
+def known_work(path: str) -> Iterator[KnownWork]:
+    """The output that the books of the worker in `path` know. Raises StoreInUseError while the worker runs, and
+    DamagedStoreError for books that cannot be read."""
+    with _held(path) as files:
+        yield KnownWork(read_reports(files), _last_leased(files))
+
+
+@contextlib.contextmanager
+def _held(path: str) -> Iterator[Directory]:
+    files = Directory(os.path.join(path, WORKER_FOLDER), create=False)
+    try:
+        files.lock()
+        yield files
+    finally:
+        files.close()

@@ -1,0 +1,16 @@
+"""Questions about a crawl. They change nothing, and work while the crawl runs and after it.
+
+A running crawl answers over `control.sock` or HTTP. If no process owns the directory, its files answer.
+
+    control.py           `control.sock` of a running crawl
+    crawl_queries.py     questions and orders, to a running crawl or to its files
+    import_pages.py      lines and archive of a crawl, read for another frontier
+    manual_requests.py   single requests with the settings of a crawl
+    politeness_proof.py  the proof from the record that no delay was violated
+    remote_queries.py    questions and orders to a server
+    side_server.py       the interface between a crawl and the server beside it
+    single_page.py       one page: fetched now, or from the archive
+    skipped.py           why a crawl did not follow a link
+    skipped_links.py     the list of all links that were not followed
+    status.py            the status of a crawl
+"""

@@ -1,0 +1,57 @@
+"""The place for a server beside a running crawl: what it may ask of the crawl, from a thread and a loop of its own.
+
+Looks go to the frontier at once, past the thread that writes. Orders and the status come to the crawl's loop, by the
+road of the orders over `control.sock`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from outrider.crawl.questions.control import Answer, Answers
+from outrider.crawl.setup.permission import Admitted
+from outrider.engine import Frontier
+from outrider.journey import Code, Link, RequestId
+
+Add = Callable[[Sequence[Link], RequestId | None], Awaitable[list[Code]]]
+"""Tells the crawl of links, durably; a code for each, in their order."""
+Admit = Callable[[Sequence[str], bool], Awaitable[Admitted]]
+"""Tells which URLs may be added; whether the store's owner adds them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningCrawl:
+    """A running crawl as a server beside it sees it. `answers`, `add` and `admit` may be awaited in any loop."""
+
+    directory: str
+    frontier: Frontier
+    answers: Answers
+    add: Add
+    admit: Admit
+
+
+class SideServer(Protocol):
+    """A server that lives as long as a crawl."""
+
+    def open(self, crawl: RunningCrawl) -> str:
+        """Answers from now on; tells its address. Raises StoreError where the directory takes no file of it."""
+        ...
+
+    def close(self, *, at_once: bool = False) -> None:
+        """Ends, once what it answers is answered; at_once: in any case now. May be called twice, or without `open`."""
+        ...
+
+
+def across(loop: asyncio.AbstractEventLoop, answer: Answer) -> Answer:
+    """The same answer for callers in other loops, made in this one."""
+
+    async def answered(question: Mapping[str, Any]) -> Any:
+        async def made() -> Any:
+            return await answer(question)
+
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(made(), loop))
+
+    return answered

@@ -1,0 +1,92 @@
+"""The status of a crawl: the running crawl answers, or the files do when no process owns them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from outrider.crawl.output.omissions import omission_counts, rows_of
+from outrider.crawl.output.progress import eta_text
+from outrider.crawl.output.rates import Rates, status_fields
+from outrider.crawl.output.summary import bytes_text, counted, omission_lines
+from outrider.crawl.questions.control import ask
+from outrider.crawl.questions.crawl_queries import ask_owner, store_of
+from outrider.crawl.questions.remote_queries import Access, asking
+from outrider.crawl.setup.directory import last_run
+from outrider.engine import Frontier
+from outrider.engine.http_requests import is_address
+from outrider.errors import StoreInUseError, UnreachableError
+
+
+def status_of(path: str, access: Access | None = None) -> dict[str, Any]:
+    """The fields of `status --json` for the crawl in `path`, or at the address of a server. Raises SettingsError,
+    StoreError, UnreachableError."""
+    if is_address(path):
+        with asking(path, access) as ask_server:
+            found_there: dict[str, Any] = ask_server("status", {})
+            return found_there
+    store = store_of(path)
+    if store != path:
+        with suppress(UnreachableError):
+            answer: dict[str, Any] = ask(path, "status")
+            return answer
+    try:
+        return _from_files(path, store)
+    except StoreInUseError as owned:
+        told = ask_owner(path, owned, "totals")
+        return _fields(path, "running", told["statistics"], told["tail_seconds"], told["parked"])
+
+
+def _from_files(path: str, store: str) -> dict[str, Any]:
+    frontier = Frontier.look(store, robots="errands" if store != path else "caller")
+    try:
+        statistics, parked = frontier.statistics(), frontier._parked()
+        state = frontier.opening.previous_state
+        tail = frontier.explain_idle().tail_seconds
+    finally:
+        frontier.close()
+    return _fields(path, state, statistics, tail, parked)
+
+
+def _fields(
+    path: str, state: str, statistics: Mapping[str, Any], tail: float | None, parked: Mapping[str, int]
+) -> dict[str, Any]:
+    """The fields of a store that no crawl speaks for, with the facts that the last run of a crawl there kept."""
+    run = last_run(path)
+    left_out = omission_counts(statistics, parked, run.not_followed, run.bad_seeds)
+    return status_fields(statistics, Rates(0.0, run.average, run.peak), state, tail, run.not_followed, left_out)
+
+
+def status_lines(status: Mapping[str, Any], directory: str = "DIR") -> list[str]:
+    """The same for people. directory: the place that the commands name."""
+    urls, hosts, rates = status["urls"], status["hosts"], status["pages_per_second"]
+    errors = ", ".join(f"{name} {count:,}" for name, count in sorted(status["errors"].items()))
+    passed = ", ".join(f"{name} {count:,}" for name, count in sorted(status.get("not_followed", {}).items()))
+    gone = ""
+    if urls["gone"]:
+        gone = f"{counted(urls['gone'], 'URL')} gone (outrider urls {shlex.quote(directory)} --state gone)"
+    lines = [
+        f"state       {status['state']}",
+        f"accepted    {counted(status['accepted'], 'URL')}",
+        *(f"  {name:<9} {urls[name]:,}" for name in urls),
+        "hosts       " + ", ".join(f"{count:,} {name}" for name, count in hosts.items()),
+        f"pages       {status['answered']:,} answered, {counted(status['duplicates'], 'duplicate')}, "
+        + bytes_text(status["bytes"]),
+        f"a second    {rates['now']:.1f} now, {rates['average']:.1f} on average, {rates['peak']:.1f} at most",
+        f"errors      {', '.join(part for part in (errors, gone) if part) or 'none'}",
+        f"passed by   {passed or 'no link'}",
+    ]
+    lines += omission_lines(rows_of(status.get("left_out", {}), directory))
+    left = nothing_left(status) or eta_text(status["eta_seconds"])
+    return [*lines, f"left        {left}"] if left else lines
+
+
+def nothing_left(status: Mapping[str, Any]) -> str:
+    """Words for a frontier that has nothing to fetch, which a served one goes on with; "" where it has something."""
+    urls = status["urls"]
+    if urls["queued"] + urls["leased"] + urls["waiting"] + status.get("held", 0) + status.get("errands", 0):
+        return ""
+    parked = f"; {counted(urls['parked'], 'URL is', 'URLs are')} parked" if urls["parked"] else ""
+    return f"nothing to fetch{parked}"

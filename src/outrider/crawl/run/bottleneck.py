@@ -1,0 +1,230 @@
+"""The possible throughput of a crawl's last minute, split into causes that add up: where each place was, or why it was
+empty.
+
+A crawl has so many places (`--concurrency`), and each could hold a visit all the time. A visit goes from stage to
+stage, and the time in each is summed. The time of places without a visit goes to the causes that the frontier's counts
+name, as they stood when it was asked for leases last. Visits that stand aside, and answers that are read or written
+down, hold no place and count all the same: where there are more of all than places, the time of all shrinks alike.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from outrider.clock import Instant, instant, seconds
+
+if TYPE_CHECKING:
+    from outrider.frontier.verbs.census import ScheduleCounts
+
+WINDOW_SECONDS: Final = 60.0
+STEP_SECONDS: Final = 1.0  # the window moves on by so much
+
+CAUSES: Final = {
+    "fetching": ("network", "sites are at work, and no other host waits for a place"),
+    "bandwidth": ("network", "bytes of answers come in"),
+    "dns": ("network", "names are looked up"),
+    "outage": ("network", "no host answers, so our own network is at fault"),
+    "resting": ("politeness", "hosts that hold URLs rest by rule"),
+    "hosts": ("politeness", "each host that holds URLs is being visited: there are too few"),
+    "robots": ("politeness", "a robots.txt comes before the pages of its host"),
+    "concurrency": ("concurrency", "sites are at work, and hosts that are ready wait for a place"),
+    "cpu": ("cpu", "visits wait for the processor, or are read and decided"),
+    "disk": ("storage", "outcomes wait for a sync, or the disk is full"),
+    "paused": ("paused", "hosts that hold URLs are paused, or the crawl leases no more"),
+    "nothing": ("work", "nothing is left that may be fetched now"),
+}
+"""Each cause: the kind of bound that it makes, and its meaning."""
+
+
+class Stage(IntEnum):
+    """Where a visit is, between its lease and its outcome."""
+
+    BEGINS = 0
+    """It waits for the processor, or its answer is being read."""
+    WAITS = 1
+    """It waits for a place among the requests."""
+    NAMED = 2
+    """The address of its host is asked for."""
+    SITE = 3
+    """Its site is at work."""
+    ROBOTS = 4
+    """Its site is at work on a robots.txt."""
+    BOOKS = 5
+    """Its outcome waits to be written, or is being written."""
+
+
+@dataclass(slots=True)
+class _Step:
+    """A piece of the window: its length, the answers that came, and the time of places by cause, in microseconds.
+    body, late: of the time at sites, how long bytes came in, and how long an end went unnoticed."""
+
+    length: Instant = 0
+    answers: int = 0
+    body: float = 0.0
+    late: float = 0.0
+    causes: dict[str, float] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0.0))
+
+    def add(self, other: _Step) -> None:
+        """Counts another piece in."""
+        self.length += other.length
+        self.answers += other.answers
+        self.body += other.body
+        self.late += other.late
+        for cause, time in other.causes.items():
+            self.causes[cause] += time
+
+
+class Bottleneck:
+    """Counts the time of `places`; all instants come from one clock, all calls from one thread."""
+
+    def __init__(self, places: int, now: Instant) -> None:
+        self.behind = 0
+        """How many leases of the last turn wait for the end of a visit to their host."""
+        self._places = places
+        self._at: dict[int, Stage] = {}  # by token
+        self._count = [0] * len(Stage)
+        self._area = [0] * len(Stage)  # with count x now: the time in each stage since the last look
+        self._since = now
+        self._answers = self._body = self._late = 0  # since the last look
+        self._synced = 0.0  # the share of the last turn of the books that went into syncs
+        self._schedule_counts: ScheduleCounts | None = None
+        self._held: str | None = None  # the cause that keeps all empty places empty
+        self._steps: deque[_Step] = deque([_Step()])
+
+    # -- the life of a visit -------------------------------------------------------------------------------------------
+
+    def move(self, token: int, stage: Stage, now: Instant) -> None:
+        """A visit comes into a stage."""
+        self.move_all((token,), stage, now)
+
+    def move_all(self, tokens: Iterable[int], stage: Stage, now: Instant) -> None:
+        """Visits come into a stage."""
+        at, count, area, moved = self._at, self._count, self._area, 0
+        for token in tokens:
+            was = at.get(token)
+            if was is not None:
+                area[was] += now
+                count[was] -= 1
+            at[token] = stage
+            moved += 1
+        area[stage] -= now * moved
+        count[stage] += moved
+
+    def answered(self, body: Instant, late: Instant) -> None:
+        """A visit has its answer: bytes came in for so long, and its end went unnoticed for so long."""
+        self._answers += 1
+        self._body += max(0, body)
+        self._late += max(0, late)
+
+    def end(self, tokens: Iterable[int], now: Instant) -> None:
+        """The outcomes of visits are written, and their places empty."""
+        for token in tokens:
+            was = self._at.pop(token, None)
+            if was is not None:
+                self._area[was] += now
+                self._count[was] -= 1
+
+    def turned(
+        self, standing: ScheduleCounts | None, now: Instant, *, synced: float = 0.0, held: str | None = None
+    ) -> None:
+        """The books have made a turn. standing: of the frontier, once it gave the leases that it had; None: as before.
+        synced: the share of the turn that went into syncs. held: the cause that keeps empty places empty whatever the
+        frontier has."""
+        self._synced = min(1.0, max(0.0, synced))
+        self._look(now)
+        self._schedule_counts, self._held = standing or self._schedule_counts, held
+
+    # -- how it adds up ------------------------------------------------------------------------------------------------
+
+    def _look(self, now: Instant) -> None:
+        """Counts the time since the last look in."""
+        length = now - self._since
+        if length <= 0:
+            return
+        times = [area + count * now for area, count in zip(self._area, self._count, strict=True)]
+        self._area = [-count * now for count in self._count]
+        self._since = now
+        most, held = self._places * length, sum(times)
+        shrink = min(1.0, most / held) if held else 1.0
+        step = _Step(length, self._answers, self._body * shrink, self._late * shrink)
+        self._answers = self._body = self._late = 0
+        spent, standing = step.causes, self._schedule_counts
+        crowded = standing is not None and standing.ready and self._held is None
+        spent["concurrency" if crowded else "fetching"] += times[Stage.SITE] * shrink
+        spent["concurrency"] += times[Stage.WAITS] * shrink
+        spent["dns"] += times[Stage.NAMED] * shrink
+        spent["robots"] += times[Stage.ROBOTS] * shrink
+        spent["disk"] += times[Stage.BOOKS] * shrink * self._synced
+        spent["cpu"] += (times[Stage.BEGINS] + times[Stage.BOOKS] * (1 - self._synced)) * shrink
+        for cause, empty in self._empty(max(0.0, most - held) / length).items():
+            spent[cause] += empty * length
+        self._steps[-1].add(step)
+        if self._steps[-1].length >= instant(STEP_SECONDS):
+            self._steps.append(_Step())
+            while sum(one.length for one in self._steps) - self._steps[0].length >= instant(WINDOW_SECONDS):
+                self._steps.popleft()
+
+    def _empty(self, places: float) -> dict[str, float]:
+        """So many empty places by cause: each host that may not be visited now could hold one."""
+        standing = self._schedule_counts
+        if self._held is not None:
+            return {self._held: places}
+        if standing is None:
+            return {"cpu": places}
+        if standing.outage:
+            return {"outage": places}
+        found = {"cpu": min(places, standing.ready)}  # the next turn is late
+        places -= found["cpu"]
+        holding = {"resting": standing.resting, "robots": standing.gated, "paused": standing.paused}
+        count = sum(holding.values())
+        share = min(1.0, places / count) if count else 0.0
+        found |= {cause: hosts * share for cause, hosts in holding.items()}
+        found["hosts" if standing.queued or self.behind else "nothing"] = places - count * share
+        return found
+
+    def last_minute(self, now: Instant) -> dict[str, Any]:
+        """The last minute: `seconds` of it that were counted, `places`, answers per second, how many were possible with
+        all places at sites all the time (None before the first one), the share of each cause in per cent, and `bound`,
+        the kind of cause with the largest share."""
+        self._look(now)
+        whole = _Step()
+        for step in self._steps:
+            whole.add(step)
+        spent = whole.causes
+        at_sites = spent["fetching"] + spent["concurrency"]
+        late = min(whole.late, at_sites)
+        body = min(whole.body, at_sites - late)
+        for cause in ("fetching", "concurrency") if at_sites else ():
+            spent[cause] -= (late + body) * spent[cause] / at_sites
+        spent["cpu"] += late
+        spent["bandwidth"] += body
+        possible, used = sum(spent.values()), at_sites - late
+        bounds: dict[str, float] = {}
+        for cause, (bound, _) in CAUSES.items():
+            bounds[bound] = bounds.get(bound, 0.0) + spent[cause]
+        length = seconds(whole.length)
+        return {
+            "seconds": round(length, 1),
+            "places": self._places,
+            "answers_per_second": round(whole.answers / length, 3) if length else 0.0,
+            "possible_per_second": round(self._places * whole.answers / seconds(int(used)), 3) if used >= 1 else None,
+            "shares": {cause: round(100 * time / possible, 2) if possible else 0.0 for cause, time in spent.items()},
+            "bound": max(bounds, key=lambda bound: bounds[bound]) if possible else None,
+        }
+
+
+def throughput_lines(told: dict[str, Any]) -> Iterable[str]:
+    """The same for people, the largest cause first."""
+    if not told["bound"]:
+        return
+    possible = told["possible_per_second"]
+    rate = f"{told['answers_per_second']:,.1f} answers a second"
+    rate += f" of {possible:,.1f} possible" if possible is not None else ""
+    yield f"last {told['seconds']:.0f} s  {rate} in {told['places']:,} places; bound by {told['bound']}"
+    for cause, share in sorted(told["shares"].items(), key=lambda one: -one[1]):
+        if share >= 0.05:
+            yield f"  {share:5.1f} %  {cause}: {CAUSES[cause][1]}"

@@ -1,0 +1,362 @@
+"""From an answer to its content: digests, records for the archive, judgement, the page and its links.
+
+A reading needs nothing that changes, so any thread makes one. `Readings` makes them in threads beside the event loop
+and the books; hashing, packing and parsing let go of the GIL, so that those go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from outrider.archive import Records
+from outrider.clock import Instant
+from outrider.crawl.run.hooks import CrawledPage, HookFailed, Hooks
+from outrider.crawl.run.lease_kinds import KINDS
+from outrider.crawl.run.sitemaps import SitemapContent
+from outrider.crawl.run.text_signature import words_of
+from outrider.crawl.run.visit import Judgement, Visit, content_digest, judged, visit_bytes
+from outrider.crawl.setup.host_settings import PerHost
+from outrider.crawl.setup.options import CrawlOptions
+from outrider.fetch.downloader import Response
+from outrider.fetch.failures import FetchError
+from outrider.fetch.meaning import NOT_MODIFIED
+from outrider.journey import Kind, Lease, Link, Outcome, Verdict
+from outrider.kernels.page_columns import leads_nowhere
+from outrider.limits import LINKS_PER_PAGE_MAX, READ_AT_ONCE, READ_BYTES_AT_ONCE, READING_THREADS
+from outrider.page import NO_LINKS as NO_FOUND
+from outrider.page import Page, Unread, followed_of, read_many
+from outrider.robots import ROBOTS_FIELD, header_directives, strictest
+from outrider.url import UrlBatch
+
+NO_LINKS: Final = UrlBatch.of(())
+_NOTHING_SAID: Final[frozenset[str]] = frozenset()
+
+
+class Step(IntEnum):
+    """How far the books are with an answer. A disk that is full stops them at any step, and they go on from there."""
+
+    ANSWERED = 0
+    READ = 1
+    COMPARED = 2  # it is known for a copy or none
+    SHOWN = 3  # to the functions of the user
+    ARCHIVED = 4
+    JUDGED = 5  # it has its outcome, which is to be reported
+
+
+@dataclass(slots=True)
+class Reading:
+    """A visit on its way to its outcome: first what any thread reads of it, then what the books find.
+
+    `digest` and `shown` as `content_digest` gives them; `records` where there is an archive; `fault`: a hook failed.
+    """
+
+    visit: Visit
+    digest: bytes | None = None
+    shown: str | None = None
+    records: Records | None = None
+    judgement: Judgement | None = None
+    page: Page | None = None
+    links: UrlBatch | list[Link] = field(default_factory=lambda: NO_LINKS)
+    wording: int | None = None  # as `words_of` tells it
+    passed: dict[str, int] = field(default_factory=dict)  # links that are not followed, by reason
+    left_out: int = 0  # links beyond those that are taken of one page
+    fault: HookFailed | None = None
+    # In the books.
+    step: Step = Step.ANSWERED
+    warc: dict[str, Any] | None = None
+    outcome: Outcome | None = None
+    seen: CrawledPage | None = None
+    items: msgspec.Raw | None = None  # of `on_page`, as JSON
+    follows: bool = True
+    due_again: float | None = None
+    copy_of: tuple[str, int | None] | None = None  # URL, and in how many bits the SimHashes differ (None: same bytes)
+    last: bool = False  # its links come last
+    probe: str | None = None  # the URL by chance that was answered with such a page
+    repeats: bool = False  # its host gave these words before, numbers left out
+    differs: bool = False  # from the page that it is a near copy of, in figures of its own: it counts as content
+    mirrored: bool = False  # it is a copy, but of a page of a younger site: it counts as content
+    found: SitemapContent | None = None  # content of a sitemap, or sitemaps of a robots.txt
+
+
+class Packs(Protocol):
+    """What packs answers for the archive."""
+
+    def packed(self, answers: Sequence[tuple[Response, Instant, int]], /) -> Sequence[Records | None]: ...
+
+
+class Reader:
+    """Reads visits of one crawl; those that were read ahead are given from memory."""
+
+    def __init__(self, options: CrawlOptions, hooks: Hooks, output: Packs, *, keeps_links: bool = False) -> None:
+        """keeps_links: the links of pages that are not followed are looked at, too."""
+        self._agent = options.user_agent
+        self._hooks = hooks
+        self._output = output
+        self._keeps_links = keeps_links or hooks.looks_at_pages
+        self._per_host = PerHost(options)
+        self._ahead: dict[int, Reading] = {}
+
+    def of(self, visit: Visit) -> Reading:
+        """The reading of a visit, whole; in the books' thread, where hooks run."""
+        made = self._ahead.pop(visit.lease.token, None)
+        if made is None or made.visit is not visit:
+            made = self._answers([visit])[0]
+        elif not self._hooks.look_at_answers:
+            return made
+        self._contents([made])
+        return made
+
+    def is_slow(self, visit: Visit) -> bool:
+        """Whether `ahead` waits for a process that reads this visit, perhaps for seconds."""
+        if visit.response is None or visit.lease.kind is not Kind.PAGE or self._hooks.look_at_answers:
+            return False
+        return self._hooks.reads_apart(visit.response)
+
+    def ahead(self, visits: Sequence[Visit]) -> None:
+        """Reads visits for `of`, as far as no hook has to be asked; in any thread."""
+        made = self._answers(visits)
+        if not self._hooks.look_at_answers:
+            self._contents(made)
+        for one in made:
+            self._ahead[one.visit.lease.token] = one
+
+    def _answers(self, visits: Sequence[Visit]) -> list[Reading]:
+        """Digests, and the records for the archive."""
+        made = [Reading(visit) for visit in visits]
+        answers = [(one, response) for one in made if (response := one.visit.response) is not None and response.head]
+        packed = self._output.packed([(response, one.visit.at, one.visit.lease.token) for one, response in answers])
+        for (one, response), records in zip(answers, packed, strict=True):
+            one.records = records
+            if records is None:
+                one.digest, one.shown = content_digest(response)
+            else:
+                one.digest, one.shown = records.content_digest, records.payload_digest
+        return made
+
+    def _contents(self, made: Sequence[Reading]) -> None:
+        """Judges pages, and reads those that have text."""
+        plain: list[Reading] = []
+        for one in made:
+            try:
+                response = self._judge(one)
+                if response is None:
+                    continue
+                if self._hooks.has_reader(response):
+                    page = self._hooks.read(response)
+                    unread = self._unread(one, response)
+                    self._take(one, page, unread, *followed_of(page, unread))
+                else:
+                    plain.append(one)
+            except HookFailed as failed:
+                one.fault = failed
+        if plain:
+            self._read(plain)
+
+    def _judge(self, one: Reading) -> Response | None:
+        """Judges a visit; gives its response where that is to be read. Raises HookFailed."""
+        visit = one.visit
+        response = visit.response
+        if visit.stopped or not KINDS[visit.lease.kind].parsed:
+            return None
+        one.judgement = judged(visit, self._per_host.of(visit.lease.host).retries)
+        if response is None:
+            return None
+        response = self._hooks.response(response, visit.lease)
+        if response is not visit.response:
+            one.visit = replace(visit, response=response)
+        new = visit.status != NOT_MODIFIED
+        is_page = new and one.judgement.verdict is Verdict.DONE and one.judgement.location is None
+        return response if is_page else None
+
+    def _unread(self, one: Reading, response: Response) -> Unread:
+        said = _NOTHING_SAID
+        if response.headers.get(ROBOTS_FIELD) is not None:
+            said = header_directives(response.headers, self._agent)
+        follow_nofollow = self._per_host.of(one.visit.lease.host).follow_nofollow
+        content_type = response.headers.joined("content-type")
+        return Unread(response.content, response.url, content_type, follow_nofollow, said)
+
+    def _read(self, plain: Sequence[Reading]) -> None:
+        """Reads pages together. One that meets a bug of ours ends alone, as a bug: then each is read by itself."""
+        unread = []
+        for one in plain:
+            assert one.visit.response is not None
+            unread.append(self._unread(one, one.visit.response))
+        try:
+            found = read_many(unread, agent=self._agent)
+        except (KeyboardInterrupt, SystemExit, MemoryError):
+            raise  # no bug of ours: the pages are read by a later run
+        except BaseException as error:  # noqa: BLE001 - a page that meets a bug of ours ends alone
+            # A panic in a kernel is no Exception.
+            if len(plain) > 1:
+                for one in plain:
+                    self._read([one])
+                return
+            plain[0].fault = HookFailed("reading", error, word=str(FetchError.INTERNAL))
+            return
+        links, bounds = found.links, found.bounds
+        for row, (one, page) in enumerate(zip(plain, found.pages, strict=True)):
+            first, last = bounds[row], bounds[row + 1]
+            followed = links[first:last] if first < last else NO_LINKS
+            self._take(one, page, unread[row], followed, found.left_alone[row])
+
+    def _take(self, one: Reading, page: Page, unread: Unread, links: UrlBatch, left_alone: int) -> None:
+        """Takes a page that was read, with the directives of its answer's head, and its links that are followed."""
+        assert one.visit.response is not None
+        headers = one.visit.response.headers
+        fields, refresh = headers.get_all("link"), headers.get("refresh")
+        if fields or refresh is not None:
+            page = page.with_header(fields, refresh)
+        if page.robots or unread.robots:
+            page = replace(page, robots=strictest(page.robots | unread.robots))
+        if refresh is not None and (unread.follow_nofollow or not leads_nowhere(page.robots)):
+            links = page.with_refresh(links)[:LINKS_PER_PAGE_MAX]
+        one.links = links
+        one.left_out = page.left_out
+        if left_alone:
+            one.passed["nofollow"] = left_alone
+        one.wording = words_of(page, one.visit.lease.url, links)
+        if not self._keeps_links:
+            if self._hooks.reads_here:  # the page is the user's, who may give it again
+                page = replace(page, found=NO_FOUND)
+            else:
+                page.forget_links()
+        one.page = page
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Visits that wait to be read, and the threads that take them, so many at once."""
+
+    at_once: int
+    pool: ThreadPoolExecutor
+    waiting: deque[Visit] = field(default_factory=deque)
+    active: int = 0
+
+
+class Readings:
+    """Threads in which a reader reads ahead: each takes a few visits at once, and tells the event loop of them.
+
+    Those of one host are told in the order in which they were put, for so its record has them: a visit that is read
+    before an earlier one of its host waits for that.
+    Documents that a process of its own reads may take seconds each. They have threads of their own, so that no page
+    waits for them, and each is told of by itself.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Sequence[Visit]], None],
+        told: Callable[[Sequence[Visit], BaseException | None], None],
+        *,
+        threads: int = READING_THREADS,
+        is_slow: Callable[[Visit], bool] = lambda _: False,
+    ) -> None:
+        """told: is called in the event loop with visits that were read, and the error of one that could not be.
+        is_slow: whether a visit may take seconds."""
+        self._read = read
+        self._told = told
+        self._threads = threads
+        self._is_slow = is_slow
+        self._lock = threading.Lock()
+        self._quick = _Lane(READ_AT_ONCE, ThreadPoolExecutor(threads, thread_name_prefix="outrider-reading"))
+        self._slow = _Lane(1, ThreadPoolExecutor(threads, thread_name_prefix="outrider-documents"))
+        self._leases: dict[int, Lease] = {}
+        self._slow_tokens: set[int] = set()
+        self._lines: dict[str, deque[Visit]] = {}  # by host: those that are not told
+        self._early: set[int] = set()  # tokens of visits that are read, and wait for an earlier one of their host
+
+    def __len__(self) -> int:
+        """Visits that are being read, or wait for one that is."""
+        return len(self._leases)
+
+    @property
+    def slow(self) -> int:
+        """The visits being read that may take seconds."""
+        return len(self._slow_tokens)
+
+    @property
+    def leases(self) -> list[Lease]:
+        """The leases of visits that are being read, or wait for one that is."""
+        return list(self._leases.values())
+
+    def put(self, visits: Sequence[Visit]) -> None:
+        """Has visits read; called in the event loop."""
+        loop = asyncio.get_running_loop()
+        begun: list[_Lane] = []
+        with self._lock:
+            for visit in visits:
+                token = visit.lease.token
+                self._leases[token] = visit.lease
+                self._lines.setdefault(visit.lease.host, deque()).append(visit)
+                lane = self._quick
+                if self._is_slow(visit):
+                    lane = self._slow
+                    self._slow_tokens.add(token)
+                lane.waiting.append(visit)
+            for lane in (self._quick, self._slow):
+                threads = min(self._threads - lane.active, len(lane.waiting))
+                lane.active += threads
+                begun += [lane] * threads
+        for lane in begun:
+            lane.pool.submit(self._drain, lane, loop)
+
+    def _drain(self, lane: _Lane, loop: asyncio.AbstractEventLoop) -> None:
+        while True:
+            with self._lock:
+                some = self._share_of(lane)
+                if not some:
+                    lane.active -= 1
+                    return
+            fault: BaseException | None = None
+            try:
+                self._read(some)
+            except BaseException as error:  # noqa: BLE001 - a bug ends the crawl, and the loop says so
+                fault = error
+            loop.call_soon_threadsafe(self._ended, some, fault)
+
+    def _share_of(self, lane: _Lane) -> list[Visit]:
+        """The visits that a thread takes: its share of those that wait, within the bounds of a batch."""
+        share = min(lane.at_once, -(-len(lane.waiting) // self._threads))
+        some: list[Visit] = []
+        size = 0
+        while len(some) < share and size < READ_BYTES_AT_ONCE:
+            some.append(lane.waiting.popleft())
+            size += visit_bytes(some[-1])
+        return some
+
+    def _ended(self, some: Sequence[Visit], fault: BaseException | None) -> None:
+        told: list[Visit] = []
+        for visit in some:
+            self._slow_tokens.discard(visit.lease.token)
+            self._early.add(visit.lease.token)
+            told += self._in_order(visit.lease.host)
+        if told or fault is not None:
+            self._told(told, fault)
+
+    def _in_order(self, host: str) -> Iterator[Visit]:
+        """Gives the visits of a host that were read, up to the first one that was not."""
+        line = self._lines[host]
+        while line and (token := line[0].lease.token) in self._early:
+            self._early.remove(token)
+            del self._leases[token]
+            yield line.popleft()
+        if not line:
+            del self._lines[host]
+
+    def close(self) -> None:
+        """Waits until the visits in hand are read, and ends the threads."""
+        lanes = (self._quick, self._slow)
+        with self._lock:
+            for lane in lanes:
+                lane.waiting.clear()
+        for lane in lanes:
+            lane.pool.shutdown()

@@ -1,0 +1,452 @@
+"""A visit and its meaning: the answer to a lease in, the outcome and its lines out (no clock, no socket).
+
+`fetch/meaning.py` has the meaning of statuses and errors (docs/answers.md); here the content adds its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from outrider.archive import shown_digest
+from outrider.clock import Instant, instant, rfc3339, rfc3339_exact, seconds
+from outrider.crawl.output.line_fields import PolitenessLine
+from outrider.crawl.run.hooks import HookFailed
+from outrider.crawl.setup.options import UNVERIFIED
+from outrider.fetch.downloader import Decoding, Response, is_field_value
+from outrider.fetch.failures import FetchError
+from outrider.fetch.judging import (
+    challenge_of,
+    location_of,
+    meaning_of_page,
+    retry_after_of,
+    robots_of,
+    written_location,
+)
+from outrider.fetch.meaning import NOT_MODIFIED, REFUSALS, meaning_of
+from outrider.fetch.response_bytes import payload_of
+from outrider.frontier.policy.revisit import retry_at
+from outrider.journey import Kind, Lease, Link, Outcome, PageLine, Verdict, Word
+from outrider.limits import (
+    BODY_BYTES_MAX,
+    DESCRIPTION_CHARACTERS_MAX,
+    DNS_KNOWN_SECONDS,
+    LINE_FIELD_CHARACTERS_MAX,
+    RETRY_SECONDS,
+    URL_BYTES_MAX,
+)
+from outrider.page import Page
+from outrider.url import UrlBatch
+
+UNSENT: Final = frozenset({FetchError.BLOCKED_ADDRESS, FetchError.BLOCKED_PORT})
+_NONE: Final[Mapping[str, Any]] = {}
+_encode: Final = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """The result of one lease.
+
+    `response` is None when no request was sent; then `error` says why. `at` is the wall clock when the visit began,
+    `now` the frontier's clock when it ended. `address` is the answer to an errand of that kind.
+    `stopped`: the crawl was ended in its midst, at `began` if a request was under way. `fault`: a hook failed before
+    there was an answer, with a request under way since `began` where that is set. `groups`: the clocks that the host
+    shares with others.
+    """
+
+    lease: Lease
+    at: Instant
+    now: Instant
+    response: Response | None = None
+    error: FetchError | None = None
+    error_text: str = ""
+    stopped: bool = False
+    began: Instant | None = None
+    address: str | None = None
+    fault: HookFailed | None = None
+    groups: tuple[dict[str, Any], ...] = ()
+    _sign: str | None = field(default=None, init=False, repr=False, compare=False)  # "" for none, None until asked for
+
+    @property
+    def failure(self) -> FetchError | None:
+        """The class of the visit's error; None for a visit without one."""
+        return self.response.error if self.response is not None else self.error
+
+    @property
+    def error_class(self) -> str | None:
+        """The word for the visit's error, that of a failed hook too."""
+        return self.fault.word if self.fault is not None else str(self.failure) if self.failure is not None else None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the site was asked; None where no request was sent."""
+        if self.response is not None:
+            return self.response.seconds if self.sent else None
+        if self.fault is not None and self.began is not None:
+            return max(0.0, seconds(self.now - self.began))
+        return None
+
+    @property
+    def first_byte_seconds(self) -> float | None:
+        """How long the first byte of an answer took; None where none came."""
+        response = self.response
+        if response is None or response.status is None or response.first_byte_at is None:
+            return None
+        return max(0.0, seconds(response.first_byte_at - response.started_at))
+
+    @property
+    def status(self) -> int | None:
+        """The HTTP status of the answer, None where there was none."""
+        return self.response.status if self.response is not None else None
+
+    @property
+    def sign(self) -> str | None:
+        """The sign by which an answer is a challenge for a browser or a person, None for any other."""
+        if self._sign is None:
+            found = challenge_of(self.response) if self.response is not None else None
+            object.__setattr__(self, "_sign", found or "")
+        return self._sign or None
+
+    @property
+    def sent(self) -> bool:
+        """Whether the site was asked, or at least a connection to it tried."""
+        return self.response is not None and not (not self.response.request_head and self.response.error in UNSENT)
+
+
+def visit_bytes(visit: Visit) -> int:
+    """About the memory of a finished visit: the bytes that came, and the decoded content where it is another object."""
+    response = visit.response
+    if response is None:
+        return 0
+    return len(response.body) + (len(response.content) if response.content is not response.body else 0)
+
+
+def large_bytes(visit: Visit) -> int:
+    """How many of them a page has beyond the usual limit of an answer."""
+    return max(0, visit_bytes(visit) - BODY_BYTES_MAX) if visit.lease.kind is Kind.PAGE else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The meaning of a visit to a page. `word` is the outcome in pages.jsonl."""
+
+    word: Word
+    verdict: Verdict
+    error: str | None = None
+    location: str | None = None
+    retry_after: float | None = None
+    refused: bool = False
+    challenged: bool = False  # the answer has the sign of a challenge
+
+    def as_duplicate(self) -> Judgement:
+        """The same for a page whose content is known; a cut one stays `truncated`, for its end may differ."""
+        return replace(self, word=Word.DUPLICATE) if self.word == Word.DONE else self
+
+
+def judged(visit: Visit, retries: int = len(RETRY_SECONDS), *, may_be_packed: bool = False) -> Judgement:
+    """The meaning of a visit to a page, before the content is compared with that of other pages. retries: how often a
+    page that failed is tried again. may_be_packed: whether the content itself may be compressed, as a sitemap's."""
+    lease, response, challenged = visit.lease, visit.response, visit.sign is not None
+    if visit.fault is not None:
+        return Judgement(Word.ERROR, Verdict.GONE, visit.fault.word)
+    if response is None:
+        found = meaning_of(None, str(visit.error) if visit.error is not None else None)
+    else:
+        found = meaning_of_page(
+            response, challenged=challenged, validated=bool(validators_of(lease)), may_be_packed=may_be_packed
+        )
+    word, verdict = found.word, found.verdict
+    if word.has_content and visit.status != NOT_MODIFIED:
+        return Judgement(word, verdict, found.error)
+    if verdict is Verdict.RETRY and retry_at(lease.attempt, visit.now, retries=retries) is None:
+        word = Word.ERROR
+        if retries < len(RETRY_SECONDS):  # else the frontier ends the page, by the same rule
+            verdict = Verdict.GONE
+    target = location_of(response) if response is not None and word == Word.REDIRECT else None
+    asked = None if response is None or word == Word.DUPLICATE else retry_after_of(response, visit.at)
+    return Judgement(word, verdict, found.error, target, asked, found.refused, challenged)
+
+
+def validators_of(lease: Lease) -> tuple[tuple[str, str], ...]:
+    """The fields that ask for a page only if it has changed: RFC 9110 sections 13.1.2 and 13.1.3."""
+    fields = (("If-None-Match", lease.etag), ("If-Modified-Since", lease.last_modified))
+    return tuple((name, value) for name, value in fields if value and is_field_value(value))
+
+
+def content_digest(response: Response) -> tuple[bytes, str]:
+    """SHA-1 of a page's content, which tells copies (20 bytes), and the digest as its WARC record has it.
+
+    They differ where the content was compressed: the record's is that of the payload, which still is.
+    """
+    payload = payload_of(response)
+    digest = hashlib.sha1(payload, usedforsecurity=False).digest()
+    shown = shown_digest(digest)
+    if response.content is payload or response.content == payload:
+        return digest, shown
+    return hashlib.sha1(response.content, usedforsecurity=False).digest(), shown
+
+
+def page_outcome(
+    visit: Visit,
+    judgement: Judgement,
+    *,
+    page: Page | None,
+    links: UrlBatch | list[Link],
+    digest: bytes | None,
+    digest_shown: str | None,
+    warc: dict[str, Any] | None,
+    items: msgspec.Raw | None = None,
+    not_followed: Mapping[str, int] = _NONE,
+    follows: bool = True,
+    due_again: float | None = None,
+    copy_of: tuple[str, int | None] | None = None,
+    probe: str | None = None,
+    repeats: bool = False,
+    first_copy: bool = False,
+    foreign_copy: bool = False,
+) -> Outcome:
+    """The outcome of a page's lease with its two lines. items: of `on_page`, as JSON. follows: whether the target
+    of a redirect is wanted. due_again: seconds until the page is due again. copy_of: the URL of which the page is a
+    copy, and in how many bits their SimHashes differ (None: in no byte). probe: the URL by chance that was answered
+    with such a page. repeats: it brings no new content all the same. first_copy: it does not, and no URL of its shape
+    had that page before. foreign_copy: it does not either, and is the first copy of a page of another host on its
+    own."""
+    response, status = visit.response, visit.status
+    line = _page_line(visit, judgement, page, len(links), digest, digest_shown, warc, copy_of, probe)
+    line.items = UNSET if items is None else items
+    line.not_followed = dict(not_followed) or UNSET
+    octets = _encode(line)
+    page_is_here = judgement.verdict is Verdict.DONE and judgement.location is None
+    again = visit.now + instant(due_again) if due_again is not None and page_is_here else None
+    if judgement.verdict is Verdict.AGAIN:  # in another spelling
+        again, follows = visit.now, False
+    # A page that has not changed keeps the digest and validators that it has: the answer may repeat but some of them.
+    accepted = page_is_here and status != NOT_MODIFIED
+    field_of = response.headers.get if response is not None else _NONE.get
+    return Outcome(
+        visit.lease.token,
+        judgement.verdict if again is None else Verdict.AGAIN,
+        at=again,
+        seconds=visit.seconds,
+        first_byte_seconds=visit.first_byte_seconds,
+        challenged=judgement.challenged,
+        status=status,
+        error=judgement.error,
+        ended_at=response.ended_at if response is not None else visit.now,
+        retry_after_seconds=judgement.retry_after,
+        refused=judgement.refused,
+        location=judgement.location if follows else None,
+        links=links,
+        answered=status is not None,
+        line=octets,
+        politeness=politeness_line(visit),
+        digest=digest if accepted else None,
+        duplicate=judgement.word == Word.DUPLICATE,
+        repeats=repeats,
+        first_copy=first_copy,
+        foreign_copy=foreign_copy,
+        bytes_read=len(response.content) if response is not None else 0,
+        etag=_validator(field_of("etag")) if accepted else None,
+        last_modified=_validator(field_of("last-modified")) if accepted else None,
+    )
+
+
+def _page_line(
+    visit: Visit,
+    judgement: Judgement,
+    page: Page | None,
+    links: int,
+    digest: bytes | None,
+    digest_shown: str | None,
+    warc: dict[str, Any] | None,
+    copy_of: tuple[str, int | None] | None,
+    probe: str | None,
+) -> PageLine:
+    """The line of `pages.jsonl`, with the arguments of `page_outcome`."""
+    lease, response, status = visit.lease, visit.response, visit.status
+    field_of = response.headers.get if response is not None else _NONE.get
+    line = PageLine(
+        url=lease.url,
+        outcome=judgement.word,
+        status=status,
+        error=UNSET if judgement.error is None else judgement.error,
+        fetched_at=rfc3339(visit.at),
+        seconds=round(response.seconds, 6) if response is not None else None,
+        bytes=len(response.content) if response is not None else 0,
+        content_type=_cut(field_of("content-type")),
+        digest=digest_shown if status != NOT_MODIFIED else None,
+        depth=lease.depth,
+        referrer=_cut(lease.referrer, URL_BYTES_MAX),
+        priority=round(lease.priority, 6),
+        attempt=lease.attempt,
+        location=_location_shown(judgement, response),
+        http_date=_cut(field_of("date")),
+        last_modified=_cut(field_of("last-modified")),
+        etag=_cut(field_of("etag")),
+        links=links,
+        token=lease.token,
+        warc=warc,
+    )
+    if page is not None:
+        _add_content(line, page)
+    if response is not None:
+        _add_answer(line, response, digest)
+    if copy_of is not None:
+        line.duplicate_of = copy_of[0]
+        line.distance = UNSET if copy_of[1] is None else copy_of[1]
+    if probe is not None:
+        line.probe = probe
+    return line
+
+
+def _add_content(line: PageLine, page: Page) -> None:
+    """What was read in the page."""
+    line.title = _cut(page.title) or None
+    line.description = _cut(page.description, DESCRIPTION_CHARACTERS_MAX) or None
+    line.canonical = _cut(page.canonical, URL_BYTES_MAX)
+    line.charset = page.charset if page.octets or page.title or line.links else None
+    line.language = _cut(page.language)
+    if page.octets:
+        line.simhash, line.text_digest = f"{page.simhash:016x}", f"{page.text_digest:016x}"
+        line.shingles = page.shingles
+    if page.image is not None:
+        line.image = page.image._asdict()
+    if page.robots:
+        line.directives = [_cut(word) for word in sorted(page.robots)]
+    if page.left_out:
+        line.links_left_out = page.left_out
+
+
+def _add_answer(line: PageLine, response: Response, digest: bytes | None) -> None:
+    """How the answer came. digest: of the page's content."""
+    # A content that is the body itself has the digest of the record.
+    if digest is not None and response.content is not response.body:
+        content = shown_digest(digest)
+        if content != line.digest:
+            line.content_digest = content
+    if response.url != line.url:
+        line.requested = response.url
+    if response.decoding is not Decoding.WHOLE:
+        line.decoding = response.decoding.value
+    if response.url.startswith("https:"):
+        marks = [UNVERIFIED] * (not response.verified) + [response.client] * (response.client is not None)
+        line.tls = " ".join(map(str, marks)) if marks else UNSET
+
+
+def robots_outcome(visit: Visit) -> Outcome:
+    """The outcome of an errand for a robots.txt; each hop of a redirect is one (RFC 9309 section 2.3.1)."""
+    response = visit.response
+    answer, error = robots_of(response, visit.error_class, visit.at, challenged=visit.sign is not None)
+    return Outcome(
+        visit.lease.token,
+        Verdict.DONE,
+        seconds=visit.seconds,
+        first_byte_seconds=visit.first_byte_seconds,
+        challenged=visit.sign is not None,
+        status=visit.status,
+        error=error,
+        ended_at=response.ended_at if response is not None else visit.now,
+        retry_after_seconds=retry_after_of(response, visit.at) if response is not None else None,
+        refused=visit.status in REFUSALS,
+        robots=answer,
+        answered=False,
+        politeness=politeness_line(visit),
+    )
+
+
+def errand_outcome(visit: Visit, judgement: Judgement, links: UrlBatch | list[Link]) -> Outcome:
+    """The outcome of an errand for a sitemap or a probe; each hop of a redirect is one. links: the pages that it
+    names."""
+    response = visit.response
+    return Outcome(
+        visit.lease.token,
+        judgement.verdict,
+        seconds=visit.seconds,
+        first_byte_seconds=visit.first_byte_seconds,
+        challenged=visit.sign is not None,
+        status=visit.status,
+        error=judgement.error,
+        ended_at=response.ended_at if response is not None else visit.now,
+        retry_after_seconds=judgement.retry_after,
+        refused=judgement.refused,
+        location=judgement.location,
+        links=links,
+        answered=False,
+        politeness=politeness_line(visit),
+    )
+
+
+def address_outcome(visit: Visit) -> Outcome:
+    """The outcome of an errand for an address; which failures may pass is the fetcher's word, as with pages."""
+    lease = visit.lease
+    if visit.address is not None:
+        return lease.located(visit.address, ttl_seconds=DNS_KNOWN_SECONDS)
+    error = str(visit.failure) if visit.failure is not None else None
+    may_pass = error is not None and meaning_of(None, error).verdict is Verdict.RETRY
+    return lease.retry(error=error) if may_pass else lease.gone(error=error)
+
+
+def politeness_line(visit: Visit) -> bytes | None:
+    """The record of one request that was sent; None when the site was not asked."""
+    response = visit.response
+    if response is None and visit.fault is not None and visit.began is not None:
+        return politeness_of(visit, visit.began, visit.now, visit.seconds or 0.0, visit.fault.word)
+    if response is None or not visit.sent:
+        return None
+    return politeness_of(visit, response.started_at, response.ended_at, response.seconds, visit.error_class)
+
+
+def politeness_of(visit: Visit, started: Instant, ended: Instant, took: float, error: str | None) -> bytes:
+    """The record of a request with these instants."""
+    lease, response = visit.lease, visit.response
+    before = lease.ended_before
+    first = response.first_byte_at if response is not None else None
+    line = PolitenessLine(
+        *(lease.host, lease.authority, lease.url, str(lease.kind), rfc3339_exact(started)),
+        rfc3339_exact(first) if first is not None else None,
+        rfc3339_exact(ended),
+        round(took, 6),
+        round(lease.gap_seconds, 6) if before is not None and lease.gap_seconds is not None else None,
+        round(seconds(started - before), 6) if before is not None else None,
+        lease.gap_reason if before is not None else None,
+        *(visit.groups, visit.status, error, lease.token),
+        lease.capacity if lease.capacity > 1 else UNSET,
+    )
+    return sealed(_encode(line))
+
+
+def sealed(line: bytes) -> bytes:
+    """A line of JSON, an object, with a check on its other bytes as its last field: who edits one breaks it."""
+    return b'%b,"seal":"%b"}' % (line[:-1], seal_of(line))
+
+
+def seal_of(line: bytes) -> bytes:
+    """Sixteen hex digits for a line without a seal."""
+    return hashlib.blake2b(line, digest_size=8).hexdigest().encode()
+
+
+def _location_shown(judgement: Judgement, response: Response | None) -> str | None:
+    if judgement.location is not None:
+        return _cut(judgement.location, URL_BYTES_MAX)
+    return _cut(written_location(response)) if response is not None else None
+
+
+def _validator(text: str | None) -> str | None:
+    """An ETag or Last-Modified for the next request; None for one that is too long to be kept or is no text. It only
+    saves a download, and a part of it would save none."""
+    if text is None or len(text) > LINE_FIELD_CHARACTERS_MAX:
+        return None
+    return _cut(text)
+
+
+def _cut(text: str | None, characters_max: int = LINE_FIELD_CHARACTERS_MAX) -> str | None:
+    if text is None:
+        return None
+    whole = text[:characters_max]
+    # Half a character (a lone surrogate) cannot be written as UTF-8.
+    return whole if whole.isascii() else whole.encode("utf-8", "replace").decode()

@@ -1,0 +1,236 @@
+"""A crawl's directory: its content, the check that it is one, its settings, and the seeds not taken yet."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from outrider.crawl.setup.options import SETTINGS_FILE, SETTINGS_FILE_BYTES_MAX, SettingsFile, from_file
+from outrider.errors import (
+    ForeignStoreError,
+    NamedPathError,
+    NoCrawlError,
+    SettingsError,
+    StoreError,
+    StoreFailedError,
+    StoreFullError,
+)
+from outrider.limits import RUN_FILE_BYTES_MAX, SEEDS_PENDING_BYTES_MAX, WORK_FILE_BYTES_MAX
+from outrider.storage.files import Directory, read_whole, remove_if_possible, replace
+from outrider.storage.manifest import MANIFEST_NAME
+
+FRONTIER_NAME: Final = "frontier"
+ARCHIVE_NAME: Final = "archive"
+REPORT_FILE: Final = "report.html"
+PENDING_FILE: Final = "seeds.pending"
+RUN_FILE: Final = "run.json"
+WORKER_FOLDER: Final = "work"
+"""The folder of a worker's own books in its directory."""
+WORK_FILE: Final = "work.json"
+ASIDE_PREFIX: Final = "aside-"
+"""How the folders begin into which `--anew` puts what a directory held."""
+
+
+class DirectoryContent(StrEnum):
+    """The content of the place where a crawl's directory shall be."""
+
+    NOTHING = "nothing"  # no directory, or an empty one
+    PREPARED = "prepared"  # an outrider.toml that the user wrote, no crawl yet
+    CRAWL = "crawl"
+
+
+GIVE_A_CRAWL = "give the directory of a crawl"
+"""The way out where the directory that a command names, to look at or to go on with, holds something else."""
+NAME_BYTES_MAX: Final = 255  # the longest file name on most systems; longer hosts do not resolve anyway
+CHOOSE_ANOTHER = "choose another name with -o"
+
+
+def folder_name(host: str) -> str:
+    """The name of a crawl's directory by that of a host; an address loses its brackets and colons.
+
+    It names a directory in the current one. Raises SettingsError for a host that would name another (`~`, `..`), or
+    that reads like an option.
+    """
+    name = host.strip("[]").replace(":", "-")
+    odd = name[:1] in ("", "-", ".", "~") or not name.isprintable() or "/" in name or "\\" in name
+    if odd or len(name.encode()) > NAME_BYTES_MAX:
+        raise SettingsError(
+            f"output is missing, and the host {host!r:.80} is no name for a directory; give one with -o"
+        )
+    return name
+
+
+def inspect(path: str, way_out: str = CHOOSE_ANOTHER) -> DirectoryContent:
+    """Tells the content of `path`; makes and changes nothing. way_out: the advice in the error for a foreign directory.
+
+    Raises ForeignStoreError for a directory with other content, NamedPathError for a path that is no directory or
+    cannot be read.
+    """
+    try:
+        names = {name for name in os.listdir(path) if not name.startswith(ASIDE_PREFIX)}
+    except FileNotFoundError:
+        return DirectoryContent.NOTHING
+    except NotADirectoryError:
+        raise NamedPathError(f"{path!r} is no directory; {way_out}") from None
+    except OSError as error:
+        raise NamedPathError(f"{path!r} cannot be read ({error.strerror}); {way_out}") from None
+    if FRONTIER_NAME in names:
+        return DirectoryContent.CRAWL
+    if SETTINGS_FILE in names:
+        return DirectoryContent.PREPARED
+    if names:
+        named = ", ".join(sorted(names)[:3]) + (" …" if len(names) > 3 else "")
+        if MANIFEST_NAME in names:
+            named = "the store of a program (Frontier.open), which has URLs and no pages"
+        raise ForeignStoreError(f"{path} holds no crawl but {named}; {way_out}")
+    return DirectoryContent.NOTHING
+
+
+class WorkerOwner(msgspec.Struct, frozen=True):
+    """The owner of a worker's directory: a store, the name under which it leases, and the address of its server; "" in
+    a file of an earlier version."""
+
+    store: str
+    worker: str
+    server: str = ""
+
+
+def worker_of(path: str) -> WorkerOwner | None:
+    """The worker that owns a directory; None where none does, or its file cannot be read."""
+    try:
+        with open(os.path.join(path, WORKER_FOLDER, WORK_FILE), "rb") as file:
+            return msgspec.json.decode(file.read(WORK_FILE_BYTES_MAX), type=WorkerOwner)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def refuse_owned(path: str) -> None:
+    """Raises StoreInUseError where another process owns the crawl in `path`."""
+    with contextlib.suppress(FileNotFoundError):
+        store = Directory(os.path.join(path, FRONTIER_NAME), create=False)
+        try:
+            store.lock()
+            store.unlock()
+        finally:
+            store.close()
+
+
+def refuse_worker(path: str) -> None:
+    """Raises ForeignStoreError for a worker's directory: a frontier made there would end the worker's use of it."""
+    worker = worker_of(path)
+    if worker is not None and not os.path.lexists(os.path.join(path, FRONTIER_NAME)):
+        again = f"outrider work {shlex.quote(worker.server or 'ADDRESS')} -o {shlex.quote(path)}"
+        raise ForeignStoreError(
+            f"{path} belongs to the worker {worker.worker!r:.200}, which `{again}` starts again; choose another name "
+            "for a crawl"
+        )
+
+
+def no_crawl(path: str, found: DirectoryContent) -> NoCrawlError:
+    """The error for a command that needs a crawl and found this."""
+    worker = worker_of(path) if found is DirectoryContent.PREPARED else None
+    if worker is not None:
+        at = worker.server
+        told = f"the frontier is at {at}: `outrider status {at}` asks it" if at else "ask the server of the frontier"
+        return NoCrawlError(f"{path} belongs to the worker {worker.worker!r:.200}, and holds no frontier; {told}")
+    what = {DirectoryContent.PREPARED: f"holds {SETTINGS_FILE} and no {FRONTIER_NAME}"}.get(found, "is empty")
+    if not os.path.lexists(path):
+        what = "does not exist"
+    return NoCrawlError(f"{path} {what}; `outrider crawl URL -o {shlex.quote(path)}` begins one")
+
+
+def kept_settings(path: str) -> SettingsFile:
+    """The settings in DIR/outrider.toml; empty when there is none. Raises NamedPathError."""
+    where = os.path.join(path, SETTINGS_FILE)
+    try:
+        with open(where, "rb") as file:
+            data = file.read(SETTINGS_FILE_BYTES_MAX + 1)
+    except FileNotFoundError:
+        return SettingsFile({})
+    except OSError as error:
+        raise NamedPathError(f"{where} cannot be read ({error.strerror})") from None
+    if len(data) > SETTINGS_FILE_BYTES_MAX:
+        raise NamedPathError(f"{where} is longer than {SETTINGS_FILE_BYTES_MAX} bytes")
+    try:
+        return from_file(data.decode(), where, path)
+    except UnicodeDecodeError:
+        raise NamedPathError(f"{where} is not UTF-8") from None
+
+
+def kept_of_crawl(path: str) -> SettingsFile:
+    """The settings of the crawl in `path`. Raises NoCrawlError where there is none, NamedPathError, and
+    ForeignStoreError for other content."""
+    found = inspect(path, GIVE_A_CRAWL)
+    if found is DirectoryContent.NOTHING:
+        raise no_crawl(path, found)
+    return kept_settings(os.path.abspath(path))
+
+
+def opened(path: str) -> Directory:
+    """The directory, made where it is missing. Raises NamedPathError when it cannot be made or written."""
+    try:
+        return Directory(path, create=True)
+    except (StoreFailedError, StoreFullError) as error:
+        raise NamedPathError(f"{path!r} cannot be made ({error.facts}); choose another with -o") from None
+    except StoreError as error:
+        raise NamedPathError(error.facts) from None
+    except FileNotFoundError as error:
+        raise NamedPathError(f"{path!r} cannot be made ({error.strerror}); choose another with -o") from None
+
+
+def write_settings(files: Directory, text: str) -> None:
+    """Replaces DIR/outrider.toml durably. Raises StoreFullError, StoreFailedError."""
+    replace(files, SETTINGS_FILE, text.encode())
+
+
+def put_pending(files: Directory, seeds: list[str]) -> None:
+    """Writes down seeds before the frontier takes them, so that a crash between two batches loses none."""
+    replace(files, PENDING_FILE, "".join(seed + "\n" for seed in seeds).encode())
+
+
+def take_pending(files: Directory) -> list[str]:
+    """The seeds that an earlier run wrote down and did not finish to hand over."""
+    try:
+        return read_whole(files, PENDING_FILE, bytes_max=SEEDS_PENDING_BYTES_MAX).decode().split()
+    except FileNotFoundError:
+        return []
+
+
+def drop_pending(files: Directory) -> None:
+    """The frontier has them all. Where the file will not go, the next run brings them again, which changes nothing."""
+    remove_if_possible(files, PENDING_FILE)
+
+
+class LastRun(msgspec.Struct, frozen=True):
+    """The facts of a crawl's runs that its store does not keep.
+
+    average, peak: answered pages per second of the last run. seconds: how long all runs took together. not_followed:
+    links that were not followed, by reason, in all runs. bad_seeds: seeds that are no URLs, as they were read last. A
+    run that is killed forgets its last half minute of these.
+    """
+
+    average: float = 0.0
+    peak: float = 0.0
+    seconds: float = 0.0
+    not_followed: dict[str, int] = {}  # msgspec copies it
+    bad_seeds: int = 0
+
+
+def put_run(files: Directory, run: LastRun) -> None:
+    """Remembers a run's facts for `status` after its end; a disk that is full may forget them."""
+    with contextlib.suppress(StoreError):
+        replace(files, RUN_FILE, msgspec.json.encode(run) + b"\n")
+
+
+def last_run(path: str) -> LastRun:
+    """The facts that `put_run` kept; zeros when there are none that can be used."""
+    try:
+        with open(os.path.join(path, RUN_FILE), "rb") as file:
+            return msgspec.json.decode(file.read(RUN_FILE_BYTES_MAX), type=LastRun)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return LastRun()

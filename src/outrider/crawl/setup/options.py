@@ -1,0 +1,1226 @@
+"""The settings of a crawl: typed, bounded, each with its meaning; from flags, the environment, outrider.toml, defaults.
+
+`CrawlOptions` is the one list: the command line, the file and the documentation are made from its fields.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import math
+import os
+import re
+import ssl
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from outrider.crawl.setup.credentials import checked_secret, origin_of
+from outrider.crawl.setup.group_settings import GROUP_WORDS, groups_of, read_groups
+from outrider.errors import SettingsError
+from outrider.fetch.dns import read_server
+from outrider.fetch.downloader import Request, is_secret
+from outrider.frontier.policy.frontier_settings import CRAWL_DELAY_AS, CRAWL_DELAY_OVER, ROBOTS_UNREACHABLE
+from outrider.limits import (
+    CONNECT_SECONDS_MAX,
+    DELAY_FACTOR,
+    DELAY_SECONDS_FLOOR,
+    DNS_SERVERS_MAX,
+    GROUP_CAPACITY_MAX,
+    IDLE_SECONDS_MAX,
+    ORDER_SECONDS_MAX,
+    RETRY_SECONDS,
+    TIMEOUT_SECONDS_MAX,
+    TOTAL_SECONDS_MAX,
+    TRUNCATE_BYTES_MAX,
+)
+from outrider.url import LossyRules, Scope
+from outrider.url.traps import Traps
+
+ENVIRONMENT_PREFIX = "OUTRIDER_"
+_ALMOST = 0.9  # how alike two names are that differ by a letter or two; other tools have variables of their own
+SETTINGS_FILE = "outrider.toml"
+SETTINGS_FILE_BYTES_MAX = 16 << 20  # a million seeds named on the command line do not fit there anyway
+
+CONCURRENCY_MAX = 10_000  # sockets of one process; beyond it the kernel's tables are the limit, not the crawl
+DELAY_SECONDS_MAX = 86_400.0  # a gap of more than a day is a typing error
+DELAY_FACTOR_MAX = 10_000.0  # the term is cut at 60 s anyway
+SECONDS_MAX = ORDER_SECONDS_MAX
+MAX_WAIT_SECONDS = 86_400.0  # a site may ask to come back tomorrow; a run that waits longer looks hung
+COUNT_MAX = 1 << 53  # whole numbers that every JSON reader keeps exactly
+SEED_MAX = (1 << 64) - 1
+CONTACT_CHARACTERS_MAX = 200  # it travels in every request
+USER_AGENT_CHARACTERS_MAX = 64  # a product token; robots.txt groups are matched by it
+
+SCOPES = ("host", "domain", "prefix", "any")
+PRIORITIES = ("weighted", "by_domain_page_freshness")
+COPIES = ("last", "drop")
+PROGRESS = ("auto", "bar", "log", "none")
+LOG_FORMATS = ("text", "json")
+YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+_TOKEN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")  # RFC 9309: letters, - and _; digits and dots are met too
+_MAIL = re.compile(r"(?:mailto:)?[^@\s<>()]+@[^@\s<>()]+")
+_WEB = re.compile(r"https?://[^\s<>()]+", re.IGNORECASE)
+
+
+class RefusedError(ValueError):
+    """Why a value cannot be used, in words that follow its name."""
+
+
+def _whole(least: int, most: int) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        if isinstance(value, str):
+            text = value.strip().replace("_", "")
+            if not re.fullmatch(r"[+-]?[0-9]{1,30}", text):
+                raise RefusedError("it is no whole number")
+            value = int(text)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise RefusedError("it is no whole number")
+        if not least <= value <= most:
+            raise RefusedError("it is too small" if value < least else "it is too large")
+        return value
+
+    return read
+
+
+def _real(least: float, most: float, *, open_below: bool = False) -> Callable[[object], float]:
+    def read(value: object) -> float:
+        if isinstance(value, str):
+            try:
+                value = float(value)
+            except ValueError:
+                raise RefusedError("it is no number") from None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise RefusedError("it is no number")
+        number = float(value)
+        if math.isnan(number) or math.isinf(number):
+            raise RefusedError("it is no finite number")
+        if number < least or (open_below and number == least):
+            raise RefusedError("it is too small")
+        if number > most:
+            raise RefusedError("it is too large")
+        return number
+
+    return read
+
+
+def _one_of(names: tuple[str, ...]) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        if not isinstance(value, str) or value not in names:
+            near = difflib.get_close_matches(str(value), names, 1)
+            raise RefusedError(f"did you mean {near[0]!r}?" if near else "it is none of them")
+        return value
+
+    return read
+
+
+def _truth(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in YES + NO:
+        return value.strip().lower() in YES
+    raise RefusedError("it is neither true nor false")
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise RefusedError("it is no text")
+    if any(ord(character) < 0x20 or ord(character) == 0x7F for character in value):
+        raise RefusedError("it holds a control character")
+    return value.strip()
+
+
+def _rules(value: object) -> str:
+    if not isinstance(value, str):
+        raise RefusedError("it is no text")
+    try:
+        return LossyRules.parse(value).text
+    except SettingsError as error:
+        raise RefusedError(str(error.facts)) from None
+
+
+def _path(value: object) -> str:
+    if isinstance(value, Path):
+        value = str(value)
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise RefusedError("it is no path")
+    try:
+        return os.path.abspath(os.path.expanduser(value))
+    except FileNotFoundError:
+        raise RefusedError("the directory you are in was removed") from None
+
+
+def _readable(value: object) -> str:
+    path = _path(value)
+    try:
+        with open(path, "rb") as file:
+            file.read(1)
+    except OSError as error:
+        raise RefusedError(f"it cannot be read ({error.strerror})") from None
+    return path
+
+
+def _authorities(value: object) -> str:
+    path = _readable(value)
+    try:
+        ssl.create_default_context(cafile=path)
+    except (ssl.SSLError, OSError):
+        raise RefusedError("it holds no certificate in PEM form") from None
+    return path
+
+
+def _contact(value: object) -> str:
+    contact = _text(value)
+    if len(contact) > CONTACT_CHARACTERS_MAX:
+        raise RefusedError(f"it is longer than {CONTACT_CHARACTERS_MAX} characters")
+    if not contact.isascii():
+        raise RefusedError("it holds characters beyond ASCII, which no header takes")
+    if not (_WEB.fullmatch(contact) or _MAIL.fullmatch(contact)):
+        raise RefusedError("it is neither a mail address nor a URL")
+    return contact
+
+
+def _user_agent(value: object) -> str:
+    token = _text(value)
+    if len(token) > USER_AGENT_CHARACTERS_MAX or not _TOKEN.fullmatch(token):
+        raise RefusedError("it is no product token")
+    return token
+
+
+def _several(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (_text(value),)
+    if isinstance(value, Iterable) and not isinstance(value, Mapping | bytes):
+        return tuple(_text(part) for part in value)
+    raise RefusedError("it is no list of texts")
+
+
+def _include(value: object) -> tuple[str, ...]:
+    return _patterns(value, lambda patterns: Scope("any", include=patterns))
+
+
+def _exclude(value: object) -> tuple[str, ...]:
+    return _patterns(value, lambda patterns: Scope("any", exclude=patterns))
+
+
+def _patterns(value: object, check: Callable[[tuple[str, ...]], object]) -> tuple[str, ...]:
+    patterns = _several(value)
+    try:
+        check(patterns)
+    except SettingsError as error:
+        raise RefusedError(error.facts) from None
+    return patterns
+
+
+def _groups(value: object) -> tuple[str, ...]:
+    told = tuple(text if text in GROUP_WORDS else _readable(text) for text in _several(value))
+    try:
+        read_groups(told)
+    except SettingsError as error:
+        raise RefusedError(str(error.facts)) from None
+    return told
+
+
+LOST = "?"
+"""The place in outrider.toml of a function that has no name to import it by."""
+_FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_.]*")
+_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+")
+_A_FUNCTION = "module:function, or in Python a function"
+
+
+def is_function(value: object) -> bool:
+    """Whether a value names a function, or is one; it is imported when a crawl begins (`hooks.py`)."""
+    if isinstance(value, str):
+        return value == LOST or _FUNCTION.fullmatch(value) is not None
+    return callable(value)
+
+
+def _function(value: object) -> object:
+    if isinstance(value, str):
+        value = value.strip()
+    if not is_function(value):
+        raise RefusedError("it names no function")
+    return value
+
+
+def _downloader(value: object) -> object:
+    return value if hasattr(value, "fetch") and hasattr(value, "close") else _function(value)
+
+
+def _scope(value: object) -> object:
+    return value if is_function(value) else _one_of(SCOPES)(value)
+
+
+def _priority(value: object) -> object:
+    return value if is_function(value) else _one_of(PRIORITIES)(value)
+
+
+def _readers(value: object) -> tuple[tuple[str, object], ...]:
+    """Pairs of a content type and the function that reads it."""
+    if isinstance(value, Mapping):
+        value = tuple(value.items())
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        value = (value,)
+    found: dict[str, object] = {}
+    for part in value:
+        pair = part.split("=", 1) if isinstance(part, str) else part
+        if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise RefusedError("it has no = between a content type and a function")
+        essence = pair[0].strip().lower()
+        if not _TYPE.fullmatch(essence):
+            raise RefusedError(f"{essence!r} is no content type")
+        found[essence] = _function(pair[1])
+    return tuple(found.items())
+
+
+def spelled(value: object) -> str:
+    """A function as outrider.toml names it; `LOST` for one that cannot be imported by a name."""
+    if isinstance(value, str):
+        return value
+    module, path = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    found: Any = sys.modules.get(module) if isinstance(module, str) and module != "__main__" else None
+    for part in str(path).split("."):
+        found = getattr(found, part, None)
+    return f"{module}:{path}" if found is not None and found is value else LOST
+
+
+def _servers(value: object) -> tuple[str, ...]:
+    try:
+        servers = tuple(dict.fromkeys(read_server(server) for server in _several(value)))
+    except SettingsError as error:
+        raise RefusedError(error.facts) from None
+    if len(servers) > DNS_SERVERS_MAX:
+        raise RefusedError(f"it names more than {DNS_SERVERS_MAX}")
+    return servers
+
+
+def _networks(value: object) -> tuple[str, ...]:
+    networks = _several(value)
+    for network in networks:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError as error:
+            raise RefusedError(str(error)) from None
+    return networks
+
+
+def _pairs(value: object) -> list[tuple[str, object]]:
+    """NAME=VALUE, one or many, as pairs; a mapping is one of them already."""
+    if isinstance(value, Mapping):
+        value = tuple(value.items())
+    if isinstance(value, str):
+        value = (value,)
+    if not isinstance(value, Iterable):
+        raise RefusedError("it is no list of NAME=VALUE")
+    found: list[tuple[str, object]] = []
+    for part in value:
+        pair = part.split("=", 1) if isinstance(part, str) else part
+        if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise RefusedError("a part of it has no =")  # unquoted: it may be a secret
+        found.append((pair[0].strip(), pair[1]))
+    return found
+
+
+def _headers(value: object) -> tuple[tuple[str, str], ...]:
+    found = []
+    for name, text in _pairs(value):
+        if not isinstance(text, str):
+            raise RefusedError(f"the value of {name!r} is no text")
+        try:
+            Request("http://localhost/", "127.0.0.1", "x", ((name, text.strip()),))
+        except SettingsError as error:
+            raise RefusedError(error.facts) from None
+        found.append((name, text.strip()))
+    return tuple(found)
+
+
+def _credentials(value: object) -> tuple[tuple[str, str], ...]:
+    found: dict[str, str] = {}
+    for origin, secret in _pairs(value):
+        if not isinstance(secret, str):
+            raise RefusedError("the secret is no text")
+        try:
+            found[origin_of(origin)] = checked_secret(secret)
+        except ValueError as error:
+            raise RefusedError(str(error)) from None
+    return tuple(found.items())
+
+
+def _truncate(value: object) -> tuple[tuple[str, int], ...]:
+    found = []
+    for name, size in _pairs(value):
+        if name != "*" and not _TYPE.fullmatch(name.lower().replace("/*", "/x")):
+            raise RefusedError(f"{name!r} is no content type, type/* or *")
+        found.append((name.lower(), _whole(1, TRUNCATE_BYTES_MAX)(size)))
+    return tuple(found)
+
+
+TIMEOUTS = (("connect", CONNECT_SECONDS_MAX), ("first-byte", IDLE_SECONDS_MAX), ("total", TOTAL_SECONDS_MAX))
+
+
+def _timeout(value: object) -> tuple[tuple[str, float], ...]:
+    """The three times in their order; those that are not named have their defaults."""
+    told = dict(TIMEOUTS)
+    for name, seconds in _pairs(value.split(",") if isinstance(value, str) else value):
+        name = name.replace("_", "-")
+        if name not in told:
+            raise RefusedError(f"{name!r} is none of {', '.join(told)}")
+        told[name] = _real(0, TIMEOUT_SECONDS_MAX, open_below=True)(seconds)
+    return tuple(told.items())
+
+
+VERIFIED, UNVERIFIED = "verified", "unverified"
+COMPATIBLE, MODERN = "compatible", "modern"
+_TLS_OF_HOST = (VERIFIED, UNVERIFIED, COMPATIBLE, MODERN)
+
+_OF_TABLES: dict[str, tuple[Callable[[object], object], str]] = {
+    "capacity": (_whole(1, GROUP_CAPACITY_MAX), f"a whole number from 1 to {GROUP_CAPACITY_MAX}"),
+    "tls": (_one_of(_TLS_OF_HOST), "one of " + ", ".join(_TLS_OF_HOST)),
+}
+"""The keys of a [[host]] table that are no options of a whole crawl: how each is read, and what it takes in words."""
+
+
+def _tables(value: object) -> tuple[tuple[tuple[str, object], ...], ...]:
+    """The [[host]] tables, each as pairs, its values checked as those of the options of the same names."""
+    if isinstance(value, Mapping) or not isinstance(value, list | tuple):
+        raise RefusedError("it is no list of tables")
+    found = []
+    for table in value:
+        pairs = dict(table)
+        name = pairs.get("name")
+        if not isinstance(name, str) or not _HOST_PATTERN.fullmatch(name):
+            raise RefusedError(f"name is {name!r:.80}, no pattern of host names as *.example.org")
+        checked_pairs: dict[str, object] = {"name": name}
+        for key, one in pairs.items():
+            option = str(key).replace("-", "_")
+            if option == "name":
+                continue
+            setting = SETTINGS.get(option)
+            if option in _OF_TABLES:
+                (read, accepted), secret = _OF_TABLES[option], False
+            elif setting is None or not setting.per_host:
+                known = ["name", *_OF_TABLES, *(name for name, setting in SETTINGS.items() if setting.per_host)]
+                raise RefusedError(f"{key} is nothing that a table of one host takes: {', '.join(known)}")
+            else:
+                read, accepted, secret = setting.read, setting.accepted, setting.secret
+            try:
+                checked_pairs[option] = read(one)
+            except RefusedError as refusal:
+                shown = "" if secret else f" is {one!r:.80}"
+                raise RefusedError(f"{key} of {name}{shown}: {refusal}, {accepted}") from None
+        if checked_pairs.get("tls") == UNVERIFIED and set(name) & set("*?[]"):
+            raise RefusedError(
+                f"tls = {UNVERIFIED!r} of {name}: an exception is for one host, not for a pattern of names"
+            )
+        found.append(tuple(checked_pairs.items()))
+    return tuple(found)
+
+
+_HOST_PATTERN = re.compile(r"[A-Za-z0-9*?._:\[\]-]{1,253}")
+
+
+class OptionTopic(StrEnum):
+    """The groups of options in help and documents, in their order; each value is the heading."""
+
+    COMMON = "Common options"
+    PAGES = "Which pages"
+    LIMITS = "Limits"
+    POLITENESS = "Politeness"
+    NETWORK = "Network"
+    HOOKS = "Your own functions (docs/hooks.md)"
+    TRAPS = "Crawler traps (docs/traps.md)"
+    RUN = "Run and output"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How one option is read and explained: the row from which command line, environment, outrider.toml, Python and
+    docs/cli.md are made.
+
+    optional: None (written `none`) is a value of its own. many: a list. switch: a flag with a `no-`, or one named
+    `off`, beside it. once: it is said for one run, and outrider.toml does not keep it. frontier: the frontier decides
+    by it. path: it names a file; in outrider.toml it is seen from the directory; words that are no path are listed in
+    `words`. short: a second flag.
+    topic: its group in help and documents. choices: the words it accepts, which a shell completes.
+    per_host: a [[host]] table may have it. secret: its values are shown nowhere. file_only: it stands in
+    outrider.toml and in Python, and has no flag. spaced: its values may hold spaces, so that a variable of the
+    environment has one on each line.
+    """
+
+    topic: OptionTopic
+    meaning: str
+    accepted: str
+    read: Callable[[object], object]
+    metavar: str
+    optional: bool = False
+    many: bool = False
+    switch: bool = False
+    off: str = ""
+    once: bool = False
+    frontier: bool = False
+    path: bool = False
+    words: tuple[str, ...] = ()
+    short: str = ""
+    per_host: bool = False
+    file_only: bool = False
+    secret: bool = False
+    spaced: bool = False
+    choices: tuple[str, ...] = ()
+
+
+def _setting(
+    topic: OptionTopic,
+    default: object,
+    meaning: str,
+    accepted: str,
+    read: Callable[[object], object],
+    metavar: str,
+    **more: Any,
+) -> Any:
+    """A field of `CrawlOptions` with its row; `more` are the further cells of `Setting`."""
+    setting = Setting(topic, meaning, accepted, read, metavar, **more)
+    return field(default=default, metadata={"setting": setting})
+
+
+def _limit(topic: OptionTopic, meaning: str, *, least: int = 1) -> Any:
+    accepted = f"a whole number, {least} or more, or none"
+    return _setting(topic, None, meaning, accepted, _whole(least, COUNT_MAX), "N", optional=True, frontier=True)
+
+
+def _bound(topic: OptionTopic, default: int, meaning: str) -> Any:
+    return _setting(topic, default, meaning, "a whole number above 0", _whole(1, COUNT_MAX), "N")
+
+
+def _choice(topic: OptionTopic, names: tuple[str, ...], meaning: str, **more: Any) -> Any:
+    return _setting(
+        topic, names[0], meaning, "one of " + ", ".join(names), _one_of(names), "|".join(names), choices=names, **more
+    )
+
+
+def _hook(topic: OptionTopic, meaning: str) -> Any:
+    accepted = _A_FUNCTION + ", or none"
+    return _setting(topic, None, meaning, accepted, _function, "MODULE:FUNCTION", optional=True)
+
+
+def _switch(topic: OptionTopic, default: bool, meaning: str, **more: Any) -> Any:
+    return _setting(topic, default, meaning, "true or false", _truth, "", switch=True, **more)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrawlOptions:
+    """Every option of a crawl, checked when made: SettingsError names the key, the value and what would be accepted."""
+
+    output: str = _setting(
+        OptionTopic.COMMON,
+        "",
+        "The directory of the crawl. Without it: ./ and the first host.",
+        "a path",
+        lambda v: "" if v == "" else _path(v),
+        "DIR",
+        path=True,
+        short="-o",
+    )
+    scope: Any = _setting(
+        OptionTopic.COMMON,
+        SCOPES[0],
+        "Which links to follow: on the seeds' hosts, on their registrable domains, below the seeds' "
+        "paths, or anywhere. A function decides for each page (docs/hooks.md).",
+        "one of host, domain, prefix, any; " + _A_FUNCTION,
+        _scope,
+        "host|domain|prefix|any|MODULE:FUNCTION",
+        choices=SCOPES,
+        frontier=True,
+    )
+    include: tuple[str, ...] = _setting(
+        OptionTopic.COMMON,
+        (),
+        "Follow only URLs that match one of these patterns (repeatable).",
+        "regular expressions in RE2's syntax",
+        _include,
+        "PATTERN",
+        many=True,
+        frontier=True,
+    )
+    exclude: tuple[str, ...] = _setting(
+        OptionTopic.COMMON,
+        (),
+        "Skip URLs that match one of these patterns (repeatable).",
+        "regular expressions in RE2's syntax",
+        _exclude,
+        "PATTERN",
+        many=True,
+        frontier=True,
+    )
+    url_rules: str | None = _setting(
+        OptionTopic.PAGES,
+        None,
+        "Lossy rules that map several spellings to one URL, separated by commas. A store keeps its rules for good.",
+        "names of rules (docs/urls.md), or none",
+        _rules,
+        "NAME,…",
+        optional=True,
+        frontier=True,
+    )
+    honour_canonical: bool = _switch(
+        OptionTopic.PAGES,
+        False,
+        "If a page names another canonical URL, fetch that URL and count the page as a duplicate.",
+    )
+    follow_nofollow: bool = _switch(
+        OptionTopic.PAGES,
+        False,
+        "Also follow links with rel=nofollow, ugc or sponsored, and links on pages that say nofollow.",
+        per_host=True,
+    )
+    copies: str = _choice(
+        OptionTopic.PAGES,
+        COPIES,
+        "Links of a page whose bytes were already seen at another URL: follow them last, or drop them.",
+    )
+    sitemaps: bool = _switch(
+        OptionTopic.PAGES, True, "Fetch the sitemaps of sites that have a robots.txt, and the pages that these list."
+    )
+    traps: bool = _switch(OptionTopic.TRAPS, True, "Set aside links that look like traps, such as endless calendars.")
+    max_url_bytes: int = _bound(
+        OptionTopic.TRAPS, 2_000, "A link longer than N bytes counts as a trap. Its longest value is not counted."
+    )
+    max_path_depth: int = _bound(OptionTopic.TRAPS, 15, "A link with more than N path segments counts as a trap.")
+    max_path_repeats: int = _bound(
+        OptionTopic.TRAPS, 3, "A link that repeats one path segment more than N times counts as a trap."
+    )
+    date_horizon: float = _setting(
+        OptionTopic.TRAPS,
+        2.0,
+        "A link to a month more than this many years ahead counts as a trap.",
+        "a number from 0 to 1000",
+        _real(0, 1_000),
+        "YEARS",
+    )
+    new_urls_per_host: int | None = _setting(
+        OptionTopic.TRAPS,
+        None,
+        "Set aside new links of a host or registrable domain that produced N new URLs within a day.",
+        "a whole number, 1 or more, or none",
+        _whole(1, COUNT_MAX),
+        "N",
+        optional=True,
+    )
+    least_returns: float = _setting(
+        OptionTopic.TRAPS,
+        0.03,
+        "Set aside links of a URL shape if fewer than this share of its last fetches had new content. "
+        "The same applies to hosts with ever new shapes. 0 disables it.",
+        "a number from 0 to 1",
+        _real(0, 1),
+        "SHARE",
+    )
+    host_quantile: float | None = _setting(
+        OptionTopic.TRAPS,
+        None,
+        "Set aside links of a host with twice as many fetches as this quantile of all hosts, such as "
+        "0.99. It needs 100 hosts with 16 fetches.",
+        "a number from 0 to 0.9999, or none",
+        _real(0, 0.9999),
+        "SHARE",
+        optional=True,
+    )
+    probe_pages: int = _setting(
+        OptionTopic.TRAPS,
+        8,
+        "After N pages that look alike, request a random path of the site. Pages that resemble its "
+        "answer are soft 404s. 0 disables it.",
+        "a whole number, 0 or more",
+        _whole(0, COUNT_MAX),
+        "N",
+    )
+    probe_hosts: int = _setting(
+        OptionTopic.TRAPS,
+        16,
+        "After N new hosts of a domain within a day, request a random host name. If it answers, new "
+        "hosts share one budget. 0 disables it.",
+        "a whole number, 0 or more",
+        _whole(0, COUNT_MAX),
+        "N",
+    )
+    max_pages: int | None = _limit(OptionTopic.COMMON, "Stop after N pages.")
+    max_depth: int | None = _limit(OptionTopic.COMMON, "Follow links up to N hops from a seed.", least=0)
+    max_pages_per_host: int | None = _limit(OptionTopic.LIMITS, "Fetch at most N pages from each host.")
+    max_seconds: float | None = _setting(
+        OptionTopic.LIMITS,
+        None,
+        "Stop this run after this time.",
+        "a number above 0, or none",
+        _real(0, SECONDS_MAX, open_below=True),
+        "SECONDS",
+        optional=True,
+    )
+    max_wait: float = _setting(
+        OptionTopic.LIMITS,
+        MAX_WAIT_SECONDS,
+        "Stop if every remaining host asks for a longer wait (Retry-After).",
+        f"a number from 0 to {SECONDS_MAX:.0f}",
+        _real(0, SECONDS_MAX),
+        "SECONDS",
+    )
+    delay: float = _setting(
+        OptionTopic.COMMON,
+        DELAY_SECONDS_FLOOR,
+        "Minimum gap between two requests to one host.",
+        f"a number from 0 to {DELAY_SECONDS_MAX:.0f}",
+        _real(0, DELAY_SECONDS_MAX),
+        "SECONDS",
+        frontier=True,
+        per_host=True,
+    )
+    delay_factor: float = _setting(
+        OptionTopic.POLITENESS,
+        DELAY_FACTOR,
+        "Make the gap at least K times the duration of the last request. This rule adds at most 60 s.",
+        f"a number from 0 to {DELAY_FACTOR_MAX:.0f}",
+        _real(0, DELAY_FACTOR_MAX),
+        "K",
+        frontier=True,
+    )
+    group: tuple[str, ...] = _setting(
+        OptionTopic.POLITENESS,
+        (),
+        "Hosts that share one politeness clock: those of one registrable domain, at one address, or in "
+        "a file (repeatable). By default, hosts at one public address share two request slots.",
+        "domain, address, none, or a readable file of groups (docs/groups.md)",
+        _groups,
+        "domain|address|FILE|none",
+        choices=GROUP_WORDS,
+        many=True,
+        path=True,
+        words=GROUP_WORDS,
+    )
+    concurrency: int = _setting(
+        OptionTopic.COMMON,
+        64,
+        "Maximum number of requests in flight, one per host unless you allow more. Up to 7 × N slow "
+        "requests may run in addition.",
+        f"a whole number from 1 to {CONCURRENCY_MAX}",
+        _whole(1, CONCURRENCY_MAX),
+        "N",
+    )
+    contact: str | None = _setting(
+        OptionTopic.COMMON,
+        None,
+        "A mail address or URL at which sites can reach you. Each request contains it. Without it, only "
+        "loopback is crawled.",
+        "a mail address or an http(s) URL",
+        _contact,
+        "URL|MAIL",
+        optional=True,
+    )
+    user_agent: str = _setting(
+        OptionTopic.POLITENESS,
+        "Outrider",
+        "The crawler's name, sent to every site and matched against robots.txt.",
+        f"a product token: letters, digits, - _ . after a first letter, at most {USER_AGENT_CHARACTERS_MAX}",
+        _user_agent,
+        "TOKEN",
+        frontier=True,
+    )
+    hosts: str | None = _setting(
+        OptionTopic.NETWORK,
+        None,
+        "A file of addresses and names, in the form of /etc/hosts. Names in it may have loopback addresses.",
+        "a readable file",
+        _readable,
+        "FILE",
+        optional=True,
+        path=True,
+    )
+    resolver: tuple[str, ...] = _setting(
+        OptionTopic.NETWORK,
+        (),
+        "Use this DNS server, not the system's (repeatable).",
+        "addresses such as 9.9.9.9, 127.0.0.1:5353 or [2620:fe::fe]:53",
+        _servers,
+        "IP[:PORT]",
+        many=True,
+    )
+    allow_address: tuple[str, ...] = _setting(
+        OptionTopic.NETWORK,
+        (),
+        "Allow connections to these addresses although they are not public (repeatable).",
+        "addresses or networks such as 127.0.0.0/8 or fd00::/8",
+        _networks,
+        "CIDR",
+        many=True,
+    )
+    ca: str | None = _setting(
+        OptionTopic.NETWORK,
+        None,
+        "Trust these certificates as well, for sites with their own certificate authority.",
+        "a readable file of certificates (PEM)",
+        _authorities,
+        "FILE",
+        optional=True,
+        path=True,
+    )
+    tls: str = _choice(
+        OptionTopic.NETWORK,
+        (COMPATIBLE, MODERN),
+        "If a server offers only outdated TLS (CBC, RSA key exchange): try again with libcurl, or give up.",
+    )
+    seed: int = _setting(
+        OptionTopic.RUN,
+        0,
+        "Seed of the random choices. The same seed makes the same choices.",
+        "a whole number from 0 to 2^64 - 1",
+        _whole(0, SEED_MAX),
+        "N",
+    )
+    obey_robots: bool = _switch(
+        OptionTopic.POLITENESS,
+        True,
+        "Obey robots.txt and its Crawl-delay. --ignore-robots also needs --own-sites.",
+        frontier=True,
+        off="ignore-robots",
+    )
+    own_sites: bool = _switch(
+        OptionTopic.POLITENESS, False, "Confirms that every site of this crawl is yours, as --ignore-robots requires."
+    )
+    robots_unreachable: str = _choice(
+        OptionTopic.POLITENESS,
+        ROBOTS_UNREACHABLE,
+        "If robots.txt of a host cannot be read: keep the host closed, or (for its owner) open it with "
+        "its last known rules.",
+        frontier=True,
+    )
+    crawl_delay_max: float | None = _setting(
+        OptionTopic.POLITENESS,
+        None,
+        "The longest Crawl-delay to obey as it is. --crawl-delay-over says what to do with a longer one.",
+        "a number above 0, or none",
+        _real(0, SECONDS_MAX, open_below=True),
+        "S",
+        optional=True,
+        frontier=True,
+    )
+    crawl_delay_over: str = _choice(
+        OptionTopic.POLITENESS,
+        CRAWL_DELAY_OVER,
+        "What to do with a Crawl-delay above --crawl-delay-max: obey it, cap it, or skip the host's pages.",
+        frontier=True,
+    )
+    crawl_delay_as: str = _choice(
+        OptionTopic.POLITENESS,
+        CRAWL_DELAY_AS,
+        "Read Crawl-delay as a gap after each request, or as a window in which one request may begin (Bing).",
+        frontier=True,
+    )
+    progress: str = _choice(
+        OptionTopic.RUN, PROGRESS, "How to show progress: a bar on a terminal, lines elsewhere, or nothing."
+    )
+    log_format: str = _choice(OptionTopic.RUN, LOG_FORMATS, "The format of crawl.log.")
+    warc: bool = _switch(OptionTopic.RUN, True, "Write every request and response to WARC files.")
+
+    on_page: Any = _hook(OptionTopic.HOOKS, "Called with each page. The page's line keeps what it returns.")
+    on_request: Any = _hook(
+        OptionTopic.HOOKS, "Called before each request for a page. May change its headers and timeouts."
+    )
+    on_response: Any = _hook(OptionTopic.HOOKS, "Called with each response. May replace its content.")
+    readers: Any = _setting(
+        OptionTopic.HOOKS,
+        (),
+        "The function that reads a content type (repeatable).",
+        "content-type=module:function, or in Python a mapping of types to functions",
+        _readers,
+        "TYPE=MODULE:FUNCTION",
+        many=True,
+    )
+    priority: Any = _setting(
+        OptionTopic.PAGES,
+        None,
+        "Which URLs to fetch first: by a function of Outrider (docs/priority.md) or your own.",
+        "one of weighted, by_domain_page_freshness; " + _A_FUNCTION + ", or none",
+        _priority,
+        "NAME|MODULE:FUNCTION",
+        choices=PRIORITIES,
+        optional=True,
+    )
+    key: Any = _hook(
+        OptionTopic.HOOKS, "Called with each link, returns the name of its queue. Queues of one host share its clock."
+    )
+    revisit: Any = _hook(OptionTopic.HOOKS, "Called with each page, returns the seconds until its next visit.")
+    downloader: Any = _setting(
+        OptionTopic.NETWORK,
+        None,
+        "Fetch pages with your own downloader.",
+        _A_FUNCTION + " or a Downloader, or none",
+        _downloader,
+        "MODULE:FUNCTION",
+        optional=True,
+    )
+    header: Any = _setting(
+        OptionTopic.NETWORK,
+        (),
+        "Send this header field with each request (repeatable).",
+        "NAME=VALUE; Host, User-Agent and those of the connection are set already",
+        _headers,
+        "NAME=VALUE",
+        many=True,
+        per_host=True,
+        secret=True,
+        spaced=True,
+    )
+    credentials: Any = _setting(
+        OptionTopic.NETWORK,
+        (),
+        "Send this secret to one origin and to no other (repeatable; docs/hosts.md).",
+        "ORIGIN=USER:PASSWORD or ORIGIN=Bearer TOKEN, with an origin as https://example.org",
+        _credentials,
+        "ORIGIN=SECRET",
+        many=True,
+        per_host=True,
+        secret=True,
+        spaced=True,
+    )
+    timeout: Any = _setting(
+        OptionTopic.NETWORK,
+        TIMEOUTS,
+        "Seconds allowed for the connection, for each pause of the site (first byte included), and for "
+        "the whole request.",
+        f"connect=S,first-byte=S,total=S or some of them, each above 0 and at most {TIMEOUT_SECONDS_MAX:.0f}",
+        _timeout,
+        "connect=S,first-byte=S,total=S",
+        per_host=True,
+    )
+    truncate: Any = _setting(
+        OptionTopic.LIMITS,
+        (),
+        "Keep at most BYTES of a content type or family (image/*). * means every other type (repeatable).",
+        f"TYPE=BYTES, with a whole number from 1 to {TRUNCATE_BYTES_MAX}",
+        _truncate,
+        "TYPE=BYTES",
+        many=True,
+        per_host=True,
+    )
+    retries: int = _setting(
+        OptionTopic.LIMITS,
+        len(RETRY_SECONDS),
+        "How many times to retry a failed page: after 5, 30 and 300 s.",
+        f"a whole number from 0 to {len(RETRY_SECONDS)}",
+        _whole(0, len(RETRY_SECONDS)),
+        "N",
+        per_host=True,
+    )
+    strict_seeds: bool = _switch(
+        OptionTopic.PAGES, False, "Stop at a seed that is not a URL. By default, such seeds are listed and skipped."
+    )
+    name: str | None = _setting(
+        OptionTopic.RUN, None, "The name of the crawl in its report.", "a text, or none", _text, "TEXT", optional=True
+    )
+    host: Any = _setting(
+        OptionTopic.NETWORK,
+        (),
+        "Settings of single hosts: one table each, with a pattern of names and the values for them (docs/hosts.md).",
+        "[[host]] tables",
+        _tables,
+        "",
+        many=True,
+        file_only=True,
+    )
+    anew: bool = _switch(
+        OptionTopic.RUN,
+        False,
+        "Move the files in DIR to a folder inside it and begin again, with the same settings.",
+        once=True,
+    )
+
+    def __post_init__(self) -> None:
+        for name, setting in SETTINGS.items():
+            object.__setattr__(self, name, checked(name, getattr(self, name), setting))
+        _require_no_secret(self.header)
+        if not self.obey_robots:
+            _require_owner(own_sites=self.own_sites, anywhere=self.scope == "any")
+
+    @property
+    def user_agent_sent(self) -> str:
+        """The User-Agent header: `TOKEN/0.1 (+contact)`."""
+        from outrider.crawl.setup.version import PRODUCT_VERSION
+
+        product = f"{self.user_agent}/{PRODUCT_VERSION}"
+        return f"{product} (+{self.contact})" if self.contact else product
+
+    @property
+    def headers_sent(self) -> tuple[tuple[str, str], ...]:
+        """The fields that each request has beside the usual ones: `From`, where the contact is a mail address (RFC 9110
+        section 10.1.2)."""
+        mail = self.contact.removeprefix("mailto:") if self.contact and _MAIL.fullmatch(self.contact) else None
+        return (("From", mail),) if mail else ()
+
+    def frontier_settings(self) -> dict[str, object]:
+        """The part that the frontier decides by, under the same names."""
+        told = {name: getattr(self, name) for name in FRONTIER_SETTINGS} | {
+            "group": groups_of(self.group, self.contact)
+        }
+        rules = Traps(
+            self.max_url_bytes,
+            self.max_path_depth,
+            self.max_path_repeats,
+            self.date_horizon,
+            self.new_urls_per_host,
+            self.least_returns or None,
+            self.host_quantile,
+        )
+        told["traps"] = rules if self.traps else None
+        # A function decides per page, before the frontier is told of its links.
+        return {**told, "scope": "any"} if is_function(self.scope) else told
+
+
+def _require_no_secret(fields: tuple[tuple[str, str], ...]) -> None:
+    """Raises SettingsError for a field that would hand the secret of one site to all of them."""
+    for name, _ in fields:
+        if is_secret(name):
+            raise SettingsError(
+                f"header {name} would go to every host of the crawl: give credentials ORIGIN=SECRET, or the header in "
+                "a [[host]] table of outrider.toml"
+            )
+
+
+def _require_owner(*, own_sites: bool, anywhere: bool) -> None:
+    """Raises SettingsError where robots.txt may not be ignored: for sites of others, or of nobody knows whom."""
+    if not own_sites:
+        raise SettingsError(
+            "obey-robots is False: robots.txt may be ignored on sites of your own alone; where they all are, add "
+            "--own-sites (own_sites = true), else take --ignore-robots back"
+        )
+    if anywhere:
+        raise SettingsError(
+            "obey-robots is False, and scope is any, which leads to sites of others: give scope host, domain or prefix"
+        )
+
+
+SETTINGS: dict[str, Setting] = {
+    entry.name: entry.metadata["setting"]
+    for topic in OptionTopic
+    for entry in fields(CrawlOptions)
+    if entry.metadata["setting"].topic is topic
+}
+"""Every option by its name, topic by topic: the order of help, outrider.toml and documents."""
+
+
+def default_of(name: str) -> object:
+    """The default of an option."""
+    return CrawlOptions.__dataclass_fields__[name].default
+
+
+FRONTIER_SETTINGS = tuple(name for name, setting in SETTINGS.items() if setting.frontier)
+
+
+def checked(name: str, value: object, setting: Setting, source: str = "") -> object:
+    """The value in its own type. Raises SettingsError naming the key, the value and what would be accepted."""
+    if setting.optional and (value is None or (isinstance(value, str) and value.strip().lower() == "none")):
+        return None
+    try:
+        return setting.read(value)
+    except RefusedError as refusal:
+        shown = ", ".join(map(repr, value)) if isinstance(value, tuple | list) else repr(value)
+        shown = "" if setting.secret else f" is {shown}" if len(shown) <= 200 else f" is {shown[:200]}…"
+        origin = f" ({source})" if source else ""
+        raise SettingsError(
+            f"{name.replace('_', '-')}{origin}{shown}: {refusal}; it takes {setting.accepted}"
+        ) from None
+
+
+Given = Mapping[str, tuple[object, str]]
+"""Values by option, each with where it was written ("" for a flag); not checked yet."""
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, tuple[object, str]]:
+    """The options named OUTRIDER_…; lists are separated by white space, those whose values may hold spaces by line
+    breaks; an empty variable is none.
+
+    Raises SettingsError for a variable that is almost one of them: it would be passed over in silence.
+    """
+    found: dict[str, tuple[object, str]] = {}
+    known = [ENVIRONMENT_PREFIX + name.upper() for name in SETTINGS]
+    for variable in sorted(environment):
+        if variable.startswith(ENVIRONMENT_PREFIX) and variable not in known:
+            near = difflib.get_close_matches(variable, known, 1, _ALMOST)
+            if near:
+                raise SettingsError(f"{variable} (in the environment) is no setting; did you mean {near[0]}?")
+    for name, setting in SETTINGS.items():
+        if setting.file_only:
+            continue
+        variable = ENVIRONMENT_PREFIX + name.upper()
+        text = environment.get(variable, "")
+        if text:
+            found[name] = (_listed(text, setting) if setting.many else text, variable)
+    return found
+
+
+def _listed(text: str, setting: Setting) -> list[str]:
+    """The values of a list in a variable."""
+    if not setting.spaced:
+        return text.split()
+    return [line for line in map(str.strip, text.splitlines()) if line]
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsFile:
+    """The content of a DIR/outrider.toml: options, and where the seeds came from."""
+
+    options: Given
+    seeds: tuple[str, ...] = ()
+
+
+def from_file(text: str, shown: str, directory: str) -> SettingsFile:
+    """Reads the text of an outrider.toml (`shown` names it in errors; relative paths are seen from `directory`).
+
+    Raises SettingsError for a text that is no TOML or has an unknown key; the values are checked later, together.
+    """
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{shown} is no TOML: {error}") from None
+    found: dict[str, tuple[object, str]] = {}
+    seeds: tuple[str, ...] = ()
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        if name == "seeds":
+            if not isinstance(value, list) or not all(isinstance(seed, str) for seed in value):
+                raise SettingsError(f"seeds ({shown}) is no list of texts")
+            seeds = tuple(value)
+            continue
+        if name not in SETTINGS:
+            raise SettingsError(f"{key} ({shown}) is no setting{_nearest(name)}")
+        if SETTINGS[name].once:
+            raise SettingsError(f"{key} ({shown}) is said for one run: give it as a flag, and take it out of the file")
+        if SETTINGS[name].path:
+            value = _seen_from(directory, value, ("", "none", *SETTINGS[name].words))
+        found[name] = (value, shown)
+    return SettingsFile(found, seeds)
+
+
+def _seen_from(directory: str, path: object, words: tuple[str, ...]) -> object:
+    if isinstance(path, list):
+        return [_seen_from(directory, part, words) for part in path]
+    if not isinstance(path, str) or path in words:
+        return path
+    return os.path.join(directory, os.path.expanduser(path))
+
+
+def _nearest(name: str) -> str:
+    near = difflib.get_close_matches(name, [*SETTINGS, "seeds"], 1)
+    return f"; did you mean {near[0].replace('_', '-')}?" if near else ""
+
+
+def resolved(flags: Mapping[str, object], environment: Given, file: Given, output: str) -> CrawlOptions:
+    """One value per option: flags before the environment before outrider.toml before the defaults.
+
+    A directory that was moved keeps working: `output` is where it lies now. Raises SettingsError.
+    """
+    return explained(flags, environment, file, output)[0]
+
+
+def explained(
+    flags: Mapping[str, object], environment: Given, file: Given, output: str
+) -> tuple[CrawlOptions, dict[str, str]]:
+    """As `resolved`, and where each value that is no default came from: a flag (""), a variable, or a file."""
+    merged: dict[str, tuple[object, str]] = {
+        **file,
+        **environment,
+        **{name: (value, "") for name, value in flags.items()},
+    }
+    merged["output"] = (output, "")
+    values: dict[str, Any] = {}
+    for name, (value, source) in merged.items():
+        setting = SETTINGS.get(name)
+        if setting is None:
+            raise SettingsError(f"{name} is no setting{_nearest(name)}")
+        values[name] = checked(name, value, setting, source)
+    return CrawlOptions(**values), {name: source for name, (_, source) in merged.items()}
+
+
+def permitting(options: CrawlOptions, addresses: tuple[str, ...]) -> CrawlOptions:
+    """The same settings with further addresses that may be connected to."""
+    return replace(options, allow_address=(*options.allow_address, *addresses)) if addresses else options
+
+
+def hidden(options: CrawlOptions) -> CrawlOptions:
+    """The same settings without the values of header fields and credentials."""
+
+    def covered(name: str, value: Any) -> Any:
+        if name not in SETTINGS or not SETTINGS[name].secret:
+            return value
+        return tuple((one, "hidden:hidden" if name == "credentials" else "hidden") for one, _ in value)
+
+    tables = tuple({name: covered(name, value) for name, value in table} for table in options.host)
+    secrets = (name for name, setting in SETTINGS.items() if setting.secret)
+    return replace(options, host=tables, **{name: covered(name, getattr(options, name)) for name in secrets})
+
+
+def as_toml(options: CrawlOptions, seeds: Iterable[str]) -> str:
+    """The text of an outrider.toml with every setting, its meaning and where the seeds came from."""
+    parts = [
+        "# The settings this crawl runs with. Flags and OUTRIDER_… variables come before what is written here.",
+        "",
+        "# Where the seeds came from: URLs, @files, or - for standard input.",
+        f"seeds = {_toml(tuple(seeds))}",
+    ]
+    for name, setting in SETTINGS.items():
+        if name in ("output", "host") or setting.once:
+            continue  # a directory may be moved; an option for one run is not kept; tables stand behind the keys
+        value = getattr(options, name)
+        parts += ["", f"# {setting.meaning} It takes {setting.accepted}."]
+        parts.append(f"{name} = {value_text(value)}")
+    for table in options.host:
+        parts += ["", "[[host]]", *(f"{name} = {value_text(value)}" for name, value in table)]
+    return "\n".join(parts) + "\n"
+
+
+def _paired(value: object) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else spelled(value)
+
+
+def typed_text(value: object) -> str:
+    """One value as a user types it behind its flag; "" for an empty list or text."""
+    if isinstance(value, tuple):
+        return ",".join(f"{part[0]}={_paired(part[1])}" if isinstance(part, tuple) else str(part) for part in value)
+    return f"{value:g}" if isinstance(value, float) else value_text(value).strip('"')
+
+
+def value_text(value: object) -> str:
+    """One value as outrider.toml has it; None is "none"."""
+    return '"none"' if value is None else _toml(value)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return repr(value)  # shortest text that reads back as the same number; TOML takes the same forms
+    if isinstance(value, tuple):
+        if not value:
+            return "[]"
+        if isinstance(value[0], tuple) and isinstance(value[0][0], tuple):
+            tables = ("{ " + ", ".join(f"{key} = {value_text(one)}" for key, one in table) + " }" for table in value)
+            return "[" + ", ".join(tables) + "]"
+        parts = [f"{part[0]}={_paired(part[1])}" if isinstance(part, tuple) else part for part in value]
+        return "[\n" + "".join(f"    {_toml(part)},\n" for part in parts) + "]"
+    if not isinstance(value, str):
+        value = spelled(value)
+    return '"' + "".join(_toml_character(character) for character in value) + '"'
+
+
+def _toml_character(character: str) -> str:
+    code = ord(character)
+    if character in '"\\':
+        return "\\" + character
+    if 0xD800 <= code <= 0xDFFF:
+        return "\\uFFFD"  # TOML holds scalar values only; half a character cannot be written
+    if code < 0x20 or code == 0x7F or 0x80 <= code < 0xA0:
+        return f"\\u{code:04X}"
+    return character
