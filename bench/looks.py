@@ -25,7 +25,7 @@ from outrider import Frontier
 from outrider.crawl.questions.crawl_queries import LOOKS
 from outrider.crawl.setup.directory import FRONTIER_NAME
 from outrider.journey import OutcomeBatch
-from outrider.service.running import SWITCH_SECONDS
+from outrider.service.http_server import SWITCH_SECONDS
 from outrider.url import UrlBatch
 
 HOSTS = 1_000_000

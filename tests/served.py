@@ -6,11 +6,11 @@ import asyncio
 import json
 
 from outrider import AsyncFrontier, Frontier
-from outrider.service.access import Hosts, Tokens
+from outrider.service.access import ServerNames, TokenRoles
 from outrider.service.app import application
 from outrider.service.audit import Audit
 from outrider.service.connection import CONNECTION
-from outrider.service.desk import Desk
+from outrider.service.service_state import ServiceState
 
 API = "/api/v1"
 NOW = 1_700_000_000_000_000
@@ -26,7 +26,9 @@ class Served:
             clock=lambda: self.now, robots=robots, settings={"delay": 1, "delay_factor": 0}
         )
         audit = Audit(str(directory)) if directory is not None else None
-        self.desk = Desk(AsyncFrontier(self.frontier), hosts=Hosts(loopback), tokens=tokens or Tokens(), audit=audit)
+        self.desk = ServiceState(
+            AsyncFrontier(self.frontier), hosts=ServerNames(loopback), tokens=tokens or TokenRoles(), audit=audit
+        )
         self.app = application(self.desk)
 
     async def asked(self, method, path, body=None, *, headers=None, gone=None, connection=None):

@@ -20,9 +20,9 @@ from outrider.engine.remote import RemoteFrontier
 from outrider.errors import ClosedError, InvalidUrlError, SettingsError, UnreachableError
 from outrider.frontier.priority import weighted
 from outrider.journey import Code, GroupStatus, Kind, Outcome, PriorityPart, State, Verdict
-from outrider.service.access import Hosts, Tokens
+from outrider.service.access import ServerNames, TokenRoles
 from outrider.service.app import application
-from outrider.service.desk import Desk
+from outrider.service.service_state import ServiceState
 from outrider.url.traps import Traps
 
 NOW = 1_700_000_000_000_000
@@ -33,7 +33,9 @@ class Wire:
     """Asks an application without a socket; `lose` answers are lost behind the server, one after the other."""
 
     def __init__(self, frontier):
-        self.app = application(Desk(AsyncFrontier(frontier), hosts=Hosts(True), tokens=Tokens(), audit=None))
+        self.app = application(
+            ServiceState(AsyncFrontier(frontier), hosts=ServerNames(True), tokens=TokenRoles(), audit=None)
+        )
         self.lose, self.asked = 0, []
 
     def __call__(self, sent):

@@ -17,7 +17,7 @@ from contextlib import suppress
 import pytest
 
 from limiting import set_limits
-from outrider.service import running
+from outrider.service import http_server
 from outrider.service.access import Listening
 from served import API, A, B, Served
 
@@ -31,7 +31,7 @@ class Server:
     def __init__(self, certificate=None, key=None):
         self.served = Served()
         self._at = Listening("127.0.0.1", 0, certificate, key)
-        self._listener = running.bound(self._at)
+        self._listener = http_server.bound(self._at)
         self.port = self._listener.getsockname()[1]
         self.sockets = []
         self._begun = threading.Event()
@@ -40,7 +40,7 @@ class Server:
         self._begun.wait()
 
     async def _run(self):
-        self._server = running.server_of(self.served.desk, self._at)
+        self._server = http_server.server_of(self.served.desk, self._at)
         self._begun.set()
         await self._server.serve([self._listener])
 

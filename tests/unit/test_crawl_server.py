@@ -25,8 +25,8 @@ from outrider.crawl.setup.options import CrawlOptions
 from outrider.engine.remote import connect
 from outrider.errors import SettingsError, StoreFailedError
 from outrider.journey import ArchivePlace, Link
-from outrider.service.access import Listening, Tokens
-from outrider.service.crawling import CrawlServer
+from outrider.service.access import Listening, TokenRoles
+from outrider.service.crawl_server import CrawlServer
 from outrider.service.problems import of_error
 from outrider.service.routes import ROUTES
 from outrider.url import UrlBatch
@@ -37,7 +37,7 @@ HOST, HOME = "h0.test", "http://h0.test/"
 
 
 def server(tokens=None):
-    return CrawlServer(Listening("127.0.0.1", 0), tokens or Tokens())
+    return CrawlServer(Listening("127.0.0.1", 0), tokens or TokenRoles())
 
 
 def asked(at, method, path, body=None, headers=None):
@@ -340,7 +340,7 @@ def test_an_address_that_others_reach_and_half_an_order_are_refused(tmp_path, ca
 
 def test_without_the_extra_it_says_what_to_install(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    for name in ("running", "crawling"):
+    for name in ("http_server", "crawl_server"):
         monkeypatch.delitem(sys.modules, f"outrider.service.{name}", raising=False)
     code, told = said(capsys, "crawl", "http://127.0.0.1:9/", "-o", str(tmp_path / "out"), "--http", "127.0.0.1:0")
     assert (2, True) == (code, "`--http` needs uvicorn" in told), told
@@ -352,7 +352,7 @@ def test_certificates_that_cannot_be_used_are_refused_before_the_crawl(tmp_path)
     file = tmp_path / "file.pem"
     file.write_text("no certificate")
     with pytest.raises(SettingsError, match=r"--tls-cert .*file\.pem"):
-        CrawlServer(Listening("127.0.0.1", 0, str(file), str(file)), Tokens())
+        CrawlServer(Listening("127.0.0.1", 0, str(file), str(file)), TokenRoles())
 
 
 def raw(at, octets):

@@ -107,7 +107,7 @@ def test_an_answer_that_cannot_be_written_gives_its_leases_back(monkeypatch):
 
         broken.setattr("outrider.service.routes.encode", failing)
         assert (500, "bug") == served.problem("GET", f"{API}/frontier/next?worker_id=w&batch_size=10")
-    assert 0 == len(served.desk.handed)
+    assert 0 == len(served.desk.registry)
     assert {A, B} == {one["url"] for one in served.next()["urls"]}
 
 

@@ -20,13 +20,13 @@ from outrider.engine import messages
 from outrider.errors import NamedPathError, SettingsError, StoreFullError, StoreStoppedError
 from outrider.fetch.failures import FetchError
 from outrider.limits import DEPTH_MAX, SERVICE_BODY_BYTES_MAX
-from outrider.service import routes, running
-from outrider.service.access import Listening, Role, Tokens, listening
+from outrider.service import http_server, routes
+from outrider.service.access import Listening, Role, TokenRoles, listening
 from outrider.service.audit import Audit
 from outrider.service.connection import Connection
-from outrider.service.errands import Errands
 from outrider.service.openapi import document
 from outrider.service.problems import TYPES, Problem
+from outrider.service.server_errands import ServerErrands
 from served import API, NOW, A, B, Served
 
 
@@ -257,7 +257,7 @@ def test_the_rest_of_a_lease_is_found_by_its_tokens_behind_a_restart(tmp_path):
 def test_the_socket_names_its_protocol_so_that_no_answer_waits_for_an_acknowledgement():
     import socket
 
-    with running.bound(Listening("127.0.0.1", 0)) as listener:
+    with http_server.bound(Listening("127.0.0.1", 0)) as listener:
         assert socket.IPPROTO_TCP == listener.proto
 
 
@@ -539,7 +539,7 @@ def tokens(tmp_path):
     file = tmp_path / "tokens"
     file.write_text("# for tests\nread readreadreadread\nwork workworkworkwork\noperate operateoperateoperate\n")
     file.chmod(0o600)
-    return Tokens.read(str(file))
+    return TokenRoles.read(str(file))
 
 
 def test_a_token_opens_what_its_role_covers(tokens):
@@ -567,14 +567,14 @@ def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path):
     file.write_text("read readreadreadread\n")
     file.chmod(0o644)
     with pytest.raises(SettingsError, match="chmod 600"):
-        Tokens.read(str(file))
+        TokenRoles.read(str(file))
     file.chmod(0o600)
     file.write_text("king readreadreadread\n")
     with pytest.raises(SettingsError, match="line 1") as told:
-        Tokens.read(str(file))
+        TokenRoles.read(str(file))
     assert "readread" not in str(told.value)
     with pytest.raises(NamedPathError):
-        Tokens.read(str(tmp_path / "none"))
+        TokenRoles.read(str(tmp_path / "none"))
     assert Role.READ < Role.ADMIN
 
 
@@ -605,13 +605,13 @@ def test_an_address_that_makes_no_sense_is_refused(text):
 def test_a_port_in_use_is_refused_before_the_store_is_touched(tmp_path):
     import socket
 
-    from outrider.service.running import serve
+    from outrider.service.http_server import serve
 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(SettingsError, match="in use"):
-            serve(str(tmp_path / "d"), Listening("127.0.0.1", taken.getsockname()[1]), Tokens(), say=print)
+            serve(str(tmp_path / "d"), Listening("127.0.0.1", taken.getsockname()[1]), TokenRoles(), say=print)
     assert not (tmp_path / "d").exists()
 
 
@@ -773,7 +773,7 @@ def test_with_robots_server_the_server_asks_for_robots_txt_and_pages_alone_are_l
 
     async def crawl():
         visits = Files()
-        served.desk.errands = Errands(served.desk.frontier, visits)
+        served.desk.errands = ServerErrands(served.desk.frontier, visits)
         _, _, first = await served.asked("GET", f"{API}/frontier/next?worker_id=w&robots=server&ttl_ms=1")
         assert [] == first["urls"]
         visits.go_on.set()
@@ -794,7 +794,7 @@ def test_an_errand_that_the_server_breaks_off_comes_again():
 
     async def crawl():
         visits = Files()
-        served.desk.errands = Errands(served.desk.frontier, visits)
+        served.desk.errands = ServerErrands(served.desk.frontier, visits)
         await served.asked("GET", f"{API}/frontier/next?worker_id=w&robots=server")
         await asyncio.sleep(0)
         assert 1 == len(served.desk.errands)
@@ -836,7 +836,7 @@ class Transport:
 def test_no_request_of_http_is_a_problem_too(sent, status, kind):
     async def answered():
         served = Served()
-        server = running.server_of(served.desk, Listening("127.0.0.1", 7070))
+        server = http_server.server_of(served.desk, Listening("127.0.0.1", 7070))
         server.config.load()
         connection = Connection(config=server.config, server_state=server.server_state, app_state={})
         transport = Transport()
@@ -890,7 +890,7 @@ def test_more_connections_than_are_borne_are_refused_with_words(most, status, mo
 
     async def answered():
         served = Served()
-        server = running.server_of(served.desk, Listening("127.0.0.1", 7070))
+        server = http_server.server_of(served.desk, Listening("127.0.0.1", 7070))
         server.config.load()
         connection = Connection(config=server.config, server_state=server.server_state, app_state={})
         transport = Transport()

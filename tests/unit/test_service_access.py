@@ -7,7 +7,7 @@ import pytest
 
 from outrider import Frontier
 from outrider.engine import messages
-from outrider.service.access import Tokens
+from outrider.service.access import TokenRoles
 from served import API, A, B, Served
 
 C = "http://c.com/"
@@ -20,7 +20,7 @@ def tokened(tmp_path):
     file = tmp_path / "tokens"
     file.write_text("work 0123456789abcdef\nwork fedcba9876543210\n")
     file.chmod(0o600)
-    return Tokens.read(str(file))
+    return TokenRoles.read(str(file))
 
 
 FOREIGN = [

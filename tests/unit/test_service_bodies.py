@@ -13,7 +13,7 @@ from outrider.engine.remote import outcome_body
 from outrider.journey import OUTCOME_FIELDS, Form, Outcome, RobotsAnswer, Verdict
 from outrider.service.bodies import Bodies
 from outrider.service.problems import Problem
-from outrider.service.verdicts import told
+from outrider.service.verdicts import outcome_from_body
 from served import API, A, Served
 
 KB = 1_000
@@ -146,6 +146,6 @@ VALUES = {
 def test_each_field_of_an_outcome_reaches_a_server_but_those_that_stay_with_the_worker():
     one = Outcome(**{name: VALUES[field.form] for name, field in OUTCOME_FIELDS.items()})
     body = msgspec.json.decode(msgspec.json.encode(outcome_body(one)), type=OutcomeBody)
-    assert msgspec.structs.replace(one, ended_at=None, line=None, politeness=None) == told(body)
+    assert msgspec.structs.replace(one, ended_at=None, line=None, politeness=None) == outcome_from_body(body)
     assert {"ended_at", "line", "politeness"} == {name for name, field in OUTCOME_FIELDS.items() if not field.served}
     assert b'{"token":1,"verdict":"done"}' == msgspec.json.encode(outcome_body(Outcome(1, Verdict.DONE)))

@@ -9,7 +9,7 @@ import pytest
 
 from outrider import Frontier
 from outrider.engine.verbs import served_of
-from outrider.service.access import Tokens
+from outrider.service.access import TokenRoles
 from served import API, A, Served
 
 VERBS = sorted(served_of(Frontier))
@@ -63,7 +63,7 @@ def test_each_verb_asks_for_the_role_that_it_declares(tmp_path):
     file = tmp_path / "tokens"
     file.write_text("".join(f"{role} {role * 5}\n" for role in roles))
     file.chmod(0o600)
-    served, wrong = Served(tokens=Tokens.read(str(file))), []
+    served, wrong = Served(tokens=TokenRoles.read(str(file))), []
     for name, (declared, _) in served_of(Frontier).items():
         for role in roles:
             headers = {"authorization": f"Bearer {role * 5}", "content-type": "application/json"}

@@ -21,9 +21,9 @@ from outrider.crawl.run.remote_run import CrawlWorker, Server
 from outrider.crawl.setup.options import CrawlOptions
 from outrider.engine import AsyncFrontier
 from outrider.errors import ForeignStoreError, SettingsError, UnreachableError
-from outrider.service.access import Hosts, Listening, Tokens
-from outrider.service.desk import Desk
-from outrider.service.running import bound, listened_at, server_of
+from outrider.service.access import Listening, ServerNames, TokenRoles
+from outrider.service.http_server import bound, listened_at, server_of
+from outrider.service.service_state import ServiceState
 from unit.test_crawl_loop import HOSTS, SEEDS, Names, Site, until
 
 
@@ -36,7 +36,7 @@ class House:
         listening = Listening("127.0.0.1", 0, certificate, key)
         self._listener = bound(listening)
         self._at = listened_at(listening, self._listener)
-        self._tokens = tokens or Tokens()
+        self._tokens = tokens or TokenRoles()
         self._begun = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._thread.start()
@@ -45,7 +45,9 @@ class House:
 
     async def _serve(self):
         self._loop = asyncio.get_running_loop()
-        self._desk = Desk(AsyncFrontier(self.frontier), hosts=Hosts(True), tokens=self._tokens, audit=None)
+        self._desk = ServiceState(
+            AsyncFrontier(self.frontier), hosts=ServerNames(True), tokens=self._tokens, audit=None
+        )
         self._server = server_of(self._desk, self._at)
         self._server.config.load()
         self._begun.set()
@@ -310,7 +312,7 @@ def test_a_worker_shows_its_token_over_tls_and_needs_the_role(house, tmp_path):
     file = tmp_path / "tokens"
     file.write_text("read readreadreadread\nwork workworkworkwork\n")
     file.chmod(0o600)
-    served = house(tokens=Tokens.read(str(file)), certificate=certificate, key=key)
+    served = house(tokens=TokenRoles.read(str(file)), certificate=certificate, key=key)
     for token, words in ((None, "Authorization"), ("nobodynobodynobody", "no line"), ("readreadreadread", "role")):
         with pytest.raises(SettingsError, match=words):
             served.run(served.worker("bob", token=token, ca=certificate))

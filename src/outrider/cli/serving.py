@@ -110,12 +110,12 @@ def answers_beside(command: Callable[..., int]) -> Callable[..., int]:
                 raise SettingsError("--host-name is given, and no --http: it belongs to an address to answer at")
             return command(beside=None, **words)
         with _service("--http"):
-            from outrider.service.access import Tokens, listening
-            from outrider.service.crawling import CrawlServer
+            from outrider.service.access import TokenRoles, listening
+            from outrider.service.crawl_server import CrawlServer
             from outrider.service.otlp import Endpoint
         at, collector = listening(http, tls_cert, tls_key, tokens), None if otlp is None else Endpoint.of(otlp)
         known_as = frozenset(name.lower() for name in names)
-        beside = CrawlServer(at, Tokens.read(tokens), names=known_as, collector=collector, say=_say)
+        beside = CrawlServer(at, TokenRoles.read(tokens), names=known_as, collector=collector, say=_say)
         try:
             return command(beside=beside, **words)
         finally:
@@ -178,12 +178,12 @@ def serve(
     results for the time of --drain. It ends with 0 if all work is done, and with 4 if work is left.
     """
     with _service("serve"):
-        from outrider.service.access import Tokens, listening
+        from outrider.service.access import TokenRoles, listening
+        from outrider.service.http_server import serve as run
         from outrider.service.otlp import Endpoint
-        from outrider.service.running import serve as run
     collector = None if otlp is None else Endpoint.of(otlp)
     at = listening(http, tls_cert, tls_key, tokens)
-    roles = Tokens.read(tokens)
+    roles = TokenRoles.read(tokens)
     whole = run(
         directory,
         at,

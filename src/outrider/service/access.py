@@ -100,14 +100,14 @@ def listening(text: str, certificate: str | None, key: str | None, tokens: str |
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class TokenRoles:
     """Digests of tokens and their roles; without any file everybody has every role."""
 
     roles: tuple[tuple[bytes, Role], ...] = ()
     needed: bool = False
 
     @classmethod
-    def read(cls, path: str | None) -> Tokens:
+    def read(cls, path: str | None) -> TokenRoles:
         """A file of lines `ROLE TOKEN` (# begins a comment), which only its owner may read. Raises NamedPathError and
         SettingsError; no message tells a token."""
         if path is None:
@@ -163,7 +163,7 @@ def _digest(token: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Hosts:
+class ServerNames:
     """The names by which this server may be asked. A name that resolves here and is none of these is a page's trick to
     reach it from a browser (DNS rebinding)."""
 

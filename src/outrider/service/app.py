@@ -19,9 +19,9 @@ from outrider.errors import OutriderError
 from outrider.fetch.addresses import parsed
 from outrider.limits import SERVICE_KEY_CHARACTERS_MAX
 from outrider.service.connection import CONNECTION
-from outrider.service.desk import Desk
 from outrider.service.problems import MEDIA_TYPE, Problem, of_error
 from outrider.service.routes import JSON, ROUTES, Ask, Route, Text, encode
+from outrider.service.service_state import ServiceState
 
 _LOG: Final = logging.getLogger("outrider.service")
 _EXACT: Final = 1 << 53  # whole numbers up to here are themselves as floats
@@ -32,9 +32,9 @@ _STRAY: Final = "other"
 """The path under which requests are counted that no path of the table met: a stranger must not fill the memory."""
 
 
-def application(desk: Desk) -> Starlette:
+def application(service_state: ServiceState) -> Starlette:
     """The application for one desk."""
-    paths = [Path(route.path, _endpoint(desk, route), methods=[route.method]) for route in ROUTES]
+    paths = [Path(route.path, _endpoint(service_state, route), methods=[route.method]) for route in ROUTES]
 
     async def stray(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
@@ -42,7 +42,7 @@ def application(desk: Desk) -> Starlette:
         name = "wrong-method" if everywhere else {404: "unknown-path", 405: "wrong-method"}.get(status, "bug")
         problem = Problem(name, f"{request.method} {request.url.path[:200]}: /openapi.json lists what there is")
         try:
-            desk.hosts.check(_headers(request))
+            service_state.hosts.check(_headers(request))
         except Problem as other:
             problem = other
         headers = (
@@ -50,7 +50,7 @@ def application(desk: Desk) -> Starlette:
             if problem.name == "wrong-method"
             else {}
         )
-        return _counted(desk, _STRAY, _refused(problem, headers))
+        return _counted(service_state, _STRAY, _refused(problem, headers))
 
     app = Starlette(routes=paths, exception_handlers={HTTPException: stray})
     app.router.redirect_slashes = False
@@ -63,7 +63,7 @@ def _methods(paths: list[Path], request: Request | None) -> list[str]:
     return sorted({method for methods in met for method in methods})
 
 
-def _endpoint(desk: Desk, route: Route) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(service_state: ServiceState, route: Route) -> Callable[[Request], Awaitable[Response]]:
     decoder = msgspec.json.Decoder(route.body) if route.body is not None else None
 
     async def answer(request: Request) -> Response:
@@ -71,13 +71,13 @@ def _endpoint(desk: Desk, route: Route) -> Callable[[Request], Awaitable[Respons
         decoding = False
         try:
             headers = _headers(request)
-            who, query = _permitted(desk, route, request, headers)
-            octets = await desk.bodies.read(request.receive)
+            who, query = _permitted(service_state, route, request, headers)
+            octets = await service_state.bodies.read(request.receive)
             if octets and decoder is not None:
-                await desk.bodies.turn(len(octets))
+                await service_state.bodies.turn(len(octets))
                 decoding = True
             ask = _ask(route, decoder, request, headers, who, query, octets)
-            found = await route.answer(desk, ask)
+            found = await route.answer(service_state, ask)
             response = _written(found)
         except Problem as problem:
             response = _refused(problem)
@@ -90,8 +90,8 @@ def _endpoint(desk: Desk, route: Route) -> Callable[[Request], Awaitable[Respons
             response = _refused(Problem("bug", f"{type(error).__name__}; the server's standard error has more"))
         finally:
             if octets:
-                desk.bodies.release(len(octets), decoded=decoding)
-        return _counted(desk, route.path, response)
+                service_state.bodies.release(len(octets), decoded=decoding)
+        return _counted(service_state, route.path, response)
 
     return answer
 
@@ -102,11 +102,11 @@ def _headers(request: Request) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(request.scope["headers"])}
 
 
-def _permitted(desk: Desk, route: Route, request: Request, headers: dict[str, str]) -> tuple[str, Any]:
+def _permitted(service_state: ServiceState, route: Route, request: Request, headers: dict[str, str]) -> tuple[str, Any]:
     """Checks the right to ask, before the body is read. Returns a name of the asking side, and the parameters."""
-    desk.hosts.check(headers)
-    who = desk.tokens.check(headers.get("authorization"), route.role) if route.role is not None else ""
-    if route.fetches and desk.crawl is not None:
+    service_state.hosts.check(headers)
+    who = service_state.tokens.check(headers.get("authorization"), route.role) if route.role is not None else ""
+    if route.fetches and service_state.crawl is not None:
         raise Problem(
             "crawl-fetches",
             "this crawl gives no leases and takes no results; `outrider serve`, once it has ended, has workers fetch",
@@ -204,7 +204,7 @@ def _refused(problem: Problem, more: dict[str, str] | None = None) -> Response:
     return Response(problem.body(), status_code=problem.status, headers=headers)
 
 
-def _counted(desk: Desk, path: str, response: Response) -> Response:
+def _counted(service_state: ServiceState, path: str, response: Response) -> Response:
     at = (path, response.status_code)
-    desk.requests[at] = desk.requests.get(at, 0) + 1
+    service_state.requests[at] = service_state.requests.get(at, 0) + 1
     return response

@@ -13,7 +13,7 @@ from outrider.limits import SERVICE_READINGS_MAX, SERVICE_RECORDS_PER_PIECE
 from outrider.service.problems import Problem
 
 
-class _Reading:
+class _RecordReading:
     """One client's way through the records. The last piece is kept, for its answer may have been lost."""
 
     def __init__(self, records: Iterator[dict[str, Any]]) -> None:
@@ -27,19 +27,19 @@ class _Reading:
         self.number += 1
 
 
-class Readings:
+class RecordReadings:
     """The readings that clients have begun. Beyond a bound, the one that was continued longest ago is forgotten."""
 
     def __init__(self, records: Callable[[], Iterator[dict[str, Any]]]) -> None:
         self._records = records
-        self._open: OrderedDict[str, _Reading] = OrderedDict()
+        self._open: OrderedDict[str, _RecordReading] = OrderedDict()
 
     async def piece(self, after: str | None) -> tuple[list[dict[str, Any]], str | None]:
         """The rows after a cursor, and the next cursor, which is None at the end. Raises Problem for an old cursor."""
         name, _, number = (after or "").partition(".")
         if after is None:
             name, number = secrets.token_hex(8), "0"
-            self._open[name] = _Reading(self._records())
+            self._open[name] = _RecordReading(self._records())
             while len(self._open) > SERVICE_READINGS_MAX:
                 self._open.popitem(last=False)
         reading = self._open.get(name)

@@ -16,33 +16,33 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from outrider.service.desk import Desk
+    from outrider.service.service_state import ServiceState
 
 PREFIX: Final = "outrider_"
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 
-def exposition(desk: Desk, statistics: Mapping[str, Any], now: float) -> bytes:
+def exposition(service_state: ServiceState, statistics: Mapping[str, Any], now: float) -> bytes:
     """The page for a scraper. now: seconds of the clock that the rates go by."""
-    return generate_latest(registry_of(desk, statistics, now))
+    return generate_latest(registry_of(service_state, statistics, now))
 
 
-def registry_of(desk: Desk, statistics: Mapping[str, Any], now: float) -> CollectorRegistry:
+def registry_of(service_state: ServiceState, statistics: Mapping[str, Any], now: float) -> CollectorRegistry:
     """All families, for whichever form they are told in."""
     registry = CollectorRegistry()
-    registry.register(_Told(desk, statistics, now))
+    registry.register(_StateCollector(service_state, statistics, now))
     ProcessCollector(namespace="outrider", registry=registry)
     return registry
 
 
-class _Told(Collector):
-    def __init__(self, desk: Desk, statistics: Mapping[str, Any], now: float) -> None:
-        self._desk, self._statistics, self._now = desk, statistics, now
+class _StateCollector(Collector):
+    def __init__(self, service_state: ServiceState, statistics: Mapping[str, Any], now: float) -> None:
+        self._desk, self._statistics, self._now = service_state, statistics, now
 
     def collect(self) -> Iterator[Metric]:
-        found, desk = self._statistics, self._desk
+        found, service_state = self._statistics, self._desk
         rates = GaugeMetricFamily(PREFIX + "urls_per_second", "Mean of the last ten seconds.", labels=["state"])
-        for name, pace in desk.paces.items():
+        for name, pace in service_state.paces.items():
             rates.add_metric([name], pace.rates(self._now).now)
         yield rates
         urls = GaugeMetricFamily(PREFIX + "urls", "URLs by state.", labels=["state"])
@@ -59,19 +59,19 @@ class _Told(Collector):
             ("known_hosts", "Hosts of all accepted URLs.", hosts["known"]),
             ("errands", "Files of robots rules and addresses to ask for.", found["errands"]),
             ("leased_urls", "URLs that are out with workers.", found["urls"]["leased"]),
-            ("waiting_requests", "Requests that wait for a lease.", desk.frontier.waiting_leases),
+            ("waiting_requests", "Requests that wait for a lease.", service_state.frontier.waiting_leases),
             ("log_bytes", "Segments of the log on the disk.", log["segment_bytes"]),
             ("ledger_bytes", "Runs of the ledger on the disk.", structures["ledger"]["bytes"]),
             ("seen_bytes", "Memory of the set of seen URLs.", structures["seen"]["bytes"]),
             ("disk_full", "1 while the disk takes no writes.", log["full"]),
-            ("workers_heard", "Workers heard since the server began.", len(desk.heard)),
+            ("workers_heard", "Workers heard since the server began.", len(service_state.heard)),
         ):
             yield GaugeMetricFamily(PREFIX + name, words, value)
-        yield from _of_hosts(desk.measured)
-        yield from _of_times(desk.measured)
-        if desk.silent_seconds is not None:
+        yield from _of_hosts(service_state.measured)
+        yield from _of_times(service_state.measured)
+        if service_state.silent_seconds is not None:
             words = "Since the last word of the worker that holds leases and is silent longest."
-            yield GaugeMetricFamily(PREFIX + "worker_silent_seconds", words, desk.silent_seconds)
+            yield GaugeMetricFamily(PREFIX + "worker_silent_seconds", words, service_state.silent_seconds)
         yield CounterMetricFamily(PREFIX + "duplicate_urls", "Answers with content known before.", found["duplicates"])
         yield CounterMetricFamily(PREFIX + "fetched_urls", "Pages that a site answered.", found["answered"])
         yield CounterMetricFamily(PREFIX + "lost_leases", "Leases that ended without a report.", found["lost"])
@@ -82,7 +82,7 @@ class _Told(Collector):
                 failures.add_metric([name.encode("utf-8", "replace").decode()], count)
         yield failures
         requests = CounterMetricFamily(PREFIX + "http_requests", "Answered requests.", labels=["path", "status"])
-        for (path, status), count in desk.requests.items():
+        for (path, status), count in service_state.requests.items():
             requests.add_metric([path, str(status)], count)
         yield requests
 

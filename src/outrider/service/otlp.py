@@ -26,8 +26,8 @@ from outrider.clock import elapsed, seconds, wall
 from outrider.crawl.setup.version import version
 from outrider.errors import OutriderError, SettingsError, shown
 from outrider.limits import OTLP_ANSWER_BYTES_MAX, OTLP_BODIES_MAX, OTLP_CLOSE_SECONDS, OTLP_SECONDS, OTLP_SEND_SECONDS
-from outrider.service.desk import Desk
 from outrider.service.metrics import registry_of
+from outrider.service.service_state import ServiceState
 
 PATH: Final = "/v1/metrics"
 _CUMULATIVE: Final = 2  # AGGREGATION_TEMPORALITY_CUMULATIVE
@@ -182,7 +182,10 @@ class Exporter:
 
 @asynccontextmanager
 async def exporting(
-    desk: Desk, collector: Endpoint | None, say: Callable[[str], None], every_seconds: float = OTLP_SECONDS
+    service_state: ServiceState,
+    collector: Endpoint | None,
+    say: Callable[[str], None],
+    every_seconds: float = OTLP_SECONDS,
 ) -> AsyncIterator[None]:
     """Sends the metrics of a desk to a collector for the length of a block, and once more at its end; None: to none."""
     if collector is None:
@@ -192,7 +195,7 @@ async def exporting(
 
     async def export() -> None:
         while True:
-            await _told(desk, exporter)
+            await _export_once(service_state, exporter)
             await asyncio.sleep(every_seconds)
 
     task = asyncio.ensure_future(export())
@@ -201,11 +204,11 @@ async def exporting(
     finally:
         task.cancel()
         with suppress(OutriderError):  # the store may be what ended the block
-            await _told(desk, exporter)
+            await _export_once(service_state, exporter)
         await asyncio.to_thread(exporter.close)
 
 
-async def _told(desk: Desk, exporter: Exporter) -> None:
-    statistics = await desk.statistics()
-    families = registry_of(desk, statistics, seconds(elapsed())).collect()
-    exporter.put(body_of(families, desk.store, wall() * 1_000))
+async def _export_once(service_state: ServiceState, exporter: Exporter) -> None:
+    statistics = await service_state.statistics()
+    families = registry_of(service_state, statistics, seconds(elapsed())).collect()
+    exporter.put(body_of(families, service_state.store, wall() * 1_000))

@@ -39,12 +39,12 @@ from outrider.limits import (
 )
 from outrider.service.access import Role
 from outrider.service.connection import Connection
-from outrider.service.desk import Desk
-from outrider.service.errands import OWN_KINDS
-from outrider.service.handing import Given
+from outrider.service.lease_registry import IssuedLease
 from outrider.service.metrics import CONTENT_TYPE, exposition
 from outrider.service.problems import Problem
-from outrider.service.verdicts import link_of, outcome_of, told
+from outrider.service.server_errands import OWN_KINDS
+from outrider.service.service_state import ServiceState
+from outrider.service.verdicts import link_of, outcome_from_body, outcome_of
 from outrider.url import host_of, normalize
 
 JSON: Final = "application/json"
@@ -93,7 +93,7 @@ def _whole(value: Any) -> Any:
     return {_whole(name): _whole(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 
-Answer = Callable[[Desk, Ask], Awaitable[Struct | dict[str, Any] | Text]]
+Answer = Callable[[ServiceState, Ask], Awaitable[Struct | dict[str, Any] | Text]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,50 +126,52 @@ def _added(codes: Sequence[Code], refused: Sequence[str] = ()) -> m.Added:
     return m.Added(new, len(codes) - new - known, known, [str(code) for code in codes], list(refused))
 
 
-async def _add(desk: Desk, ask: Ask) -> m.Added:
+async def _add(service_state: ServiceState, ask: Ask) -> m.Added:
     body: m.AddUrls = ask.body
     links = [link_of(one, crawl=body.crawl_id) for one in body.urls]
     urls = [link.url for link in links]
-    admitted = await desk.admit(urls, owner=ask.local)
+    admitted = await service_state.admit(urls, owner=ask.local)
     refused = admitted.named(urls)
     if refused and not admitted.places:
         raise Problem("address-refused", refused[0], refused=refused)
     some = [links[place] for place in admitted.places]
-    with desk.keys.used("urls", ask.who, body.worker_id or "", ask.key, _request(ask, body)) as request:
-        found = dict(zip(admitted.places, await desk.add(some, request) if some else [], strict=True))
+    with service_state.keys.used("urls", ask.who, body.worker_id or "", ask.key, _request(ask, body)) as request:
+        found = dict(zip(admitted.places, await service_state.add(some, request) if some else [], strict=True))
     return _added([found.get(place, Code.INVALID) for place in range(len(links))], refused)
 
 
-async def _next(desk: Desk, ask: Ask) -> m.Leased | Text:
+async def _next(service_state: ServiceState, ask: Ask) -> m.Leased | Text:
     wish: m.Next = ask.query
-    desk.hear(wish.worker_id)
-    if desk.closing.is_set():
+    service_state.hear(wish.worker_id)
+    if service_state.closing.is_set():
         raise Problem("closing", "no more leases are given; results are taken until the server ends")
-    desk.handed.expire(await desk.frontier.now())
-    if desk.handed.urls + wish.batch_size > SERVICE_LEASED_URLS_MAX:
-        raise Problem("too-many-leases", f"{desk.handed.urls:,} URLs are out, of {SERVICE_LEASED_URLS_MAX:,} at most")
-    if wish.timeout_ms and desk.frontier.waiting_leases >= SERVICE_WAITERS_MAX:
+    service_state.registry.expire(await service_state.frontier.now())
+    if service_state.registry.urls + wish.batch_size > SERVICE_LEASED_URLS_MAX:
+        raise Problem(
+            "too-many-leases", f"{service_state.registry.urls:,} URLs are out, of {SERVICE_LEASED_URLS_MAX:,} at most"
+        )
+    if wish.timeout_ms and service_state.frontier.waiting_leases >= SERVICE_WAITERS_MAX:
         raise Problem("too-many-waiters", f"{SERVICE_WAITERS_MAX:,} requests wait; ask with timeout_ms=0")
     began = elapsed()
     # How long the caller waits is no part of the request: a repeated one may have less time left.
-    with desk.keys.used(
+    with service_state.keys.used(
         "next", ask.who, wish.worker_id, ask.key, _request(ask, replace(wish, timeout_ms=0))
     ) as request:
         make = _pages if wish.robots == "server" else _leases
-        leases = await make(desk, ask, wish, request)
-    desk.hear(wish.worker_id)
+        leases = await make(service_state, ask, wish, request)
+    service_state.hear(wish.worker_id)
     waited = (elapsed() - began) // 1000
     in_ms: int | None = None
     if len(leases) < wish.batch_size:
-        ready = await desk.frontier.next_ready_seconds()
+        ready = await service_state.frontier.next_ready_seconds()
         in_ms = None if ready is None else round(ready * 1000)
     if not leases:
-        return m.Leased([], next_ready_in_ms=in_ms, now_us=await desk.frontier.now(), waited_ms=waited)
-    given = Given(min(leases.tokens), wish.worker_id, leases)
-    desk.handed.add(given)
+        return m.Leased([], next_ready_in_ms=in_ms, now_us=await service_state.frontier.now(), waited_ms=waited)
+    given = IssuedLease(min(leases.tokens), wish.worker_id, leases)
+    service_state.registry.add(given)
     try:
-        now = await desk.frontier.now()
-        delays = await desk.frontier.crawl_delays([one.authority for one in leases])
+        now = await service_state.frontier.now()
+        delays = await service_state.frontier.crawl_delays([one.authority for one in leases])
         records = [_record(one, delay, now) for one, delay in zip(leases, delays, strict=True)]
         until = moment(given.deadline)
         told = m.Leased(records, given.lease_id, until, _ms(given.deadline - now), in_ms, now, waited)
@@ -178,14 +180,14 @@ async def _next(desk: Desk, ask: Ask) -> m.Leased | Text:
             raise Problem("client-gone", "the client closed the connection before its leases could be sent")
         return answer
     except BaseException:  # else these URLs wait for the end of their lease
-        desk.handed.drop(given.lease_id)
+        service_state.registry.drop(given.lease_id)
         with suppress(OutriderError):
-            await asyncio.shield(desk.frontier.release(leases.tokens))
+            await asyncio.shield(service_state.frontier.release(leases.tokens))
         raise
 
 
 async def _leases(
-    desk: Desk,
+    service_state: ServiceState,
     ask: Ask,
     wish: m.Next,
     request: RequestId | None,
@@ -195,7 +197,7 @@ async def _leases(
 ) -> LeaseBatch:
     """Pages and errands; the wait is that of the wish, or what is left of it."""
     wait_seconds = wish.timeout_ms / 1000 if wait_seconds is None else wait_seconds
-    lease = desk.frontier.lease(
+    lease = service_state.frontier.lease(
         wish.batch_size,
         ttl_seconds=wish.ttl_ms / 1000,
         per_queue=wish.per_queue,
@@ -208,30 +210,30 @@ async def _leases(
         wait_seconds=wait_seconds,
         request_id=request,
     )
-    return await (_waited(desk, ask, lease) if wait_seconds else lease)
+    return await (_waited(service_state, ask, lease) if wait_seconds else lease)
 
 
-async def _pages(desk: Desk, ask: Ask, wish: m.Next, request: RequestId | None) -> LeaseBatch:
+async def _pages(service_state: ServiceState, ask: Ask, wish: m.Next, request: RequestId | None) -> LeaseBatch:
     """The same without the errands that the server does itself; it waits on while there was nothing else. A request
     with a key makes one look, which its repetition finds again. A server that cannot fetch leases the pages whose rules
     are known."""
-    if desk.errands is None:
-        return await _leases(desk, ask, wish, request, errands=False)
+    if service_state.errands is None:
+        return await _leases(service_state, ask, wish, request, errands=False)
     loop = asyncio.get_running_loop()
     ends = loop.time() + wish.timeout_ms / 1000
     while True:
-        found = await _leases(desk, ask, wish, request, max(0.0, ends - loop.time()))
+        found = await _leases(service_state, ask, wish, request, max(0.0, ends - loop.time()))
         own = [one for one in found if one.kind in OWN_KINDS]
-        await desk.errands.take(own)
+        await service_state.errands.take(own)
         pages = LeaseBatch([one for one in found if one.kind not in OWN_KINDS]) if own else found
         if pages or not own or ask.key is not None or loop.time() >= ends:
             return pages
 
 
-async def _waited(desk: Desk, ask: Ask, lease: Awaitable[LeaseBatch]) -> LeaseBatch:
+async def _waited(service_state: ServiceState, ask: Ask, lease: Awaitable[LeaseBatch]) -> LeaseBatch:
     """The leases; none are kept for a client that goes away, and a server that closes answers at once."""
     taking = asyncio.ensure_future(lease)
-    others = [asyncio.ensure_future(ask.gone()), asyncio.ensure_future(desk.closing.wait())]
+    others = [asyncio.ensure_future(ask.gone()), asyncio.ensure_future(service_state.closing.wait())]
     try:
         await asyncio.wait([taking, *others], return_when=asyncio.FIRST_COMPLETED)
         if not taking.done():
@@ -241,7 +243,7 @@ async def _waited(desk: Desk, ask: Ask, lease: Awaitable[LeaseBatch]) -> LeaseBa
             raise Problem("closing", "the server closes; the lease was not waited for any longer")
         leases = taking.result()
         if others[0].done() and leases:
-            await desk.frontier.release(leases.tokens)
+            await service_state.frontier.release(leases.tokens)
         return leases
     finally:
         for one in (taking, *others):
@@ -263,27 +265,27 @@ def _record(lease: Lease, delay: float | None, now: Instant) -> m.Record:
     )
 
 
-async def _results(desk: Desk, ask: Ask) -> m.Taken:
+async def _results(service_state: ServiceState, ask: Ask) -> m.Taken:
     body: m.Results = ask.body
     if sum(len(one.links) for one in body.results) > SERVICE_LINKS_MAX:
         raise Problem("too-many-rows", f"the results have more than {SERVICE_LINKS_MAX:,} links; send them in parts")
-    given = await desk.given(body.lease_id, [one.token for one in body.results if one.token is not None])
+    given = await service_state.issued(body.lease_id, [one.token for one in body.results if one.token is not None])
     if given is None:
-        if not desk.was_given(body.lease_id):
+        if not service_state.was_issued(body.lease_id):
             raise Problem("unknown-lease", f"lease_id {body.lease_id} was never given")
         # A repeated call has its answer; any other one changes nothing, for this token is not open.
         outcomes = [Outcome(body.lease_id, Verdict.DONE) for _ in body.results]
     else:
         if given.worker:
-            desk.hear(given.worker)
+            service_state.hear(given.worker)
         outcomes = [_outcome(given, one, row) for row, one in enumerate(body.results)]
     worker = (given.worker if given is not None else "") or f"lease {body.lease_id}"
-    with desk.keys.used("results", ask.who, worker, ask.key, _request(ask, body)) as request:
-        report = await desk.frontier.report(outcomes, request_id=request)
+    with service_state.keys.used("results", ask.who, worker, ask.key, _request(ask, body)) as request:
+        report = await service_state.frontier.report(outcomes, request_id=request)
     codes = [str(code) for code in report.outcomes]
     counted = sum(code == Settled.OK for code in report.outcomes)
     if given is not None:
-        desk.handed.settle(given, [one.token for one in outcomes])
+        service_state.registry.settle(given, [one.token for one in outcomes])
     if not counted:
         raise Problem(
             "lease-ended",
@@ -293,7 +295,7 @@ async def _results(desk: Desk, ask: Ask) -> m.Taken:
     return m.Taken(counted, len(codes) - counted, codes, _added([code for row in report.links for code in row]))
 
 
-def _outcome(given: Given, result: m.Result, row: int) -> Outcome:
+def _outcome(given: IssuedLease, result: m.Result, row: int) -> Outcome:
     lease = given.named(result.url, result.token)
     if lease is None and result.url is not None and result.token is None:
         lease = given.named(normalize(result.url), None)
@@ -303,39 +305,39 @@ def _outcome(given: Given, result: m.Result, row: int) -> Outcome:
     return outcome_of(result, lease)
 
 
-async def _extend(desk: Desk, ask: Ask) -> m.Extended:
-    given = await _open(desk, ask)
+async def _extend(service_state: ServiceState, ask: Ask) -> m.Extended:
+    given = await _open(service_state, ask)
     body: m.Extend = ask.body
-    codes = await desk.frontier.extend(sorted(given.open), body.ttl_ms / 1000)
+    codes = await service_state.frontier.extend(sorted(given.open), body.ttl_ms / 1000)
     alive = sum(code == Settled.OK for code in codes)
     if not alive:
         raise _ended(given.lease_id)
-    now = await desk.frontier.now()
-    desk.handed.extend(given, now + body.ttl_ms * 1000)
+    now = await service_state.frontier.now()
+    service_state.registry.extend(given, now + body.ttl_ms * 1000)
     return m.Extended(alive, moment(given.deadline), body.ttl_ms)
 
 
-async def _return(desk: Desk, ask: Ask) -> m.Returned:
-    given = await _open(desk, ask)
-    codes = await desk.frontier.release(sorted(given.open))
-    desk.handed.drop(given.lease_id)
+async def _return(service_state: ServiceState, ask: Ask) -> m.Returned:
+    given = await _open(service_state, ask)
+    codes = await service_state.frontier.release(sorted(given.open))
+    service_state.registry.drop(given.lease_id)
     returned = sum(code == Settled.OK for code in codes)
     if not returned:
         raise _ended(given.lease_id)
     return m.Returned(returned)
 
 
-async def _open(desk: Desk, ask: Ask) -> Given:
+async def _open(service_state: ServiceState, ask: Ask) -> IssuedLease:
     text = ask.path["lease_id"]
     if not (text.isascii() and text.isdigit() and 0 < len(text) < 19 and int(text)):
         raise Problem("unknown-lease", f"lease_id {text!r:.50}: give the number that `next` gave")
-    given = await desk.given(int(text))
+    given = await service_state.issued(int(text))
     if given is None:
-        if desk.was_given(int(text)):
+        if service_state.was_issued(int(text)):
             raise _ended(int(text))
         raise Problem("unknown-lease", f"lease_id {text} was never given")
     if given.worker:
-        desk.hear(given.worker)
+        service_state.hear(given.worker)
     return given
 
 
@@ -343,79 +345,79 @@ def _ended(lease_id: int) -> Problem:
     return Problem("lease-ended", f"lease {lease_id} has ended: its URLs come again when they are due")
 
 
-async def _report(desk: Desk, ask: Ask) -> m.Reported:
+async def _report(service_state: ServiceState, ask: Ask) -> m.Reported:
     """Outcomes as the library has them."""
     body: m.Outcomes = ask.body
     if sum(len(one.links) for one in body.outcomes) > SERVICE_LINKS_MAX:
         raise Problem("too-many-rows", f"the outcomes have more than {SERVICE_LINKS_MAX:,} links; send them in parts")
-    outcomes = [told(one) for one in body.outcomes]
-    with desk.keys.used("report", ask.who, body.worker_id or "", ask.key, _request(ask, body)) as request:
-        report = await desk.frontier.report(outcomes, request_id=request)
-    desk.handed.settle_tokens(one.token for one in body.outcomes)
+    outcomes = [outcome_from_body(one) for one in body.outcomes]
+    with service_state.keys.used("report", ask.who, body.worker_id or "", ask.key, _request(ask, body)) as request:
+        report = await service_state.frontier.report(outcomes, request_id=request)
+    service_state.registry.settle_tokens(one.token for one in body.outcomes)
     return m.Reported(list(map(str, report.outcomes)), [list(map(str, row)) for row in report.links])
 
 
-async def _extend_tokens(desk: Desk, ask: Ask) -> m.Codes:
-    codes = await desk.frontier.extend(ask.body.tokens, ask.body.ttl_ms / 1000)
+async def _extend_tokens(service_state: ServiceState, ask: Ask) -> m.Codes:
+    codes = await service_state.frontier.extend(ask.body.tokens, ask.body.ttl_ms / 1000)
     alive = [one for one, code in zip(ask.body.tokens, codes, strict=True) if code == Settled.OK]
-    desk.handed.extend_tokens(alive, await desk.frontier.now() + ask.body.ttl_ms * 1000)
+    service_state.registry.extend_tokens(alive, await service_state.frontier.now() + ask.body.ttl_ms * 1000)
     return m.Codes(list(map(str, codes)))
 
 
-async def _release_tokens(desk: Desk, ask: Ask) -> m.Codes:
-    codes = await desk.frontier.release(ask.body.tokens)
-    desk.handed.settle_tokens(ask.body.tokens)
+async def _release_tokens(service_state: ServiceState, ask: Ask) -> m.Codes:
+    codes = await service_state.frontier.release(ask.body.tokens)
+    service_state.registry.settle_tokens(ask.body.tokens)
     return m.Codes(list(map(str, codes)))
 
 
-async def _content(desk: Desk, ask: Ask) -> m.Seen:
-    return m.Seen(await desk.frontier.seen_content(ask.body.digests))
+async def _content(service_state: ServiceState, ask: Ask) -> m.Seen:
+    return m.Seen(await service_state.frontier.seen_content(ask.body.digests))
 
 
-async def _errands(desk: Desk, ask: Ask) -> m.Codes:
-    return m.Codes(list(map(str, await desk.frontier.queue_errands(ask.body.kind, ask.body.urls))))
+async def _errands(service_state: ServiceState, ask: Ask) -> m.Codes:
+    return m.Codes(list(map(str, await service_state.frontier.queue_errands(ask.body.kind, ask.body.urls))))
 
 
-async def _allowed(desk: Desk, ask: Ask) -> m.Allowed:
-    return m.Allowed(await desk.frontier.robots_allow(ask.body.urls))
+async def _allowed(service_state: ServiceState, ask: Ask) -> m.Allowed:
+    return m.Allowed(await service_state.frontier.robots_allow(ask.body.urls))
 
 
-async def _addresses(desk: Desk, ask: Ask) -> m.Ordered:
-    return m.Ordered(await desk.frontier.set_addresses(ask.body.addresses))
+async def _addresses(service_state: ServiceState, ask: Ask) -> m.Ordered:
+    return m.Ordered(await service_state.frontier.set_addresses(ask.body.addresses))
 
 
-async def _when_ready(desk: Desk, _: Ask) -> m.NextReady:
-    ready = await desk.frontier.next_ready_seconds()
+async def _when_ready(service_state: ServiceState, _: Ask) -> m.NextReady:
+    ready = await service_state.frontier.next_ready_seconds()
     in_ms = None if ready is None else round(ready * 1000)
-    finished, at_limit = await desk.frontier.finished(), await desk.frontier.at_limit()
-    return m.NextReady(await desk.frontier.now(), in_ms, finished, at_limit)
+    finished, at_limit = await service_state.frontier.finished(), await service_state.frontier.at_limit()
+    return m.NextReady(await service_state.frontier.now(), in_ms, finished, at_limit)
 
 
-async def _register(desk: Desk, ask: Ask) -> m.Registered:
+async def _register(service_state: ServiceState, ask: Ask) -> m.Registered:
     """A worker is heard from its first word on; one that obeys another product's rules is refused."""
-    ours = desk.user_agent
+    ours = service_state.user_agent
     if ask.body.user_agent is not None and ask.body.user_agent.lower() != ours.lower():
         raise Problem(
             "invalid-argument",
             f"user_agent is {ask.body.user_agent!r:.80}, and robots.txt is read for {ours} here; crawl as {ours}",
         )
-    desk.hear(ask.body.worker_id)
+    service_state.hear(ask.body.worker_id)
     # Its name service, guard and certificates may be better than those of the workers before.
-    await asyncio.to_thread(desk.frontier.sync._ask_sooner)
+    await asyncio.to_thread(service_state.frontier.sync._ask_sooner)
     # Loopback of this machine is loopback of the worker's where it asks over loopback, and of nobody else's.
-    permitted = desk.permission.loopback if ask.local and desk.permission is not None else []
-    settings = desk.frontier.sync._machine.settings
+    permitted = service_state.permission.loopback if ask.local and service_state.permission is not None else []
+    settings = service_state.frontier.sync._machine.settings
     gapless = not (settings.delay or settings.delay_factor)
-    return m.Registered(ours, desk.store, await desk.frontier.now(), permitted, gapless)
+    return m.Registered(ours, service_state.store, await service_state.frontier.now(), permitted, gapless)
 
 
-async def _status(desk: Desk, _: Ask) -> dict[str, Any]:
-    return await desk.status()
+async def _status(service_state: ServiceState, _: Ask) -> dict[str, Any]:
+    return await service_state.status()
 
 
-async def _stats(desk: Desk, _: Ask) -> m.Stats:
-    found = await desk.statistics()
-    rates = desk.paces["fetched"].rates(seconds(elapsed()))
+async def _stats(service_state: ServiceState, _: Ask) -> m.Stats:
+    found = await service_state.statistics()
+    rates = service_state.paces["fetched"].rates(seconds(elapsed()))
     urls = found["urls"]
     log, structures = found["log"], found["structures"]
     return m.Stats(
@@ -435,46 +437,46 @@ async def _stats(desk: Desk, _: Ask) -> m.Stats:
         errors=dict(found["errors"]),
         duplicates=found["duplicates"],
         errands=found["errands"],
-        waiting_requests=desk.frontier.waiting_leases,
-        workers=await desk.workers(),
+        waiting_requests=service_state.frontier.waiting_leases,
+        workers=await service_state.workers(),
     )
 
 
-async def _look(desk: Desk, name: str, **question: Any) -> dict[str, Any]:
+async def _look(service_state: ServiceState, name: str, **question: Any) -> dict[str, Any]:
     """A question of the table that commands ask a running crawl by, in a thread: it may read much."""
-    answer = await desk.answers[name](question)
+    answer = await service_state.answers[name](question)
     found: dict[str, Any] = await asyncio.to_thread(dated, answer)
     return found
 
 
-async def _why_idle(desk: Desk, _: Ask) -> dict[str, Any]:
-    return await _look(desk, "why-idle")
+async def _why_idle(service_state: ServiceState, _: Ask) -> dict[str, Any]:
+    return await _look(service_state, "why-idle")
 
 
-async def _explain(desk: Desk, ask: Ask) -> dict[str, Any]:
-    return await _look(desk, "explain", url=normalize(ask.query.url), crawl=ask.query.crawl_id)
+async def _explain(service_state: ServiceState, ask: Ask) -> dict[str, Any]:
+    return await _look(service_state, "explain", url=normalize(ask.query.url), crawl=ask.query.crawl_id)
 
 
-async def _hosts(desk: Desk, ask: Ask) -> dict[str, Any]:
+async def _hosts(service_state: ServiceState, ask: Ask) -> dict[str, Any]:
     if ask.query.name is not None:
-        found = await desk.frontier.host(ask.query.name)
+        found = await service_state.frontier.host(ask.query.name)
         return {"rows": [] if found is None else [dated(asdict(found))], "cursor": None}
-    return await _look(desk, "hosts", state=ask.query.state, after=ask.query.after, limit=ask.query.limit)
+    return await _look(service_state, "hosts", state=ask.query.state, after=ask.query.after, limit=ask.query.limit)
 
 
-async def _urls(desk: Desk, ask: Ask) -> dict[str, Any]:
+async def _urls(service_state: ServiceState, ask: Ask) -> dict[str, Any]:
     wish: m.ListUrls = ask.query
     return await _look(
-        desk, "urls", state=wish.state, host=wish.host, reason=wish.reason, after=wish.after, limit=wish.limit
+        service_state, "urls", state=wish.state, host=wish.host, reason=wish.reason, after=wish.after, limit=wish.limit
     )
 
 
-async def _records(desk: Desk, ask: Ask) -> m.Rows:
-    return m.Rows(*await desk.readings.piece(ask.query.after))
+async def _records(service_state: ServiceState, ask: Ask) -> m.Rows:
+    return m.Rows(*await service_state.readings.piece(ask.query.after))
 
 
-async def _host(desk: Desk, ask: Ask) -> dict[str, Any]:
-    found = await desk.frontier.host(ask.path["host"])
+async def _host(service_state: ServiceState, ask: Ask) -> dict[str, Any]:
+    found = await service_state.frontier.host(ask.path["host"])
     if found is None:
         raise _no_host(ask.path["host"])
     told: dict[str, Any] = dated(asdict(found))
@@ -485,50 +487,50 @@ def _no_host(host: str) -> Problem:
     return Problem("unknown-host", f"host {host!r:.200}: no URL of it was accepted; /api/v1/hosts lists the known ones")
 
 
-async def _rule(desk: Desk, ask: Ask) -> m.Ordered:
+async def _rule(service_state: ServiceState, ask: Ask) -> m.Ordered:
     """An order to a host that the frontier knows."""
     host, order = ask.path["host"], ask.path["order"]
     if order not in HOST_ORDERS:
         raise Problem("unknown-path", f"order {order!r:.50}: there are {', '.join(HOST_ORDERS)}")
     host_of(f"http://{host}/")
     value = order_value(order, ask.body.value)
-    found = await _order(desk, ask, "host", host=host, order=order, value=value)
+    found = await _order(service_state, ask, "host", host=host, order=order, value=value)
     return m.Ordered(found["count"])
 
 
-async def _retry(desk: Desk, ask: Ask) -> m.Ordered:
-    found = await _order(desk, ask, "retry", error=ask.body.error, host=ask.body.host)
+async def _retry(service_state: ServiceState, ask: Ask) -> m.Ordered:
+    found = await _order(service_state, ask, "retry", error=ask.body.error, host=ask.body.host)
     return m.Ordered(found["count"])
 
 
-async def _order(desk: Desk, ask: Ask, name: str, **question: Any) -> dict[str, Any]:
-    return await desk.order(ask.who, name, question, question)
+async def _order(service_state: ServiceState, ask: Ask, name: str, **question: Any) -> dict[str, Any]:
+    return await service_state.order(ask.who, name, question, question)
 
 
-async def _workers(desk: Desk, _: Ask) -> m.Workers:
-    return m.Workers(await desk.workers())
+async def _workers(service_state: ServiceState, _: Ask) -> m.Workers:
+    return m.Workers(await service_state.workers())
 
 
-async def _health(desk: Desk, _: Ask) -> m.Health:
+async def _health(service_state: ServiceState, _: Ask) -> m.Health:
     """Whether the process can answer at all."""
-    return m.Health("closing" if desk.closing.is_set() else "serving")
+    return m.Health("closing" if service_state.closing.is_set() else "serving")
 
 
-async def _ready(desk: Desk, _: Ask) -> m.Health:
+async def _ready(service_state: ServiceState, _: Ask) -> m.Health:
     """Whether leases can be had here; a store that stopped raises."""
-    await desk.frontier.now()
-    await desk.frontier.next_ready_seconds()
-    if desk.closing.is_set():
+    await service_state.frontier.now()
+    await service_state.frontier.next_ready_seconds()
+    if service_state.closing.is_set():
         raise Problem("closing", "no more leases are given")
     return m.Health("serving")
 
 
-async def _metrics(desk: Desk, _: Ask) -> Text:
-    statistics = await desk.statistics()
-    return Text(exposition(desk, statistics, seconds(elapsed())), CONTENT_TYPE)
+async def _metrics(service_state: ServiceState, _: Ask) -> Text:
+    statistics = await service_state.statistics()
+    return Text(exposition(service_state, statistics, seconds(elapsed())), CONTENT_TYPE)
 
 
-async def _document(_: Desk, __: Ask) -> dict[str, Any]:
+async def _document(_: ServiceState, __: Ask) -> dict[str, Any]:
     from outrider.service.openapi import document
 
     return document(ROUTES)
@@ -537,7 +539,7 @@ async def _document(_: Desk, __: Ask) -> dict[str, Any]:
 _API = "/api/v1"
 
 
-def _asked(
+def _repeatable(
     name: str, answer: Answer, body: type[Struct], gives: type[Struct], words: str, *, fetches: bool = True
 ) -> Route:
     """A path for workers that may be asked twice: it changes nothing the second time."""
@@ -548,14 +550,14 @@ def _asked(
 def _verb(name: str, served: ServedVerb, method: Callable[..., Any]) -> Route:
     """The path of a verb that the library declares as served: its arguments are the body."""
 
-    async def answer(desk: Desk, ask: Ask) -> m.VerbAnswer:
+    async def answer(service_state: ServiceState, ask: Ask) -> m.VerbAnswer:
         given = {name: value for name in ask.body.__struct_fields__ if (value := getattr(ask.body, name)) is not UNSET}
         if any(isinstance(value, list | dict) and len(value) > SERVICE_ROWS_MAX for value in given.values()):
             raise Problem("too-many-rows", f"more than {SERVICE_ROWS_MAX:,} rows; send them in parts")
-        found = await desk.verb(ask.who, name, given, order=served.order)
+        found = await service_state.verb(ask.who, name, given, order=served.order)
         if "tokens" in given:
-            desk.handed.settle_tokens(given["tokens"])
-        return m.VerbAnswer(_told(found, await desk.frontier.now()))
+            service_state.registry.settle_tokens(given["tokens"])
+        return m.VerbAnswer(_plain(found, await service_state.frontier.now()))
 
     words = f"{method.__doc__}".partition(". ")[0].partition("\n")[0].rstrip(".") + "."
     problems = ("too-many-rows", "invalid-argument", "invalid-url", "store-full", "hook-running")
@@ -564,7 +566,7 @@ def _verb(name: str, served: ServedVerb, method: Callable[..., Any]) -> Route:
     return Route("POST", path, role, answer, m.VerbAnswer, words, body=body, problems=problems, fetches=served.fetches)
 
 
-def _told(found: Any, now: Instant) -> Any:
+def _plain(found: Any, now: Instant) -> Any:
     if isinstance(found, LeaseBatch):
         return [_record(one, None, now) for one in found]
     if isinstance(found, ListPage):
@@ -573,7 +575,7 @@ def _told(found: Any, now: Instant) -> Any:
 
 
 def _tokens(name: str, answer: Answer, words: str) -> Route:
-    return _asked(name, answer, m.Tokens, m.Codes, words)
+    return _repeatable(name, answer, m.Tokens, m.Codes, words)
 
 
 ROUTES: Final[tuple[Route, ...]] = (
@@ -648,10 +650,10 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     _tokens("extend", _extend_tokens, "Let leases live until `ttl_ms` from now."),
     _tokens("release", _release_tokens, "Give leases back unfetched."),
-    _asked("content", _content, m.Digests, m.Seen, "Whether contents were accepted before.", fetches=False),
-    _asked("errands", _errands, m.Wanted, m.Codes, "Queue requests for something else than pages."),
-    _asked("allowed", _allowed, m.Urls, m.Allowed, "Whether robots.txt allows URLs.", fetches=False),
-    _asked("addresses", _addresses, m.Addresses, m.Ordered, "Tell where hosts are; how many addresses were new."),
+    _repeatable("content", _content, m.Digests, m.Seen, "Whether contents were accepted before.", fetches=False),
+    _repeatable("errands", _errands, m.Wanted, m.Codes, "Queue requests for something else than pages."),
+    _repeatable("allowed", _allowed, m.Urls, m.Allowed, "Whether robots.txt allows URLs.", fetches=False),
+    _repeatable("addresses", _addresses, m.Addresses, m.Ordered, "Tell where hosts are; how many addresses were new."),
     Route("GET", f"{_API}/frontier/ready", Role.READ, _when_ready, m.NextReady, "When a lease can be had; the clock."),
     Route(
         "POST",

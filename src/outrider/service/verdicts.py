@@ -37,7 +37,7 @@ def link_of(given: str | NewUrl, *, crawl: str | None, referrer: str | None = No
     )
 
 
-def told(body: OutcomeBody) -> Outcome:
+def outcome_from_body(body: OutcomeBody) -> Outcome:
     """The outcome that a body names, judged by its sender."""
     answer = body.robots
     return Outcome(

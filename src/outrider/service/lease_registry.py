@@ -9,7 +9,7 @@ from outrider.clock import Instant
 from outrider.journey import Lease
 
 
-class Given:
+class IssuedLease:
     """One lease: the leases of one call of the frontier. `open` has the tokens that no result came for."""
 
     __slots__ = ("by_url", "deadline", "lease_id", "leases", "open", "worker")
@@ -33,38 +33,38 @@ class Given:
         return self.leases[chosen] if chosen is not None else None
 
 
-class Handed:
+class LeaseRegistry:
     """All leases that are out. A lease is forgotten when its deadline has passed, or when all its URLs have results."""
 
     def __init__(self) -> None:
-        self._given: dict[int, Given] = {}
+        self._issued: dict[int, IssuedLease] = {}
         self._ends: list[tuple[Instant, int]] = []
         self._of: dict[int, int] = {}  # the lease of each token
         self.urls = 0
         self.newest = 0
 
     def __len__(self) -> int:
-        return len(self._given)
+        return len(self._issued)
 
-    def add(self, given: Given) -> None:
+    def add(self, given: IssuedLease) -> None:
         """A lease goes out; one that is repeated takes the place of the first."""
         self.drop(given.lease_id)
-        self._given[given.lease_id] = given
+        self._issued[given.lease_id] = given
         self.urls += len(given.leases)
         self._of.update(dict.fromkeys(given.leases, given.lease_id))
         self.newest = max(self.newest, *given.leases)
         heapq.heappush(self._ends, (given.deadline, given.lease_id))
 
-    def get(self, lease_id: int) -> Given | None:
+    def get(self, lease_id: int) -> IssuedLease | None:
         """The lease of this id."""
-        return self._given.get(lease_id)
+        return self._issued.get(lease_id)
 
-    def extend(self, given: Given, deadline: Instant) -> None:
+    def extend(self, given: IssuedLease, deadline: Instant) -> None:
         """A lease lives until another instant."""
         given.deadline = deadline
         heapq.heappush(self._ends, (deadline, given.lease_id))
 
-    def settle(self, given: Given, tokens: Iterable[int]) -> None:
+    def settle(self, given: IssuedLease, tokens: Iterable[int]) -> None:
         """Results came for these tokens."""
         given.open.difference_update(tokens)
         if not given.open:
@@ -73,18 +73,18 @@ class Handed:
     def settle_tokens(self, tokens: Iterable[int]) -> None:
         """Results came for these tokens, of whichever leases."""
         for token in tokens:
-            given = self._given.get(self._of.get(token, 0))
+            given = self._issued.get(self._of.get(token, 0))
             if given is not None:
                 self.settle(given, (token,))
 
     def extend_tokens(self, tokens: Iterable[int], deadline: Instant) -> None:
         """The leases of these tokens live until another instant."""
         for lease_id in {self._of[token] for token in tokens if token in self._of}:
-            self.extend(self._given[lease_id], deadline)
+            self.extend(self._issued[lease_id], deadline)
 
     def drop(self, lease_id: int) -> None:
         """Forget a lease."""
-        given = self._given.pop(lease_id, None)
+        given = self._issued.pop(lease_id, None)
         if given is not None:
             self.urls -= len(given.leases)
             for token in given.leases:
@@ -94,6 +94,6 @@ class Handed:
         """Forget the leases that ended before this instant."""
         while self._ends and self._ends[0][0] < now:
             _, lease_id = heapq.heappop(self._ends)
-            given = self._given.get(lease_id)
+            given = self._issued.get(lease_id)
             if given is not None and given.deadline < now:
                 self.drop(lease_id)

@@ -37,7 +37,7 @@ class Visits(Protocol):
         ...
 
 
-class Errands:
+class ServerErrands:
     """The errands under way, each a task; used on the loop alone."""
 
     def __init__(self, frontier: AsyncFrontier, visits: Visits) -> None:

@@ -30,20 +30,20 @@ from outrider.engine.process_queries import ORDERS
 from outrider.errors import NoCrawlError, SettingsError, UnreachableError
 from outrider.fetch.addresses import AddressGuard
 from outrider.limits import SERVICE_HEAD_BYTES_MAX
-from outrider.service.accepting import Acceptor
-from outrider.service.access import Hosts, Listening, Tokens
+from outrider.service.acceptor import Acceptor
+from outrider.service.access import Listening, ServerNames, TokenRoles
 from outrider.service.app import application
 from outrider.service.audit import Audit
 from outrider.service.connection import Connection
-from outrider.service.desk import Desk
-from outrider.service.errands import Errands, visits_of
 from outrider.service.otlp import Endpoint, exporting
+from outrider.service.server_errands import ServerErrands, visits_of
+from outrider.service.service_state import ServiceState
 
 SWITCH_SECONDS = 0.0005  # the loop is kept from going on no longer by a thread that looks at a million hosts
 ANSWERS_SECONDS_MAX = 5  # behind the drain, for answers that are under way
 
 
-class _Server(uvicorn.Server):
+class _QuietServer(uvicorn.Server):
     """Signals are ours, so that the first one drains, and so is the way connections are accepted."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -62,7 +62,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-class _Said(logging.Handler):
+class _LogLines(logging.Handler):
     """Says each line of a record."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -77,7 +77,7 @@ class _Said(logging.Handler):
 @contextlib.contextmanager
 def saying(say: Callable[[str], None]) -> Iterator[None]:
     """Says what goes wrong in the server: bugs, errands that fail, times without descriptors."""
-    log, handler = logging.getLogger("outrider.service"), _Said(say)
+    log, handler = logging.getLogger("outrider.service"), _LogLines(say)
     log.addHandler(handler)
     try:
         yield
@@ -88,7 +88,7 @@ def saying(say: Callable[[str], None]) -> Iterator[None]:
 def serve(
     directory: str,
     listening: Listening,
-    tokens: Tokens,
+    tokens: TokenRoles,
     *,
     flags: Mapping[str, object] | None = None,
     names: frozenset[str] = frozenset(),
@@ -119,7 +119,7 @@ def serve(
         try:
             at = listened_at(listening, listener)
             permission = None if alone else Permission.of_directory(directory, options, hosts)
-            desk = Desk(
+            service_state = ServiceState(
                 AsyncFrontier(frontier),
                 hosts=hosts_of(listening, names),
                 tokens=tokens,
@@ -128,9 +128,9 @@ def serve(
                 permission=permission,
             )
             guard = permission.guard if permission is not None else AddressGuard(options.allow_address, hosts)
-            fetching = visits_of(options, desk.frontier, hosts, guard)
-            desk.errands = Errands(desk.frontier, fetching)
-            return asyncio.run(_run(desk, directory, at, listener, drain_seconds, collector, say))
+            fetching = visits_of(options, service_state.frontier, hosts, guard)
+            service_state.errands = ServerErrands(service_state.frontier, fetching)
+            return asyncio.run(_run(service_state, directory, at, listener, drain_seconds, collector, say))
         finally:
             audit.close()
 
@@ -142,9 +142,9 @@ def _is_store_alone(directory: str) -> bool:
     return False
 
 
-def hosts_of(listening: Listening, names: frozenset[str]) -> Hosts:
+def hosts_of(listening: Listening, names: frozenset[str]) -> ServerNames:
     """The names by which a server at this address may be asked, these among them."""
-    return Hosts(listening.loopback, names if listening.loopback else names | {socket.gethostname().lower()})
+    return ServerNames(listening.loopback, names if listening.loopback else names | {socket.gethostname().lower()})
 
 
 def listened_at(listening: Listening, listener: socket.socket) -> Listening:
@@ -171,11 +171,11 @@ def bound(listening: Listening) -> socket.socket:
     return listener
 
 
-def server_of(desk: Desk, at: Listening) -> uvicorn.Server:
+def server_of(service_state: ServiceState, at: Listening) -> uvicorn.Server:
     """The server of a desk; it leaves signals alone."""
-    return _Server(
+    return _QuietServer(
         uvicorn.Config(
-            application(desk),
+            application(service_state),
             loop="asyncio",
             http=Connection,
             h11_max_incomplete_event_size=SERVICE_HEAD_BYTES_MAX,
@@ -193,7 +193,7 @@ def server_of(desk: Desk, at: Listening) -> uvicorn.Server:
 
 
 async def _run(
-    desk: Desk,
+    service_state: ServiceState,
     directory: str,
     at: Listening,
     listener: socket.socket,
@@ -201,25 +201,25 @@ async def _run(
     collector: Endpoint | None,
     say: Callable[[str], None],
 ) -> bool:
-    frontier = desk.frontier
+    frontier = service_state.frontier
     sys.setswitchinterval(SWITCH_SECONDS)
-    control = Control(directory, _answers(desk))
-    server = server_of(desk, at)
-    background = {asyncio.ensure_future(desk.keep_pace())}
+    control = Control(directory, _answers(service_state))
+    server = server_of(service_state, at)
+    background = {asyncio.ensure_future(service_state.keep_pace())}
 
     async def drain() -> None:
         say(f"outrider: closing; results are taken for up to {drain_seconds:g} s")
         ends = asyncio.get_running_loop().time() + drain_seconds
-        while len(desk.handed) and asyncio.get_running_loop().time() < ends:
-            desk.handed.expire(await frontier.now())
+        while len(service_state.registry) and asyncio.get_running_loop().time() < ends:
+            service_state.registry.expire(await frontier.now())
             await asyncio.sleep(0.05)
         server.should_exit = True
 
     def stop() -> None:
-        if desk.closing.is_set():
+        if service_state.closing.is_set():
             server.should_exit = server.force_exit = True
             return
-        desk.closing.set()
+        service_state.closing.set()
         background.add(asyncio.ensure_future(drain()))
 
     loop = asyncio.get_running_loop()
@@ -229,13 +229,13 @@ async def _run(
         await control.open()
     say(f"outrider: serving at {at.url}")
     try:
-        async with exporting(desk, collector, say):
+        async with exporting(service_state, collector, say):
             with saying(say):
                 await server.serve([listener])
         return await frontier.finished()
     finally:
-        if desk.errands is not None:
-            await desk.errands.close()
+        if service_state.errands is not None:
+            await service_state.errands.close()
         await control.close()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
@@ -244,17 +244,17 @@ async def _run(
         frontier._pool.shutdown(wait=True)
 
 
-def _answers(desk: Desk) -> dict[str, Answer]:
+def _answers(service_state: ServiceState) -> dict[str, Answer]:
     """The answers over DIR/control.sock, as a running crawl has them: commands work beside a served frontier, too."""
 
     async def status(_: Mapping[str, Any]) -> dict[str, Any]:
-        return await desk.status()
+        return await service_state.status()
 
     def ordered(name: str) -> Answer:
         async def answered(question: Mapping[str, Any]) -> Any:
             given = {key: value for key, value in question.items() if key not in ("ask", "urls")}
-            return await desk.order("control.sock", name, question, given)
+            return await service_state.order("control.sock", name, question, given)
 
         return answered
 
-    return {**desk.answers, **{name: ordered(name) for name in ORDERS}, "status": status}
+    return {**service_state.answers, **{name: ordered(name) for name in ORDERS}, "status": status}

@@ -16,7 +16,7 @@ from outrider.service.problems import Problem
 _CLIENTS: Final = 64  # windows of request ids for each verb, so that one busy client does not push out all others
 
 
-class Keys:
+class IdempotencyKeys:
     """The keys of recent requests, each with a digest of its request. A key belongs to the path, the token and the
     worker that it came with.
 

@@ -10,11 +10,11 @@ from concurrent.futures import Future
 
 from outrider.crawl.questions.side_server import RunningCrawl
 from outrider.engine import AsyncFrontier
-from outrider.service.access import Listening, Tokens
+from outrider.service.access import Listening, TokenRoles
 from outrider.service.audit import Audit
-from outrider.service.desk import Desk
+from outrider.service.http_server import bound, hosts_of, listened_at, saying, server_of
 from outrider.service.otlp import Endpoint, exporting
-from outrider.service.running import bound, hosts_of, listened_at, saying, server_of
+from outrider.service.service_state import ServiceState
 
 
 class CrawlServer:
@@ -23,7 +23,7 @@ class CrawlServer:
     def __init__(
         self,
         listening: Listening,
-        tokens: Tokens,
+        tokens: TokenRoles,
         *,
         names: frozenset[str] = frozenset(),
         collector: Endpoint | None = None,
@@ -47,39 +47,43 @@ class CrawlServer:
         """Answers from now on. Raises StoreFailedError where orders cannot be written down in the directory."""
         audit = Audit(crawl.directory)
         try:
-            desk = Desk(AsyncFrontier(crawl.frontier), hosts=self._hosts, tokens=self._tokens, audit=audit, crawl=crawl)
+            service_state = ServiceState(
+                AsyncFrontier(crawl.frontier), hosts=self._hosts, tokens=self._tokens, audit=audit, crawl=crawl
+            )
         except BaseException:
             audit.close()
             raise
-        self._thread = threading.Thread(target=self._run, args=(desk, audit), name="outrider-http", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(service_state, audit), name="outrider-http", daemon=True
+        )
         self._thread.start()
         self._begun.result()
         return self.url
 
-    def _run(self, desk: Desk, audit: Audit) -> None:
+    def _run(self, service_state: ServiceState, audit: Audit) -> None:
         try:
-            asyncio.run(self._served(desk))
+            asyncio.run(self._served(service_state))
         except BaseException as error:
             if self._begun.done():
                 raise
             self._begun.set_exception(error)
         finally:
-            desk.frontier._pool.shutdown(wait=True)
+            service_state.frontier._pool.shutdown(wait=True)
             audit.close()
 
-    async def _served(self, desk: Desk) -> None:
+    async def _served(self, service_state: ServiceState) -> None:
         loop = asyncio.get_running_loop()
-        server = server_of(desk, self._at)
+        server = server_of(service_state, self._at)
         server.config.load()
-        pace = asyncio.ensure_future(desk.keep_pace())
+        pace = asyncio.ensure_future(service_state.keep_pace())
 
         def end(at_once: bool) -> None:
-            desk.closing.set()
+            service_state.closing.set()
             server.should_exit, server.force_exit = True, server.force_exit or at_once
 
-        self._begun.set_result(lambda at_once: _told(loop, lambda: end(at_once)))
+        self._begun.set_result(lambda at_once: _call_in_loop(loop, lambda: end(at_once)))
         try:
-            async with exporting(desk, self._collector, self._say):
+            async with exporting(service_state, self._collector, self._say):
                 with saying(self._say):
                     await server.serve([self._listener])
         finally:
@@ -94,7 +98,7 @@ class CrawlServer:
         self._listener.close()
 
 
-def _told(loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
+def _call_in_loop(loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
     """Calls a function in a loop of another thread, unless that has ended."""
     try:
         loop.call_soon_threadsafe(work)

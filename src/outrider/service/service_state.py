@@ -20,26 +20,26 @@ from outrider.engine.messages import Worker
 from outrider.errors import OutriderError
 from outrider.journey import Code, Lease, Link, RequestId
 from outrider.limits import SERVICE_COUNTS_SECONDS, SERVICE_MISSES_MAX, SERVICE_WORKERS_HEARD_MAX
-from outrider.service.access import Hosts, Tokens
+from outrider.service.access import ServerNames, TokenRoles
 from outrider.service.audit import Audit
 from outrider.service.bodies import Bodies
-from outrider.service.copying import Readings
-from outrider.service.errands import Errands
-from outrider.service.handing import Given, Handed
-from outrider.service.keys import Keys
+from outrider.service.copying import RecordReadings
+from outrider.service.idempotency import IdempotencyKeys
+from outrider.service.lease_registry import IssuedLease, LeaseRegistry
+from outrider.service.server_errands import ServerErrands
 
 RATES = ("fetched", "failed", "duplicate", "blocked")
 
 
-class Desk:
+class ServiceState:
     """One per served frontier. Everything here runs on the loop."""
 
     def __init__(
         self,
         frontier: AsyncFrontier,
         *,
-        hosts: Hosts,
-        tokens: Tokens,
+        hosts: ServerNames,
+        tokens: TokenRoles,
         audit: Audit | None,
         crawl: RunningCrawl | None = None,
         directory: str | None = None,
@@ -55,11 +55,11 @@ class Desk:
         self.permission = permission
         if permission is not None:
             self.answers = {**self.answers, "add": self._adding(permission, self.answers["add"])}
-        self.errands: Errands | None = None
+        self.errands: ServerErrands | None = None
         """The errands that this server does itself, where it can fetch."""
-        self.handed = Handed()
-        self.keys = Keys()
-        self.readings = Readings(frontier.sync.records)
+        self.registry = LeaseRegistry()
+        self.keys = IdempotencyKeys()
+        self.readings = RecordReadings(frontier.sync.records)
         self.bodies = Bodies()
         self.closing = asyncio.Event()
         self.heard: OrderedDict[str, Instant] = OrderedDict()
@@ -145,11 +145,11 @@ class Desk:
         heard = [self.heard[one.name] for one in self.frontier.sync.workers() if one.name in self.heard]
         return seconds(max(0, wall() - min(heard))) if heard else None
 
-    async def given(self, lease_id: int, tokens: Iterable[int] = ()) -> Given | None:
+    async def issued(self, lease_id: int, tokens: Iterable[int] = ()) -> IssuedLease | None:
         """A lease that is out; one of before a restart is asked for in the store, by its id and by these tokens of it,
         for its first URL may have had its result."""
-        self.handed.expire(await self.frontier.now())
-        known = self.handed.get(lease_id)
+        self.registry.expire(await self.frontier.now())
+        known = self.registry.get(lease_id)
         if known is not None:
             return known
         held: dict[int, Lease] = {}
@@ -161,8 +161,8 @@ class Desk:
                 held |= {one.token: one for one in found}
         if not held:
             return None
-        given = Given(lease_id, "", held.values())
-        self.handed.add(given)
+        given = IssuedLease(lease_id, "", held.values())
+        self.registry.add(given)
         return given
 
     async def order(self, who: str, name: str, question: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,6 +220,6 @@ class Desk:
         if self.audit is not None:
             await asyncio.to_thread(partial(self.audit.note, who, name, **facts))
 
-    def was_given(self, lease_id: int) -> bool:
+    def was_issued(self, lease_id: int) -> bool:
         """Whether a lease of this id may have been given once, by this process or one before."""
-        return lease_id <= self.handed.newest or lease_id < self.frontier.opening.number << 40
+        return lease_id <= self.registry.newest or lease_id < self.frontier.opening.number << 40
