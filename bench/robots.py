@@ -17,7 +17,7 @@ from outrider.frontier.state.tables import AUTHORITIES as OF_AUTHORITIES
 from outrider.frontier.state.tables import ROBOTS_FILES
 from outrider.limits import MICROSECONDS
 from outrider.robots import Rules
-from outrider.sim.disk import MemoryFiles
+from outrider.sim.disk import FaultyFiles
 from outrider.storage.checkpoint import newest_checkpoint
 from outrider.storage.manifest import Manifest
 
@@ -123,7 +123,7 @@ def _shared(files: dict[str, bytes]) -> Table:
     few = len(files)
     for count in (few, AUTHORITIES):
         before = resident_bytes()
-        disk = MemoryFiles()
+        disk = FaultyFiles()
         frontier, seconds, allowed = _filled(list(files.values()), count, disk)
         book = frontier._machine.tables.robots.rulebook.statistics()
         resident = (resident_bytes() - before) / count
@@ -154,7 +154,7 @@ def _shared(files: dict[str, bytes]) -> Table:
     )
 
 
-def _filled(bodies: list[bytes], count: int, disk: MemoryFiles) -> tuple[Frontier, float, int]:
+def _filled(bodies: list[bytes], count: int, disk: FaultyFiles) -> tuple[Frontier, float, int]:
     """A frontier whose robots.txt files are known: CPU seconds of the leases that judge one URL of each, and how many
     URLs were leased."""
     now = [START]

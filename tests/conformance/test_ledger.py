@@ -12,7 +12,7 @@ from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.stores.ledger import Ledger
 from outrider.kernels import hash_spans
 from outrider.kernels.card_layout import HEAD
-from outrider.sim.disk import MemoryFiles
+from outrider.sim.disk import FaultyFiles
 from outrider.url import UrlBatch
 
 if sys.version_info >= (3, 14):
@@ -45,7 +45,7 @@ def test_real_urls_come_back_and_take_less_than_90_bytes_each(shared: Path) -> N
     heads["state"], heads["url_bytes"] = 1, np.diff(offsets)
     cards = Cards(heads, arena, offsets)
 
-    files = MemoryFiles()
+    files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     for begin in range(0, len(urls), 10_000):
         ledger.append(cards.take(np.arange(begin, min(begin + 10_000, len(urls)))))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from outrider.errors import StoreInUseError
-from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.sim.disk import CrashDisk, FaultyFiles
 from outrider.storage import memory
 from outrider.storage.files import Directory, Files, read_whole, replace
 
@@ -19,7 +19,7 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Files]:
     makers: dict[str, Callable[[], Files]] = {
         "directory": lambda: Directory(tmp_path / "store"),
         "memory": memory.MemoryFiles,
-        "test memory": MemoryFiles,
+        "test memory": FaultyFiles,
         "crash disk": CrashDisk,
     }
     made = makers[request.param]()

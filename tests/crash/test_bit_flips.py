@@ -13,7 +13,7 @@ from outrider import Frontier, Link
 from outrider.clock import instant
 from outrider.errors import StoreError
 from outrider.journey import LeaseBatch
-from outrider.sim.disk import MemoryFiles
+from outrider.sim.disk import FaultyFiles
 
 URLS = [f"http://{name}.com/{page}" for name in "abcdef" for page in ("", "1", "2", "no")]
 SETTINGS = {"delay": 1.0, "delay_factor": 0}
@@ -58,7 +58,7 @@ def told(frontier: Frontier) -> list[Any]:
     return [counts, frontier.watermarks(), *(dataclasses.astuple(frontier.status(url)) for url in URLS)]
 
 
-def goes_on(disk: MemoryFiles, at: int) -> list[Any]:
+def goes_on(disk: FaultyFiles, at: int) -> list[Any]:
     """The words and acts of the store when it is opened for work, and its content afterwards."""
     clock = Clock(at)
     frontier = Frontier.open(disk, clock=clock, settings=SETTINGS, seed=3, robots="caller")
@@ -75,8 +75,8 @@ def goes_on(disk: MemoryFiles, at: int) -> list[Any]:
     return said
 
 
-def disk_of(files: dict[str, bytes], flip: tuple[str, int, int] | None = None) -> MemoryFiles:
-    disk = MemoryFiles()
+def disk_of(files: dict[str, bytes], flip: tuple[str, int, int] | None = None) -> FaultyFiles:
+    disk = FaultyFiles()
     for name, data in files.items():
         disk.put(name, data)
     if flip is not None:
@@ -87,7 +87,7 @@ def disk_of(files: dict[str, bytes], flip: tuple[str, int, int] | None = None) -
     return disk
 
 
-def looked_at(disk: MemoryFiles) -> list[Any] | None:
+def looked_at(disk: FaultyFiles) -> list[Any] | None:
     """The answer of a look; None when it tells of a fault."""
     frontier = Frontier.look(disk)
     try:

@@ -14,7 +14,7 @@ import pytest
 from outrider import Frontier
 from outrider.journey import Lease, Verdict
 from outrider.limits import MICROSECONDS
-from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.sim.disk import CrashDisk, FaultyFiles
 
 DAY = 86_400.0
 DELAY = 1.0
@@ -69,7 +69,7 @@ class Life:
         self.rng = random.Random(seed)
         self.time = Time()
         self.own_clock = own_clock
-        self.disk: MemoryFiles = CrashDisk()
+        self.disk: FaultyFiles = CrashDisk()
         self.visits: dict[str, Visit] = {}
         self.held: list[tuple[Lease, str | None, int]] = []
         """(lease, worker, until when it lives in true time)."""

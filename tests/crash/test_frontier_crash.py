@@ -35,7 +35,7 @@ from outrider.frontier.state.tables import (
 from outrider.frontier.stores.tailed_backlog import TailedBacklog
 from outrider.journey import Outcome, Verdict
 from outrider.kernels import FRAME_HEADER_BYTES, scan_frames
-from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.sim.disk import CrashDisk, FaultyFiles
 from outrider.storage.log import SEGMENT_HEADER_BYTES, Log
 
 FIRST_QUICKLY = [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 4))]
@@ -81,7 +81,7 @@ def whereabouts(world: World) -> None:
     world.frontier.set_addresses({"d.com": "192.0.2.1", "e.com": "192.0.2.9"})
 
 
-def frames_of(disk: MemoryFiles) -> tuple[str, bytes, list[int]]:
+def frames_of(disk: FaultyFiles) -> tuple[str, bytes, list[int]]:
     """The one segment of a short log: its name, its bytes, and where each frame ends."""
     (name,) = [name for name in disk.names() if name.startswith("log-")]
     data = disk.contents()[name]
@@ -95,7 +95,7 @@ def frames_of(disk: MemoryFiles) -> tuple[str, bytes, list[int]]:
     return name, data, ends
 
 
-def opened(disk: MemoryFiles, clock: Clock, **how) -> Frontier:
+def opened(disk: FaultyFiles, clock: Clock, **how) -> Frontier:
     return Frontier.open(disk, clock=clock, **how)
 
 

@@ -17,7 +17,7 @@ from model.world import Clock
 from outrider import Frontier
 from outrider.errors import StoreFullError
 from outrider.sim.verdict import judge
-from outrider.sim.web import Served
+from outrider.sim.web import RunningWeb
 
 MEGABYTES = 64
 SETTINGS = {"delay": 1.0, "delay_factor": 0}
@@ -104,7 +104,7 @@ def test_on_a_full_tmpfs_puts_are_refused_leases_and_reports_go_on_and_all_resum
 DELAY = 0.1
 
 
-def started_and_filled(served: Served, place: Path, output: Path) -> subprocess.Popen[bytes]:
+def started_and_filled(served: RunningWeb, place: Path, output: Path) -> subprocess.Popen[bytes]:
     """A crawl under way, on a disk that another program has just filled."""
     with place.with_name("talk").open("wb") as talk:
         crawl = subprocess.Popen(
@@ -119,7 +119,7 @@ def started_and_filled(served: Served, place: Path, output: Path) -> subprocess.
     return crawl
 
 
-def judged(served: Served, output: Path) -> None:
+def judged(served: RunningWeb, output: Path) -> None:
     """As after any crawl: polite, all there, each page once."""
     verdict = judge(served.log_file, delay=DELAY)
     assert [] == verdict.breaches

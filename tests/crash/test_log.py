@@ -10,7 +10,7 @@ import pytest
 
 from outrider.errors import DamagedStoreError, ForeignStoreError, StoreError, StoreFullError
 from outrider.kernels import FRAME_HEADER_BYTES, pack_frames
-from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.sim.disk import CrashDisk, FaultyFiles
 from outrider.storage.files import Files
 from outrider.storage.log import MIRROR_NAME, SEGMENT_HEADER_BYTES, Log, segment_name
 
@@ -35,7 +35,7 @@ def recovered(files: Files) -> list[bytes]:
 class History:
     """A log on a disk, with the appended frames and how far they were acknowledged."""
 
-    def __init__(self, disk: MemoryFiles, seed: int) -> None:
+    def __init__(self, disk: FaultyFiles, seed: int) -> None:
         self.disk = disk
         self.rng = random.Random(seed)
         self.log = opened(disk)
@@ -142,9 +142,9 @@ def test_any_call_may_fail_once_and_nothing_acknowledged_is_lost(error: int, par
 # ------------------------------------------------------------------------------------------- the tail, byte by byte
 
 
-def synced_log(count: int) -> tuple[MemoryFiles, list[bytes], list[int]]:
+def synced_log(count: int) -> tuple[FaultyFiles, list[bytes], list[int]]:
     """A log of synced frames in one segment: the disk, its payloads, and where each frame begins, the end last."""
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = Log.open(files, store=STORE, epoch=1, segment_bytes_first=2048)
     written = [b"frame %d" % number * 3 for number in range(count)]
     begins = [SEGMENT_HEADER_BYTES]
@@ -156,7 +156,7 @@ def synced_log(count: int) -> tuple[MemoryFiles, list[bytes], list[int]]:
     return files, written, begins
 
 
-def cut(files: MemoryFiles, at: int, *, zeroed: bool) -> MemoryFiles:
+def cut(files: FaultyFiles, at: int, *, zeroed: bool) -> FaultyFiles:
     """The segment ends at a byte: the file is shorter there, or the rest never reached the device."""
     copy = files.copy()
     content = files.contents()[segment_name(1)]
@@ -261,7 +261,7 @@ def test_a_bit_flipped_in_the_mirror_harms_nothing() -> None:
 
 
 def test_a_bit_flipped_in_any_segment_but_the_last_is_refused_even_without_the_mirror() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     while log.statistics()["segments"] < 3:
         log.append(1, bytes(150))  # no sync of ours: a new segment says that everything before it was synced
@@ -297,7 +297,7 @@ def test_the_frames_of_one_unsynced_group_are_cut_from_the_first_one_that_is_tor
 def test_a_frame_inside_a_torn_payload_does_not_pass_for_evidence_of_damage() -> None:
     """A page can hold the bytes of a frame that claims everything was synced; its LSN gives it away."""
     planted = pack_frames([(10**6, 10**6 - 1, 1, 1, 1, 0, b"planted")])
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     log.append(1, b"synced")
     log.sync()
@@ -311,7 +311,7 @@ def test_a_frame_inside_a_torn_payload_does_not_pass_for_evidence_of_damage() ->
 
 
 def test_a_frame_that_ends_in_zeros_is_still_evidence_of_damage() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     begin = log._position
     log.append(1, b"damaged below")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from outrider.errors import StoreFullError
-from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.sim.disk import CrashDisk, FaultyFiles
 from outrider.storage.files import Files
 from outrider.storage.log import RESERVE_NAME, SPARE_NAME, Log
 
@@ -21,7 +21,7 @@ FIRST = 4096
 MIRROR_BYTES = 4096 + 36
 
 
-class Quota(MemoryFiles):
+class Quota(FaultyFiles):
     """A disk with a limit that shows in no free space."""
 
     def free_bytes(self) -> int:
@@ -56,7 +56,7 @@ def payloads(log: Log) -> list[bytes]:
 
 
 def test_a_full_disk_refuses_puts_before_anything_is_written() -> None:
-    files = MemoryFiles(capacity_bytes=CAPACITY)
+    files = FaultyFiles(capacity_bytes=CAPACITY)
     log = opened(files)
     fill(log)
     before, lsn = files.contents(), log.appended_lsn
@@ -66,7 +66,7 @@ def test_a_full_disk_refuses_puts_before_anything_is_written() -> None:
 
 
 def test_the_refusal_is_retryable_and_the_log_stays_alive() -> None:
-    log = opened(MemoryFiles(capacity_bytes=CAPACITY))
+    log = opened(FaultyFiles(capacity_bytes=CAPACITY))
     fill(log)
     with pytest.raises(StoreFullError) as caught:
         log.append(1, b"x")
@@ -74,13 +74,13 @@ def test_the_refusal_is_retryable_and_the_log_stays_alive() -> None:
 
 
 def test_what_the_disk_has_is_used_before_it_counts_as_full() -> None:
-    files = MemoryFiles(capacity_bytes=CAPACITY)
+    files = FaultyFiles(capacity_bytes=CAPACITY)
     taken = fill(opened(files))
     assert sum(map(len, taken)) > CAPACITY // 2
 
 
 def test_leases_and_reports_go_on_in_the_rest_of_the_segment_and_in_the_reserve() -> None:
-    files = MemoryFiles(capacity_bytes=CAPACITY)
+    files = FaultyFiles(capacity_bytes=CAPACITY)
     log = opened(files)
     taken = fill(log)
     assert RESERVE_NAME in files.names()
@@ -94,7 +94,7 @@ def test_leases_and_reports_go_on_in_the_rest_of_the_segment_and_in_the_reserve(
 
 
 def test_an_append_into_the_reserve_never_asks_the_disk_for_space() -> None:
-    files = MemoryFiles(capacity_bytes=CAPACITY)
+    files = FaultyFiles(capacity_bytes=CAPACITY)
     log = opened(files)
     fill(log)
     files.fill(CAPACITY)  # others took the last byte as well
@@ -104,7 +104,7 @@ def test_an_append_into_the_reserve_never_asks_the_disk_for_space() -> None:
 
 
 def test_room_is_what_an_append_certainly_takes() -> None:
-    files = MemoryFiles(capacity_bytes=CAPACITY)
+    files = FaultyFiles(capacity_bytes=CAPACITY)
     log = opened(files)
     rng = random.Random(1)
     while not log.full():
@@ -121,7 +121,7 @@ def test_room_is_what_an_append_certainly_takes() -> None:
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_when_space_returns_the_log_heals_by_itself_and_makes_its_reserve_anew(asked: bool) -> None:
-    files = MemoryFiles(capacity_bytes=CAPACITY)
+    files = FaultyFiles(capacity_bytes=CAPACITY)
     log = opened(files)
     taken = fill(log) + fill(log, reserve=True)
     files.capacity_bytes = 4 * CAPACITY
@@ -135,7 +135,7 @@ def test_when_space_returns_the_log_heals_by_itself_and_makes_its_reserve_anew(a
 
 
 def test_dropping_old_segments_heals_a_log_on_its_own_disk() -> None:
-    files = MemoryFiles(capacity_bytes=CAPACITY)
+    files = FaultyFiles(capacity_bytes=CAPACITY)
     log = opened(files)
     fill(log)
     log.drop_through(log.appended_lsn)
@@ -144,7 +144,7 @@ def test_dropping_old_segments_heals_a_log_on_its_own_disk() -> None:
 
 
 def test_a_little_space_does_not_make_the_state_flap() -> None:
-    files = MemoryFiles(capacity_bytes=CAPACITY)
+    files = FaultyFiles(capacity_bytes=CAPACITY)
     log = opened(files)
     fill(log)
     files.capacity_bytes = files.used_bytes() + FIRST
@@ -176,7 +176,7 @@ def test_where_a_larger_segment_finds_no_space_a_small_one_is_taken() -> None:
 
 
 def test_a_report_larger_than_the_reserve_is_refused_and_the_reserve_kept() -> None:
-    files = MemoryFiles(capacity_bytes=CAPACITY)
+    files = FaultyFiles(capacity_bytes=CAPACITY)
     log = opened(files)
     fill(log)
     lsn = log.appended_lsn
@@ -186,7 +186,7 @@ def test_a_report_larger_than_the_reserve_is_refused_and_the_reserve_kept() -> N
 
 
 def test_a_frame_that_finds_no_segment_of_its_size_is_refused_and_smaller_ones_go_on() -> None:
-    files = MemoryFiles(capacity_bytes=CAPACITY)
+    files = FaultyFiles(capacity_bytes=CAPACITY)
     log = opened(files)
     with pytest.raises(StoreFullError):
         log.append(1, bytes(CAPACITY))
@@ -194,14 +194,14 @@ def test_a_frame_that_finds_no_segment_of_its_size_is_refused_and_smaller_ones_g
 
 
 def test_a_disk_too_small_for_a_log_is_refused_and_left_empty() -> None:
-    files = MemoryFiles(capacity_bytes=FIRST + 100)
+    files = FaultyFiles(capacity_bytes=FIRST + 100)
     with pytest.raises(StoreFullError):
         opened(files)
     assert [] == files.names()
 
 
 def test_a_log_opens_on_a_full_disk_and_takes_what_fits() -> None:
-    files = MemoryFiles(capacity_bytes=CAPACITY)
+    files = FaultyFiles(capacity_bytes=CAPACITY)
     log = opened(files)
     taken = fill(log)
     log.sync()
@@ -214,7 +214,7 @@ def test_a_log_opens_on_a_full_disk_and_takes_what_fits() -> None:
 
 def test_overwriting_that_needs_space_after_all_is_refused_and_leaves_no_remains() -> None:
     """Copy-on-write file systems: half a frame stands there, and the next, shorter one covers it."""
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     log.append(1, b"before")
     files.fail(1, errno.ENOSPC, verb="write", partial=True)

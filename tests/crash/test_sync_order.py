@@ -17,7 +17,7 @@ import pytest
 
 from model.world import Clock
 from outrider import Frontier
-from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.sim.disk import CrashDisk, FaultyFiles
 from outrider.storage.files import File
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,7 +99,7 @@ class Recorded:
     """A disk in memory that writes down its calls, in order; `forgets` is a kind of sync it leaves out."""
 
     def __init__(self, forgets: str = "") -> None:
-        self.disk = MemoryFiles()
+        self.disk = FaultyFiles()
         self.events: list[Event] = []
         self.forgets = forgets
         self.names_now: dict[str, list[str]] = {}

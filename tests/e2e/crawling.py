@@ -15,13 +15,15 @@ from urllib.parse import urlsplit
 
 from warcio.archiveiterator import ArchiveIterator
 
-from outrider.sim.web import DemoServer, DemoWeb, Served
+from outrider.sim.web import DemoServer, DemoWeb, RunningWeb
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @contextmanager
-def web(directory: Path, *, hosts: int = 8, pages: int = 80, seed: int = 3, quirks: bool = False) -> Iterator[Served]:
+def web(
+    directory: Path, *, hosts: int = 8, pages: int = 80, seed: int = 3, quirks: bool = False
+) -> Iterator[RunningWeb]:
     """A demo web that answers until the block ends."""
     with DemoServer(lambda port: DemoWeb(seed, hosts, pages, port=port, quirks=quirks), directory) as served:
         yield served
@@ -64,7 +66,7 @@ def started(*arguments: str | Path, **more: str) -> subprocess.Popen:
     )
 
 
-def on(served: Served, output: Path, *more: str) -> list[str]:
+def on(served: RunningWeb, output: Path, *more: str) -> list[str]:
     """The arguments of a crawl of this web, as fast as its hosts allow unless told otherwise."""
     pace = [] if "--delay" in more else ["--delay", "0.05"]
     mapped = [] if "--sitemaps" in more else ["--no-sitemaps"]  # `must_fetch` reads none

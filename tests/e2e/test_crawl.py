@@ -15,7 +15,7 @@ import outrider
 from e2e import crawling
 from outrider.crawl.questions.control import ask
 from outrider.sim.verdict import judge
-from outrider.sim.web import Role
+from outrider.sim.web import HostRole
 
 PAGE_FIELDS = [
     *("url", "outcome", "status", "fetched_at", "seconds", "bytes", "content_type", "digest", "simhash", "depth"),
@@ -41,7 +41,7 @@ def whole(tmp_path_factory):
 
 def test_a_crawl_fetches_what_can_be_reached_and_nothing_else(whole):
     served, output, _ = whole
-    endless = served.web.host_of(Role.ENDLESS)
+    endless = served.web.host_of(HostRole.ENDLESS)
     asked = {url for url in crawling.fetched(output) if crawling.host_and_path(url)[0] != endless}
     must = {url for url in served.web.must_fetch() if crawling.host_and_path(url)[0] != endless}
     assert must == asked
@@ -86,7 +86,7 @@ def test_outcomes_are_told_by_their_names(whole):
 
 def test_an_answer_before_its_time_is_tried_again_and_then_done(whole):
     served, output, _ = whole
-    busy = served.web.host_of(Role.BUSY)
+    busy = served.web.host_of(HostRole.BUSY)
     refused = {page["url"] for page in crawling.pages(output) if page["outcome"] == "retry" and busy in page["url"]}
     assert refused
     assert refused <= crawling.fetched(output)
@@ -179,7 +179,7 @@ def test_the_first_interrupt_lets_requests_end_and_keeps_the_rest_for_later(tmp_
 def test_a_second_interrupt_breaks_off_what_is_in_flight_politely(tmp_path):
     output = tmp_path / "out"
     with crawling.web(tmp_path / "web", hosts=18, pages=180, quirks=True) as served:
-        slow = served.web.host_of(Role.SLOW)
+        slow = served.web.host_of(HostRole.SLOW)
         settings = ["-o", str(output), "--hosts", str(served.hosts_file), "--delay", "0.3", "--delay-factor", "0"]
         crawl = crawling.started("crawl", served.web.url(slow), *settings)
         crawling.wait_for(lambda: _count(output) >= 1)

@@ -39,7 +39,7 @@ def web(demo) -> DemoWeb:
 
 
 @pytest.fixture(scope="module")
-def verdict(demo) -> judge.Verdict:
+def verdict(demo) -> judge.PolitenessVerdict:
     return judge.judge(demo[0] / "web" / "access.log", delay=0.2)
 
 

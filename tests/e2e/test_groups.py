@@ -6,17 +6,17 @@ from __future__ import annotations
 from itertools import pairwise
 
 from e2e import crawling
-from outrider.sim.verdict import Request, read
+from outrider.sim.verdict import LoggedRequest, read
 
 GAP = 0.04
 
 
-def requests(served) -> list[Request]:
+def requests(served) -> list[LoggedRequest]:
     with served.log_file.open(encoding="utf-8") as lines:
         return read(lines)
 
 
-def gaps(some: list[Request]) -> list[float]:
+def gaps(some: list[LoggedRequest]) -> list[float]:
     """Seconds from the end of each request to the begin of the next; below 0 where they overlap."""
     return [after.start - before.end for before, after in pairwise(some)]
 

@@ -16,7 +16,7 @@ from outrider.cli import main as cli
 from outrider.crawl.setup.group_settings import machines
 from outrider.sim import judge as judging
 from outrider.sim.judge_web import JudgeWeb
-from outrider.sim.verdict import Run, judge
+from outrider.sim.verdict import CrawlerRun, judge
 
 CRAWLER = Path(__file__).with_name("faulty_crawler.py")
 CLOCKED = Path(__file__).with_name("clocked_outrider.py")
@@ -232,8 +232,10 @@ def test_time_that_passed_before_a_run_counts_in_its_gaps(tmp_path):
     log = tmp_path / "access.log"
     log.write_text("".join(robots_log((0, "/robots.txt", 200), (5, "/", 200), (5.1, "/x", 200))))
     assert ["gap"] == [breach.rule for breach in judge(log, delay=1.0).broken]
-    assert [] == judge(log, delay=1.0, runs=[Run(0), Run(5.05, 60.0)]).broken
-    assert ["robots age"] == [one.rule for one in judge(log, delay=1.0, runs=[Run(0), Run(5.05, 90_000.0)]).broken]
+    assert [] == judge(log, delay=1.0, runs=[CrawlerRun(0), CrawlerRun(5.05, 60.0)]).broken
+    assert ["robots age"] == [
+        one.rule for one in judge(log, delay=1.0, runs=[CrawlerRun(0), CrawlerRun(5.05, 90_000.0)]).broken
+    ]
 
 
 @pytest.mark.parametrize(("second", "third", "broken"), [(2.0, 4.1, []), (2.0, 3.5, ["storm"]), (1.1, 3.2, [])])
@@ -243,7 +245,7 @@ def test_a_host_that_fails_twice_is_to_be_given_twice_its_gap(second, third, bro
     log.write_text("".join(robots_log(*failing)))
     assert broken == [breach.rule for breach in judge(log, delay=1.0, slack=0.01, storms=True).broken]
     assert [] == judge(log, delay=1.0, slack=0.01).broken
-    runs = [Run(0), Run(1 + second + 0.1)]  # a failure that a kill has swallowed cannot slow anybody
+    runs = [CrawlerRun(0), CrawlerRun(1 + second + 0.1)]  # a failure that a kill has swallowed cannot slow anybody
     assert [] == judge(log, delay=1.0, slack=0.01, storms=True, runs=runs).broken
 
 

@@ -25,7 +25,7 @@ from outrider import Frontier, Link
 from outrider import clock as clocks
 from outrider.clock import instant
 from outrider.journey import HostStatus, Lease, Outcome, Verdict
-from outrider.sim.disk import MemoryFiles
+from outrider.sim.disk import FaultyFiles
 from outrider.storage.log import Log
 
 HERE = Path(__file__).resolve().parent
@@ -40,7 +40,7 @@ def robots_of(name: str) -> str:
     return name.partition("-")[2]
 
 
-def build(name: str) -> tuple[MemoryFiles, dict[str, Any]]:
+def build(name: str) -> tuple[FaultyFiles, dict[str, Any]]:
     """A store with every kind of fact in its checkpoint or its log, and its content."""
     numbers = itertools.count(1)
 
@@ -48,7 +48,7 @@ def build(name: str) -> tuple[MemoryFiles, dict[str, Any]]:
         return bytes((next(numbers) * 37 + place) % 256 for place in range(size))
 
     now = [START]
-    disk = MemoryFiles(name="golden")
+    disk = FaultyFiles(name="golden")
     segments = {"segment_bytes_first": SEGMENT_BYTES, "segment_bytes_max": SEGMENT_BYTES}
     with (
         patch.object(secrets, "token_bytes", token_bytes),
@@ -219,7 +219,7 @@ def _without_state(host: HostStatus) -> dict[str, Any]:
     return {name: value for name, value in dataclasses.asdict(host).items() if name not in {"state", *younger}}
 
 
-def packed(disk: MemoryFiles) -> bytes:
+def packed(disk: FaultyFiles) -> bytes:
     """The store's files as a small archive, the same each time."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:xz") as archive:

@@ -38,7 +38,7 @@ from outrider.limits import (
     REDIRECT_HOPS_MAX,
     RETRY_SECONDS,
 )
-from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.sim.disk import CrashDisk, FaultyFiles
 
 DELAY, FACTOR = 1.0, 10.0
 HOSTS = [f"h{number}.com" for number in range(5)]
@@ -654,7 +654,7 @@ class History:
     """A frontier and its model, step by step. `answers`: all that the frontier answered, for comparing two of them."""
 
     def __init__(
-        self, seed: int, *, disk: Callable[[], MemoryFiles] = MemoryFiles, steps: Iterable[int] = range(60),
+        self, seed: int, *, disk: Callable[[], FaultyFiles] = FaultyFiles, steps: Iterable[int] = range(60),
         checkpoints: bool = True, grouped: bool = False,
     ) -> None:  # fmt: skip
         self.seed = seed

@@ -17,7 +17,7 @@ from typing import Any
 
 from model.inside import inspect
 from outrider.engine import Frontier
-from outrider.sim.disk import MemoryFiles
+from outrider.sim.disk import FaultyFiles
 
 DISK_CALLS = ("open", "names", "rename", "remove", "sync_directory", "_write", "_truncate", "_sync", "_read")
 SHARED = ("rounds.py", "tiers.py", "failure.py")
@@ -144,7 +144,7 @@ class Interleaving:
         self._pace = (0.0, 0)
         self._copies = 1.0
 
-    def take(self, frontier: Frontier, disk: MemoryFiles) -> None:
+    def take(self, frontier: Frontier, disk: FaultyFiles) -> None:
         """From here on this frontier's threads go step by step; those of the one before are gone."""
         self.end()
         rounds = frontier._rounds
@@ -221,7 +221,7 @@ class Interleaving:
         else:
             self.go(20)
 
-    def go_to_the_disk(self, disk: MemoryFiles) -> bool:
+    def go_to_the_disk(self, disk: FaultyFiles) -> bool:
         """In the caller's thread: those beside go on until one has changed the disk; whether one has."""
         calls = len(disk.calls)
         while self._beside and len(disk.calls) == calls:

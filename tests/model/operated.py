@@ -26,7 +26,7 @@ from outrider import Frontier, Link
 from outrider.clock import instant
 from outrider.errors import SettingsError
 from outrider.journey import Kind, Lease, Outcome, RobotsAnswer, Verdict
-from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.sim.disk import CrashDisk, FaultyFiles
 
 NAMES = ["a.one.com", "b.one.com", "a.two.com", "three.com", "four.org"]
 PLACES = ["http://{}", "http://{}", "http://{}", "https://{}", "http://{}:8080", "http://{}.", "https://{}.:8443"]
@@ -72,7 +72,7 @@ class Operated:
     """One history: a frontier, the servers it visits, its operators, and the judge."""
 
     def __init__(
-        self, seed: int, *, disk: Callable[[], MemoryFiles] = MemoryFiles, steps: Iterable[int] = range(60),
+        self, seed: int, *, disk: Callable[[], FaultyFiles] = FaultyFiles, steps: Iterable[int] = range(60),
         rules: Iterable[str] = ALL,
     ) -> None:  # fmt: skip
         self.seed = seed

@@ -19,7 +19,7 @@ from model.histories import History, shortest
 from model.world import hosts_go_cold
 from outrider import kernels
 from outrider.frontier.stores.tailed_backlog import TailedBacklog
-from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.sim.disk import CrashDisk, FaultyFiles
 
 STEPS = 60
 KINDS = (
@@ -56,7 +56,7 @@ def kind(request, monkeypatch):
 def live(seed: int, kind: str, steps: int = STEPS) -> None:
     cut = kind in ("power cuts", "shared clocks") or (kind == "hosts on disk" and seed % 2)
     how = {
-        "disk": CrashDisk if cut else MemoryFiles,
+        "disk": CrashDisk if cut else FaultyFiles,
         "checkpoints": kind != "log alone",
         "grouped": kind == "shared clocks",
     }

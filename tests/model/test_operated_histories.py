@@ -19,7 +19,7 @@ from model.operated import Operated
 from model.world import hosts_go_cold
 from outrider.frontier.stores.tailed_backlog import TailedBacklog
 from outrider.kernels import in_use
-from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.sim.disk import CrashDisk, FaultyFiles
 
 STEPS = 60
 KINDS = ("log alone", "checkpoints all the time", "tails and hosts on disk")
@@ -45,7 +45,7 @@ def kind(request, monkeypatch):
 
 
 def live(seed: int, kind: str, steps: int = STEPS) -> None:
-    how = {"disk": MemoryFiles if kind == "log alone" else CrashDisk, "rules": ALL - NOT_YET}
+    how = {"disk": FaultyFiles if kind == "log alone" else CrashDisk, "rules": ALL - NOT_YET}
     try:
         Operated(seed, steps=range(steps), **how).live()
     except AssertionError as error:

@@ -42,7 +42,7 @@ from outrider.limits import (
     VALIDATOR_BYTES_MAX,
     WATERMARK_BYTES_MAX,
 )
-from outrider.sim.disk import MemoryFiles
+from outrider.sim.disk import FaultyFiles
 
 START = 1_700_000_000_000_000
 KEYS = (bytes(range(16)), bytes(range(16, 32)))
@@ -96,7 +96,7 @@ Taken = tuple[object, Look] | None  # the value to be read back, and how; None w
 class Walk:
     """A frontier that takes one case after the other."""
 
-    def __init__(self, disk: MemoryFiles, **how: Any) -> None:
+    def __init__(self, disk: FaultyFiles, **how: Any) -> None:
         self.disk, self.how = disk, how
         self.at = START
         self.open()
@@ -517,7 +517,7 @@ FIELDS: dict[str, Field] = {
 def walked(give: Field, cases: Iterator[Case]) -> None:
     """Each case is refused before the log or taken; what was taken is read back now, when the store is opened again,
     and behind a checkpoint."""
-    walk = Walk(MemoryFiles(), **give.how)
+    walk = Walk(FaultyFiles(), **give.how)
     if give.how:
         walk.frontier.discover([])
     taken: list[tuple[Case, object, Look]] = []
@@ -598,7 +598,7 @@ def imported(name: str, form: str, folder: Path, rng: random.Random, sizes: list
     given = {case.number: (case, record(name, case)) for case in cases(rng, sizes)}
     path = str(folder / f"rows{form}")
     write_records(path, [one for _, one in given.values()], FRONTIER, lambda rows: None)
-    walk = Walk(MemoryFiles())
+    walk = Walk(FaultyFiles())
     found = exchange.Imported()
     before = exchange.IMPORT_FAULTS_NAMED_MAX
     exchange.IMPORT_FAULTS_NAMED_MAX = len(sizes)  # type: ignore[misc]  # each is to be seen here

@@ -20,7 +20,7 @@ from outrider.frontier.state.tables import AUTHORITIES, CALLED, OWN, QUEUES, ROB
 from outrider.frontier.state.url_table import STATES
 from outrider.frontier.verbs.statuses import leased_heads
 from outrider.journey import Lease, LeaseBatch, Outcome, Verdict
-from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.sim.disk import CrashDisk, FaultyFiles
 
 START = 1_700_000_000_000_000
 
@@ -42,7 +42,7 @@ class World:
     """A frontier, its clock and its disk; `reopen` ends one process and begins the next."""
 
     def __init__(
-        self, *, robots: str = "caller", disk: MemoryFiles | None = None, clock: Clock | None = None, seed: int = 0,
+        self, *, robots: str = "caller", disk: FaultyFiles | None = None, clock: Clock | None = None, seed: int = 0,
         output: bool = False, addresses: str = "caller", threads: Interleaving | None = None,
         keys: tuple[bytes, bytes] | None = None, **settings: object,
     ) -> None:  # fmt: skip

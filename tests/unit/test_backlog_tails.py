@@ -221,7 +221,7 @@ def test_damage_to_what_is_aside_is_told_and_nothing_is_taken():
 
 
 def test_a_full_disk_loses_nothing_and_is_tried_again():
-    files = disk.MemoryFiles(capacity_bytes=3_000)
+    files = disk.FaultyFiles(capacity_bytes=3_000)
     backlog = filled(3_000, files)
     said = backlog.statistics()
     assert said["refused"] >= 1
@@ -234,7 +234,7 @@ def test_a_full_disk_loses_nothing_and_is_tried_again():
 
 
 def test_a_disk_that_fails_says_so_and_loses_nothing():
-    files = disk.MemoryFiles()
+    files = disk.FaultyFiles()
     backlog = filled(300, files)
     files.fail(1, errno.EIO, verb="write")
     with pytest.raises(StoreFailedError):
@@ -356,7 +356,7 @@ histories = st.lists(
     capacity=st.sampled_from([None, None, 0, 800, 3_000]),
 )
 def test_the_backlog_is_a_sorted_list_per_queue(history, head, chunk, bytes_max, capacity):
-    files = disk.MemoryFiles(capacity_bytes=capacity)
+    files = disk.FaultyFiles(capacity_bytes=capacity)
     backlog = TailedBacklog(files, name="b", head_cards_max=head, bytes_max=bytes_max, chunk_cards=chunk)
     assert backlog._scratch is not None
     backlog._scratch._file_bytes_max = 700

@@ -18,7 +18,7 @@ from outrider.frontier.format.facts import TextColumn
 from outrider.frontier.state.authorities import RobotsState
 from outrider.frontier.state.hosts import Hosts, Queues, hosts_of_queues, mixed, queue_hashes, unmixed
 from outrider.frontier.stores.rulebook import Rulebook
-from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.sim.disk import CrashDisk, FaultyFiles
 
 RULES = b"User-agent: *\nCrawl-delay: 7\nDisallow: /private\n"
 
@@ -685,7 +685,7 @@ def test_cold_hosts_are_there_after_any_end(world):
 def test_a_host_takes_less_than_64_bytes_on_disk(monkeypatch):
     hosts_go_cold(monkeypatch)
     set_limits(monkeypatch, COLD_STEP_ROWS=2_000)
-    world = World(disk=MemoryFiles())
+    world = World(disk=FaultyFiles())
     draw = np.random.default_rng(1)
     words = ["shop", "blog", "news", "mail", "the", "my", "web", "data", "art", "city", "green", "house", "car", "book"]
     names = sorted({f"{'www.' * int(n % 2)}{words[n % 14]}{words[m % 14]}{m}.{['com', 'net', 'org', 'de', 'fr'][k]}"
@@ -706,7 +706,7 @@ def test_hosts_of_shared_machines_go_cold_and_leave_nothing_in_memory(monkeypatc
     """Twice as many take twice the disk, and no more memory: neither clock nor address stays behind."""
     hosts_go_cold(monkeypatch)
     monkeypatch.setattr("outrider.frontier.schedule.cooling.COLD_STEP_ROWS", 4_000)
-    world = World(disk=MemoryFiles(), group=machines(), addresses="errands")
+    world = World(disk=FaultyFiles(), group=machines(), addresses="errands")
     sizes = []
     for first in (0, 1_000):
         world.discover(*(f"http://h{number}.com/" for number in range(first, first + 1_000)))

@@ -29,7 +29,7 @@ from outrider.errors import (
     StoreStoppedError,
 )
 from outrider.journey import State
-from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.sim.disk import CrashDisk, FaultyFiles
 from outrider.url.keys import public_suffixes
 
 A = "http://a.com/"
@@ -134,7 +134,7 @@ def test_a_frontier_in_a_directory_is_there_again(tmp_path):
     ],
 )  # fmt: skip
 def test_a_setting_that_makes_no_sense_is_told_before_anything_is_made(settings):
-    disk = MemoryFiles()
+    disk = FaultyFiles()
     with pytest.raises(SettingsError):
         Frontier.open(disk, settings=settings, robots="caller")
     assert [] == disk.names()
@@ -142,16 +142,16 @@ def test_a_setting_that_makes_no_sense_is_told_before_anything_is_made(settings)
 
 def test_a_pattern_that_is_no_expression_is_told():
     with pytest.raises(SettingsError, match="include"):
-        Frontier.open(MemoryFiles(), settings={"include": ["("]}, robots="caller")
+        Frontier.open(FaultyFiles(), settings={"include": ["("]}, robots="caller")
 
 
 def test_robots_is_the_callers_or_an_errand():
     with pytest.raises(SettingsError, match="errands"):
-        Frontier.open(MemoryFiles(), robots="ignore")
+        Frontier.open(FaultyFiles(), robots="ignore")
 
 
 def test_a_directory_that_holds_something_else_is_left_alone():
-    disk = MemoryFiles()
+    disk = FaultyFiles()
     disk.put("notes.txt", b"mine")
     with pytest.raises(ForeignStoreError):
         Frontier.open(disk, robots="caller")
@@ -197,7 +197,7 @@ def test_a_looker_cannot_act():
 
 def test_looking_at_nothing_is_told():
     with pytest.raises(ForeignStoreError):
-        Frontier.look(MemoryFiles())
+        Frontier.look(FaultyFiles())
 
 
 # -- durable before answered
@@ -239,7 +239,7 @@ def test_a_long_input_goes_in_as_several_frames_and_is_synced_once(monkeypatch):
     assert (10, 1) == (after["appended_lsn"] - before["appended_lsn"], after["syncs"] - before["syncs"])
 
 
-class SlowDisk(MemoryFiles):
+class SlowDisk(FaultyFiles):
     """A disk whose syncs take a while, so that callers meet."""
 
     def _sync(self, name, node) -> None:
@@ -640,7 +640,7 @@ def test_many_awaiting_callers_share_syncs():
 
 def test_a_long_input_gives_way_to_other_tasks():
     async def crawl() -> bool:
-        async with await AsyncFrontier.open(MemoryFiles(), clock=Clock(), robots="caller") as frontier:
+        async with await AsyncFrontier.open(FaultyFiles(), clock=Clock(), robots="caller") as frontier:
             turns = 0
 
             async def other() -> None:

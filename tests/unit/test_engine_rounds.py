@@ -16,7 +16,7 @@ from outrider import Frontier, Link
 from outrider.engine.failure import Failure
 from outrider.errors import StoreFailedError
 from outrider.frontier.state.tables import LEASES, OWN
-from outrider.sim.disk import MemoryFiles
+from outrider.sim.disk import FaultyFiles
 from outrider.storage.checkpoint import CheckpointWriter, newest_checkpoint
 from outrider.storage.log import Log
 
@@ -49,7 +49,7 @@ def fill(world: World, first: int, last: int) -> None:
         world.frontier._rounds.join()
 
 
-def runs(disk: MemoryFiles) -> list[str]:
+def runs(disk: FaultyFiles) -> list[str]:
     return [name for name in disk.names() if name.endswith(".run")]
 
 

@@ -12,7 +12,7 @@ from outrider.engine import Frontier
 from outrider.errors import SettingsError
 from outrider.journey import Code
 from outrider.limits import URL_BYTES_MAX
-from outrider.sim.disk import MemoryFiles
+from outrider.sim.disk import FaultyFiles
 from outrider.url import LossyRules, UrlBatch
 
 A = "http://a.com/"
@@ -167,7 +167,7 @@ def test_under_rules_a_redirect_to_another_spelling_is_one_to_itself():
 
 
 def test_a_store_keeps_the_rules_it_was_made_with():
-    disk = MemoryFiles()
+    disk = FaultyFiles()
     Frontier.open(disk, settings={"url_rules": "tracking"}, robots="caller").close()
     with Frontier.open(disk, robots="caller") as frontier:
         assert [Code.NEW, Code.KNOWN] == frontier.discover([A, A + "?utm_source=x"])
@@ -175,7 +175,7 @@ def test_a_store_keeps_the_rules_it_was_made_with():
 
 @pytest.mark.parametrize("rules", ["none", "tracking,sort_query", LossyRules.of("www")])
 def test_a_store_refuses_other_rules_with_words(rules):
-    disk = MemoryFiles()
+    disk = FaultyFiles()
     Frontier.open(disk, settings={"url_rules": "tracking"}, robots="caller").close()
     with pytest.raises(SettingsError, match="was made with"):
         Frontier.open(disk, settings={"url_rules": rules}, robots="caller")

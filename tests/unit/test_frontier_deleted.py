@@ -10,7 +10,7 @@ from outrider.engine.owner import Frontier
 from outrider.errors import SettingsError
 from outrider.journey import Link
 from outrider.limits import DELETED_CRAWLS_NAMED_MAX, WATERMARK_WRITERS_MAX
-from outrider.sim.disk import MemoryFiles
+from outrider.sim.disk import FaultyFiles
 
 QUICK = {"delay": 0.0, "delay_factor": 0.0}
 MANY = DELETED_CRAWLS_NAMED_MAX + 20
@@ -21,7 +21,7 @@ class Store:
     """A frontier that is closed, killed or given a checkpoint, and opened again."""
 
     def __init__(self, **how) -> None:
-        self.disk = MemoryFiles()
+        self.disk = FaultyFiles()
         self.time = 1_000_000
         self.how = {"settings": QUICK} | how
         self.open()

@@ -28,7 +28,7 @@ from outrider.frontier.state.replay import Window, apply
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.stores.ledger import Ledger
 from outrider.limits import WAKES_PER_CALL_MAX
-from outrider.sim.disk import MemoryFiles
+from outrider.sim.disk import FaultyFiles
 from outrider.storage.manifest import Manifest
 
 KEY = bytes(range(16))
@@ -80,7 +80,7 @@ def counted(rows: int) -> type[Counted]:
     return type("Sized", (Counted,), {"rows_max": rows, "one_by_one": 0, "together": 0})
 
 
-def tables_of(disk: MemoryFiles, window: Any, patch: pytest.MonkeyPatch) -> tuple[Tables, dict[str, object]]:
+def tables_of(disk: FaultyFiles, window: Any, patch: pytest.MonkeyPatch) -> tuple[Tables, dict[str, object]]:
     """The tables as recovery leaves them, and all that can be seen of them; nothing is written."""
     with patch.context() as patched:
         patched.setattr(recovery, "Window", window)
@@ -155,7 +155,7 @@ def _contents_of(backlog: Any, row: int) -> list[tuple[bytes, bytes]]:
 
 
 def assert_alike(
-    disk: MemoryFiles, patch: pytest.MonkeyPatch, sizes: tuple[int, ...], *, rows_agree: bool = True
+    disk: FaultyFiles, patch: pytest.MonkeyPatch, sizes: tuple[int, ...], *, rows_agree: bool = True
 ) -> list[type[Counted]]:
     """rows_agree: hosts that were cold come back in any order, and then only what no row is part of is compared."""
     _, told = tables_of(disk, OneByOne, patch)
@@ -337,7 +337,7 @@ def test_a_key_that_spans_hosts_rests_as_long_as_was_ever_said():
 
 def test_the_token_of_an_errand_that_is_gone_is_never_given_again():
     """A checkpoint without the errand is older than the log that leased it."""
-    tables = Tables(Ledger.open(MemoryFiles(), store=KEY, names=[]), fingerprint_key=KEY, scratch=None)
+    tables = Tables(Ledger.open(FaultyFiles(), store=KEY, names=[]), fingerprint_key=KEY, scratch=None)
     leased = columns_of([(0, KINDS[Kind.SITEMAP].number, 0, "http://a.com/sitemap.xml", 974, 60_000_000, 0)])
     apply(tables, encode(5, [(Fact.LEASED_ERRAND, leased)]))
     assert 974 == tables.token
@@ -349,7 +349,7 @@ def test_the_token_of_an_errand_that_is_gone_is_never_given_again():
 
 
 def window_of(payloads: list[bytes]) -> Window:
-    tables = Tables(Ledger.open(MemoryFiles(), store=KEY, names=[]), fingerprint_key=KEY, scratch=None)
+    tables = Tables(Ledger.open(FaultyFiles(), store=KEY, names=[]), fingerprint_key=KEY, scratch=None)
     window = Window(tables)
     for payload in payloads:
         window.add(payload)
@@ -365,7 +365,7 @@ def test_a_frame_cut_short_says_where(cut):
         return  # an instant alone is a whole frame
     with pytest.raises(DamagedStoreError) as windowed:
         window_of([FINE, FINE[:cut]])
-    tables = Tables(Ledger.open(MemoryFiles(), store=KEY, names=[]), fingerprint_key=KEY, scratch=None)
+    tables = Tables(Ledger.open(FaultyFiles(), store=KEY, names=[]), fingerprint_key=KEY, scratch=None)
     with pytest.raises(DamagedStoreError) as alone:
         apply(tables, FINE[:cut])
     assert str(windowed.value) == str(alone.value)
@@ -384,7 +384,7 @@ def test_facts_of_another_release_are_told():
 
 
 def test_a_window_closes_itself():
-    tables = Tables(Ledger.open(MemoryFiles(), store=KEY, names=[]), fingerprint_key=KEY, scratch=None)
+    tables = Tables(Ledger.open(FaultyFiles(), store=KEY, names=[]), fingerprint_key=KEY, scratch=None)
     window = Window(tables, rows_max=3)
     for value in range(1, 6):
         window.add(encode(value, [(Fact.TALLY, columns_of([(0, "pages", value)]))]))

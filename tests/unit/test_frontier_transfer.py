@@ -10,7 +10,7 @@ from limiting import set_limits
 from model.world import recount
 from outrider import Frontier, Link
 from outrider.errors import SettingsError
-from outrider.sim.disk import MemoryFiles
+from outrider.sim.disk import FaultyFiles
 
 START = 1_700_000_000_000_000
 SECOND = 1_000_000
@@ -123,7 +123,7 @@ def test_a_record_that_comes_twice_counts_once(lived):
 
 def test_what_was_restored_survives_a_crash(lived):
     records = list(lived.records())
-    disk = MemoryFiles()
+    disk = FaultyFiles()
     frontier = Frontier.open(disk, clock=Clock(START + 1_000 * SECOND), robots="caller")
     assert len(records) == frontier.restore(records)
     frontier._log.close()

@@ -14,7 +14,7 @@ from outrider import Frontier
 from outrider.errors import ForeignStoreError
 from outrider.frontier.format.facts import FRAME_KIND, Fact, decode
 from outrider.frontier.state.tables import ROBOTS_FILES
-from outrider.sim.disk import MemoryFiles
+from outrider.sim.disk import FaultyFiles
 from outrider.storage.checkpoint import CheckpointWriter, newest_checkpoint
 from outrider.storage.log import Log
 from outrider.storage.manifest import MANIFEST_NAME, Manifest
@@ -26,8 +26,8 @@ NAMES = ["log-caller", "log-errands", "runs-caller", "runs-errands"]
 def golden(project):
     """A golden store of this format by its name, or of an older one as `v1/store`."""
 
-    def unpacked(name: str) -> MemoryFiles:
-        disk = MemoryFiles(name="golden")
+    def unpacked(name: str) -> FaultyFiles:
+        disk = FaultyFiles(name="golden")
         path = project / "tests" / "golden" / (name if "/" in name else f"v2/{name}")
         with tarfile.open(f"{path}.tar.xz") as archive:
             for entry in archive:
@@ -145,7 +145,7 @@ def test_a_store_whose_authorities_brought_a_file_each_goes_on_with_one_for_all(
 # -- of other formats than this version's
 
 
-def refused(disk: MemoryFiles) -> str:
+def refused(disk: FaultyFiles) -> str:
     """The words with which it is refused; nothing may have changed."""
     before = disk.contents()
     with pytest.raises(ForeignStoreError) as caught:

@@ -23,7 +23,7 @@ from outrider.limits import (
     RUN_BLOCK_ROWS,
     RUN_BODY_BYTES_MAX,
 )
-from outrider.sim.disk import MemoryFiles
+from outrider.sim.disk import FaultyFiles
 from outrider.storage import record_columns
 from outrider.storage.files import Files
 from outrider.storage.record_columns import RecordColumns
@@ -112,7 +112,7 @@ STEPS = st.one_of(
 
 @given(st.lists(STEPS, max_size=40))
 def test_any_history_reads_as_a_dict_does(steps: list[tuple[str, object]]) -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     model: dict[Key, tuple[int, bytes]] = {}
     written = frozen = dict(model)
@@ -167,7 +167,7 @@ def test_any_history_reads_as_a_dict_does(steps: list[tuple[str, object]]) -> No
 
 
 def test_a_head_alone_keeps_the_body_and_its_lengths_across_runs() -> None:
-    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     ledger.append(cards_of({(1, 2, 3): (b"https://a.test/", b"from", b"extra!")}))
     round_trip(ledger)
     ledger.append_heads(heads_of([(1, 2, 3)], order=9, state=DONE))
@@ -182,7 +182,7 @@ def test_a_head_alone_keeps_the_body_and_its_lengths_across_runs() -> None:
 
 
 def test_only_the_low_56_bits_of_a_fingerprint_tell_urls_apart() -> None:
-    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     ledger.append(cards_of({(0, 0, 5): (b"old", b"", b"")}))
     round_trip(ledger)
     ledger.append_heads(heads_of([(0, 0, 5 | 0xAB << 56)], order=3))
@@ -191,7 +191,7 @@ def test_only_the_low_56_bits_of_a_fingerprint_tell_urls_apart() -> None:
 
 
 def test_found_cards_come_in_the_order_asked_and_twice_where_asked_twice() -> None:
-    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     ledger.append(simple(range(10)))
     here, cards = found(ledger, [key_of(7), key_of(99), key_of(2), key_of(7)])
     assert [True, False, True, True] == here
@@ -200,7 +200,7 @@ def test_found_cards_come_in_the_order_asked_and_twice_where_asked_twice() -> No
 
 def test_many_records_in_many_blocks_and_chunks_come_back() -> None:
     count = 2 * MEMTABLE_CHUNK_ROWS + 3 * RUN_BLOCK_ROWS + 5
-    files = MemoryFiles()
+    files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     for begin in range(0, count, 1000):
         ledger.append(simple(range(begin, min(begin + 1000, count)), order=1))
@@ -217,7 +217,7 @@ def test_many_records_in_many_blocks_and_chunks_come_back() -> None:
 
 
 def test_the_first_look_behind_many_appends_joins_few_pieces_and_packs_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     for first in range(0, 3 * MEMTABLE_CHUNK_ROWS, 1_024):
         ledger.append(simple(range(first, first + 1_024)))
     last = 4 * MEMTABLE_CHUNK_ROWS - 1
@@ -249,7 +249,7 @@ def test_a_few_keys_are_found_as_many_are(here: set[Key], wanted: set[Key]) -> N
 
 
 def test_long_bodies_make_shorter_blocks_and_come_back() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     bodies = {
         key_of(number): (b"u", b"", bytes([number]) * size) for number, size in enumerate([0, 300_000, 70_000] * 9)
@@ -269,7 +269,7 @@ def test_a_head_keeps_every_field() -> None:
     heads["crawl"] %= 2
     heads["slot"] %= 4096
     heads["priority"] = np.where(np.isnan(heads["priority"]), 0.5, heads["priority"])
-    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     ledger.append(Cards(heads, b"", np.zeros(701, np.int64)))
     round_trip(ledger)
     scanned = np.sort(np.concatenate(list(ledger.scan_heads())), order="fingerprint")
@@ -280,7 +280,7 @@ def test_a_head_keeps_every_field() -> None:
 
 
 def test_heads_alone_are_those_of_the_cards() -> None:
-    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     ledger.append(simple(range(2000)))
     round_trip(ledger)
     ledger.append_heads(heads_of([key_of(number) for number in range(0, 2000, 3)], order=2))
@@ -290,7 +290,7 @@ def test_heads_alone_are_those_of_the_cards() -> None:
 
 
 def test_four_runs_of_one_size_become_one_and_their_files_go_when_settled() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     for number in range(4):
         ledger.append(simple(range(number * 10, number * 10 + 12), order=number))
@@ -308,7 +308,7 @@ def test_four_runs_of_one_size_become_one_and_their_files_go_when_settled() -> N
 
 
 def test_a_merge_of_all_runs_forgets_what_is_gone() -> None:
-    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     ledger.append(simple(range(10)))
     round_trip(ledger)
     for _ in range(3):
@@ -320,7 +320,7 @@ def test_a_merge_of_all_runs_forgets_what_is_gone() -> None:
 
 
 def test_a_larger_older_run_is_left_alone() -> None:
-    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     ledger.append(simple(range(5000)))
     names = round_trip(ledger)
     for number in range(4):
@@ -333,7 +333,7 @@ def test_a_larger_older_run_is_left_alone() -> None:
 
 
 def test_what_is_frozen_while_a_merge_goes_on_becomes_a_run_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     for number in range(4):
         ledger.append(simple(range(5_000), order=number))
@@ -359,7 +359,7 @@ def test_what_is_frozen_while_a_merge_goes_on_becomes_a_run_above_it(monkeypatch
 
 
 def test_a_scan_goes_on_while_runs_are_written_merged_and_removed() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     for number in range(3):
         ledger.append(simple(range(20_000), order=number))
@@ -379,7 +379,7 @@ def test_a_scan_goes_on_while_runs_are_written_merged_and_removed() -> None:
 
 
 def test_a_full_disk_leaves_the_frozen_readable_and_the_next_attempt_has_it() -> None:
-    files = MemoryFiles(capacity_bytes=500)
+    files = FaultyFiles(capacity_bytes=500)
     ledger = Ledger.open(files, store=STORE, names=[])
     ledger.append(simple(range(500), order=1))
     ledger.freeze()
@@ -395,7 +395,7 @@ def test_a_full_disk_leaves_the_frozen_readable_and_the_next_attempt_has_it() ->
 
 @pytest.mark.parametrize("nth", range(1, 9))
 def test_any_failed_call_leaves_the_ledger_as_it_was(nth: int) -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     ledger.append(simple(range(700), order=1))
     ledger.freeze()
@@ -410,7 +410,7 @@ def test_any_failed_call_leaves_the_ledger_as_it_was(nth: int) -> None:
 
 
 def test_leftovers_are_removed_and_other_files_are_not() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     ledger.append(simple(range(3)))
     names = round_trip(ledger)
@@ -425,7 +425,7 @@ def test_leftovers_are_removed_and_other_files_are_not() -> None:
 
 
 def test_opening_and_reading_change_nothing() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     ledger.append(simple(range(3)))
     names = round_trip(ledger)
@@ -437,8 +437,8 @@ def test_opening_and_reading_change_nothing() -> None:
     assert (before, calls) == (files.contents(), len(files.calls))
 
 
-def small_run() -> tuple[MemoryFiles, str]:
-    files = MemoryFiles()
+def small_run() -> tuple[FaultyFiles, str]:
+    files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     ledger.append(simple(range(9)))
     ledger.append_heads(heads_of([key_of(3)], order=5))
@@ -473,7 +473,7 @@ def test_what_a_run_made_free_goes_back_some_at_a_time(monkeypatch: pytest.Monke
     freed: list[int] = []
     set_limits(monkeypatch, GIVE_BACK_BYTES=400_000)
     monkeypatch.setattr("outrider.storage.tiers.give_back", lambda: freed.append(1))
-    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     for first in range(0, 6 * MEMTABLE_CHUNK_ROWS, MEMTABLE_CHUNK_ROWS):
         ledger.append(cards_of({key_of(n): (b"u", b"", b"") for n in range(first, first + MEMTABLE_CHUNK_ROWS)}))
     assert ledger.unfrozen_bytes > 6 * MEMTABLE_CHUNK_ROWS * 72
@@ -501,7 +501,7 @@ def test_a_run_of_another_store_name_or_format_is_refused() -> None:
 
 
 def test_a_damaged_block_is_named_with_its_byte_and_what_came_before_was_whole() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     rng = np.random.default_rng(1)
     ledger.append(cards_of({key_of(number): (rng.bytes(900), b"", b"") for number in range(1500)}))
@@ -527,13 +527,13 @@ def test_a_damaged_block_is_named_with_its_byte_and_what_came_before_was_whole()
     ],
 )
 def test_cards_that_cannot_be_are_refused(cards: Cards, words: str) -> None:
-    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     with pytest.raises(ValueError, match=words):
         ledger.append(cards)
 
 
 def test_an_empty_ledger_finds_nothing_and_writes_nothing() -> None:
-    files: Files = MemoryFiles()
+    files: Files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     ledger.append(Cards.none())
     assert ([], []) == (round_trip(ledger), files.names())
@@ -542,7 +542,7 @@ def test_an_empty_ledger_finds_nothing_and_writes_nothing() -> None:
 
 
 def test_statistics_tell_memory_from_disk() -> None:
-    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     ledger.append(simple(range(100)))
     memory = ledger.statistics()
     assert (100, 0, 0) == (memory.records, memory.runs, memory.bytes)
@@ -554,7 +554,7 @@ def test_statistics_tell_memory_from_disk() -> None:
 
 
 def test_callers_may_reuse_the_heads_they_gave() -> None:
-    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     cards = simple(range(3))
     ledger.append(cards)
     cards.heads["order"] = 77
@@ -562,7 +562,7 @@ def test_callers_may_reuse_the_heads_they_gave() -> None:
 
 
 def test_a_closed_ledger_says_so() -> None:
-    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     ledger.append(simple([1]))
     ledger.freeze()
     ledger.close()
@@ -583,14 +583,14 @@ def test_keys_of_many_crawls_sort_as_numbers(seed: int) -> None:
             rng.choice([0, 1, 1 << 20, 0xFFFFFFFF], 300), rng.integers(0, 3, 300), rng.integers(0, 40, 300), strict=True
         )
     }
-    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     shuffled = [sorted(keys)[row] for row in rng.permutation(len(keys))]
     ledger.append(cards_of({key: (b"%d %d %d" % key, b"", b"") for key in shuffled}))
     assert {key: (0, b"%d %d %d" % key) for key in keys} == content(ledger)
 
 
 def test_a_thread_may_write_and_merge_while_others_append_and_find() -> None:
-    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     stop = threading.Event()
     ledger.append(simple(range(50)))
 

@@ -18,7 +18,7 @@ from outrider.frontier.verbs.arrivals import pieces_of
 from outrider.journey import Link, Outcome, OutcomeBatch, Settled, Verdict
 from outrider.kernels import in_use
 from outrider.limits import CALL_BYTES_PER_FRAME, URL_BYTES_MAX
-from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.sim.disk import CrashDisk, FaultyFiles
 from outrider.url import UrlBatch
 
 A, B = "http://a.com/", "http://b.com/"
@@ -56,7 +56,7 @@ def test_links_below_long_urls_are_cut_into_frames_by_their_bytes():
     """Two pages with 8,600 links each below URLs of 8 kB: 275 MB in one call, refused before with `cut it`. With plain
     kernels 16 MB, for they hash a megabyte in a second."""
     count = 8_600 if in_use() == "native" else 1_000
-    world = World(disk=MemoryFiles())
+    world = World(disk=FaultyFiles())
     pages = [f"{host}{'x' * 8_000}/" for host in (A, B)]
     world.discover(*pages)
     leases = world.lease()

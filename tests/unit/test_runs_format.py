@@ -15,7 +15,7 @@ from outrider.frontier.stores.ledger import Ledger
 from outrider.kernels import crc32c, pack_heads
 from outrider.kernels.card_layout import HEAD
 from outrider.limits import RUN_BLOCK_BYTES, RUN_BLOCK_ROWS
-from outrider.sim.disk import MemoryFiles
+from outrider.sim.disk import FaultyFiles
 from outrider.storage.runs import run_name
 
 if sys.version_info >= (3, 14):
@@ -69,7 +69,7 @@ def some_cards() -> Cards:
 
 def written(cards: Cards, *, older: Cards | None = None) -> bytes:
     """The second run of a ledger, when there is an older one, or the first."""
-    files = MemoryFiles()
+    files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     for some in [cards] if older is None else [older, cards]:
         ledger.append(some)
@@ -129,7 +129,7 @@ def is_place(cells: list[str], at: int) -> bool:
 
 
 def test_a_run_of_the_first_format_opens_for_ever() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     files.put(run_name(0), base64.b85decode(GOLDEN))
     scanned = Cards.concatenate(Ledger.open(files, store=STORE, names=[run_name(0)]).scan())
     cards = some_cards()

@@ -12,7 +12,7 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 
 from outrider.sim import verdict as judge
-from outrider.sim.web import BUSY_SECONDS, LARGE_BYTES, DemoServer, DemoWeb, Role
+from outrider.sim.web import BUSY_SECONDS, LARGE_BYTES, DemoServer, DemoWeb, HostRole
 
 
 @pytest.fixture(scope="module")
@@ -106,22 +106,22 @@ def test_pages_out_of_reach_exist(web):
 
 
 def test_the_busy_host_refuses_at_first_and_recovers(web):
-    url = web.url(web.host_of(Role.BUSY))
+    url = web.url(web.host_of(HostRole.BUSY))
     assert (503, 200) == (ask(web, url, 0.2).status, ask(web, url, BUSY_SECONDS).status)
 
 
 def test_the_slow_host_takes_its_time_over_pages_but_not_over_robots(web):
-    url = web.url(web.host_of(Role.SLOW))
+    url = web.url(web.host_of(HostRole.SLOW))
     assert (0.3, 0.0) == (ask(web, url).delay_seconds, ask(web, f"{url}robots.txt").delay_seconds)
 
 
 def test_the_calendar_goes_on_in_both_directions(web):
-    text = ask(web, web.url(web.host_of(Role.ENDLESS), "/calendar/2026/01/")).body.decode()
+    text = ask(web, web.url(web.host_of(HostRole.ENDLESS), "/calendar/2026/01/")).body.decode()
     assert all(month in _Links("http://x/", text).found or month in text for month in ("2025/12/", "2026/02/"))
 
 
 def test_exact_duplicates_are_equal_to_the_byte_and_near_ones_are_not(web):
-    host = web.host_of(Role.COPIES)
+    host = web.host_of(HostRole.COPIES)
     exact = [url for url in web.must_fetch() if url.endswith("?print=1")]
     near = [url for url in web.must_fetch() if url.startswith(web.url(host, "/copies/"))]
     assert (5, 3) == (len(exact), len(near))
@@ -130,25 +130,25 @@ def test_exact_duplicates_are_equal_to_the_byte_and_near_ones_are_not(web):
 
 
 def test_the_large_page_is_beyond_the_limit_with_a_link_only_behind_it(web):
-    body = ask(web, web.url(web.host_of(Role.LARGE), "/letters/everything.html")).body
+    body = ask(web, web.url(web.host_of(HostRole.LARGE), "/letters/everything.html")).body
     assert len(body) >= LARGE_BYTES
     assert 2_000_000 < body.index(b"behind-the-cut")
 
 
 def test_pages_in_other_charsets_say_so(web):
-    answer = ask(web, web.url(web.host_of(Role.LETTERS), "/letters/cyrillic.html"))
+    answer = ask(web, web.url(web.host_of(HostRole.LETTERS), "/letters/cyrillic.html"))
     assert ("Content-Type", "text/html") in answer.headers
     assert "паром" in answer.body.decode("windows-1251")
 
 
 def test_those_who_take_gzip_get_it_from_the_packed_host(web):
-    host = web.host_of(Role.PACKED)
+    host = web.host_of(HostRole.PACKED)
     packed = web.answer(host, "/", 0, takes_gzip=True)
     assert web.answer(host, "/", 0).body == gzip.decompress(packed.body)
 
 
 def test_a_web_without_quirks_has_plain_hosts_only():
-    assert {Role.PLAIN} == set(DemoWeb(hosts=3, pages=30, quirks=False).roles.values())
+    assert {HostRole.PLAIN} == set(DemoWeb(hosts=3, pages=30, quirks=False).roles.values())
 
 
 def test_too_few_hosts_for_the_roles_are_refused_with_the_numbers():
@@ -220,9 +220,9 @@ def test_the_judge_sees_a_broken_retry_after(tmp_path):
 
 
 def test_requests_at_once_are_counted():
-    one = judge.Request("a", "/", 200, 1.0, 3.0, 0, 1, None, None)
-    two = judge.Request("a", "/", 200, 2.0, 4.0, 0, 2, None, None)
-    after = judge.Request("a", "/", 200, 4.0, 5.0, 0, 2, None, None)
+    one = judge.LoggedRequest("a", "/", 200, 1.0, 3.0, 0, 1, None, None)
+    two = judge.LoggedRequest("a", "/", 200, 2.0, 4.0, 0, 2, None, None)
+    after = judge.LoggedRequest("a", "/", 200, 4.0, 5.0, 0, 2, None, None)
     assert 2 == judge._concurrent([one, two, after])
 
 

@@ -12,7 +12,7 @@ import outrider.storage.checkpoint as checkpoint_room
 from limiting import set_limits
 from outrider.errors import DamagedStoreError, ForeignStoreError, StoreError, StoreFullError
 from outrider.kernels import crc32c
-from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.sim.disk import CrashDisk, FaultyFiles
 from outrider.storage.checkpoint import CheckpointWriter, Range, checkpoint_name, newest_checkpoint
 from outrider.storage.files import Files
 
@@ -44,17 +44,17 @@ def read(files: Files) -> tuple[int, list[Range]]:
 
 
 def test_without_a_checkpoint_there_is_none() -> None:
-    assert newest_checkpoint(MemoryFiles(), store=STORE) is None
+    assert newest_checkpoint(FaultyFiles(), store=STORE) is None
 
 
 def test_every_range_comes_back_in_order() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     written(files, 3)
     assert (3, RANGES) == read(files)
 
 
 def test_the_newest_tells_its_lsns_size_and_count() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     written(files, 3)
     found = newest_checkpoint(files, store=STORE)
     assert found is not None
@@ -63,7 +63,7 @@ def test_the_newest_tells_its_lsns_size_and_count() -> None:
 
 
 def test_an_empty_checkpoint_is_one() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     written(files, 1, [])
     assert (1, []) == read(files)
 
@@ -73,7 +73,7 @@ def test_ranges_larger_and_smaller_than_a_read_step_come_back(step: int, monkeyp
     set_limits(monkeypatch, LOG_READ_BYTES=step)
     rng = random.Random(step)
     ranges: list[Range] = [(number, 1, 0, 1, rng.randbytes(rng.randrange(200))) for number in range(200)]
-    files = MemoryFiles()
+    files = FaultyFiles()
     written(files, 1, ranges, start_lsn=0)
     assert (1, ranges) == read(files)
 
@@ -81,7 +81,7 @@ def test_ranges_larger_and_smaller_than_a_read_step_come_back(step: int, monkeyp
 def test_a_checkpoint_is_synced_as_it_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     """All at once at the end would delay a call."""
     set_limits(monkeypatch, CHECKPOINT_SYNC_BYTES=10_000, CHECKPOINT_RANGE_BYTES_MAX=1_000)
-    files = MemoryFiles()
+    files = FaultyFiles()
     writer = CheckpointWriter(files, store=STORE, number=1, start_lsn=0)
     for number in range(100):
         writer.add(number, 0, 0, 0, random.Random(number).randbytes(1_000))
@@ -89,7 +89,7 @@ def test_a_checkpoint_is_synced_as_it_grows(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_ranges_that_repeat_themselves_take_little() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     ranges: list[Range] = [(number, 1, 0, 1, b"%d " % number * 1_000) for number in range(50)]
     written(files, 1, ranges, start_lsn=0)
     assert (1, ranges) == read(files)
@@ -98,7 +98,7 @@ def test_ranges_that_repeat_themselves_take_little() -> None:
 
 def test_a_checkpoint_of_the_first_format_opens() -> None:
     """Its ranges are plain."""
-    files = MemoryFiles()
+    files = FaultyFiles()
     ranges: list[Range] = [(number, 1, 0, 1, b"some rows") for number in range(5)]
     written(files, 1, ranges, start_lsn=0)
     content = bytearray(files.contents()[checkpoint_name(1)])
@@ -116,7 +116,7 @@ def test_a_packed_range_that_is_none_is_damage(stored: bytes, monkeypatch: pytes
         def compress(self, payload: bytes, mode: int) -> bytes:
             return stored
 
-    files = MemoryFiles()
+    files = FaultyFiles()
     with monkeypatch.context() as patched:
         patched.setattr(checkpoint_room.zstd, "ZstdCompressor", Packing)
         written(files, 1, [(0, 1, 0, 1, bytes(1_000))], start_lsn=0)
@@ -125,7 +125,7 @@ def test_a_packed_range_that_is_none_is_damage(stored: bytes, monkeypatch: pytes
 
 
 def test_the_older_one_is_removed_only_after_the_newer_one_has_its_name() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     written(files, 1)
     written(files, 2)
     assert [checkpoint_name(2)] == files.names()
@@ -134,7 +134,7 @@ def test_the_older_one_is_removed_only_after_the_newer_one_has_its_name() -> Non
 
 
 def test_an_unfinished_one_is_not_looked_at_and_removed_by_the_next() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     written(files, 1)
     writer = CheckpointWriter(files, store=STORE, number=2, start_lsn=12)
     writer.add(*RANGES[0])
@@ -144,7 +144,7 @@ def test_an_unfinished_one_is_not_looked_at_and_removed_by_the_next() -> None:
 
 
 def test_abandoning_gives_the_space_back_and_keeps_the_older_one() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     written(files, 1)
     writer = CheckpointWriter(files, store=STORE, number=2, start_lsn=12)
     writer.add(*RANGES[0])
@@ -156,7 +156,7 @@ def test_abandoning_gives_the_space_back_and_keeps_the_older_one() -> None:
 
 
 def test_a_full_disk_leaves_the_older_one() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     written(files, 1)
     files.capacity_bytes = files.used_bytes() + 1_000
     writer = CheckpointWriter(files, store=STORE, number=2, start_lsn=12)
@@ -168,7 +168,7 @@ def test_a_full_disk_leaves_the_older_one() -> None:
 
 
 def test_a_range_above_the_lsn_given_is_a_mistake_of_the_caller() -> None:
-    writer = CheckpointWriter(MemoryFiles(), store=STORE, number=1, start_lsn=3)
+    writer = CheckpointWriter(FaultyFiles(), store=STORE, number=1, start_lsn=3)
     writer.add(0, 0, 0, 5, b"")
     with pytest.raises(ValueError, match="LSN 5, above lsn=4"):
         writer.finish(4)
@@ -195,7 +195,7 @@ def test_a_crash_at_every_step_keeps_the_old_one_or_the_new_one(seed: int) -> No
 
 
 def test_a_bit_flipped_anywhere_is_refused_with_file_and_byte() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     written(files, 1, RANGES[:2] + RANGES[3:])
     content = files.contents()[checkpoint_name(1)]
     for at in range(len(content)):
@@ -207,7 +207,7 @@ def test_a_bit_flipped_anywhere_is_refused_with_file_and_byte() -> None:
 
 
 def test_a_checkpoint_cut_at_any_byte_is_refused() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     written(files, 1, RANGES[:2])
     content = files.contents()[checkpoint_name(1)]
     for at in range(len(content)):
@@ -217,7 +217,7 @@ def test_a_checkpoint_cut_at_any_byte_is_refused() -> None:
 
 
 def test_a_range_taken_out_or_put_twice_is_refused() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     written(files, 1, [(0, 0, 0, 1, b"same"), (0, 0, 0, 1, b"same"), (0, 0, 0, 1, b"same")], start_lsn=0)
     content = files.contents()[checkpoint_name(1)]
     header, length = 64, 44 + 4
@@ -236,14 +236,14 @@ def test_a_range_taken_out_or_put_twice_is_refused() -> None:
 
 
 def test_a_checkpoint_of_another_store_is_refused() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     written(files, 1)
     with pytest.raises(DamagedStoreError, match="belongs to another store"):
         newest_checkpoint(files, store=b"F" * 16)
 
 
 def test_a_renamed_checkpoint_is_refused() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     written(files, 1)
     files.rename(checkpoint_name(1), checkpoint_name(5))
     with pytest.raises(DamagedStoreError, match="is checkpoint 1, its name says 5"):
@@ -251,7 +251,7 @@ def test_a_renamed_checkpoint_is_refused() -> None:
 
 
 def test_a_newer_format_is_refused_with_both_versions() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     written(files, 1)
     content = bytearray(files.contents()[checkpoint_name(1)])
     content[8:12] = (3).to_bytes(4, "little")

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from outrider.errors import StoreFailedError, StoreFullError
-from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.sim.disk import CrashDisk, FaultyFiles
 
 
 def images(disk: CrashDisk, seed: int = 0, count: int = 40) -> list[dict[str, bytes]]:
@@ -124,7 +124,7 @@ def test_an_image_is_a_disk_of_its_own() -> None:
 
 
 def test_the_nth_call_fails_once() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     file = files.open("a", create=True)
     files.fail(2, errno.EIO)
     file.write_at(0, b"1")
@@ -135,7 +135,7 @@ def test_the_nth_call_fails_once() -> None:
 
 
 def test_the_nth_call_and_all_after_it_fail_until_mended() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     file = files.open("a", create=True)
     files.fail(1, errno.ENOSPC, forever=True)
     for _ in range(3):
@@ -146,7 +146,7 @@ def test_the_nth_call_and_all_after_it_fail_until_mended() -> None:
 
 
 def test_a_failure_may_wait_for_one_kind_of_call() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     file = files.open("a", create=True)
     files.fail(1, errno.EIO, verb="sync")
     file.write_at(0, b"x")
@@ -155,7 +155,7 @@ def test_a_failure_may_wait_for_one_kind_of_call() -> None:
 
 
 def test_a_partial_write_leaves_its_first_half() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     file = files.open("a", create=True)
     files.fail(1, errno.ENOSPC, partial=True)
     with pytest.raises(StoreFullError):
@@ -164,7 +164,7 @@ def test_a_partial_write_leaves_its_first_half() -> None:
 
 
 def test_a_full_disk_takes_overwrites_and_no_growth() -> None:
-    files = MemoryFiles(capacity_bytes=10)
+    files = FaultyFiles(capacity_bytes=10)
     file = files.open("a", create=True)
     file.write_at(0, bytes(8))
     file.write_at(0, b"12345678")
@@ -176,7 +176,7 @@ def test_a_full_disk_takes_overwrites_and_no_growth() -> None:
 
 
 def test_what_others_keep_counts_against_the_capacity() -> None:
-    files = MemoryFiles(capacity_bytes=10)
+    files = FaultyFiles(capacity_bytes=10)
     files.fill(9)
     with pytest.raises(StoreFullError):
         files.open("a", create=True).write_at(0, b"ab")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from outrider import Frontier
 from outrider.kernels import crc32c, pack_frames
-from outrider.sim.disk import MemoryFiles
+from outrider.sim.disk import FaultyFiles
 from outrider.storage.checkpoint import CheckpointWriter, checkpoint_name
 from outrider.storage.log import MIRROR_NAME, Log, segment_name
 from outrider.storage.manifest import MANIFEST_NAME, Manifest
@@ -39,7 +39,7 @@ def test_the_frame_on_the_page_is_the_frame_that_is_written() -> None:
 
 
 def test_the_manifest_on_the_page_is_the_manifest_that_is_written() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     Manifest.create(
         files,
         store="00112233445566778899aabbccddeeff",
@@ -53,7 +53,7 @@ def test_the_manifest_on_the_page_is_the_manifest_that_is_written() -> None:
 
 
 def test_the_manifest_on_the_page_has_the_names_that_a_frontier_writes() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     Frontier.open(files, robots="caller").close()
     written = json.loads(files.contents()[MANIFEST_NAME])
     drawn = json.loads(block("json"))
@@ -62,7 +62,7 @@ def test_the_manifest_on_the_page_has_the_names_that_a_frontier_writes() -> None
 
 
 def test_a_segment_is_drawn_as_it_is_written() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = Log.open(files, store=STORE, epoch=7, segment_bytes_first=1024)
     log.append(2, b"abc")
     header = b"ORlog\r\n\x1a" + struct.pack("<II", 1, 7) + STORE + struct.pack("<Q", 1) + bytes(20)
@@ -72,7 +72,7 @@ def test_a_segment_is_drawn_as_it_is_written() -> None:
 
 
 def test_the_mirror_is_drawn_as_it_is_written() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = Log.open(files, store=STORE, epoch=7, segment_bytes_first=1024)
     log.append(2, b"abc")
     log.sync()
@@ -83,7 +83,7 @@ def test_the_mirror_is_drawn_as_it_is_written() -> None:
 
 
 def test_a_checkpoint_is_drawn_as_it_is_written() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     writer = CheckpointWriter(files, store=STORE, number=3, start_lsn=9)
     writer.add(4096, 2, 5, 11, b"rows")
     writer.add(1, 3, 0, 10, b"")

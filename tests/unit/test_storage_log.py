@@ -18,7 +18,7 @@ import outrider.storage.log as log_room
 from limiting import set_limits
 from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError, StoreError, StoreFailedError
 from outrider.kernels import FRAME_HEADER_BYTES, crc32c, pack_frames
-from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.sim.disk import CrashDisk, FaultyFiles
 from outrider.storage.files import Directory, Files
 from outrider.storage.log import MIRROR_NAME, SEGMENT_HEADER_BYTES, Frame, Log, segment_name
 
@@ -46,17 +46,17 @@ def filled(files: Files, count: int, length: int = 100) -> Log:
 
 
 def test_a_new_log_is_empty() -> None:
-    log = opened(MemoryFiles())
+    log = opened(FaultyFiles())
     assert (0, 0, []) == (log.appended_lsn, log.synced_lsn, payloads(log))
 
 
 def test_lsns_are_contiguous_from_one() -> None:
-    log = opened(MemoryFiles())
+    log = opened(FaultyFiles())
     assert [1, 2, 3] == [log.append(1, b"x") for _ in range(3)]
 
 
 def test_a_frame_comes_back_with_every_field() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files, epoch=7)
     log.append(3, b"first", version=2, codec=1)
     log.sync()
@@ -68,7 +68,7 @@ def test_a_frame_comes_back_with_every_field() -> None:
 
 
 def test_appended_is_not_synced_until_sync_says_so() -> None:
-    log = opened(MemoryFiles())
+    log = opened(FaultyFiles())
     log.append(1, b"x")
     log.append(1, b"y")
     before = (log.appended_lsn, log.synced_lsn)
@@ -77,7 +77,7 @@ def test_appended_is_not_synced_until_sync_says_so() -> None:
 
 def test_a_sync_reaches_the_file_after_the_last_write() -> None:
     """The order that makes an acknowledgement true; no change may optimise the sync away."""
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     name = segment_name(1)
     files.calls.clear()
@@ -89,7 +89,7 @@ def test_a_sync_reaches_the_file_after_the_last_write() -> None:
 
 
 def test_the_mirror_is_written_only_after_the_sync_it_tells_of() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     log.append(1, b"x")
     files.calls.clear()
@@ -99,7 +99,7 @@ def test_the_mirror_is_written_only_after_the_sync_it_tells_of() -> None:
 
 
 def test_a_sync_with_nothing_new_asks_nothing_of_the_disk() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     log.append(1, b"x")
     log.sync()
@@ -108,14 +108,14 @@ def test_a_sync_with_nothing_new_asks_nothing_of_the_disk() -> None:
 
 
 def test_replay_begins_after_the_lsn_given() -> None:
-    log = filled(MemoryFiles(), 60)
+    log = filled(FaultyFiles(), 60)
     assert [58, 59, 60] == [frame.lsn for frame in log.replay(57)]
     assert list(range(1, 61)) == [frame.lsn for frame in log.replay(0)]
     assert [] == list(log.replay(60))
 
 
 def test_replay_of_an_open_log_ends_where_it_began() -> None:
-    log = filled(MemoryFiles(), 5)
+    log = filled(FaultyFiles(), 5)
     replaying = log.replay(0)
     first = next(replaying)
     log.append(1, b"later")
@@ -124,7 +124,7 @@ def test_replay_of_an_open_log_ends_where_it_began() -> None:
 
 @pytest.mark.parametrize("which", [0, 1, -1])
 def test_replay_of_what_was_damaged_since_opening_is_refused(which: int) -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = filled(files, 60)
     name = segments(files)[which]
     content = bytearray(files.contents()[name])
@@ -136,7 +136,7 @@ def test_replay_of_what_was_damaged_since_opening_is_refused(which: int) -> None
 
 
 def test_replay_never_passes_a_frame_of_another_lsn() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     for payload in (b"one", b"two"):
         log.append(1, payload)
@@ -148,7 +148,7 @@ def test_replay_never_passes_a_frame_of_another_lsn() -> None:
 
 
 def test_segments_double_up_to_their_largest_and_are_named_by_their_first_lsn() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     filled(files, 100)
     contents = files.contents()
     sizes = [len(contents[name]) for name in segments(files)]
@@ -157,7 +157,7 @@ def test_segments_double_up_to_their_largest_and_are_named_by_their_first_lsn() 
 
 
 def test_segments_are_zeroed_before_they_are_used() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     log.append(1, b"payload")
     content = files.contents()[segment_name(1)]
@@ -168,7 +168,7 @@ def test_segments_are_zeroed_before_they_are_used() -> None:
 
 
 def test_the_next_segment_is_there_before_the_current_one_is_full() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     while log.statistics()["segments"] == 1:
         before = files.contents()
@@ -179,7 +179,7 @@ def test_the_next_segment_is_there_before_the_current_one_is_full() -> None:
 def test_after_opening_the_next_segment_is_caught_up_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """All at once it would delay the first caller; until it is whole, the finished part serves as a smaller one."""
     set_limits(monkeypatch, LOG_ZERO_BYTES_STEP=256)
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files, first=1024, largest=16384)
     while log._segments[-1].size < 16384 or log._position < 15_000:
         log.append(1, bytes(100))
@@ -201,7 +201,7 @@ def test_after_opening_the_next_segment_is_caught_up_in_steps(monkeypatch: pytes
 
 def test_appending_into_prepared_space_never_changes_a_files_size() -> None:
     """A change of size would make each sync a commit of the journal too."""
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     sizes = {name: len(data) for name, data in files.contents().items()}
     for _ in range(6):
@@ -211,7 +211,7 @@ def test_appending_into_prepared_space_never_changes_a_files_size() -> None:
 
 
 def test_a_frame_larger_than_a_segment_gets_one_of_its_own_size() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     log.append(1, b"small")
     log.append(1, b"L" * 20_000)
@@ -222,7 +222,7 @@ def test_a_frame_larger_than_a_segment_gets_one_of_its_own_size() -> None:
 
 
 def test_a_large_first_frame_replaces_the_empty_first_segment() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     log.append(1, b"L" * 20_000)
     log.sync()
@@ -231,7 +231,7 @@ def test_a_large_first_frame_replaces_the_empty_first_segment() -> None:
 
 
 def test_the_current_segment_is_never_dropped_even_when_it_replaced_an_empty_one() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     log.append(1, b"L" * 20_000)
     log.drop_through(1)
@@ -240,7 +240,7 @@ def test_the_current_segment_is_never_dropped_even_when_it_replaced_an_empty_one
 
 def test_a_segment_that_will_not_go_stays_with_those_behind_it_until_the_next_time() -> None:
     """The second of them is refused: no gap is left, in this life or the next, and nothing stops."""
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = filled(files, 60)
     before = segments(files)
     assert len(before) > 3
@@ -260,7 +260,7 @@ def test_a_segment_that_will_not_go_stays_with_those_behind_it_until_the_next_ti
 
 def test_a_spare_of_an_earlier_life_that_will_not_go_is_made_empty() -> None:
     """Else its frames could stand behind those of the segment that is made of it."""
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = filled(files, 3)
     log.close()
     with_frames = files.contents()[segment_name(1)]
@@ -276,7 +276,7 @@ def test_a_spare_of_an_earlier_life_that_will_not_go_is_made_empty() -> None:
 
 def test_a_whole_frame_out_of_sequence_is_no_part_of_the_log() -> None:
     """The remains of an earlier life would look like this."""
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     log.append(1, b"first")
     end = log._position
@@ -290,7 +290,7 @@ def test_a_whole_frame_out_of_sequence_is_no_part_of_the_log() -> None:
 
 
 def test_a_frame_that_fills_its_segment_to_the_last_byte() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     log.append(1, b"x" * (1024 - SEGMENT_HEADER_BYTES - FRAME_HEADER_BYTES))
     assert 1 == log.statistics()["segments"]
@@ -302,7 +302,7 @@ def test_a_frame_that_fills_its_segment_to_the_last_byte() -> None:
 
 def test_frames_larger_than_a_read_step_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     set_limits(monkeypatch, LOG_READ_BYTES=64)
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     written = [bytes([number]) * (number * 13 % 300) for number in range(80)]
     for payload in written:
@@ -314,14 +314,14 @@ def test_frames_larger_than_a_read_step_come_back(monkeypatch: pytest.MonkeyPatc
 
 def test_a_payload_beyond_the_largest_frame_is_refused_before_anything_is_written(monkeypatch) -> None:
     monkeypatch.setattr("outrider.storage.log.FRAME_BYTES_MAX", 4096)
-    log = opened(MemoryFiles())
+    log = opened(FaultyFiles())
     with pytest.raises(ValueError, match="cut the batch"):
         log.append(1, bytes(4096))
     assert 1 == log.append(1, b"x")
 
 
 def test_lsns_go_on_after_reopening() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     filled(files, 12).close()
     log = opened(files, epoch=2)
     assert (12, 12, 13) == (log.appended_lsn, log.synced_lsn, log.append(1, b"x"))
@@ -329,7 +329,7 @@ def test_lsns_go_on_after_reopening() -> None:
 
 
 def test_the_highest_epoch_found_is_told() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     filled(files, 2).close()
     log = opened(files, epoch=9)
     log.append(1, b"x")
@@ -355,7 +355,7 @@ def random_none():
 
 def test_frames_above_the_sync_point_are_written_again_on_opening() -> None:
     """A sync that failed may leave them in the cache only, marked clean; syncing again would not bring them out."""
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     log.append(1, b"synced")
     log.sync()
@@ -367,7 +367,7 @@ def test_frames_above_the_sync_point_are_written_again_on_opening() -> None:
 
 
 def test_dropping_removes_whole_segments_below_and_never_the_current_one() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = filled(files, 60)
     firsts = [int(name[4:20], 16) for name in segments(files)]
     log.drop_through(firsts[2] - 2)
@@ -380,7 +380,7 @@ def test_dropping_removes_whole_segments_below_and_never_the_current_one() -> No
 
 
 def test_a_log_whose_beginning_was_dropped_opens_after_the_checkpoint() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = filled(files, 60)
     log.drop_through(40)
     log.close()
@@ -389,7 +389,7 @@ def test_a_log_whose_beginning_was_dropped_opens_after_the_checkpoint() -> None:
 
 
 def test_segments_below_the_checkpoint_are_not_read() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     filled(files, 60).close()
     first = segments(files)[0]
     spoiled = bytearray(files.contents()[first])
@@ -402,7 +402,7 @@ def test_segments_below_the_checkpoint_are_not_read() -> None:
 
 def test_bytes_after_is_never_too_few_and_close(monkeypatch: pytest.MonkeyPatch) -> None:
     set_limits(monkeypatch, LOG_MARK_BYTES=300)
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = filled(files, 60)
     for one in (log, opened(files)):
         sizes = {frame.lsn: FRAME_HEADER_BYTES + len(frame.payload) for frame in one.replay(0)}
@@ -414,7 +414,7 @@ def test_bytes_after_is_never_too_few_and_close(monkeypatch: pytest.MonkeyPatch)
 
 def test_threads_that_wait_for_one_sync_share_the_next() -> None:
     """Ten callers, one slow sync under way: one more sync serves the nine that came meanwhile."""
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     gate, entered = threading.Event(), threading.Event()
     plain = files._sync
@@ -466,7 +466,7 @@ def test_many_threads_append_and_sync_and_every_answer_is_true(tmp_path: Path) -
 
 
 def test_a_failed_sync_stops_the_log_for_good() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     log.append(1, b"x")
     files.fail(1, errno.EIO, verb="sync")
@@ -481,7 +481,7 @@ def test_a_failed_sync_stops_the_log_for_good() -> None:
 
 
 def test_a_failed_write_stops_the_log_for_good() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     files.fail(1, errno.EIO, verb="write")
     for call in (lambda: log.append(1, b"x"), lambda: log.append(1, b"x"), log.sync):
@@ -490,7 +490,7 @@ def test_a_failed_write_stops_the_log_for_good() -> None:
 
 
 def test_no_space_during_a_sync_is_a_failure_and_not_a_full_disk() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files)
     log.append(1, b"x")
     files.fail(1, errno.ENOSPC, verb="sync")
@@ -499,7 +499,7 @@ def test_no_space_during_a_sync_is_a_failure_and_not_a_full_disk() -> None:
 
 
 def test_a_closed_log_says_so() -> None:
-    log = opened(MemoryFiles())
+    log = opened(FaultyFiles())
     log.close()
     for call in (log.sync, lambda: log.append(1, b"x"), lambda: list(log.replay(0))):
         with pytest.raises(ClosedError):
@@ -507,7 +507,7 @@ def test_a_closed_log_says_so() -> None:
 
 
 def test_reading_only_shows_all_whole_frames_and_changes_nothing() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = filled(files, 20)
     files.put(MIRROR_NAME, b"")
     name = segments(files)[-1]
@@ -524,12 +524,12 @@ def test_reading_only_shows_all_whole_frames_and_changes_nothing() -> None:
 
 
 def test_reading_only_an_empty_directory_makes_nothing() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     reader = Log.open(files, store=STORE, epoch=0, read_only=True)
     assert ([], []) == (payloads(reader), files.names())
 
 
-def refused(files: MemoryFiles, words: str, *, after: int = 0, kind: type[StoreError] = DamagedStoreError) -> None:
+def refused(files: FaultyFiles, words: str, *, after: int = 0, kind: type[StoreError] = DamagedStoreError) -> None:
     """Opening fails with these words and leaves every byte as it was."""
     before = files.contents()
     files.calls.clear()
@@ -539,28 +539,28 @@ def refused(files: MemoryFiles, words: str, *, after: int = 0, kind: type[StoreE
 
 
 def test_a_missing_middle_segment_is_refused() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     filled(files, 60).close()
     files.drop(segments(files)[1])
     refused(files, r"log-0000000000000001\.seg at byte \d+: the frames end at LSN \d+, but LSN \d+ was synced")
 
 
 def test_a_missing_first_segment_is_refused() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     filled(files, 60).close()
     files.drop(segments(files)[0])
     refused(files, r"begins at LSN \d+, but the checkpoint reaches only to LSN 0")
 
 
 def test_a_missing_last_segment_is_refused() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     filled(files, 60).close()
     files.drop(segments(files)[-1])
     refused(files, r"but LSN 60 was synced; a segment is missing or was replaced by an older copy")
 
 
 def test_a_log_without_segments_is_refused_when_there_were_some() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     filled(files, 60).close()
     for name in segments(files):
         files.drop(name)
@@ -570,7 +570,7 @@ def test_a_log_without_segments_is_refused_when_there_were_some() -> None:
 
 
 def test_an_older_copy_of_the_last_segment_is_refused() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = filled(files, 3)
     older = files.contents()[segment_name(1)]
     log.append(1, b"newer")
@@ -581,7 +581,7 @@ def test_an_older_copy_of_the_last_segment_is_refused() -> None:
 
 
 def test_an_older_copy_of_a_middle_segment_is_refused() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = filled(files, 3)
     older = files.contents()[segment_name(1)]
     while log.statistics()["segments"] < 3:
@@ -593,14 +593,14 @@ def test_an_older_copy_of_a_middle_segment_is_refused() -> None:
 
 
 def test_a_segment_older_than_the_checkpoint_is_refused() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     filled(files, 3).close()
     files.drop(MIRROR_NAME)
     refused(files, "the frames end at LSN 3, but LSN 5 was synced", after=5)
 
 
 def test_a_log_that_ends_below_what_the_caller_knows_to_be_synced_is_refused() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     filled(files, 3).close()
     files.drop(MIRROR_NAME)
     with pytest.raises(DamagedStoreError, match="the frames end at LSN 3, but LSN 4 was synced"):
@@ -609,7 +609,7 @@ def test_a_log_that_ends_below_what_the_caller_knows_to_be_synced_is_refused() -
 
 
 def test_swapped_segments_are_refused() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     filled(files, 60).close()
     one, other = segments(files)[1:3]
     contents = files.contents()
@@ -619,7 +619,7 @@ def test_swapped_segments_are_refused() -> None:
 
 
 def test_a_segment_of_another_store_is_refused() -> None:
-    files, foreign = MemoryFiles(), MemoryFiles()
+    files, foreign = FaultyFiles(), FaultyFiles()
     filled(files, 3).close()
     Log.open(foreign, store=b"F" * 16, epoch=1, segment_bytes_first=1024).close()
     files.put(segment_name(1), foreign.contents()[segment_name(1)])
@@ -627,7 +627,7 @@ def test_a_segment_of_another_store_is_refused() -> None:
 
 
 def test_a_segment_of_a_newer_format_is_refused_with_both_versions() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     filled(files, 3).close()
     content = bytearray(files.contents()[segment_name(1)])
     content[8:12] = (2).to_bytes(4, "little")
@@ -637,7 +637,7 @@ def test_a_segment_of_a_newer_format_is_refused_with_both_versions() -> None:
 
 
 def test_a_spare_of_an_earlier_life_never_becomes_a_segment() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = filled(files, 3)
     log.close()
     files.put("next.seg", b"\xff" * 20_000)
@@ -684,7 +684,7 @@ sys.stdin.read()
 
 def test_what_is_dropped_while_it_is_read_is_passed_over() -> None:
     """A checkpoint that ended meanwhile covers it."""
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = filled(files, 100)
     assert len(segments(files)) >= 3
     frames = log.replay(0)
@@ -698,7 +698,7 @@ def test_what_is_dropped_while_it_is_read_is_passed_over() -> None:
 
 
 def test_a_log_rolls_where_that_is_worth_it() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     log = opened(files, first=1024, largest=1 << 20)
     log.append(1, b"few")
     log.roll()

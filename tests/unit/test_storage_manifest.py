@@ -10,7 +10,7 @@ import random
 import pytest
 
 from outrider.errors import DamagedStoreError, ForeignStoreError, SettingsError, StoreError
-from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.sim.disk import CrashDisk, FaultyFiles
 from outrider.storage.files import Files
 from outrider.storage.manifest import MANIFEST_NAME, Manifest
 
@@ -28,12 +28,12 @@ def created(files: Files) -> Manifest:
 
 
 def test_what_was_written_is_loaded() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     assert created(files) == Manifest.load(files)
 
 
 def test_keys_and_id_are_given_as_bytes_too() -> None:
-    manifest = created(MemoryFiles())
+    manifest = created(FaultyFiles())
     assert (bytes.fromhex("00112233445566778899aabbccddeeff"), b"\x0f" * 16, b"\xf0" * 16) == (
         manifest.store_bytes,
         manifest.fingerprint_key_bytes,
@@ -42,7 +42,7 @@ def test_keys_and_id_are_given_as_bytes_too() -> None:
 
 
 def test_people_can_read_it() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     created(files)
     written = json.loads(files.contents()[MANIFEST_NAME])
     assert ("outrider store", 2, "whatwg-1") == (written["kind"], written["format"], written["spelling"])
@@ -50,13 +50,13 @@ def test_people_can_read_it() -> None:
 
 
 def test_an_empty_directory_has_none() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     files.lock()
     assert Manifest.load(files) is None
 
 
 def test_what_a_failed_creation_leaves_counts_as_empty() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     files.put(MANIFEST_NAME + ".tmp", b"half")
     assert Manifest.load(files) is None
     assert created(files) == Manifest.load(files)
@@ -64,7 +64,7 @@ def test_what_a_failed_creation_leaves_counts_as_empty() -> None:
 
 
 def test_a_directory_with_other_things_is_foreign_and_left_alone() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     files.put("thesis.txt", b"mine")
     for call in (lambda: Manifest.load(files), lambda: created(files)):
         with pytest.raises(ForeignStoreError, match=r"contains 'thesis\.txt' but no manifest\.json; choose another"):
@@ -73,7 +73,7 @@ def test_a_directory_with_other_things_is_foreign_and_left_alone() -> None:
 
 
 def test_a_store_is_never_made_over_another() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     first = created(files)
     with pytest.raises(ForeignStoreError, match="has a manifest already"):
         created(files)
@@ -82,14 +82,14 @@ def test_a_store_is_never_made_over_another() -> None:
 
 @pytest.mark.parametrize("content", [b'{"name": "an npm package"}', b"[]", b"3", b'"text"', b"null"])
 def test_another_programs_manifest_is_foreign(content: bytes) -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     files.put(MANIFEST_NAME, content)
     with pytest.raises(ForeignStoreError, match="not the manifest of an Outrider store"):
         Manifest.load(files)
 
 
 def test_a_newer_format_is_refused_with_both_versions() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     created(files)
     files.put(MANIFEST_NAME, files.contents()[MANIFEST_NAME].replace(b'"format": 2', b'"format": 12'))
     with pytest.raises(ForeignStoreError, match="store format 12; this version opens up to 2"):
@@ -97,7 +97,7 @@ def test_a_newer_format_is_refused_with_both_versions() -> None:
 
 
 def test_an_older_format_is_refused_with_both_versions_and_the_way_out() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     created(files)
     files.put(MANIFEST_NAME, files.contents()[MANIFEST_NAME].replace(b'"format": 2', b'"format": 1'))
     with pytest.raises(ForeignStoreError, match=r"store format 1; this version opens only format 2\. Export the"):
@@ -106,7 +106,7 @@ def test_an_older_format_is_refused_with_both_versions_and_the_way_out() -> None
 
 def test_a_bit_flipped_anywhere_never_gives_another_manifest() -> None:
     """Where the flip leaves the meaning alone (an escape's case, white space) the manifest is the same."""
-    files = MemoryFiles()
+    files = FaultyFiles()
     manifest = created(files)
     content = files.contents()[MANIFEST_NAME]
     refused = 0
@@ -123,7 +123,7 @@ def test_a_bit_flipped_anywhere_never_gives_another_manifest() -> None:
 
 
 def test_a_manifest_cut_at_any_byte_is_refused_by_name() -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     created(files)
     content = files.contents()[MANIFEST_NAME]
     for at in range(len(content) - 1):  # the last byte is the line's end
@@ -134,7 +134,7 @@ def test_a_manifest_cut_at_any_byte_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("content", [b"[" * 60_000, b" " * 70_000, b"\xff\xfe", b"{" + b'"a":' * 10_000])
 def test_hostile_content_is_refused_without_harm(content: bytes) -> None:
-    files = MemoryFiles()
+    files = FaultyFiles()
     files.put(MANIFEST_NAME, content)
     with pytest.raises(DamagedStoreError, match=MANIFEST_NAME):
         Manifest.load(files)
@@ -166,7 +166,7 @@ def test_a_crash_while_it_is_made_leaves_all_of_it_or_an_empty_directory() -> No
 
 def test_rules_that_the_manifest_has_no_room_for_are_refused_before_a_store_is_made() -> None:
     """A manifest that is longer than it may be would never be read again."""
-    files = MemoryFiles()
+    files = FaultyFiles()
     with pytest.raises(SettingsError, match="make url_rules shorter"):
         Manifest.create(
             files,

@@ -1,6 +1,6 @@
 """A disk in memory that can lose what was not synced, run full and refuse calls, behind the same `Files` as a real one.
 
-`MemoryFiles` keeps files and nothing else. `CrashDisk` also keeps what is on the device and, in order, every change
+`FaultyFiles` keeps files and nothing else. `CrashDisk` also keeps what is on the device and, in order, every change
 that is not: `crash_images` puts disks together as a power cut could leave them.
 """
 
@@ -65,7 +65,7 @@ class _Failure:
     partial: bool
 
 
-class MemoryFiles:
+class FaultyFiles:
     """A directory in memory. Counted calls (they change something): open of a new file, write, truncate, sync, rename,
     remove, sync_directory."""
 
@@ -97,7 +97,7 @@ class MemoryFiles:
                 node = _Node()
                 self._nodes[name] = node
                 self._note(_Naming(None, name, node))
-            return _MemoryFile(self, name, node)
+            return _FaultyFile(self, name, node)
 
     def names(self) -> list[str]:
         with self._guard:
@@ -190,9 +190,9 @@ class MemoryFiles:
         with self._guard:
             del self._nodes[name]
 
-    def copy(self) -> MemoryFiles:
+    def copy(self) -> FaultyFiles:
         """Another disk with the same files, unlocked, without capacity and failures."""
-        other = MemoryFiles(name=self._name)
+        other = FaultyFiles(name=self._name)
         for name, data in self.contents().items():
             other.put(name, data)
         return other
@@ -271,7 +271,7 @@ class MemoryFiles:
         """The names are on the device."""
 
 
-class CrashDisk(MemoryFiles):
+class CrashDisk(FaultyFiles):
     """A disk that remembers what is on the device and which changes are still on their way there."""
 
     def __init__(self, *, capacity_bytes: int | None = None, name: str = "disk") -> None:
@@ -372,10 +372,10 @@ class CrashDisk(MemoryFiles):
         self._pending = [one for one in self._pending if not isinstance(one, _Naming)]
 
 
-class _MemoryFile:
-    """A file of a `MemoryFiles`: it stays the same file when its name changes."""
+class _FaultyFile:
+    """A file of a `FaultyFiles`: it stays the same file when its name changes."""
 
-    def __init__(self, files: MemoryFiles, name: str, node: _Node) -> None:
+    def __init__(self, files: FaultyFiles, name: str, node: _Node) -> None:
         self._files = files
         self._name = name
         self._node = node

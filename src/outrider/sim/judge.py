@@ -20,8 +20,8 @@ from typing import Any
 
 from outrider.errors import SettingsError
 from outrider.sim.judge_web import SUFFIX, JudgeWeb
-from outrider.sim.verdict import Breach, HostVerdict, Run, Verdict, judge
-from outrider.sim.web import DemoServer, Served
+from outrider.sim.verdict import Breach, CrawlerRun, HostVerdict, PolitenessVerdict, judge
+from outrider.sim.web import DemoServer, RunningWeb
 
 GRACE_SECONDS = 10.0  # between SIGTERM and SIGKILL: a crawler may end its requests
 SLACK_SECONDS = 0.002  # two clocks read one after the other; a crawler that pauses pauses longer
@@ -70,7 +70,7 @@ class Judged:
     """How a crawler behaved. seconds: of all runs. exit_code: of the last run, None where its time was up."""
 
     command: list[str]
-    verdict: Verdict
+    verdict: PolitenessVerdict
     seconds: float
     exit_code: int | None
     runs: int
@@ -124,7 +124,7 @@ def judged(command: list[str], trial: Trial) -> Judged:
             runs = []
             for run in range(trial.runs):
                 ahead = trial.clock(run)
-                runs.append(Run(time.monotonic(), ahead if trial.passes else 0.0))
+                runs.append(CrawlerRun(time.monotonic(), ahead if trial.passes else 0.0))
                 ends = max(1.0, (trial.seconds - (time.monotonic() - began)) / (trial.runs - run))
                 told = [word.replace("{clock}", f"{ahead:+g}") for word in words]
                 code = _run(told, ends, kill=run < trial.runs - 1)
@@ -148,14 +148,14 @@ def judged(command: list[str], trial: Trial) -> Judged:
     return found
 
 
-def _machines(served: Served) -> dict[str, str]:
+def _machines(served: RunningWeb) -> dict[str, str]:
     """The address of each host that shares it, as a name for its row."""
     at = [line.split() for line in served.hosts_file.read_text(encoding="ascii").splitlines()]
     counts = Counter(address for address, _ in at)
     return {host: f"{address} ({counts[address]} names)" for address, host in at if counts[address] > 1}
 
 
-def _filled(command: list[str], served: Served) -> list[str]:
+def _filled(command: list[str], served: RunningWeb) -> list[str]:
     """The command's words with the names of files in place."""
     addresses = served.hosts_file.with_name("addresses.txt")
     with served.hosts_file.open(encoding="ascii") as lines:

@@ -21,7 +21,7 @@ import html
 from random import Random
 from string import ascii_lowercase
 
-from outrider.sim.web import Answer
+from outrider.sim.web import WebAnswer
 
 SUFFIX = "judge.test"
 PAGES = 5
@@ -87,40 +87,40 @@ class JudgeWeb:
         """Whether the host's robots.txt cannot be read."""
         return self.habit(host) == "broken"
 
-    def answer(self, host: str, path: str, now: float, *, takes_gzip: bool = False) -> Answer:
+    def answer(self, host: str, path: str, now: float, *, takes_gzip: bool = False) -> WebAnswer:
         """The host's answer, `now` seconds after its first request."""
         habit = self.habit(host)
         if path == "/robots.txt":
             return self._robots(habit, host, now)
         if habit == "moved" and path == "/rules.txt":
-            return Answer(200, _TEXT, _CLOSED, 0.0)
+            return WebAnswer(200, _TEXT, _CLOSED, 0.0)
         delay = SLOW_SECONDS if habit == "slow" else 0.02
         if habit in ("busy", "refusing") and path == "/" and now < RETRY_AFTER_SECONDS:
             wait = (("Retry-After", str(RETRY_AFTER_SECONDS)), *_TEXT)
-            return Answer(503 if habit == "busy" else 429, wait, b"Later, please.\n", delay)
+            return WebAnswer(503 if habit == "busy" else 429, wait, b"Later, please.\n", delay)
         if habit == "storm" and now < STORM_SECONDS:
-            return Answer(self.number(host), _TEXT, b"It does not work.\n", delay)
+            return WebAnswer(self.number(host), _TEXT, b"It does not work.\n", delay)
         pages = {"fading": FADING_PAGES, "name": NAME_PAGES}.get(habit, PAGES)
         number = path.removeprefix("/page")
         here = int(number) if number.isdigit() and number.isascii() and len(number) < 9 else -1
         if path != "/" and not 0 <= here < pages and not path.startswith("/private/"):
-            return Answer(404, _TEXT, b"There is no such page.\n", delay)
+            return WebAnswer(404, _TEXT, b"There is no such page.\n", delay)
         first = here + 1 if habit == "fading" else 1
         links = [f"/page{other}" for other in range(first, min(first + PAGES - 1, pages))]
         links += ["/private/secret"] if habit != "name" else []
         anchors = "".join(f'<li><a href="{link}">{link}</a>' for link in links)
         title = html.escape(f"{host} {path}")
         text = f"<!doctype html><title>{title}</title><p>{_words(f'{habit}{path}')}<ul>{anchors}</ul>\n"
-        return Answer(200, _HTML, text.encode(), delay)
+        return WebAnswer(200, _HTML, text.encode(), delay)
 
-    def _robots(self, habit: str, host: str, now: float) -> Answer:
+    def _robots(self, habit: str, host: str, now: float) -> WebAnswer:
         if habit == "unruled":
-            return Answer(404, _TEXT, b"There is none.\n", 0.0)
+            return WebAnswer(404, _TEXT, b"There is none.\n", 0.0)
         if habit == "broken" or (habit == "fading" and now >= FADING_SECONDS):
-            return Answer(500, _TEXT, b"It does not work.\n", 0.0)
+            return WebAnswer(500, _TEXT, b"It does not work.\n", 0.0)
         if habit == "moved":
-            return Answer(301, (("Location", "/rules.txt"), *_TEXT), b"", 0.0)
+            return WebAnswer(301, (("Location", "/rules.txt"), *_TEXT), b"", 0.0)
         seconds = {"delayed": CRAWL_DELAY_SECONDS, "patient": self.number(host) % 3 + 1}.get(habit)
         if seconds is not None:
-            return Answer(200, _TEXT, b"User-agent: *\nCrawl-delay: %d\n" % seconds, 0.0)
-        return Answer(200, _TEXT, _CLOSED if habit in ("closed", "fading") else b"User-agent: *\nDisallow:\n", 0.0)
+            return WebAnswer(200, _TEXT, b"User-agent: *\nCrawl-delay: %d\n" % seconds, 0.0)
+        return WebAnswer(200, _TEXT, _CLOSED if habit in ("closed", "fading") else b"User-agent: *\nDisallow:\n", 0.0)

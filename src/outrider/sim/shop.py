@@ -9,7 +9,7 @@ import html
 from collections.abc import Iterator
 from random import Random
 
-from outrider.sim.web import SUFFIX, Answer
+from outrider.sim.web import SUFFIX, WebAnswer
 
 HOST = f"shop.{SUFFIX}"
 PRODUCTS_PER_PAGE = 20
@@ -55,14 +55,14 @@ class ShopWeb:
         """Whether the host's robots.txt cannot be read: never."""
         return False
 
-    def answer(self, host: str, path: str, now: float, *, takes_gzip: bool = False) -> Answer:
+    def answer(self, host: str, path: str, now: float, *, takes_gzip: bool = False) -> WebAnswer:
         """The host's answer."""
         if path == "/robots.txt":
-            return Answer(200, (("Content-Type", "text/plain"),), b"User-agent: *\nDisallow:\n", 0.0)
+            return WebAnswer(200, (("Content-Type", "text/plain"),), b"User-agent: *\nDisallow:\n", 0.0)
         text = self._page(*path.strip("/").split("/"))
         if text is None:
-            return Answer(404, _HTML, b"<p>There is no such page.\n", 0.0)
-        return Answer(200, _HTML, f"<!doctype html><title>The shop</title>{text}\n".encode(), 0.0)
+            return WebAnswer(404, _HTML, b"<p>There is no such page.\n", 0.0)
+        return WebAnswer(200, _HTML, f"<!doctype html><title>The shop</title>{text}\n".encode(), 0.0)
 
     def _page(self, kind: str, name: str = "", page: str = "0") -> str | None:
         if not kind:

@@ -38,7 +38,7 @@ DURATIONS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class QueueRun:
     """One number of queues: how busy the threads were, and what the law says; shares of their time, in [0, 1]."""
 
     queues_per_thread: float
@@ -60,7 +60,7 @@ class Experiment:
     factor: float
     seed: int
     durations: str
-    runs: tuple[Run, ...]
+    runs: tuple[QueueRun, ...]
 
 
 def law(queues: int, threads: int, factor: float) -> float:
@@ -78,7 +78,7 @@ def experiment(threads: int = THREADS, factor: float = DELAY_FACTOR, seed: int =
     return Experiment(threads, float(factor), seed, DURATIONS, runs)
 
 
-def simulate(threads: int, queues: int, factor: float = DELAY_FACTOR, seed: int = 0) -> Run:
+def simulate(threads: int, queues: int, factor: float = DELAY_FACTOR, seed: int = 0) -> QueueRun:
     """`threads` fetch from `queues`, each of which rests `factor` x the duration of its last fetch."""
     chance = random.Random(seed)
     free: list[Instant] = [0] * threads  # a heap: when each thread ends what it does
@@ -109,7 +109,7 @@ def simulate(threads: int, queues: int, factor: float = DELAY_FACTOR, seed: int 
         heapreplace(ready, ended + rest)
     span = start - begun
     busy -= _still_busy(free, start)
-    return Run(
+    return QueueRun(
         queues_per_thread=queues / threads,
         queues=queues,
         fetches=fetches,

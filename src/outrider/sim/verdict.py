@@ -22,7 +22,7 @@ STORM_FACTOR = 2.0  # behind two failures in a row a host has so many times its 
 
 
 @dataclass(frozen=True)
-class Request:
+class LoggedRequest:
     """One line of the log; start and end in seconds of the server's monotonic clock."""
 
     host: str
@@ -64,11 +64,11 @@ class HostVerdict:
 
 
 @dataclass
-class Verdict:
+class PolitenessVerdict:
     """How all hosts were treated; `breaches` names every one with its host and time."""
 
     hosts: dict[str, HostVerdict]
-    requests: list[Request]
+    requests: list[LoggedRequest]
 
     @property
     def broken(self) -> list[Breach]:
@@ -99,7 +99,7 @@ class Verdict:
         return {where: count for where, count in counts.items() if count > 1}
 
 
-def read(lines: Iterable[str]) -> list[Request]:
+def read(lines: Iterable[str]) -> list[LoggedRequest]:
     """The requests of a log, in the order in which they began. A torn last line is left out."""
     requests = []
     for line in lines:
@@ -108,7 +108,7 @@ def read(lines: Iterable[str]) -> list[Request]:
         entry = json.loads(line)
         stamp = entry["at"].replace("Z", "+00:00")
         requests.append(
-            Request(
+            LoggedRequest(
                 host=entry["host"],
                 path=entry["path"],
                 status=entry["status"],
@@ -125,7 +125,7 @@ def read(lines: Iterable[str]) -> list[Request]:
 
 
 @dataclass(frozen=True)
-class Run:
+class CrawlerRun:
     """One run of a crawler: its start by the server's clock, and the seconds that are said to have passed before it,
     beyond those that did."""
 
@@ -140,10 +140,10 @@ def judge(
     agent: str = "outrider",
     slack: float = 0.0,
     storms: bool = False,
-    runs: Sequence[Run] = (),
+    runs: Sequence[CrawlerRun] = (),
     machines: Mapping[str, str] | None = None,
     machine_clock: tuple[int, float] | None = None,
-) -> Verdict:
+) -> PolitenessVerdict:
     """Judges a whole log: at least `delay` seconds, or the host's Crawl-delay, between requests to one host.
 
     storms: a host that fails is to be given more room. runs: of the crawler, in order. machines: by host, the name of
@@ -152,8 +152,8 @@ def judge(
     """
     with log.open(encoding="utf-8") as lines:
         requests = [_passed(request, runs) for request in read(lines)]
-    hosts: dict[str, list[Request]] = {}
-    shared: dict[str, list[Request]] = {}
+    hosts: dict[str, list[LoggedRequest]] = {}
+    shared: dict[str, list[LoggedRequest]] = {}
     for request in requests:
         hosts.setdefault(request.host, []).append(request)
         if machines is not None and request.host in machines:
@@ -162,10 +162,10 @@ def judge(
     verdicts = {host: _judge_host(host, asked, delay, agent, slack, starts) for host, asked in sorted(hosts.items())}
     most, gap = machine_clock or (1, delay)
     verdicts |= {machine: _judge_machine(machine, asked, most, gap, slack) for machine, asked in sorted(shared.items())}
-    return Verdict(verdicts, requests)
+    return PolitenessVerdict(verdicts, requests)
 
 
-def _passed(request: Request, runs: Sequence[Run]) -> Request:
+def _passed(request: LoggedRequest, runs: Sequence[CrawlerRun]) -> LoggedRequest:
     """A request by the clock of a crawler for which more time passed than for the server."""
     passed = next((run.passed for run in reversed(runs) if run.start <= request.start), 0.0)
     if not passed:
@@ -173,7 +173,9 @@ def _passed(request: Request, runs: Sequence[Run]) -> Request:
     return replace(request, start=request.start + passed, end=request.end + passed, at=request.at + passed)
 
 
-def _judge_machine(machine: str, requests: list[Request], most: int, required: float, slack: float) -> HostVerdict:
+def _judge_machine(
+    machine: str, requests: list[LoggedRequest], most: int, required: float, slack: float
+) -> HostVerdict:
     """One address with many names: it has so many turns, and each rests behind the end of its request."""
     verdict = HostVerdict(machine, len(requests), required)
     verdict.connections = len({request.connection for request in requests})
@@ -201,7 +203,7 @@ class _RobotsAge:
         self.good: float | None = None
         self.failing: float | None = None
 
-    def take(self, request: Request) -> None:
+    def take(self, request: LoggedRequest) -> None:
         """Notes an answer for robots.txt; a redirect is followed, which is an answer of another path."""
         if request.status >= 500 or request.status == 429:
             self.failing = request.start if self.failing is None else self.failing
@@ -215,7 +217,7 @@ class _RobotsAge:
 
 
 def _judge_host(
-    host: str, requests: list[Request], delay: float, agent: str, slack: float, starts: list[float] | None = None
+    host: str, requests: list[LoggedRequest], delay: float, agent: str, slack: float, starts: list[float] | None = None
 ) -> HostVerdict:
     verdict = HostVerdict(host, len(requests), delay)
     verdict.connections = len({request.connection for request in requests})
@@ -270,7 +272,7 @@ def _judge_host(
     return verdict
 
 
-def _concurrent(requests: list[Request]) -> int:
+def _concurrent(requests: list[LoggedRequest]) -> int:
     steps = sorted([(request.start, 1) for request in requests] + [(request.end, -1) for request in requests])
     most = now = 0
     for _, step in sorted(steps, key=lambda entry: (entry[0], entry[1])):
@@ -279,7 +281,7 @@ def _concurrent(requests: list[Request]) -> int:
     return most
 
 
-def _closed_until(request: Request) -> float:
+def _closed_until(request: LoggedRequest) -> float:
     value = (request.retry_after or "").strip()
     if not value or request.status not in {301, 302, 307, 308, 413, 429, 503}:
         return float("-inf")
@@ -342,7 +344,7 @@ def _decoded(path: str) -> str:
     )
 
 
-def table(verdict: Verdict) -> str:
+def table(verdict: PolitenessVerdict) -> str:
     """The verdict as text, hosts with the least room first."""
     rows = [f"{'host':<36} {'requests':>8} {'smallest gap':>13} {'required':>9} {'at once':>8}"]
     tight = sorted(verdict.hosts.values(), key=lambda host: (host.smallest_gap or float("inf")) - host.required_gap)

@@ -49,7 +49,7 @@ CONNECTION_IDLE_SECONDS_MAX = 30.0
 PIECE_BYTES = 65_536  # bytes of a body handed to the kernel at once
 
 
-class Role(StrEnum):
+class HostRole(StrEnum):
     """The traits of a host."""
 
     PLAIN = "plain"
@@ -70,26 +70,26 @@ class Role(StrEnum):
 
 
 ROLES = (
-    ("gazette", Role.PLAIN),
-    ("slow-ferry", Role.SLOW),
-    ("private-garden", Role.CLOSED),
-    ("patient-clock", Role.PATIENT),
-    ("busy-bakery", Role.BUSY),
-    ("endless-calendar", Role.ENDLESS),
-    ("mapped-railway", Role.MAPPED),
-    ("moved-museum", Role.MOVED),
-    ("new-museum", Role.TARGET),
-    ("packed-lunch", Role.PACKED),
-    ("foreign-letters", Role.LETTERS),
-    ("copying-press", Role.COPIES),
-    ("winding-road", Role.WINDING),
-    ("heavy-archive", Role.LARGE),
-    ("broken-bridge", Role.DEAD),
-    ("harbour", Role.PLAIN),
-    ("orchard", Role.PLAIN),
-    ("observatory", Role.PLAIN),
-    ("weavers", Role.PLAIN),
-    ("beekeepers", Role.PLAIN),
+    ("gazette", HostRole.PLAIN),
+    ("slow-ferry", HostRole.SLOW),
+    ("private-garden", HostRole.CLOSED),
+    ("patient-clock", HostRole.PATIENT),
+    ("busy-bakery", HostRole.BUSY),
+    ("endless-calendar", HostRole.ENDLESS),
+    ("mapped-railway", HostRole.MAPPED),
+    ("moved-museum", HostRole.MOVED),
+    ("new-museum", HostRole.TARGET),
+    ("packed-lunch", HostRole.PACKED),
+    ("foreign-letters", HostRole.LETTERS),
+    ("copying-press", HostRole.COPIES),
+    ("winding-road", HostRole.WINDING),
+    ("heavy-archive", HostRole.LARGE),
+    ("broken-bridge", HostRole.DEAD),
+    ("harbour", HostRole.PLAIN),
+    ("orchard", HostRole.PLAIN),
+    ("observatory", HostRole.PLAIN),
+    ("weavers", HostRole.PLAIN),
+    ("beekeepers", HostRole.PLAIN),
 )
 
 
@@ -215,7 +215,7 @@ class Entry:
     content_type: str = "text/html"
 
 
-class Answer(NamedTuple):
+class WebAnswer(NamedTuple):
     """An HTTP answer, and how long the host takes over it."""
 
     status: int
@@ -235,9 +235,11 @@ class DemoWeb:
         if hosts < (16 if quirks else 1) or pages < hosts:
             raise ValueError(f"a demo web has at least 16 hosts and a page each, not {hosts} hosts and {pages} pages")
         self.seed, self.pages, self.port, self.quirks = seed, pages, port, quirks
-        named = [*ROLES, *((f"{ROLES[15 + row % 5][0]}-{row // 5 + 2}", Role.PLAIN) for row in range(hosts))][:hosts]
-        self.roles: dict[str, Role] = {
-            f"{name}.{SUFFIX}": role if quirks else Role.PLAIN for name, role in named
+        named = [*ROLES, *((f"{ROLES[15 + row % 5][0]}-{row // 5 + 2}", HostRole.PLAIN) for row in range(hosts))][
+            :hosts
+        ]
+        self.roles: dict[str, HostRole] = {
+            f"{name}.{SUFFIX}": role if quirks else HostRole.PLAIN for name, role in named
         }  # in order
         self.hosts: tuple[str, ...] = tuple(self.roles)
         self._topics = {host: TOPICS[row % len(TOPICS)] for row, host in enumerate(self.hosts)}
@@ -257,9 +259,9 @@ class DemoWeb:
 
     def seeds(self) -> tuple[str, ...]:
         """The front page of every host but the one that only a redirect leads to."""
-        return tuple(self.url(host) for host, role in self.roles.items() if role is not Role.TARGET)
+        return tuple(self.url(host) for host, role in self.roles.items() if role is not HostRole.TARGET)
 
-    def host_of(self, role: Role) -> str:
+    def host_of(self, role: HostRole) -> str:
         """The first host with this role. Raises LookupError when no host has it."""
         for host, its in self.roles.items():
             if its is role:
@@ -268,7 +270,7 @@ class DemoWeb:
 
     def crawl_delay(self, host: str) -> float | None:
         """The Crawl-delay in the host's robots.txt, in seconds."""
-        return float(CRAWL_DELAY_SECONDS) if self.roles[host] is Role.PATIENT else None
+        return float(CRAWL_DELAY_SECONDS) if self.roles[host] is HostRole.PATIENT else None
 
     def must_fetch(self) -> frozenset[str]:
         """The URLs that a complete polite crawl from the seeds gets answered with 200.
@@ -295,7 +297,7 @@ class DemoWeb:
 
     def mapped(self) -> frozenset[str]:
         """The sitemaps, and the pages that they name: a crawl that reads sitemaps fetches these too."""
-        hosts = [host for host, role in self.roles.items() if role is Role.MAPPED]
+        hosts = [host for host, role in self.roles.items() if role is HostRole.MAPPED]
         return frozenset(
             self.url(host, entry.path)
             for host in hosts
@@ -305,13 +307,13 @@ class DemoWeb:
 
     def endless(self, url: str) -> bool:
         """Whether a URL is a month or day of the calendar."""
-        return self.quirks and url.startswith(self.url(self.host_of(Role.ENDLESS), "/calendar/"))
+        return self.quirks and url.startswith(self.url(self.host_of(HostRole.ENDLESS), "/calendar/"))
 
     def _reached(self) -> list[Entry]:
         start = [
             Anchor(host, "/")
             for host, role in self.roles.items()
-            if role is not Role.TARGET  # in scope because a seed redirects to it
+            if role is not HostRole.TARGET  # in scope because a seed redirects to it
         ]
         known = {(anchor.host, anchor.path) for anchor in start}
         waiting, reached = [self._entry(anchor.host, anchor.path) for anchor in start], []
@@ -342,20 +344,20 @@ class DemoWeb:
 
     # ── what it answers ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def answer(self, host: str, path: str, now: float, *, takes_gzip: bool = False) -> Answer:
+    def answer(self, host: str, path: str, now: float, *, takes_gzip: bool = False) -> WebAnswer:
         """The host's answer for `path` (query included), `now` seconds after the host's first request."""
         role = self.roles[host]
-        delay = SLOW_SECONDS if role is Role.SLOW and path != "/robots.txt" else 0.0
-        if role is Role.BUSY and path != "/robots.txt" and now < BUSY_SECONDS:
+        delay = SLOW_SECONDS if role is HostRole.SLOW and path != "/robots.txt" else 0.0
+        if role is HostRole.BUSY and path != "/robots.txt" and now < BUSY_SECONDS:
             wait = (("Retry-After", str(RETRY_AFTER_SECONDS)), ("Content-Type", "text/plain"))
-            return Answer(503, wait, b"The oven is full. Please come back later.\n", delay)
+            return WebAnswer(503, wait, b"The oven is full. Please come back later.\n", delay)
         entry = self._entry(host, path)
         if entry.location:
             target = entry.location
             absolute = target.host != host or entry.path.endswith("1")
             where = self.url(target.host, target.path) if absolute else target.path
             moved = f'<!doctype html><title>Moved</title><p>Moved to <a href="{html.escape(where)}">here</a>.\n'
-            return Answer(
+            return WebAnswer(
                 entry.status, (("Location", where), ("Content-Type", "text/html")), moved.encode("ascii"), delay
             )
         kind = entry.content_type + (f"; charset={entry.charset}" if entry.declared else "")
@@ -363,10 +365,10 @@ class DemoWeb:
         body = self._page(entry)
         if entry.status == 200:
             headers.append(("Last-Modified", LAST_MODIFIED))
-        if role is Role.PACKED and takes_gzip and entry.status == 200:
+        if role is HostRole.PACKED and takes_gzip and entry.status == 200:
             body = gzip.compress(body, compresslevel=6, mtime=0)
             headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
-        return Answer(entry.status, tuple(headers), body, delay)
+        return WebAnswer(entry.status, tuple(headers), body, delay)
 
     def _entry(self, host: str, path: str) -> Entry:
         """The resource at a path, spelled in any way that means the same (RFC 3986 section 6.2.2.2)."""
@@ -374,11 +376,11 @@ class DemoWeb:
         found = self._entries.get(host, {}).get(path)
         if found:
             return found
-        if self.roles.get(host) is Role.ENDLESS and path.startswith("/calendar/"):
+        if self.roles.get(host) is HostRole.ENDLESS and path.startswith("/calendar/"):
             day = self._calendar(host, path)
             if day:
                 return day
-        closed = self.roles.get(host) is Role.CLOSED and path.startswith("/private/")
+        closed = self.roles.get(host) is HostRole.CLOSED and path.startswith("/private/")
         return Entry(host, path, status=404, closed=closed)
 
     # ── how it grows ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -387,8 +389,8 @@ class DemoWeb:
         counts = self._counts()
         trees = {host: self._paths(host, count) for host, count in counts.items()}
         for host in self.hosts:
-            if self.roles[host] is Role.MOVED:
-                target = self.host_of(Role.TARGET)
+            if self.roles[host] is HostRole.MOVED:
+                target = self.host_of(HostRole.TARGET)
                 self._put(Entry(host, "/", status=301, location=Anchor(target, "/")))
                 continue
             chance = Random(f"{self.seed} links of {host}")
@@ -405,7 +407,8 @@ class DemoWeb:
                 links["/"].extend(
                     Anchor(other, "/")
                     for other in self.hosts[1:]
-                    if self.roles[other] is not Role.TARGET  # it must not come into scope before the redirect says so
+                    if self.roles[other]
+                    is not HostRole.TARGET  # it must not come into scope before the redirect says so
                 )
             pages = {path: Entry(host, path, links=tuple(links[path])) for path in paths}
             self._entries[host].update(pages)
@@ -415,7 +418,7 @@ class DemoWeb:
 
     def _counts(self) -> dict[str, int]:
         """Pages of each host's tree: a few where each is slow, the rest shared evenly."""
-        fixed = {Role.SLOW: SLOW_PAGES, Role.PATIENT: PATIENT_PAGES, Role.ENDLESS: 1, Role.MOVED: 0}
+        fixed = {HostRole.SLOW: SLOW_PAGES, HostRole.PATIENT: PATIENT_PAGES, HostRole.ENDLESS: 1, HostRole.MOVED: 0}
         counts = {host: fixed[role] for host, role in self.roles.items() if role in fixed}
         extra = 50 if self.quirks else 0  # the pages that the other roles add
         open_hosts = [host for host in self.hosts if host not in counts]
@@ -444,14 +447,14 @@ class DemoWeb:
 
     def _add_robots(self, host: str) -> None:
         lines = {
-            Role.CLOSED: (
+            HostRole.CLOSED: (
                 "User-agent: *\nDisallow: /private/\nAllow: /private/open-day.html\nDisallow: /*.draft$\n\n"
                 "User-agent: some-other-crawler\nDisallow: /\n"
             ),
-            Role.PATIENT: f"User-agent: *\nCrawl-delay: {CRAWL_DELAY_SECONDS}\nDisallow:\n",
-            Role.MAPPED: f"User-agent: *\nAllow: /\n\nSitemap: {self.url(host, '/sitemap.xml')}\n",
-            Role.COPIES: "",
-            Role.LARGE: "# Everybody is welcome.\n",
+            HostRole.PATIENT: f"User-agent: *\nCrawl-delay: {CRAWL_DELAY_SECONDS}\nDisallow:\n",
+            HostRole.MAPPED: f"User-agent: *\nAllow: /\n\nSitemap: {self.url(host, '/sitemap.xml')}\n",
+            HostRole.COPIES: "",
+            HostRole.LARGE: "# Everybody is welcome.\n",
         }.get(self.roles[host])
         if lines is not None or self.hosts.index(host) % 5 == 0:  # the others have none, which means the same
             text = lines if lines is not None else "User-agent: *\nDisallow:\n"
@@ -463,32 +466,32 @@ class DemoWeb:
             first = self._entries[host][paths[1]]
             self._entries[host][paths[1]] = replace(first, base="/people/")
             self._put(Entry(host, "/advertisement.html"), paths[0], nofollow=True)
-        elif role is Role.CLOSED:
+        elif role is HostRole.CLOSED:
             for row in range(6):
                 self._put(Entry(host, f"/private/bed-{row}.html", closed=True), paths[row % len(paths)])
             self._put(Entry(host, "/private/open-day.html"), paths[0])
             self._put(Entry(host, "/notes/spring.draft", closed=True), paths[0])
             self._put(Entry(host, "/notes/spring.draft.html"), paths[0])
-        elif role is Role.ENDLESS:
+        elif role is HostRole.ENDLESS:
             self._link(host, "/", Anchor(host, "/calendar/2026/01/"))
-        elif role is Role.MAPPED:
+        elif role is HostRole.MAPPED:
             for row in range(5):
                 self._put(Entry(host, f"/timetables/only-mapped-{row}.html"))
             self._put(Entry(host, "/sitemap.xml", content=self._sitemap(host), content_type="application/xml"))
-        elif role is Role.LETTERS:
+        elif role is HostRole.LETTERS:
             self._put(Entry(host, "/letters/straße.html".replace("ß", quote("ß"))))
             onward = (Anchor(host, "/letters/stra%C3%9Fe.html"), Anchor(host, "/"))
             self._put(Entry(host, "/letters/latin.html", charset="iso-8859-1", links=onward), "/")
             self._put(Entry(host, "/letters/cyrillic.html", charset="windows-1251", declared=False), "/")
             self._put(Entry(host, "/letters/kana.html", charset="shift_jis"), "/")
-        elif role is Role.COPIES:
+        elif role is HostRole.COPIES:
             for row in range(1, 6):
                 original = self._entries[host][paths[row]]
                 twin = replace(original, path=f"/copies{original.path}", text_of=original.path)
                 self._put(replace(original, path=f"{original.path}?print=1", text_of=original.path), paths[0])
                 if row < 4:
                     self._put(replace(twin, altered=3), paths[0])
-        elif role is Role.WINDING:
+        elif role is HostRole.WINDING:
             goal = Anchor(host, paths[-1])
             self._put(Entry(host, "/go/chain-2", status=302, location=goal))
             self._put(Entry(host, "/go/chain-1", status=301, location=Anchor(host, "/go/chain-2")), paths[0])
@@ -499,13 +502,13 @@ class DemoWeb:
             self._put(Entry(host, "/places/beyond-refresh.html"))
             beyond = Anchor(host, "/places/beyond-refresh.html")
             self._put(Entry(host, "/places/refresh.html", refresh=beyond), paths[0])
-        elif role is Role.LARGE:
+        elif role is HostRole.LARGE:
             self._put(Entry(host, "/letters/behind-the-cut.html"))
             hidden = Anchor(host, "/letters/behind-the-cut.html", behind_cut=True)
             inside = Anchor(host, "/letters/before-the-cut.html")
             self._put(Entry(host, inside.path))
             self._put(Entry(host, "/letters/everything.html", links=(inside, hidden), large=True), paths[0])
-        elif role is Role.DEAD:
+        elif role is HostRole.DEAD:
             for row in range(6):
                 self._link(host, paths[row % len(paths)], Anchor(host, f"/missing/{chance.randrange(10_000)}.html"))
             self._put(Entry(host, "/places/demolished.html", status=410), paths[0])
@@ -608,7 +611,9 @@ class DemoWeb:
         )
         label = words.capitalize() or ("Front page" if anchor.path == "/" else "Onward")
         path = anchor.path
-        copied = "?" in path or entry.text_of or self.roles[entry.host] is Role.COPIES  # copies are equal to the byte
+        copied = (
+            "?" in path or entry.text_of or self.roles[entry.host] is HostRole.COPIES
+        )  # copies are equal to the byte
         way = 0 if copied else chance.randrange(8)
         authority = f"{anchor.host}:{self.port}"
         if anchor.host != entry.host:
@@ -696,11 +701,11 @@ class Web(Protocol):
 
     def faulty(self, host: str) -> bool: ...
 
-    def answer(self, host: str, path: str, now: float, *, takes_gzip: bool = False) -> Answer: ...
+    def answer(self, host: str, path: str, now: float, *, takes_gzip: bool = False) -> WebAnswer: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class RunningWeb:
     """Where a running demo web is: the files that a crawler needs, and the log that judges it."""
 
     web: Any
@@ -738,7 +743,7 @@ class DemoServer:
         self.addresses: Mapping[str, str] = {
             host: addresses[machines[self.web.machine(host)]] for host in self.web.hosts
         }
-        self.served = Served(self.web, directory / "hosts", directory / "seeds.txt", directory / "access.log")
+        self.served = RunningWeb(self.web, directory / "hosts", directory / "seeds.txt", directory / "access.log")
         at = Counter(self.addresses.values())
         self._named = {address: host for host, address in self.addresses.items() if at[address] == 1}
         lines = "".join(f"{address} {host}\n" for host, address in self.addresses.items())
@@ -752,7 +757,7 @@ class DemoServer:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="demo web", daemon=True)
 
-    def start(self) -> Served:
+    def start(self) -> RunningWeb:
         """Begins to answer; returns when it does."""
         self._thread.start()
         self._ready.wait(30)
@@ -766,7 +771,7 @@ class DemoServer:
                 loop.call_soon_threadsafe(stopping.set)
             self._thread.join(10)
 
-    def __enter__(self) -> Served:
+    def __enter__(self) -> RunningWeb:
         return self.start()
 
     def __exit__(
@@ -822,7 +827,7 @@ class DemoServer:
         retry_after: str | None = None
         if state is None or self.addresses[host] != address or not path.startswith("/"):
             violations = ["wrong-host"]
-            reply = Answer(421, (("Content-Type", "text/plain"),), b"No such host at this address.\n", 0.0)
+            reply = WebAnswer(421, (("Content-Type", "text/plain"),), b"No such host at this address.\n", 0.0)
         else:
             violations = self._violations(host, path, start, state)
             state.first_asked = state.first_asked or start
@@ -830,7 +835,7 @@ class DemoServer:
                 takes_gzip = "gzip" in fields.get("accept-encoding", "")
                 reply = self.web.answer(host, path, start - state.first_asked, takes_gzip=takes_gzip)
             else:
-                keep, reply = False, Answer(405, (("Allow", "GET, HEAD"),), b"", 0.0)
+                keep, reply = False, WebAnswer(405, (("Allow", "GET, HEAD"),), b"", 0.0)
             retry_after = dict(reply.headers).get("Retry-After")
             state.open_requests += 1
         end = start
@@ -881,7 +886,7 @@ class DemoServer:
         return seen
 
 
-def _head(reply: Answer, keep: bool) -> bytes:
+def _head(reply: WebAnswer, keep: bool) -> bytes:
     date = datetime.now(UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
     lines = [f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}", f"Date: {date}", "Server: demo"]
     lines += [f"{name}: {value}" for name, value in reply.headers]
