@@ -25,7 +25,7 @@ from bench.frontier_peers import PEERS, POPS_SECONDS, SECONDS_MAX
 from bench.measuring import CACHE, PEERS_PYTHON, ROOT, ChildFailedError, run
 from bench.tables import Table
 from bench.urlfrontier_peer import serving
-from outrider.chart import Line, log_log
+from outrider.chart import ChartLine, log_log
 from outrider.limits import LOG_BYTES_BEFORE_CHECKPOINT
 
 QUEUES = (10_000, 100_000, 1_000_000)
@@ -642,7 +642,7 @@ def figures(
 def drawing(memory: Mapping[int, Found], durable: Mapping[int, Found], peers: Mapping[str, Mapping[int, Found]]) -> str:
     """URLs out a CPU second against hosts, for all."""
     lines = [
-        Line(title, tuple((size, 1 / _plain(found[size], 100)["cpu"]) for size in sorted(found)), ours=True)
+        ChartLine(title, tuple((size, 1 / _plain(found[size], 100)["cpu"]) for size in sorted(found)), ours=True)
         for title, found in (("Outrider, memory", memory), ("Outrider, on the disk", durable))
     ]
     for name, by_hosts in peers.items():
@@ -650,7 +650,7 @@ def drawing(memory: Mapping[int, Found], durable: Mapping[int, Found], peers: Ma
             (hosts, one["take"]["count"] / one["take"]["cpu"]) for hosts, one in by_hosts.items() if "take" in one
         )
         last = by_hosts[max(by_hosts)]
-        lines.append(Line(PEERS[name].split(", its")[0], points, ending="" if "take" in last else _ending(last)))
+        lines.append(ChartLine(PEERS[name].split(", its")[0], points, ending="" if "take" in last else _ending(last)))
     return log_log(
         lines,
         title="URLs out of the frontier for each second of CPU",

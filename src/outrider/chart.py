@@ -203,7 +203,7 @@ LABEL_HEIGHT: Final = 16  # two labels at the ends of lines are never closer
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """One line: points (x, y) above 0, x ascending. `ending` says why it ends where it does."""
 
     name: str
@@ -212,7 +212,7 @@ class Line:
     ending: str = ""
 
 
-def log_log(lines: Sequence[Line], *, title: str, x_title: str, y_title: str) -> str:
+def log_log(lines: Sequence[ChartLine], *, title: str, x_title: str, y_title: str) -> str:
     """Lines over two axes in powers of ten, each named at its end. Raises ValueError when there is nothing to draw."""
     drawn = [line for line in lines if line.points]
     if not drawn:
@@ -231,7 +231,7 @@ def log_log(lines: Sequence[Line], *, title: str, x_title: str, y_title: str) ->
     made.text((left + right) / 2, height - 16, x_title, anchor="middle")
     made.text(20, (top + floor) / 2, y_title, anchor="middle", upwards=True)
     side = right + 10
-    heights = _apart([up(line.points[-1][1]) for line in drawn], floor)
+    heights = _spread([up(line.points[-1][1]) for line in drawn], floor)
     for row, line in enumerate(drawn):
         colour = SERIES[row % len(SERIES)]
         places = [(across(x), up(y)) for x, y in line.points]
@@ -251,7 +251,7 @@ def _decades(values: Sequence[float]) -> range:
     return range(first, max(first + 1, math.ceil(math.log10(max(values)) - 1e-9)) + 1)
 
 
-def _apart(heights: Sequence[float], floor: float) -> list[float]:
+def _spread(heights: Sequence[float], floor: float) -> list[float]:
     """Where labels are set that want to be at these heights: in the same order, none over another, none below."""
     order = sorted(range(len(heights)), key=lambda row: heights[row])
     found = [0.0] * len(heights)

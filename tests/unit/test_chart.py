@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from outrider.chart import LABEL_HEIGHT, Drawing, Line, Scale, log_log, tick_text, time_ticks
+from outrider.chart import LABEL_HEIGHT, ChartLine, Drawing, Scale, log_log, tick_text, time_ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -28,8 +28,8 @@ def test_places_on_an_axis_of_time_are_whole_in_their_unit(span):
 
 
 def test_lines_are_all_drawn_and_their_labels_do_not_cover_one_another():
-    lines = [Line("ours & theirs", ((100, 5e5), (1e6, 4e5)), ours=True)]
-    lines += [Line(f"peer {row}", ((100, 6e4), (1e5, 26 + row)), ending="fails") for row in range(6)]
+    lines = [ChartLine("ours & theirs", ((100, 5e5), (1e6, 4e5)), ours=True)]
+    lines += [ChartLine(f"peer {row}", ((100, 6e4), (1e5, 26 + row)), ending="fails") for row in range(6)]
     root = ElementTree.fromstring(log_log(lines, title="<out>", x_title="hosts", y_title="URLs"))
     assert len(root.findall(f"{SVG}polyline")) == len(lines)
     places = sorted(float(text.get("y", 0)) for text in root.findall(f"{SVG}text") if "style" in text.attrib)

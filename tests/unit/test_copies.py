@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from outrider.cli.looking import explained
 from outrider.cli.main import outrider
+from outrider.cli.query_commands import explained
 from outrider.crawl.output import output
 from outrider.crawl.output.output import Output
 from outrider.crawl.questions import crawl_queries

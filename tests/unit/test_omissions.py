@@ -11,7 +11,7 @@ import pytest
 import outrider
 from fake_web import FakeWeb
 from outrider.cli import main as cli
-from outrider.cli.looking import SKIPPED_REASONS
+from outrider.cli.query_commands import SKIPPED_REASONS
 from outrider.crawl.output import omissions
 from outrider.crawl.output.omissions import omission_counts, rows_of
 from outrider.crawl.output.summary import Totals, errors_text, summary_lines

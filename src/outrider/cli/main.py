@@ -22,10 +22,16 @@ from outrider.errors import OutriderError
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 try:
-    from outrider.cli.access import asks_a_server
     from outrider.cli.help import HELP_COLUMNS, HelpfulGroup
-    from outrider.cli.judge import judge
-    from outrider.cli.keeping import (
+    from outrider.cli.judge_command import judge
+    from outrider.cli.page import fetch, show
+    from outrider.cli.query_commands import duplicates, explain, hosts, skipped_command, urls, why_idle
+    from outrider.cli.robots_command import robots
+    from outrider.cli.serve_command import answers_beside, serve
+    from outrider.cli.server_access import asks_a_server
+    from outrider.cli.settings import asked_twice, completion, setting_options, settings, typed_flags
+    from outrider.cli.sim import sim
+    from outrider.cli.store_commands import (
         add,
         export_command,
         host,
@@ -36,14 +42,8 @@ try:
         retry,
         verify,
     )
-    from outrider.cli.looking import duplicates, explain, hosts, skipped_command, urls, why_idle
-    from outrider.cli.page import fetch, show
-    from outrider.cli.robots import robots
-    from outrider.cli.serving import answers_beside, serve
-    from outrider.cli.settings import asked_twice, completion, given, setting_options, settings
-    from outrider.cli.sim import sim
     from outrider.cli.url import url
-    from outrider.cli.working import work
+    from outrider.cli.work_command import work
     from outrider.crawl.output.terminal import safe, say
     from outrider.storage.files import is_no_space
 except OutriderError as error:  # OUTRIDER_KERNELS asks for kernels that are not there
@@ -148,7 +148,7 @@ def crawl(seeds: tuple[str, ...], beside: SideServer | None, **flags: Any) -> in
     _collect_seldom()
     # A stream that was closed before we began is None.
     stdin = sys.stdin.buffer if sys.stdin is not None else None
-    return start(seeds, asked_twice(given(flags)), stdin=stdin, talk=sys.stderr, beside=beside).exit_code
+    return start(seeds, asked_twice(typed_flags(flags)), stdin=stdin, talk=sys.stderr, beside=beside).exit_code
 
 
 @outrider.command()
@@ -160,7 +160,7 @@ def resume(directory: str, beside: SideServer | None, **flags: Any) -> int:
     from outrider.crawl.start import start
 
     _collect_seldom()
-    words = {**asked_twice(given(flags)), "output": directory}
+    words = {**asked_twice(typed_flags(flags)), "output": directory}
     return start((), words, talk=sys.stderr, resume=True, beside=beside).exit_code
 
 

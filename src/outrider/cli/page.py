@@ -13,7 +13,7 @@ import click
 from outrider.causes import status_words
 from outrider.cli.help import HelpfulCommand
 from outrider.cli.layout import machine_text, named
-from outrider.cli.settings import given, setting_options
+from outrider.cli.settings import setting_options, typed_flags
 from outrider.crawl.output.summary import bytes_text, counted
 from outrider.crawl.output.terminal import safe, say
 from outrider.crawl.setup.options import SETTINGS, from_environment, resolved
@@ -50,7 +50,7 @@ def fetch(url: str, directory: str | None, as_json: bool, **flags: Any) -> int:
     from outrider.crawl.setup.directory import kept_of_crawl
 
     kept = kept_of_crawl(directory).options if directory is not None else {}
-    options = resolved(given(flags), from_environment(os.environ), kept, directory or "")
+    options = resolved(typed_flags(flags), from_environment(os.environ), kept, directory or "")
     hosts = read_hosts(options.hosts)
     found = asyncio.run(fetch_page(normalize(url), options, hosts, tell=lambda text: say(text, sys.stderr)))
     if as_json:

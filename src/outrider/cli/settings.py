@@ -77,7 +77,7 @@ def setting_options(*left_out: str) -> Callable[[Command], Command]:
     return decorate
 
 
-def given(flags: dict[str, Any]) -> dict[str, object]:
+def typed_flags(flags: dict[str, Any]) -> dict[str, object]:
     """The flags that were typed."""
     return {name: value for name, value in flags.items() if value is not None and value != ()}
 
@@ -107,7 +107,7 @@ def settings(directory: str | None, at_length: bool, as_json: bool, **flags: Any
 
     path = os.path.abspath(os.path.expanduser(directory)) if directory is not None else ""
     kept = kept_settings(path) if path else SettingsFile({})
-    options, sources = explained(given(flags), from_environment(os.environ), kept.options, path)
+    options, sources = explained(typed_flags(flags), from_environment(os.environ), kept.options, path)
     options = hidden(options)
     rows = {name: _source(name, sources) for name in SETTINGS if name != "output" and not SETTINGS[name].once}
     if as_json:

@@ -54,7 +54,7 @@ def url() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _UrlLine:
     text: str
     where: str = ""  # in standard input
     fault: str = ""  # why there is no text to speak of
@@ -220,15 +220,15 @@ def _answered(urls: tuple[str, ...], answer: Callable[[str], Iterator[str]], as_
     return code
 
 
-def _lines(urls: tuple[str, ...], stdin: BinaryIO) -> Iterator[_Line]:
+def _lines(urls: tuple[str, ...], stdin: BinaryIO) -> Iterator[_UrlLine]:
     for text in urls:
         if text == "-":
             yield from _of_stream(stdin)
         else:
-            yield _Line(text)
+            yield _UrlLine(text)
 
 
-def _of_stream(stream: BinaryIO) -> Iterator[_Line]:
+def _of_stream(stream: BinaryIO) -> Iterator[_UrlLine]:
     number = 0
     limit = 2 * URL_BYTES_MAX
     while octets := stream.readline(limit):
@@ -237,12 +237,12 @@ def _of_stream(stream: BinaryIO) -> Iterator[_Line]:
         if len(octets) == limit and not octets.endswith(b"\n"):
             while (rest := stream.readline(limit)) and not rest.endswith(b"\n"):
                 pass
-            yield _Line("", where, f"it is longer than {limit} bytes")
+            yield _UrlLine("", where, f"it is longer than {limit} bytes")
             continue
         try:
             text = octets.decode().strip()
         except UnicodeDecodeError:
-            yield _Line("", where, "it is not UTF-8")
+            yield _UrlLine("", where, "it is not UTF-8")
             continue
         if text:
-            yield _Line(text, where)
+            yield _UrlLine(text, where)

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from outrider.cli.help import HelpfulGroup
-from outrider.cli.settings import given, setting_options
+from outrider.cli.settings import setting_options, typed_flags
 from outrider.crawl.output.terminal import safe, say
 from outrider.crawl.questions.manual_requests import ManualRequests, SiteRules
 from outrider.crawl.setup.options import SETTINGS, CrawlOptions, from_environment, resolved
@@ -48,7 +48,7 @@ def check(source: str, urls: tuple[str, ...], agent: str | None, lenient: bool, 
     FILE is a robots.txt, or - for standard input. If you give the URL of a site, its robots.txt is fetched. The URLs to
     check may be paths.
     """
-    options = resolved(given(flags), from_environment(os.environ), {}, "")
+    options = resolved(typed_flags(flags), from_environment(os.environ), {}, "")
     agent = options.user_agent if agent is None else agent
     if source.lower().startswith(("http://", "https://")):
         found = asyncio.run(_fetched(source, options, lenient))

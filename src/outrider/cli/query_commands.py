@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from outrider.cli.access import asks_a_server
 from outrider.cli.help import HelpfulCommand
 from outrider.cli.layout import machine_text, named, shown, table
+from outrider.cli.server_access import asks_a_server
 from outrider.crawl.output.progress import eta_text
 from outrider.crawl.output.summary import counted
 from outrider.crawl.output.terminal import safe, say
@@ -238,7 +238,7 @@ def explained(found: Mapping[str, Any]) -> Iterator[str]:
         most = BEFORE_COUNTED_MAX
         since["before"] = f"{most:,} or more" if found["before"] >= most else found["before"]
     yield from named({**first, **own, **print_, "order": found["order"], **since, **robots})
-    yield from _kept(found)
+    yield from _archived(found)
     for group in found.get("held_by", ()):
         yield from named({"held by": group})
     for name in ("queue", "host"):
@@ -248,7 +248,7 @@ def explained(found: Mapping[str, Any]) -> Iterator[str]:
         yield from named({"robots.txt": file})
 
 
-def _kept(found: Mapping[str, Any]) -> Iterator[str]:
+def _archived(found: Mapping[str, Any]) -> Iterator[str]:
     """The parts of the priority, and the place of the last answer."""
     ranking = dict(found.get("ranking") or {})
     parts = ranking.pop("parts", ())
@@ -312,7 +312,7 @@ def _list(
     if cursor is not None:
         say(f"{count:,} {name}, and more: --after {cursor}", sys.stderr)
     else:
-        say(counted(count, name[:-1], name) if count else _none_of(name, question), sys.stderr)
+        say(counted(count, name[:-1], name) if count else _no_such(name, question), sys.stderr)
 
 
 def host_state(row: Mapping[str, Any]) -> str:
@@ -324,7 +324,7 @@ def host_state(row: Mapping[str, Any]) -> str:
     return str(row["state"])
 
 
-def _none_of(name: str, question: Mapping[str, Any]) -> str:
+def _no_such(name: str, question: Mapping[str, Any]) -> str:
     state, host, reason = (question.get(word) for word in ("state", "host", "reason"))
     said = f"no {name}" + (f" in state {state}" if state else "") + (f" of host {host}" if host is not None else "")
     said += f" with the reason {reason}" if reason else ""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from outrider.cli.access import asks_a_server
 from outrider.cli.help import HelpfulCommand, completed
 from outrider.cli.layout import machine_text
+from outrider.cli.server_access import asks_a_server
 from outrider.crawl.output.summary import counted
 from outrider.crawl.output.terminal import safe, say
 from outrider.errors import DamagedStoreError, SettingsError

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from outrider.cli.access import token_of
 from outrider.cli.help import HelpfulCommand
-from outrider.cli.settings import given, setting_options
+from outrider.cli.server_access import token_of
+from outrider.cli.settings import setting_options, typed_flags
 from outrider.crawl.output.summary import counted
 from outrider.crawl.output.terminal import say
 from outrider.errors import SettingsError
@@ -46,7 +46,7 @@ def work(
     from outrider.crawl.run.remote_run import PATIENCE_SECONDS, Server
     from outrider.crawl.run.remote_run import work as run
 
-    options = given(flags)
+    options = typed_flags(flags)
     if "output" not in options:
         raise SettingsError("output is missing: give the directory of this worker with -o")
     server = Server(

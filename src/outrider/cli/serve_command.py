@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from outrider.cli.help import HelpfulCommand, TopicOption
-from outrider.cli.settings import given, setting_options
+from outrider.cli.settings import setting_options, typed_flags
 from outrider.crawl.output.terminal import say
 from outrider.crawl.setup.install_hints import install_command
 from outrider.crawl.setup.options import SETTINGS
@@ -188,7 +188,7 @@ def serve(
         directory,
         at,
         roles,
-        flags=given(flags),
+        flags=typed_flags(flags),
         names=frozenset(name.lower() for name in names),
         drain_seconds=drain,
         collector=collector,
