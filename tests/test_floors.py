@@ -384,6 +384,91 @@ def test_the_architecture_or_its_folder_names_every_module(project):
     assert [] == sorted(modules - told)
 
 
+CRAWL_FLOORS = ("setup", "output", "run", "questions", "orders")
+"""The rooms of a crawl from the lowest up. A file imports its own room or lower ones; the files that stand in `crawl/`
+itself use all of them."""
+
+
+def test_the_rooms_of_a_crawl_import_downwards(project):
+    folder = project / "src" / "outrider" / "crawl"
+    wrong, seen = [], set()
+    for file in sorted(folder.rglob("*.py")):
+        room = file.relative_to(folder).parts[0]
+        if room not in CRAWL_FLOORS:
+            continue
+        seen.add(room)
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("outrider.crawl"):
+                names = (node.module or "").split(".")[2:3] or [alias.name for alias in node.names]
+                floors = [CRAWL_FLOORS.index(name) if name in CRAWL_FLOORS else len(CRAWL_FLOORS) for name in names]
+                if max(floors) > CRAWL_FLOORS.index(room):
+                    wrong.append(f"{file.relative_to(folder)} imports {node.module}")
+    assert ([], set(CRAWL_FLOORS)) == (wrong, seen)
+
+
+FILES_TWICE = {"warc.py"}
+"""File names that stand in two rooms: the twin of a kernel, which has the name of its Rust file, and the room that the
+format belongs to."""
+RIDDLES = {
+    *("accounts", "alike", "apart", "aside", "asking", "beside", "carried", "given", "handing", "homes"),
+    *("kept_output", "kin", "left_out", "looking", "looks", "mending", "noting", "odd", "pace", "places", "put_back"),
+    *("served", "shared", "taken_in", "unwelcome", "walls", "welcome", "whereabouts", "wording"),
+}
+"""Names of files that say nothing of what is in them."""
+RIDDLE_CLASSES = {
+    *("Accounts", "Asking", "Beside", "Carrying", "Coming", "Desk", "Fate", "Given", "Hand", "Handed", "Homes"),
+    *("Kept", "Kin", "LeftOut", "Looking", "Looks", "Named", "Noting", "Said", "Sending", "Standing", "Told", "Walls"),
+    *("Whereabouts", "Whose", "Wish", "Worked"),
+}
+RIDDLE_NAMES = {"told", "given", "some", "strain", "usual", "unwelcome"}
+"""Not for functions and fields. A loop may use them."""
+
+
+def classes_of(project: Path) -> Iterator[tuple[str, str]]:
+    """(name, file) of each class of the package."""
+    folder = project / "src" / "outrider"
+    for file in sorted(folder.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                yield node.name, file.relative_to(folder).as_posix()
+
+
+def test_no_two_classes_have_one_name(project):
+    where: dict[str, list[str]] = {}
+    for name, file in classes_of(project):
+        where.setdefault(name, []).append(file)
+    assert {} == {name: files for name, files in where.items() if len(files) > 1}
+
+
+def test_a_file_name_stands_in_one_room(project):
+    where: dict[str, list[str]] = {}
+    for file in sorted((project / "src" / "outrider").rglob("*.py")):
+        where.setdefault(file.name, []).append(file.parent.name)
+    del where["__init__.py"]
+    assert sorted(FILES_TWICE) == sorted(name for name, rooms in where.items() if len(rooms) > 1)
+
+
+def test_no_name_is_a_riddle(project):
+    files = [path.stem for path in (project / "src" / "outrider").rglob("*.py")]
+    assert [] == sorted(RIDDLES & set(files))
+    assert [] == sorted(name for name, _ in classes_of(project) if name.lstrip("_") in RIDDLE_CLASSES)
+    odd = []
+    for file in sorted((project / "src" / "outrider").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.strip("_") in RIDDLE_NAMES:
+                odd.append(f"{file.name}:{node.lineno} {node.name}")
+            elif isinstance(node, ast.ClassDef):
+                odd += [
+                    f"{file.name}:{one.lineno} {one.target.id}"
+                    for one in node.body
+                    if isinstance(one, ast.AnnAssign)
+                    and isinstance(one.target, ast.Name)
+                    and one.target.id in RIDDLE_NAMES
+                    and (file.name, one.target.id) != ("parts.py", "given")  # a public field of `outrider.url.Url`
+                ]
+    assert [] == odd
+
+
 def test_no_function_is_longer_than_a_screen(project: Path) -> None:
     long = [
         f"{path.name}:{node.lineno} {node.name}: {length} lines"
