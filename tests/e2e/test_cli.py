@@ -296,8 +296,8 @@ def test_a_full_disk_ends_the_crawl_with_words_and_everything_goes_on_when_there
 
 
 IMPATIENT = """
-from outrider.crawl import run
-run.CrawlRun.__init__.__kwdefaults__["full_seconds_max"] = 1.0
+from outrider.crawl import local_run
+local_run.CrawlRun.__init__.__kwdefaults__["full_seconds_max"] = 1.0
 from outrider.cli.main import main
 main()
 """
