@@ -1,4 +1,4 @@
-"""The guard in front of every socket: public addresses, what the user allowed, nothing else."""
+"""The guard of every socket: public addresses and addresses that the user allowed, and no other address."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_text_that_is_not_exactly_one_address_is_not_public(text: str) -> None:
 
 
 def test_the_first_permitted_answer_is_chosen() -> None:
-    """One forbidden answer neither stops the others nor is dialled."""
+    """A forbidden answer is never dialled, and does not stop the permitted answers."""
     guard = AddressGuard()
     assert "93.184.216.34" == guard.choose("example.org", ["10.0.0.1", "93.184.216.34", "93.184.216.35"])
 
@@ -86,7 +86,7 @@ def test_a_mapped_answer_is_dialled_as_ipv4() -> None:
     assert "8.8.8.8" == AddressGuard().choose("example.org", ["::ffff:8.8.8.8"])
 
 
-def test_only_forbidden_answers_are_a_blocked_address() -> None:
+def test_a_name_with_only_forbidden_answers_is_a_blocked_address() -> None:
     with pytest.raises(BlockedAddress) as caught:
         AddressGuard().choose("intranet.example.org", ["10.0.0.1", "::1"])
     assert FetchError.BLOCKED_ADDRESS == caught.value.error
@@ -98,7 +98,7 @@ def test_no_answer_at_all_is_a_blocked_address() -> None:
         AddressGuard().choose("example.org", [])
 
 
-def test_an_allowed_range_permits_its_addresses_and_no_others() -> None:
+def test_an_allowed_range_permits_only_its_addresses() -> None:
     guard = AddressGuard(("10.1.0.0/16", "fd00::/8"))
     assert [True, False, True, False] == [
         guard.permits("any.test", ip) for ip in ("10.1.255.255", "10.2.0.0", "fd12::1", "fe80::1")
@@ -106,7 +106,7 @@ def test_an_allowed_range_permits_its_addresses_and_no_others() -> None:
 
 
 def test_an_allowed_ipv4_range_covers_the_mapped_spelling_only() -> None:
-    """A NAT64 gateway that leads to loopback is the gateway's, not ours."""
+    """A NAT64 gateway that leads to loopback belongs to the gateway, not to this machine."""
     guard = AddressGuard(("127.0.0.0/8",))
     assert [True, False] == [guard.permits("a.test", ip) for ip in ("::ffff:127.0.0.1", "64:ff9b::7f00:1")]
 
@@ -138,12 +138,12 @@ def test_a_literal_host_is_judged_like_a_name() -> None:
         AddressGuard().choose("[::1]", ["::1"])
 
 
-def test_a_literal_host_is_only_asked_at_itself() -> None:
+def test_a_literal_host_is_dialled_only_at_its_own_address() -> None:
     with pytest.raises(BlockedAddress):
         AddressGuard().choose("8.8.8.8", ["9.9.9.9"])
 
 
-def test_a_range_that_is_none_is_named() -> None:
+def test_an_invalid_range_is_named() -> None:
     with pytest.raises(SettingsError, match=r"allow-address = '10\.0\.0\.1/8'"):
         AddressGuard(("10.0.0.1/8",))
 

@@ -1,4 +1,4 @@
-"""docs/api.md and examples/: every public name stands on the reference and in an example that runs."""
+"""docs/api.md and examples/: every public name is in the reference and in an example that runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def names_of(of):
     return {name for name in dir(of) if not name.startswith("_")}
 
 
-def test_every_public_name_stands_on_the_reference(api):
+def test_every_public_name_is_in_the_reference(api):
     headings = {line[4:] for line in api.page().splitlines() if line[:4] == "### "}
     wanted = {f"outrider.{name}" for name in outrider.__all__}
     for of in (Frontier, AsyncFrontier):
@@ -36,8 +36,8 @@ def test_every_public_name_stands_on_the_reference(api):
     assert (set(), True) == (wanted - headings, len(wanted) > 110)
 
 
-def test_every_public_name_has_words(api):
-    """A method without a docstring has that of `Frontier`; an entry without words helps nobody."""
+def test_every_public_name_has_a_description(api):
+    """A method without a docstring uses that of `Frontier`. An entry without words does not help."""
     entries = api.page().split("\n### ")[1:]
     silent = [entry.split("\n", 1)[0] for entry in entries if not entry.split("```")[-1].strip()]
     assert [] == [name for name in silent if name.startswith(("Frontier.", "AsyncFrontier.", "outrider.Front"))]
@@ -52,11 +52,11 @@ def used(path):
 
 
 @pytest.mark.parametrize("name", TOURS)
-def test_every_method_stands_in_an_example(project, name):
+def test_every_method_is_in_an_example(project, name):
     assert set() == names_of(TOURS[name]) - {"sync"} - used(project / "examples" / name)
 
 
-def test_every_name_of_the_package_stands_in_an_example(project):
+def test_every_name_of_the_package_is_in_an_example(project):
     found = set().union(*(used(path) for path in (project / "examples").glob("*.py")))
     assert set() == set(outrider.__all__) - found
 

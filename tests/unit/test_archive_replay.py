@@ -1,4 +1,4 @@
-"""Replay: the items of a changed function over an archive are those of a fresh crawl, each once, after any kill."""
+"""Replay: a changed function over an archive makes the items of a fresh crawl, each once, after any kill."""
 
 from __future__ import annotations
 
@@ -109,12 +109,12 @@ def test_the_items_are_those_of_a_fresh_crawl(place):
     assert (len(fresh), 0, COUNT + 1) == (done.counts.items, done.exit_code, done.counts.pages)
     assert before == {name: (place / "shop" / name).read_bytes() for name in before}
     assert "a second" in talk
-    # The crawl with the function itself: the same bytes in the same order.
+    # A crawl with the function itself writes the same bytes in the same order.
     replayed(place / "fresh", "items")
     assert (place / "fresh" / "items.jsonl").read_bytes() == (place / "fresh" / "replayed.jsonl").read_bytes()
 
 
-def test_after_two_kills_no_item_is_missing_and_none_appears_twice(place, tmp_path):
+def test_after_two_kills_each_item_appears_once(place, tmp_path):
     target = tmp_path / "items.jsonl"
     command = [sys.executable, "-m", "outrider", "replay", str(place / "shop")]
     command += ["--on-page", "shop_spider_5127:kills", "--to", str(target)]
@@ -136,7 +136,7 @@ def test_after_two_kills_no_item_is_missing_and_none_appears_twice(place, tmp_pa
 
 
 @pytest.mark.parametrize("harm", ["cut", "changed", "other function"])
-def test_a_partial_file_that_is_harmed_or_of_another_function_adds_no_wrong_item(place, tmp_path, harm, monkeypatch):
+def test_a_damaged_partial_file_or_one_of_another_function_adds_no_wrong_item(place, tmp_path, harm, monkeypatch):
     target = tmp_path / "items.jsonl"
     monkeypatch.setattr(archive_replay, "_finish", lambda file, target: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -157,7 +157,7 @@ def test_a_partial_file_that_is_harmed_or_of_another_function_adds_no_wrong_item
 
 
 @pytest.mark.parametrize("function", ["sometimes", "exits"])
-def test_a_page_whose_function_fails_is_named_and_the_others_have_their_items(place, tmp_path, function):
+def test_a_page_whose_function_fails_is_named_and_other_pages_have_their_items(place, tmp_path, function):
     done, talk = replayed(place / "shop", function, tmp_path / "x.jsonl")
     assert (COUNT + 1, COUNT, 1, 0) == (done.counts.pages, done.counts.items, done.counts.failed, done.exit_code)
     assert f"{HOME}7" in talk
@@ -225,12 +225,12 @@ def test_two_replays_of_one_target_do_not_mix(place, tmp_path):
         replayed(place / "shop", "items", tmp_path / "x.jsonl")
 
 
-def test_a_function_that_is_not_there_is_wrong_usage(place):
+def test_a_missing_function_is_wrong_usage(place):
     with pytest.raises(SettingsError, match="nosuch"):
         replayed(place / "shop", "nosuch")
 
 
-def test_a_line_that_is_being_written_is_left_out(place, tmp_path):
+def test_a_line_that_is_still_being_written_is_left_out(place, tmp_path):
     shutil.copytree(place / "shop", tmp_path / "shop")
     with (tmp_path / "shop" / "pages.jsonl").open("a") as file:
         file.write('{"url":"http://one.test/torn","status":200')

@@ -1,4 +1,4 @@
-"""The backlog over its tails: one exact order per queue, wherever its cards stand."""
+"""The backlog with its tails: each queue has one exact order, wherever its cards are."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from outrider.storage.scratch import Scratch
 
 
 def cards_of(orders, *, klass=0, due=0, fingerprints=None):
-    """One card per order; its URL tells its order."""
+    """One card per order. Its URL contains its order."""
     orders = np.asarray(orders, np.uint64)
     heads = np.zeros(len(orders), HEAD)
     bodies = [b"https://example.org/articles/%d" % order for order in orders.tolist()]
@@ -65,7 +65,7 @@ def filled(count, files, **settings):
         max_size=255,
     )
 )
-def test_a_chunk_gives_back_the_cards_that_were_packed(rows):
+def test_a_chunk_returns_the_cards_that_were_packed(rows):
     heads = np.frombuffer(bytearray(np.random.default_rng(1).bytes(72 * len(rows))), HEAD)
     for row, (order, due, klass, url, referrer, extra) in enumerate(rows):
         heads[row]["order"], heads[row]["due"], heads[row]["klass"] = order, due, klass
@@ -81,7 +81,7 @@ def test_a_chunk_gives_back_the_cards_that_were_packed(rows):
     assert heads["fingerprint"].tolist() == fingerprints_of(chunk).tolist()
 
 
-def test_chunks_from_before_the_dictionary_stay_readable():
+def test_chunks_from_before_the_dictionary_are_still_readable():
     packer = Packer()
     parts = [cards_of(np.arange(64 * number, 64 * number + 64)) for number in range(90)]
     chunks = [packer.pack(part) for part in parts]
@@ -105,7 +105,7 @@ def test_a_long_queue_keeps_its_head_in_memory_and_its_tail_on_disk():
     assert ([False], [255]) == (backlog.take([7])[0].tolist(), backlog.best([7]).tolist())
 
 
-def test_a_better_card_on_disk_goes_first():
+def test_a_better_card_on_disk_is_first():
     backlog = TailedBacklog(MemoryFiles(), name="b", head_cards_max=2, chunk_cards=4)
     backlog.put([1] * 20, cards_of(range(20, 40)))
     backlog.take([1, 1])
@@ -126,7 +126,7 @@ def test_the_best_class_counts_the_tail():
     assert [9, 255] == backlog.best([1, 2]).tolist()
 
 
-def test_cards_taken_out_of_a_tail_are_gone():
+def test_cards_removed_from_a_tail_are_gone():
     backlog = filled(500, MemoryFiles(), head_cards_max=32)
     found, cards = backlog.remove([7, 7, 7, 8, 7], np.array([1499, 1000, 5, 1001, 1250], np.uint64))
     assert [True, True, False, False, True] == found.tolist()
@@ -134,7 +134,7 @@ def test_cards_taken_out_of_a_tail_are_gone():
     assert [order for order in range(500) if order not in (0, 250, 499)] == orders(backlog.drain(7, 500))
 
 
-def test_a_dropped_queue_leaves_nothing_behind():
+def test_a_dropped_queue_leaves_no_files():
     files = MemoryFiles()
     backlog = filled(5_000, files)
     assert 5_000 == backlog.drop(7)
@@ -143,7 +143,7 @@ def test_a_dropped_queue_leaves_nothing_behind():
     assert (0, 1) == (backlog.statistics()["chunks"], len(backlog))
 
 
-def test_cards_are_unloaded_in_any_order_and_all_of_them():
+def test_all_cards_are_unloaded_in_any_order():
     backlog = filled(1_000, MemoryFiles())
     got = []
     while len(cards := backlog.unload(7, 100)):
@@ -156,13 +156,13 @@ def test_cards_are_unloaded_in_any_order_and_all_of_them():
 # ------------------------------------------------------------------------------------------------- memory and disk
 
 
-def test_without_files_everything_stays_in_memory():
+def test_without_files_all_cards_stay_in_memory():
     backlog = filled(1_000, None)
     assert 1_000 == backlog.statistics()["cards_in_memory"]
     assert list(range(1_000)) == orders(backlog.drain(7, 1_000))
 
 
-def test_a_bound_of_memory_spills_queues_that_are_long():
+def test_a_memory_limit_spills_long_queues():
     backlog = TailedBacklog(MemoryFiles(), name="b", bytes_max=20_000)
     for start in range(0, 3_000, 100):
         backlog.put(np.arange(start, start + 100) % 50, cards_of(np.arange(start, start + 100)))
@@ -172,7 +172,7 @@ def test_a_bound_of_memory_spills_queues_that_are_long():
     assert list(range(20, 3_000, 50)) == orders(backlog.drain(20, 100))
 
 
-def test_a_bound_of_memory_holds_for_any_number_of_short_queues():
+def test_a_memory_limit_applies_to_any_number_of_short_queues():
     backlog = TailedBacklog(MemoryFiles(), name="b", bytes_max=20_000)
     for start in range(0, 5_000, 100):
         rows = np.arange(start, start + 100)
@@ -181,7 +181,7 @@ def test_a_bound_of_memory_holds_for_any_number_of_short_queues():
     said = backlog.statistics()
     assert (5_000, 5_000) == (said["cards"], said["queues"] + said["queues_on_disk"])
     rows = np.arange(5_000)
-    assert backlog.led_by_tail(rows) is None  # their classes are there to be looked at
+    assert backlog.led_by_tail(rows) is None  # their classes are in memory
     assert (rows % 16).tolist() == backlog.best(rows).tolist()
     backlog.put([3, 3], cards_of([9_000, 9_001], klass=15))
     assert 4_999 == len(backlog) - backlog.drop(3)
@@ -191,7 +191,7 @@ def test_a_bound_of_memory_holds_for_any_number_of_short_queues():
     assert (0, 0) == (len(backlog), backlog.statistics()["chunks"])
 
 
-def test_garbage_is_bounded_while_short_queues_come_and_go():
+def test_garbage_is_bounded_while_short_queues_appear_and_disappear():
     backlog = TailedBacklog(MemoryFiles(), name="b", bytes_max=2_000)
     assert backlog._scratch is not None
     backlog._scratch._file_bytes_max = 20_000
@@ -207,7 +207,7 @@ def test_garbage_is_bounded_while_short_queues_come_and_go():
     assert said["disk_bytes"] < 4 * 130 * said["chunks"]
 
 
-def test_damage_to_what_is_aside_is_told_and_nothing_is_taken():
+def test_damage_on_disk_is_reported_and_a_call_on_two_queues_removes_no_card():
     files = MemoryFiles()
     backlog = TailedBacklog(files, name="b", bytes_max=0)
     backlog.put([1, 2], cards_of([1, 2]))
@@ -220,7 +220,7 @@ def test_damage_to_what_is_aside_is_told_and_nothing_is_taken():
     assert [2] == orders(backlog.take([2])[1])
 
 
-def test_a_full_disk_loses_nothing_and_is_tried_again():
+def test_a_full_disk_loses_no_cards_and_is_tried_again():
     files = disk.FaultyFiles(capacity_bytes=3_000)
     backlog = filled(3_000, files)
     said = backlog.statistics()
@@ -233,7 +233,7 @@ def test_a_full_disk_loses_nothing_and_is_tried_again():
     assert list(range(3_000)) == orders(backlog.drain(7, 5_000))
 
 
-def test_a_disk_that_fails_says_so_and_loses_nothing():
+def test_a_failing_disk_is_reported_and_no_cards_are_lost():
     files = disk.FaultyFiles()
     backlog = filled(300, files)
     files.fail(1, errno.EIO, verb="write")
@@ -243,7 +243,7 @@ def test_a_disk_that_fails_says_so_and_loses_nothing():
 
 
 @pytest.mark.parametrize("at", [0, 4, 8, 12, 100, -1])
-def test_damage_on_disk_is_told_and_nothing_is_taken(at):
+def test_damage_on_disk_is_reported_and_no_card_is_removed(at):
     files = MemoryFiles()
     backlog = filled(300, files)
     (name,) = files.names()
@@ -255,7 +255,7 @@ def test_damage_on_disk_is_told_and_nothing_is_taken(at):
     assert 300 == len(backlog)
 
 
-def test_what_an_earlier_process_left_is_removed():
+def test_files_of_an_earlier_process_are_removed():
     files = MemoryFiles()
     filled(1_000, files)
     others = ["b-coming-00000001.tail", "b-x.other"]
@@ -287,7 +287,7 @@ def test_a_file_of_garbage_is_removed():
     assert bytes([5]) * 200 == scratch.read(places[5], 3)
 
 
-def test_a_wasteful_file_hands_out_what_it_holds():
+def test_a_wasteful_file_returns_its_live_chunks():
     scratch = Scratch(MemoryFiles(), name="s", file_bytes_max=1_000)
     places = scratch.append(3, [bytes([number]) * 200 for number in range(8)])
     scratch.release(places[0])
@@ -299,7 +299,7 @@ def test_a_wasteful_file_hands_out_what_it_holds():
     assert [] == scratch.survivors(3)
 
 
-def test_chunks_longer_than_one_read_come_back_whole():
+def test_chunks_longer_than_one_read_are_returned_whole():
     scratch = Scratch(MemoryFiles(), name="s")
     chunk = np.random.default_rng(1).bytes(100_000)
     (place,) = scratch.append(3, [chunk])
@@ -307,7 +307,7 @@ def test_chunks_longer_than_one_read_come_back_whole():
 
 
 def test_garbage_is_bounded_while_a_queue_lives():
-    """Cards go in and out for long: the disk holds no more than a few times what is wanted."""
+    """Cards enter and leave for a long time: the disk contains at most a few times the bytes that are needed."""
     files = MemoryFiles()
     backlog = TailedBacklog(files, name="b", head_cards_max=4, chunk_cards=8)
     assert backlog._scratch is not None
@@ -323,7 +323,7 @@ def test_garbage_is_bounded_while_a_queue_lives():
         if turn >= 60:
             for queue in range(10):
                 if queue == 3:
-                    continue  # holds on to its chunks in every old file
+                    continue  # keeps its chunks in every old file
                 expected, model[queue] = model[queue][:7], model[queue][7:]
                 assert expected == orders(backlog.drain(queue, 7))
     said = backlog.statistics()

@@ -1,4 +1,4 @@
-"""The benches' own tools: tables, ratios, and the measuring of a child."""
+"""The tools of the benches: tables, ratios, and the measurement of a child process."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from bench.urls import sample
 from outrider import Frontier, kernels
 
 
-def test_a_ratio_says_how_many_times_our_cost_the_others_is():
+def test_a_ratio_is_our_cost_divided_by_the_other_cost():
     assert ("4.00x", None) == (ratio(8.0, 2.0), ratio(8.0, None))
 
 
-def test_the_median_of_an_even_number_lies_between_the_two_in_the_middle():
+def test_the_median_of_an_even_number_is_the_mean_of_the_two_middle_values():
     assert (2.5, 3) == (middle([4, 1, 2, 3]), middle([9, 3, 1]))
 
 
@@ -53,7 +53,7 @@ def test_a_childs_largest_size_is_measured_without_that_of_its_parent():
     assert 50_000_000 <= large.peak_bytes - small.peak_bytes <= 70_000_000
 
 
-def test_a_child_that_fails_says_its_last_words():
+def test_a_child_that_fails_shows_its_last_output():
     with pytest.raises(ChildFailedError, match="no such luck"):
         run([sys.executable, "-c", "raise SystemExit('no such luck')"])
 
@@ -68,7 +68,7 @@ def test_a_quantile_is_a_value_that_was_measured():
     assert quantile([3.0], 0.99) == 3.0
 
 
-def test_what_is_done_between_the_calls_is_not_in_their_time():
+def test_work_between_the_calls_is_not_in_their_time():
     spent = Spent()
     for _ in range(3):
         assert spent.call(lambda: 7) == 7
@@ -80,7 +80,7 @@ def test_what_is_done_between_the_calls_is_not_in_their_time():
     assert spent.cpu < 0.02
 
 
-def test_made_urls_are_distinct_and_no_host_comes_twice_in_a_call():
+def test_generated_urls_are_distinct_and_no_host_appears_twice_in_a_call():
     urls = [url for call in batches(0, 6_000, 2_000) for url in call]
     assert len(set(urls)) == 6_000
     assert urls[17] == url_of(17, 2_000)
@@ -90,12 +90,12 @@ def test_made_urls_are_distinct_and_no_host_comes_twice_in_a_call():
     assert len(set(hosts[:1_000])) == 1_000
 
 
-def test_the_clock_is_moved_until_as_many_hosts_are_ready_as_are_wanted():
+def test_the_clock_moves_until_enough_hosts_are_ready():
     rests = Rests()
     seconds = rests.seconds(1_000)
     assert REST_TICKS_MIN / 10_000 <= seconds.min() <= seconds.max() < REST_TICKS_MAX / 10_000
     assert rests.wait_for(500)
-    due = sorted(10 * seconds * 1_000_000)  # ten times as long as the fetch took, in microseconds
+    due = sorted(10 * seconds * 1_000_000)  # ten times the length of the fetch, in microseconds
     assert due[499] < rests() - STARTED_AT <= due[499] + 3 * TICK
     assert rests.wait_for(1_000)
     assert not rests.wait_for(1_001)
@@ -103,7 +103,7 @@ def test_the_clock_is_moved_until_as_many_hosts_are_ready_as_are_wanted():
 
 @pytest.mark.skipif(kernels.in_use() != "native", reason="plain kernels take a minute, and are measured alike")
 @pytest.mark.parametrize("disk", [False, True], ids=["memory", "disk"])
-def test_the_frontier_is_measured_and_an_abandoned_store_opened_again(tmp_path, disk, monkeypatch):
+def test_the_frontier_is_measured_and_an_abandoned_store_is_opened_again(tmp_path, disk, monkeypatch):
     monkeypatch.setattr(frontier, "CACHE", tmp_path)
     monkeypatch.setattr(frontier, "visits_of", lambda queues: 200)
     monkeypatch.setattr(frontier, "each_of", lambda queues: 40)
@@ -118,7 +118,7 @@ def test_the_frontier_is_measured_and_an_abandoned_store_opened_again(tmp_path, 
         assert all(figure.measured > 0 for figure in frontier.figures({}, {50: found}, {50: again}, [], {}))
 
 
-def test_a_frontier_with_clocks_of_machines_is_measured_beside_one_without(tmp_path, monkeypatch):
+def test_a_frontier_with_clocks_of_machines_is_measured_together_with_one_without(tmp_path, monkeypatch):
     monkeypatch.setattr(frontier, "CACHE", tmp_path)
     monkeypatch.setattr(frontier, "visits_of", lambda queues: 200)
     monkeypatch.setattr(frontier, "each_of", lambda queues: 40)
@@ -136,7 +136,7 @@ def test_the_embedded_frontier_and_the_served_one_lease_and_report_each_batch(tm
         assert all(one["wall"] > 0 and one["next"][0] <= one["next"][1] for one in found.values())
 
 
-def test_served_leases_are_compared_with_the_peer_where_it_runs_and_without_it_the_bench_says_so():
+def test_served_leases_are_compared_with_the_peer_or_the_bench_says_that_the_peer_is_missing():
     ours = {"count": 100, "calls": 2, "wall": 1.0, "cpu": 0.01, "own": 0.02, "adding": 0.0001}
     ours |= {"next": [0.001, 0.002], "results": [0.003, 0.004]}
     theirs = {"fill": {"count": 10, "cpu": 0.01, "wall": 1.0}, "take": {"count": 10, "cpu": 0.004, "wall": 1.0}}
@@ -150,7 +150,7 @@ def test_served_leases_are_compared_with_the_peer_where_it_runs_and_without_it_t
     )
 
 
-def test_memory_beyond_a_budget_is_measured(tmp_path, monkeypatch):
+def test_memory_above_a_budget_is_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(frontier, "CACHE", tmp_path)
     found = frontier._beyond(100, 300, 1)
     assert 1 << 20 < found["peak"] < 200 << 20
@@ -161,7 +161,7 @@ def test_memory_beyond_a_budget_is_measured(tmp_path, monkeypatch):
     ]
 
 
-def test_the_memory_of_hosts_is_told_as_a_slope(tmp_path, monkeypatch):
+def test_the_memory_of_hosts_is_printed_as_a_slope(tmp_path, monkeypatch):
     monkeypatch.setattr(frontier, "CACHE", tmp_path)
     found = frontier._due(500)
     assert 0 < found["ready_seen"] <= found["resting_seen"] < found["resting"]
@@ -189,7 +189,7 @@ def test_an_item_of_the_peers_protocol_is_written_as_proto3_has_it():
     assert (b"", b"\x20\xac\x02") == (urlfrontier_peer.number(1, 0), urlfrontier_peer.number(4, 300))
 
 
-def test_leases_are_measured_beside_all_questions():
+def test_leases_are_measured_during_all_queries():
     with Frontier.memory(settings=dict(looks.NO_PAUSES), robots="caller") as asked:
         looks.fill(asked, 150)
         assert {"done": 49, "gone": 1} == {name: asked.statistics()["urls"][name] for name in ("done", "gone")}
@@ -199,7 +199,7 @@ def test_leases_are_measured_beside_all_questions():
     assert looks.leased_table({"beside": found}, 150).lines()
 
 
-def test_a_page_of_one_host_is_held_to_its_cpu_time_and_other_questions_to_their_median():
+def test_a_page_of_one_host_is_checked_by_its_cpu_time_and_other_queries_by_their_median():
     one = {"p50": 150.0, "max": 300.0, "cpu": 12.0}
     found = {"stats": one, "urls, of a host of one": one, "metrics": {**one, "p50": 201.0}}
     assert ["reached", "MISSED", "MISSED"] == [row[-1] for row in looks.asked_table(found, 10).rows]

@@ -1,4 +1,4 @@
-"""Not welcome is told from too fast: the host is parked with its reason until an operator wakes it."""
+"""A challenge differs from a rate limit: the host is parked with its reason until an operator wakes it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ CHALLENGE = (
         ("interstitial", 503, {}, b"Enable JavaScript and cookies to continue"),
     ],
 )
-def test_a_challenge_is_told_by_its_signs(name, status, headers, body):
+def test_a_challenge_is_recognised_by_its_signs(name, status, headers, body):
     assert name == sign_of(status, Headers(tuple(headers.items())), body)
 
 
@@ -74,11 +74,11 @@ def test_a_challenge_is_told_by_its_signs(name, status, headers, body):
         (403, {}, b" " * (64 << 10) + b"px-captcha"),
     ],
 )
-def test_a_page_that_speaks_of_challenges_or_a_plain_refusal_is_none(status, headers, body):
+def test_a_page_about_challenges_or_a_plain_refusal_is_no_challenge(status, headers, body):
     assert sign_of(status, Headers(tuple(headers.items())), body) is None
 
 
-def test_every_sign_names_something_that_it_looks_for():
+def test_every_sign_names_its_pattern():
     assert [] == [sign.name for sign in SIGNS if sign.header is None and not sign.body]
     assert [] == [sign.name for sign in SIGNS for piece in sign.body if piece != piece.lower()]
 
@@ -87,8 +87,8 @@ def test_every_sign_names_something_that_it_looks_for():
 
 
 def plain(signals: list[BlockSignal]) -> int:
-    """The rule as it is told: points in a row, none left behind a healthy answer, parked from twelve on. A host that
-    falls silent, or loses its address, is tried again some times before."""
+    """The rule in plain Python: points in a row, reset by a healthy answer; the host is parked at twelve points. A host
+    that becomes silent or loses its address gets some more tries first."""
     points = tries = 0
     lost, first = (BlockSignal.BROKEN, BlockSignal.NAMELESS), SILENT_FROM
     for signal in signals:
@@ -133,7 +133,7 @@ def world_of(**how: object) -> World:
 
 
 def asked(world: World, rounds: int, **how: object) -> int:
-    """Answers pages of a.test alike, so often at most; how many were asked for."""
+    """Answers pages of a.test in one way, at most `rounds` times. Returns how many were requested."""
     count = 0
     for _ in range(rounds):
         for lease in world.lease(2, key="a.test"):
@@ -175,7 +175,7 @@ def test_a_challenge_page_parks_its_host_within_three_fetches_until_an_operator_
     assert 10 == asked(world, 10, status=200)
 
 
-def test_a_host_that_was_woken_and_challenges_again_is_parked_again():
+def test_a_woken_host_that_challenges_again_is_parked_again():
     world = world_of()
     assert 2 == asked(world, 30, status=403, challenged=True)
     world.frontier.resume("a.test")
@@ -183,7 +183,7 @@ def test_a_host_that_was_woken_and_challenges_again_is_parked_again():
     assert "not_welcome" == words(world)
 
 
-def test_a_wall_of_403_parks_its_host_and_a_folder_of_them_does_not():
+def test_many_403s_park_a_host_but_one_folder_of_403s_does_not():
     world = world_of()
     assert 11 == asked(world, 11, status=403)
     assert 1 == asked(world, 1, status=200)
@@ -192,7 +192,7 @@ def test_a_wall_of_403_parks_its_host_and_a_folder_of_them_does_not():
 
 
 def walled(world: World, rounds: int) -> list[str]:
-    """Asks for pages of a.test, those of /private/ are closed; the paths in the order in which they were asked for."""
+    """Requests pages of a.test; pages below /private/ are closed. Returns the paths in the order of the requests."""
     paths = []
     for _ in range(rounds):
         for lease in world.lease(1, key="a.test"):
@@ -225,7 +225,7 @@ def test_a_host_with_403s_of_two_shapes_and_no_page_is_parked():
 
 
 def silent(world: World, *, error: str = "reset") -> list[float]:
-    """Lets every request to a.test fail until nothing of it is leased any more; the seconds between the requests."""
+    """Lets every request to a.test fail until its URLs are no longer leased. Returns the seconds between requests."""
     gaps, last = [], None
     while (wait := world.ready_in()) is not None and len(gaps) < 100:
         world.clock.move(wait)
@@ -238,7 +238,7 @@ def silent(world: World, *, error: str = "reset") -> list[float]:
 
 
 @pytest.mark.parametrize("error", ["reset", "connect_timeout", "first_byte_timeout", "empty_reply"])
-def test_a_host_that_falls_silent_is_asked_again_for_two_days_and_then_parked(error):
+def test_a_host_that_becomes_silent_is_retried_for_two_days_and_then_parked(error):
     world = World(delay=1.0, delay_factor=0.0)
     world.discover(*[f"{A}{page}" for page in range(60)])
     assert 1 == asked(world, 1, status=200)
@@ -253,8 +253,8 @@ def test_a_host_that_falls_silent_is_asked_again_for_two_days_and_then_parked(er
     assert [] == world.urls()
 
 
-def test_a_server_that_was_down_for_minutes_is_crawled_to_its_end():
-    """The one site of a crawl needs no operator to wake it: the first answer takes all signs away."""
+def test_a_server_that_was_down_for_minutes_is_crawled_completely():
+    """The only site of a crawl needs no operator to wake it: the first answer removes all signs."""
     world = World(delay=1.0, delay_factor=0.0)
     world.discover(*[f"{A}{page}" for page in range(60)])
     assert 1 == asked(world, 1, status=200)
@@ -271,7 +271,7 @@ def test_a_server_that_was_down_for_minutes_is_crawled_to_its_end():
 
 
 @pytest.mark.parametrize(("error", "verdict"), [("dns_unknown", "gone"), ("dns_temporary", "retry")])
-def test_a_host_that_lost_its_address_rests_and_none_of_its_urls_is_spent(error, verdict):
+def test_a_host_that_lost_its_address_waits_and_loses_no_url(error, verdict):
     world = World(delay=1.0, delay_factor=0.0)
     world.discover(*[f"{A}{page}" for page in range(60)])
     assert 1 == asked(world, 1, status=200)
@@ -291,13 +291,13 @@ def test_a_host_that_lost_its_address_rests_and_none_of_its_urls_is_spent(error,
     assert 59 == asked(world, 61, status=200)
 
 
-def test_a_host_whose_address_comes_back_is_crawled_to_its_end():
+def test_a_host_whose_address_returns_is_crawled_completely():
     world = World(robots="errands", delay=1.0, delay_factor=0.0)
     world.discover(*[f"{A}{page}" for page in range(3)])
     (errand,) = world.lease(errands=True)
     world.report(errand.robots(200, b"User-agent: *\nDisallow:", seconds=0.01))
     world.clock.move(2.0)
-    (page,) = world.lease()  # robots.txt came from there, and no page did yet
+    (page,) = world.lease()  # robots.txt was fetched from this host, but no page yet
     world.report(page.gone(error="dns_unknown"))
     assert ([], 3) == (world.urls(), world.counts()["queued"])
     world.clock.move(SILENT_SECONDS_FIRST)
@@ -305,7 +305,7 @@ def test_a_host_whose_address_comes_back_is_crawled_to_its_end():
     assert None is world.frontier.host("a.test").not_welcome
 
 
-def test_a_host_that_never_had_an_address_ends_its_urls_as_they_come():
+def test_urls_of_a_host_that_never_had_an_address_are_gone_at_once():
     world = World(delay=1.0, delay_factor=0.0)
     world.discover(f"{A}1", f"{A}2")
     for _ in range(2):
@@ -314,7 +314,7 @@ def test_a_host_that_never_had_an_address_ends_its_urls_as_they_come():
     assert (2, None) == (world.counts()["gone"], world.frontier.host("a.test").not_welcome)
 
 
-def test_an_operator_wakes_a_silent_host_before_its_time():
+def test_an_operator_wakes_a_silent_host_early():
     world = world_of()
     assert (1, 12) == (asked(world, 1, status=200), asked(world, 12, error="reset"))
     world.frontier.resume("a.test")
@@ -323,7 +323,7 @@ def test_an_operator_wakes_a_silent_host_before_its_time():
     assert None is world.frontier.host("a.test").not_welcome
 
 
-def test_a_silent_host_that_challenges_when_it_comes_back_is_parked():
+def test_a_silent_host_that_returns_with_challenges_is_parked():
     world = world_of()
     assert (1, 12) == (asked(world, 1, status=200), asked(world, 12, error="reset"))
     world.clock.move(SILENT_SECONDS_FIRST)
@@ -331,7 +331,7 @@ def test_a_silent_host_that_challenges_when_it_comes_back_is_parked():
     assert "it answers with challenges for browsers or people" == world.frontier.host("a.test").not_welcome
 
 
-def test_requests_that_were_open_when_a_host_fell_silent_count_once():
+def test_requests_that_were_open_when_a_host_became_silent_count_once():
     world = world_of()
     world.frontier.set_limit(16, "a.test")
     assert 1 == asked(world, 1, status=200)
@@ -347,7 +347,7 @@ def test_requests_that_were_open_when_a_host_fell_silent_count_once():
 
 
 def bodies(world: World, count: int, body: bytes | None) -> int:
-    """Answers so many pages of a.test at most, with one body, or each with its own; how many were asked for."""
+    """Answers at most `count` pages of a.test, with one body or each with its own. Returns how many were requested."""
     asked_for = 0
     for _ in range(count):
         for lease in world.lease(1, key="a.test"):
@@ -360,7 +360,7 @@ def bodies(world: World, count: int, body: bytes | None) -> int:
     return asked_for
 
 
-def test_a_host_that_gives_one_same_body_after_a_healthy_start_is_parked():
+def test_a_host_that_returns_the_same_body_after_a_healthy_start_is_parked():
     world = world_of()
     assert (3, 25) == (bodies(world, 3, None), bodies(world, 40, b"blocked"))
     assert "it gives one same body for every page, and gave others before" == world.frontier.host("a.test").not_welcome
@@ -368,8 +368,8 @@ def test_a_host_that_gives_one_same_body_after_a_healthy_start_is_parked():
 
 
 @pytest.mark.parametrize("varied", [False, True])
-def test_a_path_that_never_read_its_query_is_no_sign(varied):
-    """Each `index.html?PAGE` of a page with frames is that page; `page.php?id=7` was another page than `?id=8`."""
+def test_a_path_that_ignores_its_query_is_no_block_sign(varied):
+    """Each `index.html?PAGE` of a page with frames is that page. `page.php?id=7` was another page than `?id=8`."""
     world = World()
     world.discover(*(f"{A}{n}" for n in range(3)))
     assert 3 == bodies(world, 3, None)
@@ -381,7 +381,7 @@ def test_a_path_that_never_read_its_query_is_no_sign(varied):
     assert varied is (world.frontier.host("a.test").not_welcome is not None)
 
 
-def test_one_body_for_all_pages_from_the_first_on_or_with_others_between_is_no_sign():
+def test_one_body_for_all_pages_from_the_start_or_with_other_pages_between_is_no_block_sign():
     world = world_of()
     assert 40 == bodies(world, 40, b"application")
     world = world_of()
@@ -394,7 +394,7 @@ def test_one_body_for_all_pages_from_the_first_on_or_with_others_between_is_no_s
     "how", [{"status": 429, "refused": True}, {"status": 503, "refused": True}, {"status": 500}, {"error": "reset"},
             {"error": "connect_timeout"}]
 )  # fmt: skip
-def test_too_fast_down_or_never_there_is_not_unwelcome(how):
+def test_a_rate_limit_an_outage_or_an_unreachable_host_is_no_block(how):
     world = world_of()
     world.clock.move(86_400.0)
     for _ in range(15):
@@ -409,8 +409,8 @@ def test_too_fast_down_or_never_there_is_not_unwelcome(how):
 
 @pytest.mark.usefixtures("each_downloader")
 @pytest.mark.parametrize("robots", ["errands", "caller"])
-def test_a_server_that_answers_with_challenges_is_asked_twice(robots, tmp_path):
-    """A challenge in the place of robots.txt allows nothing, and is a sign as any other."""
+def test_a_server_that_answers_with_challenges_gets_two_requests(robots, tmp_path):
+    """A challenge in place of robots.txt allows no page, and counts as a sign like any other."""
 
     async def main() -> tuple[int, str]:
         now = [wall()]

@@ -1,7 +1,8 @@
-"""`why-idle` splits the possible throughput of the last minute: whole crawls of known bottleneck on a virtual clock.
+"""`why-idle` splits the possible throughput of the last minute: whole crawls with a known bottleneck on a virtual
+clock.
 
-The crawl is the real one with all its threads. Its loop has a clock that stands while any thread works, and jumps to
-the next timer when none does; what shall take time in a thread waits on that clock.
+The crawl is the real one with all its threads. The clock of its loop is stopped while any thread works, and otherwise
+jumps to the next timer. Slow work in a thread waits on that clock.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ NOW = 1_700_000_000_000_000
 
 
 class Selector(selectors.DefaultSelector):
-    """Waits for nothing: the loop's clock moves on instead, once no thread is at work."""
+    """Does not wait: the loop's clock moves on instead, once no thread is at work."""
 
     loop: Virtual
 
     def select(self, timeout=None):
-        is_at_work = self.loop.is_at_work()  # before the look: a thread wakes the loop first, and is at rest then
+        is_at_work = self.loop.is_at_work()  # before the check: a thread wakes the loop first, and is idle then
         ready = super().select(0)
         if ready or timeout == 0:
             return ready
@@ -86,7 +87,7 @@ class Virtual(asyncio.SelectorEventLoop):
         super().close()
 
     def pause(self, seconds):
-        """Lets time pass for the thread that calls."""
+        """Lets time pass for the calling thread."""
         woken = threading.Event()
 
         def wake():
@@ -102,8 +103,8 @@ class Virtual(asyncio.SelectorEventLoop):
 
 
 class Pages(Site):
-    """robots: how long a robots.txt takes; first: the share of a page's time before its first byte; slow: seconds of
-    hosts that take longer."""
+    """robots: the duration of a robots.txt fetch. first: the share of a page's time before its first byte. slow: the
+    seconds of the slow hosts."""
 
     def __init__(self, clock, *, robots=0.0, first=1.0, slow=None, **more):
         super().__init__(clock, **more)
@@ -135,7 +136,7 @@ class Names(FakeNames):
 
 
 class Crawl:
-    """A crawl of some hosts, each with pages without end, asked why it is not faster after `seconds`."""
+    """Runs a crawl of some hosts with endless pages, and queries its bottleneck after `seconds`."""
 
     def __init__(self, directory, monkeypatch):
         self.directory, self.patch = directory, monkeypatch
@@ -148,7 +149,7 @@ class Crawl:
         clocked = SimpleNamespace(open=lambda *given, **named: opening(*given, clock=lambda: self.loop.now(), **named))
         self.patch.setattr(run_module, "Frontier", clocked)
         options = CrawlOptions(
-            probe_pages=0,  # the web of this test knows no paths by chance
+            probe_pages=0,  # the web of this test has no random paths
             output=str(self.directory / "out"),
             delay=delay,
             delay_factor=0,
@@ -194,21 +195,21 @@ def crawl(tmp_path, monkeypatch):
 
 
 def largest(found, count=1):
-    """The largest causes with their shares, as whole per cent."""
+    """The largest causes with their shares, in whole per cent."""
     some = sorted(found["shares"].items(), key=lambda one: -one[1])[:count]
     return {cause: round(share) for cause, share in some}
 
 
 def near(expected, found, by=3):
-    """Whether both have the same causes, each share within a few per cent."""
+    """Whether both have the same causes, with shares that differ by a few per cent at most."""
     return set(expected) == set(found) and all(abs(found[cause] - share) <= by for cause, share in expected.items())
 
 
 # -- five crawls of known bottleneck, and as many more -----------------------------------------------------------------
 
 
-def test_hosts_that_rest_make_a_crawl_politeness_bound(crawl):
-    """Ten hosts answer for 0.1 s of each second: nine tenths of ten places are rests."""
+def test_hosts_in_their_delay_make_a_crawl_politeness_bound(crawl):
+    """Ten hosts answer for 0.1 s of each second: nine tenths of the ten places are delays."""
     found = crawl.last_minute(hosts=10, places=10, delay=0.9, site={"seconds": 0.1})
     assert near({"resting": 90, "fetching": 10}, largest(found, 2))
     assert ("politeness", 10) == (found["bound"], round(found["answers_per_second"]))
@@ -216,7 +217,7 @@ def test_hosts_that_rest_make_a_crawl_politeness_bound(crawl):
 
 
 def test_too_few_hosts_leave_places_empty(crawl):
-    """Two hosts keep two of eight places, however ready they are."""
+    """Two hosts use two of eight places, however ready they are."""
     found = crawl.last_minute(hosts=2, places=8, site={"seconds": 0.5})
     assert near({"hosts": 75, "fetching": 25}, largest(found, 2))
     assert "politeness" == found["bound"]
@@ -229,21 +230,21 @@ def test_more_ready_hosts_than_places_make_the_concurrency_the_bound(crawl):
 
 
 def test_slow_names_make_a_crawl_network_bound(crawl, monkeypatch):
-    """A name takes nine times as long as the answer."""
+    """A name takes nine times the time of the answer."""
     set_limits(monkeypatch, TRAIN_PAGES_MAX=1)  # the pages of a train need one address
     found = crawl.last_minute(hosts=12, places=12, names=0.45, site={"seconds": 0.05})
     assert near({"dns": 90, "fetching": 10}, largest(found, 2))
     assert "network" == found["bound"]
 
 
-def test_bodies_that_come_slowly_make_a_crawl_network_bound(crawl):
+def test_slow_bodies_make_a_crawl_network_bound(crawl):
     found = crawl.last_minute(hosts=8, places=8, site={"seconds": 0.5, "first": 0.2})
     assert near({"bandwidth": 80, "fetching": 20}, largest(found, 2))
     assert "network" == found["bound"]
 
 
-def test_answers_that_are_read_slowly_make_a_crawl_cpu_bound(crawl, monkeypatch):
-    """Two threads read a page in 0.2 s each, and ten places could bring a hundred a second."""
+def test_slow_reading_of_answers_makes_a_crawl_cpu_bound(crawl, monkeypatch):
+    """Two threads read a page in 0.2 s each, while ten places could fetch a hundred pages a second."""
     ahead = Reader.ahead
 
     def slowly(reader, visits):
@@ -269,13 +270,13 @@ def test_slow_syncs_make_a_crawl_storage_bound(crawl, monkeypatch):
     assert ("storage", True) == (found["bound"], found["shares"]["disk"] > 75)
 
 
-def test_robots_files_that_come_slowly_are_told_as_such(crawl):
+def test_slow_robots_files_are_reported_as_the_cause(crawl):
     found = crawl.last_minute(hosts=60, places=4, depth=0, seconds=5, site={"robots": 0.4, "seconds": 0.02})
     assert found["shares"]["robots"] > 85
     assert "politeness" == found["bound"]
 
 
-def test_paused_hosts_are_told_as_such(crawl):
+def test_paused_hosts_are_reported_as_the_cause(crawl):
     def pause(frontier):
         for number in range(4):
             frontier.pause(f"h{number}.test")
@@ -285,15 +286,15 @@ def test_paused_hosts_are_told_as_such(crawl):
     assert "paused" == found["bound"]
 
 
-def test_the_end_of_a_crawl_has_nothing_left_for_most_places(crawl):
-    """One host answers for 15 s where the others have ended."""
+def test_at_the_end_of_a_crawl_most_places_have_no_urls_left(crawl):
+    """One host answers for 15 s after all other hosts have ended."""
     found = crawl.last_minute(hosts=5, places=5, depth=0, seconds=14, site={"seconds": 0.01, "slow": {"h0.test": 15.0}})
     assert near({"nothing": 80, "fetching": 20}, largest(found, 2), 4)
     assert "work" == found["bound"]
 
 
-def test_the_last_minute_alone_counts(crawl):
-    """Hosts are paused for an hour, then go on: a minute later nothing tells of the pause."""
+def test_only_the_last_minute_counts(crawl):
+    """Hosts are paused for an hour and then continue. A minute later the report does not contain the pause."""
     found = crawl.last_minute(hosts=2, places=2, delay=4.9, seconds=200, site={"seconds": 0.1})
     assert 60 <= found["seconds"] < 62
     assert near({"resting": 98, "fetching": 2}, largest(found, 2))
@@ -331,7 +332,7 @@ def last_minute(counts, at=1_000_000):
         (ScheduleCounts(queued=9, resting=99), {"held": "paused"}, {"paused": 100}),
     ],
 )
-def test_empty_places_go_to_the_hosts_that_could_hold_them(standing, turned, expected):
+def test_empty_places_are_counted_for_the_hosts_that_could_use_them(standing, turned, expected):
     assert expected == last_minute(counted(4, standing, **turned))
 
 
@@ -340,22 +341,22 @@ def test_before_the_first_turn_of_the_books_places_wait_for_the_processor():
     assert None is Bottleneck(4, 0).last_minute(0)["bound"]
 
 
-def test_visits_that_stand_aside_are_no_further_places():
+def test_slow_visits_set_aside_do_not_count_as_further_places():
     counts = counted(2)
     for token in range(8):
         counts.move(token, Stage.SITE if token < 6 else Stage.NAMED, 0)
     assert {"fetching": 75, "dns": 25} == last_minute(counts)
 
 
-def test_an_end_that_nobody_noticed_is_the_processors():
+def test_time_between_an_end_and_its_notice_counts_as_cpu():
     counts = counted(1)
     counts.move(7, Stage.SITE, 0)
     counts.answered(body=200_000, late=500_000)
     assert {"fetching": 30, "bandwidth": 20, "cpu": 50} == last_minute(counts)
 
 
-def test_times_that_make_no_sense_still_add_up():
-    """A downloader of the user's tells instants of its own."""
+def test_impossible_times_still_add_up():
+    """A user's downloader reports instants of its own."""
     counts = counted(1, ScheduleCounts(ready=1))
     counts.move(7, Stage.SITE, 0)
     counts.answered(body=10**15, late=-(10**15))

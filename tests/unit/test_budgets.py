@@ -1,4 +1,4 @@
-"""Budgets as pure rules, over counts in a dict. One of domains is a row here, for no setting has it."""
+"""Budgets as pure rules, over counts in a dict. One budget of domains exists only here, because no setting has it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def lets(found, hosts, busy=(0, 0, 0), most=(5, 5, 5), given=()):
     return found.lets(of(*hosts), of(*busy)[: len(hosts)], np.array(most[: len(hosts)]), of(*given)).tolist()
 
 
-def test_without_a_budget_all_is_left_and_nobody_is_over():
+def test_without_a_budget_all_pages_are_left_and_no_host_is_over():
     found = budgets(Counts((9, 9, 9), answered=99))
     assert (CALL_ROWS_MAX, False, None, False) == (
         found.pages_left(), found.is_over(), found.over(of(0, 1, 2)), found.parks,
@@ -57,7 +57,7 @@ def test_without_a_budget_all_is_left_and_nobody_is_over():
     assert ([5, 5, 5], 7, "") == (lets(found, (0, 1, 2)), found.at_once(0, 7), found.held())
 
 
-def test_open_leases_use_the_budget_of_a_crawl_up_but_only_answers_end_it():
+def test_open_leases_use_the_budget_of_a_crawl_but_only_answers_end_it():
     found = budgets(Counts(leased=(0, 1), answered=3), crawl=5)
     assert (0, False) == (found.pages_left(), found.is_over())
     assert "max_pages" in found.held()
@@ -71,23 +71,23 @@ def test_open_leases_use_the_budget_of_a_crawl_up_but_only_answers_end_it():
         (4, False, False, False), (4, False, True, False), (4, True, False, False), (4, True, True, True),
     ],
 )  # fmt: skip
-def test_a_budget_ends_a_crawl_where_it_leaves_work(answered, finished, parked, ends):
+def test_a_budget_ends_a_crawl_that_still_has_work(answered, finished, parked, ends):
     assert ends == budgets(Counts(answered=answered), crawl=5).ends(finished=finished, parked=parked)
 
 
-def test_a_host_is_over_with_the_last_page_that_it_may_answer():
+def test_a_host_is_over_after_the_last_page_of_its_budget():
     found = budgets(Counts((1, 2, 3)), host=2)
     assert [False, True, True] == found.over(of(0, 1, 2)).tolist()
     assert None is found.over(of(0))
 
 
-def test_a_host_gives_no_more_than_its_open_leases_leave_and_one_that_is_over_gives_all_to_be_parked():
+def test_a_host_leases_only_what_its_open_leases_leave_and_a_host_over_budget_parks_all_urls():
     found = budgets(Counts((1, 4, 0)), host=4)
     assert [2, 5, 4] == lets(found, (0, 1, 2), busy=(1, 0, 0))
     assert (3, 1, 4) == (found.at_once(0, 9), found.at_once(1, 9), found.at_once(2, 9))
 
 
-def test_hosts_of_a_domain_share_what_is_left_with_its_open_leases_and_with_what_the_call_has():
+def test_hosts_of_a_domain_share_the_budget_left_by_its_open_leases_and_by_the_call():
     found = budgets(Counts(leased=(1,), answered__example__org=1), domain=5)
     assert [2, 0, 5] == lets(found, (0, 1, 2), given=(0,))
 
@@ -104,7 +104,7 @@ def test_pages_are_counted_for_their_domains_where_one_has_a_budget():
     assert [] == list(budgets(Counts(), host=9).tallies(of(0, 1)))
 
 
-def test_a_budget_that_is_raised_lets_hosts_go_on():
+def test_a_higher_budget_lets_hosts_continue():
     counts = Counts((3, 3, 1), answered__example__org=6, answered__c__com=1)
     assert [True, True, False] == budgets(counts, host=3, domain=6).over(of(0, 1, 2)).tolist()
     assert [True, True, False] == budgets(counts, host=4, domain=6).over(of(0, 1, 2)).tolist()

@@ -1,4 +1,4 @@
-"""The calendar: what waits for an instant comes when it is there, the earliest first."""
+"""The calendar: each card waits for an instant and is returned then, the earliest first."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def rows(cards):
 
 
 def all_due(calendar, now, most=1_000):
-    """Calls as `next` asks for them."""
+    """Calls in the way in which `next` requires them."""
     got, calls = [], 0
     while (following := calendar.next()) is not None and following <= now:
         got += rows(calendar.due(now, most))
@@ -43,7 +43,7 @@ def all_due(calendar, now, most=1_000):
     return got
 
 
-def test_what_is_due_comes_and_what_is_not_waits():
+def test_due_cards_are_returned_and_the_other_cards_wait():
     calendar = Calendar(MemoryFiles(), name="c", now=HOUR)
     calendar.put(cards_of([HOUR + 5 * SECOND, HOUR + 3 * SECOND, HOUR + 4 * SECOND]))
     assert HOUR + 3 * SECOND == calendar.next()
@@ -52,7 +52,7 @@ def test_what_is_due_comes_and_what_is_not_waits():
     assert (1, HOUR + 5 * SECOND) == (len(calendar), calendar.next())
 
 
-def test_of_many_due_the_earliest_come_first_and_no_more_than_wanted():
+def test_of_many_due_cards_the_earliest_are_returned_first_and_no_more_than_wanted():
     calendar = Calendar(MemoryFiles(), name="c")
     calendar.put(cards_of(np.random.default_rng(1).permutation(500)))
     assert list(range(7)) == calendar.due(5_000, 7).heads["due"].tolist()
@@ -60,7 +60,7 @@ def test_of_many_due_the_earliest_come_first_and_no_more_than_wanted():
     assert 100 == len(calendar)
 
 
-def test_cards_due_at_one_instant_come_by_class_and_order_and_as_they_were_put():
+def test_cards_due_at_one_instant_are_sorted_by_class_and_order_and_insertion():
     calendar = Calendar(None, name="c")
     cards = cards_of([9, 9, 9, 9], klass=[3, 15, 0, 15])
     calendar.put(cards)
@@ -70,7 +70,7 @@ def test_cards_due_at_one_instant_come_by_class_and_order_and_as_they_were_put()
     assert [1001, 1003, 1000, 1002] == back.heads["fingerprint"].tolist()
 
 
-def test_years_ahead_is_a_bucket_that_is_moved_when_its_time_comes():
+def test_a_card_years_ahead_is_in_a_bucket_that_is_moved_when_due():
     calendar = Calendar(MemoryFiles(), name="c")
     dues = np.random.default_rng(2).integers(400 * DAY, 401 * DAY, 6_000)
     calendar.put(cards_of(dues))
@@ -94,7 +94,7 @@ def test_a_call_moves_a_bounded_number_of_cards():
     assert list(range(5_000)) == [row[2] for row in got]
 
 
-def test_more_than_memory_should_hold_within_one_second_come_in_order_too(monkeypatch):
+def test_more_cards_of_one_second_than_memory_allows_are_also_in_order(monkeypatch):
     set_limits(monkeypatch, CALENDAR_COMING_CARDS_MAX=500)
     calendar = Calendar(MemoryFiles(), name="c", now=DAY)
     calendar.put(cards_of(DAY + np.random.default_rng(3).permutation(3_000)))
@@ -107,7 +107,7 @@ def test_more_than_memory_should_hold_within_one_second_come_in_order_too(monkey
     assert 3_002 == len(got)
 
 
-def test_what_was_late_before_it_was_put_is_due_at_once():
+def test_a_card_that_is_already_late_is_due_at_once():
     calendar = Calendar(MemoryFiles(), name="c", now=9 * DAY)
     calendar.put(cards_of([5, -(2**63), 9 * DAY, 2**63 - 1]))
     assert -(2**63) == calendar.next()
@@ -116,7 +116,7 @@ def test_what_was_late_before_it_was_put_is_due_at_once():
     assert None is calendar.next()
 
 
-def test_a_clock_that_goes_back_does_no_harm():
+def test_a_clock_that_moves_back_is_harmless():
     calendar = Calendar(MemoryFiles(), name="c")
     calendar.put(cards_of([DAY, 2 * DAY]))
     assert [DAY] == [row[0] for row in all_due(calendar, DAY)]
@@ -126,7 +126,7 @@ def test_a_clock_that_goes_back_does_no_harm():
     assert [2 * DAY] == [row[0] for row in all_due(calendar, 2 * DAY)]
 
 
-def test_urls_are_taken_out_wherever_they_wait():
+def test_urls_are_removed_wherever_they_wait():
     calendar = Calendar(MemoryFiles(), name="c")
     dues = np.arange(2_000) * HOUR
     calendar.put(cards_of(dues, klass=4))
@@ -138,7 +138,7 @@ def test_urls_are_taken_out_wherever_they_wait():
 
 
 @pytest.mark.parametrize(("klass", "order"), [(16, 0), (0, 2**60)])
-def test_a_card_that_finds_no_place_is_refused(klass, order):
+def test_a_card_with_an_impossible_class_or_order_is_refused(klass, order):
     calendar = Calendar(MemoryFiles(), name="c")
     with pytest.raises(ValueError, match=str(klass or order)):
         calendar.put(cards_of([5], first=order, klass=klass))

@@ -1,4 +1,4 @@
-"""Cards in columns: joined and chosen, their heads keep the 72 bytes that kernels, log and disk count on."""
+"""Cards in columns: joined and chosen. Their heads keep the 72 bytes on which kernels, log and disk depend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Causes in words: every class of fetch error and every status of HTTP."""
+"""Causes in words: every class of fetch error and every HTTP status."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def test_a_status_has_its_name(status, words):
     assert f"the server answered {words}" == error_words(f"http_{status}")
 
 
-def test_a_class_without_words_has_none():
+def test_an_unknown_class_has_no_words():
     assert ["", "", "", "connection refused"] == [
         error_words(error) for error in ("", "http_", "hook_on_page", "connect_refused")
     ]
 
 
-def test_a_length_of_time_is_short():
+def test_a_duration_is_short():
     told = {0.0: "0 s", 0.25: "0.25 s", 4.96: "5 s", 21.4: "21 s", 245.0: "4 min 05 s", 86_340.0: "23 h 59 min"}
     assert list(told.values()) == [span_words(seconds) for seconds in told]

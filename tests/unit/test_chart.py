@@ -1,4 +1,4 @@
-"""Pictures: scales, axes of time, lines with labels, and text from the web."""
+"""Charts: scales, time axes, lines with labels, and text from the web."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outrider.chart import LABEL_HEIGHT, ChartLine, Drawing, Scale, log_log, tic
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_a_scale_lays_its_first_and_last_value_on_its_ends():
+def test_a_scale_maps_its_first_and_last_value_to_its_ends():
     assert [40.0, 50.0, 60.0] == [Scale(0, 10, 40, 60)(value) for value in (0, 5, 10)]
     assert [200.0, 100.0, 0.0] == pytest.approx([Scale(1, 100, 200, 0, log=True)(value) for value in (1, 10, 100)])
 
@@ -37,7 +37,7 @@ def test_lines_are_all_drawn_and_their_labels_do_not_cover_one_another():
     assert min(after - before for before, after in pairwise(places)) >= LABEL_HEIGHT - 0.2
 
 
-def test_nothing_to_draw_is_said():
+def test_an_empty_chart_says_so():
     with pytest.raises(ValueError, match="no line"):
         log_log([], title="", x_title="", y_title="")
 
@@ -51,7 +51,7 @@ def test_text_cannot_leave_its_element(alone):
     assert hostile in [element.text for element in root.iter()]
 
 
-def test_many_bars_are_one_path_and_none_is_nothing():
+def test_many_bars_are_one_path_and_no_bars_draw_nothing():
     drawing = Drawing(10, 10, "bars", alone=True)
     assert str(drawing) == str(drawing.boxes("mark", []))
     assert 1 == str(drawing.boxes("mark", [(0, 0, 1, 1), (2, 0, 1, 1)])).count("<path")

@@ -1,4 +1,4 @@
-"""The command line itself: commands, help, exit codes, and a reference that cannot go stale."""
+"""The command line itself: commands, help, exit codes, and a reference that is always current."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from outrider.errors import DamagedStoreError, SettingsError, StoreFullError, St
 
 
 def test_the_reference_is_what_the_commands_say(project):
-    """`python -m outrider.cli.reference > docs/cli.md` makes it anew."""
+    """`python -m outrider.cli.reference > docs/cli.md` writes it again."""
     assert (project / "docs" / "cli.md").read_text() == reference()
 
 
@@ -29,7 +29,7 @@ def test_the_list_of_commands_cuts_no_sentence(capsys):
     assert listed.count("\n  ") >= 26
 
 
-def test_there_are_exactly_the_commands_that_do_something():
+def test_the_commands_are_exactly_those_with_a_function():
     known = {
         "add",
         "completion",
@@ -127,7 +127,7 @@ def test_the_version_is_an_option_too(capsys):
         (ValueError("x"), 1),
     ],
 )
-def test_what_goes_wrong_becomes_its_exit_code(monkeypatch, capsys, error, code):
+def test_each_failure_has_its_exit_code(monkeypatch, capsys, error, code):
     def fail(*_args, **_more):
         raise error
 
@@ -136,7 +136,7 @@ def test_what_goes_wrong_becomes_its_exit_code(monkeypatch, capsys, error, code)
     assert 1 == capsys.readouterr().err.count("\n")
 
 
-def test_a_bug_is_told_with_what_to_report(monkeypatch, capsys):
+def test_a_bug_is_reported_with_what_to_send(monkeypatch, capsys):
     def fail(*_args, **_more):
         raise ValueError("\x1b[2Jboo")
 
@@ -148,7 +148,7 @@ def test_a_bug_is_told_with_what_to_report(monkeypatch, capsys):
     assert "\x1b" not in told
 
 
-def test_help_ends_well(capsys):
+def test_help_exits_with_0(capsys):
     assert 0 == cli.run(["--help"])
     assert "crawl" in capsys.readouterr().out
 
@@ -245,20 +245,20 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("typed", "code", "words"), MISTAKES, ids=[typed for typed, _, _ in MISTAKES])
-def test_a_strangers_mistake_is_answered_with_the_thing_and_the_way_out(stranger, capsys, typed, code, words):
+def test_a_mistake_is_answered_with_its_value_and_the_way_out(stranger, capsys, typed, code, words):
     assert code == cli.run(typed.split())
     told = capsys.readouterr().err
     assert words in told.splitlines()[0], told
     assert "Traceback" not in told
 
 
-def test_there_are_at_least_thirty_six_mistakes_in_the_table():
+def test_the_table_has_at_least_thirty_six_mistakes():
     assert len({typed for typed, _, _ in MISTAKES}) >= 36
 
 
 @pytest.mark.parametrize("seed", ["http://~/", "http://~root/", "http://../", "http://./", "http://-o/"])
 def test_a_seed_makes_no_directory_outside_the_current_one(stranger, tmp_path, monkeypatch, capsys, seed):
-    """The crawl of http://~/ began in the home directory, and that of http://../ in the one above."""
+    """The crawl of http://~/ was once written to the home directory, and that of http://../ to the parent directory."""
     home, here = tmp_path / "home", tmp_path / "above" / "here"
     home.mkdir()
     here.mkdir(parents=True)
@@ -277,14 +277,14 @@ def test_a_host_may_be_typed_in_any_case(stranger, capsys):
     assert "1 URL is queued again\n" == capsys.readouterr().out
 
 
-def test_a_misspelt_variable_is_told_and_those_of_others_are_not():
+def test_a_misspelt_variable_is_reported_and_unrelated_variables_are_ignored():
     with pytest.raises(SettingsError, match=r"MAX_PAGE \(in the environment\) .* did you mean OUTRIDER_MAX_PAGES\?"):
         from_environment({"OUTRIDER_MAX_PAGE": "3"})
     others = {"OUTRIDER_KERNELS": "python", "OUTRIDER_DEBUG": "1", "OUTRIDER_MODEL_EXAMPLES": "9", "MAX_PAGE": "3"}
     assert {} == from_environment(others)
 
 
-def test_a_reader_of_results_that_goes_away_is_no_failure(stranger, monkeypatch):
+def test_a_closed_reader_of_results_is_no_failure(stranger, monkeypatch):
     class Closed(io.StringIO):
         def write(self, text):
             raise BrokenPipeError(errno.EPIPE, "Broken pipe")
@@ -294,7 +294,7 @@ def test_a_reader_of_results_that_goes_away_is_no_failure(stranger, monkeypatch)
 
 
 @pytest.mark.parametrize(("typed", "own"), [("y\n", True), ("\n", False), ("no\n", False)])
-def test_a_terminal_is_asked_whose_the_sites_are_before_robots_txt_is_ignored(monkeypatch, capsys, typed, own):
+def test_a_terminal_must_confirm_the_owner_of_the_sites_before_robots_txt_is_ignored(monkeypatch, capsys, typed, own):
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True

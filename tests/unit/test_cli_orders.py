@@ -1,4 +1,4 @@
-"""Orders to a crawl, running or not: `add`, `host`, `retry`; and `verify` and `export` while it runs."""
+"""Orders to a crawl, running or not: `add`, `host`, `retry`; also `verify` and `export` while it runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOME = "http://one.test/"
 
 
 class Quiet(FakeWeb):
-    """Each page has its URL as its text; robots.txt is not there."""
+    """Each page has its URL as its text. There is no robots.txt."""
 
     def page(self, url, path):
         return 404 if path == "/robots.txt" else 200, url, [("Content-Type", "text/plain")]
@@ -29,7 +29,7 @@ class Quiet(FakeWeb):
 
 @pytest.fixture
 def running(tmp_path):
-    """Lets a function talk to a crawl that has one page to come again in an hour; then stops it."""
+    """Lets a function talk to a crawl that has one page due again in an hour. Then stops the crawl."""
     (tmp_path / "hosts").write_text("127.0.0.1 one.test\n127.0.0.2 two.test\n")
     out = tmp_path / "out"
     failures = []
@@ -70,7 +70,7 @@ def until(condition):
         time.sleep(0.01)
 
 
-def test_a_running_crawl_takes_orders(running, tmp_path, capsys):
+def test_a_running_crawl_accepts_orders(running, tmp_path, capsys):
     def talk(out):
         assert 0 == cli.run(["add", out, HOME + "more", "http://two.test/"])
         until(lambda: {HOME + "more", "http://two.test/"} <= set(read(out)))
@@ -100,7 +100,7 @@ def stopped(tmp_path):
     return str(out)
 
 
-def test_a_crawl_that_does_not_run_takes_the_same_orders(stopped, capsys):
+def test_a_stopped_crawl_accepts_the_same_orders(stopped, capsys):
     assert 0 == cli.run(["add", stopped, "http://two.test/", "HTTP://ONE.test/#x"])
     assert "1 new, 1 known\n" == capsys.readouterr().out
     for order in (["pause"], ["resume"], ["block", "60"], ["delay", "7.5"], ["limit", "2"], ["delay", "none"]):
@@ -112,7 +112,7 @@ def test_a_crawl_that_does_not_run_takes_the_same_orders(stopped, capsys):
         assert queue.blocked_until > look.now()
 
 
-def test_the_list_of_hosts_tells_paused_blocked_resting_and_ready_apart(tmp_path, capsys):
+def test_the_list_of_hosts_separates_paused_blocked_resting_and_ready(tmp_path, capsys):
     out, now = tmp_path / "out", [1_700_000_000_000_000]
     (out / "frontier").mkdir(parents=True)
     names = ("paused", "blocked", "resting", "ready")
@@ -159,12 +159,12 @@ def test_the_list_of_hosts_tells_paused_blocked_resting_and_ready_apart(tmp_path
         (["limit", "1.5"], "limit is '1.5'"),
     ],
 )
-def test_an_order_that_makes_no_sense_is_refused_by_name(stopped, capsys, order, words):
+def test_an_invalid_order_is_refused_by_name(stopped, capsys, order, words):
     assert 2 == cli.run(["host", stopped, "one.test", "--", *order])
     assert words in capsys.readouterr().err
 
 
-def test_a_host_that_is_not_there_is_said(stopped, capsys):
+def test_an_unknown_host_is_reported(stopped, capsys):
     assert 2 == cli.run(["host", stopped, "nobody.test", "pause"])
     told = capsys.readouterr().err
     assert "host 'nobody.test' is none that this crawl knows; `outrider hosts DIR` lists its hosts" in told
@@ -185,7 +185,7 @@ def test_a_loopback_address_that_is_added_is_permitted_like_a_seed(running, tmp_
     assert {None} == set(errors)
 
 
-def test_one_added_while_nothing_runs_is_permitted_when_it_runs_again(running, tmp_path):
+def test_a_loopback_address_added_to_a_stopped_crawl_is_permitted_in_the_next_run(running, tmp_path):
     out = tmp_path / "out"
     running(lambda _: None)
     before = (out / "outrider.toml").read_text()
@@ -197,11 +197,11 @@ def test_one_added_while_nothing_runs_is_permitted_when_it_runs_again(running, t
     assert after == (out / "outrider.toml").read_text()
 
 
-def test_a_url_that_is_none_adds_nothing(stopped, capsys):
+def test_an_invalid_url_adds_nothing(stopped, capsys):
     assert 2 == cli.run(["add", stopped, "mailto:x@y"])
     assert "Wrong URL" in capsys.readouterr().err
 
 
-def test_questions_and_orders_have_one_table_each():
+def test_queries_and_orders_have_one_table_each():
     assert not set(crawl_queries.LOOKS) & set(crawl_queries.ORDERS)
     assert {"verify", "export"} == set(control.SLOW)

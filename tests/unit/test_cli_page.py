@@ -1,4 +1,4 @@
-"""`outrider fetch` and `outrider show`: one page now, and what a crawl kept of one."""
+"""`outrider fetch` and `outrider show`: one page now, and the stored copy of a page of a crawl."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_fetch_in_json_is_one_object(site, capsys):
         (700, "retry", "http_700", 0),
     ],
 )
-def test_fetch_says_what_a_crawl_would_write_down(site, capsys, status, outcome, error, links):
+def test_fetch_shows_what_a_crawl_would_write(site, capsys, status, outcome, error, links):
     quick = ("--delay", "0", "--delay-factor", "0")
     code, out, _ = said(capsys, "fetch", f"{site[0]}/status/{status}", "--json", *quick)
     found = json.loads(out)
@@ -112,24 +112,24 @@ def test_fetch_obeys_robots_and_names_the_line(site, capsys):
     assert "closed: line 2: Disallow: /closed" in out
 
 
-def test_fetch_rests_between_robots_txt_and_the_page(site, capsys):
+def test_fetch_waits_between_robots_txt_and_the_page(site, capsys):
     url, _ = site
     _, out, _ = said(capsys, "fetch", url + "/", "--json", "--delay", "0.05", "--delay-factor", "0")
     assert 0.05 == json.loads(out)["waited_seconds"]
 
 
-def test_fetch_beyond_this_machine_takes_a_contact(capsys):
+def test_fetch_of_another_machine_needs_a_contact(capsys):
     code, _, err = said(capsys, "fetch", "https://example.org/")
     assert (2, True) == (code, "contact is missing" in err)
 
 
-def test_fetch_says_that_nothing_answers(capsys):
+def test_fetch_reports_that_no_server_answers(capsys):
     code, out, err = said(capsys, "fetch", "http://127.0.0.1:1/", "--delay", "0")
     assert 8 == code
     assert "127.0.0.1" in out + err
 
 
-def test_show_gives_back_what_was_archived(site, tmp_path, capsys):
+def test_show_prints_the_archived_content(site, tmp_path, capsys):
     url, _ = site
     out = str(tmp_path / "out")
     assert 3 == cli.run(["crawl", url + "/", "-o", out, "--max-pages", "1", "--delay", "0", "--progress", "none"])
@@ -144,7 +144,7 @@ def test_show_gives_back_what_was_archived(site, tmp_path, capsys):
     assert url + "/" == json.loads(said(capsys, "show", url, "-o", out, "--json")[1])["url"]
 
 
-def test_show_gives_the_content_as_bytes(site, tmp_path, capfdbinary):
+def test_show_writes_the_content_as_bytes(site, tmp_path, capfdbinary):
     url, _ = site
     out = str(tmp_path / "out")
     cli.run(["crawl", url + "/", "-o", out, "--max-pages", "1", "--delay", "0", "--progress", "none"])
@@ -153,7 +153,7 @@ def test_show_gives_the_content_as_bytes(site, tmp_path, capfdbinary):
     assert PAGE == capfdbinary.readouterr().out
 
 
-def test_show_of_a_page_that_is_not_there_says_where_to_look(site, tmp_path, capsys):
+def test_show_of_a_missing_page_says_where_to_look(site, tmp_path, capsys):
     url, _ = site
     out = str(tmp_path / "out")
     cli.run(["crawl", url + "/", "-o", out, "--max-pages", "1", "--delay", "0", "--progress", "none"])
@@ -184,14 +184,14 @@ def moved_to(location):
     return ManualRequests(CrawlOptions(), {}, Anywhere(), Anywhere(), web), web
 
 
-def test_a_robots_txt_that_moves_to_no_url_holds_no_rules():
+def test_a_robots_txt_that_redirects_to_no_url_has_no_rules():
     site, web = moved_to("http://[")
     found = asyncio.run(site.rules("http://127.0.0.1/"))
     words = "http://127.0.0.1/robots.txt answers 301: there are no rules"
     assert (301, words, 1) == (found.status, found.why, len(web.asked))
 
 
-def test_a_robots_txt_that_moves_away_from_this_machine_takes_a_contact():
+def test_a_robots_txt_that_redirects_to_another_machine_needs_a_contact():
     site, web = moved_to("http://elsewhere.test/robots.txt")
     with pytest.raises(SettingsError, match="contact is missing, and elsewhere"):
         asyncio.run(site.rules("http://127.0.0.1/"))
@@ -200,7 +200,7 @@ def test_a_robots_txt_that_moves_away_from_this_machine_takes_a_contact():
 
 @pytest.fixture
 def slow_site():
-    """A site whose robots.txt asks for half a minute between requests; remembers what it was asked, and how."""
+    """A site whose robots.txt requires half a minute between requests. It remembers each request and its fields."""
     asked = []
 
     class Answers(BaseHTTPRequestHandler):
@@ -224,7 +224,7 @@ def slow_site():
 
 
 def fetched(url, **options):
-    """A page fetched where waiting takes no time: the result, the rests in seconds, and the sentences."""
+    """Fetches a page where waiting takes no time. Returns the result, the waits in seconds, and the sentences."""
     rests, told = [], []
 
     async def rest(seconds):
@@ -241,7 +241,7 @@ def test_fetch_says_that_it_waits_for_a_crawl_delay(slow_site):
     assert ["waiting 30 s before the page: robots.txt asks for a Crawl-delay of 30 s; Ctrl-C stops"] == told
 
 
-def test_fetch_cuts_a_crawl_delay_or_passes_the_page_by_as_the_settings_say(slow_site):
+def test_fetch_cuts_a_crawl_delay_or_skips_the_page_as_the_settings_say(slow_site):
     url, asked = slow_site
     told = {"delay": 0, "delay_factor": 0, "crawl_delay_max": 2}
     assert [2.0] == fetched(url, **told, crawl_delay_over="cap")[1]
@@ -261,7 +261,7 @@ def test_fetch_sends_the_fields_of_all_hosts_and_of_this_one(slow_site):
     assert [("0", "1"), ("secret", None)] == [(key, every) for path, key, every in asked if path == "/robots.txt"]
 
 
-def test_fetch_takes_the_settings_of_a_crawl(site, tmp_path, capsys):
+def test_fetch_uses_the_settings_of_a_crawl(site, tmp_path, capsys):
     url, _ = site
     out = str(tmp_path / "out")
     cli.run(["crawl", url + "/", "-o", out, "--max-pages", "1", "--delay", "0", "--exclude", "/in$"])
@@ -272,7 +272,7 @@ def test_fetch_takes_the_settings_of_a_crawl(site, tmp_path, capsys):
     assert (2, True) == (code, "There is no crawl here" in err)
 
 
-def test_a_fetch_that_keeps_less_says_so(site):
+def test_a_fetch_that_stores_less_says_so(site):
     url, _ = site
     found, _, _ = fetched(url + "/", delay=0, delay_factor=0, truncate=("*=9",))
     assert PAGE[:9] == found.response.content
@@ -282,7 +282,7 @@ def test_a_fetch_that_keeps_less_says_so(site):
     "place",
     ['{"offset":0}', '"x"', '{"file":"../x","offset":0,"length":9}', '{"file":"a","offset":-1,"length":9}'],
 )
-def test_show_names_a_line_that_somebody_edited(site, tmp_path, capsys, place):
+def test_show_names_a_line_that_was_edited(site, tmp_path, capsys, place):
     url, _ = site
     out = tmp_path / "out"
     cli.run(["crawl", url + "/", "-o", str(out), "--max-pages", "1", "--delay", "0", "--progress", "none"])

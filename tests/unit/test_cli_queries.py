@@ -1,4 +1,4 @@
-"""`explain`, `why-idle`, `hosts`, `urls`: what people and programs are told, asked of files or of a running crawl."""
+"""`explain`, `why-idle`, `hosts`, `urls`: their output for people and programs, from files or from a running crawl."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ IDLE = {
 }
 
 
-def test_explain_says_the_reason_first_and_then_what_is_known(crawl, capsys):
+def test_explain_says_the_reason_first_and_then_all_known_facts(crawl, capsys):
     fake = FakeFrontier(said=EXPLAINED)
     assert 0 == cli.run(["explain", "HTTP://A.com", "-o", crawl(fake)])
     said = lines(capsys)
@@ -149,7 +149,7 @@ def test_explain_in_json_is_one_object(crawl, capsys):
     assert {**dated(EXPLAINED), "fingerprint": "00000000000000ff"} == json.loads(capsys.readouterr().out)
 
 
-def test_why_idle_says_the_reason_what_comes_next_and_the_tail(crawl, capsys):
+def test_why_idle_says_the_reason_the_next_event_and_the_tail(crawl, capsys):
     assert 0 == cli.run(["why-idle", crawl(FakeFrontier(said=IDLE))])
     assert [
         "all 2 hosts that hold something rest",
@@ -161,7 +161,7 @@ def test_why_idle_says_the_reason_what_comes_next_and_the_tail(crawl, capsys):
     ] == lines(capsys)
 
 
-def test_what_is_no_url_is_refused_before_anything_is_asked(crawl, capsys):
+def test_an_invalid_url_is_refused_before_any_query(crawl, capsys):
     fake = FakeFrontier()
     assert 2 == cli.run(["explain", "mailto:a@b", "-o", crawl(fake)])
     assert ([], "") == (fake.asked, capsys.readouterr().out)
@@ -201,7 +201,7 @@ def test_hosts_are_an_aligned_table(crawl, capsys):
     assert "2023-11-14T22:13:20.000Z" in table[2]
 
 
-def test_a_list_ends_at_its_limit_with_the_cursor_behind_it(crawl, capsys):
+def test_a_list_ends_at_its_limit_with_the_cursor_after_it(crawl, capsys):
     directory = crawl(FakeFrontier(hosts(7)))
     assert 0 == cli.run(["hosts", directory, "--limit", "3", "--json"])
     first = [json.loads(line) for line in lines(capsys)]
@@ -210,18 +210,18 @@ def test_a_list_ends_at_its_limit_with_the_cursor_behind_it(crawl, capsys):
     assert ["h3.test", "h4.test", "h5.test", "h6.test"] == [json.loads(line)["name"] for line in lines(capsys)]
 
 
-def test_people_are_told_the_cursor_beside_the_table(crawl, capsys):
+def test_people_see_the_cursor_below_the_table(crawl, capsys):
     cli.run(["hosts", crawl(FakeFrontier(hosts(7))), "--limit", "3"])
     said = capsys.readouterr()
     assert ("3 hosts, and more: --after 3\n", 4) == (said.err, said.out.count("\n"))
 
 
-def test_a_long_list_comes_whole_and_in_order(crawl, capsys):
+def test_a_long_list_is_whole_and_in_order(crawl, capsys):
     assert 0 == cli.run(["urls", crawl(FakeFrontier(hosts(2_345))), "--limit", "0", "--json"])
     assert [f"h{number}.test" for number in range(2_345)] == [json.loads(line)["name"] for line in lines(capsys)]
 
 
-def test_hosts_of_a_rare_state_are_found_behind_many_others(crawl, capsys):
+def test_hosts_of_a_rare_state_are_found_after_many_other_hosts(crawl, capsys):
     rows = [*hosts(20_000), Row("rare.test", "blocked"), *hosts(10), Row("other.test", "blocked")]
     directory = crawl(FakeFrontier(rows))
     assert 0 == cli.run(["hosts", directory, "--state", "blocked", "--limit", "1", "--json"])
@@ -249,7 +249,7 @@ def test_a_directory_without_a_crawl_is_wrong_usage(tmp_path, capsys, command):
 
 
 @pytest.mark.parametrize("command", ["why-idle", "hosts", "urls", "verify", "retry"])
-def test_a_directory_of_something_else_is_left_alone(tmp_path, capsys, command):
+def test_a_directory_with_other_content_is_left_alone(tmp_path, capsys, command):
     (tmp_path / "thesis.tex").write_text("mine")
     assert 5 == cli.run([command, str(tmp_path)])
     assert "thesis.tex" in capsys.readouterr().err
@@ -260,7 +260,7 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path, capsys, command):
 
 @pytest.fixture
 def running(tmp_path, monkeypatch):
-    """A directory whose store has an owner, which answers for a frontier over the socket."""
+    """A directory whose store has an owner. The owner answers for a frontier over the socket."""
     (tmp_path / "frontier").mkdir()
 
     def owned(path, **_):
@@ -294,7 +294,7 @@ def running(tmp_path, monkeypatch):
         thread.join(10)
 
 
-def test_a_running_crawl_is_asked(running, capsys):
+def test_a_running_crawl_is_queried(running, capsys):
     directory = running(FakeFrontier(hosts(600), said=IDLE))
     assert 0 == cli.run(["why-idle", directory, "--json"])
     assert dated(IDLE) == json.loads(capsys.readouterr().out)
@@ -308,7 +308,7 @@ def test_a_running_crawl_explains_a_url(running):
     assert [("http://a.com/", "second")] == fake.asked
 
 
-def test_a_running_crawl_refuses_a_cursor_that_is_none(running, capsys):
+def test_a_running_crawl_refuses_an_invalid_cursor(running, capsys):
     assert 2 == cli.run(["urls", running(FakeFrontier()), "--after", "nonsense"])
     assert "none of ours" in capsys.readouterr().err
 

@@ -24,7 +24,7 @@ def world(monkeypatch):
 
 
 class Closing:
-    """A wire that can be closed; it remembers the last token."""
+    """A connection that can be closed. It remembers the last token."""
 
     tokens: list = []  # noqa: RUF012
 
@@ -53,11 +53,11 @@ def test_a_served_frontier_with_nothing_left_says_so(world, capsys):
     assert "nothing is left" in said(capsys, "why-idle", ADDRESS)
 
 
-def test_a_served_frontier_with_something_left_does_not_say_that_it_has_nothing(world, capsys):
+def test_a_served_frontier_with_work_left_does_not_say_that_it_is_empty(world, capsys):
     assert "nothing to fetch" not in said(capsys, "status", ADDRESS)
 
 
-def test_status_hosts_urls_and_why_idle_ask_the_server(world, capsys):
+def test_status_hosts_urls_and_why_idle_query_the_server(world, capsys):
     assert 2 == json.loads(said(capsys, "status", ADDRESS, "--json"))["accepted"]
     assert "accepted    2 URLs" in said(capsys, "status", ADDRESS)
     told = [json.loads(line) for line in said(capsys, "hosts", ADDRESS, "--json").splitlines()]
@@ -71,7 +71,7 @@ def test_status_hosts_urls_and_why_idle_ask_the_server(world, capsys):
     assert "2 known" in said(capsys, "why-idle", ADDRESS)
 
 
-def test_explain_takes_a_server_in_place_of_a_directory(world, capsys):
+def test_explain_accepts_a_server_in_place_of_a_directory(world, capsys):
     assert "queued" == json.loads(said(capsys, "explain", "HTTP://A.com", "--server", ADDRESS, "--json"))["state"]
     assert "why not now" in said(capsys, "explain", A, "--server", ADDRESS)
     assert 2 == run(["explain", A])
@@ -88,7 +88,7 @@ def test_orders_are_carried_out_at_the_server(world, capsys):
     assert 2 == run(["host", ADDRESS, "nobody.test", "pause"])
 
 
-def test_a_token_comes_from_its_file_or_the_environment(world, capsys, tmp_path, monkeypatch):
+def test_a_token_is_read_from_its_file_or_the_environment(world, capsys, tmp_path, monkeypatch):
     (tmp_path / "token").write_text("filefilefilefile\n")
     said(capsys, "status", ADDRESS, "--token-file", str(tmp_path / "token"))
     monkeypatch.setenv("OUTRIDER_TOKEN", "environmentenvir")
@@ -97,7 +97,7 @@ def test_a_token_comes_from_its_file_or_the_environment(world, capsys, tmp_path,
     assert 2 == run(["status", ADDRESS, "--token-file", str(tmp_path / "nothing")])
 
 
-def test_a_server_out_of_reach_is_exit_code_8(capsys, monkeypatch):
+def test_an_unreachable_server_is_exit_code_8(capsys, monkeypatch):
     set_limits(monkeypatch, REMOTE_PATIENCE_ASKING_SECONDS=0.0)
     assert 8 == run(["status", "http://127.0.0.1:9"])
     assert "nobody answers at http://127.0.0.1:9" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`outrider robots check`: the verdict and the line for each URL, and words for a file that says nothing."""
+"""`outrider robots check`: the verdict and the line for each URL, and words for a file without rules."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_json_has_all_that_is_known(check, file):
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>\n<title>Not found", b"\x00\xff\xfe"])
-def test_bytes_that_hold_no_rule_are_said_to_hold_none(check, body):
+def test_bytes_without_a_rule_are_reported_as_such(check, body):
     said = check("-", "/x", stdin=body)
     assert (0, "allowed  /x  no line matches\n") == (said.code, said.out)
     assert "standard input holds no rule: everything is allowed" in said.err
@@ -97,7 +97,7 @@ def test_a_file_that_cannot_be_read_is_wrong_usage(check, tmp_path):
         assert path in said.err
 
 
-def test_a_url_that_is_none_is_named_and_the_others_go_on(check, file):
+def test_an_invalid_url_is_named_and_the_other_urls_are_still_checked(check, file):
     said = check(file, "http://[", "/")
     assert (2, 1) == (said.code, len(said.out.splitlines()))
 
@@ -109,7 +109,7 @@ def test_the_lenient_reading_is_an_option(check):
     ]
 
 
-def test_nothing_of_a_file_acts_on_a_terminal(check):
+def test_no_text_of_a_file_acts_on_a_terminal(check):
     assert "\x1b" not in check("-", "/a", stdin=b"User-agent: *\nDisallow: /a\x1b[31m\nDisallow: /\x1b").out
 
 
@@ -166,10 +166,10 @@ def test_a_status_without_rules_is_explained(check, site, status, word, why):
     assert why in said.err
 
 
-def test_a_site_that_does_not_answer_is_out_of_reach(check):
+def test_a_site_that_does_not_answer_is_unreachable(check):
     assert 8 == check("http://127.0.0.1:9/", "--allow-address", "127.0.0.0/8", "/x").code
 
 
-def test_a_site_elsewhere_takes_a_contact(check):
+def test_a_site_on_another_machine_needs_a_contact(check):
     said = check("http://example.org/", "/x")
     assert (2, True) == (said.code, "contact is missing" in said.err)

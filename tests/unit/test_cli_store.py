@@ -1,4 +1,4 @@
-"""`verify`, `retry`, `export`, `import`: what they say, what they change, and with which code they end."""
+"""`verify`, `retry`, `export`, `import`: their output, their changes, and their exit codes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_pages_are_exported_while_their_crawl_runs(store, tmp_path, capsys):
     assert "exported 1 record to" in capsys.readouterr().err
 
 
-def test_a_list_of_urls_makes_a_frontier_where_there_is_none(tmp_path, capsys):
+def test_a_list_of_urls_makes_a_missing_frontier(tmp_path, capsys):
     (tmp_path / "x.txt").write_text("http://a.com/\nHTTP://A.com\nmailto:me@a.com\nhttp://b.com/\n")
     assert 0 == cli.run(["import", str(tmp_path / "new"), str(tmp_path / "x.txt")])
     said = capsys.readouterr()
@@ -92,8 +92,8 @@ def test_a_file_that_cannot_be_imported_changes_nothing(tmp_path, name):
     assert not (tmp_path / "new").exists()
 
 
-def test_an_import_keeps_to_the_settings_of_its_crawl(store, tmp_path, capsys):
-    """URLs that a person names are seeds: they widen the scope that outrider.toml sets, as those of `crawl` do."""
+def test_an_import_uses_the_settings_of_its_crawl(store, tmp_path, capsys):
+    """URLs from a person are seeds: they widen the scope of outrider.toml, like those of `crawl`."""
     (store / "outrider.toml").write_text('scope = "host"\n')
     (tmp_path / "x.txt").write_text("http://c.com/\n")
     assert 0 == cli.run(["import", str(store), str(tmp_path / "x.txt")])
@@ -102,7 +102,7 @@ def test_an_import_keeps_to_the_settings_of_its_crawl(store, tmp_path, capsys):
         assert ["http://c.com/"] == list(inspect(frontier).tables.crawls.scope[0])
 
 
-def test_importing_into_a_folder_of_something_else_is_refused(tmp_path):
+def test_importing_into_a_folder_with_other_content_is_refused(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("mine")
     (tmp_path / "x.txt").write_text("http://a.com/\n")

@@ -1,4 +1,5 @@
-"""`outrider url`: results and talk each to its stream, 2 for what cannot be crawled, nothing that acts on terminals."""
+"""`outrider url`: results and messages on separate streams, exit code 2 for what cannot be crawled, no control
+characters."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def test_normalize_prints_one_line_per_url(command: Command) -> None:
     assert (0, "http://example.org/b?x=~\nhttp://example.org/\n", "") == said
 
 
-def test_normalize_applies_the_rules_that_are_asked_for(command: Command) -> None:
+def test_normalize_applies_the_requested_rules(command: Command) -> None:
     url = "http://www.example.org/?b=1&a=2&gclid=3"
     assert f"{url}\n" == command("normalize", url).out
     assert "http://www.example.org/?a=2&b=1\n" == command("normalize", "--rules", "sort-query,tracking", url).out
@@ -79,12 +80,12 @@ def test_relative_urls_are_read_on_the_page_that_is_named(command: Command) -> N
     assert "http://example.org/b\n" == command("normalize", "--base", "http://example.org/a", "b").out
 
 
-def test_a_scheme_is_only_taken_for_granted_when_asked_to(command: Command) -> None:
+def test_a_scheme_is_only_assumed_on_request(command: Command) -> None:
     assert 2 == command("normalize", "example.org").code
     assert "https://example.org/\n" == command("normalize", "--default-scheme", "https", "example.org").out
 
 
-def test_a_url_that_cannot_be_crawled_is_named_with_its_reason_and_the_others_go_on(command: Command) -> None:
+def test_a_url_that_cannot_be_crawled_is_named_with_its_reason_and_the_other_urls_continue(command: Command) -> None:
     said = command("normalize", "http://exa mple.org/", "http://example.org/")
     assert (2, "http://example.org/\n") == (said.code, said.out)
     assert said.err.endswith("'http://exa mple.org/': the character at position 10 may not stand in a host name\n")
@@ -99,7 +100,7 @@ def test_in_json_it_has_a_line_of_its_own(command: Command) -> None:
     ] == objects(said)
 
 
-def test_urls_come_from_standard_input_too(command: Command) -> None:
+def test_urls_are_also_read_from_standard_input(command: Command) -> None:
     said = command("normalize", "http://a.example", "-", stdin=b"http://b.example\r\n\n  http://c.example  ")
     assert (0, "http://a.example/\nhttp://b.example/\nhttp://c.example/\n") == (said.code, said.out)
 
@@ -115,7 +116,7 @@ def test_a_line_of_standard_input_is_named_by_its_number(command: Command) -> No
     assert ["it is not UTF-8", "it is longer than 16384 bytes"] == [line.rpartition(": ")[2] for line in lines[:2]]
 
 
-def test_an_unknown_rule_is_refused_with_all_there_are(command: Command) -> None:
+def test_an_unknown_rule_is_refused_with_all_known_rules(command: Command) -> None:
     said = command("normalize", "--rules", "trakking", "http://example.org/")
     assert (2, "") == (said.code, said.out)
     assert "did you mean tracking?" in said.err
@@ -136,7 +137,7 @@ def test_no_url_is_wrong_usage(command: Command) -> None:
         (("--by", "address"), "a.someone.github.io"),
     ],
 )
-def test_key_prints_what_politeness_goes_by(command: Command, options: tuple[str, ...], expected: str) -> None:
+def test_key_prints_the_key_of_politeness(command: Command, options: tuple[str, ...], expected: str) -> None:
     assert (0, f"{expected}\n", "") == command("key", *options, "http://a.someone.github.io:8080/x")
 
 
@@ -146,7 +147,7 @@ def test_key_speaks_json(command: Command) -> None:
     )
 
 
-def test_people_see_no_secret_and_programs_see_what_they_gave(command: Command) -> None:
+def test_people_see_no_secret_and_programs_see_their_own_input(command: Command) -> None:
     url = "http://u:secret@example.org/"
     said = [command(*words, url).out for words in (("normalize", "--explain"), ("explain",))]
     assert [False, False] == ["secret" in out for out in said]
@@ -203,7 +204,7 @@ def test_a_malformed_fingerprint_key_is_refused_and_not_repeated(command: Comman
 
 @given(st.text(alphabet="ab:/?#@[]%\x00\x07\x1b\x9b\u202e\u2028\ud800\xe9", max_size=20), st.booleans())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_nothing_that_acts_reaches_the_terminal(command: Command, tail: str, as_json: bool) -> None:
+def test_no_control_character_reaches_the_terminal(command: Command, tail: str, as_json: bool) -> None:
     options = ("--rules=aggressive", *(["--json"] if as_json else []), "--")
     said = command("explain", *options, f"http://example.org/{tail}", f"http://{tail}")
     text = (said.out + said.err).replace("\n", "")

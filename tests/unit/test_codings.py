@@ -1,4 +1,4 @@
-"""Codings of content: undone within bounds on output, memory, frames and layers, whatever the input says."""
+"""Content codings: decoded within limits on output, memory, frames and layers, whatever the input says."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_content_longer_than_the_bound_is_cut_at_it(coding: str) -> None:
 
 
 @pytest.mark.parametrize("coding", PACK)
-def test_a_content_that_breaks_off_gives_what_came_before(coding: str) -> None:
+def test_a_content_that_ends_early_yields_its_beginning(coding: str) -> None:
     packed = PACK[coding](TEXT)
     content, verdict = decoded(packed[: len(packed) // 2], [coding], 1 << 20)
     assert Decoding.BROKEN is verdict
@@ -54,7 +54,7 @@ def test_a_content_that_breaks_off_gives_what_came_before(coding: str) -> None:
 
 
 @pytest.mark.parametrize("coding", PACK)
-def test_a_bomb_gives_the_bound_and_takes_little_memory(coding: str) -> None:
+def test_a_bomb_yields_the_limit_and_uses_little_memory(coding: str) -> None:
     bomb = PACK[coding](bytes(40_000_000))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     content, verdict = decoded(bomb, [coding], 2_000_000)
@@ -62,13 +62,13 @@ def test_a_bomb_gives_the_bound_and_takes_little_memory(coding: str) -> None:
     assert (2_000_000, Decoding.CUT, True) == (len(content), verdict, grown < 32 << 10)
 
 
-def test_layers_are_undone_in_turn_and_no_more_than_two() -> None:
+def test_layers_are_decoded_in_turn_and_at_most_two() -> None:
     packed = zstd.compress(brotli.compress(TEXT, quality=1))
     assert (TEXT, Decoding.WHOLE) == decoded(packed, ["br", "zstd"], 1 << 20)
     assert Decoding.UNKNOWN is decoded(gzip.compress(packed), ["br", "zstd", "gzip"], 1 << 20)[1]
 
 
-def test_frames_of_zstd_are_one_content_and_frames_to_be_skipped_are_none() -> None:
+def test_frames_of_zstd_are_one_content_and_skippable_frames_add_nothing() -> None:
     skipped = struct.pack("<II", 0x184D2A53, 5) + b"aside"
     packed = zstd.compress(b"one ") + skipped + zstd.compress(b"two") + b"\x00padding"
     assert (b"one two", Decoding.WHOLE) == decoded(packed, ["zstd"], 100)
@@ -79,8 +79,8 @@ def test_thousands_of_frames_are_cut() -> None:
     assert (b"", Decoding.CUT) == decoded(packed, ["zstd"], 100)
 
 
-def test_a_frame_that_asks_for_a_window_of_a_gigabyte_is_refused() -> None:
-    """The window is a descriptor in the frame's head; memory for it would be taken before a byte of content."""
+def test_a_frame_with_a_window_of_a_gigabyte_is_refused() -> None:
+    """The window is a descriptor in the frame's head. Memory for it would be allocated before a byte of content."""
     packed = zstd.compress(
         TEXT, options={zstd.CompressionParameter.window_log: 27, zstd.CompressionParameter.content_size_flag: 0}
     )
@@ -90,12 +90,12 @@ def test_a_frame_that_asks_for_a_window_of_a_gigabyte_is_refused() -> None:
 
 
 @pytest.mark.parametrize("coding", PACK)
-def test_a_page_that_only_says_it_is_packed_stays_as_it_is(coding: str) -> None:
+def test_a_page_that_only_claims_to_be_packed_is_unchanged(coding: str) -> None:
     assert (b"<html>a page</html>", Decoding.UNKNOWN) == decoded(b"<html>a page</html>", [coding], 100)
 
 
 @pytest.mark.parametrize("codings", [["aws-chunked"], ["gzip", "aws-chunked"], ["x-rot13", "gzip"], ["*"], ["chunked"]])
-def test_a_list_with_a_word_that_is_no_coding_leaves_the_bytes_as_they_are(codings: list[str]) -> None:
+def test_a_list_with_an_unknown_coding_leaves_the_bytes_unchanged(codings: list[str]) -> None:
     packed = gzip.compress(b"a page")
     assert (packed, Decoding.UNKNOWN) == decoded(packed, codings, 100)
 
@@ -125,14 +125,15 @@ def test_a_content_whose_checksum_is_wrong_or_missing_is_kept_whole(case: str, e
     assert (TEXT, verdict) == decoded(damaged, [coding], len(TEXT))
 
 
-def test_a_member_behind_one_with_a_wrong_checksum_is_kept_too() -> None:
+def test_a_member_after_one_with_a_wrong_checksum_is_kept_too() -> None:
     damaged = gzip.compress(b"one ")[:-8] + bytes(8) + gzip.compress(b"two")
     assert (b"one two", Decoding.CHECKSUM) == decoded(damaged, ["gzip"], 100)
 
 
 @pytest.mark.parametrize("coding", PACK)
-def test_a_content_with_a_fault_within_is_kept_up_to_it(coding: str) -> None:
-    """The fault is placed where a decoder notices it, or the checksum behind does; brotli has none, and may not."""
+def test_a_content_with_a_fault_is_kept_up_to_the_fault(coding: str) -> None:
+    """The fault is where a decoder notices it, or the checksum after it does. Brotli has no checksum, and may not
+    notice it."""
     text = random.Random(7).randbytes(150_000).hex().encode()
     packed = checked(text) if coding == "zstd" else PACK[coding](text)
     at = len(packed) * 3 // 4
@@ -144,7 +145,7 @@ def test_a_content_with_a_fault_within_is_kept_up_to_it(coding: str) -> None:
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
 def test_a_small_content_with_a_fault_is_kept_up_to_the_last_byte_before_it(coding: str) -> None:
-    """A stored block, and then a block of the kind that there is not."""
+    """A stored block, and then a block of an unknown kind."""
     block = b"\x00" + struct.pack("<HH", 5, 5 ^ 0xFFFF) + b"<p>hi" + b"\x07" + bytes(20)
     head = gzip.compress(b"")[:10] if coding == "gzip" else b""
     assert (b"<p>hi", Decoding.BROKEN) == decoded(head + block, [coding], 100)
@@ -174,8 +175,10 @@ def _zstd_with_a_wrong_sum() -> bytes:
     ],
     ids=["whole gzip", "gzip with a wrong sum", "whole zstd", "zstd with a wrong sum"],  # a member has its time in it
 )
-def test_members_before_a_long_rest_take_time_by_the_size(coding: str, member: bytes, verdict: Decoding) -> None:
-    body = member * 1_000 + b"rest" * 5_000_000  # it took 8 to 40 seconds when each member copied the rest
+def test_members_before_a_long_tail_need_time_in_proportion_to_the_size(
+    coding: str, member: bytes, verdict: Decoding
+) -> None:
+    body = member * 1_000 + b"rest" * 5_000_000  # 8 to 40 seconds when each member copied the tail
     found: list[tuple[bytes, Decoding]] = []
     assert seconds_of(lambda: found.append(decoded(body, [coding], 50_000_000))) < 3
     assert [(b"", verdict)] == found

@@ -1,4 +1,4 @@
-"""Hosts that go cold: they come back as they went, and no caller sees a difference."""
+"""Cold hosts: they return unchanged, and no caller sees a difference."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def cold(world: World) -> int:
 
 
 def visited(world: World, *urls: str, seconds: float = 0.0, **how: object) -> None:
-    """Each URL is fetched, and their hosts have rested."""
+    """Fetches each URL, and waits until their hosts are ready again."""
     world.discover(*urls)
     for _ in urls:
         world.report(*[outcome(lease, seconds=seconds, status=200, **how) for lease in world.lease()])
@@ -56,7 +56,7 @@ def named(page: list) -> list[str]:
 # -- who goes, and how they come back
 
 
-def test_a_host_that_holds_nothing_goes_cold_with_the_next_checkpoint(world):
+def test_a_host_without_urls_is_cold_after_the_next_checkpoint(world):
     world.discover("http://a.com/", "http://b.com/", "http://b.com/2", Link("http://c.com/", not_before=START * 2))
     world.report(*[outcome(lease, seconds=0.0, status=200) for lease in world.lease()])
     world.frontier.checkpoint()
@@ -67,14 +67,14 @@ def test_a_host_that_holds_nothing_goes_cold_with_the_next_checkpoint(world):
     assert ["b.com"] == [host.name for host in world.frontier.hosts() if host.state != "empty"]
 
 
-def test_without_need_no_host_goes_cold():
+def test_without_need_no_host_is_made_cold():
     world = World()
     visited(world, "http://a.com/")
     world.frontier.checkpoint()
     assert 0 == cold(world)
 
 
-def test_everything_of_a_host_comes_back(world):
+def test_every_fact_of_a_host_returns(world):
     world.frontier.set_robots("http://a.com", 200, RULES)
     world.frontier.set_robots("https://a.com", 404)
     world.frontier.set_robots("http://a.com:8080", 503)
@@ -105,7 +105,7 @@ def test_everything_of_a_host_comes_back(world):
     assert authority.state is RobotsState.REFUSED
 
 
-def test_a_host_of_more_crawls_than_a_short_number_can_say_comes_back(world, monkeypatch):
+def test_a_host_of_more_crawls_than_a_short_number_can_count_returns(world, monkeypatch):
     monkeypatch.setattr("outrider.frontier.state.cold._CRAWLS_MAX", 1)
     world.discover(Link("http://a.com/", crawl="second"), Link("http://a.com/", crawl="third"))
     for _ in range(2):
@@ -116,9 +116,9 @@ def test_a_host_of_more_crawls_than_a_short_number_can_say_comes_back(world, mon
     assert (1, before) == (cold(world), everything(world.frontier))
 
 
-def test_a_host_that_rests_does_not_go(world):
+def test_a_host_in_its_delay_is_not_made_cold(world):
     visited(world, "http://a.com/", seconds=2.0)
-    world.clock.move(-21)  # the clock steps back into its rest: one whole gap more
+    world.clock.move(-21)  # the clock steps back into its delay: one more whole gap
     world.discover()
     world.frontier.checkpoint()
     assert 0 == cold(world)
@@ -127,10 +127,10 @@ def test_a_host_that_rests_does_not_go(world):
     assert ["http://b.com/"] == world.urls()
 
 
-def test_after_a_clock_that_stepped_back_cold_hosts_rest_one_whole_gap(world):
+def test_after_a_clock_that_stepped_back_cold_hosts_wait_one_whole_gap(world):
     gone_cold(world, "http://a.com/", "http://b.com/")
     world.clock.move(-0.5)
-    world.discover("http://c.com/")  # the step is seen here
+    world.discover("http://c.com/")  # the step is noticed here
     now = world.frontier.now()
     assert 2 == cold(world)
     assert {now + instant(1)} == {host.rest_until for host in world.frontier.hosts() if host.name != "c.com"}
@@ -144,7 +144,7 @@ def test_after_a_clock_that_stepped_back_cold_hosts_rest_one_whole_gap(world):
     assert ["http://a.com/2", "http://b.com/2"] == sorted(url for url in world.urls() if "c.com" not in url)
 
 
-def test_what_is_known_of_a_cold_host_is_answered_without_it(world):
+def test_queries_about_a_cold_host_are_answered_without_a_recall(world):
     gone_cold(world, "http://a.com/", "http://b.com/")
     assert ["known", "known"] == world.discover("http://a.com/", "http://b.com/")
     assert "done" == world.state("http://a.com/")
@@ -153,7 +153,7 @@ def test_what_is_known_of_a_cold_host_is_answered_without_it(world):
     assert 1 == cold(world)
 
 
-def test_a_waiting_url_recalls_its_host_when_its_time_comes(world):
+def test_a_waiting_url_recalls_its_host_when_due(world):
     world.discover(Link("http://a.com/", not_before=START + instant(50)))
     world.frontier.checkpoint()
     assert 1 == cold(world)
@@ -174,7 +174,7 @@ def test_a_dead_letter_recalls_its_host_when_it_is_tried_again(world):
     assert (1, ["http://a.com/"]) == (cold(world), world.urls())
 
 
-def test_hosts_that_hold_something_stay(world):
+def test_hosts_with_urls_stay(world):
     world.frontier.set_robots("http://parked.com", 200, b"User-agent: *\nDisallow: /")
     world.discover("http://parked.com/", Link("http://keyed.com/", key="k"), "http://leased.com/", "http://gone.com/")
     leases = world.lease()
@@ -186,7 +186,7 @@ def test_hosts_that_hold_something_stay(world):
     assert [] == recount(world.frontier)
 
 
-def test_a_host_with_more_rules_than_a_record_may_tell_stays(world, monkeypatch):
+def test_a_host_with_more_rules_than_a_record_can_contain_stays(world, monkeypatch):
     monkeypatch.setattr(Rulebook, "cold_files_max", 0)
     for port in ("", ":81", ":82"):
         world.frontier.set_robots(f"http://a.com{port}", 200, b"User-agent: *\nAllow: /\n" + b"#" * 480_000)
@@ -205,7 +205,7 @@ def body_of(seed: int, size: int = 480_000) -> bytes:
 
 
 def with_files(world: World, *hosts: str, files: int) -> None:
-    """Hosts that were visited, each with authorities that have long robots.txt files of their own."""
+    """Visited hosts, each with authorities that have long robots.txt files of their own."""
     for place, host in enumerate(hosts):
         for number in range(files):
             world.frontier.set_robots(
@@ -215,21 +215,21 @@ def with_files(world: World, *hosts: str, files: int) -> None:
 
 
 def known_files(world: World) -> dict[str, int]:
-    """The length of the robots.txt of each authority; recalls all hosts."""
+    """Returns the length of the robots.txt of each authority. Recalls all hosts."""
     tables = world.inspect().tables
     tables.recall_all()
     return {one.name: len(tables.robots.rulebook.body(one.digest)) for one in tables.robots.listed}
 
 
 def files_told(world: World) -> tuple[int, int]:
-    """How many robots.txt files the records of cold hosts have in them, and how many they name."""
+    """Returns how many robots.txt files the records of cold hosts contain, and how many they name."""
     cold_hosts = world.inspect().tables.cold
     some = [one for told in cold_hosts.scan() for place in range(len(told)) for one in told.authorities(place)]
     return sum(1 for one in some if one.body), len(cold_hosts.files_named())
 
 
 @pytest.mark.parametrize("most", range(7))
-def test_a_host_goes_when_its_record_has_room_for_the_files_that_get_no_place(world, monkeypatch, most):
+def test_a_host_becomes_cold_when_its_record_has_room_for_the_remaining_files(world, monkeypatch, most):
     monkeypatch.setattr(Rulebook, "cold_files_max", most)
     with_files(world, "a.com", files=6)
     for _ in range(2):
@@ -240,7 +240,7 @@ def test_a_host_goes_when_its_record_has_room_for_the_files_that_get_no_place(wo
     assert [] == recount(world.frontier)
 
 
-def test_hosts_that_go_together_share_the_last_places_for_files(world, monkeypatch):
+def test_hosts_that_become_cold_together_share_the_last_places_for_files(world, monkeypatch):
     monkeypatch.setattr(Rulebook, "cold_files_max", 4)
     with_files(world, "a.com", "b.com", "c.com", "d.com", files=3)
     world.frontier.checkpoint()
@@ -260,7 +260,7 @@ def test_the_longest_file_gets_the_last_place(world, monkeypatch):
     assert (1, (2, 1), []) == (cold(world), files_told(world), recount(world.frontier))
 
 
-def test_a_store_whose_checkpoints_failed_for_too_long_a_record_makes_them_again(world, monkeypatch):
+def test_a_store_whose_checkpoints_failed_for_a_too_long_record_makes_checkpoints_again(world, monkeypatch):
     """An older release sent such a host to the disk."""
     monkeypatch.setattr(Rulebook, "cold_files_max", 1)
     with_files(world, "a.com", files=6)
@@ -282,7 +282,7 @@ def test_a_store_whose_checkpoints_failed_for_too_long_a_record_makes_them_again
 
 
 @pytest.mark.parametrize("repaired", [False, True])
-def test_an_empty_file_that_records_of_old_stores_name_by_its_digest_is_none(monkeypatch, tmp_path, repaired):
+def test_an_empty_file_that_records_of_old_stores_name_by_its_digest_is_no_file(monkeypatch, tmp_path, repaired):
     hosts_go_cold(monkeypatch)
     world = World(disk=str(tmp_path / "store"))
     world.frontier.set_robots("http://a.com", 200, b"")
@@ -310,7 +310,7 @@ def test_an_empty_file_that_records_of_old_stores_name_by_its_digest_is_none(mon
     world.frontier.close()
 
 
-def test_a_host_whose_authorities_have_errors_of_long_characters_stays_where_they_do_not_fit(world):
+def test_a_host_whose_error_texts_do_not_fit_into_a_record_stays(world):
     """An error has 200 characters, and a character of UTF-8 up to four bytes."""
     for number in range(1_270):
         world.frontier.set_robots(f"http://a.com:{1_000 + number}", 404)
@@ -321,7 +321,7 @@ def test_a_host_whose_authorities_have_errors_of_long_characters_stays_where_the
     assert (1, []) == (cold(world), recount(world.frontier))
 
 
-def test_the_longest_unasked_go_first(world, monkeypatch):
+def test_the_longest_unused_hosts_become_cold_first(world, monkeypatch):
     set_limits(monkeypatch, HOT_HOSTS_MIN=8)
     world.reopen()
     for number in range(12):
@@ -333,7 +333,7 @@ def test_the_longest_unasked_go_first(world, monkeypatch):
 
 
 @pytest.mark.parametrize("pressed", [False, True])
-def test_many_more_hosts_than_may_be_in_memory_call_for_a_checkpoint(monkeypatch, pressed):
+def test_many_more_hosts_than_fit_into_memory_cause_a_checkpoint(monkeypatch, pressed):
     set_limits(
         monkeypatch,
         HOT_HOSTS_MIN=20 if pressed else 200,
@@ -352,7 +352,7 @@ def test_many_more_hosts_than_may_be_in_memory_call_for_a_checkpoint(monkeypatch
 # -- verbs that look at all of them
 
 
-def test_lists_go_through_all_hosts_while_they_come_and_go(world):
+def test_lists_include_all_hosts_while_hosts_become_cold_and_return(world):
     urls = [f"http://h{number}.com/" for number in range(30)]
     gone_cold(world, *urls)
     seen, cursor, turn = [], None, 0
@@ -369,7 +369,7 @@ def test_lists_go_through_all_hosts_while_they_come_and_go(world):
     assert sorted(f"h{number}.com" for number in range(30)) == sorted(seen)
 
 
-def test_lists_of_queues_have_each_once(world):
+def test_lists_of_queues_have_each_queue_once(world):
     world.discover(*[Link(f"http://h{n}.com/", crawl=crawl) for n in range(9) for crawl in ("one", "two")])
     for _ in range(2):
         world.report(*[outcome(lease, seconds=0.0, status=200) for lease in world.lease()])
@@ -388,7 +388,7 @@ def test_lists_of_queues_have_each_once(world):
     assert 9 == len(world.frontier.queues(crawl="two", limit=100))
 
 
-def test_a_cursor_from_before_the_first_went_cold_leaves_nobody_out(world):
+def test_a_cursor_from_before_the_first_cold_host_skips_no_host(world):
     visited(world, *[f"http://h{number}.com/" for number in range(6)])
     page = world.frontier.hosts(limit=2)
     world.frontier.checkpoint()
@@ -397,13 +397,13 @@ def test_a_cursor_from_before_the_first_went_cold_leaves_nobody_out(world):
 
 
 @pytest.mark.parametrize("cursor", ["h", "hx", "h1.2", "-1", "h" + "f" * 17, "h-1"])
-def test_what_is_no_cursor_is_refused(world, cursor):
+def test_an_invalid_cursor_is_refused(world, cursor):
     gone_cold(world, "http://a.com/")
     with pytest.raises(SettingsError, match="give the cursor of an earlier list of hosts"):
         world.frontier.hosts(after=cursor)
 
 
-def test_an_interruption_while_somebody_looks_leaves_no_host_without_its_clock(world, monkeypatch):
+def test_an_interruption_during_a_query_leaves_no_host_without_its_clock(world, monkeypatch):
     gone_cold(world, "http://a.com/")
 
     def interrupted(*_):
@@ -419,7 +419,7 @@ def test_an_interruption_while_somebody_looks_leaves_no_host_without_its_clock(w
     assert 1 == cold(world)
 
 
-def test_statistics_and_idleness_count_them(world):
+def test_statistics_and_explain_idle_count_cold_hosts(world):
     gone_cold(world, "http://a.com/", "http://b.com/")
     world.discover("http://c.com/")
     hosts = world.frontier.statistics()["hosts"]
@@ -438,7 +438,7 @@ def test_urls_of_cold_hosts_are_listed_counted_and_explained(world):
     assert ("done", "c.com", 1) == (str(told.state), told.host.name, told.queue.done)
 
 
-def test_operators_reach_them_by_key_and_by_crawl(world):
+def test_operators_reach_cold_hosts_by_key_and_by_crawl(world):
     gone_cold(world, "http://a.com/", "http://b.com/", "http://c.com/")
     assert 1 == world.frontier.pause("a.com")
     assert 3 == world.frontier.set_delay(9.0)
@@ -455,7 +455,7 @@ def test_operators_reach_them_by_key_and_by_crawl(world):
 
 
 @pytest.mark.parametrize("again", ["at once", "killed", "checkpoint"])
-def test_a_deleted_crawl_takes_the_urls_of_cold_hosts_along(world, again):
+def test_a_deleted_crawl_removes_the_urls_of_cold_hosts(world, again):
     world.discover(
         Link("http://a.com/", crawl="x"), Link("http://a.com/2", crawl="x", not_before=START * 2), "http://a.com/"
     )
@@ -475,18 +475,19 @@ def test_a_deleted_crawl_takes_the_urls_of_cold_hosts_along(world, again):
     assert [] == recount(world.frontier)
 
 
-def test_verify_finds_a_record_that_lies(world):
+def test_verify_finds_a_wrong_record(world):
     gone_cold(world, "http://a.com/", "http://b.com/")
     machine = world.inspect()
     ledger = machine.tables.cold.ledger
     (cards,) = ledger.scan()
     heads = cards.changed()
-    heads["queue"] += np.array([1, -1], np.int64).astype(np.uint64)  # the sum stays: one is done twice, one never
+    # the sum is unchanged: one is done twice, one never
+    heads["queue"] += np.array([1, -1], np.int64).astype(np.uint64)
     ledger.append(cards.with_heads(heads))
     assert ("cold hosts: 2 done are counted, there are 2",) == world.frontier.verify().problems
 
 
-def test_records_go_out_of_a_frontier_with_cold_hosts_and_into_one(world):
+def test_records_are_exported_from_a_frontier_with_cold_hosts_and_imported_into_one(world):
     gone_cold(world, "http://a.com/", "http://b.com/")
     records = list(world.frontier.records())
     other = World()
@@ -496,7 +497,7 @@ def test_records_go_out_of_a_frontier_with_cold_hosts_and_into_one(world):
     assert records == list(other.frontier.records())
 
 
-def test_a_lease_that_is_read_late_has_the_key_it_had(world):
+def test_a_lease_that_is_read_late_still_has_its_key(world):
     world.discover(Link("http://a.com/", key="k"))
     batch = world.lease(1)
     world.report(*[outcome(lease, seconds=0.0, status=200) for lease in batch])
@@ -506,7 +507,7 @@ def test_a_lease_that_is_read_late_has_the_key_it_had(world):
 # -- rows
 
 
-def test_rows_are_used_again(world):
+def test_rows_are_reused(world):
     hosts = world.inspect().tables.hosts
     for turn in range(12):
         visited(world, *[f"http://h{turn}-{number}.com/" for number in range(20)])
@@ -517,7 +518,7 @@ def test_rows_are_used_again(world):
     assert [] == recount(world.frontier)
 
 
-def test_rows_of_a_deleted_crawl_are_given_on_when_nothing_is_to_be_dropped_from_them(world, monkeypatch):
+def test_rows_of_a_deleted_crawl_are_reused_when_no_urls_must_be_dropped_from_them(world, monkeypatch):
     set_limits(monkeypatch, WAKES_PER_CALL_MAX=1)
     visited(world, *[Link(f"http://old{number}.com/", crawl="old") for number in range(8)])
     world.frontier.delete(crawl="old")
@@ -529,7 +530,7 @@ def test_rows_of_a_deleted_crawl_are_given_on_when_nothing_is_to_be_dropped_from
     assert (8, []) == (len(world.urls()), recount(world.frontier))
 
 
-def test_names_are_copied_while_hosts_come_and_go(monkeypatch):
+def test_names_are_copied_while_hosts_become_cold_and_return(monkeypatch):
     set_limits(monkeypatch, NAMES_FREED_BYTES_MIN=8)
     draw = np.random.default_rng(3)
     hosts, known = Hosts(), {}
@@ -550,7 +551,7 @@ def test_names_are_copied_while_hosts_come_and_go(monkeypatch):
         assert len(known) == len(hosts)
 
 
-def test_rows_that_come_are_those_that_were_told(world):
+def test_new_hosts_get_the_rows_that_were_predicted(world):
     hosts = world.inspect().tables.hosts
     gone_cold(world, "http://a.com/", "http://b.com/", "http://c.com/")
     coming = hosts.coming(5).tolist()
@@ -561,7 +562,7 @@ def test_rows_that_come_are_those_that_were_told(world):
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=20), st.integers(0, 2**32 - 1))
-def test_the_hash_of_a_queue_tells_the_host(numbers, crawl):
+def test_the_hash_of_a_queue_identifies_the_host(numbers, crawl):
     hashes, crawls = np.array(numbers, np.uint64), np.full(len(numbers), crawl, np.uint32)
     assert numbers == unmixed(mixed(hashes)).tolist()
     assert numbers == hosts_of_queues(queue_hashes(hashes, crawls), crawls).tolist()
@@ -573,7 +574,7 @@ def test_the_hash_of_a_queue_tells_the_host(numbers, crawl):
 DOMAIN = {"domain": {"capacity": 1, "gap": 60}}
 
 
-def test_a_host_goes_cold_once_the_gap_of_its_group_behind_it_is_over(monkeypatch):
+def test_a_host_becomes_cold_once_the_gap_of_its_group_is_over(monkeypatch):
     hosts_go_cold(monkeypatch)
     world = World(group=DOMAIN)
     visited(world, "http://www.a.com/")
@@ -592,12 +593,12 @@ def test_a_host_goes_cold_once_the_gap_of_its_group_behind_it_is_over(monkeypatc
 
 
 def groups(world: World) -> int:
-    """How many groups the memory holds."""
+    """Returns how many groups are in memory."""
     return len(world.inspect().turns.shared)
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_clock_that_stepped_back_lets_groups_of_cold_hosts_rest(monkeypatch, killed):
+def test_a_clock_that_stepped_back_makes_groups_of_cold_hosts_wait(monkeypatch, killed):
     hosts_go_cold(monkeypatch)
     world = World(group="domain", delay=5)
     visited(world, "http://www.a.com/")
@@ -619,9 +620,9 @@ def test_a_clock_that_stepped_back_lets_groups_of_cold_hosts_rest(monkeypatch, k
     domain=st.sampled_from([None, 1.0, 60.0]),
     address=st.sampled_from([None, 1.0, 30.0]),
 )
-def test_hosts_that_go_cold_keep_the_gaps_of_their_groups(steps, domain, address):
-    """Each host goes cold as soon as it may, and the frontier is killed: no gap of a domain or an address is shorter
-    than it is to be, all URLs are leased, and no group is left."""
+def test_hosts_that_become_cold_keep_the_gaps_of_their_groups(steps, domain, address):
+    """Each host becomes cold as early as possible, and the frontier is killed. No gap of a domain or an address is too
+    short, all URLs are leased, and no group is left."""
     told = {"domain": {"gap": domain} if domain else {}, "address": {"gap": address} if address else {}}
     gaps = {"domain": domain or 1.0, "address": address or 1.0}
     ended: dict[tuple[str, int], int] = {}  # by group: the end of its last request
@@ -659,7 +660,7 @@ def test_hosts_that_go_cold_keep_the_gaps_of_their_groups(steps, domain, address
         assert [] == recount(world.frontier)
 
 
-def test_a_group_that_is_told_later_knows_hosts_that_are_cold(world):
+def test_a_group_that_is_set_later_includes_cold_hosts(world):
     gone_cold(world, "http://www.a.com/")
     world.reopen(group={"domain": {"capacity": 1, "gap": 60}})
     world.discover("http://ftp.a.com/")
@@ -671,7 +672,7 @@ def test_a_group_that_is_told_later_knows_hosts_that_are_cold(world):
 # -- disk
 
 
-def test_cold_hosts_are_there_after_any_end(world):
+def test_cold_hosts_survive_any_end(world):
     gone_cold(world, *[f"http://h{number}.com/" for number in range(10)])
     world.kill()
     assert (10, []) == (cold(world), recount(world.frontier))
@@ -682,7 +683,7 @@ def test_cold_hosts_are_there_after_any_end(world):
     looker.close()
 
 
-def test_a_host_takes_less_than_64_bytes_on_disk(monkeypatch):
+def test_a_host_uses_less_than_64_bytes_on_disk(monkeypatch):
     hosts_go_cold(monkeypatch)
     set_limits(monkeypatch, COLD_STEP_ROWS=2_000)
     world = World(disk=FaultyFiles())
@@ -702,8 +703,8 @@ def test_a_host_takes_less_than_64_bytes_on_disk(monkeypatch):
     assert size / 5_000 < 64, f"{size / 5_000} bytes"
 
 
-def test_hosts_of_shared_machines_go_cold_and_leave_nothing_in_memory(monkeypatch):
-    """Twice as many take twice the disk, and no more memory: neither clock nor address stays behind."""
+def test_hosts_of_shared_machines_become_cold_and_leave_nothing_in_memory(monkeypatch):
+    """Twice the hosts use twice the disk, and no more memory: neither clock nor address stays in it."""
     hosts_go_cold(monkeypatch)
     monkeypatch.setattr("outrider.frontier.schedule.cooling.COLD_STEP_ROWS", 4_000)
     world = World(disk=FaultyFiles(), group=machines(), addresses="errands")
@@ -753,7 +754,7 @@ def test_a_damaged_run_of_cold_hosts_refuses_to_open(tmp_path, monkeypatch):
         world._open()
 
 
-def test_hosts_whose_records_are_lost_start_afresh_after_a_whole_delay(tmp_path, monkeypatch):
+def test_hosts_with_lost_records_start_afresh_after_a_whole_delay(tmp_path, monkeypatch):
     world = stored(tmp_path, monkeypatch)
     corrupted(tmp_path / "store", 200)
     found = repair(str(tmp_path / "store"), now=world.clock.at)
@@ -765,7 +766,7 @@ def test_hosts_whose_records_are_lost_start_afresh_after_a_whole_delay(tmp_path,
     frontier.close()
 
 
-def test_records_that_find_no_room_stay_in_memory(monkeypatch):
+def test_records_without_room_on_disk_stay_in_memory(monkeypatch):
     hosts_go_cold(monkeypatch)
     world = World(disk=CrashDisk(capacity_bytes=40 << 20))
     visited(world, *[f"http://h{number}.com/" for number in range(50)])
@@ -783,7 +784,7 @@ def test_records_that_find_no_room_stay_in_memory(monkeypatch):
     assert (50, [], 1) == (cold(world), recount(world.frontier), world.frontier.statistics()["checkpoint"]["number"])
 
 
-def test_a_cursor_goes_on_when_no_host_is_cold_any_more(world):
+def test_a_cursor_continues_when_no_host_is_cold_any_more(world):
     urls = [f"http://h{number}.com/" for number in range(10)]
     gone_cold(world, *urls)
     hosts, queues = world.frontier.hosts(limit=3), world.frontier.queues(limit=3)
@@ -803,8 +804,8 @@ def test_memory_for_no_bytes_is_refused():
             World(memory_bytes=value)
 
 
-def test_an_authority_whose_parked_urls_are_still_to_be_judged_comes_back_as_it_went(world):
-    """Replay of the log alone would find it so, too."""
+def test_an_authority_with_parked_urls_still_to_be_judged_returns_unchanged(world):
+    """A replay of the log alone would find the same state."""
     visited(world, "http://a.com/")
     world.frontier.set_robots("http://a.com", 200, RULES)
     world.discover(Link("http://a.com/private", crawl="other"))
@@ -821,7 +822,7 @@ def test_an_authority_whose_parked_urls_are_still_to_be_judged_comes_back_as_it_
     assert again == world.inspect().tables.robots.by_name["http://a.com"].again
 
 
-def test_a_crawl_delay_lies_between_pages_of_a_host_that_came_back(world):
+def test_a_crawl_delay_separates_pages_of_a_returned_host(world):
     world.frontier.set_robots("http://a.com", 200, RULES)
     visited(world, "http://a.com/")
     world.clock.move(10)

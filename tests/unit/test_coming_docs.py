@@ -1,4 +1,4 @@
-"""docs/coming.md and docs/cannot.md: each option that they name is there, and each number is the one that holds."""
+"""docs/coming.md and docs/cannot.md: each option that they name exists, and each number is the current one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def page(project, name):
 @pytest.mark.parametrize("name", ["coming.md", "cannot.md"])
 def test_every_option_is_one_of_a_crawl(project, name):
     text = page(project, name)
-    if name == "coming.md":  # the first cell of a row is theirs
+    if name == "coming.md":  # the first cell of a row is the option of the other tool
         text = "\n".join("|".join(row.split("|")[2:]) for row in text.splitlines() if row.startswith("| "))
     there = {f"--{more}{name.replace('_', '-')}" for name in SETTINGS for more in ("", "no-")}
     there |= {f"--{setting.off}" for setting in SETTINGS.values() if setting.off}
@@ -27,7 +27,7 @@ def test_every_option_is_one_of_a_crawl(project, name):
     assert set() == flags - there
 
 
-def test_every_word_that_an_option_is_given_is_taken(project):
+def test_every_value_that_is_shown_for_an_option_is_accepted(project):
     told = re.findall(r"`--([a-z-]+) ([a-z]+)`", page(project, "coming.md") + page(project, "cannot.md"))
     assert ("scope", "prefix") in told
     for name, value in told:

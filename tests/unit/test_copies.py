@@ -1,4 +1,4 @@
-"""Pages that are copies of others: by bytes, by likeness, in earlier runs, and as it is listed."""
+"""Copies of other pages: by bytes, by likeness, in earlier runs, and in the list."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def line_of(house, url):
     return next(line for line in lines(house) if line["url"] == url)
 
 
-def test_the_same_bytes_name_the_page_that_had_them_first(house):
+def test_the_same_bytes_name_the_first_page_with_them(house):
     leases = house.pages()
     house.settler.turn([house.visit(lease, body=LONG) for lease in leases[:2]], 0)
     house.settler.turn([house.visit(leases[2], body=LONG)], 0)
@@ -71,7 +71,7 @@ def test_short_pages_are_copies_by_their_bytes_only(house):
 @pytest.mark.parametrize(
     ("house", "found"), [({"copies": "last"}, 4), ({"copies": "drop"}, 2)], indirect=["house"], ids=["last", "drop"]
 )
-def test_the_links_of_a_copy_come_last_or_are_dropped(house, found):
+def test_the_links_of_a_copy_are_last_or_dropped(house, found):
     leases = house.pages()
     house.settler.turn([house.visit(lease, body=LONG) for lease in leases[:2]], 0)
     known = [house.frontier.status(f"{lease.url}{name}") for lease in leases[:2] for name in "xy"]
@@ -95,7 +95,7 @@ def test_pages_of_an_earlier_run_are_known(house):
     assert [leases[0].url] * 2 == [line_of(house, lease.url)["duplicate_of"] for lease in leases[1:3]]
 
 
-def test_only_so_many_pages_are_kept():
+def test_only_a_limited_number_of_pages_is_kept():
     copies = Copies(pages_max=2)
     for number in range(3):
         copies.add(f"http://a.test/{number}", bytes([number]) * 20, number << 60, 100)
@@ -120,14 +120,14 @@ def test_the_first_page_of_each_value_stays_whether_the_indexes_have_it_or_not(t
     assert [("http://a.test/0", 0), ("http://a.test/1", 0), ("http://a.test/3", 1)] == [one for one in near if one]
 
 
-def test_a_page_is_no_copy_of_itself():
+def test_a_page_is_never_a_copy_of_itself():
     copies = Copies()
     copies.add("http://a.test/", b"d" * 20, 5, 100)
     assert (None, None) == (copies.exact("http://a.test/", b"d" * 20), copies.near("http://a.test/", 5, 100))
     assert ("http://a.test/", 1) == copies.near("http://b.test/", 4, 100)
 
 
-def test_of_two_sites_with_one_page_that_was_met_first_is_the_original():
+def test_of_two_sites_with_one_page_the_first_seen_is_the_original():
     copies = Copies()
     for row, url in enumerate((f"{A}/", f"{B}/", f"{B}/x?y", f"{A}/z")):
         copies.add(url, bytes([row + 1] * 20), row, 0)
@@ -165,7 +165,7 @@ def test_copies_of_copies_belong_to_one_cluster():
     ]
 
 
-def test_the_command_lists_them(house):
+def test_the_command_lists_copies(house):
     leases = house.pages()
     house.settler.turn([house.visit(lease, body=LONG) for lease in leases[:2]], 0)
     run = CliRunner().invoke(outrider, ["duplicates", str(house.directory)])
@@ -176,7 +176,7 @@ def test_the_command_lists_them(house):
 
 
 @pytest.mark.parametrize("simhash", ["no digits", "-1", "f" * 17])
-def test_a_line_with_a_simhash_that_is_none_is_passed_over(simhash):
+def test_a_line_with_an_invalid_simhash_is_skipped(simhash):
     line = {
         "url": "http://a.test/",
         "outcome": "done",
@@ -193,7 +193,7 @@ def test_a_line_with_a_simhash_that_is_none_is_passed_over(simhash):
 
 
 def test_the_last_whole_line_of_a_url_is_found_from_the_end(tmp_path, monkeypatch):
-    """Pieces of any size find the same line as a reading of the whole file; a torn line is none."""
+    """Pieces of any size find the same line as a reading of the whole file. A torn line does not count."""
     path = tmp_path / "pages.jsonl"
     urls = [f"http://a.test/{number % 7}" for number in range(40)]
     rows = [{"url": url, "referrer": urls[place - 3], "n": place} for place, url in enumerate(urls)]
@@ -206,7 +206,7 @@ def test_the_last_whole_line_of_a_url_is_found_from_the_end(tmp_path, monkeypatc
     assert None is output.last_line(str(tmp_path / "nothing"), urls[0])
 
 
-def test_only_so_many_bytes_from_the_end_are_looked_at(tmp_path):
+def test_only_a_limited_number_of_bytes_from_the_end_is_read(tmp_path):
     path = tmp_path / "pages.jsonl"
     path.write_bytes(b'{"url":"http://a.test/"}\n' + b'{"url":"http://b.test/"}\n' * 10)
     assert None is output.last_line(str(path), "http://a.test/", 100)
@@ -238,19 +238,19 @@ def test_explain_names_the_original_of_a_copy_and_the_record(house):
     [
         (f"{A}/es/mod/core.html", f"{A}/en/mod/core.html", True),
         (f"{A}/old/page", f"{A}/page", True),
-        (f"{A}/page/2", f"{A}/page/1", False),  # of its own shape: a calendar, a session
+        (f"{A}/page/2", f"{A}/page/1", False),  # with its own shape: a calendar, a session
         (f"{A}/page?print=1", f"{A}/page", False),  # the same path
         (f"{A}/page;jsessionid=1F", f"{A}/page", False),
         (f"{B}/es/page", f"{A}/en/page", False),  # a mirror
     ],
 )
-def test_a_first_copy_is_one_of_a_page_of_another_shape_of_its_host(url: str, original: str, expected: bool) -> None:
+def test_a_first_copy_copies_a_page_of_another_shape_of_its_host(url: str, original: str, expected: bool) -> None:
     copies = Copies()
     assert [expected, False] == [copies.is_first_of_shape(url, (original, distance)) for distance in (None, 3)]
     assert not copies.is_first_of_shape(url, None)
 
 
-def test_a_foreign_copy_is_the_first_one_of_a_page_of_another_host() -> None:
+def test_a_foreign_copy_is_the_first_copy_of_a_page_of_another_host() -> None:
     copies = Copies()
     told = [copies.is_first_of_host(url, (f"{A}/page", None)) for url in (f"{B}/page", f"{B}/other", f"{A}/other")]
     assert [True, False, False] == told
@@ -263,8 +263,8 @@ def test_first_copies_are_known_up_to_a_bound() -> None:
     assert [True, True, False] == told
 
 
-def test_pages_of_their_own_among_those_that_were_not_translated_are_fetched(tmp_path) -> None:
-    """A manual in three languages: of 90 pages two are translated, and only pages that are copies lead to them."""
+def test_original_pages_among_untranslated_pages_are_fetched(tmp_path) -> None:
+    """A manual in three languages: two of 90 pages are translated, and only copies lead to them."""
     pages, translated = 90, (80, 89)
     crawl = Crawl(tmp_path)
     for language in ("en", "da", "ru"):

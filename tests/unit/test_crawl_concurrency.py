@@ -1,4 +1,4 @@
-"""Places of requests: slow ones stand aside within their number, and slow hosts are known again."""
+"""Places of requests: slow requests are set aside within their limit, and slow hosts are recognised again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from outrider.limits import SLOW_REQUEST_SECONDS
 
 
 class Moved:
-    """A loop whose clock a test sets on: timers that fall due run at once."""
+    """A loop whose clock a test moves: timers that are due run at once."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -31,7 +31,7 @@ def enter(places: RequestPlaces, *hosts: str, begun: list[str]) -> list[Place]:
     return made
 
 
-def test_a_slow_request_gives_its_place_to_another_host():
+def test_a_slow_request_leaves_its_place_to_another_host():
     async def main():
         time, told, begun = Moved(), [], []
         places = RequestPlaces(1, 1, lambda: told.append(1))
@@ -47,7 +47,7 @@ def test_a_slow_request_gives_its_place_to_another_host():
     assert ((["tarpit"], ["tarpit", "good"], 1, 1), 0) == asyncio.run(main())
 
 
-def test_a_host_that_was_slow_takes_no_place_until_it_was_quick_again():
+def test_a_host_that_was_slow_uses_no_place_until_it_is_quick_again():
     async def main():
         time, begun = Moved(), []
         places = RequestPlaces(1, 8, lambda: None)
@@ -64,7 +64,7 @@ def test_a_host_that_was_slow_takes_no_place_until_it_was_quick_again():
     assert ((["tarpit", "good"], 1), 0) == asyncio.run(main())
 
 
-def test_no_more_stand_aside_than_may():
+def test_no_more_requests_are_set_aside_than_the_limit():
     async def main():
         time, begun = Moved(), []
         places = RequestPlaces(2, 1, lambda: None)
@@ -78,8 +78,8 @@ def test_no_more_stand_aside_than_may():
     assert ((3, 1), 4) == asyncio.run(main())
 
 
-def test_a_request_that_is_broken_off_gives_back_what_it_held():
-    """Also one that still waits for a place: it is never sent."""
+def test_a_cancelled_request_returns_its_place():
+    """Also a request that still waits for a place: it is never sent."""
 
     async def main():
         time, begun = Moved(), []
@@ -112,8 +112,8 @@ def test_one_timer_serves_requests_that_begin_at_different_times():
     assert (2, ["h0", "h1", "h2", "h3"]) == second
 
 
-def test_each_request_of_a_train_has_the_time_of_one():
-    """The next request at a place is slow by its own beginning, neither sooner nor with those that began later."""
+def test_each_request_of_a_train_has_the_time_of_a_single_request():
+    """The next request at a place becomes slow by its own start: not earlier, and not with later requests."""
 
     async def main():
         time, begun = Moved(), []
@@ -132,7 +132,7 @@ def test_each_request_of_a_train_has_the_time_of_one():
     assert [0, 1, 2] == asyncio.run(main())
 
 
-def test_a_train_that_was_slow_once_stands_aside_to_its_end():
+def test_a_train_that_was_slow_once_is_set_aside_to_its_end():
     async def main():
         time, begun = Moved(), []
         places = RequestPlaces(1, 8, lambda: None)
@@ -147,11 +147,11 @@ def test_a_train_that_was_slow_once_stands_aside_to_its_end():
     assert ((["tarpit", "good"], 1), 0) == asyncio.run(main())
 
 
-def test_slow_requests_have_the_sockets_that_are_left():
+def test_slow_requests_use_the_sockets_that_are_left():
     assert [448, 7, 0, 36] == [slow_max(64, 512), slow_max(1, 512), slow_max(600, 600), slow_max(64, 100)]
 
 
-def test_where_few_more_may_stand_aside_places_are_kept_for_hosts_with_a_prompt_page():
+def test_where_few_more_may_be_set_aside_places_are_reserved_for_hosts_with_a_prompt_page():
     async def main():
         time, told, begun = Moved(), [], []
         places = RequestPlaces(4, 2, lambda: told.append(1), kept=1)
@@ -167,7 +167,7 @@ def test_where_few_more_may_stand_aside_places_are_kept_for_hosts_with_a_prompt_
             places.leave(good)
         served = begun.count("good")
         enter(places, "new", begun=begun)
-        places.leave(pits[0])  # one of those aside
+        places.leave(pits[0])  # a request set aside
         places.leave(pits[4])
         return stuck, served, begun[-2:], len(told) > 0
 
@@ -176,7 +176,7 @@ def test_where_few_more_may_stand_aside_places_are_kept_for_hosts_with_a_prompt_
     assert ["good", "tarpit5"] == last
 
 
-def test_a_prompt_host_that_became_slow_has_no_claim_to_the_kept_places():
+def test_a_prompt_host_that_became_slow_has_no_claim_to_the_reserved_places():
     async def main():
         time, begun = Moved(), []
         places = RequestPlaces(2, 0, lambda: None, kept=1)
@@ -191,7 +191,7 @@ def test_a_prompt_host_that_became_slow_has_no_claim_to_the_kept_places():
     assert (["turned", "turned", "tarpit"], 0) == asyncio.run(main())
 
 
-def test_without_pressure_hosts_that_never_answered_take_all_places():
+def test_without_pressure_hosts_that_never_answered_may_use_all_places():
     async def main():
         begun = []
         places = RequestPlaces(4, 28, lambda: None, kept=1)

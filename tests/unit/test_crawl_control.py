@@ -1,4 +1,4 @@
-"""DIR/control.sock: questions and answers, private, and never in the way."""
+"""DIR/control.sock: queries and answers, private, and never an obstacle for the crawl."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_question_is_answered_over_a_private_socket(tmp_path):
     assert (0o600, {"pages": 3}) == asked(tmp_path, "status")
 
 
-def test_a_directory_as_deep_as_it_may_be_has_a_socket_too(tmp_path):
+def test_a_directory_with_the_longest_path_has_a_socket_too(tmp_path):
     deep = tmp_path.joinpath(*["d" * 100] * 5)
     deep.mkdir(parents=True)
     assert {"pages": 3} == asked(deep, "status")[1]
@@ -50,12 +50,12 @@ def test_the_socket_of_a_dead_process_is_replaced(tmp_path):
     assert {"pages": 3} == asked(tmp_path, "status")[1]
 
 
-def test_the_socket_is_taken_away_at_the_end(tmp_path):
+def test_the_socket_is_removed_at_the_end(tmp_path):
     asked(tmp_path, "status")
     assert [] == os.listdir(tmp_path)
 
 
-def test_an_unknown_question_is_answered_with_those_that_are_known(tmp_path):
+def test_an_unknown_query_is_answered_with_the_known_ones(tmp_path):
     with pytest.raises(UnreachableError, match="this can be asked: status"):
         asked(tmp_path, "secrets")
 
@@ -64,12 +64,12 @@ def test_a_question_has_arguments(tmp_path):
     assert {"pages": 3, "of": "http://a.com/"} == asked(tmp_path, "status", url="http://a.com/")[1]
 
 
-def test_arguments_that_make_no_sense_are_answered_as_such(tmp_path):
+def test_invalid_arguments_are_reported(tmp_path):
     with pytest.raises(SettingsError, match="no such thing"):
         asked(tmp_path, "status", url="mailto:a@b")
 
 
-def test_noise_does_not_stop_the_next_one_who_asks(tmp_path):
+def test_noise_does_not_stop_the_next_caller(tmp_path):
     def noise(directory):
         with socket.socket(socket.AF_UNIX) as rude:
             rude.connect(str(directory / "control.sock"))
@@ -78,6 +78,6 @@ def test_noise_does_not_stop_the_next_one_who_asks(tmp_path):
     assert {"pages": 3} == asked(tmp_path, "status", noise)[1]
 
 
-def test_where_nothing_runs_nobody_answers(tmp_path):
+def test_where_no_crawl_runs_the_call_fails(tmp_path):
     with pytest.raises(UnreachableError):
         ask(str(tmp_path), "status")

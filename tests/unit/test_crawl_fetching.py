@@ -1,4 +1,4 @@
-"""From a lease to an answer: the addresses that are dialled, their order and time; and the visits that hold a place."""
+"""From a lease to an answer: the addresses that are dialled, their order and time, and the visits that use a place."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Table(FakeNames):
 
 
 class Wire(FakeWeb):
-    """Addresses with what comes of asking there: an error, or an answer; a time-out takes its time off the loop."""
+    """Addresses with the result of a request there: an error or an answer. A time-out moves the loop's clock on."""
 
     def __init__(self, *, sent: bool = False, **answers: FetchError | None) -> None:
         self.answers = {name.removeprefix("at_").replace("_", "."): answer for name, answer in answers.items()}
@@ -57,7 +57,7 @@ class Wire(FakeWeb):
 
 
 def visited(wire: Wire, *addresses: str, times: int = 1, guard: AddressGuard | None = None, **more):
-    """Visits one host, several times; answers the last visit."""
+    """Visits one host several times. Returns the last visit."""
 
     async def run():
         loop = asyncio.get_running_loop()
@@ -79,28 +79,28 @@ def visited(wire: Wire, *addresses: str, times: int = 1, guard: AddressGuard | N
 
 
 @pytest.mark.parametrize("error", sorted(DEAD))
-def test_the_next_address_is_dialled_when_one_takes_no_connection(error):
-    """Only the first of several addresses was ever dialled: a host whose first one is dead was never reached."""
+def test_the_next_address_is_dialled_when_one_refuses_the_connection(error):
+    """Only the first address was once dialled, so a host whose first address is dead was never reached."""
     wire = Wire(at_8_8_8_8=error, at_9_9_9_9=None)
     found = visited(wire, "8.8.8.8", "9.9.9.9")
     assert (["8.8.8.8", "9.9.9.9"], "9.9.9.9", 200) == (wire.dialled, found.response.address, found.status)
 
 
-def test_an_address_that_took_no_connection_is_dialled_last_from_then_on():
-    """Or each page of a host would wait for its dead address again."""
+def test_an_address_that_refused_a_connection_is_dialled_last_from_then_on():
+    """Otherwise each page of a host would wait for its dead address again."""
     wire = Wire(at_8_8_8_8=FetchError.CONNECT_TIMEOUT, at_9_9_9_9=None)
     visited(wire, "8.8.8.8", "9.9.9.9", times=3)
     assert ["8.8.8.8", "9.9.9.9", "9.9.9.9", "9.9.9.9"] == wire.dialled
 
 
-def test_where_no_address_takes_a_connection_the_last_failure_is_told():
+def test_where_no_address_accepts_a_connection_the_last_failure_is_reported():
     wire = Wire(at_8_8_8_8=FetchError.CONNECT_TIMEOUT, at_9_9_9_9=FetchError.CONNECT_REFUSED)
     found = visited(wire, "8.8.8.8", "9.9.9.9", times=2)
     assert (FetchError.CONNECT_REFUSED, 4) == (found.failure, len(wire.dialled))
 
 
-def test_look_ups_that_were_waited_for_are_counted_and_kept_connections_too():
-    """The second look-up is answered from memory; its request goes over the connection of the first."""
+def test_look_ups_with_a_wait_and_kept_connections_are_counted():
+    """The second look-up is answered from memory. Its request uses the connection of the first."""
     wire, waits = Wire(at_9_9_9_9=None), [0.25, 0.0]
 
     class Names(Table):
@@ -126,7 +126,7 @@ def test_look_ups_that_were_waited_for_are_counted_and_kept_connections_too():
 
 
 def test_every_address_passes_the_guard():
-    """A name that mixes private addresses among its own is dialled at the public ones alone."""
+    """A name with private addresses among its addresses is dialled only at the public ones."""
     wire = Wire(at_8_8_8_8=FetchError.CONNECT_REFUSED, at_9_9_9_9=None)
     visited(wire, "10.0.0.1", "8.8.8.8", "127.0.0.1", "::1", "9.9.9.9")
     assert ["8.8.8.8", "9.9.9.9"] == wire.dialled
@@ -136,7 +136,7 @@ def test_every_address_passes_the_guard():
 
 
 def test_all_addresses_share_the_time_of_one():
-    """Sixteen silent addresses take half a minute, not three, and what is left is for the answer."""
+    """Sixteen silent addresses need half a minute, not three, and the rest of the time is for the answer."""
     silent = {f"at_8_8_8_{number}": FetchError.CONNECT_TIMEOUT for number in range(16)}
     wire = Wire(**silent)
     visited(wire, *wire.answers)
@@ -145,19 +145,19 @@ def test_all_addresses_share_the_time_of_one():
 
 
 @pytest.mark.parametrize("error", [FetchError.RESET, FetchError.FIRST_BYTE_TIMEOUT, FetchError.TLS])
-def test_a_request_that_was_sent_goes_to_no_other_address(error):
+def test_a_request_that_was_sent_is_sent_to_no_other_address(error):
     wire = Wire(at_8_8_8_8=error, at_9_9_9_9=None, sent=True)
     assert error is visited(wire, "8.8.8.8", "9.9.9.9").failure
     assert ["8.8.8.8"] == wire.dialled
 
 
-def test_a_lease_that_names_an_address_goes_there_and_nowhere_else():
+def test_a_lease_that_names_an_address_uses_only_that_address():
     wire = Wire(at_8_8_8_8=FetchError.CONNECT_REFUSED, at_9_9_9_9=None)
     found = visited(wire, "8.8.8.8", "9.9.9.9", address="8.8.8.8")
     assert (["8.8.8.8"], FetchError.CONNECT_REFUSED) == (wire.dialled, found.failure)
 
 
-def test_the_address_that_answered_goes_into_the_archive(tmp_path, monkeypatch):
+def test_the_address_that_answered_is_in_the_archive(tmp_path, monkeypatch):
     kept: list[str] = []
 
     def packed(_output, answers):
@@ -171,8 +171,9 @@ def test_the_address_that_answered_goes_into_the_archive(tmp_path, monkeypatch):
     assert {"127.0.0.1"} == set(kept)
 
 
-def test_a_host_grouped_by_its_address_moves_to_the_next_one(tmp_path):
-    """Its leases name the one address that was found: when nothing takes a connection there, it is asked for again."""
+def test_a_host_grouped_by_its_address_moves_to_the_next_address(tmp_path):
+    """Its leases name the one address that was found. When no connection succeeds there, the address is looked up
+    again."""
     house = House(tmp_path, {"group": ("address",)}, names=lambda: Table("127.0.0.99", "127.0.0.1"))
     house.dead = {"127.0.0.99"}
     result = asyncio.run(asyncio.wait_for(house.run(seeds=["http://h0.test/"]), 30))
@@ -183,7 +184,7 @@ def test_a_host_grouped_by_its_address_moves_to_the_next_one(tmp_path):
 
 
 class Slow(FakeNames):
-    """A name service in which some names hang until they are let go."""
+    """A name service in which some names hang until they are released."""
 
     def __init__(self, *hang: str) -> None:
         super().__init__(HOSTS)
@@ -200,11 +201,11 @@ class Slow(FakeNames):
 
 @pytest.fixture
 def soon(monkeypatch):
-    """A name is long in coming after a hundredth of a second."""
+    """A name is slow after a hundredth of a second."""
     set_limits(monkeypatch, DNS_PROMPT_SECONDS=0.01)
 
 
-def test_names_that_hang_hold_no_place_of_others(tmp_path, soon):
+def test_names_that_hang_occupy_no_place_of_other_names(tmp_path, soon):
     """Six of eight hosts wait for their names, and two may be visited at once: the other two are crawled meanwhile."""
     names = []
 
@@ -222,7 +223,7 @@ def test_names_that_hang_hold_no_place_of_others(tmp_path, soon):
     assert (0, 32) == (result.exit_code, result.statistics["answered"])
 
 
-def test_names_that_come_at_once_make_no_more_requests_than_may_be(tmp_path, soon):
+def test_names_that_resolve_at_once_cause_no_more_requests_than_allowed(tmp_path, soon):
     names = []
 
     async def beside(house):
@@ -239,7 +240,7 @@ def test_names_that_come_at_once_make_no_more_requests_than_may_be(tmp_path, soo
 
 
 def test_a_lease_outlives_the_wait_for_a_name(tmp_path, soon, monkeypatch):
-    """A name that waits longer than a lease lasts costs its URL no attempt, and its outcome is not stale."""
+    """A name that waits longer than its lease lasts costs its URL no attempt, and its outcome is not stale."""
     for name, seconds in {"LEASE_SECONDS": 0.4, "EXTEND_STEP_SECONDS": 0.02, "EXTEND_SECONDS": 0.3}.items():
         monkeypatch.setattr(f"outrider.crawl.run.loop.{name}", seconds)
     monkeypatch.setattr("outrider.crawl.run.loop.WAIT_SECONDS_MAX", 0.1)
@@ -254,7 +255,7 @@ def test_a_lease_outlives_the_wait_for_a_name(tmp_path, soon, monkeypatch):
 
     async def beside(house):
         await until(lambda: house.site is not None and names and names[0].asked == {"h0.test"})
-        await until(lambda: len(extended) >= 8)  # each 0.1 s or more behind the one before: the lease of 0.4 s is over
+        await until(lambda: len(extended) >= 8)  # each at least 0.1 s after the one before: the lease of 0.4 s is over
         names[0].go.set()
 
     def make():
@@ -267,8 +268,9 @@ def test_a_lease_outlives_the_wait_for_a_name(tmp_path, soon, monkeypatch):
     assert "stale" not in (house.output / "crawl.log").read_text()
 
 
-def test_six_hundred_silent_names_keep_nobody_from_sixty_good_ones(soon, monkeypatch):
-    """Each hangs for good; the good ones are all found, none with a false `no answer`, and the silent ones are told."""
+def test_six_hundred_silent_names_do_not_block_sixty_good_ones(soon, monkeypatch):
+    """Each silent name hangs for ever. All good names are found, none with a false `no answer`, and the silent ones are
+    reported."""
     set_limits(monkeypatch, DNS_PROMPT_SECONDS=0.02)
     go = threading.Event()
 
@@ -303,8 +305,8 @@ def test_six_hundred_silent_names_keep_nobody_from_sixty_good_ones(soon, monkeyp
     assert (600, 660) == (statistics["threads"], statistics["look_ups"])
 
 
-def test_a_name_that_no_look_up_was_made_for_is_told_so(monkeypatch):
-    """Where as many look-ups hang as there may be, the wait for one ends, and says what it waited for."""
+def test_a_name_without_a_look_up_says_so(monkeypatch):
+    """When the limit of hanging look-ups is reached, the wait for one ends, and says for what it waited."""
     set_limits(monkeypatch, DNS_QUEUE_SECONDS_MAX=0.05)
     go = threading.Event()
 
@@ -336,7 +338,7 @@ def test_a_request_that_a_hook_changed_has_a_head_of_its_own():
 
 
 class Hand:
-    """A downloader whose answers a test gives. begun: the tags of each train; orders: the other calls, in order."""
+    """A downloader whose answers a test sets. begun: the tags of each train; orders: the other calls, in order."""
 
     def __init__(self) -> None:
         self.begun: list[list[int]] = []
@@ -361,7 +363,7 @@ class Hand:
 
 
 class Trains:
-    """Trains of tokens on a downloader whose answers a test gives, and the visits that have ended, by token."""
+    """Trains of tokens on a downloader whose answers a test sets, and the visits that have ended, by token."""
 
     def __init__(self, concurrency: int = 8, *addresses: str) -> None:
         self.hand, self.now, self.is_full = Hand(), 0, False
@@ -385,12 +387,12 @@ class Trains:
         self.fetching.begin(leases, lambda one, visit: self.visits.__setitem__(one.token, visit))
 
     def told(self) -> dict[int, tuple[int | None, bool, int | None]]:
-        """Status, whether it was stopped, and since when it was under way, of each visit that has ended."""
+        """Returns of each ended visit the status, whether it was stopped, and the instant at which it began."""
         return {token: (visit.status, visit.stopped, visit.began) for token, visit in self.visits.items()}
 
 
 class KnownTable(Table):
-    """One whose addresses need no wait."""
+    """A resolver whose addresses need no wait."""
 
     def known(self, host: str, port: int):
         return self.hosts[host]
@@ -413,7 +415,7 @@ def in_loop(test):
 
 
 @in_loop
-def test_each_visit_of_a_train_knows_when_the_one_before_it_ended():
+def test_each_visit_of_a_train_has_the_end_of_the_visit_before_it():
     trains = Trains()
     trains.begin(1, 2, 3)
     assert ([[1, 2, 3]], 3, 1) == (trains.hand.begun, len(trains.fetching), trains.fetching.trains)
@@ -439,7 +441,7 @@ def test_visits_that_a_downloader_leaves_out_were_never_sent():
     ("answer", "is_full"), [(response(cf_mitigated="challenge"), False), (response(), True)], ids=["challenge", "full"]
 )
 @in_loop
-def test_a_train_is_let_go_behind_a_challenge_and_when_there_is_no_room_for_answers(answer, is_full):
+def test_a_train_is_released_after_a_challenge_and_when_there_is_no_room_for_answers(answer, is_full):
     trains = Trains()
     trains.begin(1, 2, 3)
     trains.is_full = is_full
@@ -448,8 +450,9 @@ def test_a_train_is_let_go_behind_a_challenge_and_when_there_is_no_room_for_answ
 
 
 @in_loop
-def test_trains_that_are_let_go_have_no_visit_behind_the_first_one():
-    """The downloader is told of trains that it has; one that waits for a place gives its leases back at once."""
+def test_released_trains_have_no_visit_after_the_first_one():
+    """The downloader gets the call for trains that it has. A train that waits for a place returns its leases at
+    once."""
     trains = Trains(concurrency=1)
     trains.begin(1, 2, 3)
     trains.begin(4, 5, 6, host="b.test")
@@ -463,8 +466,9 @@ def test_trains_that_are_let_go_have_no_visit_behind_the_first_one():
 
 
 @in_loop
-def test_a_train_that_is_broken_off_says_which_of_its_visits_the_site_may_have_noticed():
-    """One that waited for a place had it for a moment when another left it, and said that the site may have noticed."""
+def test_a_cancelled_train_says_which_of_its_visits_the_site_may_have_noticed():
+    """A train that waited for a place got it for a moment when another left it, and then said that the site may have
+    noticed."""
     trains = Trains(concurrency=1)
     trains.now = 10
     trains.begin(1, 2)
@@ -479,7 +483,7 @@ def test_a_train_that_is_broken_off_says_which_of_its_visits_the_site_may_have_n
 
 
 @in_loop
-def test_a_train_whose_address_takes_no_connection_goes_on_elsewhere_with_one_visit():
+def test_a_train_whose_address_refuses_connections_continues_at_another_with_one_visit():
     trains = Trains(8, "8.8.8.8", "9.9.9.9")
     trains.begin(1, 2)
     trains.hand.answers(1, replace(response(None, error=FetchError.CONNECT_REFUSED), request_head=b""))
@@ -489,7 +493,7 @@ def test_a_train_whose_address_takes_no_connection_goes_on_elsewhere_with_one_vi
 
 
 @in_loop
-def test_a_url_that_cannot_be_asked_for_ends_alone_in_its_train():
+def test_an_unusable_url_ends_alone_in_its_train():
     trains = Trains()
     trains.begin(1, 2, 3, urls=("http://a.test:25/", "http://a.test/", "http://a b/"))
     assert [[2]] == trains.hand.begun

@@ -1,4 +1,4 @@
-"""Groups as people write them: words, files, and what is said of a file that cannot be used."""
+"""Groups as people write them: words, files, and the message for a file that cannot be used."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def file(tmp_path):
     return str(path)
 
 
-def test_words_and_files_say_it_together(file):
+def test_words_and_files_can_be_combined(file):
     found = read_groups(["address", file, "domain"])
     assert found is not None
     assert (GroupKind(1, 2.0), GroupKind(), ["g"]) == (
@@ -35,7 +35,7 @@ def test_words_and_files_say_it_together(file):
     )
 
 
-def test_a_crawl_that_may_leave_this_machine_has_a_clock_per_shared_machine_unless_told():
+def test_a_crawl_that_may_leave_this_machine_has_by_default_a_clock_per_shared_machine():
     told = {"nothing": (), "none": ("none",), "domain": ("domain",)}
     found = {
         name: CrawlOptions(group=group, contact="me@example.org").frontier_settings()["group"]
@@ -49,12 +49,12 @@ def test_a_crawl_without_a_contact_reaches_no_shared_machine_and_needs_no_clock_
     assert (None, None) == (CrawlOptions().frontier_settings()["group"], groups_of((), None))
 
 
-def test_none_stands_alone():
+def test_none_is_the_only_word_where_it_is_used():
     with pytest.raises(SettingsError, match="none stands beside other groups"):
         CrawlOptions(group=("none", "domain"))
 
 
-def test_the_settings_file_of_yesterday_that_tells_no_group_has_the_clock_today():
+def test_an_older_settings_file_without_a_group_has_the_clock_today():
     kept = from_file('contact = "me@example.org"\ngroup = []\n', "outrider.toml", "/elsewhere")
     assert machines() == resolved({}, {}, kept.options, "").frontier_settings()["group"]
 
@@ -93,13 +93,13 @@ def test_the_exempt_networks_are_the_ones_that_are_not_public():
         (b"#" * (GROUPING_FILE_BYTES_MAX + 1), "is larger than"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_told_with_its_name(tmp_path, octets, said):
+def test_a_fault_of_a_file_is_named_with_the_file(tmp_path, octets, said):
     (tmp_path / "g.toml").write_bytes(octets)
     with pytest.raises(SettingsError, match=f"group is .*g.toml.*{said}"):
         CrawlOptions(group=(str(tmp_path / "g.toml"),))
 
 
-def test_a_file_that_is_not_there_is_refused():
+def test_a_missing_file_is_refused():
     with pytest.raises(SettingsError, match=r"group is .*hosts.*cannot be read.*it takes domain, address, none, or"):
         CrawlOptions(group=("hosts",))
 

@@ -1,4 +1,4 @@
-"""Each kind of lease has one row in the crawl, which says how its request ends in every case."""
+"""Each kind of lease has one row in the crawl, which defines how its request ends in every case."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_each_kind_has_a_row_in_the_crawl_and_each_errand_one_in_the_frontier(ki
 
 
 @pytest.mark.parametrize("kind", list(Kind))
-def test_a_request_that_was_broken_off_is_an_outcome_that_the_frontier_takes(kind):
+def test_a_cancelled_request_is_an_outcome_that_the_frontier_accepts(kind):
     visit = Visit(lease(kind), AT, AT + 2_000_000, stopped=True, began=AT)
     found = stopped_outcome(visit)
     assert (7, 2.0, "stopped", AT + 2_000_000) == (found.token, found.seconds, found.error, found.ended_at)
@@ -38,7 +38,7 @@ def test_a_request_that_was_broken_off_is_an_outcome_that_the_frontier_takes(kin
 
 
 @pytest.mark.parametrize("kind", list(Kind))
-def test_an_answer_that_cannot_be_kept_ends_as_too_large(kind):
+def test_an_answer_that_cannot_be_stored_ends_as_too_large(kind):
     found = unkept_outcome(Visit(lease(kind), AT, AT), None, None)
     assert (7, "too_large") == (found.token, found.error)
     assert found.robots is None or found.robots.status is None

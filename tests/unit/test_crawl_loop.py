@@ -1,4 +1,4 @@
-"""The loop with a downloader that touches no network: limits, stops, bugs, a full disk that stays full."""
+"""The loop with a downloader that touches no network: limits, stops, bugs, and a disk that stays full."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SEEDS = [f"http://{host}/" for host in HOSTS]
 
 
 class Site(FakeWeb):
-    """Answers every request after a moment; each page links to the next, `depth` times."""
+    """Answers every request after a moment. Each page links to the next, `depth` times."""
 
     def __init__(self, clock, *, seconds: float = 0.0, depth: int = 3, hangs: bool = False, bug: str = "") -> None:
         super().__init__(clock=clock)
@@ -43,7 +43,7 @@ class Site(FakeWeb):
         self.hosts: set[str] = set()
 
     def takes(self, request: Request) -> float:
-        """The seconds of a request."""
+        """Returns the seconds of a request."""
         return self.seconds
 
     async def fetch(self, request: Request) -> Response:
@@ -94,7 +94,7 @@ class House:
         self.crawler = None
         self.names = names or Names
         self.refuses: dict[str, str] = {}
-        self.dead: set[str] = set()  # addresses at which nothing takes a connection
+        self.dead: set[str] = set()  # addresses that refuse connections
         self.more = more
 
     def make_site(self, _options, clock):
@@ -141,14 +141,15 @@ def test_everything_that_is_linked_is_fetched_once(tmp_path):
     assert sorted(house.site.urls) == sorted({*house.site.urls})
 
 
-def test_never_more_than_so_many_requests_are_in_flight(tmp_path):
+def test_the_limit_of_requests_in_flight_is_never_exceeded(tmp_path):
     house = House(tmp_path, {"concurrency": 3}, {"seconds": 0.01})
     asyncio.run(house.run())
     assert 3 == house.site.most
 
 
-def test_answers_that_are_more_than_a_turn_holds_wait_and_bound_the_leases(tmp_path, monkeypatch):
-    """All that had come was one turn, however large. An answer holds no place, but leases are bounded beside these."""
+def test_answers_beyond_the_limit_of_a_turn_wait_and_bound_the_leases(tmp_path, monkeypatch):
+    """Every answer that had arrived was once in one turn, however large. An answer uses no place, but these answers
+    limit the leases."""
     set_limits(monkeypatch, TURN_BYTES_MAX=1)
     turns, leased = [], []
     turn = Settler.turn
@@ -168,7 +169,7 @@ def test_answers_that_are_more_than_a_turn_holds_wait_and_bound_the_leases(tmp_p
 
 
 def test_answers_that_wait_to_be_read_bound_the_leases(tmp_path, monkeypatch):
-    """Where hosts need no gap, a crawl has more leases than places; but none is added while too many bytes wait."""
+    """When hosts need no gap, a crawl has more leases than places. But it adds no lease while too many bytes wait."""
     set_limits(monkeypatch, ANSWERS_BYTES_MAX=1)
     wanted = []
     turn = Settler.turn
@@ -187,7 +188,7 @@ def test_answers_that_wait_to_be_read_bound_the_leases(tmp_path, monkeypatch):
     assert 3 < max(want for _, want in wanted) <= 3 * LEASES_PER_PLACE_MAX
 
 
-def test_a_limit_of_pages_is_kept_whatever_is_in_flight(tmp_path):
+def test_a_limit_of_pages_is_kept_with_any_requests_in_flight(tmp_path):
     house = House(tmp_path, {"max_pages": 11}, {"seconds": 0.005})
     result = asyncio.run(house.run())
     assert (3, 11) == (result.exit_code, result.statistics["answered"])
@@ -208,7 +209,7 @@ def test_the_first_stop_lets_requests_end(tmp_path):
     assert (4, len(house.site.urls) - len(SEEDS)) == (result.exit_code, len(house.pages()) if house.pages() else 0)
 
 
-def test_requests_that_do_not_end_are_broken_off_after_a_stated_time(tmp_path):
+def test_requests_that_do_not_end_are_cancelled_after_a_stated_time(tmp_path):
     async def beside(house):
         await until(lambda: house.site is not None and house.site.running == len(SEEDS))
         await until(lambda: any("robots" not in url for url in house.site.urls))
@@ -230,7 +231,7 @@ def test_a_second_stop_is_at_once(tmp_path):
     assert (4, []) == (result.exit_code, house.pages())
 
 
-def test_a_bug_ends_the_crawl_in_good_order_and_is_written_down(tmp_path):
+def test_a_bug_ends_the_crawl_in_order_and_is_logged(tmp_path):
     house = House(tmp_path, {}, {"bug": "h3.test/2"})
     with pytest.raises(ZeroDivisionError):
         asyncio.run(house.run())
@@ -243,7 +244,7 @@ def test_a_bug_ends_the_crawl_in_good_order_and_is_written_down(tmp_path):
         frontier.close()
 
 
-def test_a_disk_that_stays_full_ends_the_crawl_with_words(tmp_path, monkeypatch):
+def test_a_disk_that_stays_full_ends_the_crawl_with_a_message(tmp_path, monkeypatch):
     def full(*_args):
         raise StoreFullError("no room")
 
@@ -253,7 +254,7 @@ def test_a_disk_that_stays_full_ends_the_crawl_with_words(tmp_path, monkeypatch)
     assert (7, True) == (result.exit_code, "waiting 0.1 s for space" in house.talk.getvalue())
 
 
-def test_a_disk_that_has_room_again_goes_on_as_if_nothing_had_been(tmp_path, monkeypatch):
+def test_a_crawl_continues_normally_once_the_disk_has_room_again(tmp_path, monkeypatch):
     kept = Output.sync_archive
     refusals = iter(range(3))
 
@@ -269,7 +270,7 @@ def test_a_disk_that_has_room_again_goes_on_as_if_nothing_had_been(tmp_path, mon
     assert (0, 32, 32) == (result.exit_code, len(house.pages()), len({page["url"] for page in house.pages()}))
 
 
-def test_seeds_that_were_not_taken_are_asked_for_again(tmp_path):
+def test_seeds_that_were_not_accepted_are_requested_again(tmp_path):
     house = House(tmp_path, seeds_again=lambda: SEEDS[:2])
     result = asyncio.run(house.run(seeds=[]))
     assert 8 == result.statistics["answered"]
@@ -281,8 +282,8 @@ LONG = "99999999999"
 
 
 @pytest.mark.parametrize("path", ["", "2", "robots.txt"])
-def test_a_retry_after_of_a_year_does_not_hold_a_crawl(tmp_path, path):
-    """It kept the crawl alive for a year: the run ends with 3, and names the host that it left and the instant."""
+def test_a_retry_after_of_a_year_does_not_keep_a_crawl_running(tmp_path, path):
+    """It kept the crawl running for a year. The run ends with 3, and names the waiting host and the instant."""
     house = House(tmp_path, site={"seconds": 0.01})
     house.refuses = {f"http://h3.test/{path}": LONG}
     result = asyncio.run(asyncio.wait_for(house.run(), 30))
@@ -291,12 +292,12 @@ def test_a_retry_after_of_a_year_does_not_hold_a_crawl(tmp_path, path):
     assert (1, True) == (log.count(" left host=h3.test until=20"), "reason=retry_after" in log)
     left = {"": 0, "2": 2, "robots.txt": 0}[path]
     assert 28 + left == sum(page["outcome"] == "done" for page in house.pages())
-    # Going on changes nothing: the host is left alone until then.
+    # A resume does not change this: the host is left alone until then.
     again = asyncio.run(asyncio.wait_for(house.run(), 30))
     assert (3, 0) == (again.exit_code, len(house.site.urls))
 
 
-def test_a_crawl_waits_for_no_more_than_it_was_told(tmp_path):
+def test_a_crawl_waits_only_up_to_its_limit(tmp_path):
     house = House(tmp_path, {"max_wait": 5})
     house.refuses = {"http://h3.test/1": "60"}
     result = asyncio.run(asyncio.wait_for(house.run(), 30))
@@ -317,13 +318,13 @@ def test_a_retry_after_within_the_limit_is_waited_for(tmp_path, monkeypatch):
     assert (0, 32) == (result.exit_code, sum(page["outcome"] == "done" for page in house.pages()))
 
 
-def test_a_crawls_own_gap_is_no_reason_to_end(tmp_path):
+def test_the_gap_of_a_crawl_itself_is_no_reason_to_end(tmp_path):
     house = House(tmp_path, {"max_wait": 0, "delay": 0.05}, {"depth": 2})
     assert 0 == asyncio.run(asyncio.wait_for(house.run(), 30)).exit_code
 
 
-def test_progress_tells_of_the_wait(tmp_path):
-    """`about 6 s left` was said for a year; the rest of a crawl is as long as its longest wait."""
+def test_progress_shows_the_wait(tmp_path):
+    """It said `about 6 s left` for a year. The remaining time of a crawl is at least its longest wait."""
     told = []
 
     async def beside(house):

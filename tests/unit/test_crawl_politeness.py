@@ -1,4 +1,4 @@
-"""`outrider politeness`: the record of a crawl proves its gaps, and no line of it can be changed unseen."""
+"""`outrider politeness`: the record of a crawl proves its gaps, and every change of a line is found."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Crawled(House):
         super().__init__(directory, clock=lambda: self.now, **options)
 
     def crawl(self, rounds: int, seconds: float = 0.25) -> None:
-        """So many rounds, in each of which every host that may be asked is asked."""
+        """Runs `rounds` rounds, and in each requests every host that is ready."""
         leases = []
         for _ in range(rounds):
             ended = []
@@ -85,7 +85,7 @@ def test_an_untouched_record_proves_every_gap(record):
     assert all(host.room_min is not None and host.room_min >= 0 for host in proof.hosts.values())
 
 
-def test_lines_say_the_rule_and_the_first_byte(record):
+def test_lines_contain_the_rule_and_the_first_byte(record):
     last = json.loads(lines_of(record)[-1])
     assert {"first_byte_at", "reason", "groups", "seal"} <= set(last)
     assert "factor" == last["reason"]
@@ -98,7 +98,7 @@ def test_an_edited_line_is_found_by_its_seal(record):
     assert ("seal", host, 7) in broken(record)
 
 
-def test_a_line_whose_seal_was_taken_away_is_refused(record):
+def test_a_line_without_its_seal_is_refused(record):
     lines = lines_of(record)
     told = json.loads(lines[6])
     del told["seal"]
@@ -127,7 +127,7 @@ def test_a_removed_last_line_is_found(record):
     assert ("store", None, None) in broken(record)
 
 
-def test_two_lines_that_changed_places_are_found(record):
+def test_two_swapped_lines_are_found(record):
     lines = lines_of(record)
     write(record, [*lines[:5], lines[6], lines[5], *lines[7:]])
     found = broken(record)
@@ -135,8 +135,8 @@ def test_two_lines_that_changed_places_are_found(record):
     assert {"order"} == {rule for rule, _, line in found if line in (6, 7)}
 
 
-def test_a_short_gap_is_found_though_every_digest_fits(tmp_path):
-    """The arithmetic alone, on a record that no store knows."""
+def test_a_short_gap_is_found_even_if_every_digest_fits(tmp_path):
+    """The arithmetic alone, on a record without a store."""
     proof = Proof()
     judge = Judge(proof)
     for number, line in enumerate(requests(("a.test", 0, 1), ("b.test", 0, 9), ("a.test", 1.5, 2)), 1):
@@ -173,8 +173,8 @@ def judged(lines) -> list[tuple[str, str | None, int | None]]:
 
 
 def several(*asked, capacity=3, gap_required=1.0, groups=()):
-    """Lines of requests to one host that takes several at once: token, start, end, and the end that the gap counts
-    from, in seconds (None: no gap); then a capacity, where it is another."""
+    """Returns lines of requests to one host that accepts several at once: token, start, end, and the end from which the
+    gap counts, in seconds (None: no gap); then a capacity, if it differs."""
     for token, started, ended, before, *own in asked:
         line = {
             "host": "a.test",
@@ -206,12 +206,12 @@ def test_more_requests_at_once_than_a_group_has_turns_are_found():
     assert [] == judged(requests(*asked, groups=group(3)))
 
 
-def test_a_long_request_that_is_told_last_counts_from_its_start():
+def test_a_long_request_that_is_reported_last_counts_from_its_start():
     asked = [("b.test", 1, 2), ("c.test", 3, 4), ("a.test", 0, 10)]
     assert ["capacity", "capacity"] == [rule for rule, *_ in judged(requests(*asked, groups=group(1)))]
 
 
-def test_the_gap_of_a_group_is_its_own_or_the_rest_of_the_host_before():
+def test_the_gap_of_a_group_is_its_own_or_the_delay_of_the_host_before():
     asked = [("a.test", 0, 1), ("b.test", 1.5, 2), ("a.test", 9, 10)]
     assert [("group gap", "b.test", 2)] == judged(requests(*asked, groups=group(gap=0.75)))
     assert [] == judged(requests(*asked, groups=group(gap=0.25)))
@@ -223,8 +223,8 @@ def test_a_group_of_several_turns_keeps_its_turns_and_no_gap_to_ends():
     assert [] == judged(requests(*asked, groups=group(2, gap=1.0)))
 
 
-def test_each_line_is_judged_by_the_capacity_and_the_gap_that_held_then():
-    """A crawl whose groups were changed between two starts broke nothing."""
+def test_each_line_is_judged_by_the_capacity_and_the_gap_of_its_time():
+    """A crawl whose groups were changed between two starts broke no rule."""
     wide = list(requests(("a.test", 0, 2), ("b.test", 1, 3), groups=group(2, gap=0.25)))
     narrow = list(requests(("c.test", 9, 10), ("d.test", 10.5, 12), groups=group(gap=0.5)))
     assert [] == judged([*wide, *narrow])
@@ -232,7 +232,7 @@ def test_each_line_is_judged_by_the_capacity_and_the_gap_that_held_then():
 
 
 @pytest.mark.parametrize("said", [{"capacity": 0}, {"capacity": 1 << 80}, {"gap": 1e300}, {"gap": -1}])
-def test_clocks_that_no_crawl_can_have_make_no_record(said):
+def test_impossible_clocks_are_no_record(said):
     assert [("record", None, 1)] == judged(requests(("a.test", 0, 1), groups=[{"name": "g", **said}]))
 
 
@@ -252,7 +252,7 @@ def test_a_torn_end_is_named_and_not_judged(record):
     assert (True, 14, whole) == (proof.ok, proof.torn, proof.requests)
 
 
-def test_a_request_whose_answer_a_crash_took_is_counted_and_breaks_nothing(tmp_path):
+def test_a_request_whose_answer_was_lost_in_a_crash_is_counted_and_is_no_breach(tmp_path):
     house = Crawled(tmp_path / "out", delay=1.0)
     house.crawl(2)
     house.now += instant(20)
@@ -291,14 +291,14 @@ def test_the_command_ends_with_9_and_names_host_line_and_rule(record, capsys):
 
 
 @pytest.mark.parametrize("wrong", [{"capacity": "many"}, {"capacity": 1, "gap": "long"}, {"name": 7}])
-def test_a_line_with_another_kind_of_group_is_no_record(wrong):
+def test_a_line_with_an_unknown_kind_of_group_is_no_record(wrong):
     groups = [{"name": "domain test", **wrong}]
     assert [("record", None, 1), ("record", None, 2)] == judged(
         requests(("a.test", 0, 1), ("b.test", 1.5, 2), groups=groups)
     )
 
 
-def test_a_line_with_a_token_beyond_64_bits_is_no_record():
+def test_a_line_with_a_token_above_64_bits_is_no_record():
     line = next(requests(("a.test", 0, 1), groups=group()))
     assert [("record", None, 1)] == judged([line.replace(b'"token":1', b'"token":18446744073709551615')])
 
@@ -317,21 +317,22 @@ def found(*asked, true_to_store=True, **how) -> list[tuple[str, int | None]]:
     return [(one.rule, one.line) for one in proof.violations]
 
 
-def test_a_record_of_several_at_once_stands_in_the_order_of_their_ends():
-    """The slow second request is told behind four that were leased later; each gap counts from a reported end."""
+def test_a_record_of_simultaneous_requests_is_in_the_order_of_their_ends():
+    """The slow second request is reported after four that were leased later. Each gap counts from a reported end."""
     quick = [(3, 3, 4, 1), (4, 5, 6, 4), (5, 7, 8, 6), (6, 8.5, 9.5, 6)]
     assert [] == found(ROBOTS, *quick, (2, 2, 10, 1), (7, 11, 12, 10))
 
 
-def test_more_at_once_than_the_host_takes_are_found():
+def test_more_simultaneous_requests_than_the_capacity_are_found():
     asked = [(2, 2, 9, 1), (3, 3, 9.1, 1), (4, 4, 9.2, 1), (5, 5, 9.3, 1)]
     assert [] == found(ROBOTS, *asked[:3])
     assert [("at once", 5), ("gap", 5)] == found(ROBOTS, *asked)
     assert [("at once", 4)] == found(ROBOTS, *asked[:3], capacity=2)[:1]
 
 
-def test_a_gap_to_an_end_that_lies_too_far_back_is_found():
-    """Of five that were leased before it two may have been open: its gap counts from the third end at least."""
+def test_a_gap_to_a_too_early_end_is_found():
+    """Of the five requests that were leased before it, two may have been open: its gap counts from the third end at
+    least."""
     asked = [(2, 2, 3, 1), (3, 4, 5, 3), (4, 6, 7, 5), (5, 8, 9, 7)]
     assert [] == found(ROBOTS, *asked, (6, 10, 11, 5))
     assert [("gap", 6)] == found(ROBOTS, *asked, (6, 10, 11, 3))
@@ -343,25 +344,25 @@ def test_a_gap_below_the_required_one_is_found():
 
 
 def test_a_gap_to_an_end_of_no_line_is_a_lost_answer_or_a_missing_line():
-    """After a kill three requests count from the same end, which no line has: one request was lost."""
+    """After a kill three requests count from the same end, and no line has that end: one request was lost."""
     asked = [(2, 2, 3, 1), (10, 9, 10, 7.5), (11, 10, 11, 7.5), (12, 11, 12, 7.5)]
     assert [] == found(ROBOTS, *asked)
     assert [("missing", 3)] == found(ROBOTS, *asked, true_to_store=False)
 
 
-def test_more_lines_behind_later_ones_than_could_be_open_are_found():
+def test_more_lines_after_later_ones_than_could_be_open_are_found():
     asked = [(2, 2, 3, 1), (3, 4, 5, 3), (4, 6, 7, 3)]
     assert [("order", 2)] == found(ROBOTS, asked[2], *asked[:2], capacity=2)
     assert [("order", 3), ("order", 4)] == found(ROBOTS, asked[0], asked[1], asked[1])
 
 
-def test_a_request_without_a_gap_behind_a_reported_one_is_found():
+def test_a_request_without_a_gap_after_a_reported_one_is_found():
     asked = [(2, 2, 3, 1), (3, 4, 5, 3), (4, 6, 7, None)]
     assert [("gap", 4)] == found(ROBOTS, *asked)
     assert [] == found((1, 0, 9, None), (2, 1, 8, None), (3, 2, 7, None))
 
 
-def test_each_line_of_a_host_is_judged_by_the_capacity_that_held_at_its_lease():
+def test_each_line_of_a_host_is_judged_by_the_capacity_at_its_lease():
     """Raised while one is open, lowered while two are."""
     raised = [(1, 0, 1, None, 1), (2, 2, 3, 1, 1), (3, 4, 9, 3, 1), (4, 5, 8, 3), (5, 6, 10, 3)]
     in_order = [*raised[:2], raised[3], raised[2], raised[4]]
@@ -371,8 +372,8 @@ def test_each_line_of_a_host_is_judged_by_the_capacity_that_held_at_its_lease():
     assert [("gap", 7)] == found(*in_order, (6, 11, 12, 10, 1), (7, 13, 14, 10, 1))
 
 
-def test_a_capacity_that_is_raised_while_a_train_is_under_way_breaks_nothing():
-    """The first request of several was given while the last two pages of a train were open."""
+def test_a_capacity_that_is_raised_while_a_train_is_under_way_is_no_breach():
+    """The first request of several was leased while the last two pages of a train were open."""
     train = [(token, 2 * token, 2 * token + 1, 2 * token - 1 if token > 2 else 1, 1) for token in range(2, 6)]
     asked = [ROBOTS, *train, (6, 12, 14, 7), (7, 13, 15, 11)]
     assert ([], []) == (found(*asked), found(*asked, true_to_store=False))
@@ -380,11 +381,11 @@ def test_a_capacity_that_is_raised_while_a_train_is_under_way_breaks_nothing():
 
 
 def test_a_record_without_capacities_is_judged_as_before():
-    """A version that told none wrote it."""
+    """An older version wrote it, without capacities."""
     assert [("at once", 3)] == found(ROBOTS, (2, 2, 5, 1), (3, 4, 6, 1), capacity=1)
 
 
-def test_a_group_of_one_turn_rests_behind_a_host_that_takes_several():
+def test_a_group_of_one_turn_waits_after_a_host_that_accepts_several_requests():
     asked = [(11, 0, 1, None, 1), (12, 2, 3, 1), (13, 4, 5, 3)]
     beside = requests(("b.test", 3.5, 3.75), groups=group())
     lines = [*several(*asked, groups=group()), *beside]
@@ -392,7 +393,7 @@ def test_a_group_of_one_turn_rests_behind_a_host_that_takes_several():
 
 
 @pytest.mark.parametrize("wrong", [{"capacity": 0}, {"capacity": 1 << 40}, {"gap": 1e300}, {"gap_required": -1e300}])
-def test_numbers_that_no_crawl_can_have_make_no_record(wrong):
+def test_impossible_numbers_are_no_record(wrong):
     (line,) = several((1, 0, 1, None))
     told = {**json.loads(line), **wrong}
     del told["seal"]
@@ -415,8 +416,8 @@ def test_an_edited_capacity_is_found(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_every_record_of_a_frontier_that_gives_several_at_once_is_proved(seed):
-    """Answers take long and come in any order, the capacity is changed meanwhile, and the process is killed."""
+def test_every_record_of_a_frontier_with_simultaneous_requests_is_proved(seed):
+    """Answers are slow and arrive in any order, the capacity is changed meanwhile, and the process is killed."""
     chance = random.Random(seed)
     world = World(delay=chance.choice([0.0, 1.0]), delay_factor=chance.choice([0.0, 3.0]))
     world.discover(*[f"http://a.com/{number}" for number in range(300)])
@@ -433,7 +434,7 @@ def test_every_record_of_a_frontier_that_gives_several_at_once_is_proved(seed):
         elif act < 0.3:
             world.clock.move(chance.choice([0.05, 0.5, 1.0]))
         elif act < 0.7 or not under_way:
-            world.clock.move(min(world.ready_in() or 0.0, 20.0))  # the first instant at which it may be asked again
+            world.clock.move(min(world.ready_in() or 0.0, 20.0))  # the first instant at which the host is ready again
             under_way += [(lease, world.clock()) for lease in world.lease(ttl_seconds=3_600)]
         else:
             lease, began = under_way.pop(chance.randrange(len(under_way)))

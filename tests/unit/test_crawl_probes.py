@@ -1,4 +1,4 @@
-"""Probes in a crawl: a path or a host by chance is asked for once, and pages like the answer are no pages."""
+"""Probes in a crawl: a random path or a random host is requested once, and pages like its answer are soft 404s."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def like(answer: ProbeAnswer, url: str, body: str) -> bool:
 SHORT: Final = "<title>Not found</title><h1>Oops</h1><p>{0} was not found.</p><a href='{0}/deeper'>on</a>"
 
 
-def test_a_short_page_is_like_an_answer_that_says_there_is_nothing_whatever_its_own_name() -> None:
+def test_a_short_page_is_like_a_not_found_answer_whatever_its_own_name() -> None:
     answer = answer_of(f"{A}/real/qzkvxw", SHORT.format("/real/qzkvxw"))
     assert like(answer, f"{A}/real/17", SHORT.format("/real/17"))
     assert like(answer, f"{A}/real/17/deeper", SHORT.format("/real/17/deeper"))
@@ -68,17 +68,17 @@ def test_a_short_page_is_like_an_answer_that_says_there_is_nothing_whatever_its_
     ],
     ids=["another title", "another link", "more text", "nothing"],
 )
-def test_a_page_with_something_of_its_own_is_not_like_an_answer(body: str) -> None:
+def test_a_page_with_its_own_content_is_not_like_an_answer(body: str) -> None:
     assert not like(answer_of(f"{A}/real/qzkvxw", SHORT.format("/real/qzkvxw")), f"{A}/real/17", body)
 
 
-def test_short_pages_that_differ_in_their_names_are_not_alike_where_the_answer_says_nothing_of_the_kind() -> None:
-    """A site may make a page for any name, and each is one."""
+def test_short_pages_that_differ_in_their_names_are_different_where_the_answer_is_no_not_found_page() -> None:
+    """A site may make a page for any name, and each of them is a page."""
     assert not like(answer_of(f"{A}/p/qzkvxw", "<p>The page /p/qzkvxw</p>"), f"{A}/p/17", "<p>The page /p/17</p>")
     assert like(answer_of(f"{A}/p/qzkvxw", "<p>One page for all</p>"), f"{A}/p/17", "<p>One page for all</p>")
 
 
-def test_a_long_page_is_like_an_answer_by_simhash_and_not_where_it_leads_elsewhere() -> None:
+def test_a_long_page_is_like_an_answer_by_simhash_but_not_with_other_links() -> None:
     answer = answer_of(f"{A}/a/qzkvxw", f"<title>x</title><p>{LONG} /a/qzkvxw</p><a href=/home>home</a>")
     body = f"<title>x</title><p>{LONG} /a/17</p><a href=/home>home</a>"
     assert like(answer, f"{A}/a/17", body)
@@ -106,7 +106,7 @@ def test_any_page_can_be_compared(text: str, name: str) -> None:
         ("/a.b/c.verylong", "/a.b/N"),
     ],
 )
-def test_a_path_by_chance_lies_beside_a_page(url: str, expected: str) -> None:
+def test_a_random_path_is_next_to_a_page(url: str, expected: str) -> None:
     assert A + expected == _random_url(A + url, "N")
 
 
@@ -114,7 +114,7 @@ def test_a_path_by_chance_lies_beside_a_page(url: str, expected: str) -> None:
 
 
 class Books:
-    """Takes errands."""
+    """Stores the queued errands."""
 
     def __init__(self) -> None:
         self.queued: list[str] = []
@@ -131,7 +131,7 @@ def probes(files: MemoryFiles | None = None, **how: Any) -> tuple[Probes, Books]
 
 
 def is_nothing(one: Probes, url: str, body: str, depth: int = 1) -> bool | None:
-    """Whether a page is none; None where it is like no answer."""
+    """Whether a page is a soft 404. None if it is like no answer."""
     like = one.judged(url, depth, *page_of(url, body))
     return like.nothing if like is not None else None
 
@@ -156,7 +156,7 @@ SITE: Final = [f"{A}/d/{number}.html" for number in range(40)]
 MANY: Final = [f"http://h{number}.wild.test:81/" for number in range(40)]
 
 
-def test_a_site_is_probed_once_when_enough_of_its_pages_were_like_others_and_again_after_a_month() -> None:
+def test_a_site_is_probed_once_after_enough_similar_pages_and_again_after_a_month() -> None:
     one, books = probes(probe_pages=10)
     counted(one, SITE[:9])
     assert [] == books.queued
@@ -169,7 +169,7 @@ def test_a_site_is_probed_once_when_enough_of_its_pages_were_like_others_and_aga
     assert (2, 2) == (len(books.queued), len(set(books.queued)))
 
 
-def test_short_pages_that_say_there_is_nothing_are_like_others_and_pages_of_their_own_are_not() -> None:
+def test_short_not_found_pages_are_like_other_pages_and_pages_with_their_own_content_are_not() -> None:
     one, books = probes(probe_pages=10)
     counted(one, SITE, copy=False)
     assert [] == books.queued
@@ -188,7 +188,7 @@ def test_a_probe_that_fails_is_not_tried_again() -> None:
     assert (Verdict.GONE, "http_503", True) == (made.verdict, made.error, made.refused)
 
 
-def test_a_domain_is_probed_once_when_many_of_its_hosts_are_met_within_a_day() -> None:
+def test_a_domain_is_probed_once_after_many_of_its_hosts_appear_within_a_day() -> None:
     one, books = probes(probe_hosts=10, scope="any")
     counted(one, MANY[:9])
     counted(one, MANY[9:11], 100_000.0)
@@ -201,7 +201,7 @@ def test_a_domain_is_probed_once_when_many_of_its_hosts_are_met_within_a_day() -
 
 
 @pytest.mark.parametrize("how", [{"probe_pages": 0, "probe_hosts": 0}, {"traps": False}])
-def test_nothing_is_asked_where_that_is_not_wanted(how: dict[str, Any]) -> None:
+def test_no_probe_is_sent_where_probes_are_off(how: dict[str, Any]) -> None:
     one, books = probes(scope="any", **how)
     counted(one, SITE + MANY)
     answered(one, f"{A}/d/qzkvxw.html", SHORT.format("x"))
@@ -209,13 +209,13 @@ def test_nothing_is_asked_where_that_is_not_wanted(how: dict[str, Any]) -> None:
     assert is_nothing(one, f"{A}/d/1.html", SHORT.format("x")) is None
 
 
-def test_no_host_is_asked_for_that_lies_outside_the_scope() -> None:
+def test_no_random_host_outside_the_scope_is_requested() -> None:
     one, books = probes(probe_hosts=10, scope="host")
     counted(one, MANY)
     assert [] == books.queued
 
 
-def test_a_seed_draws_the_same_names_again_and_another_one_others() -> None:
+def test_the_same_seed_draws_the_same_names_and_another_seed_draws_different_ones() -> None:
     drawn = []
     for seed in (1, 1, 2):
         one, books = probes(probe_pages=10, probe_hosts=10, scope="any", seed=seed)
@@ -224,7 +224,7 @@ def test_a_seed_draws_the_same_names_again_and_another_one_others() -> None:
     assert (2, True, False) == (len(drawn[0]), drawn[0] == drawn[1], drawn[0] == drawn[2])
 
 
-def test_what_was_asked_and_answered_is_known_to_the_next_run_and_a_torn_end_is_written_over() -> None:
+def test_probes_and_answers_are_known_to_the_next_run_and_a_torn_end_is_overwritten() -> None:
     files = MemoryFiles()
     one, books = probes(files, probe_pages=10)
     counted(one, SITE)
@@ -248,20 +248,20 @@ def test_what_was_asked_and_answered_is_known_to_the_next_run_and_a_torn_end_is_
 
 
 def proven(one: Probes, body: str = SHORT, at: float = 2.0) -> None:
-    """Answers two probes of a.test so, behind a page of it."""
+    """Answers two probes of a.test with this body, after a page of the site."""
     counted(one, SITE[:1], copy=False)
     for name in ("qzkvxw", "other/wxvkzq"):
         answered(one, f"{A}/d/{name}", body.format(f"/d/{name}"), at=at)
 
 
-def test_a_page_is_none_where_it_says_so_as_two_answers_of_its_site_do() -> None:
+def test_a_page_is_a_soft_404_if_it_says_so_like_two_answers_of_its_site() -> None:
     one, _ = probes()
     counted(one, SITE[:1], copy=False)
     page = f"{A}/d/1", SHORT.format("/d/1")
     assert is_nothing(one, *page) is None
     answered(one, f"{A}/d/qzkvxw", SHORT.format("/d/qzkvxw"))
     assert is_nothing(one, *page) is False
-    answered(one, f"{A}/d/qzkvxw", SHORT.format("/d/qzkvxw"))  # the same probe, asked again after a kill
+    answered(one, f"{A}/d/qzkvxw", SHORT.format("/d/qzkvxw"))  # the same probe, repeated after a kill
     assert is_nothing(one, *page) is False
     answered(one, f"{A}/other/wxvkzq", SHORT.format("/other/wxvkzq"))
     assert is_nothing(one, *page) is True
@@ -269,10 +269,10 @@ def test_a_page_is_none_where_it_says_so_as_two_answers_of_its_site_do() -> None
 
 @pytest.mark.parametrize("first", ["<p>Hello</p>", SHORT.format("/d/0.html"), None])
 @pytest.mark.parametrize("asked_again", [False, True])
-def test_a_later_run_knows_the_first_page_of_a_site_as_the_probe_notes_it_or_takes_no_answer_for_a_proof(
+def test_a_later_run_reads_the_first_page_of_a_site_from_the_notes_or_accepts_no_answer_as_proof(
     first: str | None, asked_again: bool
 ) -> None:
-    """None: as notes of older releases, which lack it. asked_again: the kill came behind the first answer."""
+    """None: as in notes of older releases, which lack it. asked_again: the kill was after the first answer."""
     files, page = MemoryFiles(), (f"{A}/e/1", SHORT.format("/e/1"))
     one, books = probes(files, probe_pages=3)
     counted(one, SITE[:1], body=first or "<p>Hello</p>")
@@ -302,13 +302,13 @@ def test_a_later_run_knows_the_first_page_of_a_site_as_the_probe_notes_it_or_tak
     ],
     ids=["short", "long"],
 )
-def test_a_site_that_gives_one_text_for_every_path_loses_no_page(body: str) -> None:
+def test_a_site_with_one_text_for_every_path_loses_no_page(body: str) -> None:
     one, _ = probes()
     proven(one, body)
     assert is_nothing(one, f"{A}/d/1", body) is False
 
 
-def test_a_long_page_says_that_there_is_nothing_by_its_title() -> None:
+def test_a_long_page_says_not_found_in_its_title() -> None:
     one, _ = probes()
     body = f"<title>Page not found - Site</title><p>{LONG}"
     proven(one, body)
@@ -316,7 +316,7 @@ def test_a_long_page_says_that_there_is_nothing_by_its_title() -> None:
     assert is_nothing(one, f"{A}/d/1", f"<title>A page</title><p>{LONG}") is None
 
 
-def test_answers_that_differ_prove_nothing() -> None:
+def test_answers_that_differ_prove_no_soft_404() -> None:
     one, _ = probes()
     answered(one, f"{A}/d/qzkvxw", SHORT.format("/d/qzkvxw"))
     answered(one, f"{A}/e/wxvkzq", SHORT.format("/e/wxvkzq") + "<p>Look elsewhere.")
@@ -332,7 +332,7 @@ def test_answers_of_different_months_prove_nothing_together() -> None:
     assert is_nothing(one, f"{A}/d/1", SHORT.format("/d/1")) is False
 
 
-def test_a_site_is_asked_a_second_time_only_where_the_first_answer_says_that_there_is_nothing() -> None:
+def test_a_site_is_probed_a_second_time_only_if_the_first_answer_is_a_not_found_page() -> None:
     for body, asked in ((SHORT.format("x"), 2), ("<title>Home</title>One text", 1)):
         one, books = probes(probe_pages=10)
         counted(one, SITE[:10])
@@ -351,7 +351,7 @@ def test_a_site_is_asked_a_second_time_only_where_the_first_answer_says_that_the
     assert (f"{A}/e", 2) == (books.queued[1].rpartition("/")[0], len(books.queued))
 
 
-def test_a_page_like_an_answer_that_leads_elsewhere_is_a_page_that_brings_nothing_new() -> None:
+def test_a_page_like_an_answer_but_with_other_links_counts_as_nothing_new() -> None:
     one, _ = probes()
     proven(one)
     page = page_of(f"{A}/d/1", SHORT.format("/d/1") + "<a href=/elsewhere></a>")
@@ -359,7 +359,7 @@ def test_a_page_like_an_answer_that_leads_elsewhere_is_a_page_that_brings_nothin
     assert Likeness(f"{A}/d/other/wxvkzq", nothing=False, leads_on=True) == like
 
 
-def test_first_pages_of_sites_take_as_much_memory_as_the_limit_says() -> None:
+def test_first_pages_of_sites_use_memory_up_to_the_limit() -> None:
     """47 MB for all of them."""
     one, _ = probes()
     page = page_of(f"{A}/d/1", f"<title>Any</title><p>{LONG}")[0]
@@ -382,7 +382,7 @@ def test_seeds_and_the_front_page_are_compared_with_no_answer() -> None:
     assert [True, None, None] == found
 
 
-def test_pages_of_any_host_are_compared_with_a_host_by_chance_but_for_the_domain_and_www_and_none_is_lost() -> None:
+def test_pages_of_any_host_are_compared_with_a_random_host_except_the_domain_and_www() -> None:
     one, _ = probes(scope="domain")
     for name in ("qzkvxw", "wxvkzq"):
         answered(one, f"http://{name}.wild.test/", "<title>404</title><p>Not found")
@@ -422,12 +422,12 @@ def test_pages_of_any_host_are_compared_with_a_host_by_chance_but_for_the_domain
         "頁面不存在",
     ],
 )
-def test_a_page_says_in_many_languages_that_there_is_nothing(text: str) -> None:
+def test_not_found_pages_are_recognised_in_many_languages(text: str) -> None:
     for body in (f"<p>{text}", f"<title>{text}</title><p>{LONG}"):
         assert says_nothing(f"{A}/d/1", page_of(f"{A}/d/1", f"<meta charset=utf-8>{body}")[0])
 
 
-def test_the_name_of_a_page_does_not_say_that_there_is_nothing() -> None:
+def test_the_name_of_a_page_does_not_count_as_a_not_found_text() -> None:
     for url, title in ((f"{A}/room/404", "Room 404"), (f"{A}/not-found", "not-found"), (f"{A}/d/1", "Found")):
         assert not says_nothing(url, page_of(url, f"<title>{title}</title><p>{title}")[0])
 
@@ -455,8 +455,8 @@ def test_a_redirect_of_a_probe_is_followed_only_to_the_same_name(target: str, le
 
 
 def body_of(path: str) -> str:
-    """Honest pages 0 to PAGES - 1; each leads to two others and to one that is not there. Any other name gets a page
-    that says so, with 200, and leads on."""
+    """Honest pages 0 to PAGES - 1. Each leads to two other pages and to a missing one. Any other name gets a not-found
+    page with status 200 and further links."""
     found = re.fullmatch(r"/(?:p/([0-9]+))?", path)
     number = int(found[1] or 0) if found else PAGES
     if number >= PAGES:
@@ -506,7 +506,7 @@ def test_a_crawl_names_soft_404s_follows_none_of_their_links_and_fetches_every_h
         assert len(soft) == frontier.statistics()["errors"][SOFT_404]  # type: ignore[index]
 
 
-def test_a_probe_is_not_asked_again_by_the_next_run_and_retry_puts_soft_404s_back(house) -> None:
+def test_a_probe_is_not_repeated_by_the_next_run_and_retry_queues_soft_404s_again(house) -> None:
     house.crawl(sitemaps=False, probe_pages=3)
     before = asked_by_chance(house)
     soft = [line["url"] for line in house.lines("pages.jsonl") if line.get("error") == SOFT_404]
@@ -520,7 +520,7 @@ def test_a_probe_is_not_asked_again_by_the_next_run_and_retry_puts_soft_404s_bac
     assert before == asked_by_chance(house)
 
 
-def test_robots_txt_holds_for_probes(house) -> None:
+def test_robots_txt_applies_to_probes(house) -> None:
     closed = "".join(f"Disallow: /p/*{letter}\n" for letter in "abcdefghijklmnopqrstuvwxyz")
     house.web.pages[f"{A}/robots.txt"] = f"User-agent: *\n{closed}"
     house.crawl(sitemaps=False, probe_pages=3)
@@ -542,7 +542,7 @@ def test_a_site_that_answers_404_has_no_soft_ones(house) -> None:
 
 @pytest.mark.parametrize("text", ["Hello", "Page not found"])
 def test_a_site_with_one_body_for_all_paths_is_fetched_whole_and_its_links_last(house, text: str) -> None:
-    """The text does not matter: the front page is like the answers, too, and all that it names is fetched."""
+    """The text does not matter: the front page is like the answers, too, and all pages that it names are fetched."""
     body = f"<title>{text}</title><p>{text}</p>" + "".join(f"<a href=/{number}>x</a>" for number in range(30))
 
     async def fetch(request: Request) -> Response:
@@ -559,7 +559,7 @@ def test_a_site_with_one_body_for_all_paths_is_fetched_whole_and_its_links_last(
 
 
 def test_a_page_of_a_template_is_kept_and_names_the_probe_that_it_is_like(house) -> None:
-    """The text of these pages is one, for all that their pictures differ."""
+    """These pages have one text, although their pictures differ."""
 
     async def fetch(request: Request) -> Response:
         path = request.url.removeprefix(A)
@@ -578,7 +578,7 @@ def test_a_page_of_a_template_is_kept_and_names_the_probe_that_it_is_like(house)
 
 
 @pytest.mark.parametrize("at", ["the probe", "the page behind it"])
-def test_a_crawl_that_dies_goes_on_with_the_same_probe(house, at: str) -> None:
+def test_a_killed_crawl_continues_with_the_same_probe(house, at: str) -> None:
     fetch, died = house.web.fetch, []
 
     async def dying(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Answers are read beside the books, as they would be in them; hooks that look at answers stay in the books."""
+"""Reading threads return the same as reading in the books. Hooks that see answers run in the books."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PAGE = b'<title>x</title><a href="/a">a</a> <a href="/b" rel="nofollow">b</a> <a
 
 
 def names(read) -> dict[str, object]:
-    """The content of a reading, without its records, whose ids are random."""
+    """Returns the content of a reading, without its records, whose ids are random."""
     return {one.name: getattr(read, one.name) for one in fields(read) if one.name not in ("records", "visit")}
 
 
-def test_a_reading_made_ahead_is_that_of_the_books(tmp_path):
+def test_a_reading_made_in_advance_equals_one_of_the_books(tmp_path):
     house = House(tmp_path)
     reader = Reader(house.options, Hooks(house.options), house.output)
     for lease in house.pages():
@@ -42,7 +42,7 @@ def test_a_reading_made_ahead_is_that_of_the_books(tmp_path):
         assert now.records is not ahead.records
 
 
-def test_a_reading_is_given_once(tmp_path):
+def test_a_reading_is_returned_once(tmp_path):
     house = House(tmp_path)
     reader = Reader(house.options, Hooks(house.options), house.output)
     visit = house.visit(house.pages()[0], body=PAGE)
@@ -51,7 +51,7 @@ def test_a_reading_is_given_once(tmp_path):
 
 
 def test_a_visit_of_the_same_lease_that_was_not_read_is_read(tmp_path):
-    """A reading belongs to its answer: one of another answer under the same token is none of it."""
+    """A reading belongs to its answer: a reading of another answer under the same token is not used."""
     house = House(tmp_path)
     reader = Reader(house.options, Hooks(house.options), house.output)
     lease = house.pages()[0]
@@ -60,7 +60,7 @@ def test_a_visit_of_the_same_lease_that_was_not_read_is_read(tmp_path):
 
 
 @pytest.mark.parametrize("hook", ["on_response", "readers"])
-def test_hooks_that_look_at_answers_are_asked_in_the_books(tmp_path, hook):
+def test_hooks_that_see_answers_run_in_the_books(tmp_path, hook):
     threads = []
 
     def on_response(response, lease):
@@ -82,7 +82,7 @@ def test_hooks_that_look_at_answers_are_asked_in_the_books(tmp_path, hook):
 
 
 class Told:
-    """Takes what readings tell, until so many visits came."""
+    """Stores the readings until enough visits have arrived."""
 
     def __init__(self, want: int) -> None:
         self.want, self.visits, self.faults = want, [], []
@@ -95,7 +95,7 @@ class Told:
             self.done.set()
 
 
-def test_all_visits_are_read_in_few_threads_and_told_in_the_loop(tmp_path):
+def test_all_visits_are_read_in_few_threads_and_reported_in_the_loop(tmp_path):
     house = House(tmp_path)
     visits = [house.visit(lease, body=PAGE) for lease in house.pages()]
     threads = set()
@@ -117,8 +117,8 @@ def test_all_visits_are_read_in_few_threads_and_told_in_the_loop(tmp_path):
     assert READING_THREADS >= len(threads)
 
 
-def test_documents_that_hang_in_their_readers_hold_no_page_up(tmp_path):
-    """More of them than there are threads, read by processes of their own, and put first."""
+def test_documents_that_hang_in_their_readers_delay_no_page(tmp_path):
+    """More documents than threads, read by processes of their own, and put first."""
     house = House(tmp_path, readers={"application/x-slow": "json:loads"})
     reader = Reader(house.options, Hooks(house.options), house.output)
     leases = house.pages()
@@ -152,8 +152,9 @@ def test_documents_that_hang_in_their_readers_hold_no_page_up(tmp_path):
     assert {visit.lease.token for visit in slow} == {visit.lease.token for visit in told.visits[len(pages) :]}
 
 
-def test_the_visits_of_one_host_are_told_in_the_order_in_which_they_were_put(tmp_path):
-    """A long page is read for longer than the next one of its host: the record of requests had that one before it."""
+def test_the_visits_of_one_host_are_reported_in_the_order_in_which_they_were_put(tmp_path):
+    """A long page is read more slowly than the next one of its host. The record of requests once had the next one
+    first."""
     house = House(tmp_path)
     long, other = house.pages()[:2]
     visits = [house.visit(replace_lease(long, token=long.token + number), body=PAGE) for number in range(3)]
@@ -197,7 +198,7 @@ def test_errands_and_answers_of_the_books_are_not_slow(tmp_path):
     assert [False, False] == [reader.is_slow(errand), reader.is_slow(replace(visit, response=None))]
 
 
-def test_a_reading_that_fails_is_told(tmp_path):
+def test_a_failed_reading_is_reported(tmp_path):
     house = House(tmp_path)
     visit = house.visit(house.pages()[0], body=PAGE)
 
@@ -218,7 +219,7 @@ def test_a_reading_that_fails_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit, MemoryError])
-def test_the_end_of_the_process_within_a_reader_of_ours_is_no_bug_of_its_page(tmp_path, monkeypatch, end):
+def test_the_end_of_the_process_within_a_reader_is_no_bug_of_its_page(tmp_path, monkeypatch, end):
     def ends(*_):
         raise end
 
@@ -229,8 +230,8 @@ def test_the_end_of_the_process_within_a_reader_of_ours_is_no_bug_of_its_page(tm
         Reader(house.options, Hooks(house.options), house.output).of(visit)
 
 
-def test_a_page_that_meets_a_bug_of_ours_ends_alone(tmp_path, monkeypatch):
-    """Pages are read together; a bug in one of them costs no other its content."""
+def test_a_page_that_triggers_a_bug_of_ours_ends_alone(tmp_path, monkeypatch):
+    """Pages are read together. A bug in one of them does not affect the content of the other pages."""
 
     def fails(*_):
         raise ZeroDivisionError("a bug")

@@ -19,17 +19,17 @@ from outrider.crawl.setup.seeds import BadSeeds, placed, read_seeds, require_con
 from outrider.errors import ForeignStoreError, InvalidUrlError, SettingsError
 
 
-def test_seeds_are_spelled_once_and_kept_once():
+def test_seeds_are_spelled_canonically_and_stored_once():
     assert ["http://a.test/"] == read_seeds(["HTTP://A.test:80", "http://a.test/#x"])
 
 
-def test_a_file_of_seeds_may_hold_remarks_empty_lines_and_a_byte_order_mark(tmp_path):
+def test_a_file_of_seeds_may_contain_comments_empty_lines_and_a_byte_order_mark(tmp_path):
     (tmp_path / "seeds").write_bytes("\ufeffhttp://a.test/\r\n\r\n# no\n  http://b.test/  \n".encode())
     assert ["http://a.test/", "http://b.test/"] == read_seeds([f"@{tmp_path}/seeds"])
 
 
 @pytest.mark.parametrize("line", [b"ftp://a.test/", b"http://", b"\xff\xfe", b"http://a.test/" + b"x" * 20_000, b"a b"])
-def test_a_line_that_is_no_seed_is_named(tmp_path, line):
+def test_a_line_without_a_valid_seed_is_named(tmp_path, line):
     (tmp_path / "seeds").write_bytes(b"http://a.test/\n" + line + b"\n")
     with pytest.raises(InvalidUrlError, match="seeds, line 2"):
         read_seeds([f"@{tmp_path}/seeds"])
@@ -39,7 +39,7 @@ def test_standard_input_is_read_where_it_is_named():
     assert ["http://a.test/"] == read_seeds(["-"], io.BytesIO(b"http://a.test/\n"))
 
 
-def test_a_file_that_is_not_there_is_named():
+def test_a_missing_file_is_named():
     with pytest.raises(SettingsError, match="/nowhere/seeds"):
         read_seeds(["@/nowhere/seeds"])
 
@@ -67,11 +67,11 @@ def test_many_hosts_are_counted_and_not_listed():
         require_contact([f"http://h{n}.test/" for n in range(10)], None, {})
 
 
-def test_with_a_contact_every_host_will_do():
+def test_with_a_contact_every_host_is_accepted():
     require_contact(["http://example.org/"], "me@example.org", {})
 
 
-def test_what_lies_in_a_directory_is_told_apart(tmp_path):
+def test_the_kinds_of_directories_are_distinguished(tmp_path):
     found = [inspect(str(tmp_path / "none")), inspect(str(tmp_path))]
     (tmp_path / "outrider.toml").touch()
     found.append(inspect(str(tmp_path)))
@@ -85,19 +85,19 @@ def test_what_lies_in_a_directory_is_told_apart(tmp_path):
     ] == found
 
 
-def test_a_foreign_directory_is_refused_by_what_it_holds(tmp_path):
+def test_a_directory_with_other_content_is_refused_with_that_content(tmp_path):
     (tmp_path / "photo.jpg").touch()
     with pytest.raises(ForeignStoreError, match=r"photo\.jpg"):
         inspect(str(tmp_path))
 
 
-def test_a_file_is_no_directory(tmp_path):
+def test_a_file_in_place_of_a_directory_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(SettingsError, match="no directory"):
         inspect(str(tmp_path / "file"))
 
 
-def test_seeds_that_were_written_down_are_there_until_they_are_dropped(tmp_path):
+def test_stored_seeds_are_there_until_they_are_dropped(tmp_path):
     files = opened(str(tmp_path / "out"))
     try:
         put_pending(files, ["http://a.test/", "http://b.test/"])
@@ -136,7 +136,7 @@ def test_a_seed_that_is_too_long_is_refused_with_the_limit(tmp_path, where):
     assert (1, True, True) == (faults.count, "8,192 bytes" in faults.texts[0], len(faults.texts[0]) < 200)
 
 
-def test_the_first_bad_seeds_are_named_and_all_counted(tmp_path):
+def test_the_first_bad_seeds_are_named_and_all_are_counted(tmp_path):
     (tmp_path / "seeds").write_text("http://a.test/\n" + "no url\n" * 30)
     faults = BadSeeds()
     read_seeds([f"@{tmp_path}/seeds"], None, faults)

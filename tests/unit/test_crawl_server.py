@@ -1,4 +1,4 @@
-"""The server beside a running crawl: its looks pass by the thread that writes, its orders take the crawl's own road."""
+"""The server of a running crawl: its queries bypass the thread that writes, and its orders use the crawl's own path."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def server(tokens=None):
 
 
 def asked(at, method, path, body=None, headers=None):
-    """(status, JSON or text)"""
+    """Returns (status, JSON or text)."""
     octets = None if body is None else json.dumps(body).encode()
     sent = {"Content-Type": "application/json", **(headers or {})}
     request = urllib.request.Request(at + path, octets, sent, method=method)
@@ -55,7 +55,7 @@ def asked(at, method, path, body=None, headers=None):
 
 
 class Beside:
-    """A crawl of two hosts whose pages go on for long, and questions to the server beside it."""
+    """A crawl of two hosts with many pages, and queries to its server."""
 
     def __init__(self, directory, **options):
         self.server = server()
@@ -66,7 +66,7 @@ class Beside:
         return await asyncio.to_thread(asked, self.server.url, method, path, body, headers)
 
     def crawl(self, questions):
-        """Runs the crawl until the questions are answered; what they found."""
+        """Runs the crawl until the queries are answered. Returns their results."""
 
         async def beside(house):
             try:
@@ -105,8 +105,8 @@ def test_a_running_crawl_is_looked_at_and_the_server_ends_with_it(tmp_path):
     assert [] == [one.name for one in threading.enumerate() if one.name.startswith("outrider-http")]
 
 
-def test_a_running_crawl_says_where_an_answer_lies_and_of_what_it_is_a_copy(tmp_path):
-    """Over its socket, over HTTP, and from its files behind the end: the same words."""
+def test_a_running_crawl_says_where_an_answer_is_stored_and_of_which_page_it_is_a_copy(tmp_path):
+    """The words are the same over its socket, over HTTP, and from its files after the end."""
     crawl = Beside(tmp_path, priority="weighted")
 
     def settled():
@@ -138,7 +138,7 @@ def test_a_running_crawl_says_where_an_answer_lies_and_of_what_it_is_a_copy(tmp_
     assert ArchivePlace(**line["warc"]) == made.archived
 
 
-def test_looks_are_answered_while_the_thread_that_writes_is_held(tmp_path):
+def test_queries_are_answered_while_the_thread_that_writes_is_blocked(tmp_path):
     crawl = Beside(tmp_path)
     gate, held = threading.Event(), threading.Event()
 
@@ -159,7 +159,7 @@ def test_looks_are_answered_while_the_thread_that_writes_is_held(tmp_path):
     assert ([200] * 9, False) == crawl.crawl(questions)
 
 
-def test_orders_take_the_road_of_the_crawl_and_are_written_down(tmp_path):
+def test_orders_use_the_path_of_the_crawl_and_are_logged(tmp_path):
     crawl = Beside(tmp_path)
 
     async def questions():
@@ -212,7 +212,7 @@ class Literals(FakeNames):
         return HOSTS.get(host) or (host,)
 
 
-def test_an_address_of_this_machine_that_comes_over_loopback_is_permitted(tmp_path):
+def test_a_local_address_that_arrives_over_loopback_is_permitted(tmp_path):
     crawl = Beside(tmp_path)
     crawl.house.names = Literals
     url = "http://127.0.0.99/"
@@ -228,7 +228,7 @@ def test_an_address_of_this_machine_that_comes_over_loopback_is_permitted(tmp_pa
 
 
 @pytest.mark.parametrize("field", ["X-Forwarded-For", "Forwarded", "Via", "X-Real-IP", "X-Forwarded-Proto"])
-def test_an_address_of_this_machine_that_comes_through_a_proxy_is_refused_with_the_option(tmp_path, field):
+def test_a_local_address_that_arrives_through_a_proxy_is_refused_with_the_option(tmp_path, field):
     crawl = Beside(tmp_path)
     url = "http://127.0.0.99/"
 
@@ -243,7 +243,7 @@ def test_an_address_of_this_machine_that_comes_through_a_proxy_is_refused_with_t
     assert "127.0.0.99" not in (crawl.house.output / "outrider.toml").read_text()
 
 
-def test_whoever_would_fetch_is_told_that_the_crawl_does(tmp_path):
+def test_routes_that_fetch_are_refused_because_the_crawl_fetches_itself(tmp_path):
     crawl = Beside(tmp_path)
     refused = [route for route in ROUTES if route.fetches]
     assert {"next", "report", "defer"} <= {one.path.rpartition("/")[2] for one in refused}
@@ -260,7 +260,7 @@ def test_whoever_would_fetch_is_told_that_the_crawl_does(tmp_path):
     ]
 
 
-def test_a_directory_that_takes_no_record_of_orders_ends_the_crawl_before_a_request(tmp_path):
+def test_a_directory_that_cannot_store_orders_ends_the_crawl_before_a_request(tmp_path):
     crawl = Beside(tmp_path)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "audit.jsonl").symlink_to(tmp_path / "elsewhere")
@@ -271,7 +271,7 @@ def test_a_directory_that_takes_no_record_of_orders_ends_the_crawl_before_a_requ
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_server_that_never_opened_is_closed_and_leaves_its_port():
+def test_a_server_that_never_opened_is_closed_and_frees_its_port():
     one = server()
     one.close()
     one.close()
@@ -280,7 +280,7 @@ def test_a_server_that_never_opened_is_closed_and_leaves_its_port():
         other.bind(("127.0.0.1", int(one.url.rpartition(":")[2])))
 
 
-def test_a_hook_that_runs_is_told_as_a_reason_to_ask_again():
+def test_a_running_hook_is_reported_as_a_reason_to_try_again():
     problem = of_error(HookRunningError("the hook on_page has taken 9 s"))
     assert (503, "hook-running", 1) == (problem.status, problem.name, problem.retry_after_seconds)
 
@@ -293,7 +293,7 @@ def keyed(urls: UrlBatch, page):
     return [f"key-{url[-1]}" for url in urls.strings()]
 
 
-def test_functions_rank_links_from_elsewhere_that_bring_no_rank(tmp_path):
+def test_functions_rank_external_links_without_a_rank(tmp_path):
     hooks = Hooks(CrawlOptions(output=str(tmp_path), priority=by_length, key=keyed))
     given = [Link("http://a.com/1"), Link("junk"), Link("HTTP://a.com/22", priority=0.9, key="mine", depth=2)]
     assert [
@@ -310,7 +310,7 @@ def said(capsys, *words):
     return code, capsys.readouterr().err
 
 
-def test_a_port_in_use_is_told_before_anything_is_made(tmp_path, capsys):
+def test_a_port_in_use_is_reported_before_the_crawl_is_made(tmp_path, capsys):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -332,7 +332,7 @@ def test_a_port_in_use_is_told_before_anything_is_made(tmp_path, capsys):
         ("--host-name me.test", "--host-name is given, and no --http"),
     ],
 )
-def test_an_address_that_others_reach_and_half_an_order_are_refused(tmp_path, capsys, words, told):
+def test_a_public_address_and_an_incomplete_order_are_refused(tmp_path, capsys, words, told):
     code, error = said(capsys, "crawl", "http://127.0.0.1:9/", "-o", str(tmp_path / "out"), *words.split())
     assert (2, True) == (code, told in error), error
     assert not (tmp_path / "out").exists()
@@ -356,7 +356,7 @@ def test_certificates_that_cannot_be_used_are_refused_before_the_crawl(tmp_path)
 
 
 def raw(at, octets):
-    """The answer to these octets, up to the end of the connection."""
+    """Returns the answer to these octets, up to the end of the connection."""
     with socket.create_connection(("127.0.0.1", int(at.rpartition(":")[2])), timeout=10) as connection:
         connection.sendall(octets)
         found = b""
@@ -365,7 +365,7 @@ def raw(at, octets):
         return found
 
 
-def test_the_server_beside_a_crawl_has_the_limits_and_checks_of_serve(tmp_path, monkeypatch):
+def test_the_server_of_a_crawl_has_the_limits_and_checks_of_serve(tmp_path, monkeypatch):
     set_limits(monkeypatch, SERVICE_HEAD_SECONDS_MAX=0.3, SERVICE_WATCH_SECONDS=0.05)
     beside = Beside(tmp_path)
     host = b"Host: 127.0.0.1\r\nConnection: close\r\n"

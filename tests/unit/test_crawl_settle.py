@@ -50,7 +50,7 @@ class FullNow(Output):
 
 
 class House:
-    """A frontier with four seeds, an output, and a settler before them."""
+    """A frontier with four seeds, an output, and a settler."""
 
     def __init__(self, directory, *, clock=None, **options) -> None:
         self.directory = directory
@@ -71,7 +71,7 @@ class House:
         self.frontier.discover(SEEDS)
 
     def pages(self):
-        """The pages' leases, robots.txt answered with 404 before."""
+        """Returns the leases of the pages. robots.txt was answered with 404 before."""
         errands = self.settler.turn([], 10).leases
         assert {Kind.ROBOTS} == {lease.kind for lease in errands}
         return list(self.settler.turn([self.visit(lease, 404) for lease in errands], 10).leases)
@@ -97,18 +97,18 @@ def house(tmp_path):
     made.close()
 
 
-def test_copies_in_one_turn_are_told_as_such(house):
+def test_copies_in_one_turn_are_reported_as_copies(house):
     house.settler.settle([house.visit(lease) for lease in house.pages()])
     assert ["done", "duplicate", "duplicate", "duplicate"] == [line["outcome"] for line in house.lines()]
 
 
-def test_copies_of_an_earlier_page_are_told_as_such(house):
+def test_copies_of_an_earlier_page_are_reported_as_copies(house):
     for lease in house.pages():
         house.settler.settle([house.visit(lease)])
     assert ["done", "duplicate", "duplicate", "duplicate"] == [line["outcome"] for line in house.lines()]
 
 
-def test_empty_pages_are_no_copies_of_one_another(house):
+def test_empty_pages_are_not_copies_of_each_other(house):
     house.settler.settle([house.visit(lease, body=b"") for lease in house.pages()])
     assert ["done"] * 4 == [line["outcome"] for line in house.lines()]
 
@@ -121,7 +121,7 @@ def test_the_links_of_a_copy_are_followed_too(house):
     assert [State.QUEUED, State.QUEUED] == known
 
 
-def test_records_that_found_no_room_are_archived_once_there_is_some(house):
+def test_records_without_room_on_disk_are_archived_once_there_is_room(house):
     leases = house.pages()
     house.output.kept.clear()
     house.output.keep_fails_at = house.output.keeps + 1
@@ -133,7 +133,7 @@ def test_records_that_found_no_room_are_archived_once_there_is_some(house):
     assert ([lease.url for lease in leases], 4) == (house.output.kept, len(house.lines()))
 
 
-def test_a_sync_that_found_no_room_is_tried_again_with_nothing_lost(house):
+def test_a_sync_without_room_on_disk_is_retried_and_loses_no_data(house):
     leases = house.pages()
     house.output.sync_fails = 2
     for visits in ([house.visit(lease) for lease in leases[:2]], [house.visit(lease) for lease in leases[2:]]):
@@ -143,21 +143,21 @@ def test_a_sync_that_found_no_room_is_tried_again_with_nothing_lost(house):
     assert [lease.url for lease in leases] == [line["url"] for line in house.lines()]
 
 
-def test_a_stale_outcome_leaves_no_line(house):
+def test_a_stale_outcome_has_no_line(house):
     leases = house.pages()
     house.frontier.release([leases[0].token])
     house.settler.settle([house.visit(lease) for lease in leases])
     assert [lease.url for lease in leases[1:]] == [line["url"] for line in house.lines()]
 
 
-def test_a_lease_that_was_stopped_before_its_request_is_given_back(house):
+def test_a_lease_that_was_stopped_before_its_request_is_returned(house):
     first, *others = house.pages()
     stopped = Visit(first, wall(), house.frontier.now(), stopped=True)
     house.settler.settle([stopped, *(house.visit(lease) for lease in others)])
     assert (State.QUEUED, 3) == (house.frontier.status(first.url).state, len(house.lines()))
 
 
-def test_a_request_that_was_broken_off_is_recorded_and_asked_again(house):
+def test_a_cancelled_request_is_recorded_and_requested_again(house):
     first = house.pages()[0]
     now = house.frontier.now()
     house.settler.settle([Visit(first, wall(), now, stopped=True, began=now - 100_000)])
@@ -179,7 +179,7 @@ def test_lines_that_were_not_noted_are_written_again_on_opening_and_once(tmp_pat
     house.settler.settle([house.visit(lease) for lease in house.pages()])
     before = [(tmp_path / "out" / name).read_bytes() for name in ("pages.jsonl", "politeness.jsonl")]
     house.close()
-    (tmp_path / "out" / "pages.jsonl").write_bytes(before[0][:50])  # the rest that a crash may have left
+    (tmp_path / "out" / "pages.jsonl").write_bytes(before[0][:50])  # the remainder that a crash may have left
     house = House(tmp_path / "out")
     house.output.note()
     house.close()
@@ -199,7 +199,7 @@ def test_a_canonical_url_is_only_noted_by_default(tmp_path):
     assert ["unknown", "queued"] == found
 
 
-def test_a_canonical_url_that_is_honoured_is_gone_to_instead(tmp_path):
+def test_with_honoured_canonical_urls_the_canonical_url_is_fetched_instead(tmp_path):
     house = House(tmp_path, scope="any", honour_canonical=True)
     lease = house.pages()[0]
     deep = replace_lease(lease, url=lease.url + "copy")
@@ -208,7 +208,7 @@ def test_a_canonical_url_that_is_honoured_is_gone_to_instead(tmp_path):
     assert (["queued", "unknown"], 1) == (found, house.frontier.statistics()["duplicates"])
 
 
-def test_the_canonical_url_of_the_deepest_page_there_is_is_gone_to(tmp_path):
+def test_the_canonical_url_of_the_deepest_page_is_fetched(tmp_path):
     house = House(tmp_path, scope="any", honour_canonical=True)
     lease = house.pages()[0]
     deep = replace_lease(lease, url=lease.url + "copy", depth=DEPTH_MAX)
@@ -221,7 +221,8 @@ def naming(url, body=b"<a href=/other>x</a>"):
 
 
 def settled(house, lease, canonical, path="copy"):
-    """What became of a page that names a canonical URL: was it a duplicate, was its link taken?"""
+    """Returns the result of a page that names a canonical URL: whether it was a duplicate, and whether its link was
+    accepted."""
     house.settler.settle([house.visit(replace_lease(lease, url=lease.url + path), body=naming(canonical))])
     return house.frontier.statistics()["duplicates"], str(house.frontier.status(lease.url + "other").state)
 
@@ -230,16 +231,16 @@ def settled(house, lease, canonical, path="copy"):
     ("canonical", "options"),
     [
         ("/copy/", {"url_rules": "trailing_slash"}),  # its own URL, as this crawl spells it
-        ("http://www.h0.test/real", {"scope": "host"}),  # one that this crawl does not visit
+        ("http://www.h0.test/real", {"scope": "host"}),  # a URL that this crawl does not visit
         ("/real.zip", {"exclude": [r"\.zip$"]}),
     ],
 )
-def test_a_canonical_url_that_is_never_fetched_takes_nobodys_place(tmp_path, canonical, options):
+def test_a_canonical_url_that_is_never_fetched_replaces_no_page(tmp_path, canonical, options):
     house = House(tmp_path, honour_canonical=True, **options)
     assert (0, "queued") == settled(house, house.pages()[0], canonical)
 
 
-def test_a_canonical_url_that_is_gone_takes_nobodys_place(tmp_path):
+def test_a_canonical_url_that_is_gone_replaces_no_page(tmp_path):
     house = House(tmp_path, honour_canonical=True)
     first, second, *_ = house.pages()
     house.frontier.discover([first.url + "real"])
@@ -248,13 +249,13 @@ def test_a_canonical_url_that_is_gone_takes_nobodys_place(tmp_path):
     assert (0, "queued") == settled(house, replace_lease(second, url=first.url), "/real")
 
 
-def test_of_two_pages_that_name_each_other_one_is_no_copy(tmp_path):
+def test_of_two_pages_that_name_each_other_only_one_is_a_copy(tmp_path):
     house = House(tmp_path, honour_canonical=True)
     lease = house.pages()[0]
     assert (0, "queued") == settled(house, replace_lease(lease, referrer=lease.url + "one"), "/one")
 
 
-def test_url_rules_of_a_crawl_make_two_spellings_one(tmp_path):
+def test_url_rules_of_a_crawl_make_one_url_of_two_spellings(tmp_path):
     house = House(tmp_path, url_rules="tracking")
     lease = house.pages()[0]
     house.settler.settle([house.visit(lease, body=b"<a href=/a?utm_source=x>x</a><a href=/a>y</a>")])
@@ -265,7 +266,7 @@ LONG_BASE = b"<base href='/" + b"b" * 2_000 + b"/'>"
 
 
 def counting_reports(house, monkeypatch) -> list[int]:
-    """How many outcomes each report has from here on."""
+    """Returns how many outcomes each report has from here on."""
     reports: list[int] = []
     report = house.frontier.report
 
@@ -278,7 +279,7 @@ def counting_reports(house, monkeypatch) -> list[int]:
 
 
 def test_a_turn_is_cut_by_the_bytes_of_its_bodies(house, monkeypatch):
-    """Four bodies of 2 MB were held, read and archived together, however many and large they were."""
+    """Four bodies of 2 MB were once in memory, read and archived together, whatever their number and size."""
     leases = house.pages()
     reports = counting_reports(house, monkeypatch)
     set_limits(monkeypatch, TURN_BYTES_MAX=3_000_000)
@@ -297,7 +298,7 @@ def test_a_turn_is_cut_by_the_bytes_of_its_links(house, monkeypatch):
 
 
 def test_the_links_of_a_turn_fit_into_one_frame(house, monkeypatch):
-    """So that a disk that fills up in between never leaves half of a turn reported."""
+    """So a disk that becomes full in between never leaves half of a turn reported."""
     pieces = []
     of = reporting.Reporting._pieces
     monkeypatch.setattr(reporting.Reporting, "_pieces", lambda *given: pieces.append(of(*given)) or pieces[-1])
@@ -309,7 +310,7 @@ def test_the_links_of_a_turn_fit_into_one_frame(house, monkeypatch):
     assert [10_000] * 4 == [line["links"] for line in house.lines()]
 
 
-def test_copies_in_two_pieces_of_a_turn_are_told_as_such(house, monkeypatch):
+def test_copies_in_two_pieces_of_a_turn_are_reported_as_copies(house, monkeypatch):
     set_limits(monkeypatch, TURN_BYTES_MAX=1)
     house.settler.settle([house.visit(lease) for lease in house.pages()])
     assert ["done", "duplicate", "duplicate", "duplicate"] == [line["outcome"] for line in house.lines()]
@@ -328,7 +329,7 @@ def test_a_full_disk_between_the_pieces_of_a_turn_archives_nothing_twice(house, 
 
 
 def test_an_outcome_that_cannot_be_kept_ends_its_url_and_not_the_crawl(house, monkeypatch):
-    """A refusal of one page's outcome was told as `wrong settings`, exit code 2, at each resume anew."""
+    """A refusal of one page's outcome was once reported as `wrong settings`, exit code 2, at each resume."""
     leases = house.pages()
     report = house.frontier.report
 
@@ -345,7 +346,7 @@ def test_an_outcome_that_cannot_be_kept_ends_its_url_and_not_the_crawl(house, mo
 
 
 def test_lines_of_outcomes_that_are_reported_one_by_one_are_written_before_a_disk_fills_up(house, monkeypatch):
-    """The lines of those before the full disk were left out of pages.jsonl, and their pages settled twice."""
+    """The lines before the full disk were once left out of pages.jsonl, and their pages settled twice."""
     leases = house.pages()
     report = house.frontier.report
     full = [True]
@@ -369,7 +370,7 @@ def test_lines_of_outcomes_that_are_reported_one_by_one_are_written_before_a_dis
 
 
 def directed(directory, field, body=b"<a href=/a></a>", **options):
-    """The line of a page with this X-Robots-Tag, and the state of the page that it links to."""
+    """Returns the line of a page with this X-Robots-Tag, and the state of the page that it links to."""
     house = House(directory, **options)
     lease, *_ = house.pages()
     headers = Headers((("Content-Type", "text/html"), ("X-Robots-Tag", field)))
@@ -385,13 +386,13 @@ def test_no_link_of_a_page_whose_header_says_nofollow_is_followed(tmp_path, fiel
     assert (0, State.UNKNOWN, True) == (line["links"], state, "nofollow" in line["directives"])
 
 
-def test_the_directives_of_meta_and_header_stand_in_the_line(tmp_path):
+def test_the_directives_of_meta_and_header_are_in_the_line(tmp_path):
     body = b"<meta name=robots content='noarchive, max-snippet: 50'><a href=/a></a>"
     line, state = directed(tmp_path / "out", "noindex, max-snippet:20, otherbot: nofollow", body)
     assert (["max-snippet:20", "noarchive", "noindex"], State.QUEUED) == (line["directives"], state)
 
 
-def test_links_of_a_page_that_says_nofollow_are_followed_where_it_is_asked_for(tmp_path):
+def test_links_of_a_nofollow_page_are_followed_if_the_settings_say_so(tmp_path):
     body = b"<a rel=ugc href=/a></a>"
     assert State.QUEUED == directed(tmp_path / "out", "nofollow", body, follow_nofollow=True)[1]
     assert State.UNKNOWN == directed(tmp_path / "other", "noindex", body)[1]

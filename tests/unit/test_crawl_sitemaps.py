@@ -1,4 +1,4 @@
-"""Sitemaps in a crawl: named by robots.txt, fetched as errands, read into pages; what fails ends alone."""
+"""Sitemaps in a crawl: named by robots.txt, fetched as errands, read into pages. A failure ends one sitemap alone."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ Names = partial(FakeNames, HOSTS)
 
 
 class House:
-    """A crawl of a `Web` in a directory, from the home page of a.test unless told otherwise."""
+    """Runs a crawl of a `Web` in a directory, by default from the home page of a.test."""
 
     def __init__(self, directory) -> None:
         self.output = directory / "out"
@@ -113,7 +113,7 @@ def test_pages_that_only_a_sitemap_names_are_fetched_at_depth_1(house):
     assert MAP not in house.pages()
 
 
-def test_a_sitemap_stands_in_the_politeness_record_the_archive_and_the_log(house):
+def test_a_sitemap_is_in_the_politeness_record_the_archive_and_the_log(house):
     house.names(MAP)
     house.web.pages |= {MAP: urlset(f"{A}/1", f"{A}/2")}
     house.crawl()
@@ -126,7 +126,7 @@ def test_a_sitemap_stands_in_the_politeness_record_the_archive_and_the_log(house
     assert "urls=2" in line
 
 
-def test_without_sitemaps_none_is_asked_for(house):
+def test_with_sitemaps_off_no_sitemap_is_requested(house):
     house.names(MAP)
     house.web.pages |= {MAP: urlset(f"{A}/only")}
     house.crawl(sitemaps=False)
@@ -140,7 +140,7 @@ def test_a_sitemap_may_be_longer_than_a_page(house):
     assert limits[MAP] > 52_428_800
 
 
-def test_an_index_leads_to_its_sitemaps_and_each_is_asked_for_once(house):
+def test_an_index_leads_to_its_sitemaps_and_each_is_requested_once(house):
     house.names(f"{A}/index.xml", f"{A}/index.xml", f"{A}/1.xml")
     house.web.pages |= {
         f"{A}/index.xml": index(f"{A}/1.xml", f"{A}/2.xml", f"{A}/index.xml"),
@@ -153,7 +153,7 @@ def test_an_index_leads_to_its_sitemaps_and_each_is_asked_for_once(house):
     assert {f"{A}/p1", f"{A}/p2"} <= set(house.pages())
 
 
-def test_indexes_behind_indexes_end_after_two(house):
+def test_nested_indexes_end_after_two_levels(house):
     house.names(f"{A}/0.xml")
     house.web.pages |= {f"{A}/{n}.xml": index(f"{A}/{n + 1}.xml") for n in range(9)}
     house.crawl()
@@ -172,7 +172,7 @@ def test_indexes_behind_indexes_end_after_two(house):
         ((302, MAP + "?1"), "status=302"),
     ],
 )
-def test_a_sitemap_that_is_none_is_an_outcome_with_a_class_and_the_crawl_goes_on(house, answer, error):
+def test_an_invalid_sitemap_is_an_outcome_with_a_class_and_the_crawl_continues(house, answer, error):
     house.names(MAP)
     house.web.pages |= {MAP: answer, f"{A}/": "<a href=/next>on</a>", f"{A}/next": "end"}
     assert 0 == house.crawl().exit_code
@@ -180,7 +180,7 @@ def test_a_sitemap_that_is_none_is_an_outcome_with_a_class_and_the_crawl_goes_on
     assert "done" == house.pages()[f"{A}/next"]["outcome"]
 
 
-def test_redirects_without_end_are_left_after_five_hops(house):
+def test_endless_redirects_are_left_after_five_hops(house):
     house.names(f"{A}/0.xml")
     house.web.pages |= {f"{A}/{n}.xml": (301, f"{A}/{n + 1}.xml") for n in range(9)}
     house.crawl()
@@ -188,7 +188,7 @@ def test_redirects_without_end_are_left_after_five_hops(house):
     assert "error=sitemap_redirect" in house.log()[-1]
 
 
-def test_robots_txt_holds_for_sitemaps_too(house):
+def test_robots_txt_applies_to_sitemaps(house):
     house.names(f"{A}/closed/s.xml", f"{A}/index.xml")
     house.web.pages |= {f"{A}/index.xml": index(f"{A}/closed/t.xml", f"{A}/u.xml")}
     house.crawl()
@@ -197,13 +197,13 @@ def test_robots_txt_holds_for_sitemaps_too(house):
     assert re.search(r"left_out=.*robots.*1", line)
 
 
-def test_a_sitemap_on_a_host_that_the_crawl_does_not_know_is_left_alone(house):
+def test_a_sitemap_on_an_unknown_host_is_left_alone(house):
     house.names("http://c.test/s.xml")
     house.crawl(scope="any")
     assert [] == [url for url in house.web.urls if "c.test" in url]
 
 
-def test_a_sitemap_speaks_for_its_folder_and_for_hosts_whose_robots_txt_names_it(house):
+def test_a_sitemap_counts_for_its_folder_and_for_hosts_whose_robots_txt_names_it(house):
     house.names(f"{A}/maps/s.xml")
     house.web.pages |= {f"{A}/maps/s.xml": urlset(f"{A}/up", f"{A}/maps/in", f"{B}/foreign")}
     house.crawl(f"{A}/", f"{B}/")
@@ -225,7 +225,7 @@ def test_no_depth_means_no_page_of_a_sitemap(house):
     assert {f"{A}/"} == set(house.pages())
 
 
-def test_priority_and_date_of_an_entry_go_with_its_url(house):
+def test_priority_and_date_of_an_entry_are_kept_with_its_url(house):
     house.names(MAP)
     house.web.pages[MAP] = urlset(f"{A}/x", more="<lastmod>2026-01-02</lastmod><priority>0.9</priority>")
     house.crawl(max_pages=1)
@@ -237,7 +237,7 @@ def test_priority_and_date_of_an_entry_go_with_its_url(house):
     assert 0.95625 == house.pages()[f"{A}/x"]["priority"]
 
 
-def test_pages_of_a_sitemap_come_before_links_whatever_priority_it_gives_them(house):
+def test_pages_of_a_sitemap_are_leased_before_links_whatever_its_priorities(house):
     house.names(MAP)
     house.web.pages[f"{A}/"] = "".join(f'<a href="/link{number}">' for number in range(3))
     house.web.pages[MAP] = urlset(f"{A}/x", f"{A}/y", more="<priority>0.0</priority>")
@@ -248,7 +248,7 @@ def test_pages_of_a_sitemap_come_before_links_whatever_priority_it_gives_them(ho
     assert all(place < link for link in links for place in mapped if link > order.index("/sitemap.xml"))
 
 
-def test_a_site_whose_robots_txt_names_no_sitemap_is_asked_for_the_well_known_one(house):
+def test_the_well_known_sitemap_is_requested_where_robots_txt_names_none(house):
     house.web.pages[ROBOTS] = "User-agent: *\nDisallow: /private/\n"
     house.web.pages[MAP] = urlset(f"{A}/only-mapped")
     house.web.pages[f"{A}/only-mapped"] = "page"
@@ -299,7 +299,7 @@ def test_a_line_without_a_scheme_leads_to_its_host(house):
     assert {f"{A}/only-{name}" for name in "123"} <= set(house.pages())
 
 
-def test_a_long_line_takes_time_by_its_size():
+def test_a_long_line_needs_time_in_proportion_to_its_size():
     started = process_time()
     for sign in (",", " ", "<", "a.", "/,", "; "):
         sitemaps.references(sign * 100_000, ROBOTS)
@@ -321,7 +321,7 @@ def test_a_scope_function_judges_entries(house):
     assert {f"{A}/", f"{A}/yes"} == set(house.pages())
 
 
-def test_a_hook_that_fails_ends_the_sitemap_alone(house):
+def test_a_failing_hook_ends_only_its_sitemap(house):
     def broken(urls, page):
         if page is not None and page.url == MAP:
             raise ValueError("no")
@@ -334,7 +334,7 @@ def test_a_hook_that_fails_ends_the_sitemap_alone(house):
 
 
 @pytest.mark.parametrize("dies_at", [f"{A}/index.xml", f"{A}/1.xml", f"{A}/2.xml", f"{A}/p1"])
-def test_a_run_that_ends_anywhere_goes_on_and_asks_for_no_sitemap_twice(house, dies_at):
+def test_a_run_that_ends_at_any_point_continues_and_requests_no_sitemap_twice(house, dies_at):
     house.names(f"{A}/index.xml")
     house.web.pages |= {
         f"{A}/index.xml": index(f"{A}/1.xml", f"{A}/2.xml"),
@@ -350,7 +350,7 @@ def test_a_run_that_ends_anywhere_goes_on_and_asks_for_no_sitemap_twice(house, d
     assert {f"{A}/", f"{A}/p1", f"{A}/p2"} == set(house.pages())
 
 
-def test_a_crash_between_queueing_and_the_report_repeats_the_robots_txt_alone(house, monkeypatch):
+def test_a_crash_between_queueing_and_the_report_repeats_only_the_robots_txt(house, monkeypatch):
     house.names(MAP)
     house.web.pages |= {MAP: urlset(f"{A}/only")}
     with monkeypatch.context() as patched:
@@ -362,7 +362,7 @@ def test_a_crash_between_queueing_and_the_report_repeats_the_robots_txt_alone(ho
     assert [MAP] == [line["url"] for line in house.lines(sitemaps.SITEMAPS_FILE)]
 
 
-def test_a_torn_end_of_the_list_is_written_over(house):
+def test_a_torn_end_of_the_list_is_overwritten(house):
     house.names(MAP)
     house.web.pages |= {MAP: urlset(f"{A}/only")}
     house.output.mkdir()
@@ -379,8 +379,8 @@ def test_a_robots_txt_names_no_more_sitemaps_than_the_limit(house, monkeypatch):
     assert 3 == sum(url.endswith(".xml") for url in house.web.urls)
 
 
-def test_a_robots_txt_behind_a_long_name_names_no_more_sitemaps_than_one_frame_takes(monkeypatch):
-    """Names beside its own are short in the file, and as long as its own in the frontier. A frame has 256 MB."""
+def test_a_robots_txt_on_a_host_with_a_long_name_names_no_more_sitemaps_than_fit_into_one_frame(monkeypatch):
+    """Names on its own host are short in the file, but as long as the host name in the frontier. A frame has 256 MB."""
     monkeypatch.setattr(deciding, "FRAME_PAYLOAD_BYTES_MAX", 30_000_000)
     long, lines = f"{A}/{'x' * 8_000}/", b"".join(b"Sitemap: %05d\n" % number for number in range(2_000))
     with Frontier.memory(robots="errands") as frontier:
@@ -393,7 +393,7 @@ def test_a_robots_txt_behind_a_long_name_names_no_more_sitemaps_than_one_frame_t
 
 
 def test_the_sitemaps_of_many_answers_are_queued_in_one_frame_and_each_counts_once():
-    """Two hops of one sitemap may come in one turn; each answer is told what became of its own."""
+    """Two hops of one sitemap may arrive in one turn. Each answer gets the result of its own hop."""
     hosts = [f"http://{name}.test" for name in "ab"]
     with Frontier.memory(robots="errands") as frontier:
         frontier.discover([f"{host}/" for host in hosts])
@@ -409,7 +409,7 @@ def test_the_sitemaps_of_many_answers_are_queued_in_one_frame_and_each_counts_on
 
 
 def test_sitemaps_that_robots_txt_closes_are_judged_up_to_the_same_limit():
-    """Each verdict may take milliseconds, and a lease lasts a minute and a half."""
+    """Each verdict may need milliseconds, and a lease lasts a minute and a half."""
     long, lines = f"{A}/{'x' * 8_000}/", b"".join(b"Sitemap: %05d\n" % number for number in range(2_000))
     with Frontier.memory(robots="errands") as frontier:
         answer = RobotsAnswer(200, b"User-agent: *\nDisallow: /x\n" + lines)
@@ -418,7 +418,7 @@ def test_sitemaps_that_robots_txt_closes_are_judged_up_to_the_same_limit():
         assert ([], {"robots": most, "limit": 2_000 - most}) == (found.named, found.left_out)
 
 
-def test_the_urls_of_all_sitemaps_of_a_crawl_have_a_limit_that_later_runs_know(house, monkeypatch):
+def test_the_limit_of_sitemap_urls_of_a_crawl_includes_earlier_runs(house, monkeypatch):
     set_limits(monkeypatch, SITEMAPS_PER_CRAWL_BYTES_MAX=3 * len(f"{A}/0.xml"))
     house.names(*(f"{A}/{n}.xml" for n in range(2)))
     house.web.pages[f"{A}/0.xml"] = index(*(f"{A}/{n}.xml" for n in range(2, 9)))
@@ -428,7 +428,7 @@ def test_the_urls_of_all_sitemaps_of_a_crawl_have_a_limit_that_later_runs_know(h
     assert [f"{A}/{n}.xml" for n in range(3)] == [line["url"] for line in house.lines(sitemaps.SITEMAPS_FILE)]
 
 
-def test_a_frontier_tells_what_robots_txt_says_of_a_url():
+def test_a_frontier_answers_whether_robots_txt_allows_a_url():
     with Frontier.memory(robots="errands") as frontier:
         frontier.discover([f"{A}/", f"{B}/"])
         told = {"a.test": (200, b"User-agent: *\nDisallow: /no\n"), "b.test": (404, b"")}
@@ -446,7 +446,7 @@ def imported(directory, name: str, text: str | bytes):
     return import_files(str(directory / "out"), [str(path)], io.StringIO())
 
 
-def test_a_sitemap_that_is_imported_gives_its_pages_whatever_host_it_is_of(house, tmp_path):
+def test_an_imported_sitemap_yields_its_pages_whatever_its_host(house, tmp_path):
     entries = urlset(f"{A}/x", f"{B}/y", more="<priority>0.9</priority>")
     assert {"imported": 2} == imported(tmp_path, "sitemap.xml", entries).codes
     assert {"known": 2} == imported(tmp_path, "again.xml.gz", gzip.compress(entries.encode())).codes
@@ -456,7 +456,7 @@ def test_a_sitemap_that_is_imported_gives_its_pages_whatever_host_it_is_of(house
         ]
 
 
-def test_an_index_that_is_imported_has_its_sitemaps_fetched(house, tmp_path):
+def test_the_sitemaps_of_an_imported_index_are_fetched(house, tmp_path):
     assert {"sitemaps queued": 2} == imported(tmp_path, "index.xml", index(MAP, f"{A}/more.xml")).codes
     house.web.pages[MAP] = urlset(f"{A}/only-mapped")
     house.web.pages[f"{A}/only-mapped"] = "page"
@@ -466,7 +466,7 @@ def test_an_index_that_is_imported_has_its_sitemaps_fetched(house, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["<html><p>none", "", "<urlset><url><loc>nonsense:</loc></url></urlset>"])
-def test_a_file_that_is_no_sitemap_is_said_to_be_none(tmp_path, text):
+def test_a_file_that_is_no_sitemap_is_reported_as_such(tmp_path, text):
     found = imported(tmp_path, "sitemap.xml", text)
     assert (1, {}) == (found.skipped, found.codes)
 
@@ -474,7 +474,7 @@ def test_a_file_that_is_no_sitemap_is_said_to_be_none(tmp_path, text):
 # -- many at once ------------------------------------------------------------------------------------------------------
 
 
-def test_sitemaps_beyond_four_hold_no_place_of_the_crawl():
+def test_sitemaps_beyond_four_use_no_place_of_the_crawl():
     told: list[int] = []
 
     async def many() -> list[int]:

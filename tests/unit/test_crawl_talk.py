@@ -1,4 +1,4 @@
-"""The words of a crawl: log, progress, pace, status; and that nothing from the web acts on a terminal."""
+"""The words of a crawl: log, progress, rates, status. No text from the web acts on a terminal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def status(**more):
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_log_line_holds_no_control_character(tmp_path, form):
+def test_a_log_line_contains_no_control_character(tmp_path, form):
     with Journal(tmp_path / "log", form=form, clock=lambda: AT) as journal:
         journal.note("robots", url=f"http://a.test/{EVIL}", text=EVIL + "\n\r", status=200)
     text = (tmp_path / "log").read_text()
@@ -65,12 +65,12 @@ def logged(form: str) -> str:
         return file.read()
 
 
-def test_a_log_that_cannot_be_written_stops_nobody(tmp_path):
+def test_an_unwritable_log_does_not_stop_the_crawl(tmp_path):
     with Journal(tmp_path / "no" / "log", form="text", clock=lambda: AT) as journal:
         journal.note("open")
 
 
-def test_safe_text_cannot_act():
+def test_safe_text_cannot_act_on_a_terminal():
     assert safe(EVIL).isprintable()
 
 
@@ -98,13 +98,13 @@ def test_a_pipe_gets_lines():
     assert isinstance(progress_of("auto", io.StringIO(), "x"), LogProgress)
 
 
-def test_a_reader_that_went_away_stops_nobody():
+def test_a_closed_reader_does_not_stop_the_crawl():
     gone = io.StringIO()
     gone.close()
     say("hello", gone)
 
 
-def test_the_progress_line_tells_rate_hosts_bytes_errors_and_the_rest():
+def test_the_progress_line_shows_rate_hosts_bytes_errors_and_the_time_left():
     line = progress_line(status(), 3, 61.0)
     assert (
         "61 s: 5 pages (1.5/s), 5 waiting, hosts 1 ready, 1 resting, 3 in flight, 12.3 kB, 2 errors, about 4 s left"
@@ -112,7 +112,7 @@ def test_the_progress_line_tells_rate_hosts_bytes_errors_and_the_rest():
     )
 
 
-def test_lines_come_more_slowly_the_longer_it_takes():
+def test_lines_become_rarer_in_a_long_crawl():
     talk = io.StringIO()
     progress = LogProgress(talk)
     for second in range(1, 601):
@@ -133,7 +133,7 @@ def test_a_bar_shows_names_from_outside_safely():
     )
 
 
-def test_no_progress_still_says_what_must_be_said():
+def test_without_progress_the_necessary_messages_are_still_printed():
     talk = io.StringIO()
     progress = NoProgress(talk)
     progress.show(status(), 1, 2.0)
@@ -154,19 +154,19 @@ def test_a_resumed_crawl_does_not_count_the_pages_of_earlier_runs():
     assert 1.0 == pace.rates(10.0).average
 
 
-def test_the_rest_is_what_is_known_divided_by_the_rate():
+def test_the_time_left_is_the_known_work_divided_by_the_rate():
     assert 3.0 == eta_seconds(STATISTICS, Rates(2.0, 1.0, 2.0), None)
 
 
-def test_the_rest_ends_at_the_limit():
+def test_the_time_left_ends_at_the_limit():
     assert 0.5 == eta_seconds(STATISTICS, Rates(2.0, 1.0, 2.0), 6)
 
 
-def test_without_a_rate_nothing_is_promised():
+def test_without_a_rate_no_time_left_is_shown():
     assert None is eta_seconds(STATISTICS, Rates(), None)
 
 
-def test_the_rest_is_no_shorter_than_the_longest_wait():
+def test_the_time_left_is_no_shorter_than_the_longest_wait():
     assert 3_600.0 == eta_seconds(STATISTICS, Rates(2.0, 1.0, 2.0), None, 3_600.0)
     assert 3_600.0 == eta_seconds(STATISTICS, Rates(), None, 3_600.0)
     assert 0.0 == eta_seconds(STATISTICS, Rates(), 5, 3_600.0)
@@ -179,7 +179,7 @@ def test_the_rest_is_no_shorter_than_the_longest_wait():
         *((36_000, "about 10 h left"), (864_000, "about 10 days left")),
     ],
 )
-def test_the_rest_is_told_in_units_that_people_use(eta, words):
+def test_the_time_left_is_shown_in_units_that_people_use(eta, words):
     assert words == eta_text(eta)
 
 
@@ -191,7 +191,7 @@ def test_status_for_people_names_every_state():
 
 
 @pytest.mark.parametrize(("code", "expected"), [(0, ["left        0 URLs not visited"]), (3, [])])
-def test_a_crawl_that_ends_at_a_limit_does_not_say_that_nothing_is_left(tmp_path, code, expected):
+def test_a_crawl_that_ends_at_a_limit_does_not_say_that_no_work_is_left(tmp_path, code, expected):
     statistics = {"urls": {"queued": 0, "leased": 0, "waiting": 0, "parked": 7}, "answered": 1, "errors": {}}
     network = {"names": 4, "names_waited": 1, "names_seconds": 0.5, "requests": 3, "kept": 2}
     result = CrawlResult(code, "it ended", str(tmp_path), {**statistics, "network": network})
@@ -209,7 +209,7 @@ def test_the_network_of_one_request_is_said_in_the_singular():
     assert "network     none of 0 requests were over a kept connection" == network_line(nothing)
 
 
-def test_progress_names_the_cause_while_nothing_was_answered():
+def test_progress_names_the_cause_while_no_answer_has_arrived():
     statistics = {**STATISTICS, "errors": {"reset": 1, "connect_refused": 2}}
     lines = [
         progress_line(status_fields({**statistics, "answered": answered}, Rates(), "running", None), 0, 1.0)
@@ -232,7 +232,7 @@ def test_errors_are_failed_attempts_wherever_they_are_counted():
     assert any(line.startswith("errors      http_503 2") for line in status_lines(found))
 
 
-def test_status_names_urls_that_are_gone_beside_the_errors():
+def test_status_names_urls_that_are_gone_next_to_the_errors():
     found = status_fields({**STATISTICS, "errors": {}}, Rates(), "finished", None)
     (told,) = [line for line in status_lines(found, "my crawl") if line.startswith("errors")]
     assert ("none" in told, "1 URL gone" in told, "outrider urls 'my crawl' --state gone" in told) == (
@@ -244,7 +244,7 @@ def test_status_names_urls_that_are_gone_beside_the_errors():
     assert "errors      none" in status_lines(status_fields(whole, Rates(), "finished", None))
 
 
-def test_links_that_were_not_followed_are_told_by_reason():
+def test_links_that_were_not_followed_are_shown_by_reason():
     found = status_fields(STATISTICS, Rates(), "finished", None, {"scope": 3, "nofollow": 1})
     assert ({"scope": 3, "nofollow": 1}, True) == (
         found["not_followed"],
@@ -252,7 +252,7 @@ def test_links_that_were_not_followed_are_told_by_reason():
     )
 
 
-def test_a_crawl_of_an_owned_directory_is_refused_before_it_says_that_it_begins(tmp_path):
+def test_a_crawl_of_an_owned_directory_is_refused_before_it_announces_its_start(tmp_path):
     (tmp_path / "out" / "frontier").mkdir(parents=True)
     talk = io.StringIO()
     owner = Directory(str(tmp_path / "out" / "frontier"), create=False)

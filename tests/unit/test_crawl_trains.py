@@ -1,4 +1,5 @@
-"""Trains: where no gap is due, a crawl takes several URLs of a host in one turn, and asks for one after another."""
+"""Trains: when no gap is due, a crawl leases several URLs of a host in one turn, and requests them one after
+another."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ PAGES = [f"http://h0.test/{number}" for number in range(40)]
 
 
 def watched(monkeypatch) -> list[tuple[int, int]]:
-    """Notes of each turn how many visits it took, and how many of them were never sent."""
+    """Notes how many visits each turn had, and how many of them were never sent."""
     turns: list[tuple[int, int]] = []
     turn = Settler.turn
 
@@ -44,7 +45,7 @@ def requests_of(house: House) -> list[dict]:
     ],
 )
 def test_a_host_without_gaps_answers_many_pages_in_a_turn_and_one_at_a_time(options, most, tmp_path, monkeypatch):
-    """The site of this test fails when it is asked twice at once."""
+    """The site of this test fails when it gets two requests at once."""
     set_limits(monkeypatch, TRAIN_PAGES_MAX=8)
     turns = watched(monkeypatch)
     house = House(tmp_path, options, {"depth": 0})
@@ -68,7 +69,7 @@ def test_a_refusal_ends_the_train(tmp_path, monkeypatch):
     assert 8 - 6 == sum(unsent for _, unsent in turns)
 
 
-def test_a_train_that_takes_long_gives_its_leases_back(tmp_path, monkeypatch):
+def test_a_slow_train_returns_its_leases(tmp_path, monkeypatch):
     set_limits(monkeypatch, TRAIN_SECONDS_MAX=0.03)
     monkeypatch.setattr(Trains, "pages_max", 8)  # as if it had been quick before
     turns = watched(monkeypatch)
@@ -95,15 +96,15 @@ def test_a_stop_sends_no_more_of_a_train(tmp_path):
 @pytest.mark.parametrize(
     ("delay", "seconds", "count"), [(0.0, 0.0, 8), (1.0, 0.0, 1), (1.0, 2.5, 3), (1.0, None, 8), (20.0, None, 3)]
 )
-def test_the_frontier_gives_what_is_due_within_the_train(delay, seconds, count):
+def test_the_frontier_leases_only_what_is_due_within_the_train(delay, seconds, count):
     world = World(delay=delay, delay_factor=0.0)
     world.discover(*PAGES)
     leases = world.lease(10, per_queue=8, train_seconds=seconds, ttl_seconds=60)
     assert [delay * number for number in range(count)] == [(one.not_before - world.clock()) / 1e6 for one in leases]
 
 
-def test_trains_are_as_long_as_sites_are_quick():
-    """A train that takes longer than half of its time would give leases back for nothing."""
+def test_trains_are_longer_when_sites_are_quicker():
+    """A train that needs more than half of its time would return leases to no purpose."""
     trains = Trains()
     lengths = [trains.pages_max]
     for seconds in (0.001, 0.1, 5.0):
@@ -114,6 +115,6 @@ def test_trains_are_as_long_as_sites_are_quick():
 
 
 @pytest.mark.parametrize("seconds", [-1, "2", float("nan"), 1e9])
-def test_a_length_that_is_none_is_refused(seconds):
+def test_an_invalid_length_is_refused(seconds):
     with pytest.raises(SettingsError, match="train_seconds"):
         World().lease(1, per_queue=2, train_seconds=seconds)

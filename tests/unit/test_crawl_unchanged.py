@@ -1,4 +1,4 @@
-"""A page that comes again is asked for with its validators; one that has not changed keeps what is known of it."""
+"""A page that is due again is requested with its validators. An unchanged page keeps its stored facts."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def test_the_validators_of_a_lease_are_sent():
 
 
 @pytest.mark.parametrize("etag", ['"a\r\nX: y"', '"é"', "\x00", ""])
-def test_a_validator_that_must_not_stand_on_the_wire_is_left_out(etag):
+def test_an_unsafe_validator_is_not_sent(etag):
     wire = Wire(at_8_8_8_8=None)
     assert 200 == visited(wire, "8.8.8.8", etag=etag, last_modified=MODIFIED).status
     assert (("If-Modified-Since", MODIFIED),) == wire.asked[0].headers
 
 
-def test_a_lease_without_validators_asks_for_the_page():
+def test_a_lease_without_validators_requests_the_whole_page():
     wire = Wire(at_8_8_8_8=None)
     visited(wire, "8.8.8.8")
     assert () == wire.asked[0].headers
 
 
 class Store:
-    """A frontier on a virtual clock with one page, which comes again after each report."""
+    """A frontier on a virtual clock with one page, which is due again after each report."""
 
     def __init__(self) -> None:
         self.now = wall()
@@ -90,7 +90,7 @@ def test_a_page_that_has_changed_gets_new_validators():
     assert ('"v2"', None) == (found.etag, found.last_modified)
 
 
-def test_a_304_that_nobody_asked_for_is_no_page():
+def test_a_304_without_a_conditional_request_is_no_page():
     assert Verdict.GONE is judged(Visit(lease(), 0, 0, response(304))).verdict
 
 

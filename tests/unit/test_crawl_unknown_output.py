@@ -1,4 +1,4 @@
-"""A store that is gone, older or another's: opening refuses to cut output that it knows nothing of."""
+"""A missing, older or foreign store: opening refuses to cut output that the store does not know."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def bytes_of(folder) -> dict[str, bytes]:
 
 
 def refused(house, seeds=SEEDS) -> str:
-    """The words with which an opening was refused; nothing in the directory has changed by it."""
+    """Returns the message with which an opening was refused. It changed nothing in the directory."""
     before = bytes_of(house.output)
     with pytest.raises(UnknownOutputError) as refusal:
         asyncio.run(house.run(seeds=seeds))
@@ -58,8 +58,8 @@ def refused(house, seeds=SEEDS) -> str:
     return str(refusal.value)
 
 
-def test_a_frontier_that_is_gone_does_not_cost_the_output(tmp_path):
-    """A new store in its place would cut every line and record: it is refused, and no store is made."""
+def test_a_missing_frontier_does_not_cost_the_output(tmp_path):
+    """A new store in its place would cut every line and record. Opening refuses, and makes no store."""
     house = crawled(tmp_path)
     (house.output / "frontier").rename(tmp_path / "elsewhere")
     assert "is not; bring back the frontier" in refused(house)
@@ -68,15 +68,15 @@ def test_a_frontier_that_is_gone_does_not_cost_the_output(tmp_path):
     assert 0 == asyncio.run(house.run()).exit_code
 
 
-def test_an_empty_folder_in_the_place_of_the_frontier_is_none(tmp_path):
+def test_an_empty_folder_in_place_of_the_frontier_is_no_frontier(tmp_path):
     house = crawled(tmp_path)
     shutil.rmtree(house.output / "frontier")
     (house.output / "frontier").mkdir()
     refused(house)
 
 
-def test_a_store_that_has_lost_its_manifest_is_told_as_such(tmp_path):
-    """It is there, and damaged: the way out is another one."""
+def test_a_store_without_its_manifest_is_reported_as_such(tmp_path):
+    """The store is there but damaged, so the way out is different."""
     house = crawled(tmp_path)
     (house.output / "frontier" / "manifest.json").unlink()
     with pytest.raises(ForeignStoreError, match="bring the manifest back"):
@@ -85,8 +85,9 @@ def test_a_store_that_has_lost_its_manifest_is_told_as_such(tmp_path):
 
 @pytest.mark.parametrize("place", OUTPUT)
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo], ids=["directory", "pipe"])
-def test_a_directory_or_pipe_in_the_place_of_a_file_is_named(tmp_path, place, make):
-    """The look at the files before an opening took the directory for a bug, and waited at the pipe for ever."""
+def test_a_directory_or_pipe_in_place_of_a_file_is_named(tmp_path, place, make):
+    """The check of the files before an opening once reported the directory as a bug, and waited at the pipe for
+    ever."""
     house = crawled(tmp_path)
     (house.output / place).unlink()
     make(house.output / place)
@@ -105,7 +106,7 @@ def test_any_one_file_of_output_without_its_frontier_is_enough(tmp_path, left):
 
 
 def with_older_frontier(tmp_path) -> House:
-    """A crawl that has ended, and in it the frontier of a day when it had fewer pages."""
+    """A crawl that has ended, with an older copy of its frontier that has fewer pages."""
     house = crawled(tmp_path, max_pages=11)
     shutil.copytree(house.output / "frontier", tmp_path / "older")
     house.options = CrawlOptions(**{**options_of(house), "max_pages": None})
@@ -120,13 +121,13 @@ def options_of(house) -> dict[str, object]:
 
 
 def test_an_older_frontier_does_not_cost_the_newer_output(tmp_path):
-    """A backup of the store copied over today's crawl: the lines and records since then are not cut."""
+    """A backup of the store is copied over today's crawl. The later lines and records are not cut."""
     house = with_older_frontier(tmp_path)
     assert "line at byte" in refused(house)
 
 
 def test_an_older_frontier_does_not_cost_the_newer_archive(tmp_path):
-    """Where only the archive is newer, the tokens of its records say so."""
+    """Where only the archive is newer, the tokens of its records show it."""
     house = crawled(tmp_path, max_pages=11)
     for name in ("frontier", *OUTPUT[:2]):
         (shutil.copytree if name == "frontier" else shutil.copyfile)(house.output / name, tmp_path / name)
@@ -139,7 +140,7 @@ def test_an_older_frontier_does_not_cost_the_newer_archive(tmp_path):
 
 
 def test_a_file_put_into_the_archive_is_not_removed(tmp_path):
-    """A WARC file with the next number, which no process of this store has begun."""
+    """A WARC file with the next number, which no process of this store started."""
     house = crawled(tmp_path)
     foreign = house.output / "archive" / "crawl-000001.warc.gz"
     with Frontier.look(house.output / "frontier") as frontier:
@@ -158,8 +159,8 @@ def test_the_frontier_of_another_crawl_does_not_cost_the_output(tmp_path):
     refused(house)
 
 
-def test_what_one_process_left_unacknowledged_is_cut_as_ever(tmp_path):
-    """A torn line, and records made under tokens that were given out and never reported."""
+def test_unacknowledged_output_of_one_process_is_cut_as_usual(tmp_path):
+    """A torn line, and records made under tokens that were leased and never reported."""
     house = crawled(tmp_path, max_pages=11)
     pages = house.output / "pages.jsonl"
     whole = pages.read_bytes()
@@ -177,8 +178,8 @@ def test_what_one_process_left_unacknowledged_is_cut_as_ever(tmp_path):
     assert [archive.name] == sorted(path.name for path in archive.parent.iterdir())
 
 
-def test_lines_that_the_log_holds_and_nobody_noted_are_no_reason_to_refuse(tmp_path):
-    """A process died behind its lines: the store knows them by its log, however many there are."""
+def test_lines_that_are_in_the_log_but_not_noted_are_no_reason_to_refuse(tmp_path):
+    """A process died after it wrote its lines. The store knows them by its log, whatever their number."""
     house = crawled(tmp_path)
     known = []
     Frontier.open(house.output / "frontier", judge=known.append, robots="caller").close()
@@ -215,7 +216,7 @@ def test_a_directory_without_output_needs_no_frontier(tmp_path):
 
 
 def test_verify_says_of_an_older_frontier_that_the_output_is_ahead(tmp_path, capsys):
-    """Its counts are true of itself: "all is true" alone was an answer to another question."""
+    """Its counts are true for itself. The message "all is true" alone answered another question."""
     house = with_older_frontier(tmp_path)
     before = bytes_of(house.output)
     assert 5 == cli.run(["verify", str(house.output)])
@@ -230,7 +231,7 @@ def test_verify_says_of_an_older_frontier_that_the_output_is_ahead(tmp_path, cap
     assert before == bytes_of(house.output)
 
 
-def test_repair_does_not_take_newer_output_for_damage(tmp_path):
+def test_repair_does_not_treat_newer_output_as_damage(tmp_path):
     house = with_older_frontier(tmp_path)
     before = bytes_of(house.output)
     with pytest.raises(UnknownOutputError, match="line at byte"):
@@ -238,7 +239,7 @@ def test_repair_does_not_take_newer_output_for_damage(tmp_path):
     assert before == bytes_of(house.output)
 
 
-def test_verify_has_nothing_against_what_one_process_left_unacknowledged(tmp_path):
+def test_verify_accepts_unacknowledged_output_of_one_process(tmp_path):
     house = crawled(tmp_path, max_pages=11)
     with (house.output / "pages.jsonl").open("ab") as pages:
         pages.write(b'{"url":"http://h0')
@@ -247,8 +248,8 @@ def test_verify_has_nothing_against_what_one_process_left_unacknowledged(tmp_pat
 
 @pytest.mark.parametrize("lost", OUTPUT)
 @pytest.mark.parametrize("how", ["gone", "shorter", "empty"])
-def test_output_that_is_gone_or_shorter_is_damage_that_a_repair_mends(tmp_path, lost, how):
-    """An opening refuses it and names `repair`, which found nothing damaged: the crawl could not go on."""
+def test_missing_or_shorter_output_is_damage_that_a_repair_fixes(tmp_path, lost, how):
+    """An opening once refused it and named `repair`, which found no damage: the crawl could not continue."""
     house = crawled(tmp_path, max_pages=11)
     file = house.output / lost
     whole = file.read_bytes()
@@ -279,7 +280,7 @@ def test_output_that_is_gone_or_shorter_is_damage_that_a_repair_mends(tmp_path, 
 
 
 def begun(monkeypatch, house, *seeds, **flags):
-    """A crawl as it is typed, of the house's site; (result, what was said)."""
+    """Runs a crawl from its command line, of the site of this file. Returns (result, output)."""
 
     def crawler(*given, **named):
         return CrawlRun(*given, **named, make_downloader=house.make_site, make_names=Names)
@@ -292,7 +293,7 @@ def begun(monkeypatch, house, *seeds, **flags):
     return starting.start(seeds, flags, environment={}, talk=talk, summary=False), talk.getvalue()
 
 
-def test_anew_puts_everything_aside_and_removes_nothing(tmp_path, monkeypatch):
+def test_anew_moves_all_files_aside_and_removes_none(tmp_path, monkeypatch):
     house = crawled(tmp_path, max_pages=11)
     before = {name: data for name, data in bytes_of(house.output).items() if name != "outrider.toml"}
     (house.output / "notes.txt").write_text("mine")
@@ -303,14 +304,14 @@ def test_anew_puts_everything_aside_and_removes_nothing(tmp_path, monkeypatch):
     assert ("outrider.toml" in kept, (house.output / "notes.txt").read_text()) == (True, "mine")
     assert (0, 4, 4) == (result.exit_code, result.statistics["answered"], len(house.pages()))
     assert f"is in {aside} now" in talk
-    # Its settings are in force again, and the next run goes on.
+    # Its settings are in force again, and the next run continues.
     assert 'user_agent = "Test"' in (house.output / "outrider.toml").read_text()
     assert "anew" not in tomllib.loads((house.output / "outrider.toml").read_text())
     assert 0 == begun(monkeypatch, house)[0].exit_code
     assert [aside] == list(house.output.glob("aside-*"))
 
 
-def test_anew_is_the_way_out_of_a_frontier_that_is_gone(tmp_path, monkeypatch):
+def test_anew_is_the_way_out_when_the_frontier_is_missing(tmp_path, monkeypatch):
     house = crawled(tmp_path)
     pages = (house.output / "pages.jsonl").read_bytes()
     shutil.rmtree(house.output / "frontier")
@@ -321,14 +322,14 @@ def test_anew_is_the_way_out_of_a_frontier_that_is_gone(tmp_path, monkeypatch):
     assert pages == (aside / "pages.jsonl").read_bytes()
 
 
-def test_nothing_is_put_aside_while_somebody_owns_the_crawl(tmp_path):
+def test_no_file_is_moved_aside_while_the_crawl_has_an_owner(tmp_path):
     house = crawled(tmp_path)
     with Frontier.open(house.output / "frontier", robots="caller"), pytest.raises(StoreInUseError):
         move_old(str(house.output), 0)
     assert (True, []) == ((house.output / "pages.jsonl").exists(), list(house.output.glob("aside-*")))
 
 
-def test_two_of_one_second_are_put_aside_apart(tmp_path):
+def test_two_crawls_of_one_second_are_moved_to_different_places(tmp_path):
     for _ in range(2):
         (tmp_path / "pages.jsonl").write_text("{}\n")
         move_old(str(tmp_path), 0)
@@ -337,14 +338,14 @@ def test_two_of_one_second_are_put_aside_apart(tmp_path):
     assert move_old(str(tmp_path), 0) is None
 
 
-def test_anew_is_said_for_one_run():
+def test_anew_applies_to_one_run():
     assert "anew" not in as_toml(CrawlOptions(anew=True), ())
     with pytest.raises(SettingsError, match="for one run"):
         from_file("anew = true", "outrider.toml", "/")
     assert "anew" in from_environment({"OUTRIDER_ANEW": "1"})
 
 
-def test_resume_does_not_begin_anew(tmp_path):
+def test_resume_does_not_start_anew(tmp_path):
     house = crawled(tmp_path)
     (house.output / "outrider.toml").write_text(as_toml(house.options, SEEDS))
     with pytest.raises(SettingsError, match="`resume` goes on"):
@@ -361,8 +362,8 @@ def taken_in(house, directory) -> exchange.Imported:
     return exchange.import_files(str(directory), [str(house.output / "pages.jsonl")], io.StringIO())
 
 
-def test_the_pages_of_a_crawl_whose_frontier_is_gone_are_taken_into_a_new_one(tmp_path, monkeypatch):
-    """The new crawl fetches what the old one had left, and nothing twice."""
+def test_the_pages_of_a_crawl_without_its_frontier_are_imported_into_a_new_one(tmp_path, monkeypatch):
+    """The new crawl fetches what the old one had left, and no page twice."""
     whole = crawled(tmp_path / "whole")
     house = crawled(tmp_path / "half", max_pages=11)
     shutil.rmtree(house.output / "frontier")
@@ -378,7 +379,7 @@ def test_the_pages_of_a_crawl_whose_frontier_is_gone_are_taken_into_a_new_one(tm
     assert (set(), sorted(line["url"] for line in whole.pages())) == (set(old) & set(late), sorted(old + late))
 
 
-def test_lines_without_their_archive_are_taken_in_and_it_is_said(tmp_path):
+def test_lines_without_their_archive_are_imported_with_a_message(tmp_path):
     house = crawled(tmp_path, max_pages=11)
     shutil.rmtree(house.output / "frontier")
     shutil.rmtree(house.output / "archive")
@@ -389,7 +390,7 @@ def test_lines_without_their_archive_are_taken_in_and_it_is_said(tmp_path):
 
 
 @pytest.mark.parametrize("place", [{"file": "../secret", "offset": 0, "length": 9}, {"file": "x"}, [], "x"])
-def test_a_line_that_names_no_place_of_the_archive_is_named(tmp_path, place):
+def test_a_line_without_a_place_in_the_archive_is_named(tmp_path, place):
     (tmp_path / "archive").mkdir(mode=0o700)
     line = {"url": "http://a.com/", "outcome": "done", "status": 200, "depth": 0, "links": 3, "warc": place}
     (tmp_path / "pages.jsonl").write_text(json.dumps(line) + "\n")
@@ -415,7 +416,7 @@ def test_a_line_that_names_no_place_of_the_archive_is_named(tmp_path, place):
     ],
 )
 def test_each_outcome_of_a_line_has_its_state(tmp_path, line, state):
-    """The line of the last attempt counts, wherever it stands."""
+    """The line of the last attempt counts, wherever it is."""
     lines = [{"url": "http://a.com/", "outcome": "retry", "depth": 0}] if state in ("gone", "done") else []
     lines += [{"url": "http://a.com/", "depth": 0, **line}]
     (tmp_path / "pages.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))

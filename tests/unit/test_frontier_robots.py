@@ -843,7 +843,7 @@ def test_an_outcomes_line_is_kept_with_it_and_knows_its_new_links():
     ]
 
 
-def test_a_stale_outcome_leaves_no_line():
+def test_a_stale_outcome_has_no_line():
     world = World(output=True)
     world.discover(A)
     lease = world.one()
