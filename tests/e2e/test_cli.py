@@ -81,7 +81,7 @@ def test_a_seed_that_names_an_address_of_this_machine_permits_it_also_when_the_c
     assert f'"{address}"' in (output / "outrider.toml").read_text()
 
 
-def test_a_directory_that_holds_something_else_is_left_alone(tmp_path):
+def test_a_store_directory_with_other_content_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("mine")
     code, words = said(crawling.outrider("crawl", "http://localhost/", "-o", tmp_path))
     assert (5, True, ["thesis.tex"]) == (code, "thesis.tex" in words, os.listdir(tmp_path))

@@ -1,4 +1,4 @@
-"""The meaning of an answer: outcome, verdict, lines; as a table, without a socket."""
+"""The meaning of an answer: outcome, verdict, lines. A table, without a socket."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def visit(answer: Response | None = None, attempt: int = 1, **more) -> Visit:
         (999, "retry", Verdict.RETRY),
     ],
 )
-def test_a_status_decides(status, word, verdict):
+def test_a_status_decides_the_outcome(status, word, verdict):
     found = judged(visit(response(status)))
     assert (word, verdict) == (found.word, found.verdict)
 
@@ -103,7 +103,7 @@ def test_a_redirect_leads_to_the_canonical_target(status):
 
 
 @pytest.mark.parametrize("location", ["mailto:a@b", "http://[", "javascript:1"])
-def test_a_redirect_to_nowhere_is_gone(location):
+def test_a_redirect_to_no_url_is_gone(location):
     found = judged(visit(response(302, location=location)))
     assert ("gone", Verdict.GONE, "bad_location") == (found.word, found.verdict, found.error)
 
@@ -120,13 +120,13 @@ def test_a_redirect_to_nowhere_is_gone(location):
         ("http://bücher.test/é".encode(), "http://xn--bcher-kva.test/%C3%A9"),
     ],
 )
-def test_octets_of_a_location_beyond_ascii_are_encoded_as_they_came(octets, expected):
+def test_octets_of_a_location_beyond_ascii_are_encoded_unchanged(octets, expected):
     headers = Headers.parse(b"HTTP/1.1 301 Moved\r\nLocation: " + octets + b"\r\n\r\n")
     assert expected == location_of(replace(response(301), headers=headers))
 
 
 @pytest.mark.parametrize(("status", "refused"), [(429, True), (503, True), (500, False), (408, False)])
-def test_a_site_that_has_too_much_to_do_refuses(status, refused):
+def test_an_overloaded_site_refuses(status, refused):
     assert refused == judged(visit(response(status))).refused
 
 
@@ -140,7 +140,7 @@ def test_the_last_failing_attempt_is_an_error():
 
 
 @pytest.mark.parametrize("error", list(FetchError))
-def test_an_error_is_retried_where_it_may_pass(error):
+def test_an_error_is_retried_where_it_may_be_temporary(error):
     found = judged(visit(None, error=error))
     expected = ("retry", Verdict.RETRY) if error.retryable else ("error", Verdict.GONE)
     assert (*expected, str(error)) == (found.word, found.verdict, found.error)
@@ -150,7 +150,7 @@ def test_a_page_that_was_cut_is_kept_as_truncated():
     assert "truncated" == judged(visit(response(truncated="length"))).word
 
 
-def test_a_copy_of_a_whole_page_is_a_duplicate_and_of_a_cut_one_not():
+def test_a_copy_of_a_whole_page_is_a_duplicate_but_not_a_copy_of_a_cut_page():
     words = [Judgement(word, Verdict.DONE).as_duplicate().word for word in ("done", "truncated")]
     assert ["duplicate", "truncated"] == words
 
@@ -160,13 +160,13 @@ def outcome_of(seen: Visit, **more):
     return page_outcome(seen, judged(seen), **given)
 
 
-def test_the_frontier_is_told_what_it_needs():
+def test_the_frontier_gets_all_facts_that_it_needs():
     outcome = outcome_of(visit(response(etag='"e"', last_modified="Thu, 01 Jan 2026 00:00:00 GMT")))
     told = (outcome.token, outcome.seconds, outcome.ended_at, outcome.answered, outcome.bytes_read, outcome.etag)
     assert (7, 0.25, AT + 250_000, True, 5, '"e"') == told
 
 
-def test_a_visit_without_a_request_rests_no_host_and_counts_as_no_answer():
+def test_a_visit_without_a_request_delays_no_host_and_counts_as_no_answer():
     outcome = outcome_of(visit(None, error=FetchError.DNS_UNKNOWN))
     assert (None, False, None) == (outcome.seconds, outcome.answered, outcome.politeness)
 
@@ -176,7 +176,7 @@ def test_a_connection_that_failed_was_a_request_to_the_site():
     assert "connect_refused" == json.loads(politeness_line(seen) or b"")["error"]
 
 
-def test_the_politeness_line_tells_the_gap_that_was_kept_and_the_one_required():
+def test_the_politeness_line_contains_the_kept_and_the_required_gap():
     line = json.loads(politeness_line(visit(response())) or b"")
     assert (2.0, 1.5, "2026-01-01T00:00:00.000000Z") == (line["gap"], line["gap_required"], line["started_at"])
 
@@ -187,12 +187,12 @@ def test_the_first_request_to_a_host_has_no_gap():
     assert (None, None) == (line["gap"], line["gap_required"])
 
 
-def test_the_page_line_says_an_error_only_when_there_is_one():
+def test_the_page_line_has_an_error_only_after_an_error():
     lines = [json.loads(outcome_of(visit(answer)).line) for answer in (response(), response(503))]
     assert [False, True] == ["error" in line for line in lines]
 
 
-def test_a_stuffed_header_is_cut_in_the_line():
+def test_an_overlong_header_is_cut_in_the_line():
     assert 1_000 == len(json.loads(outcome_of(visit(response(etag="x" * 9_000))).line)["etag"])
 
 
@@ -205,13 +205,13 @@ def test_digests_of_content_and_of_bytes_differ_where_a_body_was_packed():
     assert plain[1] != packed[1]
 
 
-def test_a_robots_answer_goes_hop_by_hop():
+def test_a_robots_answer_is_handled_hop_by_hop():
     seen = Visit(lease(kind=Kind.ROBOTS), AT, AT, response(302, location="http://b.test/robots.txt"))
     answer = robots_outcome(seen).robots
     assert (302, "http://b.test/robots.txt") == (answer.status, answer.location)
 
 
-def test_robots_that_broke_off_count_as_unreachable():
+def test_robots_files_that_ended_early_count_as_unreachable():
     seen = Visit(lease(kind=Kind.ROBOTS), AT, AT, response(200, error=FetchError.IDLE_TIMEOUT))
     assert None is robots_outcome(seen).robots.status
 
@@ -229,22 +229,22 @@ def test_robots_that_broke_off_count_as_unreachable():
         ({"decoding": Decoding.BROKEN, "truncated": "length", "content": b""}, "decode"),
     ],
 )
-def test_a_robots_txt_that_is_not_whole_is_none_and_says_why(how, error):
+def test_an_incomplete_robots_txt_is_no_file_and_says_why(how, error):
     seen = Visit(lease(kind=Kind.ROBOTS), AT, AT, response(200, body=b"User-agent: *\nDisallow: /", **how))
     outcome = robots_outcome(seen)
     assert (None, b"", error) == (outcome.robots.status, outcome.robots.body, outcome.error)
 
 
 @pytest.mark.parametrize("status", [302, 404, 503])
-def test_a_robots_txt_that_is_not_there_is_told_by_its_status_however_its_body_ends(status):
-    """A body that says nothing about rules may break off."""
+def test_a_missing_robots_txt_is_known_by_its_status_however_its_body_ends(status):
+    """A body without rules may end early."""
     seen = Visit(lease(kind=Kind.ROBOTS), AT, AT, response(status, truncated="disconnect", location="/r"))
     outcome = robots_outcome(seen)
     assert (status, b"", None) == (outcome.robots.status, outcome.robots.body, outcome.error)
 
 
 @pytest.mark.parametrize("decoding", [Decoding.WHOLE, Decoding.BROKEN])
-def test_a_robots_txt_that_our_limit_cut_holds_up_to_its_last_line(decoding):
+def test_a_robots_txt_that_our_limit_cut_counts_up_to_its_last_line(decoding):
     how = {"truncated": "length", "decoding": decoding, "content": b"User-agent: *\nDisallow: /a\nDisallow: /"}
     outcome = robots_outcome(Visit(lease(kind=Kind.ROBOTS), AT, AT, response(200, **how)))
     assert (200, b"User-agent: *\nDisallow: /a\n") == (outcome.robots.status, outcome.robots.body)
@@ -276,12 +276,12 @@ def test_a_content_that_was_cut_or_cannot_be_decoded_is_not_done(how, expected):
         ("application/zip", "done"),
     ],
 )
-def test_the_last_type_that_is_one_says_whether_bytes_in_an_unknown_coding_are_text(content_type, word):
+def test_the_last_valid_type_says_whether_bytes_in_an_unknown_coding_are_text(content_type, word):
     answer = response(content_type=content_type, decoding=Decoding.UNKNOWN, content=b"PK\x03\x04\x00")
     assert word == judged(visit(answer)).word
 
 
-def test_a_request_that_we_broke_off_is_asked_again_and_recorded():
+def test_a_cancelled_request_is_repeated_and_recorded():
     outcome = stopped_outcome(visit(None, stopped=True, began=AT + 100_000))
     line = json.loads(outcome.politeness)
     assert (Verdict.AGAIN, 0.2, "stopped", None) == (outcome.verdict, outcome.seconds, line["error"], outcome.line)
@@ -291,7 +291,7 @@ def test_instants_keep_their_microseconds():
     assert "2026-01-01T00:00:01.000042Z" == rfc3339_exact(AT + 1_000_042)
 
 
-def test_a_sitemap_that_is_packed_by_itself_needs_no_coding_that_is_known():
+def test_a_sitemap_that_is_a_packed_file_needs_no_known_coding():
     packed = response(content=gzip.compress(b"<urlset/>"), decoding=Decoding.UNKNOWN)
     sitemap = Visit(lease(kind=Kind.SITEMAP), AT, AT, packed)
     assert Judgement("done", Verdict.DONE) == judged(sitemap, may_be_packed=True)
@@ -304,13 +304,13 @@ def test_a_sitemap_that_is_packed_by_itself_needs_no_coding_that_is_known():
         (b"", Judgement("error", Verdict.GONE, "decode")),
     ],
 )
-def test_a_broken_content_coding_is_told_by_what_is_left_of_the_page(content, expected):
+def test_a_broken_content_coding_is_reported_by_the_readable_part_of_the_page(content, expected):
     assert expected == judged(visit(response(body=b"\x1f\x8bcut", content=content, decoding=Decoding.BROKEN)))
 
 
 @pytest.mark.parametrize("letter", ["a", "\xff", "\x01", '"'])
 def test_no_page_and_no_answer_makes_an_outcome_that_the_frontier_refuses(letter):
-    """Headers and pages of any size: validators that are too long are left out, and lines stay within their bound."""
+    """Headers and pages of any size: validators that are too long are left out, and lines stay within their limit."""
     long = letter * 262_144
 
     class Page:
@@ -337,8 +337,8 @@ def test_no_page_and_no_answer_makes_an_outcome_that_the_frontier_refuses(letter
     outcomes_of([robots_outcome(found), stopped_outcome(found)])
 
 
-def test_a_validator_that_is_kept_is_whole():
-    """A part of one would save no download."""
+def test_a_validator_that_is_kept_is_complete():
+    """A part of a validator would save no download."""
     found = visit(response(etag="x" * 1_000, last_modified="y" * 1_001))
     outcome = page_outcome(
         found, judged(found), page=None, links=UrlBatch.of([]), digest=None, digest_shown=None, warc=None

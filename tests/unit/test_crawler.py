@@ -1,4 +1,4 @@
-"""`outrider.Crawler`: a crawl that a program holds, stops and asks, from any thread."""
+"""`outrider.Crawler`: a program runs, stops and queries a crawl, from any thread."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def pages_of(folder):
     return len((folder / "pages.jsonl").read_text().splitlines())
 
 
-def test_it_crawls_as_the_function_does(told):
+def test_a_crawler_crawls_like_the_function(told):
     result = outrider.Crawler([HOME], **told).run()
     assert (0, 5) == (result.exit_code, pages_of(told["output"]))
 
 
-def test_a_thread_stops_it_and_another_goes_on(told):
+def test_a_thread_stops_a_crawl_and_another_continues_it(told):
     entered, left = threading.Event(), threading.Event()
 
     def hold(page):
@@ -57,10 +57,10 @@ def test_a_thread_stops_it_and_another_goes_on(told):
     assert (4, "enough") == (results[0].exit_code, results[0].ending)
     assert pages_of(told["output"]) < 5
     assert 0 == outrider.Crawler(**told, on_page=lambda page: None).run().exit_code
-    assert 5 == pages_of(told["output"])  # one of them says that robots.txt closes it
+    assert 5 == pages_of(told["output"])  # one line says that robots.txt closes the page
 
 
-def test_crawls_of_several_threads_leave_the_switches_of_threads_as_they_were(told, tmp_path):
+def test_crawls_of_several_threads_leave_the_thread_switch_interval_unchanged(told, tmp_path):
     usual = sys.getswitchinterval()
     both, second_goes_on = threading.Barrier(2), threading.Event()
     quick = []
@@ -84,27 +84,27 @@ def test_crawls_of_several_threads_leave_the_switches_of_threads_as_they_were(to
     assert ([pytest.approx(SWITCH_SECONDS)] * 3, usual) == (quick, sys.getswitchinterval())
 
 
-def test_a_hook_stops_the_crawl_and_its_page_is_kept(told):
+def test_a_hook_stops_the_crawl_and_its_page_is_stored(told):
     crawler = outrider.Crawler([HOME], on_page=lambda page: crawler.stop(), **told)
     assert (4, "stopped by the program") == ((result := crawler.run()).exit_code, result.ending)
     assert 1 <= pages_of(told["output"]) < 5
 
 
-def test_a_stop_before_the_beginning_ends_it_as_it_begins(told):
+def test_a_stop_before_the_start_ends_the_crawl_at_its_start(told):
     crawler = outrider.Crawler([HOME], **told)
     crawler.stop()
     result = crawler.run()
     assert (4, 1, 0) == (result.exit_code, result.statistics["accepted"], pages_of(told["output"]))
 
 
-def test_a_stop_after_the_end_does_nothing(told):
+def test_a_stop_after_the_end_has_no_effect(told):
     crawler = outrider.Crawler([HOME], **told)
     assert 0 == crawler.run().exit_code
     crawler.stop()
     assert ("finished", 4) == ((status := crawler.status())["state"], status["answered"])
 
 
-def test_it_tells_its_status_while_it_runs(told):
+def test_a_crawler_returns_its_status_while_it_runs(told):
     async def read():
         crawler = outrider.Crawler([HOME], **told)
         async with crawler.pages() as pages:
@@ -116,7 +116,7 @@ def test_it_tells_its_status_while_it_runs(told):
     assert ("running", True) == (status["state"], status["answered"] >= 1)
 
 
-def test_it_runs_once(told):
+def test_a_crawler_runs_once(told):
     crawler = outrider.Crawler([HOME], **told)
     with pytest.raises(SettingsError, match="has not begun"):
         crawler.status()
@@ -127,12 +127,12 @@ def test_it_runs_once(told):
 
 
 @pytest.mark.parametrize("seeds", [HOME, 7, None])
-def test_seeds_that_are_no_list_are_refused(seeds):
+def test_seeds_that_are_not_a_list_are_refused(seeds):
     with pytest.raises(SettingsError, match="seeds"):
         outrider.Crawler(seeds)
 
 
-def test_a_fault_of_the_words_is_told_by_run(told):
+def test_a_wrong_option_is_reported_by_run(told):
     with pytest.raises(OutriderError, match="delai"):
         outrider.Crawler([HOME], delai=3, **told).run()
 
@@ -144,10 +144,10 @@ def test_the_example_stops_its_crawl(told, project, capsys):
     options = {**told, "output": str(told["output"]), "delay": 3600}
     assert 4 == example.held(1.5, options.pop("output"), "me@example.org", [HOME], **options)
     assert "pages," in capsys.readouterr().out
-    assert 0 == pages_of(told["output"])  # the first page waits for an hour behind robots.txt
+    assert 0 == pages_of(told["output"])  # the first page waits for an hour after robots.txt
 
 
-def test_a_crawl_that_ends_before_a_paused_host_names_it(told):
+def test_a_crawl_that_ends_before_a_paused_host_is_ready_names_the_host(told):
     assert 3 == outrider.Crawler([HOME], max_pages=1, **told).run().exit_code
     assert 0 == cli.run(["host", str(told["output"]), "one.test", "pause"])
     result = outrider.Crawler(max_pages=None, **told).run()
@@ -156,7 +156,7 @@ def test_a_crawl_that_ends_before_a_paused_host_names_it(told):
     assert "one.test resume` resumes it" in result.ending
 
 
-def test_a_crawl_that_got_nothing_says_so_without_progress_too(tmp_path, capsys):
+def test_a_crawl_that_fetched_no_page_says_so_even_without_progress(tmp_path, capsys):
     where = ["-o", str(tmp_path / "out"), "--progress", "none", "--timeout", "connect=1"]
     assert 8 == cli.run(["crawl", "http://127.0.0.1:9/", *where])
     told = capsys.readouterr().err
@@ -165,7 +165,7 @@ def test_a_crawl_that_got_nothing_says_so_without_progress_too(tmp_path, capsys)
 
 
 @pytest.mark.parametrize("how", [{}, {"progress": "none"}], ids=["by default", "none"])
-def test_progress_is_shown_on_a_terminal_unless_the_program_says_none(told, monkeypatch, how):
+def test_progress_is_shown_on_a_terminal_unless_the_program_turns_it_off(told, monkeypatch, how):
     terminal, program = pty.openpty()
     os.set_blocking(terminal, False)
     with open(program, "w", encoding="utf-8") as stream:

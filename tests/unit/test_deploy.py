@@ -1,6 +1,6 @@
-"""deploy/: alert rules and the board name metrics that the service has, with labels that they have.
+"""deploy/: alert rules and the dashboard name metrics that the service has, with labels that they have.
 
-The rules are judged here by their structure; tests/servers/test_prometheus.py loads them into Prometheus itself.
+The rules are checked here by their structure. tests/servers/test_prometheus.py loads them into Prometheus itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BESIDE = {"instance", "job"}  # labels that a scrape adds
 
 
 def exposed():
-    """A page of metrics of a frontier in work, with a failure, a page, a copy, and a worker that holds a lease."""
+    """Returns the metrics of a working frontier, with a failure, a page, a copy, and a worker that has a lease."""
     served = Served()
     served.frontier.set_robots("http://a.com", 404, b"")
     served.add(A, B, A + "2")
@@ -41,7 +41,7 @@ def rules(project):
 
 
 def selectors(expression):
-    """Each metric of an expression with its label matchers and whether a range stands behind it."""
+    """Yields each metric of an expression with its label matchers and whether a range follows it."""
     found = re.findall(r"\b(outrider_\w+|up)\b(?:\{([^}]*)\})?(\[\w+\])?", expression)
     return [(name, dict(re.findall(r'(\w+)=~?"([^"]*)"', labels)), bool(span)) for name, labels, span in found]
 
@@ -58,23 +58,23 @@ def test_every_metric_that_is_watched_is_exposed(project, name):
     assert len(told) > 5
 
 
-def test_the_page_of_metrics_is_what_a_parser_takes_and_each_has_words_a_type_and_one_prefix():
+def test_the_page_of_metrics_is_parseable_and_each_metric_has_help_a_type_and_one_prefix():
     found = families()
     assert all(name.startswith("outrider_") and one.documentation for name, one in found.items())
     assert {"gauge", "counter", "summary"} == {one.type for one in found.values()}
     samples = [(one.name, tuple(sorted(one.labels.items()))) for family in found.values() for one in family.samples]
     assert len(set(samples)) == len(samples)
-    # Prometheus' words on names: units are base units.
+    # The naming rules of Prometheus: units are base units.
     assert not [name for name in found if re.search(r"_(ms|milliseconds|kb|mb)(_total)?\Z", name)]
 
 
-def test_every_metric_stands_on_the_page_that_says_what_each_is_for(project):
+def test_every_metric_is_on_the_page_that_explains_metrics(project):
     page = (project / "docs" / "howto" / "watch.md").read_text("utf-8")
     told = set(re.findall(r"`(\w+?)(?:_total)?(?:\{[\w,]+\})?`", page))
     assert [] == sorted(name for name in families() if name.removeprefix("outrider_") not in told)
 
 
-def test_a_rule_has_the_parts_that_prometheus_reads_and_no_others(project):
+def test_a_rule_has_only_the_fields_that_prometheus_reads(project):
     told = rules(project)
     assert len({rule["alert"] for rule in told}) == len(told)
     for rule in told:
@@ -88,7 +88,7 @@ def test_a_rule_has_the_parts_that_prometheus_reads_and_no_others(project):
         assert names <= {"$value", "$labels.instance"}, rule
 
 
-def test_the_labels_that_rules_and_panels_ask_for_are_there_and_rates_are_of_counters(project):
+def test_the_labels_in_rules_and_panels_exist_and_rates_are_of_counters(project):
     board = json.loads((project / "deploy" / "grafana.json").read_text("utf-8"))
     asked = [rule["expr"] for rule in rules(project)]
     asked += [target["expr"] for panel in board["panels"] for target in panel["targets"]]
@@ -103,7 +103,7 @@ def test_the_labels_that_rules_and_panels_ask_for_are_there_and_rates_are_of_cou
         for name, labels, ranged in selectors(expression):
             assert set(labels) <= samples.get(name, set()) | BESIDE, expression
             assert not ranged or name in counts, expression
-            # A count is looked at by its growth alone.
+            # Only the growth of a counter is used.
             assert ranged or name not in counts, expression
         for names in re.findall(r"\bby \(([\w, ]+)\)", expression):
             known = BESIDE.union(*(samples.get(name, set()) for name, _, _ in selectors(expression)))
@@ -116,7 +116,7 @@ def test_each_alert_fires_in_a_test_of_the_rules(project):
     assert {rule["alert"] for rule in rules(project)} == {case["alertname"] for case in cases if case["exp_alerts"]}
 
 
-def test_the_board_has_a_question_in_each_panel(project):
+def test_the_dashboard_has_a_question_in_each_panel(project):
     board = json.loads((project / "deploy" / "grafana.json").read_text("utf-8"))
     assert all(panel["title"] and panel["targets"][0]["expr"] for panel in board["panels"])
 
@@ -131,7 +131,7 @@ ANALYZE = shutil.which("systemd-analyze")
 
 
 @pytest.mark.skipif(ANALYZE is None, reason="systemd-analyze comes with systemd")
-def test_the_unit_file_of_the_page_is_one_that_systemd_reads(project, tmp_path):
+def test_the_unit_file_of_the_page_is_readable_for_systemd(project, tmp_path):
     page = (project / "docs" / "operations.md").read_text("utf-8")
     unit = re.search(r"```ini\n(\[Unit\].*?)```", page, re.DOTALL)
     assert unit is not None

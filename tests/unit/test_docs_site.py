@@ -1,4 +1,4 @@
-"""scripts/site.py: the index names every page, and nothing that a page would load from elsewhere gets by."""
+"""scripts/site.py: the index names every page, and no page loads anything from another server."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_side_navigation_has_four_groups(site, project):
         ("a.css", "b{background:url(own.png)}", None),
     ],
 )
-def test_what_would_be_loaded_from_elsewhere_is_found(site, tmp_path, name, text, found):
+def test_external_resources_are_found(site, tmp_path, name, text, found):
     (tmp_path / name).write_text(text)
     assert ([f"{name}: {found}"] if found else []) == list(site.loaded_from_elsewhere(tmp_path))
 
@@ -69,7 +69,7 @@ def test_the_site_is_built_by_its_command(project):
 
 
 def unsearchable(project: Path) -> list[str]:
-    """The names of hooks, fields of lines and options that the search of the site does not find."""
+    """Returns the names of hooks, fields of lines and options that the search of the site does not find."""
     text = (project / "build" / "site" / "searchindex.js").read_text("utf-8")
     index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
     names = sorted({*SETTINGS, *PageLine.__struct_fields__})

@@ -1,4 +1,4 @@
-"""The engine: nothing is answered before it is durable, one sync serves many callers, and what failed stays failed."""
+"""The engine: every answer is durable first, one sync serves many callers, and a failure is permanent."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_block_that_ends_with_work_left_is_remembered_as_stopped():
     assert "stopped" == world.frontier.opening.previous_state
 
 
-def test_an_error_in_the_block_is_the_one_to_be_told():
+def test_an_error_in_the_block_is_raised_and_not_that_of_closing():
     world = World()
     with pytest.raises(KeyError, match="mine"), world.frontier:  # noqa: PT012
         world.disk.fail(1, errno.EIO, forever=True)
@@ -92,7 +92,7 @@ def test_a_store_that_was_closed_can_be_opened_again():
     assert ["new"] == world.discover(A)
 
 
-def test_a_closed_frontier_says_so_to_every_verb():
+def test_every_verb_of_a_closed_frontier_says_that_it_is_closed():
     frontier = World().frontier
     frontier.close()
     calls = [
@@ -113,7 +113,7 @@ def test_closing_twice_is_closing_once():
     assert "<Frontier closed>" == repr(frontier)
 
 
-def test_a_frontier_in_memory_needs_no_place():
+def test_a_frontier_in_memory_needs_no_directory():
     with Frontier.memory(clock=Clock(), robots="caller") as frontier:
         frontier.discover([A])
         assert [A] == frontier.lease(1).urls
@@ -133,24 +133,24 @@ def test_a_frontier_in_a_directory_is_there_again(tmp_path):
         {"max_pages": 0}, {"max_pages": 1.5}, {"max_depth": -1}, {"user_agent": ""}, {"include": 7}, {"colour": "red"},
     ],
 )  # fmt: skip
-def test_a_setting_that_makes_no_sense_is_told_before_anything_is_made(settings):
+def test_an_invalid_setting_is_reported_before_a_store_is_made(settings):
     disk = FaultyFiles()
     with pytest.raises(SettingsError):
         Frontier.open(disk, settings=settings, robots="caller")
     assert [] == disk.names()
 
 
-def test_a_pattern_that_is_no_expression_is_told():
+def test_an_invalid_regular_expression_is_reported():
     with pytest.raises(SettingsError, match="include"):
         Frontier.open(FaultyFiles(), settings={"include": ["("]}, robots="caller")
 
 
-def test_robots_is_the_callers_or_an_errand():
+def test_robots_is_caller_or_errands():
     with pytest.raises(SettingsError, match="errands"):
         Frontier.open(FaultyFiles(), robots="ignore")
 
 
-def test_a_directory_that_holds_something_else_is_left_alone():
+def test_a_store_directory_with_other_content_is_left_alone():
     disk = FaultyFiles()
     disk.put("notes.txt", b"mine")
     with pytest.raises(ForeignStoreError):
@@ -175,7 +175,7 @@ def test_a_log_that_ends_before_its_checkpoint_is_damage():
 # -- looking
 
 
-def test_looking_changes_nothing():
+def test_a_read_only_opening_changes_no_file():
     world = World()
     world.discover(A)
     world.one()
@@ -187,7 +187,7 @@ def test_looking_changes_nothing():
     assert before == {name: data for name, data in disk.contents().items() if name in before}
 
 
-def test_a_looker_cannot_act():
+def test_a_read_only_frontier_cannot_act():
     world = World()
     world.discover(A)
     looker = Frontier.look(world.disk.copy())
@@ -195,7 +195,7 @@ def test_a_looker_cannot_act():
         looker.lease(1)
 
 
-def test_looking_at_nothing_is_told():
+def test_a_read_only_opening_of_a_missing_store_is_an_error():
     with pytest.raises(ForeignStoreError):
         Frontier.look(FaultyFiles())
 
@@ -223,14 +223,14 @@ def test_a_verb_answers_when_its_frame_is_synced(verb):
     assert log["appended_lsn"] == log["synced_lsn"] > before
 
 
-def test_a_call_that_changes_nothing_needs_no_sync():
+def test_a_call_that_changes_no_state_needs_no_sync():
     world = World()
     before = world.frontier.statistics()["log"]
     world.lease(10)
     assert before == world.frontier.statistics()["log"]
 
 
-def test_a_long_input_goes_in_as_several_frames_and_is_synced_once(monkeypatch):
+def test_a_long_input_becomes_several_frames_with_one_sync(monkeypatch):
     set_limits(monkeypatch, DISCOVER_ROWS_PER_FRAME=100)
     world = World()
     before = world.frontier.statistics()["log"]
@@ -240,7 +240,7 @@ def test_a_long_input_goes_in_as_several_frames_and_is_synced_once(monkeypatch):
 
 
 class SlowDisk(FaultyFiles):
-    """A disk whose syncs take a while, so that callers meet."""
+    """A disk with slow syncs, so that callers meet."""
 
     def _sync(self, name, node) -> None:
         time.sleep(0.004)
@@ -264,7 +264,7 @@ def test_one_sync_serves_many_callers():
     assert (80, True) == (world.frontier.statistics()["accepted"], syncs < 45), syncs
 
 
-def test_four_threads_hammer_the_three_verbs_and_every_page_is_fetched_once():
+def test_four_threads_use_the_three_verbs_at_once_and_every_page_is_fetched_once():
     world = World(delay=0, delay_factor=0)
     pages = 600
     fetched: Counter[str] = Counter()
@@ -327,7 +327,7 @@ def test_an_exception_inside_a_verb_stops_the_store_until_it_is_opened_again(mon
         (DamagedStoreError("run-1.run at byte 8"), "inside `extend`: The store is damaged and was left untouched", 5),
     ],
 )
-def test_what_stopped_a_store_without_the_disks_doing_is_told_in_its_own_words(met, words, exit_code):
+def test_a_failure_that_is_not_the_disks_is_reported_in_its_own_words(met, words, exit_code):
     world = World()
     world.discover(A)
     lease = world.one()
@@ -348,11 +348,11 @@ def test_what_stopped_a_store_without_the_disks_doing_is_told_in_its_own_words(m
     assert ([], "queued") == (recount(world.frontier), world.state(A))
 
 
-def test_the_first_sentence_of_an_error_is_whole():
+def test_the_first_sentence_of_an_error_is_complete():
     assert "open it again and it replays what was acknowledged: x" in str(StoreFailedError("x"))
 
 
-def test_a_failed_sync_stops_the_store_and_is_told_to_every_caller():
+def test_a_failed_sync_stops_the_store_and_every_caller_gets_the_error():
     world = World()
     world.discover(A)
     world.disk.fail(1, errno.EIO, verb="sync")
@@ -372,7 +372,7 @@ def test_a_store_that_failed_can_still_be_closed_and_opened_again():
     assert "queued" == world.state(A)
 
 
-def test_wrong_arguments_stop_nothing():
+def test_wrong_arguments_do_not_stop_the_store():
     world = World()
     with pytest.raises(SettingsError):
         world.lease(-1)
@@ -391,7 +391,7 @@ def test_statistics_have_the_names_of_status():
     assert ["known", "ready", "resting", "blocked", "empty"] == list(statistics["hosts"])
 
 
-def test_hosts_are_ready_resting_blocked_or_empty():
+def test_each_host_is_ready_resting_blocked_or_empty():
     world = World()
     world.discover(A, "http://b.com/", "http://b.com/2", "http://c.com/", "http://c.com/2", "http://d.com/")
     leases = {lease.host: lease for lease in world.lease()}
@@ -415,7 +415,7 @@ def test_bytes_duplicates_and_errors_are_added_up():
     )  # fmt: skip
 
 
-def test_verify_finds_a_counter_that_lies():
+def test_verify_finds_a_wrong_counter():
     world = World()
     world.discover(A)
     world.inspect().tables.urls.counts[1] += 1
@@ -423,20 +423,20 @@ def test_verify_finds_a_counter_that_lies():
     assert (False, 1) == (found.ok, len(found.problems))
 
 
-def test_verify_finds_links_in_transit_that_nobody_holds():
+def test_verify_finds_links_in_transit_that_no_outbox_contains():
     world = World()
     world.inspect().tables.transit.under_way += 1
     assert ("in_transit: the counter says 1, the outboxes hold 0",) == world.frontier.verify().problems
 
 
-def test_verify_finds_a_turn_that_was_not_given_back():
+def test_verify_finds_a_turn_that_was_not_returned():
     world = World()
     world.discover(A)
     world.inspect().tables.hosts.in_flight[0] += 1
     assert not world.frontier.verify().ok
 
 
-def test_verify_finds_damage_in_the_log_that_came_while_it_was_open():
+def test_verify_finds_new_damage_in_the_log_of_an_open_store():
     world = World()
     world.discover(*[f"http://a.com/{n}" for n in range(100)])
     (name,) = [name for name in world.disk.names() if name.startswith("log-")]
@@ -468,7 +468,7 @@ def test_watermarks_and_projections_survive_a_kill():
 # -- the clock
 
 
-def test_without_a_clock_time_goes_on_by_itself(tmp_path):
+def test_without_a_clock_the_real_time_is_used(tmp_path):
     with Frontier.open(tmp_path, settings={"delay": 0.05}, robots="caller") as frontier:
         frontier.discover([A, "http://a.com/2"])
         frontier.report([frontier.lease(1)[0].done(seconds=0)])
@@ -513,7 +513,7 @@ def test_the_record_shows_the_whole_gap_wherever_the_wall_clock_was_set_between_
 
 
 def test_a_wall_clock_set_forward_between_two_openings_ends_no_rest(tmp_path, monkeypatch):
-    """The time that really elapsed is known: the machine was not started anew."""
+    """The really elapsed time is known: the machine was not restarted."""
     with Frontier.open(tmp_path, settings={"delay": 100}, robots="caller") as frontier:
         frontier.discover([A, "http://a.com/2"])
         frontier.report([frontier.lease(1)[0].done(seconds=0)])
@@ -523,7 +523,7 @@ def test_a_wall_clock_set_forward_between_two_openings_ends_no_rest(tmp_path, mo
         assert 90 < (frontier.next_ready_seconds() or 0) <= 100
 
 
-def test_after_a_start_of_the_machine_a_host_that_rested_rests_in_doubt_one_whole_delay(tmp_path, monkeypatch):
+def test_after_a_reboot_a_host_that_was_in_its_delay_waits_one_whole_delay(tmp_path, monkeypatch):
     with Frontier.open(tmp_path, settings={"delay": 100}, robots="caller") as frontier:
         frontier.discover([A, "http://a.com/2"])
         frontier.report([frontier.lease(1)[0].done(seconds=0)])
@@ -540,7 +540,7 @@ def test_a_wall_clock_set_forward_between_two_openings_ends_no_workers_lease(tmp
         assert [A] == frontier.lease(1, ttl_seconds=100, worker="w").urls
         before = frontier.now()
     monkeypatch.setattr("outrider.clock.wall", lambda: before + instant(86_400))
-    for _ in range(2):  # the second opening finds the deadline moved
+    for _ in range(2):  # the second opening finds that the deadline was moved
         with Frontier.open(tmp_path, robots="caller") as frontier:
             assert ([], State.LEASED) == (frontier.lease(1).urls, frontier.status(A).state)
             assert 90 < (frontier.next_ready_seconds() or 0) <= 100
@@ -563,7 +563,7 @@ def test_time_that_passed_between_two_openings_counts_for_a_workers_lease_wherev
         assert State.QUEUED == frontier.status(A).state
 
 
-def test_after_a_start_of_the_machine_a_workers_lease_keeps_what_it_had_left(tmp_path, monkeypatch):
+def test_after_a_reboot_a_workers_lease_keeps_its_remaining_time(tmp_path, monkeypatch):
     with Frontier.open(tmp_path, robots="caller") as frontier:
         frontier.discover([A])
         frontier.lease(1, ttl_seconds=100, worker="w")
@@ -604,7 +604,7 @@ def test_many_workers_leases_are_moved_in_several_frames(tmp_path, monkeypatch):
 # -- the awaitable face
 
 
-def test_the_awaitable_face_does_the_same():
+def test_the_async_frontier_does_the_same():
     async def crawl() -> tuple[object, ...]:
         clock = Clock()
         async with await AsyncFrontier.open(
@@ -638,7 +638,7 @@ def test_many_awaiting_callers_share_syncs():
     assert (60, True) == asyncio.run(crawl())
 
 
-def test_a_long_input_gives_way_to_other_tasks():
+def test_a_long_input_lets_other_tasks_run():
     async def crawl() -> bool:
         async with await AsyncFrontier.open(FaultyFiles(), clock=Clock(), robots="caller") as frontier:
             turns = 0
@@ -669,7 +669,7 @@ def full_world() -> World:
 
 
 def fill(world: World) -> None:
-    """Discover until the log takes no more."""
+    """Discovers URLs until the log has no more room."""
     for turn in range(10_000):
         world.discover(*[f"http://f{turn}.com/{n:0100d}" for n in range(200)])
     raise AssertionError("the disk was never full")
@@ -682,7 +682,7 @@ def test_a_full_disk_refuses_discover_with_an_error_to_repeat():
     assert caught.value.retryable
 
 
-def test_on_a_full_disk_leases_and_reports_go_on():
+def test_on_a_full_disk_leases_and_reports_continue():
     world = full_world()
     with pytest.raises(StoreFullError):
         fill(world)
@@ -693,7 +693,7 @@ def test_on_a_full_disk_leases_and_reports_go_on():
     assert (1_000, []) == (done, recount(world.frontier))
 
 
-def test_when_space_returns_all_resumes_by_itself():
+def test_when_space_returns_all_calls_work_again():
     world = full_world()
     with pytest.raises(StoreFullError):
         fill(world)
@@ -707,7 +707,7 @@ def test_when_space_returns_all_resumes_by_itself():
     assert (["new"], []) == (codes, recount(world.frontier))
 
 
-def test_what_was_refused_on_a_full_disk_changed_nothing():
+def test_a_call_that_a_full_disk_refused_changed_no_state():
     world = full_world()
     with pytest.raises(StoreFullError):
         fill(world)
@@ -721,7 +721,7 @@ def test_what_was_refused_on_a_full_disk_changed_nothing():
 
 
 def test_urls_drawn_for_a_lease_that_the_disk_refused_are_not_lost(monkeypatch):
-    """Forbidden ones and allowed ones go back into their queues."""
+    """Forbidden URLs and allowed URLs return to their queues."""
     world = World()
     world.discover("http://a.com/no", "http://a.com/yes", "http://b.com/")
     world.frontier.set_robots("http://a.com", 200, b"User-agent: *\nDisallow: /no")
@@ -789,7 +789,7 @@ def test_a_seed_that_the_disk_refused_widens_no_scope(monkeypatch):
 
 
 def in_a_child(work) -> str:
-    """The text that `work` returns in a forked child."""
+    """Returns the text that `work` returns in a forked child."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -825,18 +825,18 @@ def test_a_forked_child_is_refused_and_its_close_leaves_the_store_to_the_parent(
 
 
 @pytest.mark.parametrize("path", [None, 5, b"/tmp/x", "", "a\0b"])
-def test_a_path_that_names_no_directory_is_told(path):
+def test_a_path_that_names_no_directory_is_reported(path):
     with pytest.raises(SettingsError, match="path"):
         Frontier.open(path, robots="caller")
 
 
-def test_a_directory_that_cannot_be_made_is_told():
+def test_a_directory_that_cannot_be_made_is_reported():
     with pytest.raises(StoreError, match="/proc/no-store/here cannot be made"):
         Frontier.open("/proc/no-store/here", robots="caller")
 
 
 @pytest.mark.parametrize("seconds", [1e30, float("nan"), -1e30])
-def test_a_retry_beyond_all_time_is_refused_and_the_frontier_goes_on(seconds):
+def test_a_retry_beyond_the_largest_instant_is_refused_and_the_frontier_continues(seconds):
     world = World()
     world.discover(A)
     (lease,) = world.lease()
@@ -845,7 +845,7 @@ def test_a_retry_beyond_all_time_is_refused_and_the_frontier_goes_on(seconds):
     assert ["ok"] == list(world.frontier.report([lease.done()]))
 
 
-def test_what_can_be_awaited_takes_what_the_plain_verbs_take():
+def test_the_async_verbs_accept_the_arguments_of_the_plain_verbs():
     def verbs(face):
         named = {name for one in face.__mro__[:-1] for name in vars(one) if name[0] != "_"}
         public = {name: getattr(face, name) for name in named}
@@ -858,7 +858,7 @@ def test_what_can_be_awaited_takes_what_the_plain_verbs_take():
         assert taken[0] == taken[1], name
 
 
-def test_an_awaited_frontier_is_opened_by_a_block_or_by_await(tmp_path):
+def test_an_async_frontier_is_opened_by_a_block_or_by_await(tmp_path):
     async def use():
         async with AsyncFrontier.open(tmp_path / "store", robots="caller") as frontier:
             await frontier.discover(["http://a.com/"])

@@ -1,4 +1,4 @@
-"""Small calls of many threads and tasks are made together, and each gets its own answer."""
+"""Small calls of many threads and tasks are combined, and each gets its own answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STOPPED = "A call was broken off halfway, so this store was stopped; nothing ack
 
 
 def counted(world):
-    """How often the machine is asked for each verb."""
+    """Counts how often the machine is called for each verb."""
     machine = world.inspect()
     parts = {"discover": machine.links, "lease": machine.leases, "report": machine.reports}
     counts = dict.fromkeys(parts, 0)
@@ -34,8 +34,8 @@ def counted(world):
 
 
 def together(world, *calls, first=lambda frontier: None):
-    """These calls wait for their turn behind one that is being made; their answers, or errors. first: called where they
-    wait all, by the holder of the lock."""
+    """Makes these calls wait for their turn after a running one. Returns their answers or errors. first: called by the
+    holder of the lock once all wait."""
     frontier = world.frontier
     answers = [None] * len(calls)
 
@@ -59,7 +59,7 @@ def together(world, *calls, first=lambda frontier: None):
     return answers
 
 
-def test_links_of_many_threads_go_in_as_one_call_and_each_gets_its_codes():
+def test_links_of_many_threads_are_one_call_and_each_thread_gets_its_codes():
     world = World()
     counts = counted(world)
     calls = [lambda f, n=n: f.discover([f"http://h{n}.com/", "http://a.com/", "nonsense"]) for n in range(5)]
@@ -77,7 +77,7 @@ def test_leases_of_many_threads_are_drawn_at_once_and_handed_out_in_turn():
     assert (1, 5) == (counts["lease"], len({lease.url for leases in answers for lease in leases}))
 
 
-def test_leases_under_other_conditions_are_drawn_apart():
+def test_leases_with_different_conditions_are_drawn_separately():
     world = World()
     world.discover(*[f"http://h{n}.com/" for n in range(5)])
     counts = counted(world)
@@ -104,7 +104,7 @@ def test_outcomes_of_many_threads_are_one_frame_and_each_gets_its_codes():
     assert ([], {"done": 2, "gone": 1, "queued": 2}) == (recount(world.frontier), world.counts())
 
 
-def test_a_call_that_makes_no_sense_spoils_only_itself():
+def test_an_invalid_call_fails_alone():
     world = World()
     answers = together(
         world,
@@ -116,7 +116,7 @@ def test_a_call_that_makes_no_sense_spoils_only_itself():
     assert {"queued": 2} == world.counts()
 
 
-def test_what_stops_a_frontier_goes_to_who_met_it_and_the_others_are_told_what_to_do():
+def test_the_call_that_stops_a_frontier_gets_the_error_and_the_other_calls_get_the_way_out():
     world = World()
     world.inspect().links._accept = lambda *_: 1 / 0
     answers = together(world, *[lambda f: f.discover(["http://a.com/"])] * 3)
@@ -127,7 +127,7 @@ def test_what_stops_a_frontier_goes_to_who_met_it_and_the_others_are_told_what_t
 
 
 def interrupts(call, when):
-    """The call as an interruption meets it, once: before it did anything, or when it was done."""
+    """Wraps the call with an interruption, once: before it changed any state, or when it was done."""
     once = [True]
 
     def interrupted(*given, **how):
@@ -141,13 +141,13 @@ def interrupts(call, when):
 
 
 def ctrl_c(frontier):
-    """The thread that makes the calls of all is interrupted; its own is the last of them."""
+    """The thread that makes all calls is interrupted. Its own call is the last of them."""
     with pytest.raises(KeyboardInterrupt):
         frontier.discover(["http://mine.com/"])
 
 
 @pytest.mark.parametrize("when", ["begun", "done"])
-def test_an_interruption_inside_a_verb_leaves_no_call_without_a_true_answer_or_words(when):
+def test_an_interruption_inside_a_verb_leaves_no_call_without_a_true_answer_or_a_message(when):
     world = World()
     world.discover("http://a.com/")
     world.inspect().leases.lease = interrupts(world.inspect().leases.lease, when)
@@ -165,14 +165,14 @@ def test_an_interruption_inside_a_verb_leaves_no_call_without_a_true_answer_or_w
 
 
 @pytest.mark.parametrize("nth", range(1, 6))
-def test_an_interruption_between_calls_costs_the_others_nothing(monkeypatch, nth):
-    """Wherever it comes between one verb and the next, all but the interrupted call are made, once, and answered."""
+def test_an_interruption_between_calls_does_not_affect_the_other_calls(monkeypatch, nth):
+    """At any point between two verbs: all calls but the interrupted one are made once and answered."""
     world = World()
     turns = iter(range(1, 1_000))
     decide = world.frontier._decide
 
     def interrupted(*given):
-        # Before or behind a verb, by turns.
+        # Before or after a verb, in turn.
         if next(turns) == nth:
             raise KeyboardInterrupt
         answer = decide(*given)
@@ -189,8 +189,8 @@ def test_an_interruption_between_calls_costs_the_others_nothing(monkeypatch, nth
     assert ({"leased": 1, "queued": 1}, []) == (world.counts(), recount(world.frontier))
 
 
-def test_an_interruption_of_the_loop_leaves_no_task_without_an_answer_or_words():
-    """Calls that were made have their answers; the calls in the verb, and behind it, raise and say what to do."""
+def test_an_interruption_of_the_loop_leaves_no_task_without_an_answer_or_a_message():
+    """Completed calls have their answers. The call in the verb and the calls after it raise, and say what to do."""
     world = World()
     world.inspect().leases.lease = interrupts(world.inspect().leases.lease, "begun")
 

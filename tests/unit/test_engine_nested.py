@@ -64,7 +64,7 @@ def asking(call, **settings) -> tuple[Frontier, Asked]:
 
 @pytest.mark.parametrize("name", [*CALLS, "close"])
 def test_a_priority_function_that_calls_the_frontier_is_refused_by_name_and_nothing_changed(name):
-    """Such a call was made in the midst of the outer one, and corrupted its counters."""
+    """Such a call was once made in the middle of the outer one, and corrupted its counters."""
     frontier, _ = asking(CALLS.get(name, Frontier.close))
     with pytest.raises(NestedCallError, match=r"the priority function <.*Asked"):
         frontier.discover([A])
@@ -75,7 +75,7 @@ def test_a_priority_function_that_calls_the_frontier_is_refused_by_name_and_noth
 
 
 def test_a_priority_function_that_calls_the_frontier_inside_a_report_leaves_the_lease_open():
-    """The outcome is neither taken nor lost: the report can be made again."""
+    """The outcome is neither applied nor lost: the report can be repeated."""
     frontier, function = asking(lambda frontier: frontier.lease(1))
     function.calls = 1
     frontier.discover([A])
@@ -87,7 +87,7 @@ def test_a_priority_function_that_calls_the_frontier_inside_a_report_leaves_the_
     assert (("new",),) == frontier.report([lease.done(links=[A + "2"])]).links
 
 
-def test_a_priority_function_that_bears_the_refusal_answers_and_the_call_goes_on():
+def test_a_priority_function_that_catches_the_refusal_returns_and_the_call_continues():
     def call(frontier):
         with pytest.raises(NestedCallError):
             frontier.lease(1)
@@ -98,7 +98,7 @@ def test_a_priority_function_that_bears_the_refusal_answers_and_the_call_goes_on
 
 
 def test_a_priority_function_that_fails_widens_no_scope(tmp_path):
-    """The seed of a refused call widened the scope of this process, and no fact said so."""
+    """The seed of a refused call once widened the scope of this process, and no fact recorded it."""
     function = Asked(lambda frontier: frontier.lease(1))
     settings = {"priority": function, "scope": "host", "delay": 0.0}
     with Frontier.open(tmp_path / "store", settings=settings, robots="caller") as frontier:
@@ -135,8 +135,8 @@ def test_an_iterator_that_calls_the_frontier_is_refused_and_nothing_changed(call
     assert ["new"] == frontier.discover([A])
 
 
-def test_links_that_are_made_while_nobody_waits_may_come_from_the_frontier_itself():
-    """A long input is read between the calls, where nothing is half done."""
+def test_links_from_a_generator_may_come_from_the_frontier_itself():
+    """A long input is read between the calls, where no call is half done."""
     frontier = Frontier.memory(robots="caller")
     frontier.discover([A])
     assert ["new"] == frontier.discover(f"{status.url}next" for status in frontier.urls())
@@ -144,7 +144,7 @@ def test_links_that_are_made_while_nobody_waits_may_come_from_the_frontier_itsel
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_clock_that_calls_the_frontier_is_refused_by_name(name):
-    """It called itself until the stack was full, or decided twice at once."""
+    """It once called itself until the stack was full, or decided twice at once."""
     calls = []
 
     def clock():
@@ -166,8 +166,8 @@ WRONG = [1.5, None, -1, "12", True, float("nan"), 1 << 63]
 
 
 @pytest.mark.parametrize("said", WRONG)
-def test_a_clock_that_gives_no_instant_is_refused_at_opening(said, tmp_path):
-    """A float went into the log's columns, and the store failed with it."""
+def test_a_clock_that_returns_no_instant_is_refused_at_opening(said, tmp_path):
+    """A float was once written into the log's columns, and the store failed."""
     with pytest.raises(SettingsError, match="clock: it said"):
         Frontier.open(tmp_path / "store", clock=lambda: said, robots="caller")
     with Frontier.open(tmp_path / "store", clock=lambda: 5, robots="caller") as frontier:
@@ -177,7 +177,7 @@ def test_a_clock_that_gives_no_instant_is_refused_at_opening(said, tmp_path):
 
 
 @pytest.mark.parametrize("said", WRONG)
-def test_a_clock_that_gives_no_instant_later_changes_nothing(said, tmp_path):
+def test_a_clock_that_returns_no_instant_later_changes_no_state(said, tmp_path):
     now = [1_000_000]
     frontier = Frontier.open(tmp_path / "store", clock=lambda: now[0], robots="caller")
     frontier.discover([A])
@@ -193,7 +193,7 @@ def test_a_clock_that_gives_no_instant_later_changes_nothing(said, tmp_path):
         assert ("stopped", 1) == (frontier.opening.previous_state, frontier.statistics()["accepted"])
 
 
-def test_a_clock_may_give_whole_numbers_of_numpy():
+def test_a_clock_may_return_numpy_integers():
     frontier = Frontier.memory(clock=lambda: np.int64(7_000_000), robots="caller")
     assert (["new"], 7_000_000) == (frontier.discover([A]), frontier.now())
 
@@ -202,7 +202,7 @@ def test_a_clock_may_give_whole_numbers_of_numpy():
 
 
 def in_a_child(work) -> str:
-    """The text that `work` returns in a forked child; a child that hangs is ended."""
+    """Returns the text that `work` returns in a forked child. A child that hangs is ended."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -232,8 +232,8 @@ def contents(place) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in place.iterdir() if path.is_file()}
 
 
-def test_a_child_that_was_forked_while_another_thread_called_is_told_at_once_and_writes_nothing(tmp_path):
-    """The lock's holder is not in the child: it waited there for ever."""
+def test_a_child_forked_while_another_thread_called_is_refused_at_once_and_writes_no_bytes(tmp_path):
+    """The holder of the lock is not in the child, which once waited there for ever."""
     frontier = Frontier.open(tmp_path / "store", robots="caller")
     frontier.discover([A])
     held, over = threading.Event(), threading.Event()
@@ -259,8 +259,8 @@ def test_a_child_that_was_forked_while_another_thread_called_is_told_at_once_and
     frontier.close()
 
 
-def test_a_child_that_awaits_a_call_is_told_at_once(tmp_path):
-    """The threads that wait for the disk are not in the child: it waited for them for ever."""
+def test_a_child_that_awaits_a_call_is_refused_at_once(tmp_path):
+    """The threads that wait for the disk are not in the child, which once waited for them for ever."""
 
     async def opened() -> AsyncFrontier:
         frontier = await AsyncFrontier.open(tmp_path / "store", robots="caller")
@@ -281,8 +281,8 @@ def test_a_child_that_awaits_a_call_is_told_at_once(tmp_path):
     asyncio.run(frontier.close())
 
 
-def test_a_child_that_is_forked_inside_a_call_writes_nothing(tmp_path):
-    """It goes on in its copy of the call, whose frame would lie on the parent's."""
+def test_a_child_that_is_forked_inside_a_call_writes_no_bytes(tmp_path):
+    """The child once continued in its copy of the call, whose frame would overlap that of the parent."""
     children = []
 
     def forks(urls, page):
@@ -307,8 +307,8 @@ def test_a_child_that_is_forked_inside_a_call_writes_nothing(tmp_path):
 # -- the lock
 
 
-def test_an_owner_whose_lock_file_has_gone_stops_before_it_writes(tmp_path):
-    """It went on, and a second process that made a new lock file wrote onto its frames."""
+def test_an_owner_whose_lock_file_has_disappeared_stops_before_it_writes(tmp_path):
+    """It once continued, and a second process that made a new lock file overwrote its frames."""
     store = tmp_path / "store"
     first = Frontier.open(store, robots="caller")
     first.discover([A])
@@ -326,7 +326,7 @@ def test_an_owner_whose_lock_file_has_gone_stops_before_it_writes(tmp_path):
 
 
 @pytest.mark.parametrize("call", [lambda one: one.lease(1), lambda one: one.checkpoint(), lambda one: one.delete()])
-def test_an_owner_whose_lock_file_was_removed_is_told(call, tmp_path):
+def test_an_owner_whose_lock_file_was_removed_is_warned(call, tmp_path):
     frontier = Frontier.open(tmp_path / "store", robots="caller")
     frontier.discover([A])
     (tmp_path / "store" / "lock").unlink()
@@ -337,8 +337,8 @@ def test_an_owner_whose_lock_file_was_removed_is_told(call, tmp_path):
     assert before == contents(tmp_path / "store")
 
 
-def test_an_owner_whose_directory_was_moved_goes_on_there(tmp_path):
-    """The lock went along."""
+def test_an_owner_whose_directory_was_moved_continues_there(tmp_path):
+    """The lock was moved with it."""
     frontier = Frontier.open(tmp_path / "store", robots="caller")
     frontier.discover([A])
     (tmp_path / "store").rename(tmp_path / "elsewhere")

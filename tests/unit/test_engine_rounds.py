@@ -1,4 +1,4 @@
-"""Checkpoints in the making, and the ledger that becomes lighter between them."""
+"""Checkpoints while they are written, and the ledger that leaves memory between them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def light(monkeypatch):
 
 
 @pytest.mark.parametrize("steps", range(1, 9))
-def test_a_caller_and_a_thread_beside_that_fail_at_once_leave_one_failure(steps):
-    """The thread may have come to any point when the caller fails: an error that a caller met is not told once more."""
+def test_a_caller_and_a_second_thread_that_fail_at_once_leave_one_failure(steps):
+    """The thread may be at any point when the caller fails. An error that a caller has raised is not raised again."""
     threads, failure = Interleaving(steps), Failure()
     threads.share(failure)
     beside = threads.start(failure.stop_beside, StoreFailedError("beside"), "a checkpoint")
@@ -66,7 +66,7 @@ def test_the_ledger_leaves_the_memory_before_a_checkpoint_begins(light):
 
 
 def test_a_long_merge_does_not_make_the_ledger_heavy(light, monkeypatch):
-    """While a thread merges, what comes in is frozen for it; and no checkpoint lists what is younger than itself."""
+    """While a thread merges, new records are frozen for it. No checkpoint lists runs that are newer than itself."""
     world = World()
     fill(world, 0, 500)
     rounds, ledger = world.frontier._rounds, world.inspect().tables.urls.ledger
@@ -89,7 +89,7 @@ def test_a_long_merge_does_not_make_the_ledger_heavy(light, monkeypatch):
     assert 3_001 == world.frontier.count(state="queued")
 
 
-def test_after_a_kill_runs_that_no_checkpoint_lists_go_and_the_log_stands_for_them(light):
+def test_after_a_kill_runs_that_no_checkpoint_lists_are_removed_and_the_log_replaces_them(light):
     world = World()
     fill(world, 0, 1_000)
     world.frontier.checkpoint()
@@ -119,7 +119,7 @@ def test_a_full_disk_leaves_the_ledger_in_memory_until_there_is_room(light):
     assert world.inspect().tables.urls.ledger.statistics().memtable_bytes == 0
 
 
-def test_where_a_projection_stands_counts_for_the_log_once_that_is_durable(monkeypatch):
+def test_the_position_of_a_projection_counts_for_the_log_once_it_is_durable(monkeypatch):
     world = World(output=True)
     world.discover("http://a.com/")
     for stream in ("pages", "politeness"):
@@ -140,8 +140,8 @@ def test_where_a_projection_stands_counts_for_the_log_once_that_is_durable(monke
 
 
 @pytest.mark.timeout(20)
-def test_a_round_goes_on_behind_more_than_may_wait_to_be_written(monkeypatch):
-    """The facts of no slot are copied at once, however many there are."""
+def test_a_round_continues_after_more_bytes_than_may_wait_to_be_written(monkeypatch):
+    """The facts without a slot are copied at once, whatever their number."""
     set_limits(monkeypatch, CHECKPOINT_WAITING_BYTES_MAX=2_000, CHECKPOINT_RANGE_BYTES_MAX=1_000)
     world = World(scope="host")
     world.discover(*[f"http://h{number}.com/" for number in range(200)])
@@ -150,7 +150,7 @@ def test_a_round_goes_on_behind_more_than_may_wait_to_be_written(monkeypatch):
     assert (200, 1) == (len(world.urls(300)), world.frontier.statistics()["checkpoint"]["number"])
 
 
-def test_what_is_too_long_for_one_range_makes_several(monkeypatch):
+def test_a_payload_too_long_for_one_range_becomes_several(monkeypatch):
     set_limits(monkeypatch, CHECKPOINT_PAYLOAD_BYTES_MAX=300)
     world = World(scope="host")
     world.discover(*[f"http://h{number}.com/" for number in range(60)], request_id=("me", 1))
@@ -170,8 +170,8 @@ def test_what_is_too_long_for_one_range_makes_several(monkeypatch):
     assert [] == recount(world.frontier)
 
 
-def test_a_disk_that_removes_nothing_stops_nobody_and_is_asked_again():
-    """Older checkpoints, merged runs, abandoned ones: files too many, until the disk lets them go."""
+def test_a_disk_that_removes_no_file_does_not_stop_the_store_and_is_tried_again():
+    """Older checkpoints, merged runs, abandoned ones: the files remain until the disk removes them."""
     world = World()
     world.disk.fail(1, errno.EIO, forever=True, verb="remove")
     for begin in range(0, 600, 100):
@@ -189,7 +189,7 @@ def test_a_disk_that_removes_nothing_stops_nobody_and_is_asked_again():
 
 
 @pytest.mark.parametrize("end", ["kill", "reopen"])
-def test_orders_about_crawls_begin_a_round_since_recovery_is_slow_for_each(end):
+def test_orders_about_crawls_start_a_round_because_recovery_is_slow_for_each(end):
     world = World()
     world.discover("http://keep.com/")
     for number in range(700):
@@ -202,7 +202,7 @@ def test_orders_about_crawls_begin_a_round_since_recovery_is_slow_for_each(end):
     assert world.frontier.verify().ok
 
 
-def test_a_large_checkpoint_bears_more_orders(monkeypatch):
+def test_a_large_checkpoint_allows_more_orders(monkeypatch):
     set_limits(monkeypatch, ORDERS_BEFORE_CHECKPOINT=10, CHECKPOINT_BYTES_PER_ORDER=1)
     world = World()
     world.discover("http://keep.com/")

@@ -1,4 +1,4 @@
-"""Leases that never reach their caller: given back at once, counted against no URL, whatever broke the call off."""
+"""Leases that never reach their caller are returned at once and count against no URL, whatever ended the call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def how(request):
 
 
 def losses(world, url=A):
-    """The losses of a URL, and its state."""
+    """Returns the losses of a URL, and its state."""
     (record,) = [record for record in world.frontier.records() if record["url"] == url]
     return record["losses"], world.state(url)
 
@@ -53,13 +53,14 @@ async def cancelled(world, frontier, how):
         return
     finally:
         goes_on.set()
-        # A sync of this call that goes on beside the next call could cover its frame, which then waits for no disk.
+        # A sync of this call that runs together with the next call could cover its frame. The next call then waits for
+        # no disk.
         await loop.run_in_executor(None, synced.wait)
     raise AssertionError("it was not cancelled")
 
 
 def test_a_lease_call_that_times_out_counts_against_no_url(how):
-    """However often: the URL is queued again at once, its host may be visited, and the next caller has it."""
+    """However often: the URL is queued again at once, its host may be visited, and the next caller gets it."""
     world = World()
     world.discover(A)
 
@@ -74,7 +75,7 @@ def test_a_lease_call_that_times_out_counts_against_no_url(how):
 
 
 def test_a_lease_call_that_timed_out_counts_against_no_url_after_a_kill(how):
-    """That it was given back is in the log, like any other end of a lease."""
+    """The return is in the log, like any other end of a lease."""
     world = World()
     world.discover(A)
     asyncio.run(cancelled(world, AsyncFrontier(world.frontier), how))
@@ -103,8 +104,8 @@ def test_a_lease_call_may_time_out_for_real():
 
 
 @pytest.mark.parametrize("turns", range(8))
-def test_a_task_that_is_cancelled_has_its_leases_or_nobody_has_them(turns, how):
-    """In whatever turn of the loop it is cancelled: before the call is made, behind it, or when it has its answer."""
+def test_a_cancelled_task_has_its_leases_or_they_are_queued_again(turns, how):
+    """At any turn of the loop: before the call is made, after it, or when it has its answer."""
     world = World()
     world.discover(A)
 
@@ -121,8 +122,8 @@ def test_a_task_that_is_cancelled_has_its_leases_or_nobody_has_them(turns, how):
     assert ((0, there), []) == ((losses(world)[0], world.state(A)), recount(world.frontier))
 
 
-def test_of_calls_made_together_only_those_given_up_are_given_back():
-    """Each task has its own leases; those of the tasks that were cancelled behind the call are queued."""
+def test_of_calls_made_together_only_cancelled_calls_return_their_leases():
+    """Each task has its own leases. Those of the tasks that were cancelled after the call are queued."""
     world = World()
     world.discover(*[f"http://h{n}.com/" for n in range(3)])
 
@@ -140,7 +141,7 @@ def test_of_calls_made_together_only_those_given_up_are_given_back():
     assert (["leased"] * 2, {"leased": 2, "queued": 1}) == (list(states.values()), world.counts())
 
 
-def test_a_call_of_a_task_that_was_cancelled_before_it_was_made_is_never_made():
+def test_a_call_of_a_task_that_was_cancelled_before_the_call_is_never_made():
     world = World()
     world.discover(A)
     before = world.frontier.statistics()["log"]["appended_lsn"]
@@ -157,7 +158,7 @@ def test_a_call_of_a_task_that_was_cancelled_before_it_was_made_is_never_made():
 
 @pytest.mark.parametrize("where", ["_durable", "_decide"])
 def test_a_lease_call_that_is_interrupted_counts_against_no_url(monkeypatch, where, how):
-    """Ctrl-C while a thread waits for the disk, or between the verb and that."""
+    """Ctrl-C while a thread waits for the disk, or between the verb and that wait."""
     world = World()
     world.discover(A)
     made = getattr(world.frontier, where)
@@ -175,8 +176,9 @@ def test_a_lease_call_that_is_interrupted_counts_against_no_url(monkeypatch, whe
     assert [A] == world.lease(**how).urls
 
 
-def test_a_thread_that_left_a_call_of_several_has_its_leases_given_back(monkeypatch):
-    """Another thread made its call; the one that is interrupted while it waits for the disk never sees the leases."""
+def test_a_thread_that_left_a_combined_call_has_its_leases_returned(monkeypatch):
+    """Another thread made its call. The thread that is interrupted while it waits for the disk never sees the
+    leases."""
     world = World()
     world.discover(*[f"http://h{n}.com/" for n in range(4)])
     frontier, mine = world.frontier, threading.get_ident()
@@ -202,8 +204,8 @@ def test_a_thread_that_left_a_call_of_several_has_its_leases_given_back(monkeypa
     assert ["leased"] * 2 == [world.state(url) for url in answers[0].urls]
 
 
-def test_a_call_that_was_given_up_may_be_made_again_under_its_request_id():
-    """It draws anew, and from then on the answer is repeated as ever."""
+def test_a_cancelled_call_may_be_repeated_under_its_request_id():
+    """It draws again, and from then on the answer is repeated as usual."""
     world = World()
     world.discover(A)
     how = {"want": 1, "worker": "w", "request_id": ("w", 7)}
@@ -213,7 +215,7 @@ def test_a_call_that_was_given_up_may_be_made_again_under_its_request_id():
     assert ([A], tokens) == (world.urls(**how), world.lease(**how).tokens)
 
 
-def test_a_repeated_answer_that_is_given_up_leaves_the_leases_to_whoever_has_them(monkeypatch):
+def test_a_repeated_answer_of_a_cancelled_call_leaves_the_leases_to_their_holder(monkeypatch):
     """They reached their caller with the first answer."""
     world = World()
     world.discover(A)
@@ -232,7 +234,7 @@ def test_a_repeated_answer_that_is_given_up_leaves_the_leases_to_whoever_has_the
     assert ([lease.token], ["ok"]) == (world.lease(1, **how).tokens, world.report(lease.done()))
 
 
-def test_lines_of_a_call_that_was_given_up_come_with_the_next_answer():
+def test_lines_of_a_cancelled_call_are_in_the_next_answer():
     world = World(output=True)
     world.discover(A, "http://b.com/")
     world.frontier.set_robots("http://a.com", 200, b"User-agent: *\nDisallow: /")
@@ -241,15 +243,15 @@ def test_lines_of_a_call_that_was_given_up_come_with_the_next_answer():
     assert (["http://b.com/"], [True]) == (batch.urls, [b"http://a.com/" in line for _, line in batch.lines])
 
 
-def test_errands_of_a_call_that_was_given_up_are_run_by_the_next():
+def test_errands_of_a_cancelled_call_are_run_by_the_next():
     world = World(robots="errands")
     world.discover(A)
     asyncio.run(cancelled(world, AsyncFrontier(world.frontier), {"want": 5, "errands": True}))
     assert (0.0, ["http://a.com/robots.txt"]) == (world.ready_in(), world.urls(errands=True))
 
 
-def test_what_a_full_disk_refuses_to_give_back_is_given_back_later(monkeypatch):
-    """With the first call that finds room, also when the deadline is past by then."""
+def test_a_return_that_a_full_disk_refuses_is_made_later(monkeypatch):
+    """With the first call that finds room, even if the deadline is over by then."""
     world = World()
     world.discover(A)
 
@@ -275,8 +277,8 @@ def test_what_a_full_disk_refuses_to_give_back_is_given_back_later(monkeypatch):
     assert ([A], []) == (world.urls(), recount(world.frontier))
 
 
-def test_a_clean_stop_gives_back_what_could_not_be_given_back_before(monkeypatch):
-    """Also what a named worker would have had, whose leases outlive the process."""
+def test_a_clean_stop_returns_leases_that_could_not_be_returned_before(monkeypatch):
+    """Also those of a named worker, whose leases outlive the process."""
     world = World()
     world.discover(A)
 

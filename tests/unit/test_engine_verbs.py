@@ -1,4 +1,4 @@
-"""How the methods of a frontier are made, and where each is made when it is awaited."""
+"""How the methods of a frontier are made, and where each one runs when it is awaited."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BY_HAND = {
 """The methods that differ where they are awaited."""
 
 
-def test_the_methods_that_follow_are_those_that_are_written_down(monkeypatch):
+def test_the_methods_are_those_that_are_listed(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "scripts"))
     import stubs
 
@@ -28,7 +28,7 @@ def test_the_methods_that_follow_are_those_that_are_written_down(monkeypatch):
     assert stubs.text() == written, "python scripts/stubs.py writes it"
 
 
-def test_every_method_says_how_it_is_made():
+def test_every_method_declares_how_it_is_made():
     methods = {name: getattr(Frontier, name) for name in vars(Frontier) if name[0] != "_"}
     declared = {name for name, method in methods.items() if "awaited" in getattr(method, "__dict__", {})}
     assert BY_HAND == {name for name, method in methods.items() if callable(method)} - declared
@@ -48,7 +48,8 @@ def test_every_method_says_how_it_is_made():
     ],
 )
 def test_a_method_is_awaited_where_its_declaration_says(call, made, waited):
-    """A decision on the loop, and a thread waits for the disk; a glance on the loop; a long look in a thread."""
+    """A decision runs on the loop, and a thread waits for the disk. A short query runs on the loop, a long one in a
+    thread."""
     found = {}
 
     def note(what):
@@ -71,7 +72,7 @@ def test_a_method_is_awaited_where_its_declaration_says(call, made, waited):
 
 
 def test_a_host_of_any_type_is_refused_where_it_is_awaited():
-    """A list was no key of a dict: it met a TypeError."""
+    """A list was no key of a dict: it once raised a TypeError."""
 
     async def ask():
         async with AsyncFrontier.memory(robots="caller") as frontier:

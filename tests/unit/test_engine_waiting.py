@@ -1,4 +1,4 @@
-"""Leases that wait: woken by links, reports, operators and the clock, given back by tasks that go away."""
+"""Leases that wait: woken by links, reports, operators and the clock, and returned by cancelled tasks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TurnedLoop(asyncio.SelectorEventLoop):
 
 
 class AtOnce(Executor):
-    """No thread: a loop whose time jumps would not wait for one."""
+    """Uses no thread: a loop whose time jumps would not wait for one."""
 
     def submit(self, work, /, *args, **kwargs):
         done = Future()
@@ -49,7 +49,7 @@ class AtOnce(Executor):
 
 
 def lived(task):
-    """The result of a coroutine function that is given a frontier in memory, on a clock that jumps."""
+    """Returns the result of a coroutine function that gets a frontier in memory, on a clock that jumps."""
     loop = TurnedLoop()
 
     async def main():
@@ -75,7 +75,7 @@ async def began(coroutine):
     return task
 
 
-def test_a_waiting_lease_gets_a_link_that_comes_meanwhile():
+def test_a_waiting_lease_gets_a_link_that_arrives_meanwhile():
     async def live(frontier, loop):
         waiting = await began(frontier.lease(1, worker="w", wait_seconds=60))
         await frontier.discover([A])
@@ -101,7 +101,7 @@ def test_a_waiting_lease_gets_the_url_of_a_lease_that_ran_out():
         await frontier.discover([A])
         await frontier.lease(1, worker="dead", ttl_seconds=7)
         (again,) = await frontier.lease(1, worker="alive", wait_seconds=60)
-        # A whole delay behind the deadline: the dead worker may have fetched just before it.
+        # A whole delay after the deadline: the dead worker may have fetched just before it.
         return again.url, again.attempt >= 1, round(loop.time() - 1_000, 2)
 
     assert (A, True, 9.0) == lived(live)
@@ -119,7 +119,7 @@ def test_a_resumed_queue_wakes_a_waiting_lease():
     assert [A] == lived(live)
 
 
-def test_an_empty_batch_comes_at_the_end_of_the_wait_and_nothing_is_left_behind():
+def test_an_empty_batch_is_returned_at_the_end_of_the_wait_and_no_waiter_remains():
     async def live(frontier, loop):
         found = await frontier.lease(1, wait_seconds=30)
         return len(found), loop.time(), frontier.waiting_leases, frontier.sync._bell._listeners
@@ -127,7 +127,7 @@ def test_an_empty_batch_comes_at_the_end_of_the_wait_and_nothing_is_left_behind(
     assert (0, 1_030.0, 0, ()) == lived(live)
 
 
-def test_tasks_are_served_in_the_order_in_which_they_came():
+def test_tasks_are_served_in_the_order_of_their_calls():
     async def live(frontier, loop):
         order = []
 
@@ -143,7 +143,7 @@ def test_tasks_are_served_in_the_order_in_which_they_came():
     assert [("one", 1), ("two", 1), ("three", 1)] == lived(live)
 
 
-def test_a_change_costs_one_try_for_all_that_stay_empty():
+def test_a_change_costs_one_try_for_all_waiters_that_stay_empty():
     async def live(frontier, loop):
         tries = 0
         lease = frontier._waiting._lease
@@ -167,11 +167,11 @@ def test_a_change_costs_one_try_for_all_that_stay_empty():
         return after - before, [leases.urls for leases in given]
 
     tries, given = lived(live)
-    assert tries <= 3  # the one that got it, and one more that found nothing
+    assert tries <= 3  # the one that got it, and one more that found no URL
     assert [[A]] == given
 
 
-def test_a_waiter_of_another_crawl_does_not_stand_in_the_way():
+def test_a_waiter_of_another_crawl_does_not_block():
     async def live(frontier, loop):
         other = await began(frontier.lease(1, crawl="other", wait_seconds=60))
         mine = await began(frontier.lease(1, wait_seconds=60))
@@ -183,7 +183,7 @@ def test_a_waiter_of_another_crawl_does_not_stand_in_the_way():
     assert [A] == lived(live)
 
 
-def test_a_cancelled_wait_gives_back_leases_that_came_too_late():
+def test_a_cancelled_wait_returns_leases_that_arrived_too_late():
     async def live(frontier, loop):
         waiting = await began(frontier.lease(1, worker="w", wait_seconds=60))
         lease = frontier._waiting._lease
@@ -207,8 +207,8 @@ def test_a_cancelled_wait_gives_back_leases_that_came_too_late():
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["in the turn of its end", "behind its end"])
-def test_lines_of_a_wait_that_was_given_up_come_with_the_next_answer(late):
-    """A wait may end with lines alone: URLs that robots.txt closes are no leases."""
+def test_lines_of_a_cancelled_wait_are_in_the_next_answer(late):
+    """A wait may end with lines alone: URLs that robots.txt closes are not leased."""
 
     async def live(frontier, loop):
         inspect(frontier.sync).core.keeps_lines = True
@@ -236,7 +236,7 @@ def test_lines_of_a_wait_that_was_given_up_come_with_the_next_answer(late):
     assert [True] == lived(live)
 
 
-def test_a_wait_under_a_request_id_that_was_given_up_leaves_the_leases_of_its_first_answer():
+def test_a_cancelled_wait_under_a_request_id_leaves_the_leases_of_its_first_answer():
     async def live(frontier, loop):
         await frontier.discover([A])
         first = await frontier.lease(1, worker="w", request_id=("w", 1))
@@ -260,8 +260,8 @@ def test_a_wait_under_a_request_id_that_was_given_up_leaves_the_leases_of_its_fi
     assert ["ok"] == lived(live)
 
 
-def test_a_ring_that_comes_as_a_round_ends_begins_another():
-    """Another thread may ring between the last look at the bell and the end of the round."""
+def test_a_ring_at_the_end_of_a_round_starts_another():
+    """Another thread may ring between the last check of the bell and the end of the round."""
 
     class Room(WaitingRoom):
         rings_late = False
@@ -297,7 +297,7 @@ def test_a_ring_that_comes_as_a_round_ends_begins_another():
         loop.close()
 
 
-def test_waiting_tasks_are_told_that_the_frontier_closed():
+def test_waiting_tasks_get_an_error_when_the_frontier_closes():
     async def live(frontier, loop):
         waiting = await began(frontier.lease(1, wait_seconds=60))
         frontier.sync.close()
@@ -319,12 +319,12 @@ def test_a_thread_that_waits_is_woken_by_another_one():
 
 
 @pytest.mark.parametrize("wait", [-1, float("nan"), "1", 1e9])
-def test_a_wait_that_makes_no_sense_is_refused(wait):
+def test_an_invalid_wait_is_refused(wait):
     with Frontier.memory(robots="caller") as frontier, pytest.raises(SettingsError, match="wait_seconds"):
         frontier.lease(1, wait_seconds=wait)
 
 
-def test_workers_tell_what_each_holds():
+def test_workers_are_listed_with_their_leases():
     now = 1_700_000_000_000_000
     with Frontier.memory(clock=lambda: now, robots="errands") as frontier:
         frontier.discover([A, B, C])
@@ -337,7 +337,7 @@ def test_workers_tell_what_each_holds():
         assert ("bob", 0, 1, now + 20_000_000) == (bob.name, bob.pages, bob.errands, bob.first_deadline)
 
 
-def test_a_host_is_asked_for_by_any_spelling_with_its_crawl_delay():
+def test_a_host_is_found_in_any_spelling_with_its_crawl_delay():
     with Frontier.memory(robots="errands") as frontier:
         frontier.discover([A])
         assert [None] == frontier.crawl_delays(["http://a.com"])

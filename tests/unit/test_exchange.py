@@ -1,4 +1,4 @@
-"""Export and import: what is written reads back as it was, and one bad line spoils nothing but itself."""
+"""Export and import: files read back unchanged, and one bad line affects only itself."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def without_nothing(record):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_record_reads_back_as_it_was(tmp_path, form):
+def test_a_record_reads_back_unchanged(tmp_path, form):
     path = written(tmp_path / f"all{form}", [RECORD])
     assert [without_nothing(RECORD)] == [without_nothing(one.record) for one in read(path)]
 
@@ -69,7 +69,7 @@ def test_no_records_are_a_file_too(tmp_path, form):
     assert [] == read(written(tmp_path / f"none{form}", []))
 
 
-def test_writing_what_was_read_gives_the_same_bytes(tmp_path):
+def test_writing_the_records_of_a_file_makes_the_same_bytes(tmp_path):
     for form in (".jsonl", ".csv"):
         first = written(tmp_path / f"1{form}", [RECORD, {**RECORD, "url": "http://b.com/", "due": None}])
         second = written(tmp_path / f"2{form}", [one.record for one in read(first)])
@@ -99,17 +99,17 @@ def test_any_text_survives_a_cell(text):
 
 
 @pytest.mark.parametrize("text", ["2026-11-22T20:18:21.000Z", "[x]", "{x}", "true", "null", "7"])
-def test_a_text_stands_in_its_cell_as_it_is(text):
+def test_a_text_is_in_its_cell_unchanged(text):
     assert (text, text) == (tabular._cell(text, "text"), tabular._value(text, "text"))
 
 
 @given(text=st.text(max_size=20))
-def test_no_cell_begins_as_a_formula_does(text):
+def test_no_cell_starts_like_a_formula(text):
     assert tabular._cell(text, "text")[:1] not in ("=", "+", "-", "@", "\t", "\r")
 
 
 @pytest.mark.parametrize("form", [".jsonl", ".csv"])
-def test_a_file_for_people_holds_no_control_character(tmp_path, form):
+def test_a_file_for_people_contains_no_control_character(tmp_path, form):
     path = written(tmp_path / f"x{form}", [{"url": "http://a.com/", "error": "\x1b[2J\x7f\x9b\u202e"}])
     assert {"\n"} == {character for character in path.read_text("utf-8") if not character.isprintable()}
 
@@ -134,7 +134,7 @@ KINDS = {"sku": "text", "price": "real", "sold": "truth", "stock": "whole", "tag
 KINDS |= {"id": "whole", "huge": "json"}
 
 
-def test_an_own_field_is_a_column_with_the_kind_of_all_its_values():
+def test_an_own_field_is_a_column_with_the_type_of_all_its_values():
     shape = PAGES.widened(OWN)
     assert (KINDS, False) == ({name: shape.columns[name] for name in OWN[0]}, shape.more)
     assert "json" == PAGES.widened([{"n": 2**60}, {"n": 0.5}]).columns["n"]  # a real number would round the first
@@ -228,7 +228,7 @@ def test_a_cell_that_is_not_a_time_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_exported_pages_are_taken_in_with_their_states(tmp_path, form):
+def test_exported_pages_are_imported_with_their_states(tmp_path, form):
     page = {"url": "http://a.com/", "outcome": "done", "status": 200, "fetched_at": FOUND, "depth": 1, "price": 3}
     page |= {"priority": 0.5, "referrer": None, "links": 0, "token": 5}
     path = written(tmp_path / f"pages{form}", [page], PAGES.widened([page]))
@@ -255,7 +255,7 @@ def test_a_name_without_a_known_ending_is_refused(tmp_path):
         written(tmp_path / "x.xlsx", [])
 
 
-def test_a_file_that_could_not_be_written_whole_is_as_it_was(tmp_path):
+def test_a_file_that_could_not_be_written_completely_is_unchanged(tmp_path):
     path = tmp_path / "all.jsonl"
     path.write_text("old")
 
@@ -269,7 +269,7 @@ def test_a_file_that_could_not_be_written_whole_is_as_it_was(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["missing/x.csv", "x.csv/"])
-def test_a_place_that_is_none_is_wrong_usage(tmp_path, place):
+def test_an_invalid_place_is_wrong_usage(tmp_path, place):
     (tmp_path / "x.csv").mkdir()
     with pytest.raises(SettingsError):
         write_records(str(tmp_path / place).rstrip("/"), [], FRONTIER, lambda count: None)
@@ -291,7 +291,7 @@ def test_without_pyarrow_the_error_says_what_to_install(tmp_path, monkeypatch):
 # -- reading what others wrote
 
 
-def test_bad_lines_are_named_and_the_others_go_on(tmp_path):
+def test_bad_lines_are_named_and_the_other_lines_are_read(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"url":"http://a.com/"}\n\nnonsense\n[1]\n\xff\n{"url":"http://b.com/"}')
     found = read(path)
@@ -299,7 +299,7 @@ def test_bad_lines_are_named_and_the_others_go_on(tmp_path):
     assert [True, False, False, False, True] == [not one.fault for one in found]
 
 
-def test_a_line_without_end_is_passed_over(tmp_path, monkeypatch):
+def test_an_endless_line_is_skipped(tmp_path, monkeypatch):
     set_limits(monkeypatch, IMPORT_LINE_BYTES_MAX=64)
     for form, head in ((".jsonl", b""), (".csv", b"url\n"), (".txt", b"")):
         path = tmp_path / f"x{form}"
@@ -308,7 +308,7 @@ def test_a_line_without_end_is_passed_over(tmp_path, monkeypatch):
         assert ("it is longer than 64 bytes", "") == (first.fault, second.fault)
 
 
-def test_nesting_without_end_is_a_fault_of_its_line(tmp_path):
+def test_endless_nesting_is_a_fault_of_its_line(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_bytes(b"[" * 200_000 + b"\n")
     assert [True] == [bool(one.fault) for one in read(path)]
@@ -329,14 +329,14 @@ def test_a_row_with_too_few_cells_is_named(tmp_path):
     )
 
 
-def test_what_is_no_parquet_is_wrong_usage(tmp_path):
+def test_a_file_that_is_no_parquet_is_wrong_usage(tmp_path):
     path = tmp_path / "x.parquet"
     path.write_bytes(b"PAR1" + bytes(100))
     with pytest.raises(SettingsError):
         read(path)
 
 
-def test_a_list_of_urls_has_remarks_and_empty_lines(tmp_path):
+def test_a_list_of_urls_may_have_comments_and_empty_lines(tmp_path):
     path = tmp_path / "x.txt"
     path.write_text("# mine\n\n http://a.com/ \nhttp://b.com/")
     assert [(3, "http://a.com/"), (4, "http://b.com/")] == [(one.place, one.record["url"]) for one in read(path)]
@@ -346,7 +346,7 @@ def test_a_list_of_urls_has_remarks_and_empty_lines(tmp_path):
 
 
 class FakeFrontier:
-    """Keeps what it is given by URL."""
+    """Stores its records by URL."""
 
     def __init__(self):
         self.kept = {}
@@ -390,7 +390,7 @@ def test_export_import_export_is_the_same(tmp_path, form):
     assert ([1_000, 1_000, 500], list(first.records())) == (second.calls, list(second.records()))
 
 
-def test_bad_records_are_named_with_their_line_and_the_rest_is_taken(tmp_path):
+def test_bad_records_are_named_with_their_line_and_the_other_records_are_imported(tmp_path):
     path = tmp_path / "x.jsonl"
     rows = [
         {"url": "http://a.com/", "state": "done"},
@@ -416,8 +416,8 @@ def test_bad_records_are_named_with_their_line_and_the_rest_is_taken(tmp_path):
     )
 
 
-def test_a_row_of_parquet_that_is_no_text_is_named_and_the_others_go_on(tmp_path):
-    """A cell whose bytes are no UTF-8 used to end an import as a bug."""
+def test_a_row_of_parquet_that_is_no_text_is_named_and_the_other_rows_are_read(tmp_path):
+    """A cell whose bytes are not UTF-8 once ended an import as a bug."""
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     urls = [b"http://a.com/", b"http://\xff.com/", b"http://c.com/"]
@@ -428,7 +428,7 @@ def test_a_row_of_parquet_that_is_no_text_is_named_and_the_others_go_on(tmp_path
     assert (["http://a.com/", "http://c.com/"], [2]) == (list(frontier.kept), [place for _, place, _ in found.faults])
 
 
-def test_a_broken_off_import_is_run_again(tmp_path):
+def test_an_interrupted_import_is_run_again(tmp_path):
     path = tmp_path / "x.txt"
     path.write_text("".join(f"http://h{number}.test/\n" for number in range(2_500)))
 
@@ -449,14 +449,14 @@ def test_a_broken_off_import_is_run_again(tmp_path):
     assert (2_500, {"known": 2_000, "imported": 500}) == (len(again.kept), found.codes)
 
 
-def test_only_so_many_faults_are_named_and_all_are_counted(tmp_path):
+def test_a_limited_number_of_faults_is_named_and_all_are_counted(tmp_path):
     path = tmp_path / "x.txt"
     path.write_text("nonsense\n" * 1_234)
     found = taken(FakeFrontier(), path)
     assert (1_234, 20) == (found.skipped, len(found.faults))
 
 
-def test_the_counter_speaks_now_and_then_and_with_a_rate(monkeypatch):
+def test_the_counter_prints_now_and_then_and_with_a_rate(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     talk = io.StringIO()

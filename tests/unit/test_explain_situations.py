@@ -1,4 +1,4 @@
-"""`explain` in many situations: the one reason that holds now, its words, and when it changes."""
+"""`explain` in many situations: the one current reason, its words, and when it changes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class World:
         self.frontier = Frontier.open(self.files, clock=lambda: self.now, seed=1, **self.how)
 
     def stopped(self):
-        """A look at the store after its owner closed it."""
+        """A read-only opening of the store after its owner closed it."""
         self.frontier.close()
         return Frontier.look(self.files, **self.how)
 
@@ -275,14 +275,14 @@ def address_being_asked_for():
 
 
 def paused_and_blocked():
-    """Two words of operators at once: a pause has no end, so it is named first."""
+    """Two orders of operators at once: a pause has no end, so it is named first."""
     world, url, *_ = blocked_queue()
     world.frontier.pause("a.example.org")
     return world, url, "paused", "its queue or crawl is paused", None
 
 
 def limit_before_pause_and_block():
-    """No operator could help while the limit of pages stands."""
+    """No operator could help while the limit of pages is in force."""
     world, url, *_ = limit_of_pages()
     host = url.removeprefix("http://").rstrip("/")
     world.frontier.pause(host)
@@ -340,7 +340,7 @@ SITUATIONS = (
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.__name__)
 def test_a_url_is_explained(situation):
-    """Word, words, and the seconds until that changes; and a lease agrees: only a ready URL is given."""
+    """Word, words, and the seconds until that changes. A lease agrees: only a ready URL is leased."""
     world, url, word, words, seconds = situation()
     found = world.frontier.explain(url)
     assert (word, True) == (found.reason_now, words in found.reason_text), found.reason_text
@@ -350,7 +350,7 @@ def test_a_url_is_explained(situation):
     assert (url in given) <= (word in ("ready", "behind"))
 
 
-# A stop ends the leases of its process, and their hosts rest a whole delay, for the sites may have been asked.
+# A stop ends the leases of its process. Their hosts wait a whole delay, because the sites may have got requests.
 ENDED_BY_A_STOP = {
     leased_here: ("host_resting", "a.example.org rests for 5 s more", 5),
     host_busy: ("host_resting", "a.example.org rests for 5 s more", 5),
@@ -363,7 +363,7 @@ ENDED_BY_A_STOP = {
 
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.__name__)
-def test_a_url_is_explained_alike_when_the_frontier_is_stopped(situation):
+def test_a_stopped_frontier_explains_a_url_in_the_same_way(situation):
     world, url, *told = situation()
     word, words, seconds = ENDED_BY_A_STOP.get(situation, told)
     with world.stopped() as look:
@@ -374,14 +374,14 @@ def test_a_url_is_explained_alike_when_the_frontier_is_stopped(situation):
     assert at == (None if seconds is None else pytest.approx(seconds, abs=0.2))
 
 
-def test_a_lease_is_told_with_its_holder_and_its_end():
+def test_a_lease_is_explained_with_its_holder_and_its_end():
     world = World().add(A)
     world.after(3).lease(worker="ann", ttl_seconds=60)
     found = world.frontier.explain(A)
     assert ("ann", NOW + 63 * SECOND, NOW) == (found.worker, found.lease_until, found.due_since)
 
 
-def test_each_reason_comes_to_light_as_the_one_before_it_ends():
+def test_each_reason_appears_when_the_one_before_it_ends():
     """Paused, blocked and over the budget of its host at once: one after the other is named, with its end."""
     world = World(max_pages_per_host=1).add(A, A + "b")
     (lease,) = world.lease()
@@ -404,7 +404,7 @@ def why(world, url):
     return found.reason_now, found.next_at
 
 
-def test_the_lease_of_a_dead_worker_is_told_over_a_restart_and_ends():
+def test_the_lease_of_a_dead_worker_is_explained_after_a_restart_and_ends():
     world = Stored(delay=5.0, delay_factor=0.0)
     world.discover(A)
     world.lease(worker="ann", ttl_seconds=60)
@@ -413,7 +413,7 @@ def test_the_lease_of_a_dead_worker_is_told_over_a_restart_and_ends():
     world.clock.move(61.0)
     assert ("leased", "ann", START + 60 * SECOND) == holder(world)
     assert [] == list(world.lease())
-    assert ("host_resting", None, None) == holder(world)  # in doubt whether ann asked for it
+    assert ("host_resting", None, None) == holder(world)  # ann may have sent the request
     world.clock.move(5.0)
     assert [A] == world.urls()
 
@@ -430,7 +430,7 @@ def test_every_named_situation_is_tried():
 # -- when, and behind whom ---------------------------------------------------------------------------------------------
 
 
-def test_discovery_and_last_answer_are_told_over_kill_and_checkpoint():
+def test_discovery_and_last_answer_are_explained_after_kill_and_checkpoint():
     world = Stored(delay=1.0, delay_factor=0.0)
     world.discover(A, A + "b")
     world.clock.move(30.0)
@@ -444,7 +444,7 @@ def test_discovery_and_last_answer_are_told_over_kill_and_checkpoint():
     answered = START + 3_630 * SECOND
     expected = {
         A: (START, answered),
-        A + "b": (START, None),  # it was asked for, and gave no answer
+        A + "b": (START, None),  # a request was sent, and got no answer
         A + "within-a-minute": (START, None),
         A + "later": (answered, None),
         A + "never-named": (None, None),
@@ -463,7 +463,7 @@ def test_discovery_and_last_answer_are_told_over_kill_and_checkpoint():
     assert [] == recount(world.frontier)
 
 
-def test_dates_of_discovery_are_few_however_long_a_frontier_lives():
+def test_discovery_dates_are_few_however_old_a_frontier_is():
     registry = Registry()
     for hour in range(100_000):
         at = START + hour * 3_600 * SECOND
@@ -476,7 +476,7 @@ def test_dates_of_discovery_are_few_however_long_a_frontier_lives():
     assert None is Registry().accepted_at(5)
 
 
-def test_the_urls_that_go_before_are_counted_up_to_a_limit():
+def test_the_urls_before_it_are_counted_up_to_a_limit():
     frontier = Frontier.memory(clock=lambda: NOW, robots="caller")
     frontier.discover([f"{A}{page}" for page in range(1_200)])
     frontier.discover([Link(A + "first", priority=0.9)])
@@ -486,7 +486,7 @@ def test_the_urls_that_go_before_are_counted_up_to_a_limit():
     assert (A + "first", None) == (lease.url, frontier.explain(lease.url).before)
 
 
-def test_all_groups_that_hold_a_host_back_are_told():
+def test_all_groups_that_delay_a_host_are_named():
     world = World(addresses="errands", group=("domain", "address")).add(A, B)
     for lease in world.lease(5, errands=True):
         world.report(lease.located("192.0.2.1"))
@@ -513,7 +513,7 @@ def ranked(function=None, link=A, **how):
     return frontier, frontier.explain(link).ranking
 
 
-def test_a_priority_is_the_usual_one_or_was_given():
+def test_a_priority_is_the_default_or_was_set():
     assert ("default", None, ()) == (ranked()[1].source, ranked()[1].function, ranked()[1].parts)
     frontier, found = ranked(depth=2, hops=1, priority=0.9)
     assert ("given", 0.9, 14, 2, 1) == (found.source, found.priority, found.klass, found.depth, found.hops)
@@ -524,7 +524,7 @@ def test_a_priority_is_the_usual_one_or_was_given():
     assert None is frontier.explain(B).ranking
 
 
-def test_a_weighted_priority_is_told_in_its_parts():
+def test_a_weighted_priority_is_explained_in_its_parts():
     score = weighted(2, 1, 0, 1, 0, signals={"domain_authority": {"example.org": 0.9}})
     _, found = ranked(score, depth=1)
     parts = {part.name: (part.value, part.weight) for part in found.parts}
@@ -559,7 +559,7 @@ def test_each_lost_lease_is_counted():
 
 
 def named_in(section):
-    """The words in code of the first column of a table under a heading of docs/explain.md."""
+    """Returns the words in code of the first column of a table under a heading of docs/explain.md."""
     text = (Path(__file__).parents[2] / "docs" / "explain.md").read_text("utf-8")
     rows = re.findall(r"^\| (.*?) \|", text.partition(f"\n## {section}\n")[2].partition("\n## ")[0], re.MULTILINE)
     return [word for row in rows[1:] for word in re.findall(r"`(\w+)`", row)]

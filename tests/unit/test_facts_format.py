@@ -1,4 +1,5 @@
-"""The format of facts: what goes in comes out, what is not whole or not known is refused, its page is true."""
+"""The format of facts: encoding and decoding round-trips, incomplete or unknown facts are refused, and its page is
+true."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ VALUES = {
 
 
 def packed(kind: str, cells: list[object]) -> object:
-    """A column as callers bring it."""
+    """A column as callers pass it."""
     if kind not in ("heads", "cards"):
         return cells
     heads = np.frombuffer(b"".join(cell if kind == "heads" else cell[0] for cell in cells), HEAD).copy()
@@ -62,7 +63,7 @@ def packed(kind: str, cells: list[object]) -> object:
 
 
 def plain(column: object) -> object:
-    """A column so that it can be compared."""
+    """A column in a comparable form."""
     if isinstance(column, Cards):
         return column.heads.tobytes(), column.arena, column.offsets.tolist()
     if isinstance(column, np.ndarray):
@@ -86,7 +87,7 @@ def listed(blocks) -> list[object]:
 
 
 @given(st.integers(-(2**63), 2**63 - 1), BLOCKS)
-def test_what_goes_in_comes_out(now, blocks):
+def test_a_decoded_payload_equals_its_blocks(now, blocks):
     payload = encode(now, blocks)
     assert (now, listed(blocks)) == (instant_of(payload), listed(decode(payload)))
 
@@ -114,8 +115,8 @@ def test_a_kind_or_version_of_another_release_is_refused(kind, version):
         list(decode(payload))
 
 
-def test_a_column_that_came_later_has_its_default_in_older_facts(monkeypatch):
-    """A reader fills the columns that an older version of a kind lacks, of every type that can have a default."""
+def test_a_newer_column_has_its_default_in_older_facts(monkeypatch):
+    """A reader fills the columns that an older version of a kind lacks, for every type with a default."""
     payload = encode(1, [(Fact.TALLY, columns_of([(4096, "a", 1), (4096, "b", 2)]))])
     columns = "slot:u16 name:text value:u64 more:f64=1.5@3 why:text=@3 body:blob=@4 count:u32=7@4"
     later = facts._kind(Fact.TALLY, columns)
@@ -169,7 +170,7 @@ def test_every_fact_begins_with_the_slot_it_changes():
 
 
 def test_numbers_are_never_reused():
-    """A number keeps its meaning for ever: a change here is a change of the format."""
+    """A number keeps its meaning for ever: a change here changes the format."""
     assert {
         1: "OPENING", 2: "CLOSING", 3: "CRAWL", 4: "HOLDER", 5: "REQUEST", 6: "WATERMARK", 7: "PROJECTION", 8: "TALLY",
         9: "SCOPE", 10: "TOKEN", 11: "ERROR", 12: "RUNS", 13: "CRAWL_RULES", 14: "ACCEPTED", 16: "HOST",
@@ -182,7 +183,7 @@ def test_numbers_are_never_reused():
 
 
 def test_the_hashes_of_queues_are_those_on_the_page():
-    """By hand, with SplitMix64's published constants."""
+    """Computed by hand, with SplitMix64's published constants."""
 
     def mix(value: int) -> int:
         z = (value + 0x9E3779B97F4A7C15) % 2**64
@@ -206,7 +207,7 @@ def test_the_page_draws_the_columns_of_every_fact(page):
     assert drawing() in page
 
 
-def test_the_type_checker_knows_the_cells_of_a_host_that_its_fact_has():
+def test_the_typed_cells_of_a_host_are_the_columns_of_its_fact():
     assert [column.name for column in KINDS[Fact.HOST_CELLS].columns[2:]] == list(facts.HostCells.__annotations__)
 
 
@@ -226,12 +227,12 @@ def test_the_page_numbers_states_reasons_and_rules_as_the_code_does(page):
     assert len(GapReason) == len([row for row in cells if row[4]])
 
 
-def test_the_page_says_how_many_rows_a_range_holds(page):
+def test_the_page_says_how_many_rows_a_range_contains(page):
     table = page.partition("## What a checkpoint range holds")[2]
     numbers = re.findall(r"^\| [\w (),]+ \| (\d) \| ([\d,]+) \|", table, re.MULTILINE)
     assert COPY_ROWS == {int(section): int(rows.replace(",", "")) for section, rows in numbers}
     assert f"| runs | {RUNS} |" in table
 
 
-def test_the_page_says_from_which_size_on_payloads_are_packed(page):
+def test_the_page_says_from_which_size_payloads_are_packed(page):
     assert f"Payloads below {FACTS_COMPRESSED_BYTES_MIN} bytes" in page

@@ -1,4 +1,4 @@
-"""DNS servers on loopback that tell, lie, fail and stay silent: what the resolver makes of their answers."""
+"""DNS servers on loopback that answer, answer falsely, fail and stay silent, and what the resolver makes of it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(test: Callable[[], object]) -> None:
     asyncio.run(test())  # type: ignore[arg-type]
 
 
-def test_a_name_gets_the_addresses_that_a_server_tells() -> None:
+def test_a_name_gets_the_addresses_of_the_servers_answer() -> None:
     async def test() -> None:
         stub = Stub({"www.example.org": [("192.0.2.1", 300), ("192.0.2.2", 300)]})
         async with served(stub) as servers:
@@ -59,7 +59,7 @@ def test_a_name_gets_the_addresses_that_a_server_tells() -> None:
 
 
 @pytest.mark.parametrize(("ttl", "held"), [(0, 60), (59, 60), (300, 300), (86_400, 86_400), (1 << 30, 86_400)])
-def test_an_answer_holds_for_its_ttl_within_bounds(ttl: int, held: int) -> None:
+def test_an_answer_is_used_for_its_ttl_within_limits(ttl: int, held: int) -> None:
     async def test() -> None:
         stub, clock = Stub({"a.test": [("192.0.2.1", ttl)]}), Clock()
         async with served(stub) as servers:
@@ -85,7 +85,7 @@ def test_a_name_that_does_not_exist_is_unknown_and_one_without_address_too() -> 
 
 
 @pytest.mark.parametrize("rcode", [SERVFAIL, REFUSED])
-def test_a_server_that_fails_leaves_its_place_to_the_next(rcode: int) -> None:
+def test_a_failing_server_is_replaced_by_the_next(rcode: int) -> None:
     async def test() -> None:
         ill, well = Stub({}, rcode=rcode), Stub({f"{n}.test": [("192.0.2.1", 300)] for n in range(9)})
         async with served(ill, well) as servers:
@@ -95,7 +95,7 @@ def test_a_server_that_fails_leaves_its_place_to_the_next(rcode: int) -> None:
                 assert ("192.0.2.1",) == await asking.resolve(f"{n}.test", 80)
             rows = {row["server"]: row for row in names.statistics()}
             assert (9, 9, 0) == tuple(rows[servers[1]][word] for word in ("asked", "answered", "failed"))
-            assert rows[servers[0]]["asked"] == 1  # then it rests, and the other one is asked first
+            assert rows[servers[0]]["asked"] == 1  # then it pauses, and the other one is queried first
             await asking.close()
 
     run(test)
@@ -113,7 +113,7 @@ def test_servers_that_all_fail_are_a_temporary_failure_that_names_one() -> None:
     run(test)
 
 
-def test_a_silent_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_resolver_does_not_wait_for_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:
     set_limits(monkeypatch, DNS_HEDGE_SECONDS=0.01)
 
     async def test() -> None:
@@ -127,7 +127,7 @@ def test_a_silent_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> N
     run(test)
 
 
-def test_three_hundred_silent_names_keep_no_other_name_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_three_hundred_silent_names_do_not_delay_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
     set_limits(monkeypatch, DNS_PROMPT_SECONDS=0.01)
 
     async def test() -> None:
@@ -147,7 +147,7 @@ def test_three_hundred_silent_names_keep_no_other_name_waiting(monkeypatch: pyte
     run(test)
 
 
-def test_garbage_for_one_name_spoils_the_answer_of_no_other() -> None:
+def test_garbage_for_one_name_does_not_affect_the_answer_of_another() -> None:
     async def test() -> None:
         stub = Stub({f"{n}.test": [("192.0.2.1", 300)] for n in range(50)}, garbage=("bad.test",))
         async with served(stub) as servers:
@@ -163,7 +163,7 @@ def test_garbage_for_one_name_spoils_the_answer_of_no_other() -> None:
 
 
 @pytest.mark.parametrize(("lost", "found"), [(1, True), (2, True), (3, True), (4, False)])
-def test_a_question_whose_socket_is_lost_is_asked_three_times_more(lost: int, found: bool) -> None:
+def test_a_query_whose_socket_is_lost_is_repeated_three_times(lost: int, found: bool) -> None:
     class Channel:
         def __init__(self, server: str) -> None:
             self.server = dns.open_channel(server)
@@ -194,8 +194,8 @@ def test_a_question_whose_socket_is_lost_is_asked_three_times_more(lost: int, fo
     run(test)
 
 
-def test_garbage_beside_silent_names_keeps_no_other_name_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """c-ares gives all questions of the channel up: each silent one held a place of its own for 13 seconds."""
+def test_garbage_together_with_silent_names_delays_no_other_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """c-ares abandons all queries of the channel. Each silent one once used a place of its own for 13 seconds."""
     set_limits(monkeypatch, DNS_PROMPT_SECONDS=0.01, DNS_ALONE_MAX=2)
 
     async def test() -> None:
@@ -224,8 +224,8 @@ def test_garbage_beside_silent_names_keeps_no_other_name_waiting(monkeypatch: py
     run(test)
 
 
-def test_a_name_that_waits_for_a_second_place_loses_none_of_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look-up that begins again is as one that has not begun."""
+def test_a_name_that_waits_for_a_second_place_keeps_all_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look-up that starts again is like one that has not started."""
 
     class Again(lookups.Lanes):
         def _start(self, one: lookups.LookUp, loop: asyncio.AbstractEventLoop) -> None:
@@ -241,7 +241,7 @@ def test_a_name_that_waits_for_a_second_place_loses_none_of_its_time(monkeypatch
     run(test)
 
 
-def test_a_channel_that_was_asked_enough_makes_room_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_channel_with_enough_queries_is_replaced_by_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     set_limits(monkeypatch, DNS_CHANNEL_NAMES=10)
 
     async def test() -> None:
@@ -283,12 +283,12 @@ def test_a_server_is_an_address_and_perhaps_a_port(text: str, server: str) -> No
 
 
 @pytest.mark.parametrize("text", ["", "dns.example.org", "9.9.9.9:", "9.9.9.9:0", "9.9.9.9:65536", "[::1", "1.1.1.1:x"])
-def test_what_is_no_server_is_refused(text: str) -> None:
+def test_an_invalid_server_is_refused(text: str) -> None:
     with pytest.raises(SettingsError):
         read_server(text)
 
 
-def test_the_servers_of_the_system_stand_in_resolv_conf(tmp_path: Path) -> None:
+def test_the_servers_of_the_system_are_read_from_resolv_conf(tmp_path: Path) -> None:
     file = tmp_path / "resolv.conf"
     file.write_text(
         "# nameserver 1.1.1.1\nsearch example.org\n nameserver 10.0.0.1\nnameserver fe80::1%eth0\nnameserver ::1\n"

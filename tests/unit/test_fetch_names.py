@@ -1,4 +1,5 @@
-"""The resolver: the hosts file first, special names never asked for, answers remembered, each name asked for once."""
+"""The resolver: the hosts file first, no queries for special names, a cache of answers, and one query at a time per
+name."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ async def error_of(names: Resolver, host: str) -> FetchError:
 
 
 async def at_rest(names: Resolver) -> None:
-    """Until no thread waits for an answer any more."""
+    """Waits until no thread waits for an answer any more."""
     for _ in range(5_000):
         if not names.statistics()["threads"]:
             return
@@ -71,12 +72,12 @@ def test_a_hosts_file_is_read_like_etc_hosts() -> None:
         ("127.0.0.1 \x1b[31mx\n", r"line 1: '\?\[31mx' is not a host name"),
     ],
 )
-def test_a_fault_in_a_hosts_file_names_its_line(text: str, words: str) -> None:
+def test_a_fault_in_a_hosts_file_is_reported_with_its_line(text: str, words: str) -> None:
     with pytest.raises(SettingsError, match=words):
         parse_hosts(text)
 
 
-def test_the_hosts_file_comes_before_the_system() -> None:
+def test_the_hosts_file_is_used_before_the_system() -> None:
     names, asked, _ = resolver({"a.test": ("8.8.8.8",)}, hosts={"a.test": ("127.0.0.7",)})
     assert ("127.0.0.7",) == asyncio.run(names.resolve("A.TEST.", 80))
     assert [] == asked.names
@@ -91,7 +92,7 @@ def test_the_hosts_file_comes_before_the_system() -> None:
         ("any.localhost", ("127.0.0.1", "::1")),
     ],
 )
-def test_a_literal_or_local_name_is_never_asked_for(host: str, addresses: tuple[str, ...]) -> None:
+def test_a_literal_or_local_name_is_never_looked_up(host: str, addresses: tuple[str, ...]) -> None:
     names, asked, _ = resolver({})
     assert (addresses, []) == (asyncio.run(names.resolve(host, 80)), asked.names)
 
@@ -144,7 +145,7 @@ def test_a_failure_is_remembered_for_a_shorter_time() -> None:
     assert [1, 1, 2] == asyncio.run(run())
 
 
-def test_the_same_name_is_asked_for_once_at_a_time() -> None:
+def test_the_same_name_is_looked_up_once_at_a_time() -> None:
     names, asked, _ = resolver({"a.test": ("8.8.8.8",)})
 
     async def run() -> list[tuple[str, ...]]:
@@ -153,7 +154,7 @@ def test_the_same_name_is_asked_for_once_at_a_time() -> None:
     assert ([("8.8.8.8",)] * 50, ["a.test"]) == (asyncio.run(run()), asked.names)
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_cache_is_bounded() -> None:
     names, _, _ = resolver({f"h{n}.test": ("8.8.8.8",) for n in range(30)}, names_max=10)
 
     async def run() -> int:
@@ -176,7 +177,7 @@ def test_a_silent_server_is_a_temporary_failure() -> None:
     released.set()
 
 
-def test_a_caller_that_gives_up_takes_nothing_from_the_others() -> None:
+def test_a_caller_that_stops_waiting_does_not_affect_other_callers() -> None:
     go = threading.Event()
 
     def slow(host: str, port: int) -> tuple[str, ...]:
@@ -202,8 +203,8 @@ def test_a_thousand_answers_are_cut() -> None:
     assert 16 == len(asyncio.run(names.resolve("a.test", 80)))
 
 
-def test_a_names_time_runs_from_when_it_is_asked_for_and_not_from_when_it_waits() -> None:
-    """A call that waited for a thread was told `no answer in 15 s` of a name that was never looked up."""
+def test_the_time_of_a_name_runs_from_its_look_up_and_not_from_its_wait() -> None:
+    """A call that waited for a thread once got `no answer in 15 s` for a name that was never looked up."""
     go = threading.Event()
 
     def look_up(host: str, port: int) -> tuple[str, ...]:
@@ -224,7 +225,7 @@ def test_a_names_time_runs_from_when_it_is_asked_for_and_not_from_when_it_waits(
     assert ("8.8.8.8",) == asyncio.run(run())
 
 
-def test_a_name_that_hangs_holds_one_thread_however_often_it_is_asked_for() -> None:
+def test_a_name_that_hangs_uses_one_thread_however_often_it_is_requested() -> None:
     go = threading.Event()
     asked: list[str] = []
 
@@ -245,12 +246,12 @@ def test_a_name_that_hangs_holds_one_thread_however_often_it_is_asked_for() -> N
         await at_rest(names)
         return told, threads, await names.resolve("a.test", 80)
 
-    # The answer that came after all callers had given up is used all the same.
+    # The answer that arrived after all callers stopped waiting is still used.
     assert ([FetchError.DNS_TEMPORARY] * 3, 1, ("8.8.8.8",)) == asyncio.run(run())
     assert ["a.test"] == asked
 
 
-def test_names_that_were_silent_before_keep_no_thread_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_were_silent_before_block_no_thread_for_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
     set_limits(monkeypatch, DNS_SLOW_THREADS=2)
     go = threading.Event()
     running: list[str] = []
@@ -282,7 +283,7 @@ def test_names_that_were_silent_before_keep_no_thread_from_others(monkeypatch: p
     assert (2, ("8.8.8.8",)) == asyncio.run(run())
 
 
-def test_a_machine_that_gives_no_more_threads_is_a_temporary_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_more_threads_is_a_temporary_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -301,8 +302,8 @@ SILENT = socket.gaierror(socket.EAI_AGAIN, "no server answers")
 DAY = 86_400 * 1_000_000
 
 
-def test_old_addresses_serve_while_no_server_can_say() -> None:
-    """RFC 8767: a name service that is away for an hour must not end the pages of all hosts as errors."""
+def test_old_addresses_are_used_while_no_server_answers() -> None:
+    """RFC 8767: a name service that is unavailable for an hour must not end the pages of all hosts as errors."""
 
     async def run() -> list[tuple[str, ...]]:
         names, asked, clock = resolver({"a.test": ("8.8.8.8",)}, ttl_seconds=300)

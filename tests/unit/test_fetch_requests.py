@@ -1,4 +1,4 @@
-"""Requests and responses as values: checked each time, never changed, cheap to make."""
+"""Requests and responses as values: checked each time, never changed, and cheap to make."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long an answer says that it may be kept (RFC 9111)."""
+"""How long an answer may be kept by its own headers (RFC 9111)."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def test_the_header_says_how_long_an_answer_may_be_kept(headers, fresh):
 
 
 @given(st.text(max_size=60), st.text(max_size=20), st.text(max_size=40))
-def test_any_header_gives_a_number_or_none(control, age, expires):
+def test_any_header_returns_a_number_or_none(control, age, expires):
     found = fresh_seconds({"cache-control": control, "age": age, "expires": expires}, NOW)
     assert found is None or 0 <= found <= 1e11
 
 
-def test_a_long_header_costs_no_more_than_its_length():
+def test_a_long_header_costs_time_in_proportion_to_its_length():
     assert fresh_seconds({"cache-control": '"' * 100_000}, NOW) is None
     assert fresh_seconds({"cache-control": 'a="\\' * 20_000}, NOW) is None

@@ -1,4 +1,4 @@
-"""Errands for addresses: the hosts that wait for an answer, for how long it holds, and the survival of a kill."""
+"""Errands for addresses: the hosts that wait for an answer, its lifetime, and survival of a kill."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def kinds(leases: LeaseBatch) -> list[str]:
 
 
 def errand(world: World, **how: Any) -> Lease:
-    """The one lease that can be had, which asks for an address."""
+    """Returns the only possible lease, which is for an address."""
     (lease,) = world.lease(errands=True, **how)
     assert "address" == lease.kind
     return lease
 
 
 def answer(world: World, **addresses: str) -> None:
-    """Answers every errand that can be had; hosts are named without their `.com`."""
+    """Answers every possible errand. Hosts are named without their `.com`."""
     for lease in world.lease(errands=True):
         assert "address" == lease.kind, lease
         world.report(lease.located(addresses[lease.host.removesuffix(".com")]))
@@ -46,7 +46,7 @@ def answer(world: World, **addresses: str) -> None:
 # -- who is withheld
 
 
-def test_a_host_is_offered_when_its_address_was_told_and_its_lease_says_which():
+def test_a_host_is_offered_once_its_address_is_set_and_its_lease_contains_it():
     world = world_of()
     world.discover("http://a.com/1", "http://a.com/2")
     assert ([], 0.0) == (world.urls(), world.ready_in())
@@ -61,7 +61,7 @@ def test_a_host_is_offered_when_its_address_was_told_and_its_lease_says_which():
     assert ([], 0) == (problems(world), world.frontier.statistics()["errands"])
 
 
-def test_hosts_that_are_found_at_one_address_take_turns_from_their_first_request_on():
+def test_hosts_that_are_found_at_one_address_use_turns_from_their_first_request_on():
     world = world_of(delay=1)
     world.discover("http://a.com/", "http://b.com/", "http://c.com/")
     answer(world, a="192.0.2.1", b="192.0.2.2", c="192.0.2.1")
@@ -78,7 +78,7 @@ def test_an_errand_uses_no_clock_of_its_host():
     assert "http://a.com/" == world.one().url
 
 
-def test_who_takes_no_errands_is_given_none_and_nothing_of_hosts_without_an_address():
+def test_a_caller_without_errands_gets_none_and_no_page_of_hosts_without_an_address():
     world = world_of()
     world.discover("http://a.com/", "http://192.0.2.9/", "http://[2001:db8::1]/")
     world.frontier.set_address("b.com", "192.0.2.1")
@@ -87,7 +87,7 @@ def test_who_takes_no_errands_is_given_none_and_nothing_of_hosts_without_an_addr
     assert ([], "a.com") == (world.urls(), errand(world).host)
 
 
-def test_callers_that_tell_addresses_unasked_need_no_errands():
+def test_callers_that_set_addresses_on_their_own_need_no_errands():
     world = World(group="address", delay=1)
     world.discover("http://a.com/", "http://b.com/")
     world.frontier.set_addresses({"a.com": "192.0.2.1", "b.com": "192.0.2.1"})
@@ -96,20 +96,20 @@ def test_callers_that_tell_addresses_unasked_need_no_errands():
 
 
 @pytest.mark.parametrize("group", [None, "domain", {"name": "g", "hosts": ["a.com"]}])
-def test_where_no_group_goes_by_addresses_none_is_asked_for(group):
+def test_without_a_group_of_addresses_no_address_is_requested(group):
     world = world_of(group)
     world.discover("http://a.com/")
     assert ["page a.com"] == kinds(world.lease(errands=True))
 
 
-def test_a_named_group_of_networks_asks_too():
+def test_a_named_group_of_networks_requests_addresses_too():
     world = world_of({"name": "g", "addresses": ["192.0.2.0/24"]})
     world.discover("http://a.com/", "http://b.com/", "http://c.com/")
     answer(world, a="192.0.2.1", b="192.0.2.2", c="198.51.100.1")
     assert (2, []) == (len(world.lease()), problems(world))
 
 
-def test_an_address_told_while_it_is_asked_for_counts_until_the_answer_comes():
+def test_an_address_set_during_its_errand_counts_until_the_answer_arrives():
     world = world_of()
     world.discover("http://a.com/1", "http://a.com/2")
     lease = errand(world)
@@ -121,8 +121,8 @@ def test_an_address_told_while_it_is_asked_for_counts_until_the_answer_comes():
     assert "192.0.2.2" == world.one().address
 
 
-def test_addresses_that_an_earlier_process_was_told_are_asked_for_and_those_told_again_are_not():
-    """Else a store would stay for ever with what another mode was told."""
+def test_addresses_of_an_earlier_process_are_requested_unless_the_caller_sets_them_again():
+    """Otherwise a store would keep for ever what another mode had set."""
     for checkpoint in (False, True):
         world = World(group="address", delay=1)
         world.discover("http://a.com/", "http://b.com/")
@@ -143,7 +143,7 @@ def test_addresses_that_an_earlier_process_was_told_are_asked_for_and_those_told
         assert ["page a.com"] == kinds(world.lease(1, errands=True)), "what was found is known, and nobody asks"
 
 
-def test_an_address_that_is_not_known_any_more_is_asked_for():
+def test_an_expired_address_is_requested_again():
     world = world_of()
     world.frontier.set_address("a.com", "192.0.2.1")
     world.discover("http://a.com/")
@@ -151,19 +151,19 @@ def test_an_address_that_is_not_known_any_more_is_asked_for():
     assert ([], "a.com") == (world.urls(), errand(world).host)
 
 
-def test_a_robots_txt_is_asked_for_at_the_address_that_was_found():
+def test_a_robots_txt_is_requested_at_the_address_that_was_found():
     world = world_of(robots="errands", delay=1)
     world.discover("http://a.com/", "http://b.com/")
     answer(world, a="192.0.2.1", b="192.0.2.1")
     robots = world.one(errands=True)
     assert ("robots", "192.0.2.1") == (robots.kind, robots.address)
-    assert [] == world.urls(errands=True)  # the other waits for the turn of their address
+    assert [] == world.urls(errands=True)  # the other host waits for the turn of their address
     world.report(robots.robots(404))
     world.clock.move(1)
     assert ["robots b.com"] == kinds(world.lease(errands=True))
 
 
-def test_a_paused_or_empty_host_is_not_asked_about():
+def test_a_paused_or_empty_host_gets_no_address_errand():
     world = world_of()
     world.discover("http://a.com/", "http://b.com/")
     world.frontier.pause("a.com")
@@ -182,14 +182,14 @@ def test_one_errand_is_open_for_a_host_of_several_queues():
     assert [] == world.urls(errands=True)
 
 
-def test_hosts_of_several_queues_take_no_places_of_others():
+def test_hosts_of_several_queues_use_no_places_of_other_hosts():
     world = world_of()
     crawls = ["default", "b", "c", "d"]
     world.discover(*[Link(f"http://h{n}.com/", crawl=crawl) for n in range(3) for crawl in crawls])
     assert ["address h0.com", "address h1.com", "address h2.com"] == kinds(world.lease(3, errands=True))
 
 
-def test_errands_are_given_for_the_crawl_or_key_that_is_asked_for():
+def test_errands_are_leased_for_the_requested_crawl_or_key():
     world = world_of()
     world.discover("http://a.com/", Link("http://b.com/", crawl="other"), Link("http://c.com/", key="k"))
     assert ["address b.com"] == kinds(world.lease(errands=True, crawl="other"))
@@ -207,7 +207,7 @@ def test_half_of_the_leases_are_errands_while_pages_are_ready():
     assert (3, 2, 30) == (found[0], sum(found[1:]), len(world.lease(errands=True)))
 
 
-def test_no_address_is_asked_for_once_the_limit_of_pages_is_reached():
+def test_no_address_is_requested_once_the_limit_of_pages_is_reached():
     world = world_of(max_pages=1)
     world.frontier.set_address("a.com", "192.0.2.1")
     world.discover("http://a.com/")
@@ -219,7 +219,7 @@ def test_no_address_is_asked_for_once_the_limit_of_pages_is_reached():
 # -- for how long
 
 
-def test_an_answer_holds_for_its_time_and_then_is_asked_for_again():
+def test_an_answer_is_used_for_its_lifetime_and_then_requested_again():
     world = world_of(delay=1)
     world.discover(*[f"http://a.com/{n}" for n in range(4)])
     world.report(errand(world).located("192.0.2.1", ttl_seconds=60))
@@ -236,7 +236,7 @@ def test_an_answer_holds_for_its_time_and_then_is_asked_for_again():
     ("told", "holds"),
     [(None, ADDRESS_SECONDS_USUAL), (0, ADDRESS_SECONDS_MIN), (1e9, ADDRESS_SECONDS_MAX)],
 )
-def test_times_to_live_have_bounds(told, holds):
+def test_lifetimes_have_limits(told, holds):
     world = world_of(delay=1)
     world.discover("http://a.com/1", "http://a.com/2")
     world.report(errand(world).located("192.0.2.1", ttl_seconds=told))
@@ -248,7 +248,7 @@ def test_times_to_live_have_bounds(told, holds):
     assert ([], "a.com") == (world.urls(), errand(world).host)
 
 
-def test_a_host_that_waited_longer_than_its_answer_holds_keeps_its_place_while_it_is_asked_about():
+def test_a_host_that_waited_longer_than_its_address_lasts_keeps_its_place_during_the_errand():
     world = world_of({"address": {"gap": 20}}, delay=1)
     names = [f"h{n}" for n in range(12)]
     world.discover(*[f"http://{name}.com/{n}" for name in names for n in range(2)])
@@ -264,7 +264,7 @@ def test_a_host_that_waited_longer_than_its_answer_holds_keeps_its_place_while_i
         if world.frontier.finished():
             break
         world.clock.move(max(1, world.ready_in() or 0))
-    assert (24, 12) == (len(order), len(set(order[:14])))  # no host comes twice long before another comes once
+    assert (24, 12) == (len(order), len(set(order[:14])))  # no host is second long before another is first
 
 
 def test_a_change_counts_from_the_next_offer_on():
@@ -279,7 +279,7 @@ def test_a_change_counts_from_the_next_offer_on():
     assert (2, []) == (len(world.lease(errands=True)), problems(world))
 
 
-def test_a_host_of_several_requests_at_once_moves_when_none_is_open():
+def test_a_host_with_several_requests_at_once_moves_when_none_is_open():
     world = world_of({"address": {"capacity": 2, "gap": 0}}, delay=0)
     world.discover(*[f"http://a.com/{n}" for n in range(9)])
     world.frontier.set_limit(2, "a.com")
@@ -294,7 +294,7 @@ def test_a_host_of_several_requests_at_once_moves_when_none_is_open():
 # -- failures
 
 
-def test_a_failure_is_asked_about_again_after_5_30_and_300_seconds_then_the_host_goes_by_its_own_clock():
+def test_a_failure_is_retried_after_5_30_and_300_seconds_then_the_host_uses_its_own_clock():
     world = world_of()
     world.discover("http://a.com/1", "http://a.com/2")
     for wait in (5, 30, 300):
@@ -313,7 +313,7 @@ def test_a_failure_is_asked_about_again_after_5_30_and_300_seconds_then_the_host
     assert 1 == errand(world).attempt
 
 
-def test_a_name_that_does_not_exist_is_not_asked_about_four_times():
+def test_a_name_that_does_not_exist_is_not_requested_four_times():
     world = world_of()
     world.discover("http://a.com/")
     world.report(errand(world).gone(error="dns_unknown"))
@@ -331,7 +331,7 @@ def test_an_answer_without_an_address_is_a_failure():
     assert 2 == errand(world).attempt
 
 
-def test_a_lost_errand_is_given_again_and_rests_nobody():
+def test_a_lost_errand_is_leased_again_and_delays_no_host():
     world = world_of(delay=9)
     world.discover("http://a.com/")
     lease = errand(world, ttl_seconds=5)
@@ -340,7 +340,7 @@ def test_a_lost_errand_is_given_again_and_rests_nobody():
     assert (1, 1) == (errand(world).attempt, world.frontier.statistics()["lost"])
 
 
-def test_an_errand_is_extended_given_back_and_repeated_as_a_lease_is():
+def test_an_errand_is_extended_returned_and_repeated_like_a_lease():
     world = world_of()
     world.discover("http://a.com/")
     (lease,) = world.lease(1, errands=True, ttl_seconds=5, request_id=("c", 1))
@@ -378,7 +378,7 @@ def test_answers_failures_and_open_errands_outlive_a_kill_and_a_checkpoint():
         assert {"address a.com", "address b.com"} <= set(kinds(world.lease(errands=True)))
 
 
-def test_an_errand_of_a_process_that_died_is_given_again():
+def test_an_errand_of_a_process_that_died_is_leased_again():
     world = world_of()
     world.discover("http://a.com/")
     lease = errand(world)
@@ -402,7 +402,7 @@ def test_a_store_with_answers_opens_without_errands_and_with_other_groups():
 # -- telling
 
 
-def test_explain_and_explain_idle_name_what_is_waited_for():
+def test_explain_and_explain_idle_name_the_awaited_address():
     world = world_of()
     world.discover("http://a.com/")
 
@@ -426,7 +426,7 @@ def test_explain_and_explain_idle_name_what_is_waited_for():
 @pytest.mark.parametrize(
     "address", ["", "a.com", "192.0.2", 7, True, b"\xc0\0\2\1", "fe80::1%" + 100 * "x", "fe80::1%\x1b[31m", "fe80::1%é"]
 )
-def test_what_is_no_address_is_refused(address):
+def test_an_invalid_address_is_refused(address):
     world = world_of()
     world.discover("http://a.com/")
     lease = errand(world)
@@ -438,7 +438,7 @@ def test_what_is_no_address_is_refused(address):
     assert "fe80::1%eth0" == world.one().address
 
 
-def test_an_outcome_answers_what_its_lease_asks_for():
+def test_an_outcome_answers_the_question_of_its_lease():
     world = world_of(robots="errands")
     world.discover("http://a.com/")
     lease = errand(world)
@@ -459,13 +459,13 @@ def test_an_outcome_answers_what_its_lease_asks_for():
     assert [] == problems(world)
 
 
-def test_only_two_words_say_who_asks():
+def test_only_two_words_are_accepted_for_the_source_of_addresses():
     with pytest.raises(SettingsError, match="addresses 'yes': give caller or errands"):
         Frontier.memory(addresses="yes", robots="caller")
 
 
-def test_a_host_that_is_paused_or_blocked_is_not_asked_about():
-    """Neither its address nor its robots.txt, however it came to wait for them."""
+def test_no_address_is_requested_for_a_paused_or_blocked_host():
+    """Neither its address nor its robots.txt, whatever made it wait for them."""
     world = world_of(robots="errands")
     world.discover("http://a.com/", "http://b.com/", Link("http://c.com/", crawl="paused"))
     assert [] == world.urls()
@@ -480,7 +480,7 @@ def test_a_host_that_is_paused_or_blocked_is_not_asked_about():
     assert ["address a.com", "address b.com", "address c.com"] == kinds(world.lease(errands=True))
 
 
-def test_a_host_with_a_known_address_is_not_asked_for_its_robots_txt_while_it_is_paused():
+def test_the_robots_txt_of_a_paused_host_with_a_known_address_is_not_requested():
     world = world_of(robots="errands")
     world.discover("http://a.com/")
     answer(world, a="192.0.2.1")

@@ -1,4 +1,4 @@
-"""Links in columns, and the lossy rules of a store: what a UrlBatch brings in is what strings would have brought."""
+"""Links in columns, and the lossy rules of a store: a UrlBatch adds what strings would have added."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ def test_columns_may_carry_depth_and_priority():
         {"priority": True},
     ],
 )
-def test_a_column_that_cannot_be_kept_is_refused_by_name_and_changes_nothing(columns: dict[str, object]):
+def test_a_column_that_cannot_be_stored_is_refused_by_name_and_changes_no_state(columns: dict[str, object]):
     world = World(scope="host")
     with pytest.raises(SettingsError, match=f"column `{next(iter(columns))}`"):
         world.frontier.discover(UrlBatch.of([A]).with_columns(**columns))
     assert (["new"], ["out_of_scope"]) == (world.discover(A), world.discover(Link("http://b.com/", depth=1)))
 
 
-def test_a_row_that_is_no_url_may_have_any_depth_and_priority():
+def test_a_row_with_no_valid_url_may_have_any_depth_and_priority():
     batch = UrlBatch.of(["no url"]).with_columns(depth=[-1], priority=[float("nan")])
     assert [Code.INVALID] == World().frontier.discover(batch)
 
@@ -101,7 +101,7 @@ def test_a_link_in_columns_is_at_least_one_deeper_than_its_page():
     assert 1 == world.frontier.status("http://c.com/").depth
 
 
-def test_links_in_columns_beside_the_outcomes_name_their_outcome():
+def test_links_in_columns_next_to_the_outcomes_name_their_outcome():
     world = World()
     world.discover(A, "http://b.com/")
     leases = world.lease()
@@ -112,7 +112,7 @@ def test_links_in_columns_beside_the_outcomes_name_their_outcome():
 
 
 @pytest.mark.parametrize("rows", [[0, 2], [-1, 0], ["x", "y"], [0.0, 0.0]])
-def test_columns_that_name_an_outcome_that_is_not_there_are_refused(rows: list[object]):
+def test_columns_that_name_a_missing_outcome_are_refused(rows: list[object]):
     world = World()
     world.discover(A)
     lease = world.one()
@@ -128,7 +128,7 @@ def test_columns_without_a_column_of_outcomes_are_refused():
         world.frontier.report([world.one().done()], UrlBatch.of([A]))
 
 
-def test_a_url_that_is_too_long_is_told_in_columns():
+def test_a_too_long_url_is_reported_in_columns():
     long = A + "x" * URL_BYTES_MAX
     assert [Code.OVER_LIMIT] == World().frontier.discover(UrlBatch.of([long]))
 
@@ -183,6 +183,6 @@ def test_a_store_refuses_other_rules_with_words(rules):
 
 
 @pytest.mark.parametrize("rules", ["nonsense", 3, ["tracking"]])
-def test_rules_that_are_none_are_refused_by_name(rules):
+def test_unknown_rules_are_refused_by_name(rules):
     with pytest.raises(SettingsError, match="rules"):
         Frontier.memory(settings={"url_rules": rules}, robots="caller")

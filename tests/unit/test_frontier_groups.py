@@ -439,7 +439,7 @@ def test_what_is_no_host_has_no_address(host):
 
 
 @pytest.mark.parametrize("address", ["", "192.0.2", "a.com", "192.0.2.1/24"])
-def test_what_is_no_address_is_refused(address):
+def test_an_invalid_address_is_refused(address):
     with pytest.raises(SettingsError, match="address"):
         World().frontier.set_address("a.com", address)
 
