@@ -1,4 +1,4 @@
-"""Histories that random ones found (tests/model/test_frontier_histories.py), each cut down to what matters."""
+"""Histories that random tests found (tests/model/test_frontier_histories.py), each reduced to its essential steps."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from outrider.clock import instant
 from outrider.journey import Outcome, Verdict
 
 
-def test_two_hosts_whose_keys_are_each_others_names_have_two_queues():
+def test_two_hosts_whose_keys_are_the_names_of_each_other_have_two_queues():
     world = World()
     world.discover(Link("http://a.com/", key="b.com"), Link("http://b.com/", key="a.com"))
     assert {("b.com", "a.com"), ("a.com", "b.com")} == {(queue.key, queue.host) for queue in world.frontier.queues()}
 
 
-def test_a_key_made_beside_a_keyed_queue_of_its_namesake_spans_only_its_own():
+def test_a_key_made_next_to_a_keyed_queue_of_its_namesake_spans_only_its_own_hosts():
     world = World()
     world.discover(Link("http://a.com/", key="b.com"), Link("http://b.com/", key="k"))
     assert ["http://a.com/", "http://b.com/"] == sorted(world.urls())
@@ -30,8 +30,8 @@ def test_a_busy_hosts_queue_without_room_does_not_hide_one_with_room():
     assert ["http://a.com/3"] == world.urls()
 
 
-def test_a_limit_that_is_raised_while_a_request_is_open_keeps_their_beginnings_apart():
-    """Two requests to one host began at the same instant, where its limit was raised between them."""
+def test_a_limit_that_is_raised_during_a_request_keeps_the_starts_of_requests_apart():
+    """Two requests to one host once started at the same instant, because its limit was raised between them."""
     world = World(delay=3.0)
     world.discover("http://a.com/1", "http://a.com/2")
     world.one()
@@ -41,8 +41,8 @@ def test_a_limit_that_is_raised_while_a_request_is_open_keeps_their_beginnings_a
     assert ["http://a.com/2"] == world.urls()
 
 
-def test_a_queue_of_one_request_beside_one_of_several_keeps_their_beginnings_apart():
-    """A page of a queue without a limit left its host free for the queue beside it, at the same instant."""
+def test_a_queue_of_one_request_next_to_one_of_several_keeps_their_starts_apart():
+    """A page of a queue without a limit once left its host free for the other queue at the same instant."""
     world = World(delay=3.0)
     world.discover("http://a.com/1", Link("http://a.com/2", crawl="wide"))
     world.frontier.set_limit(2, "a.com", crawl="wide")
@@ -52,8 +52,8 @@ def test_a_queue_of_one_request_beside_one_of_several_keeps_their_beginnings_apa
     assert ["http://a.com/2"] == world.urls()
 
 
-def test_behind_a_train_of_a_host_with_several_requests_the_gap_is_kept():
-    """The train is of a queue that takes one request, beside one that takes several."""
+def test_after_a_train_of_a_host_with_several_requests_the_gap_is_kept():
+    """The train is of a queue that allows one request, next to a queue that allows several."""
     world = World(delay=1.0)
     world.discover(*[f"http://a.com/{number}" for number in range(3)], Link("http://a.com/wide", crawl="wide"))
     world.frontier.set_limit(3, "a.com", crawl="wide")
@@ -65,22 +65,22 @@ def test_behind_a_train_of_a_host_with_several_requests_the_gap_is_kept():
     assert [START + instant(second) for second in range(3)] == begins
 
 
-def test_a_host_that_takes_several_requests_gives_no_train():
-    """A train of ten would hold all turns of its host, and be one request at a time."""
+def test_a_host_with_several_requests_gets_no_train():
+    """A train of ten would use all turns of its host, for one request at a time."""
     world = World(delay=0, delay_factor=0)
     world.discover(*[f"http://a.com/{number}" for number in range(6)])
     world.frontier.set_limit(3, "a.com")
     assert [1, 1, 1, 0] == [len(world.lease(per_queue=10)) for _ in range(4)]
 
 
-def test_a_token_given_back_twice_in_one_call_is_stale_the_second_time():
+def test_a_token_returned_twice_in_one_call_is_stale_the_second_time():
     world = World()
     world.discover("http://a.com/")
     token = world.one().token
     assert ["ok", "stale"] == [str(code) for code in world.frontier.release([token, token])]
 
 
-def test_of_two_wishes_for_one_url_in_one_call_the_last_counts():
+def test_of_two_requests_for_one_url_in_one_call_the_last_counts():
     world = World()
     world.discover("http://a.com/")
     world.frontier.reprioritise({"http://a.com/": 0.1, "http://A.com": 0.9})
@@ -96,7 +96,7 @@ def test_a_page_to_be_visited_again_at_once_is_queued_and_not_waiting():
     assert [] == world.frontier.urls(state="waiting")
 
 
-def test_what_came_due_before_the_opening_is_queued_for_whoever_looks_first():
+def test_a_url_that_became_due_before_the_opening_is_queued_for_the_first_query():
     world = World()
     world.discover(Link("http://a.com/", not_before=START + instant(5)))
     world.clock.move(10)
@@ -105,7 +105,7 @@ def test_what_came_due_before_the_opening_is_queued_for_whoever_looks_first():
     assert {"queued": 1} == world.counts()
 
 
-def test_after_a_crawl_was_deleted_idleness_is_the_end():
+def test_after_a_crawl_is_deleted_an_idle_frontier_is_finished():
     world = World()
     world.discover("http://a.com/", "http://b.com/")
     world.frontier.delete()
@@ -114,7 +114,7 @@ def test_after_a_crawl_was_deleted_idleness_is_the_end():
     assert "finished" == world.frontier.explain_idle().reason
 
 
-def test_a_late_report_of_a_life_before_the_delete_is_replayed():
+def test_a_late_report_from_before_a_delete_is_replayed():
     world = World()
     world.discover("http://a.com/")
     token = world.one().token

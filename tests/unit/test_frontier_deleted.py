@@ -62,8 +62,8 @@ def deleted(store: Store, count: int, host: str = "same.example") -> None:
 
 
 @pytest.mark.parametrize("way", ["go on", "kill", "close", "checkpoint"])
-def test_of_many_deleted_crawls_stay_the_last_names_and_one_queue_for_each_host(store, way):
-    """Each left its name, a set of fingerprints and a queue for each host, and each call looked at all of them."""
+def test_of_many_deleted_crawls_only_the_last_names_and_one_queue_for_each_host_stay(store, way):
+    """Each once left its name, a set of fingerprints and a queue for each host, and each call looked at all of them."""
     store.crawl("living", "http://same.example/")
     deleted(store, MANY)
     if way != "go on":
@@ -80,7 +80,7 @@ def test_of_many_deleted_crawls_stay_the_last_names_and_one_queue_for_each_host(
 
 @pytest.mark.parametrize("way", ["go on", "kill", "close", "checkpoint"])
 def test_a_forgotten_name_is_made_again_with_a_higher_generation(store, way):
-    """One number stays of all forgotten names: the generation of the next crawl of any name is above it."""
+    """One number remains of all forgotten names: the generation of the next crawl of any name is above it."""
     for _ in range(3):
         store.crawl("c0", "http://same.example/")
         store.frontier.delete(crawl="c0")
@@ -98,7 +98,7 @@ def test_a_forgotten_name_is_made_again_with_a_higher_generation(store, way):
 
 @pytest.mark.parametrize("way", ["kill", "close", "checkpoint"])
 def test_urls_of_forgotten_crawls_stay_deleted(store, way):
-    """Their records lie in the ledger until runs are merged: no call finds them there."""
+    """Their records are in the ledger until runs are merged, but no call finds them there."""
     deleted(store, MANY)
     for _ in range(2):
         store.end(way)
@@ -125,7 +125,7 @@ def test_the_lease_of_a_deleted_crawl_keeps_its_queue_until_it_ends(store, way):
 
 
 def test_open_leases_of_a_deleted_crawl_are_looked_for_once(store, monkeypatch):
-    """Each call looked through all open leases, as long as one of the deleted crawl was open."""
+    """Each call once looked through all open leases, as long as one of the deleted crawl was open."""
     hosts = [f"h{number}.example" for number in range(100)]
     store.crawl("stays", *(f"http://{host}/" for host in hosts))
     store.crawl("gone", *(f"http://{host}/" for host in hosts))
@@ -148,7 +148,7 @@ def test_open_leases_of_a_deleted_crawl_are_looked_for_once(store, monkeypatch):
 
 
 def test_many_keys_of_a_deleted_crawl_leave_together(store):
-    """All groups were copied for each that went: 64 copies of thousands with each call."""
+    """All groups were once copied for each deleted group: 64 copies of thousands with each call."""
     links = [Link(f"http://{host}.example/", crawl="gone", key=f"k{key}") for key in range(50) for host in (key, "x")]
     store.crawl("stays", "http://x.example/", *(f"http://{host}.example/" for host in range(50)))
     store.frontier.discover(links)
@@ -162,7 +162,7 @@ def test_many_keys_of_a_deleted_crawl_leave_together(store):
 
 
 def test_a_host_whose_only_crawl_was_deleted_is_a_host_of_the_next(store):
-    """Its last queue keeps its place, and makes room when another comes."""
+    """Its last queue keeps its place, and makes room when another appears."""
     store.crawl("gone", "http://same.example/")
     store.frontier.delete(crawl="gone")
     store.frontier.lease(1)
@@ -172,7 +172,7 @@ def test_a_host_whose_only_crawl_was_deleted_is_a_host_of_the_next(store):
     assert store.frontier.verify().ok
 
 
-def test_a_queue_with_a_key_of_a_deleted_crawl_goes_with_its_group(store):
+def test_a_queue_with_a_key_of_a_deleted_crawl_leaves_with_its_group(store):
     store.crawl("living", "http://a.example/", "http://b.example/")
     for number in range(5):
         name = f"c{number}"
@@ -186,8 +186,8 @@ def test_a_queue_with_a_key_of_a_deleted_crawl_goes_with_its_group(store):
     assert store.frontier.verify().ok
 
 
-def test_queues_of_deleted_crawls_go_while_urls_are_parked_and_held():
-    """Their cards lie on the shelves of their host still; a call that looks there passes them over."""
+def test_queues_of_deleted_crawls_leave_while_urls_are_parked_and_held_back():
+    """Their cards are still on the shelves of their host. A call that looks there skips them."""
     store = Store(robots="errands")
     for name in ("gone", "stays"):
         store.crawl(name, "http://same.example/private", "http://same.example/open")
@@ -207,8 +207,8 @@ def test_queues_of_deleted_crawls_go_while_urls_are_parked_and_held():
 
 
 @pytest.mark.parametrize("url", ["no url", "ftp://a.example/", "http://a.example/" + "x" * 9_000])
-def test_a_crawl_into_which_nothing_came_is_not_made(store, url):
-    """Its name stayed for ever."""
+def test_a_crawl_without_accepted_urls_is_not_made(store, url):
+    """Its name once remained for ever."""
     for number in range(5):
         store.crawl(f"c{number}", url)
     assert {"default"} == set(store.tables.crawls.rows)
@@ -219,7 +219,7 @@ def test_a_crawl_into_which_nothing_came_is_not_made(store, url):
     assert {"default", "c9"} == set(store.tables.crawls.rows)
 
 
-def test_a_crawl_into_which_nothing_came_leaves_the_row_and_the_scope_to_the_next():
+def test_a_crawl_without_accepted_urls_leaves_the_row_and_the_scope_to_the_next():
     store = Store(settings=QUICK | {"scope": "host", "max_depth": 3})
     links = [Link("http://a.example/" + "x" * 9_000, crawl="a"), Link("http://b.example/", crawl="b")]
     assert ["over_limit", "new"] == store.frontier.discover(links)
@@ -233,7 +233,7 @@ def test_a_crawl_into_which_nothing_came_leaves_the_row_and_the_scope_to_the_nex
 
 
 @pytest.mark.parametrize("way", ["go on", "kill", "checkpoint"])
-def test_of_a_deleted_queue_stays_one_row_however_often_it_is_deleted(store, way):
+def test_a_deleted_queue_leaves_one_row_however_often_it_is_deleted(store, way):
     for number in range(40):
         assert ["new"] == store.frontier.discover([f"http://a.com/{number % 3}"])
         store.frontier.delete("a.com")
@@ -244,7 +244,7 @@ def test_of_a_deleted_queue_stays_one_row_however_often_it_is_deleted(store, way
     assert ([], store.frontier.verify().ok) == (store.frontier.lease(9).urls, True)
 
 
-def test_keys_that_were_deleted_keep_a_row_each_until_their_crawl_goes(store):
+def test_deleted_keys_keep_a_row_each_until_their_crawl_is_gone(store):
     for number in range(40):
         store.frontier.discover([Link("http://a.com/", key=f"k{number}", crawl="c"), "http://a.com/"])
         store.frontier.delete(f"k{number}", crawl="c")
@@ -260,8 +260,8 @@ def test_keys_that_were_deleted_keep_a_row_each_until_their_crawl_goes(store):
 
 
 @pytest.mark.parametrize("way", ["go on", "kill", "checkpoint"])
-def test_urls_remember_a_bounded_number_of_classes_of_errors(store, way, monkeypatch):
-    """They lie in memory and in each checkpoint for ever, since records of URLs name them by number."""
+def test_urls_store_a_bounded_number_of_classes_of_errors(store, way, monkeypatch):
+    """They are in memory and in each checkpoint for ever, because records of URLs name them by number."""
     set_limits(monkeypatch, ERROR_CLASSES_KEPT_MAX=10)
     for number in range(30):
         store.frontier.discover([f"http://h{number}.com/"])
@@ -277,8 +277,8 @@ def test_urls_remember_a_bounded_number_of_classes_of_errors(store, way, monkeyp
 
 
 @pytest.mark.parametrize("way", ["go on", "kill", "checkpoint"])
-def test_names_of_workers_that_hold_nothing_are_forgotten(store, way, monkeypatch):
-    """Each name that ever leased stayed in memory and in each checkpoint."""
+def test_names_of_workers_without_leases_are_forgotten(store, way, monkeypatch):
+    """Each name that ever leased once stayed in memory and in each checkpoint."""
     set_limits(monkeypatch, HOLDERS_NAMED_MAX=HOLDERS_NAMED)
     store.frontier.discover([f"http://h{number}.example/" for number in range(3)])
     (kept,) = store.frontier.lease(1, worker="kept", ttl_seconds=80_000)
@@ -294,8 +294,8 @@ def test_names_of_workers_that_hold_nothing_are_forgotten(store, way, monkeypatc
     assert store.frontier.verify().ok
 
 
-def test_a_store_keeps_the_places_of_a_bounded_number_of_archive_writers(store):
-    """One writer more is refused by name before anything is logged; the known ones go on, also after a restart."""
+def test_a_store_keeps_the_positions_of_a_bounded_number_of_archive_writers(store):
+    """One more writer is refused by name before it is logged. The known ones continue, also after a restart."""
     for number in range(WATERMARK_WRITERS_MAX):
         store.frontier.note_watermark(f"w{number}", b"1")
     with pytest.raises(SettingsError, match="archive writer 'one more'"):
@@ -309,7 +309,7 @@ def test_a_store_keeps_the_places_of_a_bounded_number_of_archive_writers(store):
 
 @pytest.mark.parametrize("way", ["kill", "close", "checkpoint"])
 def test_the_late_outcome_of_a_deleted_url_ends_no_url_that_was_found_anew_with_another_key(store, way):
-    """After a checkpoint the open lease was taken for one of the new record, which its outcome ended unfetched."""
+    """After a checkpoint the open lease was once matched to the new record, which its outcome ended unfetched."""
     store.frontier.discover(["http://a.com/0"])
     (lease,) = store.frontier.lease(1, worker="far", ttl_seconds=80_000)
     store.frontier.delete("a.com")

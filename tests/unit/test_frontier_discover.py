@@ -1,4 +1,4 @@
-"""The first verb: codes, spelling, scope, limits, crawls, and what redirects bring."""
+"""The first verb: codes, spelling, scope, limits, crawls, and the results of redirects."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_spellings_of_one_page_are_one_url(world):
 
 
 @pytest.mark.parametrize("url", ["ftp://a.com/", "mailto:a@b.c", "", "a.com", "http://", "http://a b/", None, 7, b"x"])
-def test_what_cannot_be_crawled_is_invalid(world, url):
+def test_a_url_that_cannot_be_crawled_is_invalid(world, url):
     assert ["invalid"] == world.discover(url)
 
 
@@ -56,18 +56,18 @@ def test_more_than_five_hops_are_over_the_limit(world):
     assert ["new", "over_limit"] == world.discover(Link(A, hops=5), Link("http://b.com/", hops=6))
 
 
-def test_answers_stand_in_the_order_of_the_links(world):
+def test_answers_are_in_the_order_of_the_links(world):
     world.discover("http://k.com/")
     assert ["invalid", "known", "new", "invalid", "new"] == world.discover(
         "x:", "http://k.com/", "http://z.com/", "y:", "http://b.com/"
     )
 
 
-def test_no_links_are_no_answer(world):
+def test_no_links_get_no_answers(world):
     assert [] == world.discover()
 
 
-def test_one_text_in_place_of_a_list_is_told(world):
+def test_one_text_in_place_of_a_list_is_refused(world):
     with pytest.raises(SettingsError, match="list of links"):
         world.frontier.discover(A)
 
@@ -92,13 +92,13 @@ def test_one_text_in_place_of_a_list_is_told(world):
         Link(A, metadata={"x": object()}),
     ],
 )
-def test_a_value_that_cannot_be_kept_is_told_and_changes_nothing(world, link):
+def test_a_value_that_cannot_be_stored_is_refused_and_changes_no_state(world, link):
     with pytest.raises(SettingsError):
         world.discover("http://before.com/", link)
     assert ["new"] == world.discover("http://before.com/")
 
 
-def test_a_call_that_does_not_fit_into_a_frame_is_told_and_changes_nothing(world, monkeypatch):
+def test_a_call_that_does_not_fit_into_a_frame_is_refused_and_changes_no_state(world, monkeypatch):
     monkeypatch.setattr(deciding, "FRAME_PAYLOAD_BYTES_MAX", 1_000)
     with pytest.raises(SettingsError, match="smaller"):
         world.discover(*[f"{A}{n}" for n in range(20)])
@@ -116,7 +116,7 @@ def test_a_scope_of_hosts_is_spanned_by_the_seeds():
     assert (("new", "new", "out_of_scope", "out_of_scope"),) == report.links
 
 
-def test_a_scope_of_domains_takes_hosts_of_the_seeds_domains():
+def test_a_scope_of_domains_accepts_all_hosts_of_the_seeds_domains():
     world = World(scope="domain")
     world.discover("http://www.a.co.uk/")
     report = world.frontier.report(
@@ -125,7 +125,7 @@ def test_a_scope_of_domains_takes_hosts_of_the_seeds_domains():
     assert (("new", "new", "out_of_scope"),) == report.links
 
 
-def test_a_scope_of_prefixes_takes_what_lies_below_the_seeds():
+def test_a_scope_of_prefixes_accepts_urls_below_the_seeds():
     world = World(scope="prefix")
     world.discover("http://a.com/docs/index.html")
     report = world.frontier.report([world.one().done(links=["/docs/x/y", "/docs/", "/doc", "/"])])
@@ -144,7 +144,7 @@ def test_a_later_seed_widens_the_scope():
     assert (("new", "out_of_scope"),) == world.frontier.report([world.one().done(links=links)]).links
 
 
-def test_what_a_seed_redirects_to_widens_the_scope():
+def test_the_target_of_a_redirected_seed_widens_the_scope():
     world = World(scope="host")
     world.discover(A)
     world.report(world.one().done(status=301, location="http://www.a.com/"))
@@ -152,7 +152,7 @@ def test_what_a_seed_redirects_to_widens_the_scope():
     assert (("new", "out_of_scope"),) == report.links
 
 
-def test_what_a_found_page_redirects_to_widens_nothing():
+def test_the_target_of_a_redirected_found_page_does_not_widen_the_scope():
     world = World(scope="host", delay=0)
     world.discover(A)
     world.report(world.one().done(links=["http://a.com/2"]))
@@ -186,7 +186,7 @@ def test_patterns_include_and_exclude():
 
 
 def test_thousands_of_seeds_widen_the_scope_once_each():
-    """In one step per call: a copy of the scope per seed would take minutes here."""
+    """In one step per call: a copy of the scope per seed would need minutes here."""
     world = World(scope="host")
     world.discover(*[f"http://h{n}.com/" for n in range(4_000)])
     world.discover(*[f"http://h{n}.com/x" for n in range(4_000)])
@@ -196,7 +196,7 @@ def test_thousands_of_seeds_widen_the_scope_once_each():
 # -- depth, referrer, links of outcomes
 
 
-def test_a_found_link_is_one_deeper_and_knows_its_referrer(world):
+def test_a_found_link_is_one_deeper_and_has_its_referrer(world):
     world.discover(A)
     world.report(world.one().done(links=["http://b.com/"]))
     lease = world.one()
@@ -209,7 +209,7 @@ def test_depth_stops_counting_at_16_bits(world):
     assert 65_535 == world.one().depth
 
 
-def test_links_beside_the_outcomes_belong_to_the_row_they_name(world):
+def test_links_next_to_the_outcomes_belong_to_the_row_that_they_name(world):
     world.discover(A, "http://b.com/")
     first, second = world.lease(2)
     report = world.frontier.report([first.done(), second.done()], links=[(1, "http://c.com/"), (0, "http://d.com/")])
@@ -219,13 +219,13 @@ def test_links_beside_the_outcomes_belong_to_the_row_they_name(world):
     }
 
 
-def test_a_link_that_names_no_outcome_is_told(world):
+def test_a_link_that_names_no_outcome_is_refused(world):
     world.discover(A)
     with pytest.raises(SettingsError, match="names outcome 1"):
         world.frontier.report([world.one().done()], links=[(1, "http://c.com/")])
 
 
-def test_links_of_a_stale_outcome_are_not_taken(world):
+def test_links_of_a_stale_outcome_are_not_accepted(world):
     world.discover(A)
     lease = world.one(ttl_seconds=10)
     world.clock.move(20)
@@ -261,7 +261,7 @@ def test_a_redirects_source_is_done(world):
     assert ("done", 301) == (world.state(A), world.frontier.status(A).status)
 
 
-def test_a_redirects_target_comes_before_what_was_found_later(world):
+def test_a_redirects_target_is_leased_before_later_urls(world):
     """It inherits the source's due date."""
     world = World(delay=0)
     world.discover("http://a.com/1")
@@ -280,7 +280,7 @@ def test_a_redirect_to_a_known_url_queues_nothing(world):
     assert {"done": 1, "leased": 1} == world.counts()
 
 
-def test_the_target_behind_the_fifth_hop_is_a_link_of_its_own(world):
+def test_the_target_of_the_sixth_hop_is_a_link_of_its_own(world):
     world.discover("http://h0.com/")
     for hop in range(1, 7):
         world.report(world.one().done(status=301, location=f"http://h{hop}.com/"))
@@ -290,7 +290,7 @@ def test_the_target_behind_the_fifth_hop_is_a_link_of_its_own(world):
     assert (0, 1) == ((lease := world.one()).hops, lease.depth)
 
 
-def test_a_redirect_to_nowhere_ends_the_source(world):
+def test_a_redirect_to_no_url_ends_the_source(world):
     world.discover(A)
     world.report(world.one().done(status=301, location="mailto:a@b.c"))
     assert {"done": 1} == world.counts()
@@ -305,7 +305,7 @@ def test_retry_after_on_a_redirect_is_the_targets_not_before(world):
     )  # fmt: skip
 
 
-def test_retry_after_on_a_redirect_does_not_rest_the_host(world):
+def test_retry_after_on_a_redirect_does_not_delay_the_host(world):
     world.discover(A, "http://a.com/2")
     lease = world.one()
     world.report(outcome(lease, status=301, location="http://b.com/", retry_after_seconds=100.0, seconds=0.0))
@@ -313,8 +313,8 @@ def test_retry_after_on_a_redirect_does_not_rest_the_host(world):
     assert ["http://a.com/2"] == world.urls()
 
 
-def test_a_location_beside_a_failure_is_no_redirect(world):
-    """Retry-After of a 503 rests the host, whatever else the answer says."""
+def test_a_location_with_a_failure_is_no_redirect(world):
+    """Retry-After of a 503 delays the host, whatever else the answer says."""
     world.discover(A)
     lease = world.one()
     world.report(outcome(lease, "retry", status=503, location="http://b.com/", retry_after_seconds=100.0))
@@ -324,7 +324,7 @@ def test_a_location_beside_a_failure_is_no_redirect(world):
 # -- crawls
 
 
-def test_crawls_see_the_same_url_each_for_itself(world):
+def test_each_crawl_has_its_own_state_of_the_same_url(world):
     assert ["new", "new", "known"] == world.discover(A, Link(A, crawl="other"), Link(A, crawl="other"))
 
 
@@ -356,7 +356,7 @@ def test_two_crawls_do_not_visit_a_host_at_once(world):
     assert (1, 0) == (len(world.lease()), len(world.lease()))
 
 
-def test_equals_of_two_crawls_alternate(world):
+def test_queues_of_equal_priority_of_two_crawls_alternate(world):
     world.discover(*[f"http://a.com/{n}" for n in range(4)])
     world.discover(*[Link(f"http://a.com/{n}", crawl="other") for n in range(4)])
     turns = []
@@ -368,7 +368,7 @@ def test_equals_of_two_crawls_alternate(world):
     assert ["default", "other"] * 4 == turns
 
 
-def test_a_crawl_that_comes_later_does_not_make_up_for_turns_it_was_not_there(world):
+def test_a_crawl_that_is_added_later_does_not_catch_up_on_earlier_turns(world):
     world.discover(*[f"http://a.com/{n}" for n in range(20)])
     for _ in range(10):
         world.report(world.one().done(seconds=0))
@@ -384,7 +384,7 @@ def test_a_crawl_that_comes_later_does_not_make_up_for_turns_it_was_not_there(wo
 
 
 def test_a_crawl_of_low_priority_is_not_starved_by_another_ones_better_urls(world):
-    """Every eighth turn of a host its queues are equal."""
+    """At every eighth turn of a host its queues are equal."""
     world.discover(*[Link(f"http://a.com/{n}", priority=1.0) for n in range(40)])
     world.discover(Link(A, crawl="other", priority=0.0))
     crawls = []

@@ -1,4 +1,4 @@
-"""`example.org` and `example.org.` are one host: one clock, one budget, one turn; their URLs stay two."""
+"""`example.org` and `example.org.` are one host: one clock, one budget, one turn. Their URLs remain two."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def world():
         (".", "."), ("..", ".."), ("example.org..", "example.org.."), ("[::1]", "[::1]"), ("", ""),
     ],
 )  # fmt: skip
-def test_one_dot_behind_a_host_is_taken_off(host, name):
+def test_one_dot_at_the_end_of_a_host_is_removed(host, name):
     assert (name, name) == (undotted(host), undotted(undotted(host)))
 
 
-def test_columns_take_the_dot_off_as_undotted_does():
+def test_columns_remove_the_dot_like_undotted():
     """A batch loses the dots in every row, also in rows that are no URL, and in parts of a batch."""
     texts = [
         "http://a.com./x", "no url", "https://b.org:81/", "http://b.org.:81/a./b", "http://127.0.0.1./", "http://[::1]/",
@@ -56,7 +56,7 @@ def test_columns_take_the_dot_off_as_undotted_does():
 # -- one clock
 
 
-def test_a_host_with_a_dot_is_not_visited_beside_the_one_without(world):
+def test_a_host_with_a_dot_is_not_visited_together_with_the_one_without(world):
     assert ["new", "new"] == world.discover(PLAIN, DOTTED)
     first = world.lease()
     assert (1, 60.0) == (len(first), world.ready_in())
@@ -70,14 +70,14 @@ def test_a_host_with_a_dot_is_not_visited_beside_the_one_without(world):
     assert [] == recount(world.frontier)
 
 
-def test_urls_and_authorities_are_as_they_are_written(world):
+def test_urls_and_authorities_are_stored_as_they_are_written(world):
     world.discover(DOTTED)
     lease = world.one()
     assert (DOTTED, "http://a.com.") == (lease.url, lease.authority)
     assert ("leased", "unknown") == (world.state(DOTTED), world.state(PLAIN))
 
 
-def test_both_share_back_off_and_the_budget_of_their_host():
+def test_both_spellings_share_back_off_and_the_budget_of_their_host():
     world = World(max_pages_per_host=2, delay=0)
     world.discover(PLAIN, DOTTED, "http://a.com/2", "http://a.com./2")
     while leases := world.lease():
@@ -85,7 +85,7 @@ def test_both_share_back_off_and_the_budget_of_their_host():
     assert {"done": 2, "parked": 2} == world.counts()
 
 
-def test_both_are_in_the_groups_of_their_host():
+def test_both_spellings_are_in_the_groups_of_their_host():
     world = World(group={"name": "g", "hosts": ["a.com.", "b.com"], "gap": 5.0})
     world.discover(DOTTED, "http://b.com./")
     world.report(world.one().done(seconds=0))
@@ -103,8 +103,8 @@ def test_a_host_without_a_domain_has_one_slot_with_its_dot(world):
     assert (1, 1) == (len(world.lease()), len(list(world.frontier.queues())))
 
 
-def test_both_ask_for_their_own_robots_txt_on_one_clock():
-    """Rules are those of an authority as it is written; the errands are requests to one host."""
+def test_both_spellings_request_their_own_robots_txt_on_one_clock():
+    """Rules belong to an authority as it is written. The errands are requests to one host."""
     world = World(robots="errands")
     world.discover(PLAIN, DOTTED)
     (first,) = world.lease(errands=True)
@@ -133,7 +133,7 @@ def test_the_hop_of_a_robots_txt_to_a_dotted_host_uses_the_hosts_clock():
 
 @pytest.mark.parametrize("spelling", ["a.com", "a.com.", "A.COM."])
 @pytest.mark.parametrize("url", [PLAIN, DOTTED])
-def test_operators_may_write_either(url, spelling):
+def test_operators_may_write_either_spelling(url, spelling):
     world = World()
     world.discover(url)
     assert 1 == world.frontier.pause(spelling)
@@ -142,7 +142,7 @@ def test_operators_may_write_either(url, spelling):
     assert ([url], [url]) == ([one.url for one in world.frontier.urls(host=spelling)], world.urls(key=spelling.lower()))
 
 
-def test_an_address_is_told_in_either_spelling():
+def test_an_address_is_set_in_either_spelling():
     world = World(group="address", addresses="errands")
     world.frontier.set_address("a.com.", "192.0.2.1")
     world.discover(PLAIN)
@@ -168,7 +168,7 @@ def test_a_host_on_disk_is_found_by_either_spelling(monkeypatch):
 # -- what is carried and found again
 
 
-def test_records_of_a_dotted_host_come_back_as_they_were(world):
+def test_records_of_a_dotted_host_are_restored_unchanged(world):
     world.discover(PLAIN, DOTTED)
     world.report(world.one().done(seconds=0))
     other = World()
@@ -228,7 +228,7 @@ def test_a_store_in_which_both_spellings_were_hosts_visits_them_one_at_a_time(ol
     assert (4, True, []) == (len(set(seen)), world.frontier.finished(), recount(world.frontier))
 
 
-def test_a_store_in_which_both_spellings_were_hosts_knows_what_it_knew(older):
+def test_a_store_in_which_both_spellings_were_hosts_keeps_all_their_facts(older):
     world = older(PLAIN, DOTTED)
     world.kill()
     assert ["known", "known", "new"] == world.discover(PLAIN, DOTTED, "http://a.com./new")
@@ -236,7 +236,7 @@ def test_a_store_in_which_both_spellings_were_hosts_knows_what_it_knew(older):
     assert [] == world.urls()
 
 
-def test_a_store_with_a_dotted_host_that_is_cold_goes_on(older, monkeypatch):
+def test_a_store_with_a_cold_dotted_host_continues(older, monkeypatch):
     hosts_go_cold(monkeypatch)
     world = older(Link(PLAIN, not_before=START + instant(100)), Link(DOTTED, not_before=START + instant(100)))
     world.kill()

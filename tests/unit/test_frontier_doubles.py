@@ -1,4 +1,4 @@
-"""One URL in two crawls, or before and after its queue was deleted: neither is taken for the other."""
+"""One URL in two crawls, or before and after its queue was deleted: the two are never confused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LATER = START + instant(100)
 
 @pytest.fixture(params=["as it is", "killed", "killed behind a checkpoint"])
 def then(request):
-    """The events in a world before it is looked at."""
+    """Returns the events in a world before it is read."""
 
     def happens(world: World) -> World:
         if request.param == "killed behind a checkpoint":
@@ -154,7 +154,7 @@ def test_a_url_that_two_crawls_lease_at_once_is_leased_in_both(then):
 
 
 def test_a_delete_in_the_middle_of_a_checkpoint_is_found_whole(monkeypatch):
-    """Queues are copied after the delete, leases and the ledger before it, and the log tells what lies between."""
+    """Queues are copied after the delete, leases and the ledger before it. The log contains the events between."""
     set_limits(monkeypatch, CHECKPOINT_STEP_BYTES=1)
     world = World(delay=0, delay_factor=0)
     world.discover(URL, "http://a.com/2", "http://b.com/")
@@ -162,7 +162,7 @@ def test_a_delete_in_the_middle_of_a_checkpoint_is_found_whole(monkeypatch):
     rounds = frontier._rounds
     rounds.begin(world.clock())
     with frontier._lock:
-        # As with a step at the end of each call, which waits here until the calls are made.
+        # Like a step at the end of each call, which waits here until the calls are made.
         round_, rounds.under_way = rounds.under_way, None
     (lease,) = [lease for lease in world.lease(worker="w") if lease.host == "a.com"]
     world.frontier.reprioritise("http://a.com/2", 0.9)
@@ -170,7 +170,7 @@ def test_a_delete_in_the_middle_of_a_checkpoint_is_found_whole(monkeypatch):
     world.discover("http://a.com/2")
     rounds.under_way = round_
     with frontier._lock:
-        rounds._through(world.clock())  # not `checkpoint`, which makes another one behind it
+        rounds._through(world.clock())  # not `checkpoint`, which writes another one after it
     assert 1 == frontier.statistics()["checkpoint"]["number"]
     live = rows(frontier)
     looker = Frontier.look(world.disk.copy())
@@ -180,7 +180,7 @@ def test_a_delete_in_the_middle_of_a_checkpoint_is_found_whole(monkeypatch):
     assert ([], "queued") == (recount(world.frontier), world.state("http://a.com/2"))
 
 
-def test_a_budget_that_held_back_nothing_but_deleted_urls_is_no_limit_any_more(then):
+def test_a_budget_that_held_back_only_deleted_urls_is_no_limit_any_more(then):
     world = World(max_pages_per_host=1, delay=0, delay_factor=0)
     world.discover("http://a.com/1", "http://a.com/2")
     world.report(world.one().done(status=200))
@@ -191,7 +191,7 @@ def test_a_budget_that_held_back_nothing_but_deleted_urls_is_no_limit_any_more(t
     assert ({}, False, True) == (world.counts(), world.frontier.at_limit(), world.frontier.finished())
 
 
-def test_what_was_due_before_a_crash_is_listed_and_counted_as_queued_after_it(then):
+def test_urls_that_were_due_before_a_crash_are_listed_and_counted_as_queued_after_it(then):
     world = World()
     world.discover(*[Link(f"http://{name}.com/", not_before=START + instant(5)) for name in "abc"])
     world.clock.move(10)

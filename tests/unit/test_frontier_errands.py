@@ -28,7 +28,7 @@ def queued(world: World, *urls: str, **how) -> list[Code]:
 
 
 def taken(world: World, want: int = 10) -> list[str]:
-    """The URLs of the leases that can be had, errands among them, each reported as done."""
+    """Returns the URLs of all possible leases, errands among them. Reports each as done."""
     batch = world.lease(want, errands=True)
     world.report(*[lease.done(seconds=0.0) for lease in batch])
     return [lease.url for lease in batch]
@@ -55,7 +55,7 @@ def test_an_errand_is_leased_once_with_its_kind_and_owner_and_its_outcome_ends_i
     )
 
 
-def test_one_errand_of_a_url_is_queued_at_a_time_whatever_its_spelling(world):
+def test_only_one_errand_of_a_url_is_queued_at_a_time_whatever_its_spelling(world):
     codes = queued(world, "http://A.com/sitemap.xml", MAP, "no url", "http://a.com/" + "x" * 9_000)
     assert [Code.NEW, Code.KNOWN, Code.INVALID, Code.OVER_LIMIT] == codes
     lease = one(world)
@@ -75,14 +75,14 @@ def test_more_errands_than_the_limit_are_over_it(world, monkeypatch):
     assert [Code.NEW, Code.NEW, Code.OVER_LIMIT] == queued(world, *[f"http://a.com/{n}" for n in range(3)])
 
 
-def test_a_caller_without_errands_gets_none_and_pages_go_on(world):
+def test_a_caller_without_errands_gets_none_and_still_gets_pages(world):
     queued(world, MAP)
     world.discover(A)
     assert [A] == world.urls()
 
 
 def test_errands_and_pages_of_a_host_share_its_clock(world):
-    """Every request takes a lease: one at a time, and a gap behind each."""
+    """Every request needs a lease: one at a time, and a gap after each."""
     queued(world, MAP)
     world.discover(A)
     assert ([MAP], []) == (taken(world), taken(world))
@@ -91,8 +91,8 @@ def test_errands_and_pages_of_a_host_share_its_clock(world):
     assert ([A], 1.0) == (taken(world), world.frontier.next_ready_seconds() or 1.0)
 
 
-def test_a_page_of_a_better_class_goes_before_an_errand_but_not_for_ever(world):
-    """Its priority is 0.5; every few turns the class does not count."""
+def test_a_page_of_a_better_class_is_leased_before_an_errand_but_not_for_ever(world):
+    """Its priority is 0.5, and every few turns the class does not count."""
     world.discover(*[Link(f"http://a.com/{n}", priority=0.9) for n in range(20)])
     queued(world, MAP)
     seen = []
@@ -106,7 +106,7 @@ def test_a_page_of_a_better_class_goes_before_an_errand_but_not_for_ever(world):
 
 
 def kinds(world, turns):
-    """The kinds of what a host gives in so many turns."""
+    """Returns the kinds of the leases of a host in `turns` turns."""
     found = []
     for _ in range(turns):
         (lease,) = world.lease(10, errands=True)
@@ -117,7 +117,7 @@ def kinds(world, turns):
 
 
 @pytest.mark.parametrize("priority", [None, 0.5, 0.2, 0.0])
-def test_sitemaps_and_pages_of_a_host_take_turns(world, priority):
+def test_sitemaps_and_pages_of_a_host_alternate(world, priority):
     """An index of many sitemaps does not keep the first page waiting."""
     world.discover(*[Link(f"http://a.com/{n}", priority=priority) for n in range(6)])
     queued(world, *[f"http://a.com/{n}.xml" for n in range(500)])
@@ -140,7 +140,7 @@ def test_pages_of_a_better_class_keep_seven_of_eight_turns_from_sitemaps(world):
 
 
 def test_errands_of_one_authority_are_leased_one_after_another(world):
-    """Also where several requests may be open; those of other authorities go beside them."""
+    """Also where several requests may be open. Those of other authorities are leased at the same time."""
     queued(world, MAP, "http://a.com/2.xml", "https://a.com/s.xml")
     world.frontier.set_limit(3, "a.com")
     world.discover(A)
@@ -180,7 +180,7 @@ def test_hops_are_bounded(world):
     assert (True, []) == (world.frontier.finished(), world.urls(errands=True))
 
 
-def test_a_failure_is_tried_again_after_growing_times_and_then_given_up(world):
+def test_a_failure_is_retried_after_growing_waits_and_then_abandoned(world):
     queued(world, MAP)
     waits = []
     for attempt in range(1, 5):
@@ -192,7 +192,7 @@ def test_a_failure_is_tried_again_after_growing_times_and_then_given_up(world):
     assert ([5.0, 30.0, 300.0, None], True) == (waits, world.frontier.finished())
 
 
-def test_again_queues_it_anew_at_an_instant(world):
+def test_again_queues_the_errand_for_a_later_instant(world):
     queued(world, MAP)
     world.report(moved_to(one(world), "http://b.com/s.xml"))
     world.report(one(world).again(at=world.clock() + instant(3_600), seconds=0.0))
@@ -201,7 +201,7 @@ def test_again_queues_it_anew_at_an_instant(world):
     assert (MAP, 0) == (one(world).url, 0)
 
 
-def test_an_errand_that_waits_for_its_time_lets_others_of_its_authority_go(world):
+def test_an_errand_that_waits_for_its_time_lets_other_errands_of_its_authority_pass(world):
     queued(world, MAP, "http://a.com/2.xml")
     world.report(one(world).retry(seconds=0.0))
     world.clock.move(1)
@@ -232,7 +232,7 @@ def test_links_beyond_one_frame_become_urls_too(world, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["sitemap", "probe"])
 @pytest.mark.parametrize("ends", ["kill", "reopen"])
-def test_errands_their_hops_and_attempts_outlive_every_end(ends, kind):
+def test_errands_their_hops_and_attempts_survive_every_end(ends, kind):
     world = World()
     queued(world, MAP, "http://b.com/s.xml", "http://c.com/s.xml", kind=kind)
     leases = {lease.host: lease for lease in world.lease(10, errands=True)}
@@ -246,7 +246,7 @@ def test_errands_their_hops_and_attempts_outlive_every_end(ends, kind):
     assert [] == recount(world.frontier)
 
 
-def test_errands_are_copied_to_checkpoints_and_places_are_given_again():
+def test_errands_are_copied_to_checkpoints_and_places_are_reused():
     world = World()
     urls = [f"http://h{n}.com/s.xml" for n in range(300)]
     queued(world, *urls)
@@ -271,8 +271,8 @@ def test_a_named_workers_errand_survives_a_kill(world):
     assert world.frontier.finished()
 
 
-def test_an_errand_that_is_lost_again_and_again_is_given_up(world):
-    """It may be the file itself that kills its holders."""
+def test_an_errand_that_is_lost_repeatedly_is_abandoned(world):
+    """The file itself may kill its holders."""
     queued(world, MAP)
     for _ in range(5):
         lease = one(world)
@@ -283,7 +283,7 @@ def test_an_errand_that_is_lost_again_and_again_is_given_up(world):
     assert ["stale"] == world.report(lease.done())
 
 
-def test_an_errand_is_extended_released_and_deferred_as_a_lease_is(world):
+def test_an_errand_is_extended_released_and_deferred_like_a_lease(world):
     queued(world, MAP)
     lease = one(world)
     assert ["ok"] == world.frontier.extend([lease.token], 500)
@@ -310,7 +310,7 @@ def test_errands_of_a_paused_crawl_or_host_wait(world):
     assert [MAP] == world.urls(errands=True)
 
 
-def test_errands_of_a_deleted_crawl_are_gone_and_an_open_one_rests_its_host(world):
+def test_errands_of_a_deleted_crawl_are_gone_and_an_open_one_delays_its_host(world):
     queued(world, MAP, "http://a.com/2.xml", "http://b.com/s.xml", crawl="one")
     leases = world.lease(10, errands=True)
     world.discover(A)
@@ -334,7 +334,7 @@ def test_an_answer_to_another_kind_is_refused(world):
     assert ["ok"] == world.report(lease.done())
 
 
-def test_robots_txt_goes_before_the_errands_of_callers():
+def test_robots_txt_is_leased_before_the_errands_of_callers():
     world = World(robots="errands")
     queued(world, MAP)
     world.discover(Link(A, priority=0.0))
@@ -355,8 +355,8 @@ def test_a_host_with_errands_stays_in_memory(monkeypatch):
     assert [] == recount(world.frontier)
 
 
-def test_errands_that_wait_keep_no_other_one_of_their_line_waiting(world):
-    """More of them than are looked at for the next one, also behind a restart from a checkpoint."""
+def test_errands_that_wait_do_not_block_other_errands_of_their_line(world):
+    """There are more of them than are compared for the next one, also after a restart from a checkpoint."""
     for n in range(errands.ERRANDS_COMPARED_MAX + 1):
         queued(world, f"{A}{n}.xml")
         world.report(one(world).again(at=world.clock() + instant(86_400), seconds=0.0))
@@ -375,8 +375,8 @@ def test_errands_that_wait_keep_no_other_one_of_their_line_waiting(world):
     assert [] == recount(world.frontier)
 
 
-def test_an_errand_at_a_host_of_another_frontier_is_told_and_changes_nothing():
-    """Two frontiers would ask the host, each by a clock of its own."""
+def test_an_errand_at_a_host_of_another_frontier_is_refused_and_changes_no_state():
+    """Two frontiers would visit the host, each by a clock of its own."""
     half, keys = frozenset(range(2_048)), (b"f" * 16, b"s" * 16)
     with Frontier.open(MemoryFiles(), slots=half, keys=keys, robots="caller") as frontier:
         urls = [f"http://h{n}.com/s.xml" for n in range(8)]
@@ -404,7 +404,7 @@ def test_an_errand_that_is_redirected_to_a_host_of_another_frontier_ends():
 
 @pytest.mark.parametrize("setting", ["closed", "open"])
 def test_a_robots_txt_that_moved_to_a_host_of_another_frontier_cannot_be_read(setting):
-    """The rules there are not known here, and a request would go by another clock: it counts as unreachable."""
+    """The rules there are not known here, and a request would use another clock: it counts as unreachable."""
     half, keys, clock = frozenset(range(2_048)), (b"f" * 16, b"s" * 16), Clock()
     how = {"slots": half, "keys": keys, "clock": clock, "robots": "errands"}
     with Frontier.open(MemoryFiles(), settings={"robots_unreachable": setting}, **how) as frontier:
@@ -423,8 +423,8 @@ def test_a_robots_txt_that_moved_to_a_host_of_another_frontier_cannot_be_read(se
 
 
 @pytest.mark.parametrize("others", [[], ["http://four.org/0"]])
-def test_a_robots_txt_that_moved_to_a_host_of_a_deleted_crawl_is_held_back_by_words_that_can_be_taken_back(others):
-    """The host of the new place has a queue of the default crawl alone, and its rules go with that crawl."""
+def test_a_moved_robots_txt_at_a_host_of_a_deleted_crawl_is_blocked_by_an_order_that_can_be_withdrawn(others):
+    """The host of the new place has a queue of the default crawl alone, and its rules disappear with that crawl."""
     clock = Clock()
     with Frontier.open(MemoryFiles(), clock=clock, robots="errands") as frontier:
         frontier.discover([Link("http://b.com/3", crawl="other")])
@@ -449,6 +449,6 @@ def owned_and_foreign(frontier: Frontier) -> list[tuple[str, int]]:
 
 
 def test_a_kind_is_a_row_of_the_table():
-    """The kinds that have a number are those that callers queue."""
+    """The kinds with a number are those that callers queue."""
     assert {1: Kind.SITEMAP, 2: Kind.PROBE} == {number: row.kind for number, row in errands.OF_CALLERS.items()}
     assert {"robots": Kind.ROBOTS, "address": Kind.ADDRESS} == errands.ANSWERS

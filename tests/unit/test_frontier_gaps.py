@@ -1,4 +1,4 @@
-"""Rests of hosts where it is in doubt when a request ended, or which queue rules: lost leases, higher limits, deleted
+"""Host delays when it is in doubt when a request ended, or which queue rules: lost leases, higher limits, deleted
 crawls."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def lose(world: World) -> None:
 
 @pytest.mark.parametrize("end", [lose, World.kill, World.reopen])
 def test_a_crawl_delay_counts_from_a_lease_that_was_lost(end):
-    """Its holder may have fetched just before; the rules that name the delay come afterwards."""
+    """Its holder may have fetched just before. The rules with the delay arrive afterwards."""
     world = World(delay=1)
     world.discover("http://a.com/1", "http://a.com/2")
     world.lease(1, ttl_seconds=5)
@@ -40,7 +40,7 @@ def test_a_crawl_delay_counts_from_a_lost_errand():
     assert [] == world.urls(errands=True)
 
 
-def test_a_limit_that_rises_rests_the_host_by_its_slowest_queue():
+def test_a_higher_limit_delays_the_host_by_its_slowest_queue():
     """The open request may be of any queue, and its end is not known yet."""
     world = World(delay=0)
     world.discover(Link("http://a.com/1", crawl="slow"), Link("http://a.com/2", crawl="fast"))
@@ -54,7 +54,7 @@ def test_a_limit_that_rises_rests_the_host_by_its_slowest_queue():
     assert ["http://a.com/2"] == world.urls()
 
 
-def test_a_queue_that_comes_with_a_limit_rests_the_host_by_its_slowest_queue():
+def test_a_new_queue_with_a_limit_delays_the_host_by_its_slowest_queue():
     world = World(delay=0)
     world.discover(Link("http://a.com/1", crawl="slow"), Link("http://b.com/", crawl="fast"))
     world.frontier.set_delay(60, crawl="slow")
@@ -65,7 +65,7 @@ def test_a_queue_that_comes_with_a_limit_rests_the_host_by_its_slowest_queue():
     assert [] == world.urls(crawl="fast", key="a.com")
 
 
-def test_a_limit_that_rises_ends_no_request():
+def test_a_higher_limit_ends_no_request():
     world = World(delay=1)
     world.discover("http://a.com/1", "http://a.com/2")
     world.lease(1)
@@ -75,7 +75,7 @@ def test_a_limit_that_rises_ends_no_request():
 
 
 @pytest.mark.parametrize("ends", ["reported", "lost", "closed"])
-def test_a_page_of_a_deleted_crawl_rests_its_host_by_the_queues_that_are_left(ends):
+def test_a_page_of_a_deleted_crawl_delays_its_host_by_the_remaining_queues(ends):
     world = World(delay=5)
     world.discover(Link("http://a.com/1", crawl="gone"), Link("http://a.com/2", crawl="left"))
     world.frontier.set_delay(0, crawl="gone")

@@ -1,4 +1,4 @@
-"""Politeness clocks that several hosts share: the members of a group, their turns, and the survival of a kill."""
+"""Politeness clocks that several hosts share: the members of a group, their turns, and survival of a kill."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHOP = {"name": "shops", "hosts": ["*.shop.example", "till.test"], "capacity": 1
 
 
 def table(**group: object) -> dict[str, object]:
-    """One named group, as its table in a file says it."""
+    """One named group, as a table of a file describes it."""
     return {"group": [{"name": "g", **group}]}
 
 
@@ -31,7 +31,7 @@ def problems(world: World) -> list[str]:
 
 
 def finish(world: World, seconds: float = 0.0) -> list[tuple[float, str]]:
-    """Every URL with the second in which it was handed out, until nothing is left."""
+    """Returns every URL with the second in which it was leased, until all are done."""
     begin = world.clock.at
     found = []
     while not world.frontier.finished():
@@ -45,7 +45,7 @@ def finish(world: World, seconds: float = 0.0) -> list[tuple[float, str]]:
 
 
 def next_lease(world: World) -> tuple[float, list[str]]:
-    """After how many seconds a host may go, and which; waking up in vain on the way is nothing."""
+    """Returns the seconds until a host is ready, and its URLs. Wakeups without a lease in between do not count."""
     begin = world.clock.at
     while not (urls := world.urls()):
         world.clock.move(world.ready_in() or 0)
@@ -62,13 +62,13 @@ def test_two_hosts_of_one_domain_are_never_visited_at_once():
     assert ([], []) == (world.urls(), problems(world))
 
 
-def test_without_a_gap_of_its_own_a_domain_rests_as_long_as_the_host_that_was_visited():
+def test_without_a_gap_of_its_own_a_domain_waits_as_long_as_the_visited_host():
     world = World(group="domain", delay=3)
     world.discover("http://a.x.com/", "http://b.x.com/", "http://a.x.com/2")
     assert [(0, "http://a.x.com/"), (3, "http://b.x.com/"), (6, "http://a.x.com/2")] == finish(world)
 
 
-def test_a_refusal_of_one_host_rests_its_domain():
+def test_a_refusal_of_one_host_delays_its_domain():
     world = World(group="domain")
     world.discover("http://a.x.com/", "http://b.x.com/")
     world.report(outcome(world.one(), "retry", status=503, retry_after_seconds=40.0, refused=True))
@@ -81,7 +81,7 @@ def test_a_gap_of_its_own_counts_from_the_end_of_a_request():
     assert [(0, "http://a.x.com/"), (10.5, "http://b.x.com/"), (21, "http://a.x.com/2")] == finish(world, 0.5)
 
 
-def test_the_hosts_own_rest_holds_where_it_is_longer_than_the_gap_of_the_group():
+def test_the_delay_of_the_host_applies_where_it_is_longer_than_the_gap_of_the_group():
     world = World(group={"domain": {"gap": 2}}, delay=7)
     world.discover("http://a.x.com/", "http://b.x.com/", "http://a.x.com/2")
     assert [(0, "http://a.x.com/"), (2, "http://b.x.com/"), (7, "http://a.x.com/2")] == finish(world)
@@ -94,7 +94,7 @@ def test_a_capacity_of_two_lets_two_hosts_be_visited_at_once():
     assert [] == problems(world)
 
 
-def test_who_stands_ready_waits_too_when_another_of_the_group_ended():
+def test_a_ready_host_also_waits_when_a_request_of_another_host_of_the_group_ended():
     world = World(group={"domain": {"capacity": 2, "gap": 5}}, delay=1)
     world.discover("http://a.x.com/", "http://b.x.com/")
     world.report(world.one().done())
@@ -110,7 +110,7 @@ def test_a_host_without_a_domain_counts_for_itself():
     assert [(0, "http://127.0.0.1/"), (0, "http://127.0.0.2/"), (4, "http://127.0.0.1/2")] == urls
 
 
-def test_a_lease_that_is_given_back_leaves_the_turn_to_who_waited_longer():
+def test_a_returned_lease_leaves_the_turn_to_the_host_that_waited_longer():
     world = World(group="domain")
     world.discover("http://a.x.com/", "http://b.x.com/")
     first = world.one()
@@ -118,7 +118,7 @@ def test_a_lease_that_is_given_back_leaves_the_turn_to_who_waited_longer():
     assert ["http://b.x.com/"] == world.urls()
 
 
-def test_a_waiter_of_a_better_class_goes_first_and_equals_in_the_order_of_their_waiting():
+def test_a_waiting_host_of_a_better_class_is_first_and_equals_are_in_the_order_of_their_waiting():
     world = World(group="domain", delay=1)
     world.discover("http://a.x.com/")
     lease = world.one()
@@ -128,7 +128,7 @@ def test_a_waiter_of_a_better_class_goes_first_and_equals_in_the_order_of_their_
     assert ["d", "b", "c"] == [url[7] for _, url in finish(world)]
 
 
-def test_a_better_class_takes_the_turn_of_a_host_that_is_ready_and_not_leased():
+def test_a_better_class_gets_the_turn_of_a_host_that_is_ready_and_not_leased():
     world = World(group="domain", delay=1)
     world.discover("http://a.x.com/", "http://b.x.com/", "http://c.x.com/")
     world.discover(Link("http://d.x.com/", priority=0.9))
@@ -148,7 +148,7 @@ def test_a_host_that_was_drawn_keeps_its_turn():
     assert ["http://b.x.com/"] == world.urls()
 
 
-def test_turns_of_several_groups_are_taken_together():
+def test_turns_of_several_groups_are_acquired_together():
     world = World(group=["domain", {"name": "pair", "hosts": ["a.x.com", "a.y.com"]}], delay=1)
     world.discover("http://b.x.com/", "http://b.y.com/", "http://a.x.com/", "http://a.y.com/")
     world.discover(Link("http://a.x.com/2", priority=0.9))
@@ -157,8 +157,8 @@ def test_turns_of_several_groups_are_taken_together():
     assert ([], []) == (world.urls(), problems(world))
 
 
-def test_whoever_lost_its_turn_goes_where_another_of_its_groups_is_free():
-    """b.x.com waits for the domain; when it gets that turn the other group's is there, too."""
+def test_when_a_host_loses_its_turn_a_host_of_its_other_group_gets_one():
+    """b.x.com waits for the domain. When it gets that turn, the turn of the other group is free too."""
     world = World(group=["domain", {"name": "pair", "hosts": ["b.x.com", "c.y.com"]}], delay=1)
     world.discover("http://b.x.com/", "http://c.y.com/")
     world.discover(Link("http://a.x.com/", priority=0.9))
@@ -166,7 +166,7 @@ def test_whoever_lost_its_turn_goes_where_another_of_its_groups_is_free():
     assert [] == problems(world)
 
 
-def test_crawls_take_turns_in_a_group_among_equals():
+def test_crawls_alternate_in_a_group_among_equals():
     world = World(group="domain", delay=1)
     world.discover("http://a.x.com/")
     lease = world.one()
@@ -190,7 +190,7 @@ def test_a_low_class_has_every_eighth_turn_of_its_group():
     assert 8 == order.index("http://low.x.com/")
 
 
-def test_a_call_for_one_crawl_takes_the_turn_of_a_host_of_another():
+def test_a_call_for_one_crawl_uses_the_turn_of_a_host_of_another_crawl():
     world = World(group="domain", delay=1)
     world.discover("http://a.x.com/", Link("http://b.x.com/", crawl="other"), Link("http://c.x.com/", crawl="third"))
     assert (["http://b.x.com/"], []) == (world.urls(crawl="other"), problems(world))
@@ -206,14 +206,14 @@ def test_a_call_for_one_crawl_leaves_turns_that_it_can_lease_itself():
     assert [] == problems(world)
 
 
-def test_a_call_for_one_key_takes_the_turn_of_another_host():
+def test_a_call_for_one_key_uses_the_turn_of_another_host():
     world = World(group="domain", delay=1)
     world.discover("http://a.x.com/", "http://b.x.com/", Link("http://c.x.com/", key="k"))
     assert (["http://c.x.com/"], []) == (world.urls(key="k"), problems(world))
     assert ([], []) == (world.urls(key="b.x.com"), world.urls())  # it is being visited now
 
 
-def test_the_call_for_a_key_takes_turns_again_and_again():
+def test_repeated_calls_for_a_key_use_turns_again():
     world = World(group="domain", delay=1)
     world.discover("http://a.x.com/", *[f"http://b.x.com/{n}" for n in range(4)])
     for n in range(4):
@@ -224,14 +224,14 @@ def test_the_call_for_a_key_takes_turns_again_and_again():
     assert ["http://a.x.com/"] == world.urls()
 
 
-def test_a_paused_queue_takes_no_turn_for_its_key():
+def test_a_paused_queue_uses_no_turn_for_its_key():
     world = World(group="domain", delay=1)
     world.discover("http://a.x.com/", "http://b.x.com/")
     world.frontier.pause("b.x.com")
     assert ([], ["http://a.x.com/"]) == (world.urls(key="b.x.com"), world.urls())
 
 
-def test_a_crawl_that_is_never_asked_for_keeps_its_place():
+def test_a_crawl_that_no_call_requests_keeps_its_place():
     world = World(group="domain", delay=1)
     world.discover(*[Link(f"http://b.x.com/{n}", crawl="other") for n in range(30)], "http://a.x.com/")
     for _ in range(5):
@@ -242,8 +242,8 @@ def test_a_crawl_that_is_never_asked_for_keeps_its_place():
     assert 1 >= [url for _, url in finish(world)].index("http://a.x.com/")
 
 
-def test_two_crawls_that_are_asked_for_by_turns_both_go_on():
-    """One asks often, the other seldom: neither takes every turn of the group."""
+def test_two_crawls_that_are_requested_in_turn_both_make_progress():
+    """One requests often, the other seldom: neither uses every turn of the group."""
     world = World(group="domain", delay=1)
     for crawl in ("often", "seldom"):
         world.discover(*[Link(f"http://{crawl}.x.com/{n}", crawl=crawl) for n in range(200)])
@@ -259,14 +259,14 @@ def test_two_crawls_that_are_asked_for_by_turns_both_go_on():
     assert min(went.values()) >= 20
 
 
-def test_an_empty_host_gives_its_turn_on():
+def test_an_empty_host_passes_its_turn_to_another():
     world = World(group="domain", delay=1)
     world.discover("http://a.x.com/", "http://b.x.com/")
     world.frontier.delete("a.x.com")
     assert ["http://b.x.com/"] == world.urls()
 
 
-def test_a_paused_host_gives_its_turn_on_and_gets_another():
+def test_a_paused_host_passes_its_turn_to_another_and_gets_a_new_one():
     world = World(group="domain", delay=1)
     world.discover("http://a.x.com/", "http://b.x.com/")
     world.frontier.pause("a.x.com")
@@ -275,7 +275,7 @@ def test_a_paused_host_gives_its_turn_on_and_gets_another():
     assert [] == world.urls()
 
 
-def test_a_lost_lease_rests_the_group_from_the_moment_it_was_missed():
+def test_a_lost_lease_delays_the_group_from_the_moment_it_was_missed():
     world = World(group={"domain": {"gap": 20}}, delay=1)
     world.discover("http://a.x.com/", "http://b.x.com/")
     world.one(ttl_seconds=5)
@@ -283,7 +283,7 @@ def test_a_lost_lease_rests_the_group_from_the_moment_it_was_missed():
     assert (20, ["http://b.x.com/"]) == next_lease(world)
 
 
-def test_a_host_with_several_requests_at_once_takes_a_turn_for_each():
+def test_a_host_with_several_requests_at_once_uses_a_turn_for_each():
     world = World(group={"domain": {"capacity": 2, "gap": 0}}, delay=0)
     world.discover(*[f"http://a.x.com/{n}" for n in range(4)], "http://b.x.com/")
     world.frontier.set_limit(3, "a.x.com")
@@ -304,7 +304,7 @@ def test_queues_of_several_crawls_share_their_hosts_turn():
     assert [(0, "http://a.x.com/"), (1, "http://b.x.com/"), (2, "http://a.x.com/")] == finish(world)
 
 
-def test_a_robots_txt_is_asked_for_within_the_turns_of_the_group():
+def test_a_robots_txt_is_requested_within_the_turns_of_the_group():
     world = World(group="domain", robots="errands", delay=1)
     world.discover("http://a.x.com/", "http://b.x.com/")
     errand = world.one(errands=True)
@@ -318,7 +318,7 @@ def test_a_robots_txt_is_asked_for_within_the_turns_of_the_group():
 # -- named groups
 
 
-def test_a_named_group_spans_the_hosts_it_names():
+def test_a_named_group_spans_the_hosts_that_it_names():
     world = World(group=SHOP, delay=2)
     hosts = ["a.shop.example", "deep.b.shop.example", "till.test"]
     world.discover(*[f"http://{host}/" for host in hosts], "http://shop.example/", "http://my.till.test/")
@@ -345,7 +345,7 @@ def test_a_name_is_matched_in_its_canonical_spelling():
 # -- addresses
 
 
-def test_hosts_at_one_address_take_turns():
+def test_hosts_at_one_address_alternate():
     world = World(group="address", delay=1)
     for host in ("a.com", "b.org"):
         world.frontier.set_address(host, "192.0.2.1")
@@ -354,7 +354,7 @@ def test_hosts_at_one_address_take_turns():
     assert [(0, "http://a.com/"), (0, "http://c.net/"), (1, "http://b.org/")] == finish(world)
 
 
-def test_a_host_whose_address_nobody_told_counts_in_none():
+def test_a_host_without_a_known_address_is_in_no_address_group():
     world = World(group="address")
     world.discover("http://a.com/", "http://b.org/")
     assert 2 == len(world.urls())
@@ -374,21 +374,21 @@ def test_a_new_address_counts_from_the_next_offer_on():
     world.frontier.set_addresses({"b.org": "192.0.2.2", "c.net": "192.0.2.1"})
     leases = {lease.host: lease for lease in world.lease()}
     assert ["a.com", "b.org"] == sorted(leases)
-    world.frontier.set_address("a.com", "192.0.2.2")  # while it is being visited: its turn is the old group's
+    world.frontier.set_address("a.com", "192.0.2.2")  # during its visit: its turn is the old group's
     assert ([], []) == (world.urls(), problems(world))
     world.report(leases["a.com"].done())
     assert (4, []) == (world.ready_in(), problems(world))
     world.clock.move(1)
     world.report(leases["b.org"].done())
     world.clock.move(3)
-    assert ["http://c.net/"] == world.urls()  # its group rested when a.com was visited there
+    assert ["http://c.net/"] == world.urls()  # its group waits because a.com was visited there
     world.discover("http://a.com/2")
-    assert [] == world.urls()  # a.com has come into the group of b.org, which rests
+    assert [] == world.urls()  # a.com is now in the group of b.org, which waits
     world.clock.move(1)
     assert ["http://a.com/2"] == world.urls()
 
 
-def test_a_host_that_moves_brings_its_rest_along():
+def test_a_host_that_moves_brings_its_delay_with_it():
     world = World(group="address", delay=9)
     world.discover("http://a.com/", "http://b.org/")
     leases = {lease.host: lease for lease in world.lease()}
@@ -399,7 +399,7 @@ def test_a_host_that_moves_brings_its_rest_along():
     assert ([], 6) == (world.urls(), world.ready_in())
 
 
-def test_an_address_that_is_forgotten_groups_nobody():
+def test_a_removed_address_groups_no_host():
     world = World(group="address")
     world.frontier.set_addresses({"a.com": "192.0.2.1", "b.org": "192.0.2.1"})
     world.frontier.set_address("b.org", None)
@@ -407,7 +407,7 @@ def test_an_address_that_is_forgotten_groups_nobody():
     assert 2 == len(world.urls())
 
 
-def test_exempt_hosts_count_neither_by_domain_nor_by_address():
+def test_exempt_hosts_are_grouped_neither_by_domain_nor_by_address():
     cdn = {"name": "cdn", "addresses": ["192.0.2.0/24"], "hosts": ["*.cdn.test"], "exempt": True}
     world = World(group=["domain", "address", cdn])
     names = ["a.x.com", "b.x.com", "c.y.com", "p.cdn.test", "q.cdn.test"]
@@ -425,7 +425,7 @@ def test_an_exempt_group_may_have_a_clock_of_its_own():
     assert 2 == len(world.urls())
 
 
-def test_the_same_address_told_again_costs_nothing():
+def test_the_same_address_set_again_costs_no_frame():
     world = World(group="address")
     assert 1 == world.frontier.set_addresses({"a.com": "192.0.2.1"})
     before = world.frontier.statistics()["log"]
@@ -433,7 +433,7 @@ def test_the_same_address_told_again_costs_nothing():
 
 
 @pytest.mark.parametrize("host", ["", "a b", "a.com/x", None, "a.com:80x", 7])
-def test_what_is_no_host_has_no_address(host):
+def test_an_invalid_host_has_no_address(host):
     with pytest.raises(SettingsError, match="host"):
         World().frontier.set_address(host, "192.0.2.1")
 
@@ -456,7 +456,7 @@ def test_a_kill_keeps_the_gap_of_a_group():
     assert ([], 6) == (world.urls(), world.ready_in())
 
 
-def test_a_kill_in_the_midst_of_a_request_rests_the_group_from_the_opening_on():
+def test_a_kill_during_a_request_delays_the_group_from_the_opening_on():
     world = World(group={"domain": {"gap": 10}}, delay=1)
     world.discover("http://a.x.com/", "http://b.x.com/")
     world.one()
@@ -464,7 +464,7 @@ def test_a_kill_in_the_midst_of_a_request_rests_the_group_from_the_opening_on():
     world.kill()
     assert [] == world.urls()
     world.clock.move(2)
-    world.kill()  # at once again: the lease is no longer there to tell
+    world.kill()  # at once again: the lease is no longer there to show it
     assert (8, 1) == ((found := next_lease(world))[0], len(found[1]))
 
 
@@ -479,7 +479,7 @@ def test_a_request_of_a_named_worker_keeps_its_turn_over_a_kill():
     assert ["http://b.x.com/"] == world.urls()
 
 
-def test_a_clock_that_jumped_while_nobody_ran_does_not_shorten_the_gap_of_a_group(monkeypatch):
+def test_a_clock_that_jumped_while_no_process_ran_does_not_shorten_the_gap_of_a_group(monkeypatch):
     from outrider.engine import owner
 
     world = World(group={"domain": {"gap": 50}}, delay=1)
@@ -510,7 +510,7 @@ def test_addresses_outlive_a_kill_and_a_checkpoint():
 
 @pytest.mark.parametrize("checkpoint", [False, True])
 @pytest.mark.parametrize("robots", ["caller", "errands"])
-def test_an_open_request_counts_where_its_host_was_also_when_a_kill_comes_behind_a_new_address(robots, checkpoint):
+def test_an_open_request_counts_for_the_old_group_of_its_host_even_after_a_new_address_and_a_kill(robots, checkpoint):
     """Seed 343563665354 of the operated histories: the group of the address that a.com left was free after the kill."""
     world = World(group={"address": {"gap": 5}}, delay=1, robots=robots)
     world.frontier.set_addresses({"a.com": "192.0.2.1", "b.org": "192.0.2.1", "c.net": "192.0.2.2"})
@@ -529,14 +529,14 @@ def test_an_open_request_counts_where_its_host_was_also_when_a_kill_comes_behind
     world.report(lease.robots(404) if robots == "errands" else lease.done())
     world.clock.move(4.9)
     assert ([], []) == ([one.host for one in world.lease(errands=True)], problems(world))
-    world.clock.move(0.1)  # the group that it left rests since that end
+    world.clock.move(0.1)  # the old group waits since that end
     assert ["b.org"] == [one.host for one in world.lease(errands=True)]
     world.kill()
     assert [] == problems(world)
 
 
 def test_an_address_that_is_found_while_a_request_is_open_counts_from_the_next_one_also_after_a_kill():
-    """As above, where an errand for the address ends behind the lease."""
+    """As above, but an errand for the address ends after the lease."""
     world = World(group="address", delay=1, addresses="errands")
     world.discover("http://a.com/")
     asked = world.one(errands=True)
@@ -555,7 +555,7 @@ def test_an_address_that_is_found_while_a_request_is_open_counts_from_the_next_o
     assert (1, []) == (world.ready_in(), problems(world))
 
 
-def test_groups_may_be_chosen_anew_with_every_opening():
+def test_groups_may_be_changed_at_every_opening():
     world = World(delay=5)
     world.discover("http://a.x.com/", "http://b.x.com/")
     world.report(*[lease.done() for lease in world.lease()][:1])
@@ -569,7 +569,7 @@ def test_groups_may_be_chosen_anew_with_every_opening():
 # -- telling
 
 
-def test_explain_names_the_group_that_holds_a_url_back():
+def test_explain_names_the_group_that_delays_a_url():
     world = World(group=["domain", SHOP], delay=3)
     world.discover("http://a.x.com/", "http://b.x.com/", "http://till.test/", "http://a.shop.example/")
     leases = list(world.lease())
@@ -582,7 +582,7 @@ def test_explain_names_the_group_that_holds_a_url_back():
     assert "the group x.com rests for 3 s more" in resting.reason_text
 
 
-def test_of_two_groups_the_one_that_rests_longest_is_named():
+def test_of_two_groups_the_one_that_waits_longest_is_named():
     slow = {"name": "slow", "hosts": ["b.x.com", "b.y.com"], "capacity": 1, "gap": 9}
     world = World(group=["domain", slow], delay=1)
     world.discover("http://b.y.com/", "http://b.x.com/")
@@ -598,7 +598,7 @@ def test_of_two_groups_the_one_that_rests_longest_is_named():
     assert "the group slow rests for 9 s more" in told.reason_text
 
 
-def test_a_host_that_waits_alone_is_not_said_to_wait_behind_others():
+def test_a_host_that_waits_alone_is_not_reported_as_waiting_for_other_hosts():
     world = World(group="domain", delay=3)
     world.discover("http://a.x.com/", "http://b.x.com/")
     (lease,) = world.lease()
@@ -618,7 +618,7 @@ def test_explain_names_an_address():
     assert "192.0.2.1" in world.frontier.explain("http://b.org/").reason_text
 
 
-def test_who_waits_for_a_group_is_counted_as_resting():
+def test_hosts_that_wait_for_a_group_are_counted_as_resting():
     world = World(group="domain")
     world.discover("http://a.x.com/", "http://b.x.com/", "http://c.x.com/")
     leased = world.one().host
@@ -666,12 +666,12 @@ def test_a_frontier_without_groups_has_none():
         ([SHOP, SHOP], "two of this name"),
     ],
 )
-def test_what_makes_no_sense_is_told_by_its_name(told, said):
+def test_an_invalid_group_is_reported_by_name(told, said):
     with pytest.raises(SettingsError, match=said):
         World(group=told)
 
 
-def test_what_is_told_by_word_and_by_table_is_as_the_table_says():
+def test_a_group_given_by_word_and_by_table_has_the_values_of_the_table():
     found = Grouping.of(["domain", {"domain": {"gap": 2}}, "address"])
     assert found is not None
     assert (2.0, None) == (found.domain and found.domain.gap, found.address and found.address.gap)
@@ -679,7 +679,7 @@ def test_what_is_told_by_word_and_by_table_is_as_the_table_says():
 
 
 @pytest.mark.parametrize("nothing", [None, [], {}])
-def test_no_group_is_none(nothing):
+def test_an_empty_setting_means_no_group(nothing):
     assert Grouping.of(nothing) is None
 
 
@@ -697,12 +697,12 @@ def test_more_groups_than_a_host_can_count_in_are_refused():
 # -- whole histories
 
 
-Moment = tuple[int, int]  # an instant, and the place among all that happened in it
+Moment = tuple[int, int]  # an instant, and the number of the event at that instant
 
 
 class Judge:
-    """The servers' view: requests with their begin and end, and the groups that each counts in. It shares no code with
-    the package."""
+    """The servers' view: requests with their start and end, and the groups of each. It shares no code with the
+    package."""
 
     def __init__(self, world: World, kinds: dict[str, tuple[int, float]]) -> None:
         self.world, self.kinds = world, kinds
@@ -710,7 +710,7 @@ class Judge:
         self.places = itertools.count()
 
     def begins(self, groups: list[str], deadline: int) -> list[Moment]:
-        """A request without a report is over with its lease."""
+        """A request without a report ends with its lease."""
         request = [(self.world.clock.at, next(self.places)), (deadline, -1)]
         for group in groups:
             self.requests[group].append(request)
@@ -734,7 +734,7 @@ class Judge:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_random_histories_break_no_group_and_drain(seed):
+def test_random_histories_break_no_group_and_finish(seed):
     rng = random.Random(seed)
     kinds = {"domain": (rng.choice([1, 2]), 3.0), "address": (rng.choice([1, 3]), 2.0), "odd": (2, 5.0)}
     names = [f"h{n}.d{n % 7}.com" for n in range(40)]
@@ -758,7 +758,7 @@ def test_random_histories_break_no_group_and_drain(seed):
             assert one.crawl == how.get("crawl", one.crawl)
             open_ones[one.token] = (one, judge.begins(groups_of(one.host), one.deadline))
         if want > 50 and not how:
-            assert world.ready_in() != 0  # no host waits that nothing keeps
+            assert world.ready_in() != 0  # every host that waits has a reason
 
     def end(token: int, report: bool = True) -> None:
         one, request = open_ones.pop(token)
@@ -788,7 +788,7 @@ def test_random_histories_break_no_group_and_drain(seed):
         elif what < 0.94:
             idle = [name for name in names if name not in {one.host for one, _ in open_ones.values()}]
             name = rng.choice(idle)
-            # A host that was visited elsewhere brings its rest along: the judge sees its requests there, too.
+            # A host that was visited elsewhere brings its delay with it: the judge sees its requests there, too.
             addresses[name] = f"192.0.2.{rng.randrange(6)}"
             world.frontier.set_address(name, addresses[name])
         elif what < 0.96:
@@ -798,7 +798,7 @@ def test_random_histories_break_no_group_and_drain(seed):
                 world.frontier.resume(name)
         else:
             for token in list(open_ones):
-                end(token, report=False)  # they die with their process
+                end(token, report=False)  # they end with their process
             world.kill()
         if step % 10 == 0:
             assert [] == problems(world)
@@ -818,7 +818,7 @@ def test_random_histories_break_no_group_and_drain(seed):
     assert [] == problems(world)
 
 
-def test_nobody_starves_however_much_the_others_have():
+def test_every_host_gets_its_turn_however_much_work_the_other_hosts_have():
     world = World(group=["domain", {"name": "both", "hosts": ["a.x.com", "a.y.com"]}], delay=1)
     world.discover(*[f"http://{name}/{n}" for name in ("b.x.com", "c.x.com", "a.y.com", "b.y.com") for n in range(60)])
     world.discover("http://a.x.com/")
@@ -848,7 +848,7 @@ def test_a_host_whose_groups_are_free_by_turns_but_never_together_has_its_turn()
     assert (True, 239) == (order.index("http://a.x.com/") < 30, len(order))
 
 
-def test_many_hosts_go_through_their_groups_in_columns():
+def test_many_hosts_use_their_groups_in_columns():
     world = World(group="domain", delay=1)
     world.discover(*[f"http://h{n}.d{n % 50}.com/{k}" for n in range(500) for k in range(2)])
     seen: Counter[str] = Counter()

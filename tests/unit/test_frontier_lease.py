@@ -1,4 +1,4 @@
-"""The second verb: order, tokens, trains, workers, limits, keys; and that nothing comes early or twice."""
+"""The second verb: order, tokens, trains, workers, limits, keys. No URL is leased early or twice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def world():
 
 
 def drain(world: World, most: int = 1 << 30) -> list[str]:
-    """Every URL, or some, in the order in which they are handed out."""
+    """Returns all URLs, or at most `most`, in the order of their leases."""
     urls: list[str] = []
     while not world.frontier.finished() and len(urls) < most:
         for lease in world.lease(1):
@@ -42,25 +42,25 @@ def drain(world: World, most: int = 1 << 30) -> list[str]:
 # -- order
 
 
-def test_a_better_class_comes_first(world):
+def test_a_better_class_is_leased_first(world):
     world.discover(
         Link("http://a.com/low", priority=0.1), Link("http://a.com/high", priority=0.9), "http://a.com/middle"
     )
     assert ["http://a.com/high", "http://a.com/middle", "http://a.com/low"] == drain(world)
 
 
-def test_within_a_class_the_earlier_due_comes_first(world):
+def test_within_a_class_the_earlier_due_date_is_first(world):
     world.discover(Link("http://a.com/later", not_before=START - 5), Link("http://a.com/sooner", not_before=START - 10))
     assert ["http://a.com/sooner", "http://a.com/later"] == drain(world)
 
 
-def test_within_a_due_date_the_first_come_is_first_served(world):
+def test_within_a_due_date_the_order_of_discovery_counts(world):
     urls = [f"http://a.com/{n}" for n in (3, 1, 4, 15, 9, 2, 6)]
     world.discover(*urls)
     assert urls == drain(world)
 
 
-def test_first_come_first_served_holds_through_a_kill(world):
+def test_the_order_of_discovery_survives_a_kill(world):
     urls = [f"http://a.com/{n}" for n in (3, 1, 4, 15, 9, 2, 6)]
     world.discover(*urls)
     lease = world.one()
@@ -69,15 +69,15 @@ def test_first_come_first_served_holds_through_a_kill(world):
     assert urls == drain(world)
 
 
-def test_a_returned_url_comes_next_again(world):
+def test_a_returned_url_is_leased_next_again(world):
     """It keeps its place among those of the same due date."""
     world.discover(A, "http://a.com/2")
     world.frontier.release([world.one().token])
     assert A == world.one().url
 
 
-def test_a_url_whose_lease_expired_waits_behind_its_class(world):
-    """It may be what kills its holders: the others of its class come first, those of lower classes do not."""
+def test_a_url_whose_lease_expired_waits_after_its_class(world):
+    """It may kill its holders: the other URLs of its class are leased first, those of lower classes are not."""
     world.discover(A, "http://a.com/2", "http://a.com/3", Link("http://a.com/low", priority=0.1))
     world.one(ttl_seconds=30)
     world.clock.move(40)
@@ -87,8 +87,8 @@ def test_a_url_whose_lease_expired_waits_behind_its_class(world):
     assert ["http://a.com/2", "http://a.com/3", A, "http://a.com/4", "http://a.com/low"] == drain(world)
 
 
-def test_a_url_whose_holder_died_waits_behind_its_class(world):
-    """Also behind those that came at the very instant of the death, and through further ends of any kind."""
+def test_a_url_whose_holder_died_waits_after_its_class(world):
+    """Also after URLs that were found at the very instant of the death, and through further ends of any kind."""
     world.discover(A, "http://a.com/2", "http://a.com/3")
     world.one()
     world.kill()
@@ -101,8 +101,8 @@ def test_a_url_whose_holder_died_waits_behind_its_class(world):
     assert ["http://a.com/3", A, "http://a.com/2"] == drain(world)
 
 
-def test_a_url_that_was_lost_waits_behind_its_class_on_disk_too(monkeypatch):
-    """The order of a queue is one over what lies in memory and what lies on disk, after a recovery as before it."""
+def test_a_lost_url_waits_after_its_class_on_disk_too(monkeypatch):
+    """The order of a queue is the same over memory and disk, before and after a recovery."""
     for name in ("head_cards_max", "chunk_cards"):
         monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, name, 2)
     world = World()
@@ -185,7 +185,7 @@ def test_nothing_is_ready_when_there_is_nothing(world):
     assert None is world.ready_in()
 
 
-def test_a_wish_for_nothing_gives_nothing(world):
+def test_a_request_for_no_urls_returns_no_leases(world):
     world.discover(A)
     assert ([], 0.0) == (world.urls(0), world.ready_in())
 
@@ -200,7 +200,7 @@ def test_a_wish_for_nothing_gives_nothing(world):
         {"request_id": ("a", 1, 2)}, {"worker": "w" * 1_025},
     ],
 )  # fmt: skip
-def test_a_wish_that_makes_no_sense_is_told_and_changes_nothing(world, how):
+def test_an_invalid_request_is_refused_and_changes_no_state(world, how):
     world.discover(A)
     with pytest.raises(SettingsError):
         world.lease(**how)
@@ -220,7 +220,7 @@ def test_a_host_is_leased_to_one_at_a_time(world):
     assert (1, 0) == (len(world.lease()), len(world.lease()))
 
 
-def test_a_host_rests_after_a_fetch(world):
+def test_a_host_waits_after_a_fetch(world):
     world.discover(A, "http://a.com/2")
     world.report(world.one().done(seconds=0))
     assert ([], 1.0) == (world.urls(), world.ready_in())
@@ -230,15 +230,15 @@ def test_a_host_rests_after_a_fetch(world):
     assert ["http://a.com/2"] == world.urls()
 
 
-def test_other_hosts_do_not_wait_for_one_that_rests(world):
+def test_other_hosts_do_not_wait_for_a_host_in_its_delay(world):
     world.discover(A, "http://a.com/2", "http://b.com/")
     world.report(*[lease.done(seconds=0) for lease in world.lease(1)])
     assert 1 == len(world.lease())
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_nothing_is_handed_out_before_its_time(seed):
-    """Random traffic on few hosts: between a request's end and the next lease of its host lies the gap that is due."""
+def test_no_url_is_leased_before_its_time(seed):
+    """Random traffic on few hosts: the required gap separates the end of a request and the next lease of its host."""
     rng = random.Random(seed)
     delay, factor = rng.choice([(1.0, 10.0), (0.5, 0.0), (0.0, 3.0)])
     world = World(delay=delay, delay_factor=factor, seed=seed)
@@ -262,7 +262,8 @@ def test_nothing_is_handed_out_before_its_time(seed):
                 gap = max(delay, min(factor * took, 60.0), retry_after or 0.0)
                 rest_until[lease.host] = max(rest_until.get(lease.host, 0), ended + instant(gap))
             else:
-                # It expired at some instant before: its host rests one delay from when that was noticed at the latest.
+                # It expired at some earlier instant. Its host waits one delay, from the instant of its notice at the
+                # latest.
                 rest_until.pop(lease.host, None)
         world.clock.move(rng.choice([0, 0.01, 0.3, 1, 5]))
         now = world.clock()
@@ -270,8 +271,8 @@ def test_nothing_is_handed_out_before_its_time(seed):
     assert [] == recount(world.frontier)
 
 
-def test_the_next_instant_is_when_something_can_be_had(world):
-    """A caller that sleeps exactly `next_ready_seconds` gets a lease, and never asks in vain."""
+def test_the_next_instant_is_when_a_url_can_be_leased(world):
+    """A caller that sleeps exactly `next_ready_seconds` gets a lease, and never calls in vain."""
     rng = random.Random(3)
     world.discover(*[f"http://h{rng.randrange(5)}.com/{n}" for n in range(60)])
     fetched = 0
@@ -287,29 +288,29 @@ def test_the_next_instant_is_when_something_can_be_had(world):
 # -- trains
 
 
-def test_each_ready_host_gives_a_url_before_any_gives_a_train(world):
+def test_each_ready_host_leases_a_url_before_any_leases_a_train(world):
     world.discover(*(f"http://h{host}.com/{page}" for host in range(4) for page in range(5)))
     given = [lease.host for lease in world.lease(6, per_queue=4)]
     assert ([1, 1, 2, 2], 4) == (sorted(map(given.count, set(given))), len(set(given)))
 
 
-def test_a_host_whose_first_url_is_refused_is_drawn_again_when_another_gives_a_train(world):
-    """The train takes the last lease of the call; nothing else would bring the host back to the ready ones."""
+def test_a_host_whose_first_url_is_refused_is_drawn_again_after_another_hosts_train(world):
+    """The train uses the last lease of the call. No other event would make the host ready again."""
     world.discover("http://a.com/1", "http://a.com/2", "http://b.com/no", "http://b.com/2")
     world.frontier.set_robots("http://b.com", 200, b"User-agent: *\nDisallow: /no")
     assert ["http://a.com/1", "http://a.com/2"] == world.urls(2, per_queue=2)
     assert ["http://b.com/2"] == world.urls()
 
 
-def test_short_queues_leave_the_rest_of_a_call_to_others(world):
-    """A queue may give four and has one: the three that it does not give are others' to give."""
+def test_short_queues_leave_the_rest_of_a_call_to_other_queues(world):
+    """A queue is allowed four leases and has one URL: the other three leases are for other queues."""
     world.discover(*(f"http://h{host}.com/" for host in range(8)))
     assert 8 == len(world.lease(10, per_queue=4))
     assert 0 == len(world.lease(10, per_queue=4))
 
 
-def test_few_queues_give_all_that_is_wanted_where_their_number_is_bounded(world):
-    """A caller that has places for two hosts and takes many pages of each leases none of a third host."""
+def test_few_queues_fill_the_request_where_their_number_is_bounded(world):
+    """A caller with places for two hosts that leases many pages of each gets none of a third host."""
     world.discover(*(f"http://{host}.com/{number}" for host in "abcd" for number in range(6)))
     first = [lease.host for lease in world.lease(8, per_queue=4, queues_max=2)]
     assert [4, 4] == [first.count(host) for host in dict.fromkeys(first)]
@@ -319,8 +320,8 @@ def test_few_queues_give_all_that_is_wanted_where_their_number_is_bounded(world)
     assert set(second).isdisjoint(first)
 
 
-def test_a_round_takes_what_each_queue_may_give(world):
-    """Trains are in order where a queue has few cards, and where the call wants fewer than all may give."""
+def test_a_round_leases_the_allowed_number_of_each_queue(world):
+    """Trains are in order where a queue has few cards, and where the call wants fewer than all queues may lease."""
     world.discover(*(f"http://a.com/{number}" for number in range(3)))
     world.discover(*(f"http://b.com/{number}" for number in range(9)))
     leases = world.lease(10, per_queue=8)
@@ -332,7 +333,7 @@ def test_a_round_takes_what_each_queue_may_give(world):
 
 
 @pytest.mark.parametrize("queues_max", [0, -1, True, "2", 1_000_001])
-def test_a_number_of_queues_that_is_none_is_refused(world, queues_max):
+def test_an_invalid_number_of_queues_is_refused(world, queues_max):
     with pytest.raises(SettingsError, match="queues_max"):
         world.lease(1, queues_max=queues_max)
 
@@ -355,7 +356,7 @@ def test_the_waggons_of_a_train_are_a_crawl_delay_apart(world):
     assert [0.0, 7.0, 14.0] == [seconds(lease.not_before - START) for lease in world.lease(per_queue=3)]
 
 
-def test_a_host_is_not_ready_until_its_whole_train_has_come_back(world):
+def test_a_host_is_not_ready_until_its_whole_train_is_reported(world):
     world.discover(*[f"http://a.com/{n}" for n in range(4)])
     first, second = world.lease(per_queue=2)
     world.report(first.done(seconds=0))
@@ -366,19 +367,19 @@ def test_a_host_is_not_ready_until_its_whole_train_has_come_back(world):
     assert ["http://a.com/2"] == world.urls()
 
 
-def test_a_train_is_no_longer_than_what_is_wanted(world):
+def test_a_train_is_no_longer_than_the_request(world):
     world.discover(*[f"http://a.com/{n}" for n in range(5)])
     assert 2 == len(world.lease(2, per_queue=4))
 
 
 def test_a_train_ends_before_its_leases_do(world):
-    """A waggon that may only be fetched after its deadline would be lost, and after three times gone."""
+    """A waggon that may only be fetched after its deadline would be lost, and after three losses gone."""
     world.discover(*[f"http://a.com/{n}" for n in range(9)])
     world.frontier.set_robots("http://a.com", 200, b"User-agent: *\nCrawl-delay: 30")
     assert [0.0, 30.0] == [seconds(lease.not_before - START) for lease in world.lease(per_queue=9, ttl_seconds=60)]
 
 
-def test_a_refusal_within_a_train_is_not_forgotten_over_the_next_outcome(world):
+def test_a_refusal_within_a_train_is_kept_after_the_next_outcome(world):
     world.discover(*[f"http://a.com/{n}" for n in range(3)])
     first, second = world.lease(per_queue=2)
     world.report(first.retry(status=503, refused=True, seconds=0.1), second.done(seconds=0.1))
@@ -390,7 +391,7 @@ def test_a_refusal_within_a_train_is_not_forgotten_over_the_next_outcome(world):
 
 @pytest.mark.parametrize("off", [-3_600.0, -1.5, 0.0, 3_600.0])
 def test_a_workers_clock_shortens_no_gap(off):
-    """A worker whose clock was 1.5 s behind had its host visited at the instant of its report."""
+    """A worker whose clock was 1.5 s slow once had its host visited at the instant of its report."""
     world = World(delay=1.0)
     world.discover("http://a.com/1", "http://a.com/2")
     lease = world.one(worker="w")
@@ -411,7 +412,7 @@ def test_an_errands_worker_shortens_no_gap_by_its_clock():
 
 
 def test_the_end_of_a_request_of_this_process_is_by_its_own_clock(world):
-    """A report that comes late does not make the host rest anew."""
+    """A late report does not delay the host again."""
     world.discover("http://a.com/1", "http://a.com/2")
     lease = world.one()
     world.clock.move(10)
@@ -443,14 +444,14 @@ def test_a_named_workers_lease_ends_at_its_deadline_after_a_kill_too(world):
     assert ("queued", 1.0) == (world.state(A), world.ready_in())
 
 
-def test_a_dead_processes_own_leases_end(world):
+def test_the_own_leases_of_a_dead_process_end(world):
     world.discover(A)
     world.one()
     world.kill()
     assert ("queued", 1) == (world.state(A), world.frontier.opening.leases_ended)
 
 
-def test_a_dead_processes_hosts_rest_one_whole_delay():
+def test_the_hosts_of_a_dead_process_wait_one_whole_delay():
     world = World(delay=4)
     world.discover(A, "http://b.com/")
     world.one()
@@ -460,14 +461,14 @@ def test_a_dead_processes_hosts_rest_one_whole_delay():
     assert 4.0 == world.ready_in()
 
 
-def test_a_clean_stop_ends_own_leases_and_their_hosts_rest(world):
+def test_a_clean_stop_ends_own_leases_and_their_hosts_wait(world):
     world.discover(A)
     world.one()
     world.reopen()
     assert ("queued", 1.0) == (world.state(A), world.ready_in())
 
 
-def test_a_host_that_rested_at_a_kill_goes_on_resting(world):
+def test_a_host_in_its_delay_at_a_kill_continues_its_delay(world):
     world.discover(A, "http://a.com/2")
     world.report(world.one().done(seconds=3))
     world.clock.move(10)
@@ -475,7 +476,7 @@ def test_a_host_that_rested_at_a_kill_goes_on_resting(world):
     assert 20.0 == world.ready_in()
 
 
-def test_deadlines_of_leases_that_ended_do_not_pile_up(world, monkeypatch):
+def test_deadlines_of_ended_leases_do_not_accumulate(world, monkeypatch):
     set_limits(monkeypatch, DEADLINES_KEPT_MAX=20)
     world.discover(*[f"http://h{n}.com/" for n in range(200)])
     open_lease = world.one(ttl_seconds=5_000)
@@ -505,7 +506,7 @@ def test_a_token_twice_in_one_call_is_stale_the_second_time(world):
     assert "done" == world.state(A)
 
 
-def test_a_token_that_never_was_is_stale(world):
+def test_an_unknown_token_is_stale(world):
     world.discover(A)
     lease = world.one()
     assert ["stale"] == world.report(outcome(lease, "done").__class__(lease.token + 1, outcome(lease).verdict))
@@ -537,7 +538,7 @@ def test_stale_outcomes_are_counted(world):
     assert 1 == world.frontier.statistics()["stale"]
 
 
-def test_extending_and_returning_a_stale_token_is_told(world):
+def test_extending_or_returning_a_stale_token_is_answered_with_stale(world):
     world.discover(A)
     lease = world.one()
     world.report(lease.done())
@@ -562,7 +563,7 @@ def test_lost_leases_are_counted(world):
         {"line": "x"}, {"location": b"x"}, {"etag": 7}, {"metadata": {"x": object()}},
     ],
 )  # fmt: skip
-def test_an_outcome_that_cannot_be_kept_is_told_and_changes_nothing(world, wrong):
+def test_an_outcome_that_cannot_be_stored_is_refused_and_changes_no_state(world, wrong):
     world.discover(A)
     lease = world.one()
     with pytest.raises(SettingsError):
@@ -570,7 +571,7 @@ def test_an_outcome_that_cannot_be_kept_is_told_and_changes_nothing(world, wrong
     assert ["ok"] == world.report(lease.done())
 
 
-def test_what_is_no_outcome_is_told(world):
+def test_a_value_that_is_no_outcome_is_refused(world):
     with pytest.raises(SettingsError, match="no outcome"):
         world.frontier.report([7])
 
@@ -640,7 +641,7 @@ def test_when_open_leases_fill_the_budget_the_next_one_is_ready_when_one_ends():
     assert 40.0 == world.ready_in()
 
 
-def test_when_the_budget_is_spent_waiting_brings_nothing():
+def test_when_the_budget_is_spent_waiting_gets_no_lease():
     world = World(max_pages=1)
     world.discover(A, "http://b.com/")
     world.report(world.one().done())
@@ -655,7 +656,7 @@ def test_max_pages_per_host_parks_the_rest():
     assert ({"done": 3, "parked": 3}, True) == (world.counts(), world.frontier.at_limit())
 
 
-def test_a_train_does_not_exceed_max_pages_per_host_and_parks_nothing_too_early():
+def test_a_train_does_not_exceed_max_pages_per_host_and_parks_no_url_too_early():
     """URLs beyond the open leases are not parked yet: a lease may end without an answer and leave its page."""
     world = World(max_pages_per_host=2, delay=0)
     world.discover(*[f"http://a.com/{n}" for n in range(4)])
@@ -675,7 +676,7 @@ def test_requests_in_flight_count_against_max_pages_per_host():
     assert [1, 0] == [len(world.lease()) for _ in range(2)], "the one that was not answered gave its page back"
 
 
-def test_where_requests_in_flight_may_use_the_budget_up_nobody_is_told_to_ask_at_once():
+def test_while_requests_in_flight_may_use_the_whole_budget_no_caller_is_sent_back_at_once():
     world = World(max_pages_per_host=2, delay=0)
     world.discover(*[f"http://a.com/{n}" for n in range(4)])
     world.frontier.set_limit(3, "a.com")
@@ -683,7 +684,7 @@ def test_where_requests_in_flight_may_use_the_budget_up_nobody_is_told_to_ask_at
 
 
 def test_max_pages_counts_what_was_in_flight_when_its_crawl_was_deleted():
-    """Leases of a deleted crawl are requests like others, before and after their reports."""
+    """Leases of a deleted crawl are requests like all others, before and after their reports."""
     world = World(max_pages=3)
     world.discover(*[Link(f"http://h{n}.com/", crawl="old") for n in range(2)])
     flying = world.lease()
@@ -710,8 +711,8 @@ def test_max_pages_counts_the_answered_pages_of_a_deleted_crawl():
 
 
 @pytest.mark.parametrize("behind", [0.5, 5.0, 86_400.0, 1e9])
-def test_a_worker_whose_clock_is_behind_shortens_no_gap(behind):
-    """It says that the request ended before it can have begun: the whole gap counts from the report on."""
+def test_a_worker_whose_clock_is_slow_shortens_no_gap(behind):
+    """It says that the request ended before it can have started: the whole gap counts from the report on."""
     world = World(delay=2.0)
     world.discover(A, "http://a.com/2")
     lease = world.one()
@@ -721,8 +722,8 @@ def test_a_worker_whose_clock_is_behind_shortens_no_gap(behind):
     assert 2.0 == world.ready_in()
 
 
-def test_a_named_worker_tells_instants_by_a_clock_of_its_own():
-    """An end 1.5 s ago looks like a clock that is 1.5 s behind: in doubt the request ended just now."""
+def test_a_named_worker_reports_instants_of_its_own_clock():
+    """An end 1.5 s ago looks like a clock that is 1.5 s slow: in doubt the request ended just now."""
     world = World(delay=2.0)
     world.discover(A, "http://a.com/2")
     lease = world.one(worker="w")
@@ -731,7 +732,7 @@ def test_a_named_worker_tells_instants_by_a_clock_of_its_own():
     assert 2.0 == world.ready_in()
 
 
-def test_a_request_that_would_have_begun_before_its_lease_ended_just_now():
+def test_a_request_that_would_have_started_before_its_lease_ended_just_now():
     world = World(delay=2.0)
     world.discover(A, "http://a.com/2")
     lease = world.one()
@@ -740,7 +741,7 @@ def test_a_request_that_would_have_begun_before_its_lease_ended_just_now():
     assert 2.0 == world.ready_in()
 
 
-def test_a_request_that_can_have_ended_when_its_worker_says_rests_its_host_from_then_on():
+def test_a_request_whose_reported_end_is_possible_delays_its_host_from_then_on():
     world = World(delay=2.0)
     world.discover(A, "http://a.com/2")
     lease = world.one()
@@ -752,7 +753,7 @@ def test_a_request_that_can_have_ended_when_its_worker_says_rests_its_host_from_
 # -- several requests to a host at once
 
 
-def test_a_lease_tells_how_many_requests_its_host_takes():
+def test_a_lease_contains_the_number_of_requests_that_its_host_allows():
     world = World(delay=0, delay_factor=0)
     world.discover(*[f"http://a.com/{number}" for number in range(5)], "http://b.com/")
     capacities = [lease.capacity for lease in world.lease()]
@@ -764,8 +765,8 @@ def test_a_lease_tells_how_many_requests_its_host_takes():
     assert [1, 1, 3, 3, 4] == capacities
 
 
-def test_of_several_requests_the_gap_counts_from_the_end_that_was_last():
-    """The second of two ended first, and is reported last: its longer rest is kept, and told with no other end."""
+def test_of_several_requests_the_gap_counts_from_the_latest_end():
+    """The second of two ended first, and is reported last. Its longer delay is kept, and recorded with no other end."""
     world = World(delay=1.0, delay_factor=10.0)
     world.discover(*[f"http://a.com/{number}" for number in range(4)])
     world.frontier.set_limit(2, "a.com")
@@ -801,7 +802,7 @@ def test_a_key_that_spans_hosts_has_one_clock():
     assert 5.0 == world.ready_in()
 
 
-def test_a_host_that_bears_the_keys_name_shares_its_turns(world):
+def test_a_host_with_the_name_of_the_key_shares_its_turns(world):
     """Keys by domain: example.org is both a key and a host."""
     world.discover(Link("http://example.org/", key="example.org"), Link("http://www.example.org/", key="example.org"))
     assert (1, 0) == (len(world.lease()), len(world.lease()))
@@ -835,7 +836,7 @@ def test_a_key_that_is_being_visited_leaves_its_hosts_their_other_queues(world):
 
 
 def test_a_host_has_any_number_of_keys_and_each_spans_hosts(world):
-    """A host belongs to four groups at most, and to more keys."""
+    """A host belongs to four groups at most, but to any number of keys."""
     world.discover(*[Link(f"{A}{n}", key=f"k{n}") for n in range(6)])
     world.discover(*[Link(f"http://h{n}.com/", key=f"k{n}") for n in range(6)])
     assert ({f"k{n}" for n in range(6)}, []) == ({lease.key for lease in world.lease()}, world.urls())
@@ -844,13 +845,13 @@ def test_a_host_has_any_number_of_keys_and_each_spans_hosts(world):
 # -- the clock
 
 
-def test_a_clock_that_steps_back_stands_still(world):
+def test_the_time_does_not_move_back_with_the_clock(world):
     world.discover(A)
     world.clock.move(-100)
     assert START == world.frontier.now()
 
 
-def test_a_clock_that_steps_back_rests_visited_hosts_one_whole_delay():
+def test_a_clock_that_steps_back_delays_visited_hosts_by_one_whole_delay():
     world = World(delay=3)
     world.discover(A, "http://a.com/2")
     world.report(world.one().done(seconds=0))
@@ -860,7 +861,7 @@ def test_a_clock_that_steps_back_rests_visited_hosts_one_whole_delay():
     assert ([], 3.0) == (world.urls(), world.ready_in())
 
 
-def test_a_clock_that_stepped_back_rests_hosts_once_and_not_with_every_call(world):
+def test_a_clock_that_stepped_back_delays_hosts_once_and_not_at_every_call(world):
     world.discover(A, "http://a.com/2")
     world.report(world.one().done(seconds=0))
     world.clock.move(-86_400)
@@ -872,7 +873,7 @@ def test_a_clock_that_stepped_back_rests_hosts_once_and_not_with_every_call(worl
     assert before == world.frontier.statistics()["log"]
 
 
-def test_a_clock_that_steps_back_rests_hosts_in_frames_of_bounded_size(world, monkeypatch):
+def test_a_clock_that_steps_back_delays_hosts_in_frames_of_bounded_size(world, monkeypatch):
     set_limits(monkeypatch, RESTS_PER_FRAME_MAX=2)
     world.discover(*[f"http://h{n}.com/{page}" for n in range(5) for page in range(2)])
     world.report(*[lease.done(seconds=0) for lease in world.lease()])
@@ -884,7 +885,7 @@ def test_a_clock_that_steps_back_rests_hosts_in_frames_of_bounded_size(world, mo
     assert 5 == len(world.lease())
 
 
-def test_a_store_opened_with_a_clock_set_back_goes_on_where_it_was(world):
+def test_a_store_opened_with_a_clock_set_back_continues_at_its_last_instant(world):
     world.discover(A, "http://a.com/2")
     world.clock.move(50)
     world.report(world.one().done(seconds=0))
@@ -908,8 +909,8 @@ def test_many_waiting_urls_wake_in_bounded_steps(world):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_hosts_are_looked_at_alike_by_the_kernel_and_one_by_one(seed, monkeypatch):
-    """Queues whose best class lies on disk take another way through the same decisions."""
+def test_the_kernel_selects_hosts_like_the_plain_code(seed, monkeypatch):
+    """Queues whose best class is on disk use another path for the same decisions."""
     rng = random.Random(seed)
     now = [START]
     pair = [
@@ -959,8 +960,8 @@ def test_hosts_are_looked_at_alike_by_the_kernel_and_one_by_one(seed, monkeypatc
     assert leased > 50
 
 
-def test_a_call_for_several_urls_of_a_queue_takes_the_first_of_each_and_then_the_others():
-    """No queue takes the room of another that is drawn beside it."""
+def test_a_call_for_several_urls_of_a_queue_leases_the_first_of_each_queue_before_the_rest():
+    """No queue uses the room of another that is drawn in the same call."""
     world = World()
     world.discover("http://a.com/", "http://b.com/", "http://c.com/", "http://d.com/")
     assert (3, 3) == (len(set(world.urls(3, per_queue=4))), world.counts()["leased"])

@@ -1,4 +1,4 @@
-"""The errands lined up at one host: their order, and what it costs to find the next one of thousands."""
+"""The errands in the line of one host: their order, and the cost of finding the next one of thousands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MANY = 400
 
 
 def naive(line: list[Errand], now: int, allowed: Any) -> tuple[Errand | None, int, int | None]:
-    """The errand that is leased next, the best class that may be leased now, and when another may be."""
+    """Returns the errand that is leased next, the best class that may be leased now, and when another may be."""
     times = {one: allowed(one) for one in line}
     ready = [one for one in line if times[one] is not None and max(times[one], one.next_at) <= now]
     best = max(ready, key=lambda one: (one.goes_first, one.klass), default=None)  # the first of its equals
@@ -27,7 +27,7 @@ def naive(line: list[Errand], now: int, allowed: Any) -> tuple[Errand | None, in
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_any_history_of_a_line_gives_the_errands_that_a_list_gives(seed):
+def test_any_history_of_a_line_yields_the_errands_of_a_plain_list(seed):
     rng = random.Random(seed)
     line, listed, now = ErrandQueue(), [], 0
     rules: dict[Errand, int | None] = {}
@@ -53,13 +53,13 @@ def test_any_history_of_a_line_gives_the_errands_that_a_list_gives(seed):
         assert best is line.first(now, rules.get)
         found_class, found_at = line.look(now, rules.get)
         assert klass == found_class
-        if klass < 0:  # else the host is looked at again when the errand is leased
+        if klass < 0:  # otherwise the host is checked again when the errand is leased
             assert at == found_at
         assert (len(listed), set(listed)) == (len(line), set(line))
 
 
 class Looks:
-    """Counts how often a frontier asks whether operators allow an errand."""
+    """Counts how often a frontier checks whether operators allow an errand."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count, allowed = 0, HostSchedule.may_ask_at
@@ -76,7 +76,7 @@ class Looks:
 
 
 def lined_up(world: World, count: int, *, at: str) -> None:
-    """The robots.txt files of so many hosts redirect to one host."""
+    """Makes the robots.txt files of `count` hosts redirect to one host."""
     world.discover(*[f"http://h{number}.com/" for number in range(count)])
     while batch := world.lease(count, errands=True):
         errands = [lease for lease in batch if lease.url.startswith("http://h")]
@@ -86,7 +86,7 @@ def lined_up(world: World, count: int, *, at: str) -> None:
         world.report(*[one.robots(301, location=f"http://{at}/{one.host}.txt") for one in errands])
 
 
-def test_each_errand_of_thousands_at_one_host_costs_a_few_looks(monkeypatch):
+def test_each_errand_of_thousands_at_one_host_costs_a_few_checks(monkeypatch):
     world = World(robots="errands", delay=1)
     lined_up(world, MANY, at="hub.org")
     looks = Looks(monkeypatch)
@@ -99,7 +99,7 @@ def test_each_errand_of_thousands_at_one_host_costs_a_few_looks(monkeypatch):
     assert (0, []) == (world.inspect().turns.next(world.clock()) is None, recount(world.frontier))
 
 
-def test_when_something_is_ready_is_known_without_a_look_at_errands_that_no_caller_takes(monkeypatch):
+def test_the_next_ready_instant_is_known_without_a_check_of_errands_that_no_caller_accepts(monkeypatch):
     world = World(robots="errands", delay=1)
     world.discover(*[f"http://h{number}.com/" for number in range(MANY)])
     assert [] == world.urls(MANY)
@@ -115,7 +115,7 @@ def test_when_something_is_ready_is_known_without_a_look_at_errands_that_no_call
     assert (0.0, MANY) == (world.ready_in(), len(world.lease(MANY, errands=True)))
 
 
-def test_errands_at_a_blocked_host_cost_no_look_at_the_whole_line_for_each(monkeypatch):
+def test_errands_at_a_blocked_host_do_not_cost_a_check_of_the_whole_line_each(monkeypatch):
     world = World(robots="errands", delay=1)
     world.discover("http://hub.org/")
     world.frontier.block_until(world.clock() + 50_000_000, "hub.org")
@@ -128,8 +128,8 @@ def test_errands_at_a_blocked_host_cost_no_look_at_the_whole_line_for_each(monke
     assert [] == recount(world.frontier)
 
 
-def test_errands_of_a_paused_crawl_in_front_of_another_crawls_page_ask_no_queue_for_its_urls(monkeypatch):
-    """Each visit of the host looks at all of them; a look at 4,000 took 0.4 s."""
+def test_errands_of_a_paused_crawl_before_a_page_of_another_crawl_do_not_search_queues_for_their_urls(monkeypatch):
+    """Each visit of the host checks all of them, and a check of 4,000 once needed 0.4 s."""
     world = World(robots="errands", delay=1)
     lined_up(world, MANY, at="hub.org")
     world.frontier.pause(crawl="default")

@@ -1,4 +1,4 @@
-"""Metadata of a URL: whatever is accepted can be leased, listed and restored."""
+"""Metadata of a URL: all accepted metadata can be leased, listed and restored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARCEL = (0, 1, 0, "crawl", "", -1, 0.5, 0, 0, 0, "", b"{}", A)
 
 
 def nested(levels, of="mapping"):
-    """Metadata of so many levels, itself among them."""
+    """Returns metadata with this number of levels, the outermost included."""
     value = []
     for _ in range(levels - 2):
         value = {"a": value} if of == "mapping" else [value]
@@ -32,14 +32,14 @@ def octets(levels):
 
 
 @pytest.mark.parametrize("of", ["mapping", "list"])
-def test_metadata_as_deep_as_the_limit_comes_back_with_the_lease(of):
+def test_metadata_with_the_maximum_depth_is_returned_with_the_lease(of):
     with Frontier.memory(robots="caller") as frontier:
         assert ["new"] == frontier.discover([Link(A, metadata=nested(JSON_DEPTH_MAX, of))])
         assert [nested(JSON_DEPTH_MAX, of)] == [one.metadata for one in frontier.lease(1)]
 
 
 @pytest.mark.parametrize("levels", [JSON_DEPTH_MAX + 1, 500, 960, 970, 980, 990, 1_100, 50_000])
-def test_deeper_metadata_is_refused_on_every_way_in(levels):
+def test_deeper_metadata_is_refused_by_every_call(levels):
     deep = nested(levels)
     with Frontier.memory(robots="caller") as frontier:
         frontier.discover([B])
@@ -57,7 +57,7 @@ def test_deeper_metadata_is_refused_on_every_way_in(levels):
         assert [B] == [record["url"] for record in frontier.records()]
 
 
-def test_brackets_in_texts_are_no_levels():
+def test_brackets_in_texts_are_not_levels():
     told = {"a": "[{" * 500 + '\\"', "b": ["]"] * 500, '"[\\': [[]]}
     assert told == unpacked(packed(told))
     rows = {"rows": [{"n": [n]} for n in range(500)]}
@@ -65,22 +65,22 @@ def test_brackets_in_texts_are_no_levels():
 
 
 @pytest.mark.parametrize("raw", [b"not json", b"1e999", b"[1,", b"\xff"])
-def test_octets_that_are_no_json_are_refused_as_metadata(raw):
+def test_octets_that_are_not_json_are_refused_as_metadata(raw):
     with pytest.raises(SettingsError, match="metadata"):
         packed({"a": msgspec.Raw(raw)})
 
 
-def test_a_parcel_whose_metadata_is_no_mapping_is_refused():
+def test_a_parcel_whose_metadata_is_not_a_mapping_is_refused():
     with Frontier.memory(robots="caller") as frontier, pytest.raises(SettingsError, match="metadata of a parcel"):
         frontier.receive([(*PARCEL[:11], b"[1]", A)])
 
 
-def test_long_metadata_is_over_the_limit_whatever_its_depth():
+def test_too_long_metadata_is_over_the_limit_whatever_its_depth():
     with Frontier.memory(robots="caller") as frontier:
         assert ["over_limit"] == frontier.discover([Link(A, metadata={"a": [[[]]] * METADATA_BYTES_MAX})])
 
 
-def test_a_store_with_metadata_that_nobody_can_read_opens_and_goes_on(tmp_path, monkeypatch):
+def test_a_store_with_unreadable_deep_metadata_opens_and_continues(tmp_path, monkeypatch):
     with monkeypatch.context() as before:
         before.setattr("outrider.frontier.verbs.discovering.packed", lambda value: octets(2_000) if value else b"")
         with Frontier.open(tmp_path / "store", robots="caller") as frontier:
@@ -97,7 +97,7 @@ def test_a_store_with_metadata_that_nobody_can_read_opens_and_goes_on(tmp_path, 
     assert JSON_DEPTH_MAX == depth
 
 
-def test_an_answer_that_cannot_be_written_gives_its_leases_back(monkeypatch):
+def test_an_answer_that_cannot_be_written_returns_its_leases(monkeypatch):
     served = Served()
     served.add(A, B)
     with monkeypatch.context() as broken:
@@ -154,13 +154,13 @@ def test_texts_of_older_stores_that_no_answer_can_write_are_written_with_a_repla
 
 
 class Gone:
-    """A connection whose client went away."""
+    """A connection whose client has disconnected."""
 
     lost = True
 
 
 @pytest.mark.parametrize(("key", "left"), [(None, {A, B}), ("one", set())])
-def test_leases_of_a_client_that_went_away_go_back_unless_it_may_ask_again(key, left):
+def test_leases_of_a_disconnected_client_are_returned_unless_it_may_repeat_the_request(key, left):
     served = Served()
     served.add(A, B)
     headers = {} if key is None else {"idempotency-key": key}
@@ -172,7 +172,7 @@ def test_leases_of_a_client_that_went_away_go_back_unless_it_may_ask_again(key, 
 
 
 @pytest.mark.parametrize("levels", [65, 500, 940, 970, 1_500])
-def test_a_body_with_deep_metadata_is_refused_and_takes_nothing_with_it(levels):
+def test_a_body_with_deep_metadata_is_refused_and_leases_no_url(levels):
     served = Served()
     served.add(A)
     body = b'{"urls":[{"url":"http://b.com/","metadata":' + octets(levels) + b"}]}"
@@ -181,7 +181,7 @@ def test_a_body_with_deep_metadata_is_refused_and_takes_nothing_with_it(levels):
     assert [A] == [one["url"] for one in served.next()["urls"]]
 
 
-def test_a_row_with_deep_metadata_is_named_and_the_others_are_imported(tmp_path):
+def test_a_row_with_deep_metadata_is_named_and_the_other_rows_are_imported(tmp_path):
     rows = [{"url": url, "state": "queued", "metadata": nested(levels)} for url, levels in ((A, 500), (B, 5))]
     (tmp_path / "urls.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = import_files(str(tmp_path / "crawl"), [str(tmp_path / "urls.jsonl")], io.StringIO())
@@ -190,7 +190,7 @@ def test_a_row_with_deep_metadata_is_named_and_the_others_are_imported(tmp_path)
 
 
 @pytest.mark.parametrize("text", [b'"' + b"a" * 10_000, b'\\"' * 5_000, b'"' * 9_999, b'"\\'])
-def test_octets_that_are_no_json_are_refused_at_once(text):
-    """A text without an end took twice the time with each octet more."""
+def test_octets_that_are_not_json_are_refused_at_once(text):
+    """A text without an end once doubled its time with each further octet."""
     with Frontier.memory(robots="caller") as frontier, pytest.raises(SettingsError, match="metadata"):
         frontier.receive([(*PARCEL[:-2], b"[" * (JSON_DEPTH_MAX + 1) + text, A)])

@@ -1,4 +1,4 @@
-"""Values that make no sense are told by name, and the frontier goes on: none of them stops it."""
+"""Invalid values are reported by name, and the frontier continues: no value stops it."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=list(WRONG))
-def test_an_argument_that_makes_no_sense_is_told_and_the_frontier_goes_on(wrong):
+def test_an_invalid_argument_is_reported_and_the_frontier_continues(wrong):
     with Frontier.memory(clock=lambda: START, robots="caller") as frontier:
         frontier.discover([A])
         (lease,) = frontier.lease(1)
@@ -181,7 +181,7 @@ def test_an_argument_that_makes_no_sense_is_told_and_the_frontier_goes_on(wrong)
 
 @pytest.mark.parametrize("number", [-1, -(1 << 40), -(1 << 63)])
 @pytest.mark.parametrize("field", ["status", "ended_at", "at", "seconds", "after_seconds"])
-def test_a_number_below_none_beside_outcomes_without_one_is_told_and_the_frontier_goes_on(field, number):
+def test_a_negative_number_among_outcomes_without_one_is_refused_and_the_frontier_continues(field, number):
     with Frontier.memory(clock=lambda: START, robots="caller") as frontier:
         frontier.discover([A, "http://b.com/"])
         first, second = frontier.lease(2)
@@ -192,7 +192,7 @@ def test_a_number_below_none_beside_outcomes_without_one_is_told_and_the_frontie
         assert ["ok", "ok"] == list(frontier.report([one.done(seconds=0.1) for one in (first, second)]))
 
 
-def test_an_array_behind_outcomes_that_leave_their_field_out_is_told_and_the_frontier_goes_on():
+def test_an_array_after_outcomes_without_this_field_is_refused_and_the_frontier_continues():
     """An array compares with None value by value."""
     with Frontier.memory(clock=lambda: START, robots="caller") as frontier:
         frontier.discover([A, "http://b.com/"])
@@ -203,12 +203,12 @@ def test_an_array_behind_outcomes_that_leave_their_field_out_is_told_and_the_fro
 
 
 @pytest.mark.parametrize("method", list(GOOD))
-def test_no_argument_of_any_type_stops_a_frontier_or_meets_anything_but_its_own_error(method):
-    """A method takes it, or says that it does not: nothing else is raised, and the next call is answered."""
+def test_no_argument_of_any_type_stops_a_frontier_or_raises_another_error(method):
+    """A method accepts it or refuses it with its own error, and the next call is answered."""
     good = GOOD[method]
     with Frontier.memory(clock=lambda: START, robots="caller") as frontier:
         for number, (what, odd) in enumerate(itertools.product(good, ODD)):
-            frontier.discover([A, "http://b.com/", f"http://{number}.com/"])  # one is ready: no lease waits
+            frontier.discover([A, "http://b.com/", f"http://{number}.com/"])  # one URL is ready: no lease waits
             call = getattr(frontier, method)
             with contextlib.suppress(SettingsError):
                 answer = call(**{**good, what: odd})
@@ -219,7 +219,7 @@ def test_no_argument_of_any_type_stops_a_frontier_or_meets_anything_but_its_own_
     assert set(inspect.signature(getattr(Frontier, method)).parameters) == {"self", *good}
 
 
-def test_every_method_that_takes_arguments_was_asked():
+def test_every_method_with_arguments_was_tested():
     methods = {
         name
         for name, method in inspect.getmembers(Frontier, inspect.isfunction)
@@ -237,7 +237,7 @@ def test_every_method_that_takes_arguments_was_asked():
         ("127.0.0.1", ["127.1", "0x7f.0.0.1"]),
     ],
 )
-def test_a_host_is_known_by_any_spelling_of_it(host, typed):
+def test_a_host_is_found_in_any_spelling(host, typed):
     world = World()
     frontier = world.frontier
     world.discover(f"http://{host}/1", f"http://{host}/2", "http://other.com/")
@@ -250,13 +250,13 @@ def test_a_host_is_known_by_any_spelling_of_it(host, typed):
 
 
 @pytest.mark.parametrize("typed", ["http://a.com", "HTTP://A.com/", "http://a.com:80"])
-def test_a_crawl_delay_is_asked_for_by_any_spelling_of_the_authority(typed):
+def test_a_crawl_delay_is_found_in_any_spelling_of_the_authority(typed):
     with Frontier.memory(clock=lambda: START, robots="caller") as frontier:
         frontier.set_robots("http://a.com", 200, b"User-agent: *\nCrawl-delay: 7")
         assert [7.0] == frontier.crawl_delays([typed])
 
 
-def test_a_key_of_the_callers_own_is_known_by_its_very_spelling():
+def test_a_key_of_the_caller_is_found_only_in_its_exact_spelling():
     with Frontier.memory(clock=lambda: START, robots="caller") as frontier:
         frontier.discover([Link(A, key="Shop One"), Link("http://b.com/", key="B.com"), "http://B.com/2"])
         assert (1, 1, 1) == (frontier.count(key="Shop One"), frontier.count(key="B.com"), frontier.count(key="b.com"))
@@ -264,7 +264,7 @@ def test_a_key_of_the_callers_own_is_known_by_its_very_spelling():
             frontier.pause("shop one")
 
 
-def test_a_frontier_for_looking_takes_no_checkpoint():
+def test_a_read_only_frontier_refuses_a_checkpoint():
     files = MemoryFiles()
     with Frontier.open(files, clock=lambda: START, robots="caller") as frontier:
         frontier.discover([A])
@@ -276,7 +276,7 @@ def test_a_frontier_for_looking_takes_no_checkpoint():
     assert before == sorted(files.names())
 
 
-def test_a_url_that_waits_beyond_the_year_9999_is_explained_and_carried():
+def test_a_url_that_waits_beyond_the_year_9999_is_explained_and_exported():
     far = 1 << 62
     with (
         Frontier.memory(clock=lambda: START, robots="caller") as frontier,
@@ -301,14 +301,14 @@ def test_instants_beyond_the_year_9999_have_the_text_of_the_last_one():
     ],
     ids=str,
 )
-def test_an_opening_that_makes_no_sense_is_told_before_anything_is_made(given):
+def test_an_invalid_opening_is_reported_before_a_store_is_made(given):
     files = MemoryFiles()
     with pytest.raises(SettingsError):
         Frontier.open(files, **given)
     assert [] == files.names()
 
 
-def test_a_store_that_is_not_there_and_the_folder_above_one_are_told_with_the_way_out(tmp_path):
+def test_a_missing_store_and_the_parent_folder_of_a_store_are_reported_with_the_way_out(tmp_path):
     with pytest.raises(ForeignStoreError, match="nothing does not exist; give the directory of a store"):
         Frontier.look(tmp_path / "nothing")
     Frontier.open(tmp_path / "frontier", robots="caller").close()
@@ -317,7 +317,7 @@ def test_a_store_that_is_not_there_and_the_folder_above_one_are_told_with_the_wa
 
 
 @pytest.mark.parametrize("path", ["", "\0", None, 7, "\ud800"])
-def test_a_place_that_cannot_be_looked_at_is_told(path, tmp_path, monkeypatch):
+def test_an_unreadable_place_is_reported(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(OutriderError):
         Frontier.look(path)
@@ -339,9 +339,9 @@ UNBOUND = {
 
 
 @pytest.mark.parametrize("wrong", UNBOUND.values(), ids=list(UNBOUND))
-def test_what_no_bound_has_caught_is_refused_as_its_facts_are_sealed_and_nothing_is_half_decided(wrong, monkeypatch):
-    """Facts that cannot be applied never reach the log, whatever the arguments let through: URLs that were drawn go
-    back, the frontier goes on, and the store opens again."""
+def test_a_value_that_no_limit_has_caught_is_refused_when_its_facts_are_sealed_and_changes_no_state(wrong, monkeypatch):
+    """Facts that cannot be applied never reach the log, whatever the arguments allow: drawn URLs return to their
+    queues, the frontier continues, and the store opens again."""
     files = MemoryFiles()
     settings = {"max_urls_per_queue": 3, "when_full": "drop_lowest"}
     with monkeypatch.context() as loose:
