@@ -37,8 +37,8 @@ def test_every_value_that_is_shown_for_an_option_is_accepted(project):
 def test_the_numbers_are_those_of_the_limits(project):
     text = " ".join(page(project, "cannot.md").split())
     assert f"{BODY_BYTES_MAX // 1_000_000} MB of an answer" in text
-    assert f"({TRUNCATE_BYTES_MAX // 1_000_000} MB at most)" in text
-    assert f"PDF ({PDF_BYTES_MAX // 1_000_000} MB" in text
+    assert f"to {TRUNCATE_BYTES_MAX // 1_000_000} MB at most" in text
+    assert f"For PDF the limit is {PDF_BYTES_MAX // 1_000_000} MB" in text
     assert "after {:.0f}, {:.0f} and {:.0f} seconds".format(*RETRY_SECONDS) in text
     assert f"files of {WARC_ROLL_BYTES >> 30} GB" in page(project, "coming.md")
     assert {"a", "area", "frame", "iframe", "meta"} == FOLLOWABLE
