@@ -499,7 +499,7 @@ def _met(queues: int, each: int, *, crawl: bool, machines: bool) -> tuple[Fronti
     rests = Rests()
     settings = {"group": shared_machines()} if machines else None
     road: dict[str, Any] = {"robots": "errands", "output": True} if crawl else {}
-    frontier = Frontier.open(MemoryFiles(), clock=rests, settings=settings, **road)
+    frontier = Frontier.open(MemoryFiles(), clock=rests, settings=settings, **{"robots": "caller", **road})
     for urls in batches(0, queues * each, queues):
         frontier.discover(urls)
     if crawl:

@@ -69,7 +69,8 @@ async def between_stores(frontier: AsyncFrontier, place: Path) -> None:
 
 
 def half(number: int) -> dict:
-    return {"slots": frozenset(range(2048 * number, 2048 * (number + 1))), "keys": (b"k" * 16, b"s" * 16)}
+    slots = frozenset(range(2048 * number, 2048 * (number + 1)))
+    return {"slots": slots, "keys": (b"k" * 16, b"s" * 16), "robots": "caller"}
 
 
 async def elsewhere() -> None:

@@ -203,10 +203,10 @@ try:
 finally:
     house.close()
 assert ",licence," in open(path).readline()
-with Frontier.open(store) as frontier:
+with Frontier.open(store, robots="caller") as frontier:
     read = [dict(row.record, state="queued") for row in read_records(path, FRONTIER)]
     assert 3 == frontier.restore(read)
-with Frontier.open(store) as frontier:
+with Frontier.open(store, robots="caller") as frontier:
     assert {"a.test": "of a", "b.test": "of b", "c.test": "of c"} == kept(frontier.lease(3))
     assert [one["licence"] for one in everything] == [one["licence"] for one in frontier.records()]
 """,
@@ -230,7 +230,7 @@ with Frontier.open(store) as frontier:
         _CRAWL
         + """
 crawl()
-with Frontier.open(out / "frontier") as frontier:
+with Frontier.open(out / "frontier", robots="caller") as frontier:
     frontier.queue_errands("icon", [home + "icon"])
     assert not frontier.finished()
 result = crawl()
@@ -238,7 +238,7 @@ events = [line for line in (out / "crawl.log").read_text().splitlines() if "icon
 assert any("200" in line and home + "icon" in line for line in events), (result, events)
 kinds = [json.loads(line)["kind"] for line in (out / "politeness.jsonl").read_text().splitlines()]
 assert 1 == kinds.count("icon"), kinds
-with Frontier.open(out / "frontier") as frontier:
+with Frontier.open(out / "frontier", robots="caller") as frontier:
     assert frontier.finished()
 """,
     ),
@@ -297,8 +297,9 @@ finally:
             ),
             Edit(
                 "crawl/setup/options.py",
-                '    max_pages_per_host: int | None = _limit("At most so many pages of each host.")\n',
-                '    max_pages_per_domain: int | None = _limit("At most so many pages of each domain.")\n',
+                "    max_pages_per_host: int | None = _limit(",
+                '    max_pages_per_domain: int | None = _limit(OptionTopic.LIMITS, "Fetch N pages of a domain.")\n',
+                before=True,
             ),
         ),
         _CRAWL

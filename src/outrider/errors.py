@@ -32,6 +32,21 @@ class NestedCallError(SettingsError):
     """A function that the frontier had asked called the frontier, whose call was not over; nothing was changed."""
 
 
+class PagesNeedErrandsError(SettingsError):
+    """Pages wait for their robots.txt, and this call leases pages alone.
+
+    Use `lease(…, errands=True)`, fetch the leases of kind `robots` and report them with `lease.robots(status, body)`.
+    If your program checks robots.txt itself, open the frontier with `robots="caller"`.
+    """
+
+    def __init__(self, facts: str = "") -> None:
+        super().__init__(
+            facts
+            or "use lease(…, errands=True) and report leases of kind robots with lease.robots(status, body), or open"
+            ' the frontier with robots="caller"'
+        )
+
+
 class NamedPathError(SettingsError):
     """Wrong path.
 

@@ -96,7 +96,7 @@ def frames_of(disk: FaultyFiles) -> tuple[str, bytes, list[int]]:
 
 
 def opened(disk: FaultyFiles, clock: Clock, **how) -> Frontier:
-    return Frontier.open(disk, clock=clock, **how)
+    return Frontier.open(disk, clock=clock, **{"robots": "caller", **how})
 
 
 # -- the log cut at every byte

@@ -230,7 +230,7 @@ from crash.test_sync_order import story
 from model.world import Clock
 from outrider import Frontier
 clock = Clock()
-with Frontier.open(sys.argv[1], clock=clock, settings={"delay": 1, "delay_factor": 0}) as frontier:
+with Frontier.open(sys.argv[1], clock=clock, robots="caller", settings={"delay": 1, "delay_factor": 0}) as frontier:
     os.write(int(sys.argv[2]), b"answered open\\n")
     for verb in story(frontier, clock):
         os.write(int(sys.argv[2]), b"answered " + verb.encode() + b"\\n")

@@ -102,7 +102,9 @@ class Walk:
         self.open()
 
     def open(self) -> None:
-        self.frontier = Frontier.open(self.disk, clock=lambda: self.at, output=True, keys=KEYS, **self.how)
+        self.frontier = Frontier.open(
+            self.disk, clock=lambda: self.at, output=True, keys=KEYS, **{"robots": "caller", **self.how}
+        )
         self._records: dict[tuple[str, str], Mapping[str, Any]] | None = None
 
     def again(self) -> None:

@@ -13,6 +13,7 @@ from model.inside import inspect
 from model.interleaving import Interleaving
 from outrider.clock import instant
 from outrider.engine import Frontier
+from outrider.errors import PagesNeedErrandsError
 from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.machine import Machine
 from outrider.frontier.state.hosts import ASKED, GATED, NONE
@@ -92,10 +93,14 @@ class World:
         return [str(code) for code in self.frontier.discover(links, **how)]
 
     def lease(self, want: int = 100, **how: Any) -> LeaseBatch:
-        return self.frontier.lease(want, **how)
+        """Leases; an empty batch where the frontier says that pages need errands first."""
+        try:
+            return self.frontier.lease(want, **how)
+        except PagesNeedErrandsError:
+            return LeaseBatch()
 
     def urls(self, want: int = 100, **how: Any) -> list[str]:
-        return self.frontier.lease(want, **how).urls
+        return self.lease(want, **how).urls
 
     def one(self, **how: Any) -> Lease:
         """The one lease that can be had."""

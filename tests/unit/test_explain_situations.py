@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from model.world import START, outcome, recount
 from model.world import World as Stored
 from outrider import Frontier, Link
+from outrider.errors import PagesNeedErrandsError
 from outrider.frontier.priority import weighted
 from outrider.frontier.state.registry import Registry
 from outrider.journey import Explanation, Ranking
@@ -33,7 +35,7 @@ class World:
             "addresses": addresses,
             "settings": {"delay": 5, "delay_factor": 0, **settings},
         }
-        self.frontier = Frontier.open(self.files, clock=lambda: self.now, seed=1, **self.how)
+        self.frontier = Frontier.open(self.files, clock=lambda: self.now, seed=1, **{"robots": "caller", **self.how})
 
     def stopped(self):
         """A read-only opening of the store after its owner closed it."""
@@ -346,7 +348,9 @@ def test_a_url_is_explained(situation):
     assert (word, True) == (found.reason_now, words in found.reason_text), found.reason_text
     at = None if found.next_at is None else max(0, found.next_at - world.now) / SECOND
     assert at == (None if seconds is None else pytest.approx(seconds, abs=0.2))
-    given = {lease.url for lease in world.lease(10, per_queue=10)}
+    given = set()
+    with suppress(PagesNeedErrandsError):
+        given = {lease.url for lease in world.lease(10, per_queue=10)}
     assert (url in given) <= (word in ("ready", "behind"))
 
 

@@ -27,7 +27,7 @@ class Store:
         self.open()
 
     def open(self) -> None:
-        self.frontier = Frontier.open(self.disk, clock=self.now, **self.how)
+        self.frontier = Frontier.open(self.disk, clock=self.now, **{"robots": "caller", **self.how})
 
     def now(self) -> int:
         self.time += 1_000

@@ -23,7 +23,7 @@ FIELDS = {"verdicts": "verdict", "seconds": "seconds", "statuses": "status", **O
 def opened(monkeypatch, **how) -> tuple[Frontier, Clock, list[bytes]]:
     """A frontier, its clock, and the payloads of the frames that it appends from here on."""
     clock, frames = Clock(), []
-    frontier = Frontier.open(MemoryFiles(), clock=clock, keys=KEYS, output=True, **how)
+    frontier = Frontier.open(MemoryFiles(), clock=clock, keys=KEYS, output=True, **{"robots": "caller", **how})
     log = inspect(frontier).core._log
     append = log.append
     monkeypatch.setattr(

@@ -10,7 +10,7 @@ import pytest
 from model.world import START, World, outcome, recount
 from outrider import Frontier, Link
 from outrider.clock import instant, seconds
-from outrider.errors import SettingsError
+from outrider.errors import PagesNeedErrandsError, SettingsError
 from outrider.journey import Kind, Lease, RobotsAnswer, Settled, Verdict
 
 A = "http://a.com/"
@@ -1007,7 +1007,8 @@ def test_a_crawl_that_was_deleted_while_its_errand_was_lined_up_ends():
 def test_a_frontier_that_waits_for_errands_says_how_to_lease_them():
     with Frontier.memory(robots="errands") as frontier:
         frontier.discover(["http://a.com/"])
-        assert not frontier.lease(5)
+        with pytest.raises(PagesNeedErrandsError):
+            frontier.lease(5)
         assert frontier.explain_idle().text.startswith("1 host is ready: lease from it with errands=True")
 
 

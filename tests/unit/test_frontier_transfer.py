@@ -57,7 +57,7 @@ def lived():
 
 
 def copied(records, **more):
-    copy = Frontier.memory(clock=Clock(START + 1_000 * SECOND), **more)
+    copy = Frontier.memory(clock=Clock(START + 1_000 * SECOND), **{"robots": "caller", **more})
     return copy, copy.restore(records)
 
 

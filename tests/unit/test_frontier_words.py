@@ -7,6 +7,7 @@ import pytest
 
 from model.inside import inspect
 from outrider.engine.owner import Frontier
+from outrider.errors import PagesNeedErrandsError
 from outrider.frontier.verbs import statuses
 from outrider.journey import Link
 
@@ -20,7 +21,7 @@ class Asked:
     def __init__(self, **how) -> None:
         self.time = 1_000 * SECOND
         settings = {"delay": 2.0, "delay_factor": 0.0} | how.pop("settings", {})
-        self.frontier = Frontier.memory(clock=lambda: self.time, settings=settings, **how)
+        self.frontier = Frontier.memory(clock=lambda: self.time, settings=settings, **{"robots": "caller", **how})
 
     def words(self, url: str) -> tuple[str, str]:
         """The reasons that `explain` and `explain_idle` give."""
@@ -199,7 +200,8 @@ def test_an_errand_is_ready_before_anybody_takes_errands():
     asked = Asked(robots="errands")
     asked.frontier.discover([A])
     assert 0.0 == asked.frontier.next_ready_seconds()
-    assert [] == asked.frontier.lease(5)
+    with pytest.raises(PagesNeedErrandsError):
+        asked.frontier.lease(5)
     assert 0.0 == asked.frontier.next_ready_seconds()
     assert 0.0 == asked.frontier.explain_idle().next_seconds
     (errand,) = asked.frontier.lease(5, errands=True)
@@ -228,7 +230,8 @@ def test_a_page_whose_robots_txt_nobody_asked_for_is_not_said_to_be_ready():
         told = asked.frontier.explain(A)
         assert ("robots", asked.time) == (told.reason_now, told.next_at)
         assert "is to be asked for first, by whoever leases errands" in told.reason_text
-        assert [] == asked.frontier.lease(5)
+        with pytest.raises(PagesNeedErrandsError):
+            asked.frontier.lease(5)
         assert "lease from it with errands=True: 1 waits for a robots.txt" in asked.frontier.explain_idle().text
 
 
@@ -275,7 +278,7 @@ def test_the_first_call_after_an_opening_gives_a_hop_that_is_ready(tmp_path):
     time = [1_000 * SECOND]
     how = {"clock": lambda: time[0], "robots": "errands"}
     for number, checkpoint in enumerate((False, True)):
-        first = Frontier.open(tmp_path / str(number), **how)
+        first = Frontier.open(tmp_path / str(number), **{"robots": "caller", **how})
         first.discover([A])
         (errand,) = first.lease(5, errands=True)
         first.report([errand.robots(301, location=f"{B}robots.txt", seconds=0.0)])
@@ -283,7 +286,7 @@ def test_the_first_call_after_an_opening_gives_a_hop_that_is_ready(tmp_path):
             first.checkpoint()
         first.close()
         time[0] += 60 * SECOND
-        with Frontier.open(tmp_path / str(number), **how) as again:
+        with Frontier.open(tmp_path / str(number), **{"robots": "caller", **how}) as again:
             assert 0.0 == again.next_ready_seconds()
             assert [f"{B}robots.txt"] == [one.url for one in again.lease(5, errands=True)]
 
@@ -331,12 +334,12 @@ def test_an_errand_for_an_address_that_is_deferred_is_put_off():
 def test_an_errand_that_was_put_off_stays_so_behind_a_kill(tmp_path):
     time = [1_000 * SECOND]
     how = {"clock": lambda: time[0], "robots": "errands"}
-    first = Frontier.open(tmp_path / "store", **how)
+    first = Frontier.open(tmp_path / "store", **{"robots": "caller", **how})
     first.discover([A])
     (errand,) = first.lease(5, errands=True, worker="w")
     first.defer([errand.token], time[0] + 30 * SECOND)
     first.close()
-    again = Frontier.open(tmp_path / "store", **how)
+    again = Frontier.open(tmp_path / "store", **{"robots": "caller", **how})
     assert [] == again.lease(5, errands=True)
     time[0] += 30 * SECOND
     assert 1 == len(again.lease(5, errands=True))

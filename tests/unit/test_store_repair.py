@@ -391,7 +391,7 @@ def logged_and_never_applied(frontier, call, monkeypatch):
         raise SettingsError("it is in the log")
 
     with monkeypatch.context() as earlier:
-        for bound in ("REFERRER_BYTES_MAX", "VALIDATOR_BYTES_MAX", "METADATA_BYTES_MAX"):
+        for bound in ("REFERRER_BYTES_MAX", "METADATA_BYTES_MAX"):
             earlier.setattr(arguments, bound, 1 << 30)
         earlier.setattr(
             outcome_columns, "_PLAIN", {name: (kind, 1 << 30) for name, (kind, _) in outcome_columns._PLAIN.items()}

@@ -137,7 +137,7 @@ def test_a_child_of_a_fork_leaves_the_socket_of_its_parent(tmp_path):
     program = (
         "import os, sys\n"
         "from outrider import Frontier\n"
-        "frontier = Frontier.open(sys.argv[1])\n"
+        "frontier = Frontier.open(sys.argv[1], robots='caller')\n"
         "child = os.fork()\n"
         "if not child:\n"
         "    frontier.close()\n"

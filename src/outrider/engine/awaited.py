@@ -19,6 +19,7 @@ from outrider.engine.owner import Frontier
 from outrider.engine.robots_reading import answers_of
 from outrider.engine.verbs import filled, like_awaited
 from outrider.engine.waiting import WaitingRoom
+from outrider.errors import PagesNeedErrandsError
 from outrider.frontier.verbs import arguments
 from outrider.journey import (
     LEASE_KEYWORDS,
@@ -202,10 +203,14 @@ class AsyncFrontier(AwaitedVerbs):
         """As `Frontier.lease`. Tasks that want the same kind of lease are served in the order in which they come."""
         how = filled("lease", LEASE_KEYWORDS, named)
         wait_seconds = arguments.seconds("wait_seconds", how.pop("wait_seconds"))
-        if not wait_seconds:
-            return await self._lease(want, **how)
-        kind = tuple(how[name] for name in _KIND_OF_LEASE)
-        return await self._waiting.wait(want, kind, how, wait_seconds)
+        if wait_seconds:
+            kind = tuple(how[name] for name in _KIND_OF_LEASE)
+            leases = await self._waiting.wait(want, kind, how, wait_seconds)
+        else:
+            leases = await self._lease(want, **how)
+        if not leases and not how["errands"] and self.sync._pages_need_errands():
+            raise PagesNeedErrandsError
+        return leases
 
     @property
     def waiting_leases(self) -> int:

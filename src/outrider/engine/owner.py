@@ -55,6 +55,7 @@ from outrider.errors import (
     NestedCallError,
     NoStoreError,
     OutriderError,
+    PagesNeedErrandsError,
     SettingsError,
     StoreError,
     StoreFullError,
@@ -170,7 +171,7 @@ class Frontier:
         clock: ClockFunction | None = None,
         seed: int = 0,
         settings: Mapping[str, object] | None = None,
-        robots: str = "caller",
+        robots: str = "errands",
         addresses: str = "caller",
         output: bool = False,
         slots: frozenset[int] | None = None,
@@ -180,16 +181,17 @@ class Frontier:
     ) -> Frontier:
         """Open the store in a directory, making it when there is none.
 
-        clock: gives instants (int microseconds); by default the wall clock at opening, or the last logged instant if
-        that is later, plus the time elapsed since. seed: of all random choices. settings: names as the options of
-        `crawl`. robots: "caller" judges by `set_robots` alone, "errands" withholds pages until the robots.txt of their
-        authority was reported. addresses: where hosts are grouped by them (docs/groups.md), "caller" goes by
-        `set_address` alone, "errands" withholds a host's pages until its address was reported. output: keep the lines
-        that outcomes carry, for `lines`. slots: the slots this frontier owns, None for all; links for others are
+        clock: returns instants (int microseconds); by default the wall clock at opening, or the last logged instant if
+        that is later, plus the elapsed time. seed: of all random choices. settings: names as the options of `crawl`.
+        robots: with "errands" a page is leased only after the robots.txt of its authority was reported; with "caller"
+        your program passes each file to `set_robots`, and until then pages of that authority are leased unchecked.
+        addresses: for hosts that are grouped by address (docs/groups.md): with "caller" your program passes them to
+        `set_address`, with "errands" a page is leased only after the address of its host was reported. output: keeps
+        the lines of outcomes, for `lines`. slots: the slots of this frontier, None for all; links of other slots are
         answered `held` and wait in the `outbox`. keys: the pair of a cluster (of fingerprints, of slots; 16 bytes each)
-        for a store that is made; by default two random ones. judge: is asked before anything is written; where it
-        raises, the store is left as it was. control: whether control.sock in the directory answers `outrider status`,
-        `hosts`, `explain` and their like while this process has the store.
+        for a new store; by default two random ones. judge: is called before anything is written; if it raises, the
+        store is not changed. control: whether control.sock in the directory answers `outrider status`, `hosts`,
+        `explain` and similar commands while this process has the store.
         Raises StoreInUseError, DamagedStoreError, ForeignStoreError, StoreFullError, SettingsError.
         """
         check_options(clock, seed, slots, keys, robots=robots, addresses=addresses)
@@ -256,7 +258,7 @@ class Frontier:
         clock: ClockFunction | None = None,
         seed: int = 0,
         settings: Mapping[str, object] | None = None,
-        robots: str = "caller",
+        robots: str = "errands",
         addresses: str = "caller",
     ) -> Frontier:
         """A frontier that is forgotten with the process."""
@@ -413,15 +415,22 @@ class Frontier:
         deadline.
         train_seconds: the turn of the last URL of one queue comes so long from now at most, by the gaps that are known;
         None: within the lease. queues_max: how many queues give some at most.
-        errands: whether leases for robots.txt files and for addresses are taken too.
+        errands: whether to lease errands too: robots.txt files and addresses of hosts.
+        Raises PagesNeedErrandsError if no page can be leased before an errand, and no call has leased errands yet.
         """
         how = filled("lease", LEASE_KEYWORDS, named)
         request_id = how.pop("request_id")
         wait_seconds = arguments.seconds("wait_seconds", how.pop("wait_seconds"))
-        if wait_seconds:
-            now = partial(self._lease, want, how, request_id)
-            return waited(self._bell, now, self.next_ready_seconds, wait_seconds)
-        return self._lease(want, how, request_id)
+        now = partial(self._lease, want, how, request_id)
+        leases = waited(self._bell, now, self.next_ready_seconds, wait_seconds) if wait_seconds else now()
+        if not leases and not how["errands"] and self._pages_need_errands():
+            raise PagesNeedErrandsError
+        return leases
+
+    def _pages_need_errands(self) -> bool:
+        """Whether pages wait for robots.txt files or addresses that no call has leased yet."""
+        with self._alone():
+            return self._machine.looks.pages_need_errands()
 
     def _lease(self, want: int, how: Mapping[str, Any], request_id: RequestId | None) -> LeaseBatch:
         if self._machine.robots.unread:

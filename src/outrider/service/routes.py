@@ -18,7 +18,7 @@ from outrider.engine import Frontier
 from outrider.engine import messages as m
 from outrider.engine.process_queries import HOST_ORDERS, order_value
 from outrider.engine.verbs import ServedVerb, served_of
-from outrider.errors import OutriderError
+from outrider.errors import OutriderError, PagesNeedErrandsError
 from outrider.journey import (
     Code,
     Explanation,
@@ -218,7 +218,9 @@ async def _pages(service_state: ServiceState, ask: Ask, wish: m.Next, request: R
     with a key makes one look, which its repetition finds again. A server that cannot fetch leases the pages whose rules
     are known."""
     if service_state.errands is None:
-        return await _leases(service_state, ask, wish, request, errands=False)
+        with suppress(PagesNeedErrandsError):  # no worker has leased errands yet; the client may wait for one
+            return await _leases(service_state, ask, wish, request, errands=False)
+        return LeaseBatch()
     loop = asyncio.get_running_loop()
     ends = loop.time() + wish.timeout_ms / 1000
     while True:

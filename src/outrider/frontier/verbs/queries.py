@@ -87,6 +87,10 @@ class Queries(Part):
         queued = sum(not errand.token and not closed(errand) for errand in self.tables.errands.called)
         return len(self.tables.errands.open) + lined_up + queued
 
+    def pages_need_errands(self) -> bool:
+        """Whether pages wait for errands, and no call has ever leased errands in this process."""
+        return self._core.errands_mode and not self.turns.runs_errands and self.errands() > 0
+
     def next_ready(self, now: Instant) -> Instant | None:
         """The first instant at which anything can be leased; `now` when that is so already; None when time alone will
         bring nothing."""
