@@ -1,4 +1,4 @@
-"""The verbs of operators (pause, block, slow, limit, delete, reprioritise, retry), and their questions."""
+"""The verbs of operators (pause, block, slow, limit, delete, reprioritise, retry), and their queries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_paused_queue_is_not_leased_and_its_urls_stay_queued(world):
     assert ([B], "queued", []) == (world.urls(), world.state(A), recount(world.frontier))
 
 
-def test_a_paused_queue_goes_on_when_it_is_resumed(world):
+def test_a_paused_queue_continues_when_it_is_resumed(world):
     world.discover(A)
     world.frontier.pause("a.com")
     assert ([], None) == (world.urls(), world.ready_in())
@@ -36,7 +36,7 @@ def test_a_paused_queue_goes_on_when_it_is_resumed(world):
     assert (0.0, [A]) == (world.ready_in(), world.urls())
 
 
-def test_a_queue_that_stands_ready_is_paused_at_once(world):
+def test_a_ready_queue_is_paused_at_once(world):
     world.discover(A)
     assert 0.0 == world.ready_in()
     world.frontier.pause("a.com")
@@ -66,7 +66,7 @@ def test_a_paused_crawl_is_not_leased(world):
     assert [B] == world.urls()
 
 
-def test_what_comes_into_a_paused_crawl_waits_too(world):
+def test_urls_added_to_a_paused_crawl_wait_too(world):
     world.discover(Link(A, crawl="other"))
     world.frontier.pause(crawl="other")
     world.discover(Link(B, crawl="other"))
@@ -77,7 +77,7 @@ def test_what_comes_into_a_paused_crawl_waits_too(world):
     assert {A, B} == set(world.urls())
 
 
-def test_an_open_lease_of_a_paused_queue_is_reported_as_ever(world):
+def test_an_open_lease_of_a_paused_queue_is_reported_as_usual(world):
     world.discover(A, "http://a.com/2")
     lease = world.one()
     world.frontier.pause("a.com")
@@ -86,13 +86,13 @@ def test_an_open_lease_of_a_paused_queue_is_reported_as_ever(world):
     assert [] == world.urls()
 
 
-def test_another_queue_of_a_host_goes_on_while_one_is_paused(world):
+def test_another_queue_of_a_host_continues_while_one_is_paused(world):
     world.discover(Link("http://a.com/1", key="one"), Link("http://a.com/2", key="two"))
     world.frontier.pause("one")
     assert ["http://a.com/2"] == world.urls()
 
 
-def test_a_key_or_crawl_that_is_not_known_is_told(world):
+def test_an_unknown_key_or_crawl_is_reported(world):
     with pytest.raises(SettingsError, match=r"key 'nobody\.com'"):
         world.frontier.pause("nobody.com")
     with pytest.raises(SettingsError, match="crawl 'nothing'"):
@@ -102,7 +102,7 @@ def test_a_key_or_crawl_that_is_not_known_is_told(world):
 # -- block, delay, limit
 
 
-def test_a_blocked_queue_is_leased_when_its_time_has_come(world):
+def test_a_blocked_queue_is_leased_when_its_block_ends(world):
     world.discover(A)
     world.frontier.block_until(START + 30 * MICROSECONDS, "a.com")
     assert ([], 30.0) == (world.urls(), world.ready_in())
@@ -117,7 +117,7 @@ def test_a_block_survives_a_kill(world):
     assert 30.0 == world.ready_in()
 
 
-def test_a_delay_of_its_own_takes_the_place_of_the_floor(world):
+def test_an_own_delay_replaces_the_configured_one(world):
     world.discover(A, "http://a.com/2", B, "http://b.com/2")
     world.frontier.set_delay(20.0, "a.com")
     world.report(*[lease.done(seconds=0) for lease in world.lease()])
@@ -127,7 +127,7 @@ def test_a_delay_of_its_own_takes_the_place_of_the_floor(world):
     assert ["http://a.com/2"] == world.urls()
 
 
-def test_a_delay_that_is_taken_back_is_the_floor_again(world):
+def test_after_an_own_delay_is_removed_the_configured_one_applies_again(world):
     world.discover(A, "http://a.com/2")
     world.frontier.set_delay(20.0, "a.com")
     world.frontier.set_delay(None, "a.com")
@@ -154,7 +154,7 @@ def test_a_limit_of_two_lets_two_requests_be_open_a_gap_apart(world):
 
 
 def ended(world: World, how: str) -> None:
-    """Nothing, a kill, or a kill behind a checkpoint: words outlive them all."""
+    """Changes no state, kills the process, or kills it after a checkpoint: orders survive each of them."""
     if how == "checkpoint":
         world.frontier.checkpoint()
     if how != "nothing":
@@ -165,7 +165,7 @@ ENDS = pytest.mark.parametrize("how", ["nothing", "kill", "checkpoint"])
 
 
 @ENDS
-def test_a_delay_said_of_a_crawl_holds_for_hosts_found_later(world, how):
+def test_a_delay_of_a_crawl_applies_to_hosts_found_later(world, how):
     world.discover(A)
     assert 1 == world.frontier.set_delay(20.0)
     ended(world, how)
@@ -180,7 +180,7 @@ def test_a_delay_said_of_a_crawl_holds_for_hosts_found_later(world, how):
 
 
 @ENDS
-def test_a_block_of_a_crawl_holds_for_hosts_found_later(world, how):
+def test_a_block_of_a_crawl_applies_to_hosts_found_later(world, how):
     world.frontier.block_until(START + 30 * MICROSECONDS)
     ended(world, how)
     world.discover(A, Link(B, crawl="other"))
@@ -188,8 +188,8 @@ def test_a_block_of_a_crawl_holds_for_hosts_found_later(world, how):
 
 
 @pytest.mark.parametrize(("open_ones", "rests"), [(1, 0.3), (2, 1.0)])
-def test_a_new_queue_rests_its_host_for_requests_that_stay_open_alone(open_ones, rests):
-    """With a limit of two a link makes a second queue of a host in the report that ends its request, 0.7 s ago."""
+def test_a_new_queue_delays_its_host_only_for_requests_that_stay_open(open_ones, rests):
+    """With a limit of two, a link makes a second queue of a host in the report that ends its request, 0.7 s ago."""
     world = World(delay=1.0, delay_factor=0)
     world.frontier.set_limit(2)
     world.discover(A, "http://a.com/2")
@@ -205,7 +205,7 @@ def test_a_new_queue_rests_its_host_for_requests_that_stay_open_alone(open_ones,
 
 
 @ENDS
-def test_a_limit_of_a_crawl_holds_for_hosts_found_later(how):
+def test_a_limit_of_a_crawl_applies_to_hosts_found_later(how):
     world = World(delay=0)
     world.frontier.set_limit(2)
     ended(world, how)
@@ -215,7 +215,7 @@ def test_a_limit_of_a_crawl_holds_for_hosts_found_later(how):
 
 @ENDS
 @pytest.mark.parametrize("key", ["a.com", "k"])
-def test_what_is_said_of_a_key_in_all_crawls_holds_for_crawls_made_later(world, how, key):
+def test_an_order_for_a_key_in_all_crawls_applies_to_crawls_made_later(world, how, key):
     told = None if key == "a.com" else key
     world.discover(Link(A, key=told), Link(B, crawl="second"))
     world.frontier.pause(key)
@@ -230,9 +230,9 @@ def test_what_is_said_of_a_key_in_all_crawls_holds_for_crawls_made_later(world, 
 
 @ENDS
 @pytest.mark.parametrize("key", ["k", "b.com"])
-def test_what_is_said_of_a_key_in_one_crawl_holds_for_its_hosts_found_later(world, how, key):
-    """A host that gets the key later obeys the word, in that crawl alone; so it is where the key is another host's name
-    that was ruled before any other host had it."""
+def test_an_order_for_a_key_in_one_crawl_applies_to_its_hosts_found_later(world, how, key):
+    """A host that gets the key later obeys the order, in that crawl alone. The same is true of a key that is another
+    host's name, if the order was given before any other host had it."""
     world.discover(Link(A, key="k") if key == "k" else B)
     world.frontier.pause(key, crawl="default")
     ended(world, how)
@@ -243,8 +243,8 @@ def test_what_is_said_of_a_key_in_one_crawl_holds_for_its_hosts_found_later(worl
     assert 1 == len(world.urls(crawl="default"))
 
 
-def test_a_new_queue_of_a_key_takes_its_rules_from_one_queue_and_looks_at_no_other(world):
-    """A look at all of them would take the square of their number."""
+def test_a_new_queue_of_a_key_copies_its_rules_from_one_queue_and_reads_no_other(world):
+    """Reading all of them would need the square of their number."""
     looked_at = []
 
     class Watched(list):
@@ -261,7 +261,7 @@ def test_a_new_queue_of_a_key_takes_its_rules_from_one_queue_and_looks_at_no_oth
     assert (1, [2] * 10) == (len(looked_at), [queue.limit for queue in world.frontier.queues()])
 
 
-def test_what_is_said_of_a_host_in_one_crawl_holds_there_alone(world):
+def test_an_order_for_a_host_in_one_crawl_applies_only_there(world):
     world.discover(A)
     world.frontier.pause("a.com", crawl="default")
     world.discover(Link("http://a.com/2", crawl="later"))
@@ -277,7 +277,7 @@ def test_a_crawl_that_is_made_again_after_its_deletion_is_not_slowed(world):
     assert 1.0 == world.ready_in()
 
 
-def test_a_queue_that_comes_later_goes_by_the_stricter_of_two_words(world):
+def test_a_later_queue_obeys_the_stricter_of_two_orders(world):
     world.discover(A)
     world.frontier.set_delay(20.0, "a.com")
     world.frontier.set_limit(4, "a.com")
@@ -290,7 +290,7 @@ def test_a_queue_that_comes_later_goes_by_the_stricter_of_two_words(world):
 
 
 def test_robots_txt_of_a_host_found_later_keeps_the_delay_of_its_crawl():
-    """The errand's rest is as long as that of a page."""
+    """The delay after an errand is as long as that after a page."""
     world = World(robots="errands")
     world.frontier.set_delay(20.0)
     world.discover(A)
@@ -303,8 +303,8 @@ def test_robots_txt_of_a_host_found_later_keeps_the_delay_of_its_crawl():
 
 
 @pytest.mark.parametrize("said_of", ["a.com", None])
-def test_a_longer_delay_lengthens_a_rest_that_is_under_way(world, said_of):
-    """It counts from the end of the last request, and outlives a kill."""
+def test_a_longer_delay_lengthens_a_running_delay(world, said_of):
+    """It counts from the end of the last request, and survives a kill."""
     world.discover(A, "http://a.com/2")
     world.report(world.one().done(seconds=0))
     world.clock.move(0.25)
@@ -314,7 +314,7 @@ def test_a_longer_delay_lengthens_a_rest_that_is_under_way(world, said_of):
     assert ([], 19.75) == (world.urls(), world.ready_in())
 
 
-def test_a_longer_delay_leaves_a_rest_alone_that_is_over(world):
+def test_a_longer_delay_does_not_restart_a_delay_that_is_over(world):
     world.discover(A, "http://a.com/2", "http://a.com/3")
     world.report(world.one().done(seconds=0))
     world.clock.move(1)
@@ -323,7 +323,7 @@ def test_a_longer_delay_leaves_a_rest_alone_that_is_over(world):
     assert 20.0 == world.ready_in()
 
 
-def test_a_shorter_delay_does_not_cut_a_rest(world):
+def test_a_shorter_delay_does_not_cut_a_running_delay(world):
     world.discover(A, "http://a.com/2")
     world.frontier.set_delay(20.0)
     world.report(world.one().done(seconds=0))
@@ -331,7 +331,7 @@ def test_a_shorter_delay_does_not_cut_a_rest(world):
     assert 20.0 == world.ready_in()
 
 
-def test_a_longer_delay_lengthens_the_rest_behind_a_lease_that_was_lost(world):
+def test_a_longer_delay_lengthens_the_delay_after_a_lost_lease(world):
     world.discover(A, "http://a.com/2")
     world.lease(1, ttl_seconds=5)
     world.clock.move(5)
@@ -354,14 +354,14 @@ def test_a_longer_delay_lengthens_the_gap_between_requests_that_are_open_at_once
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "2", True, 1 << 20])
-def test_a_limit_that_makes_no_sense_is_told(world, wrong):
+def test_an_invalid_limit_is_refused(world, wrong):
     world.discover(A)
     with pytest.raises(SettingsError, match="limit"):
         world.frontier.set_limit(wrong, "a.com")
 
 
 @pytest.mark.parametrize("wrong", [-1, float("nan"), "1", 1e9])
-def test_a_delay_that_makes_no_sense_is_told(world, wrong):
+def test_an_invalid_delay_is_refused(world, wrong):
     world.discover(A)
     with pytest.raises(SettingsError, match="delay"):
         world.frontier.set_delay(wrong, "a.com")
@@ -370,7 +370,7 @@ def test_a_delay_that_makes_no_sense_is_told(world, wrong):
 # -- delete
 
 
-def test_a_deleted_queue_is_as_if_it_had_never_been(world):
+def test_a_deleted_queue_leaves_no_trace(world):
     world.discover(A, "http://a.com/2", B)
     assert 1 == world.frontier.delete("a.com")
     assert (1, "unknown", [B]) == (world.frontier.statistics()["accepted"], world.state(A), world.urls())
@@ -399,7 +399,7 @@ def test_a_deletion_survives_a_kill_and_a_checkpoint(world):
     assert [] == recount(world.frontier)
 
 
-def test_waiting_and_parked_urls_of_a_deleted_queue_do_not_come_back():
+def test_waiting_and_parked_urls_of_a_deleted_queue_do_not_return():
     world = World(max_pages_per_host=1)
     world.discover(Link("http://a.com/later", not_before=START + MICROSECONDS), A, "http://a.com/2")
     world.report(world.one().done())
@@ -412,7 +412,7 @@ def test_waiting_and_parked_urls_of_a_deleted_queue_do_not_come_back():
     assert ([], {}, []) == (world.urls(), world.counts(), recount(world.frontier))
 
 
-def test_a_lease_of_a_deleted_queue_rests_its_host_and_is_stale(world):
+def test_a_lease_of_a_deleted_queue_delays_its_host_and_is_stale(world):
     world.discover(A)
     lease = world.one()
     world.frontier.delete("a.com")
@@ -423,7 +423,7 @@ def test_a_lease_of_a_deleted_queue_rests_its_host_and_is_stale(world):
     assert (20.0, {"queued": 1}, []) == (world.ready_in(), world.counts(), recount(world.frontier))
 
 
-def test_a_deleted_crawl_leaves_others_alone_and_can_be_made_again(world):
+def test_a_deleted_crawl_does_not_affect_other_crawls_and_can_be_made_again(world):
     world.discover(A, Link(A, crawl="other"), Link(B, crawl="other"))
     assert 2 == world.frontier.delete(crawl="other")
     assert ({"queued": 1}, ["new"]) == (world.counts(), world.discover(Link(A, crawl="other")))
@@ -435,7 +435,7 @@ def test_a_deleted_crawl_leaves_others_alone_and_can_be_made_again(world):
 # -- single URLs
 
 
-def test_a_url_with_a_better_priority_comes_first(world):
+def test_a_url_with_a_better_priority_is_leased_first(world):
     world.discover(*[f"http://a.com/{n}" for n in range(3)])
     assert [State.QUEUED] == world.frontier.reprioritise("http://a.com/2", 0.9)
     assert (["http://a.com/2"], 0.9) == (world.urls(), world.frontier.status("http://a.com/2").priority)
@@ -468,7 +468,7 @@ def test_a_leased_or_done_url_keeps_its_priority(world):
     assert [State.DONE, State.LEASED] == world.frontier.reprioritise([A, B], 0.1)
 
 
-def test_what_the_disk_refused_to_reprioritise_is_where_it_was(world, monkeypatch):
+def test_a_priority_that_the_disk_refused_is_unchanged(world, monkeypatch):
     world.discover(A, Link(B, not_before=START + 5 * MICROSECONDS))
 
     def refused(*_, **__):
@@ -481,7 +481,7 @@ def test_what_the_disk_refused_to_reprioritise_is_where_it_was(world, monkeypatc
     assert ([A], 5.0, []) == (world.urls(), world.ready_in(), recount(world.frontier))
 
 
-def test_a_deferred_url_waits_until_then(world):
+def test_a_deferred_url_waits_until_its_instant(world):
     world.discover(A)
     assert ["ok", "stale"] == [str(c) for c in world.frontier.defer([world.one().token, 5], START + 7 * MICROSECONDS)]
     assert ("waiting", 7.0) == (world.state(A), world.ready_in())
@@ -490,7 +490,7 @@ def test_a_deferred_url_waits_until_then(world):
     assert [A] == world.urls()
 
 
-def test_dead_letters_go_back_to_their_queues(world):
+def test_dead_letters_return_to_their_queues(world):
     world.discover(A, B)
     leases = {lease.url: lease for lease in world.lease()}
     world.report(leases[A].gone(error="timeout"), leases[B].gone(status=404))
@@ -500,7 +500,7 @@ def test_dead_letters_go_back_to_their_queues(world):
     assert ([A], []) == (world.urls(), recount(world.frontier))
 
 
-def test_dead_letters_of_one_host_go_back(world):
+def test_dead_letters_of_one_host_return(world):
     world.discover(A, B)
     world.report(*[lease.gone(error="x") for lease in world.lease()])
     assert (1, "gone", "queued") == (world.frontier.retry(host="b.com"), world.state(A), world.state(B))
@@ -515,8 +515,8 @@ def test_beyond_the_limit_links_are_refused():
     assert (1, {"queued": 2}) == (world.frontier.statistics()["refused"], world.counts())
 
 
-def test_what_equals_a_refused_link_is_refused_like_it():
-    """A caller that is told `known` would not tell of the link again, and it would never be visited."""
+def test_copies_of_a_refused_link_are_refused_too():
+    """A caller that gets `known` would not send the link again, and it would never be visited."""
     world = World(max_urls=1)
     assert ["new", "over_limit", "over_limit", "known"] == world.discover(A, B, B, A)
     assert (2, {"queued": 1}) == (world.frontier.statistics()["refused"], world.counts())
@@ -525,14 +525,14 @@ def test_what_equals_a_refused_link_is_refused_like_it():
 
 
 @pytest.mark.parametrize("when_full", ["refuse", "drop_lowest"])
-def test_what_equals_a_link_refused_by_its_queue_is_refused_like_it(when_full):
+def test_copies_of_a_link_refused_by_its_queue_are_refused_too(when_full):
     world = World(max_urls_per_queue=1, when_full=when_full)
     other = "http://a.com/other"
     assert ["new", "new", "over_limit", "known", "over_limit"] == world.discover(B, A, other, B, other)
     assert (["over_limit"], []) == (world.discover(other), recount(world.frontier))
 
 
-def test_when_there_is_room_again_a_refused_link_is_taken():
+def test_when_there_is_room_again_a_refused_link_is_accepted():
     world = World(max_urls=1)
     world.discover(A, B)
     world.report(world.one().done())
@@ -544,7 +544,7 @@ def test_each_queue_has_a_limit_of_its_own():
     assert ["new", "over_limit", "new"] == world.discover(A, "http://a.com/2", B)
 
 
-def test_what_is_queued_lowest_makes_room():
+def test_the_lowest_queued_url_makes_room():
     world = World(max_urls_per_queue=2, when_full="drop_lowest")
     low = [Link(f"http://a.com/{n}", priority=0.1 * n) for n in (1, 2)]
     assert ["new", "new"] == world.discover(*low)
@@ -557,7 +557,7 @@ def test_what_is_queued_lowest_makes_room():
     assert (["over_limit"], []) == (world.discover(Link("http://a.com/low", priority=0.0)), recount(world.frontier))
 
 
-def test_many_urls_push_as_many_of_lower_classes_out_and_the_queue_is_looked_through_once(monkeypatch):
+def test_many_urls_replace_as_many_of_lower_classes_in_one_pass_over_the_queue(monkeypatch):
     world = World(max_urls_per_queue=3, when_full="drop_lowest")
     world.discover(*[Link(f"http://a.com/{n}", priority=0.1 * n) for n in (3, 1, 2)])
     looks: list[int] = []
@@ -571,7 +571,7 @@ def test_many_urls_push_as_many_of_lower_classes_out_and_the_queue_is_looked_thr
     assert ({"queued": 3, "gone": 2}, []) == (world.counts(), recount(world.frontier))
 
 
-def test_urls_that_a_refused_call_pushed_out_are_queued_as_before(monkeypatch):
+def test_urls_that_a_refused_call_dropped_are_queued_as_before(monkeypatch):
     world = World(max_urls_per_queue=1, when_full="drop_lowest")
     world.discover(Link(A, priority=0.1))
     with monkeypatch.context() as patch:
@@ -589,13 +589,13 @@ def test_a_dropped_url_can_be_revived():
     assert (1, "queued") == (world.frontier.retry(error="dropped"), world.state(A))
 
 
-def test_the_pressure_tells_how_full_it_is():
+def test_the_pressure_shows_how_full_the_frontier_is():
     world = World(max_urls=4, when_full="delay")
     world.discover(*[f"http://a.com/{n}" for n in range(6)])
     assert (1.5, {"queued": 6}) == (world.frontier.pressure(), world.counts())
 
 
-def test_beyond_the_memory_for_cards_queues_lie_on_disk():
+def test_beyond_the_memory_for_cards_queues_are_on_disk():
     world = World(memory_bytes=200_000)
     for start in range(0, 8_000, 1_000):
         world.discover(*[f"http://h{n % 40}.com/{n}" for n in range(start, start + 1_000)])
@@ -609,7 +609,7 @@ def test_beyond_the_memory_for_cards_queues_lie_on_disk():
 # -- lists
 
 
-def test_queues_are_listed_in_pieces_that_go_on_while_others_write(world):
+def test_queues_are_listed_in_pieces_during_other_writes(world):
     world.discover(*[f"http://h{n}.com/" for n in range(5)])
     first = world.frontier.queues(limit=3)
     world.discover("http://h9.com/")
@@ -649,7 +649,7 @@ def test_urls_are_listed_in_pieces_each_once(world):
     assert sorted(urls) == sorted(found)
 
 
-def test_hosts_tell_their_clocks(world):
+def test_hosts_show_their_clocks(world):
     world.discover(A, "http://a.com/2", B)
     leases = {lease.url: lease for lease in world.lease()}
     world.report(leases[A].done(seconds=0.5))
@@ -699,8 +699,8 @@ def test_an_idle_frontier_says_why(world):
     assert found.known == sum(found.hosts.values())
 
 
-def test_hosts_that_rest_with_urls_left_are_told_with_how_long(world):
-    """`waits` leaves out hosts that hold nothing, and hosts that may be visited now."""
+def test_hosts_that_wait_with_urls_left_are_listed_with_their_waits(world):
+    """`waits` leaves out hosts without URLs, and hosts that may be visited now."""
     world.discover(A, B, "http://c.com/", "http://d.com/")
     leases = {lease.host: lease for lease in world.lease(10)}
     world.report(leases["a.com"].retry(retry_after_seconds=60, seconds=0.1, status=503, error="http_503"))
@@ -760,13 +760,13 @@ def test_a_token_named_twice_in_columns_counts_once(world):
         OutcomeBatch([[1]]),
     ],
 )
-def test_columns_that_make_no_sense_are_told(world, wrong):
+def test_invalid_columns_are_refused(world, wrong):
     with pytest.raises(SettingsError):
         world.frontier.report(wrong)
 
 
-def test_a_new_queue_of_a_key_takes_the_last_word_about_it_also_where_that_takes_a_rule_back(world):
-    """The last rule of any queue was taken back, and a new queue of the key got the delay of the word before."""
+def test_a_new_queue_of_a_key_obeys_the_last_order_even_if_it_removes_a_rule(world):
+    """The last rule of any queue was once removed, and a new queue of the key got the delay of the order before."""
     world.discover(Link("http://a.com/", key="k"))
     world.frontier.set_delay(3.0, "k")
     world.frontier.set_delay(None, "k", crawl="default")

@@ -1,4 +1,4 @@
-"""Outcomes in columns: what a batch says and what a list of outcomes says is the same, and each value is checked."""
+"""Outcomes in columns: a batch and a list of the same outcomes mean the same, and each value is checked."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_an_outcome_without_texts_keeps_the_validators_and_one_with_a_digest_rep
 def test_outcomes_of_one_host_in_one_call_rest_it_as_in_calls_of_their_own():
     waits = []
     for together in (True, False):
-        world = World(keys=(b"k" * 16, b"s" * 16))  # chance in a back-off goes by the host's hash
+        world = World(keys=(b"k" * 16, b"s" * 16))  # the random part of a back-off depends on the host's hash
         world.discover(*(A + str(n) for n in range(4)))
         world.frontier.set_limit(4, key="a.com")
         leases = []
@@ -136,7 +136,7 @@ def test_outcomes_of_one_host_in_one_call_rest_it_as_in_calls_of_their_own():
     ],
     ids=lambda value: value if isinstance(value, str) else next(iter(value)),
 )
-def test_a_wrong_value_in_a_batch_is_named_and_changes_nothing(columns, named):
+def test_a_wrong_value_in_a_batch_is_named_and_changes_no_state(columns, named):
     world = World()
     world.discover(A, B)
     leases = world.lease()
@@ -158,7 +158,7 @@ def test_a_batch_answers_errands():
 
 
 @pytest.mark.parametrize("form", [None, {}, [None, None]], ids=str)
-def test_a_batch_without_answers_of_robots_files_has_none_to_read_ahead(form):
+def test_a_batch_without_robots_answers_has_no_file_to_read_in_advance(form):
     assert [] == answers_of(OutcomeBatch([1, 2], robots=form))
 
 

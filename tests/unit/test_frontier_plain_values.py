@@ -1,4 +1,4 @@
-"""Values of subclasses that callers have: the frontier takes them as Python's own types, and names a wrong type."""
+"""Values of subclasses that callers have: the frontier accepts them as Python's own types, and names a wrong type."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Word(StrEnum):
 
 
 class Short(bytes):
-    """Says that it is shorter than it is."""
+    """A body that reports a smaller length than it has."""
 
     def __len__(self) -> int:
         return 1
@@ -33,7 +33,7 @@ class Mine(Outcome, frozen=True):
 RULES = b"User-agent: *\nDisallow: /2\n"
 
 
-def test_links_of_subclasses_are_taken_as_their_text_and_numbers():
+def test_links_of_subclasses_are_accepted_as_their_text_and_numbers():
     world = World()
     assert ["new", "new"] == world.discover(Word.URL, Link("http://b.com/", key=Word.KEY, priority=np.float64(0.7)))
     record = {one["url"]: one for one in world.frontier.records()}["http://b.com/"]
@@ -43,7 +43,7 @@ def test_links_of_subclasses_are_taken_as_their_text_and_numbers():
 
 
 @pytest.mark.parametrize("columns", [False, True], ids=["one by one", "in columns"])
-def test_an_outcome_of_subclasses_is_taken_as_its_numbers_and_texts(columns):
+def test_an_outcome_of_subclasses_is_accepted_as_its_numbers_and_texts(columns):
     world = World()
     world.discover("http://a.com/")
     token, seconds, status = world.one().token, np.float64(0.5), HTTPStatus.OK
@@ -58,7 +58,7 @@ def test_an_outcome_of_subclasses_is_taken_as_its_numbers_and_texts(columns):
 
 
 @pytest.mark.parametrize("field", ["error", "seconds", "metadata", "links", "robots", "digest"])
-def test_a_value_of_a_wrong_type_is_named_and_the_lease_goes_on(field):
+def test_a_value_of_a_wrong_type_is_named_and_the_lease_stays_open(field):
     world = World()
     world.discover("http://a.com/")
     lease = world.one()
@@ -68,7 +68,7 @@ def test_a_value_of_a_wrong_type_is_named_and_the_lease_goes_on(field):
 
 
 @pytest.mark.parametrize("links", [[None], [5], [b"x"], [object()]])
-def test_a_link_that_is_none_is_answered_as_invalid(links):
+def test_a_link_of_a_wrong_type_is_answered_as_invalid(links):
     world = World()
     world.discover("http://a.com/")
     assert ["invalid"] == world.discover(*links)
@@ -76,7 +76,7 @@ def test_a_link_that_is_none_is_answered_as_invalid(links):
 
 
 @pytest.mark.parametrize("columns", [False, True], ids=["one by one", "in columns"])
-def test_a_body_that_tells_another_length_than_it_has_is_kept_whole(columns):
+def test_a_body_that_reports_a_wrong_length_is_stored_whole(columns):
     """Such a body once damaged the store."""
     world = World(robots="errands")
     world.discover("http://a.com/1", "http://a.com/2")
@@ -90,7 +90,7 @@ def test_a_body_that_tells_another_length_than_it_has_is_kept_whole(columns):
     assert world.frontier.verify().ok
 
 
-def test_a_watermark_that_tells_another_length_than_it_has_is_kept_whole():
+def test_a_watermark_that_reports_a_wrong_length_is_stored_whole():
     """A store with such a watermark could once not be opened again."""
     world = World()
     world.frontier.report([], watermark=("w", Short(b"x" * 500)))
@@ -98,7 +98,7 @@ def test_a_watermark_that_tells_another_length_than_it_has_is_kept_whole():
     assert b"x" * 500 == world.frontier.watermarks()["w"]
 
 
-def test_counts_beyond_what_the_log_can_hold_stay_at_the_most():
+def test_counts_above_the_maximum_of_the_log_stay_at_the_maximum():
     """The call was once refused each time, and its lease never ended."""
     world = World(delay=0)
     world.discover(*[f"http://{host}.com/" for host in "abc"])

@@ -1,4 +1,4 @@
-"""A frontier asks its priority function: once per page, about links that are new and have no priority of their own."""
+"""A frontier calls its priority function once per page, for links that are new and have no priority of their own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outrider.url import UrlBatch
 
 
 class Asked:
-    """A priority function that notes what it was asked."""
+    """A priority function that notes its arguments."""
 
     def __init__(self, answer: float = 0.9) -> None:
         self.answer = answer
@@ -51,7 +51,7 @@ def test_seeds_have_no_page_and_links_have_theirs():
     ] == [(urls, page) for urls, _, page in asked.calls]
 
 
-def test_urls_that_are_known_are_not_asked_about():
+def test_known_urls_are_not_passed_to_the_function():
     asked = Asked()
     with frontier(asked) as made:
         made.discover(["http://a.example/"])
@@ -59,7 +59,7 @@ def test_urls_that_are_known_are_not_asked_about():
     assert [["http://a.example/"], ["http://b.example/"]] == [urls for urls, _, _ in asked.calls]
 
 
-def test_columns_of_the_links_are_there_for_the_function():
+def test_the_function_gets_the_columns_of_the_links():
     urls = UrlBatch.of([f"http://h{row}.example/" for row in range(40)]).with_columns(page_rank=np.arange(40) / 64)
     with frontier(Weighted({"page_rank": 1})) as made:
         made.discover(urls)
@@ -83,14 +83,14 @@ def test_columns_of_one_page_are_unknown_to_another():
         assert {"r": 1.0, "p": 0.5} == {url[7]: priority for url, priority in drawn(made).items()}
 
 
-def test_a_domain_comes_first_that_is_said_to():
+def test_a_domain_with_a_high_priority_is_leased_first():
     with frontier(DomainPriorities({"good.example": 1.0, "bad.example": 0.0})) as made:
         made.discover(["http://www.bad.example/", "http://www.good.example/"])
         assert {"http://www.bad.example/": 0.0, "http://www.good.example/": 1.0} == drawn(made)
 
 
 @pytest.mark.parametrize(("answer", "error"), [(1.5, SettingsError), (float("nan"), SettingsError)])
-def test_a_function_that_says_nonsense_of_seeds_changes_nothing(answer, error):
+def test_a_function_with_an_invalid_answer_for_seeds_changes_no_state(answer, error):
     asked = Asked(answer)
     with frontier(asked) as made:
         with pytest.raises(error, match="priority function"):
@@ -99,7 +99,7 @@ def test_a_function_that_says_nonsense_of_seeds_changes_nothing(answer, error):
         assert ["new"] == [str(code) for code in made.discover(["http://a.example/"])]
 
 
-def test_a_function_that_says_nonsense_of_links_leaves_the_lease_open():
+def test_a_function_with_an_invalid_answer_for_links_leaves_the_lease_open():
     asked = Asked()
     with frontier(asked) as made:
         made.discover(["http://a.example/"])
@@ -112,6 +112,6 @@ def test_a_function_that_says_nonsense_of_links_leaves_the_lease_open():
         assert {"http://b.example/": 0.5} == drawn(made)
 
 
-def test_what_is_no_function_is_refused():
+def test_a_value_that_is_no_function_is_refused():
     with pytest.raises(SettingsError, match="priority"):
         frontier(0.5)

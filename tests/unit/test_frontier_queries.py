@@ -1,4 +1,4 @@
-"""Looks at all hosts and URLs in bounded steps: they answer as in one step, and other calls come between."""
+"""Queries over all hosts and URLs run in bounded steps: they answer as in one step, and other calls run in between."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def walked(look, limit=20, **how):
 
 @pytest.fixture
 def small_steps(monkeypatch):
-    """Steps so small that each look takes many."""
+    """Makes the steps so small that each query needs many."""
 
     def use():
         set_limits(
@@ -81,7 +81,7 @@ def small_steps(monkeypatch):
 
 
 @pytest.mark.parametrize("robots", ["caller", "errands"])
-def test_a_look_in_many_steps_answers_as_in_one(small_steps, robots):
+def test_a_query_in_many_steps_answers_like_one_in_one_step(small_steps, robots):
     world = World() if robots == "caller" else World.__new__(World)
     if robots == "errands":
         world.now = NOW
@@ -114,8 +114,8 @@ def test_urls_are_listed_by_state_as_they_are_counted():
     assert ["http://h5.test/0", "http://h5.test/1", "http://h5.test/2"] == sorted(told["host"])
 
 
-def test_other_calls_come_between_the_steps_of_a_look(small_steps):
-    """A URL that is there all the time is told once, whatever is discovered, leased and reported between two steps."""
+def test_other_calls_run_between_the_steps_of_a_query(small_steps):
+    """A URL that exists all the time is listed once, whatever is discovered, leased and reported between two steps."""
     small_steps()
     world = World()
     frontier, machine = world.frontier, inspect(world.frontier)
@@ -172,18 +172,18 @@ def test_the_urls_of_a_host_are_read_from_its_part_of_the_ledger(monkeypatch):
 
 
 @pytest.mark.parametrize("cursor", ["x", "-1.0.0", "0.70000.0", "0.0.fffffffffffffffff", "1.2", "99999999999.0.0"])
-def test_a_cursor_that_is_none_of_ours_is_refused(cursor):
+def test_a_foreign_cursor_is_refused(cursor):
     with pytest.raises(SettingsError, match="cursor of an earlier list"):
         World().frontier.urls(after=cursor)
 
 
-def test_a_state_that_no_host_has_is_refused():
+def test_an_unknown_state_of_hosts_is_refused():
     with pytest.raises(SettingsError, match="give one of empty, ready"):
         World().frontier.hosts(state="lost")
 
 
-def test_a_look_without_an_owner_tells_of_a_robots_txt_that_is_asked_for_first(tmp_path):
-    """It told of a resting host, or of nothing at all, where the next word is with a robots.txt in some seconds."""
+def test_a_query_without_an_owner_names_the_robots_txt_that_is_requested_first(tmp_path):
+    """It once named a resting host, or no reason, where the next event is a robots.txt request in some seconds."""
     now = [NOW]
     frontier = Frontier.open(tmp_path / "store", clock=lambda: now[0], settings={"delay": 1}, robots="errands")
     frontier.discover(["http://a.test/1"])
@@ -248,8 +248,8 @@ def test_a_retry_in_many_steps_puts_back_each_dead_letter_once(small_retries, ho
     assert 0 == frontier.retry(**how)
 
 
-def test_leases_and_reports_come_between_the_steps_of_a_retry(small_retries):
-    """All dead letters of its beginning are put back, and none twice that is given up again while it goes on."""
+def test_leases_and_reports_run_between_the_steps_of_a_retry(small_retries):
+    """All dead letters of its start are queued again, and none of them twice if it fails again meanwhile."""
     world = dead_world()
     frontier, machine = world.frontier, inspect(world.frontier)
     back, retry, between = [], machine.operators.retry, []
@@ -277,8 +277,8 @@ def test_leases_and_reports_come_between_the_steps_of_a_retry(small_retries):
     assert 120 + len(between) - count == frontier.count(state="gone") > 0
 
 
-def test_a_retry_that_is_broken_off_leaves_a_store_that_goes_on_with_the_rest(tmp_path, small_retries):
-    """A kill between two steps: those that were put back are, and the same call again puts back the rest."""
+def test_an_interrupted_retry_leaves_a_store_that_continues_with_the_rest(tmp_path, small_retries):
+    """A kill between two steps: the first dead letters are queued again, and the same call again queues the rest."""
     now = NOW
     settings = {"delay": 0, "delay_factor": 0}
     frontier = Frontier.open(tmp_path / "store", clock=lambda: now, settings=settings, robots="caller")
@@ -303,12 +303,12 @@ def test_a_retry_that_is_broken_off_leaves_a_store_that_goes_on_with_the_rest(tm
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """Ends the process here."""
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 5, 9])
-def test_a_retry_that_is_killed_between_its_steps_is_ended_by_the_next(small_retries, steps):
-    """Each dead letter is put back once, by the one process or the other; the counts are right at each opening."""
+def test_a_retry_that_is_killed_between_its_steps_is_completed_by_the_next(small_retries, steps):
+    """Each dead letter is queued again once, by the one process or the other. The counts are right at each opening."""
     stored = Stored(delay=0.0, delay_factor=0.0)
     urls = [f"http://d{host}.test/{page}" for host in range(10) for page in range(3)]
     stored.discover(*urls)

@@ -1,4 +1,4 @@
-"""Replay in windows: frames that are applied together come to what they come to one by one."""
+"""Replay in windows: frames that are applied together have the same result as one by one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ROWS = ("leases", "backlog", "spent", "voids", "rules", "groups", "changed")
 
 
 class OneByOne:
-    """Frames as they come, each applied alone."""
+    """Applies each frame alone, in the order of the log."""
 
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
@@ -52,7 +52,7 @@ class OneByOne:
 
 
 class Counted(Window):
-    """A window that counts what it had to apply one by one."""
+    """A window that counts the frames that it applied one by one."""
 
     rows_max = 16_384
     one_by_one = together = 0
@@ -72,7 +72,7 @@ class Counted(Window):
 
 
 def clock_of(host: int, **cells: float) -> tuple[float, ...]:
-    """A HOST_CELLS fact; cells that are not given are 0."""
+    """A HOST_CELLS fact. Cells without a value are 0."""
     return (0, host, *(cells.get(name, 0) for name in CELLS))
 
 
@@ -81,7 +81,7 @@ def counted(rows: int) -> type[Counted]:
 
 
 def tables_of(disk: FaultyFiles, window: Any, patch: pytest.MonkeyPatch) -> tuple[Tables, dict[str, object]]:
-    """The tables as recovery leaves them, and all that can be seen of them; nothing is written."""
+    """Returns the tables as recovery leaves them, and their visible state. Nothing is written."""
     with patch.context() as patched:
         patched.setattr(recovery, "Window", window)
         files = disk.copy()
@@ -157,7 +157,7 @@ def _contents_of(backlog: Any, row: int) -> list[tuple[bytes, bytes]]:
 def assert_alike(
     disk: FaultyFiles, patch: pytest.MonkeyPatch, sizes: tuple[int, ...], *, rows_agree: bool = True
 ) -> list[type[Counted]]:
-    """rows_agree: hosts that were cold come back in any order, and then only what no row is part of is compared."""
+    """rows_agree: hosts that were cold return in any order. Then only the parts without row numbers are compared."""
     _, told = tables_of(disk, OneByOne, patch)
     windows = [counted(size) for size in sizes]
     for window in windows:
@@ -195,8 +195,8 @@ def test_every_verb_at_random(patch, seed, calls, deletes, robots, checkpoints):
 
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 2**32), calls=st.integers(40, 160), robots=st.booleans(), cold=st.booleans())
-def test_every_verb_at_random_behind_a_checkpoint_that_is_younger_than_its_log(patch, seed, calls, robots, cold):
-    """Rounds that copy a row now and then, while queues are deleted and rules change: facts meet what came after."""
+def test_every_verb_at_random_after_a_checkpoint_that_is_newer_than_its_log(patch, seed, calls, robots, cold):
+    """Rounds copy a row now and then, while queues are deleted and rules change: facts meet newer state."""
     rng = random.Random(seed)
     with patch.context() as patched:
         set_limits(patched, LOG_BYTES_BEFORE_CHECKPOINT=rng.choice([1, 4_000]))
@@ -219,7 +219,7 @@ def test_every_verb_at_random_behind_a_checkpoint_that_is_younger_than_its_log(p
 
 
 def plain_history(world: World, rng: random.Random, calls: int) -> None:
-    """Only what windows hold: URLs are found, leased, extended, reported in every way, visited again."""
+    """Only the facts of windows: URLs are found, leased, extended, reported in every way, visited again."""
     world.discover(*[f"http://{name}.com/0" for name in "abcdef"], Link("http://a.com/x", crawl="other"))
     leases = []
     for call in range(calls):
@@ -251,7 +251,7 @@ def plain_history(world: World, rng: random.Random, calls: int) -> None:
         world.clock.move(rng.choice([0, 0.1, 2.0]))
 
 
-def test_the_usual_is_applied_together(patch):
+def test_common_calls_are_applied_together(patch):
     world = World()
     plain_history(world, random.Random(5), 400)
     (window,) = assert_alike(world.disk, patch, (16_384,))
@@ -261,7 +261,7 @@ def test_the_usual_is_applied_together(patch):
 
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32), calls=st.integers(5, 150))
-def test_the_usual_at_random(patch, seed, calls):
+def test_common_calls_at_random(patch, seed, calls):
     world = World()
     plain_history(world, random.Random(seed), calls)
     assert_alike(world.disk, patch, (3, 40, 16_384))
@@ -291,7 +291,7 @@ def test_a_second_queue_after_a_visit(patch):
     tables.close()
 
 
-def test_what_a_page_held_between_two_visits_was_seen(patch):
+def test_the_digest_of_a_page_between_two_visits_was_seen(patch):
     world = World()
     world.discover("http://a.com/1")
     for digest in (b"1" * 20, b"2" * 20, b"3" * 20):
@@ -318,7 +318,7 @@ def test_a_lease_that_outlives_its_queue_ends_after_the_delete(patch):
     assert_alike(world.disk, patch, (1, 16_384))
 
 
-def test_a_key_that_spans_hosts_rests_as_long_as_was_ever_said():
+def test_a_key_that_spans_hosts_waits_for_the_longest_delay_ever_set():
     made = [
         (Fact.CRAWL, columns_of([(0, 0, "default", 1)])),
         (Fact.HOST, columns_of([(0, 7, "a.com")])),
@@ -335,7 +335,7 @@ def test_a_key_that_spans_hosts_rests_as_long_as_was_ever_said():
     tables.close()
 
 
-def test_the_token_of_an_errand_that_is_gone_is_never_given_again():
+def test_the_token_of_a_finished_errand_is_never_used_again():
     """A checkpoint without the errand is older than the log that leased it."""
     tables = Tables(Ledger.open(FaultyFiles(), store=KEY, names=[]), fingerprint_key=KEY, scratch=None)
     leased = columns_of([(0, KINDS[Kind.SITEMAP].number, 0, "http://a.com/sitemap.xml", 974, 60_000_000, 0)])
@@ -371,13 +371,13 @@ def test_a_frame_cut_short_says_where(cut):
     assert str(windowed.value) == str(alone.value)
 
 
-def test_facts_that_name_nothing_are_told():
+def test_facts_that_name_a_missing_row_are_reported():
     cells = encode(5, [(Fact.HOST_CELLS, columns_of([clock_of(77, ended=1, rest_until=1)]))])
     with pytest.raises(DamagedStoreError, match=r"kind host_cells names something that does not exist.*4d"):
         window_of([FINE, cells]).close()
 
 
-def test_facts_of_another_release_are_told():
+def test_facts_of_another_release_are_reported():
     other = FINE[:8] + bytes([200]) + FINE[9:]
     with pytest.raises(ForeignStoreError, match="kind 200"):
         window_of([FINE, other])

@@ -1,4 +1,4 @@
-"""Request ids: repeating a call has the effect of one, also after the process died."""
+"""Request ids: a repeated call has the effect of one call, also after the process died."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_repeated_discover_repeats_its_codes(world):
     assert codes == ["new", "invalid"] == world.discover(A, "x:", request_id=("me", 1))
 
 
-def test_a_repeated_lease_gives_the_same_leases(world):
+def test_a_repeated_lease_returns_the_same_leases(world):
     world.discover(A, "http://b.com/")
     first = world.lease(request_id=("me", 1))
     assert list(first) == list(world.lease(request_id=("me", 1)))
@@ -69,12 +69,12 @@ def test_answers_are_repeated_after_a_checkpoint(world):
     assert codes == world.discover(A, request_id=("me", 1))
 
 
-def test_sequences_of_two_clients_do_not_meet(world):
+def test_sequences_of_two_clients_do_not_collide(world):
     world.discover(A, request_id=("me", 1))
     assert ["known"] == world.discover(A, request_id=("you", 1))
 
 
-def test_a_sequence_used_for_another_verb_is_told(world):
+def test_a_sequence_used_for_another_verb_is_refused(world):
     world.discover(A, request_id=("me", 1))
     with pytest.raises(SettingsError, match="another verb"):
         world.lease(request_id=("me", 1))
@@ -90,7 +90,7 @@ def test_the_last_1024_answers_of_a_client_are_kept(world):
     )
 
 
-def test_kept_answers_have_a_size_and_the_oldest_of_the_client_unused_longest_go_first(world, monkeypatch):
+def test_stored_answers_have_a_size_limit_and_the_least_recently_used_client_loses_its_oldest_first(world, monkeypatch):
     set_limits(monkeypatch, REQUEST_BYTES_MAX=100)
     world.discover(*[f"http://a.com/{n}" for n in range(40)], request_id=("old", 1))
     world.discover(*[f"http://a.com/{n}" for n in range(40)], request_id=("old", 2))
@@ -107,14 +107,14 @@ def test_a_repeated_lease_leaves_out_what_expired_meanwhile(world):
     assert [] == world.lease(request_id=("me", 1))
 
 
-def test_an_empty_lease_is_no_answer_to_keep(world):
-    """Asking again under the same id is asking anew: nothing happened the first time."""
+def test_an_empty_lease_is_not_stored(world):
+    """A repeated request under the same id is a new request: the first one had no effect."""
     assert [] == world.lease(request_id=("me", 1))
     world.discover(A)
     assert [A] == world.urls(request_id=("me", 1))
 
 
-def test_a_repeated_call_leaves_the_inside_whole(world):
+def test_a_repeated_call_leaves_the_state_consistent(world):
     world.discover(A, "http://b.com/", request_id=("me", 1))
     batch = world.lease(request_id=("me", 2))
     world.lease(request_id=("me", 2))
@@ -124,7 +124,7 @@ def test_a_repeated_call_leaves_the_inside_whole(world):
 
 
 @pytest.mark.parametrize("outcomes", [None, 5, (1 / 0 for _ in "x")])
-def test_outcomes_that_cannot_be_read_are_refused_and_the_frontier_goes_on(world, outcomes):
+def test_unreadable_outcomes_are_refused_and_the_frontier_continues(world, outcomes):
     world.discover(A)
     with pytest.raises(SettingsError, match="outcomes cannot be read"):
         world.frontier.report(outcomes)
@@ -132,7 +132,7 @@ def test_outcomes_that_cannot_be_read_are_refused_and_the_frontier_goes_on(world
 
 
 @pytest.mark.parametrize("links", [None, "http://b.com/", (1 / 0 for _ in "x")])
-def test_links_that_are_no_list_are_refused_and_the_lease_stays_open(world, links):
+def test_links_that_are_not_a_list_are_refused_and_the_lease_stays_open(world, links):
     world.discover(A)
     (lease,) = world.lease()
     with pytest.raises(SettingsError, match="give a list of links"):

@@ -45,7 +45,7 @@ def good(world: World, lease: Lease, after: float = HOUR) -> Outcome:
 
 
 def scheduled(world: World, after: float = HOUR) -> None:
-    """One good visit of the page, and the time until the next one."""
+    """Makes one good visit of the page, and moves the clock to the next one."""
     world.discover(A)
     world.report(good(world, world.one(), after))
     world.clock.move(after)
@@ -65,12 +65,12 @@ def wait(world: World) -> float:
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_one_bad_answer_between_good_ones_makes_the_next_visit_come_later(world, kind):
+def test_one_bad_answer_between_good_ones_delays_the_next_visit(world, kind):
     scheduled(world)
     world.report(BAD[kind](of_page(world)))
     assert "waiting" == world.state(A)
     if "may pass" in kind or kind == "no answer":
-        assert 5.0 == wait(world)  # the retries come first
+        assert 5.0 == wait(world)  # the retries are first
     else:
         assert 2 * HOUR <= wait(world) <= 2.4 * HOUR
     world.report(good(world, of_page(world)))
@@ -78,7 +78,7 @@ def test_one_bad_answer_between_good_ones_makes_the_next_visit_come_later(world,
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_after_ten_bad_answers_in_a_row_over_a_week_a_page_is_given_up(world, kind):
+def test_after_ten_bad_answers_in_a_row_over_a_week_a_page_is_abandoned(world, kind):
     scheduled(world, 1.0)
     waits = []
     for _ in range(BAD_ANSWERS_MAX - 1):
@@ -93,7 +93,7 @@ def test_after_ten_bad_answers_in_a_row_over_a_week_a_page_is_given_up(world, ki
     assert world.frontier.verify().ok
 
 
-def test_a_good_answer_begins_the_count_anew(world):
+def test_a_good_answer_resets_the_count(world):
     scheduled(world, 1.0)
     for _ in range(3 * BAD_ANSWERS_MAX):
         world.report(of_page(world).gone(status=404))
@@ -122,7 +122,7 @@ def test_an_unchanged_page_may_end_its_visits(world):
     assert "done" == world.state(A)
 
 
-def test_a_page_that_was_given_up_has_its_schedule_when_an_operator_puts_it_back(world):
+def test_an_abandoned_page_has_its_schedule_when_an_operator_queues_it_again(world):
     scheduled(world, 1.0)
     for _ in range(BAD_ANSWERS_MAX):
         world.report(of_page(world).gone(status=404))
@@ -133,7 +133,7 @@ def test_a_page_that_was_given_up_has_its_schedule_when_an_operator_puts_it_back
     assert "waiting" == world.state(A)
 
 
-def test_a_request_that_was_broken_off_leaves_schedule_and_count_alone(world):
+def test_a_cancelled_request_does_not_change_schedule_and_count(world):
     scheduled(world)
     world.report(of_page(world).gone(status=404))
     wait(world)
@@ -155,7 +155,7 @@ def test_a_schedule_survives_the_process(world, begin_anew):
     assert 4 * HOUR <= wait(world) <= 4.8 * HOUR
 
 
-def test_a_schedule_goes_with_its_url_into_another_store(world):
+def test_a_schedule_is_exported_with_its_url(world):
     scheduled(world)
     world.report(of_page(world).gone(status=404))
     records = list(world.frontier.records())
@@ -176,13 +176,13 @@ def test_explain_names_the_bad_answers(world):
     assert str(BAD_ANSWERS_MAX) in text
 
 
-def test_the_rest_that_a_site_asks_for_comes_before_the_schedule(world):
+def test_the_wait_that_a_site_requires_is_before_the_schedule(world):
     scheduled(world, 1.0)
     world.report(outcome(of_page(world), "gone", status=404, seconds=0.1, retry_after_seconds=900.0))
     assert 900 == wait(world)
 
 
-def test_codes_keep_a_pause_within_a_fifth_and_never_shorten_it():
+def test_the_code_of_a_pause_lengthens_it_by_a_fifth_at_most_and_never_shortens_it():
     pauses = np.geomspace(1.0, 10 * 365 * 86_400, 5_000)
     kept = pauses_of(codes_of(pauses))
     assert (kept >= pauses * (1 - 1e-6)).all()

@@ -1,4 +1,5 @@
-"""robots.txt: as an errand of the frontier or as the caller's answer; verdicts are lazy, bounded and judged again."""
+"""robots.txt: as an errand of the frontier or as the caller's answer. Verdicts are lazy, bounded and repeated when
+rules change."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def world():
 
 
 def errand(world: World) -> Lease:
-    """The one errand that can be had."""
+    """Returns the only possible errand."""
     (lease,) = world.lease(errands=True)
     assert lease.kind is Kind.ROBOTS
     return lease
@@ -40,8 +41,8 @@ def answer(world: World, status: int | None = 200, body: bytes = YES, **how) -> 
 # -- the caller judges
 
 
-def test_rules_that_a_caller_gives_leave_the_errand_open_and_its_host_alone(world):
-    """`set_robots` ended the errand under way: its host was visited beside it, and did not rest behind it."""
+def test_rules_from_a_caller_leave_the_errand_open_and_its_host_unvisited(world):
+    """`set_robots` once ended the running errand: its host was visited at the same time, without a delay after it."""
     world.discover(A)
     lease = errand(world)
     world.frontier.set_robots("http://a.com", 200, YES)
@@ -53,7 +54,7 @@ def test_rules_that_a_caller_gives_leave_the_errand_open_and_its_host_alone(worl
 
 
 def test_the_limit_of_a_deleted_crawl_lets_no_two_errands_visit_a_host(world):
-    """An errand was given beside another one, by the limit of a crawl that is no more."""
+    """An errand was once leased during another one, by the limit of a deleted crawl."""
     world.discover(A, "http://a.com:8080/", Link("http://a.com/1", crawl="gone"))
     world.frontier.set_limit(2, crawl="gone")
     world.frontier.delete(crawl="gone")
@@ -62,8 +63,9 @@ def test_the_limit_of_a_deleted_crawl_lets_no_two_errands_visit_a_host(world):
     assert [] == world.lease(errands=True)
 
 
-def test_an_errand_beside_a_callers_rules_goes_on_from_its_hop_and_outlives_a_kill(world):
-    """The second hop of an errand is asked at another host, which the caller's rules for the first do not free."""
+def test_an_errand_continues_from_its_hop_despite_a_callers_rules_and_survives_a_kill(world):
+    """The second hop of an errand is a request to another host. The caller's rules for the first do not free that
+    host."""
     world.discover(A)
     world.report(outcome(errand(world), seconds=0.0, robots=RobotsAnswer(301, location="http://c.com/r.txt")))
     hop = next(one for one in world.lease(errands=True, worker="w") if one.host == "c.com")
@@ -149,7 +151,7 @@ def test_the_caller_is_given_no_errands():
 @pytest.mark.parametrize(
     "wrong", [("a.com", 200, b""), ("", 200, b""), ("http://a.com", 7_000, b""), ("http://a.com", 200, "x")]
 )
-def test_an_answer_that_makes_no_sense_is_told(wrong):
+def test_an_invalid_answer_is_refused(wrong):
     world = World()
     with pytest.raises(SettingsError):
         world.frontier.set_robots(*wrong)
@@ -167,8 +169,8 @@ def test_the_first_lease_of_an_authority_is_its_robots_txt(world):
     )  # fmt: skip
 
 
-def test_whoever_does_not_run_errands_gets_no_page_without_rules(world):
-    """An errand can be had at once, which only a call with `errands=True` is given."""
+def test_a_call_without_errands_gets_no_page_without_rules(world):
+    """An errand is ready at once, but only a call with `errands=True` gets it."""
     world.discover(A)
     assert ([], 0.0) == (world.urls(), world.ready_in())
 
@@ -182,8 +184,9 @@ def test_one_errand_is_open_per_authority(world):
 @pytest.mark.parametrize(
     ("per_queue", "given"), [(1, "https://a.com/robots.txt"), (2, "https://a.com/robots.txt"), (3, "http://a.com/y")]
 )
-def test_a_call_that_gates_a_host_takes_no_page_of_it_beside_the_errand(world, per_queue, given):
-    """The call gave the errand for https and, a round later, a page of http: the host had two requests at once."""
+def test_a_call_that_gates_a_host_leases_no_page_of_it_together_with_the_errand(world, per_queue, given):
+    """The call once leased the errand for https and, a round later, a page of http: the host had two requests at
+    once."""
     world.discover(A)
     answer(world, body=b"User-agent: *\nDisallow: /shut")
     world.clock.move(10)
@@ -193,8 +196,8 @@ def test_a_call_that_gates_a_host_takes_no_page_of_it_beside_the_errand(world, p
     assert [given] == world.urls(per_queue * 2, errands=True, per_queue=per_queue)
 
 
-def test_a_host_that_gave_a_page_gives_no_errand_of_another_host_in_the_same_call(world):
-    """The robots.txt of a.com had moved to b.com. The call that lined its errand up there had given a page of b.com."""
+def test_a_host_with_a_leased_page_gets_no_errand_of_another_host_in_the_same_call(world):
+    """The robots.txt of a.com had moved to b.com. The call that queued its errand there had leased a page of b.com."""
     world.discover("http://b.com/")
     answer(world)
     world.clock.move(10)
@@ -208,7 +211,7 @@ def test_a_host_that_gave_a_page_gives_no_errand_of_another_host_in_the_same_cal
     assert ["b.com"] == [lease.host for lease in world.lease(20, errands=True)]
 
 
-def test_authorities_of_one_host_ask_one_after_another(world):
+def test_authorities_of_one_host_request_one_after_another(world):
     world.discover(A, "https://a.com/")
     first = answer(world, 404)
     assert [] == world.lease(errands=True)
@@ -220,7 +223,8 @@ def test_authorities_of_one_host_ask_one_after_another(world):
 
 @pytest.mark.parametrize("turned", [1, -1])
 def test_each_authority_of_a_host_is_judged_by_its_own_rules(turned):
-    """The row of a host tells the rules of one authority; pages of the others look much like pages of that one."""
+    """The row of a host contains the rules of one authority. Pages of the other authorities look much like pages of
+    that one."""
     world = World(robots="errands", delay=0)
     names = ["http://a.com", "https://a.com", "http://a.com:8080", "http://a.com:8088", "http://a.com.", "http://a.co"]
     names = names[::turned]
@@ -244,7 +248,7 @@ def test_errands_are_counted_outside_accepted(world):
     assert (1, 1, {"queued": 1}) == (statistics["accepted"], statistics["errands"], world.counts())
 
 
-def test_an_open_errand_keeps_the_crawl_going(world):
+def test_an_open_errand_keeps_the_crawl_open(world):
     world.discover(A)
     errand(world)
     assert not world.frontier.finished()
@@ -258,13 +262,13 @@ def test_pages_follow_their_robots_txt_one_delay_later(world):
     assert [A] == world.urls()
 
 
-def test_crawl_delay_lies_between_robots_txt_and_the_first_page(world):
+def test_crawl_delay_separates_robots_txt_and_the_first_page(world):
     world.discover(A)
     answer(world, 200, b"User-agent: *\nCrawl-delay: 9")
     assert 9.0 == world.ready_in()
 
 
-def test_crawl_delay_counts_from_the_hosts_own_last_request_when_the_rules_came_from_elsewhere(world):
+def test_crawl_delay_counts_from_the_hosts_own_last_request_when_another_host_returned_the_rules(world):
     world.discover(A)
     lease = errand(world)
     world.report(lease.robots(301, location="http://b.com/robots.txt", seconds=0))
@@ -273,8 +277,8 @@ def test_crawl_delay_counts_from_the_hosts_own_last_request_when_the_rules_came_
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_crawl_delay_counts_from_a_request_that_ends_in_the_call_that_brings_it(world, turned):
-    """The rules of an authority come from another host, beside the end of a request to its own host."""
+def test_crawl_delay_counts_from_a_request_that_ends_in_the_call_with_the_rules(world, turned):
+    """The rules of an authority arrive from another host, together with the end of a request to its own host."""
     world.discover("http://a.com:8080/")
     world.frontier.set_robots("http://a.com:8080", 404)
     world.frontier.set_limit(2, "a.com")
@@ -290,7 +294,7 @@ def test_crawl_delay_counts_from_a_request_that_ends_in_the_call_that_brings_it(
     assert ([], 9.0) == (world.urls(), world.ready_in())
 
 
-def test_crawl_delay_lies_between_pages(world):
+def test_crawl_delay_separates_pages(world):
     world.discover(A, "http://a.com/2")
     answer(world, 200, b"User-agent: *\nCrawl-delay: 9")
     world.clock.move(9)
@@ -299,7 +303,7 @@ def test_crawl_delay_lies_between_pages(world):
 
 
 @pytest.mark.parametrize("body", [b"User-agent: *\nCrawl-delay: 9", b"User-agent: *\nDisallow: /no\nCrawl-delay: 9"])
-def test_crawl_delay_lies_between_pages_once_later_rules_bring_it(world, body):
+def test_crawl_delay_separates_pages_once_later_rules_contain_it(world, body):
     world.discover(A, "http://a.com/2", "http://a.com/3")
     answer(world, 200, b"User-agent: *\nDisallow: /no")
     for delay in (1.0, 9.0):
@@ -309,7 +313,7 @@ def test_crawl_delay_lies_between_pages_once_later_rules_bring_it(world, body):
         world.frontier.set_robots("http://a.com", 200, body)
 
 
-def test_crawl_delay_still_lies_between_pages_after_a_kill(world):
+def test_crawl_delay_separates_pages_after_a_kill(world):
     world.discover(A, "http://a.com/2")
     answer(world, 200, b"User-agent: *\nCrawl-delay: 9")
     world.kill()
@@ -319,7 +323,7 @@ def test_crawl_delay_still_lies_between_pages_after_a_kill(world):
     assert 9.0 == world.ready_in()
 
 
-def test_a_forbidden_url_is_parked_and_the_crawl_finished(world):
+def test_a_forbidden_url_is_parked_and_the_crawl_is_finished(world):
     world.discover(A)
     answer(world, 200, NO)
     world.clock.move(1)
@@ -341,8 +345,8 @@ def test_a_returned_errand_is_run_again(world):
     assert "http://a.com/robots.txt" == errand(world).url
 
 
-def test_an_errand_that_is_open_at_a_kill_ends_and_its_host_rests(world):
-    """The errand's fact names no URL: replay must know where robots.txt is asked for."""
+def test_an_errand_that_is_open_at_a_kill_ends_and_its_host_waits(world):
+    """The errand's fact names no URL: replay must find out where robots.txt is requested."""
     world.discover(A)
     errand(world)
     world.kill()
@@ -367,7 +371,7 @@ def test_an_extended_errand_lives_longer(world):
     assert (["ok"], []) == (world.report(lease.robots(404)), recount(world.frontier))
 
 
-def test_a_stale_errand_changes_nothing(world):
+def test_a_stale_errand_changes_no_state(world):
     world.discover(A)
     lease = errand(world)
     world.report(lease.robots(200, NO))
@@ -376,7 +380,7 @@ def test_a_stale_errand_changes_nothing(world):
     assert [] == world.urls()
 
 
-def test_robots_takes_the_class_of_the_best_url_that_waits_for_it(world):
+def test_robots_txt_has_the_class_of_the_best_url_that_waits_for_it(world):
     world.discover(Link(A, priority=0.2), Link("http://a.com/2", priority=0.9))
     world.lease()
     authority = world.inspect().tables.robots.by_name["http://a.com"]
@@ -384,7 +388,7 @@ def test_robots_takes_the_class_of_the_best_url_that_waits_for_it(world):
 
 
 def test_urls_stay_in_their_queue_while_the_rules_of_their_authority_are_unknown(world):
-    """One card is drawn and goes back; then the host is gated, and no call looks at its queue."""
+    """One card is drawn and returns. Then the host is gated, and no call looks at its queue."""
     world.discover(*[f"http://a.com/{n}" for n in range(2_500)], "http://b.com/")
     world.lease()
     tables = world.inspect().tables
@@ -392,7 +396,7 @@ def test_urls_stay_in_their_queue_while_the_rules_of_their_authority_are_unknown
     assert ["a.com", "b.com"] == [tables.hosts.name(row) for row in sorted(world.inspect().turns.gates)]
 
 
-def test_a_gate_opens_when_the_urls_behind_it_are_deleted(world):
+def test_a_gate_opens_when_the_urls_that_wait_for_it_are_deleted(world):
     """The gate of a host without URLs keeps no crawl open, and its errand leaves the line."""
     world.discover(Link(A, crawl="one"))
     world.lease()
@@ -401,7 +405,7 @@ def test_a_gate_opens_when_the_urls_behind_it_are_deleted(world):
 
 
 def test_deleting_a_crawl_leaves_the_daily_errand_of_another(world):
-    """Parked URLs of the other crawl wait for the robots.txt that nobody answered."""
+    """Parked URLs of the other crawl wait for the unanswered robots.txt."""
     world.discover(Link(A, crawl="one"), Link("http://a.com/2", crawl="two"))
     for wait in (5, 30, 300, 1):
         answer(world, 503)
@@ -415,7 +419,7 @@ def test_deleting_a_crawl_leaves_the_daily_errand_of_another(world):
 
 
 def test_urls_to_be_judged_again_are_not_forgotten_while_robots_txt_is_unreachable(world):
-    """The rules that allow them expire before a call judges them again; then nothing answers for a day."""
+    """The rules that allow them expire before a call judges them again. Then no server answers for a day."""
     world.discover(A, "http://a.com/2")
     answer(world, 200, NO)
     world.clock.move(1)
@@ -430,7 +434,7 @@ def test_urls_to_be_judged_again_are_not_forgotten_while_robots_txt_is_unreachab
     assert [A] == world.urls(errands=True)
 
 
-def test_a_daily_errand_goes_on_over_hops_and_failures_while_urls_are_parked(world):
+def test_a_daily_errand_continues_over_hops_and_failures_while_urls_are_parked(world):
     """A robots.txt that was unreachable redirects, fails once more and answers: its parked URLs are judged again."""
     world.discover(A)
     for wait in (5, 30, 300, 1):
@@ -449,8 +453,8 @@ def test_a_daily_errand_goes_on_over_hops_and_failures_while_urls_are_parked(wor
     assert [A] == world.urls(errands=True)
 
 
-def test_rules_that_changed_judge_again_behind_a_kill_in_the_middle_and_not_twice():
-    """How far judging again has come is not in the log; that it is over is."""
+def test_rules_that_changed_are_applied_again_after_a_kill_in_the_middle_and_not_twice():
+    """The progress of judging again is not in the log, but its end is."""
     world = World(delay=0)
     world.discover(
         *[f"http://a.com/{n}" for n in range(1_200)], *[Link(f"http://a.com/{n}", crawl="b") for n in range(9)]
@@ -473,8 +477,8 @@ def test_rules_that_changed_judge_again_behind_a_kill_in_the_middle_and_not_twic
 
 
 def begun(world: World, limit: int, most: int) -> list[tuple[float, str]]:
-    """When each request begins, in seconds, and its URL, where a host is kept as busy as it may be: one request ends
-    only when no other can begin."""
+    """Returns the start of each request in seconds, and its URL, for a host that is as busy as allowed: one request
+    ends only when no other can start."""
     began, open_ones, seen = world.clock(), [], []
     while len(seen) < most and not world.frontier.finished():
         batch = world.lease(1, errands=True)
@@ -495,8 +499,8 @@ def begun(world: World, limit: int, most: int) -> list[tuple[float, str]]:
 
 @pytest.mark.parametrize("limit", [2, 3])
 @pytest.mark.parametrize("other", ["http://a.com:8080", "https://a.com"])
-def test_robots_txt_of_another_authority_waits_for_no_whole_queue(limit, other):
-    """Where several requests may be open the errand takes the next free place, before pages; then pages go on."""
+def test_robots_txt_of_another_authority_does_not_wait_for_the_whole_queue(limit, other):
+    """Where several requests may be open, the errand gets the next free place, before pages. Then pages continue."""
     world = World(robots="errands")
     world.discover(A)
     world.frontier.set_limit(limit, "a.com")
@@ -507,8 +511,8 @@ def test_robots_txt_of_another_authority_waits_for_no_whole_queue(limit, other):
     assert [A, "http://a.com/0", f"{other}/robots.txt", f"{other}/x", "http://a.com/1"] == urls[:5]
 
 
-def test_an_errand_among_several_requests_keeps_the_gap_between_their_beginnings():
-    """Pages and errands of a host begin one delay apart, and never more of them are open than the limit says."""
+def test_an_errand_among_several_requests_keeps_the_gap_between_their_starts():
+    """Pages and errands of a host start one delay apart, and no more of them are open than the limit allows."""
     world = World(robots="errands", delay=2)
     world.discover(A)
     world.frontier.set_limit(3, "a.com")
@@ -520,8 +524,8 @@ def test_an_errand_among_several_requests_keeps_the_gap_between_their_beginnings
     assert [] == recount(world.frontier)
 
 
-def test_one_request_at_a_time_is_one_errand_at_a_time_also_behind_others_limits():
-    """A limit of another host, or none, gives an errand no place beside an open page."""
+def test_one_request_at_a_time_is_one_errand_at_a_time_whatever_the_limits_of_other_hosts():
+    """A limit of another host, or no limit, frees no place for an errand during an open page."""
     world = World(robots="errands")
     world.frontier.set_robots("http://a.com", 404)
     world.discover(A, "http://a.com:8080/", "http://b.com/")
@@ -558,7 +562,7 @@ def test_rules_at_the_end_of_hops_count_for_the_first_authority(world):
     assert ([], "parked") == (world.urls(), world.state(A))
 
 
-def test_after_five_hops_there_are_no_rules(world):
+def test_after_five_hops_the_file_has_no_rules(world):
     world.discover(A)
     for hop in range(6):
         world.report(errand(world).robots(301, location=f"http://h{hop}.com/r.txt"))
@@ -575,7 +579,7 @@ def test_a_hop_survives_a_kill(world):
     assert "http://b.com/r.txt" == errand(world).url
 
 
-def test_a_hop_to_a_name_that_does_not_exist_is_no_death_of_the_first_authority(world):
+def test_a_hop_to_a_name_that_does_not_exist_does_not_make_the_first_authority_gone(world):
     world.discover(A)
     world.report(errand(world).robots(301, location="http://b.com/r.txt"))
     world.report(outcome(errand(world), "gone", error="dns_unknown"))
@@ -588,7 +592,8 @@ def test_a_hop_to_a_name_that_does_not_exist_is_no_death_of_the_first_authority(
 
 
 def unreachable(world: World) -> list[float]:
-    """Lets robots.txt fail until the frontier gives up and its URLs are refused; the waits between the attempts."""
+    """Lets robots.txt fail until the frontier stops retrying and its URLs are refused. Returns the waits between the
+    attempts."""
     waits = []
     for _ in range(3):
         world.report(outcome(errand(world), "retry", error="timeout", seconds=0.0))
@@ -623,20 +628,20 @@ def test_attempts_of_an_errand_survive_a_kill(world):
     assert 2 == errand(world).attempt
 
 
-def test_while_robots_txt_is_tried_again_no_page_is_handed_out(world):
+def test_while_robots_txt_is_retried_no_page_is_leased(world):
     world.discover(A)
     world.report(outcome(errand(world), "retry", error="timeout", seconds=0.0))
     world.clock.move(4)
     assert ([], {"queued": 1}) == (world.urls(), world.counts())
 
 
-def test_after_that_its_urls_are_refused_and_the_crawl_is_finished(world):
+def test_after_the_last_retry_its_urls_are_refused_and_the_crawl_is_finished(world):
     world.discover(A)
     unreachable(world)
     assert ("parked", "robots_unreachable", True) == (world.state(A), world.reason(A), world.frontier.finished())
 
 
-def test_when_it_answers_a_day_later_its_urls_go_on(world):
+def test_when_robots_txt_answers_a_day_later_its_urls_continue(world):
     world.discover(A)
     unreachable(world)
     world.clock.move(DAY)
@@ -654,7 +659,7 @@ def test_the_daily_attempt_survives_a_kill(world):
     assert "http://a.com/robots.txt" == errand(world).url
 
 
-def test_retry_after_of_a_robots_txt_rests_its_host(world):
+def test_retry_after_of_a_robots_txt_delays_its_host(world):
     world.discover(A)
     lease = errand(world)
     world.report(outcome(lease, "retry", status=503, retry_after_seconds=77.0, robots=lease.robots(503).robots))
@@ -663,28 +668,28 @@ def test_retry_after_of_a_robots_txt_rests_its_host(world):
 
 
 @pytest.mark.parametrize("error", ["dns_unknown", "blocked_address", "blocked_port"])
-def test_urls_of_an_authority_that_is_not_there_are_gone(world, error):
+def test_urls_of_an_authority_that_does_not_exist_are_gone(world, error):
     world.discover(A)
     world.report(outcome(errand(world), "gone", error=error))
     world.clock.move(1)
     assert ([], "gone", error) == (world.urls(errands=True), world.state(A), world.reason(A))
 
 
-def test_rules_are_asked_for_again_after_a_day(world):
+def test_rules_are_requested_again_after_a_day(world):
     world.discover(A)
     answer(world)
     world.clock.move(DAY)
     assert "http://a.com/robots.txt" == errand(world).url
 
 
-def test_rules_hold_for_a_day(world):
+def test_rules_are_valid_for_a_day(world):
     world.discover(A)
     answer(world)
     world.clock.move(DAY - 1)
     assert [A] == world.urls(errands=True)
 
 
-def test_when_rules_expired_no_new_page_is_handed_out(world):
+def test_when_rules_expired_no_new_page_is_leased(world):
     world.discover(A)
     answer(world)
     world.clock.move(DAY)
@@ -692,7 +697,7 @@ def test_when_rules_expired_no_new_page_is_handed_out(world):
 
 
 def visited(world: World) -> None:
-    """Two pages of a host are visited, so that its row tells its rules; a third is there."""
+    """Visits two pages of a host, so that its row contains its rules. A third page is queued."""
     world.discover(*[f"{A}{n}" for n in range(3)])
     answer(world)
     for _ in range(2):
@@ -701,13 +706,13 @@ def visited(world: World) -> None:
     world.clock.move(1)
 
 
-def test_when_rules_expired_a_host_that_was_visited_is_asked_again(world):
+def test_when_rules_expired_the_robots_txt_of_a_visited_host_is_requested_again(world):
     visited(world)
     world.clock.move(DAY)
     assert "http://a.com/robots.txt" == errand(world).url
 
 
-def test_rules_that_changed_count_at_once_for_a_host_that_was_visited(world):
+def test_changed_rules_apply_at_once_to_a_visited_host(world):
     visited(world)
     world.frontier.set_robots("http://a.com", 200, NO)
     assert ([], "robots") == (world.urls(errands=True), world.reason(f"{A}2"))
@@ -728,8 +733,8 @@ def test_one_call_refuses_at_most_a_thousand(world):
     assert (True, 3_000) == (max(steps) <= 1_000, before)
 
 
-def test_after_refusals_something_is_ready_at_once(world):
-    """A call that only refused says that more can be had now."""
+def test_after_refusals_the_next_lease_is_ready_at_once(world):
+    """A call that only refused URLs says that more can be leased now."""
     world.discover(*[f"http://a.com/{n}" for n in range(1_500)])
     world.discover(Link("http://a.com/robots.txt", priority=0.0))
     answer(world, 200, NO)
@@ -752,8 +757,8 @@ def test_changed_rules_judge_parked_urls_again_in_bounded_steps():
 
 @pytest.mark.parametrize("rules", [0, 20_000])
 def test_other_hosts_are_leased_while_parked_urls_are_judged_again(rules):
-    """Judging again took all that a call may judge: until the last of 3,000 URLs was judged by 30,000 rules nobody was
-    leased in 750 calls."""
+    """Judging again once used the whole budget of a call: until the last of 3,000 URLs was judged by 30,000 rules, 750
+    calls leased no URL."""
     world = World(delay=0)
     world.discover(*[f"http://a.com/{n}" for n in range(2_000)])
     world.frontier.set_robots("http://a.com", 200, NO)
@@ -767,8 +772,8 @@ def test_other_hosts_are_leased_while_parked_urls_are_judged_again(rules):
     assert (2_000, False) == (world.counts()["parked"], world.frontier.finished())
 
 
-def test_parked_urls_are_judged_again_though_a_kill_came_between():
-    """How far judging again had come is not in the log."""
+def test_parked_urls_are_judged_again_despite_a_kill_in_between():
+    """The progress of judging again was not in the log."""
     world = World(delay=0)
     world.discover(*[f"http://a.com/{n}" for n in range(1_200)])
     world.frontier.set_robots("http://a.com", 200, NO)
@@ -781,7 +786,7 @@ def test_parked_urls_are_judged_again_though_a_kill_came_between():
     assert {"queued": 1_199, "leased": 1} == world.counts()
 
 
-def test_parked_urls_are_judged_again_though_a_kill_came_between_and_the_rules_expired(world):
+def test_parked_urls_are_judged_again_despite_a_kill_and_expired_rules(world):
     world.discover(A)
     answer(world, 200, NO)
     world.clock.move(1)
@@ -794,7 +799,7 @@ def test_parked_urls_are_judged_again_though_a_kill_came_between_and_the_rules_e
     assert [A] == world.urls(errands=True)
 
 
-def test_the_same_rules_again_judge_nothing_again():
+def test_the_same_rules_again_cause_no_new_verdicts():
     world = World()
     world.discover(A)
     world.frontier.set_robots("http://a.com", 200, NO)
@@ -832,7 +837,7 @@ def test_a_refused_url_has_one_line_at_its_first_refusal():
     assert [] == lines
 
 
-def test_an_outcomes_line_is_kept_with_it_and_knows_its_new_links():
+def test_an_outcomes_line_is_stored_with_it_and_counts_its_new_links():
     world = World(output=True)
     world.discover(A)
     lease = world.one()
@@ -852,7 +857,7 @@ def test_a_stale_outcome_has_no_line():
     assert [{"n": 1, "new_links": 0}] == [json.loads(line) for _, line in world.frontier.lines("pages", 0)]
 
 
-def test_lines_come_back_from_the_log_after_a_kill():
+def test_lines_are_read_from_the_log_after_a_kill():
     world = World(output=True)
     world.discover(A)
     lsn = world.frontier.report([outcome(world.one(), line=b'{"n":1}')]).lsn
@@ -861,7 +866,7 @@ def test_lines_come_back_from_the_log_after_a_kill():
     assert [] == list(world.frontier.lines("pages", lsn))
 
 
-def test_verdicts_are_of_the_enum():
+def test_verdicts_are_members_of_the_enum():
     world = World()
     world.discover(A)
     lease = world.one()
@@ -871,7 +876,7 @@ def test_verdicts_are_of_the_enum():
     assert Verdict.DONE == outcome(lease).verdict
 
 
-def test_a_host_whose_errand_waits_for_its_retry_rests():
+def test_a_host_whose_errand_waits_for_its_retry_is_resting():
     world = World(robots="errands", delay=0)
     world.discover("http://a.com/")
     world.report(world.one(errands=True).robots(503))
@@ -883,8 +888,8 @@ def test_a_host_whose_errand_waits_for_its_retry_rests():
 
 
 @pytest.mark.parametrize("behind", [0.5, 86_400.0, 1e9])
-def test_an_errand_that_says_it_ended_before_it_began_leaves_a_whole_gap(behind):
-    """The clock of its holder is behind: the gap counts from the report on, never 0.0 s."""
+def test_an_errand_that_reports_an_end_before_its_start_leaves_a_whole_gap(behind):
+    """The clock of its holder is slow: the gap counts from the report on, and is never 0.0 s."""
     world = World(robots="errands", delay=2.0)
     world.discover(A)
     lease = errand(world)
@@ -894,7 +899,7 @@ def test_an_errand_that_says_it_ended_before_it_began_leaves_a_whole_gap(behind)
     assert 2.0 == world.ready_in()
 
 
-def test_an_errand_that_can_have_ended_when_its_worker_says_rests_its_host_from_then_on():
+def test_an_errand_whose_reported_end_is_possible_delays_its_host_from_then_on():
     world = World(robots="errands", delay=2.0)
     world.discover(A)
     lease = errand(world)
@@ -904,8 +909,8 @@ def test_an_errand_that_can_have_ended_when_its_worker_says_rests_its_host_from_
     assert 1.0 == world.ready_in()
 
 
-def test_of_an_errand_that_outlived_a_kill_nobody_knows_when_it_began():
-    """A request whose end cannot be known is taken to have ended just now."""
+def test_the_start_of_an_errand_that_survived_a_kill_is_unknown():
+    """A request with an unknown end counts as ended just now."""
     world = World(robots="errands", delay=2.0)
     world.discover(A)
     (lease,) = world.lease(errands=True, worker="w")
@@ -927,7 +932,7 @@ def lined_up(*links: str | Link, **how) -> World:
     return world
 
 
-def test_a_host_that_is_paused_is_sent_no_errand_until_it_is_resumed():
+def test_a_paused_host_gets_no_errand_until_it_is_resumed():
     world = lined_up()
     world.lease(0, errands=True)
     world.frontier.pause("a.com")
@@ -936,7 +941,7 @@ def test_a_host_that_is_paused_is_sent_no_errand_until_it_is_resumed():
     assert (0.0, "http://a.com/robots.txt") == (world.ready_in(), errand(world).url)
 
 
-def test_a_host_that_is_blocked_is_sent_its_errand_when_the_block_ends():
+def test_a_blocked_host_gets_its_errand_when_the_block_ends():
     world = lined_up()
     world.lease(0, errands=True)
     world.frontier.block_until(world.clock() + instant(60), "a.com")
@@ -947,7 +952,7 @@ def test_a_host_that_is_blocked_is_sent_its_errand_when_the_block_ends():
     assert "http://a.com/robots.txt" == errand(world).url
 
 
-def test_the_hosts_of_a_paused_crawl_are_sent_no_errands():
+def test_the_hosts_of_a_paused_crawl_get_no_errands():
     world = lined_up(A, "http://b.com/")
     world.frontier.pause()
     assert [] == world.urls(errands=True)
@@ -955,7 +960,7 @@ def test_the_hosts_of_a_paused_crawl_are_sent_no_errands():
     assert 2 == len(world.lease(errands=True))
 
 
-def test_an_errand_goes_on_for_the_crawl_that_is_not_paused():
+def test_an_errand_continues_for_the_crawl_that_is_not_paused():
     world = lined_up(Link(A, crawl="one"), Link("http://a.com/2", crawl="two"))
     world.frontier.pause(crawl="one")
     world.lease()
@@ -966,7 +971,7 @@ def test_an_errand_goes_on_for_the_crawl_that_is_not_paused():
     assert ["http://b.com/robots.txt"] == other.urls(errands=True)
 
 
-def test_robots_txt_that_nobody_answered_is_not_tried_again_while_its_host_is_paused():
+def test_an_unanswered_robots_txt_is_not_retried_while_its_host_is_paused():
     world = lined_up()
     answer(world, 503)
     world.frontier.pause("a.com")
@@ -977,7 +982,7 @@ def test_robots_txt_that_nobody_answered_is_not_tried_again_while_its_host_is_pa
 
 
 @pytest.mark.parametrize("closed", ["a.com", "b.com"])
-def test_a_hop_is_not_asked_for_where_its_owner_or_its_host_is_paused(closed):
+def test_a_hop_is_not_requested_while_its_owner_or_its_host_is_paused(closed):
     world = lined_up()
     world.discover(Link("http://b.com/", not_before=world.clock() + instant(DAY)))
     world.report(errand(world).robots(301, location="http://b.com/r.txt"))
@@ -988,7 +993,7 @@ def test_a_hop_is_not_asked_for_where_its_owner_or_its_host_is_paused(closed):
     assert "http://b.com/r.txt" == errand(world).url
 
 
-def test_a_hop_to_a_host_of_no_crawl_is_asked_for_while_another_crawl_is_paused():
+def test_a_hop_to_a_host_of_no_crawl_is_requested_while_another_crawl_is_paused():
     world = lined_up(Link(A, crawl="one"))
     world.report(errand(world).robots(301, location="http://b.com/r.txt"))
     world.discover("http://c.com/")
@@ -996,7 +1001,7 @@ def test_a_hop_to_a_host_of_no_crawl_is_asked_for_while_another_crawl_is_paused(
     assert "http://b.com/r.txt" == errand(world).url
 
 
-def test_a_crawl_that_was_deleted_while_its_errand_was_lined_up_ends():
+def test_a_crawl_that_was_deleted_while_its_errand_was_queued_ends():
     world = lined_up(Link(A, crawl="one"))
     world.frontier.pause(crawl="one")
     world.frontier.delete(crawl="one")
@@ -1012,7 +1017,7 @@ def test_a_frontier_that_waits_for_errands_says_how_to_lease_them():
         assert frontier.explain_idle().text.startswith("1 host is ready: lease from it with errands=True")
 
 
-def test_a_robots_lease_that_is_reported_without_an_answer_is_refused_with_words():
+def test_a_robots_lease_reported_without_an_answer_is_refused_with_a_message():
     with Frontier.memory(robots="errands") as frontier:
         frontier.discover(["http://a.com/"])
         (errand,) = frontier.lease(1, errands=True)

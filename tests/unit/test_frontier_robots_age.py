@@ -1,4 +1,4 @@
-"""How long a robots.txt holds: a day, less where its answer says so, and longer only after 30 days of failures."""
+"""How long a robots.txt is valid: a day, less if its answer says so, and longer only after 30 days of failures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def world_of(**how: object) -> World:
 
 
 def asked(world: World) -> list[str]:
-    """The kinds of what can be leased now, given back unfetched."""
+    """Returns the kinds of all possible leases, and releases them unfetched."""
     leases = list(world.lease(1, errands=True))
     world.frontier.release([lease.token for lease in leases])
     return [str(lease.kind) for lease in leases]
@@ -41,7 +41,7 @@ def answer(world: World, status: int | None, body: bytes = b"", **how: object) -
     ("fresh", "age"), [(None, DAY), (3_600.0, 3_600.0), (0.0, 300.0), (10 * DAY, DAY), (86_399.5, 86_399.5)]
 )
 @pytest.mark.parametrize("status", [200, 404])
-def test_an_answer_may_shorten_the_day_that_rules_hold_and_never_lengthen_it(status, fresh, age):
+def test_an_answer_may_shorten_the_day_of_validity_but_never_lengthen_it(status, fresh, age):
     world = world_of()
     answer(world, status, RULES, fresh_seconds=fresh)
     world.clock.move(age - 0.01)
@@ -52,7 +52,7 @@ def test_an_answer_may_shorten_the_day_that_rules_hold_and_never_lengthen_it(sta
     assert ["robots"] == asked(world)
 
 
-def test_a_good_copy_holds_until_it_is_a_day_old_while_its_file_is_out_of_reach():
+def test_a_good_copy_is_valid_until_it_is_a_day_old_while_its_file_is_unreachable():
     world = world_of()
     answer(world, 200, RULES, fresh_seconds=600.0)
     world.clock.move(600.0)
@@ -74,7 +74,7 @@ def test_a_good_copy_holds_until_it_is_a_day_old_while_its_file_is_out_of_reach(
 
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize(("status", "body"), [(404, b""), (200, RULES)])
-def test_a_copy_that_the_caller_brought_holds_for_a_day_once_its_file_is_out_of_reach(status, body, killed):
+def test_a_copy_from_the_caller_is_valid_for_a_day_once_its_file_is_unreachable(status, body, killed):
     world = World(robots="caller", delay=0, delay_factor=0.0)
     world.frontier.set_robots("http://a.test", status, body)
     world.discover(f"{OPEN}0", f"{OPEN}1", f"{OPEN}2")
@@ -92,7 +92,7 @@ def test_a_copy_that_the_caller_brought_holds_for_a_day_once_its_file_is_out_of_
     assert 3 == len(world.lease(3, per_queue=3))
 
 
-def test_without_failures_rules_from_the_caller_hold_until_it_brings_others():
+def test_without_failures_rules_from_the_caller_are_valid_until_they_are_replaced():
     world = World(robots="caller", delay=0, delay_factor=0.0)
     world.frontier.set_robots("http://a.test", 200, RULES)
     world.discover(f"{OPEN}0")
@@ -100,7 +100,7 @@ def test_without_failures_rules_from_the_caller_hold_until_it_brings_others():
     assert ["page"] == asked(world)
 
 
-def test_a_copy_that_the_caller_brought_holds_for_ever_where_its_settings_open_hosts():
+def test_a_copy_from_the_caller_is_valid_for_ever_where_the_settings_open_unreachable_hosts():
     world = World(robots="caller", robots_unreachable="open", delay=0, delay_factor=0.0)
     world.frontier.set_robots("http://a.test", 200, RULES)
     world.frontier.set_robots("http://a.test", 503)
@@ -118,7 +118,7 @@ def closed_state(world: World) -> str:
 
 
 def fail_for(world: World, days: float) -> None:
-    """Lets every request for the robots.txt fail for so long."""
+    """Lets every request for the robots.txt fail for `days` days."""
     end = world.clock() + instant(days * DAY)
     while world.clock() < end:
         for lease in world.lease(1, errands=True):
@@ -128,7 +128,7 @@ def fail_for(world: World, days: float) -> None:
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_after_thirty_days_out_of_reach_the_last_good_copy_holds_again(killed):
+def test_after_thirty_unreachable_days_the_last_good_copy_is_valid_again(killed):
     world = world_of()
     answer(world, 200, RULES)
     world.clock.move(DAY)
@@ -151,7 +151,7 @@ def test_a_host_whose_robots_txt_never_answered_stays_closed():
     assert "page" not in asked(world)
 
 
-def test_a_good_answer_begins_the_thirty_days_again():
+def test_a_good_answer_restarts_the_thirty_days():
     world = world_of()
     answer(world, 200, RULES)
     world.clock.move(DAY)
@@ -171,8 +171,8 @@ def test_a_good_answer_begins_the_thirty_days_again():
     )
 )
 def test_pages_are_open_only_by_a_copy_of_today_or_after_thirty_days_of_failures(steps):
-    """Plain rules: an authority is open while its last good answer is younger than a day, or when every answer of the
-    last 30 days failed and there was a good one before."""
+    """The rules in plain Python: an authority is open while its last good answer is younger than a day, or when every
+    answer of the last 30 days failed and there was a good one before."""
     one, now = Authority(0, 0, "http://a.test"), instant(1_000.0)
     good, failing = None, None
     for status, fresh, wait in steps:
@@ -190,7 +190,7 @@ def test_pages_are_open_only_by_a_copy_of_today_or_after_thirty_days_of_failures
             assert young or (failing is not None and now - failing >= instant(30 * DAY))
 
 
-def test_a_host_shows_what_is_known_of_its_robots_txt():
+def test_a_host_shows_the_facts_about_its_robots_txt():
     world = world_of()
     begun = world.clock()
     answer(world, 200, RULES + b"Crawl-delay: 2.5\nSitemap: http://a.test/map.xml\n", fresh_seconds=3_600.0)
@@ -209,7 +209,7 @@ def test_a_host_shows_what_is_known_of_its_robots_txt():
 
 
 def kinds_in_turn(world: World, turns: int, status: int = 200, body: bytes = b"", **how: object) -> list[str]:
-    """The kinds of the leases of so many turns of a host, each taken as soon as it can be had."""
+    """Returns the kinds of the leases of a host in `turns` turns, each leased as soon as possible."""
     found: list[str] = []
     while len(found) < turns:
         leases = list(world.lease(1, errands=True))
@@ -237,7 +237,7 @@ LIFETIMES = {
 
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize("which", LIFETIMES)
-def test_a_robots_txt_holds_for_the_next_turn_of_its_host_however_long_that_rests(which, killed):
+def test_a_robots_txt_is_valid_for_the_next_turn_of_its_host_however_long_its_delay(which, killed):
     fresh, lines, settings = LIFETIMES[which]
     world = World(robots="errands", **({"delay": 1.0, "delay_factor": 0.0} | settings))
     world.discover(*[f"{OPEN}{page}" for page in range(100)])
@@ -250,13 +250,13 @@ def test_a_robots_txt_holds_for_the_next_turn_of_its_host_however_long_that_rest
         assert ["page", "robots"] * 6 == kinds
 
 
-def test_a_missing_robots_txt_that_says_no_store_holds_for_the_next_turn():
+def test_a_missing_robots_txt_with_no_store_is_valid_for_the_next_turn():
     world = World(robots="errands", delay=600.0, delay_factor=0.0)
     world.discover(*[f"{OPEN}{page}" for page in range(9)])
     assert ["robots", "page"] * 3 == kinds_in_turn(world, 6, 404, fresh_seconds=0.0)
 
 
-def test_a_rest_that_the_answer_asks_for_does_not_make_its_copy_too_old():
+def test_a_wait_that_the_answer_requires_does_not_make_its_copy_too_old():
     world = world_of()
     (lease,) = world.lease(1, errands=True)
     told = lease.robots(200, RULES, seconds=0.1, fresh_seconds=300.0)
@@ -275,7 +275,7 @@ def test_the_copy_of_a_turn_is_too_old_five_minutes_after_it():
     assert ["robots"] == asked(world)
 
 
-def test_a_failed_request_for_a_robots_txt_makes_no_copy_younger():
+def test_a_failed_request_for_a_robots_txt_makes_no_copy_newer():
     world = World(robots="errands", delay=600.0, delay_factor=0.0)
     world.discover(*[f"{OPEN}{page}" for page in range(99)])
     answer(world, 200, RULES, fresh_seconds=3_600.0)
@@ -296,7 +296,7 @@ MAP, CLOSED_MAP = "http://a.test/sitemap.xml", "http://a.test/closed/sitemap.xml
 
 
 def mapped(*urls: str) -> World:
-    """A world whose robots.txt was answered, and whose queued errands come next."""
+    """A world whose robots.txt was answered, and whose queued errands are next."""
     world = World(robots="errands", delay=0, delay_factor=0.0)
     world.discover(f"{OPEN}0")
     answer(world, 200, RULES)
@@ -310,7 +310,7 @@ def taken(world: World) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_sitemap_that_waited_for_more_than_a_day_comes_behind_a_fresh_robots_txt(killed):
+def test_a_sitemap_that_waited_for_more_than_a_day_follows_a_fresh_robots_txt(killed):
     world = mapped(MAP)
     world.clock.move(2 * DAY)
     if killed:
@@ -319,7 +319,7 @@ def test_a_sitemap_that_waited_for_more_than_a_day_comes_behind_a_fresh_robots_t
     assert [("sitemap", MAP)] == taken(world)
 
 
-def test_a_sitemap_that_fresh_rules_close_is_not_asked_for_and_ends():
+def test_a_sitemap_that_fresh_rules_close_is_not_requested_and_ends():
     world = mapped(CLOSED_MAP, MAP)
     assert [] == taken(world), "this call ends the one, the next gives the other"
     assert [("sitemap", MAP)] == taken(world)
@@ -330,7 +330,7 @@ def test_a_sitemap_that_fresh_rules_close_is_not_asked_for_and_ends():
     assert (True, 0) == (world.frontier.finished(), world.frontier.statistics()["errands"])
 
 
-def test_a_sitemap_of_an_authority_that_was_never_asked_comes_behind_its_robots_txt():
+def test_a_sitemap_of_an_authority_without_rules_follows_its_robots_txt():
     world = mapped("https://a.test/sitemap.xml")
     (lease,) = world.lease(9, errands=True)
     assert ("robots", "https://a.test/robots.txt") == (lease.kind, lease.url)
@@ -338,7 +338,7 @@ def test_a_sitemap_of_an_authority_that_was_never_asked_comes_behind_its_robots_
     assert [("sitemap", "https://a.test/sitemap.xml")] == taken(world)
 
 
-def test_a_sitemap_waits_while_robots_txt_is_out_of_reach_and_keeps_no_crawl_open():
+def test_a_sitemap_waits_while_robots_txt_is_unreachable_and_keeps_no_crawl_open():
     world = mapped(MAP)
     world.clock.move(2 * DAY)
     for wait in (5.0, 30.0, 300.0, 0.0):
@@ -354,7 +354,7 @@ def test_a_sitemap_waits_while_robots_txt_is_out_of_reach_and_keeps_no_crawl_ope
     assert [("sitemap", MAP)] == taken(world)
 
 
-def test_a_crawl_that_ignores_robots_txt_asks_for_sitemaps_at_once():
+def test_a_crawl_that_ignores_robots_txt_requests_sitemaps_at_once():
     world = World(robots="errands", delay=0, delay_factor=0.0, obey_robots=False)
     world.frontier.queue_errands("sitemap", [CLOSED_MAP])
     assert [("sitemap", CLOSED_MAP)] == taken(world)
@@ -375,10 +375,10 @@ STEPS = st.lists(
 @settings(max_examples=1 + settings.default.max_examples // 3)
 @given(steps=STEPS)
 def test_no_page_and_no_errand_is_leased_by_rules_that_are_too_old(steps):
-    """The authority of each lease answered within a day, or failed for 30 and was tried within a day; no path is
+    """The authority of each lease answered within a day, or failed for 30 days and was retried within a day. No path is
     leased that the last good answer closed."""
     world = World(robots="errands", delay=1.0, delay_factor=0.0)
-    good: dict[str, tuple[int, int]] = {}  # by authority: when, and which status
+    good: dict[str, tuple[int, int]] = {}  # by authority: when, and with which status
     failing: dict[str, tuple[int, int]] = {}  # by authority: first failure, last failure
     status: int | None = 200
     names = [f"{scheme}://a.test" for scheme in ("http", "https")]

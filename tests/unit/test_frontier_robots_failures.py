@@ -28,7 +28,7 @@ def asked(*urls):
 
 
 @pytest.mark.parametrize("error", FAILURES)
-def test_each_failed_attempt_is_counted_and_told(error):
+def test_each_failed_attempt_is_counted_and_explained(error):
     world = asked(A)
     for attempt, wait in ((1, "5 s"), (2, "30 s"), (3, "5 min")):
         failed(world, error)
@@ -47,7 +47,7 @@ def test_each_failed_attempt_is_counted_and_told(error):
     assert {error: 4, "robots_unreachable": 1} == world.frontier.statistics()["errors"]
 
 
-def test_the_seconds_to_the_next_attempt_run_down():
+def test_the_seconds_to_the_next_attempt_count_down():
     world = asked(A)
     failed(world, "connect_refused")
     world.clock.move(world.frontier.next_ready_seconds())
@@ -57,7 +57,7 @@ def test_the_seconds_to_the_next_attempt_run_down():
     assert "tried 2 of 4 times, next in 21 s" in world.frontier.explain_idle().text
 
 
-def test_a_status_that_says_nothing_about_rules_is_a_failure_too():
+def test_a_status_without_rules_is_a_failure_too():
     world = asked(B)
     failed(world, None, 503)
     assert {"http_503": 1} == world.frontier.statistics()["errors"]
@@ -76,7 +76,7 @@ def test_a_name_that_does_not_resolve_is_counted_once_for_each_page():
     assert "the host name does not resolve" in world.frontier.explain(A).reason_text
 
 
-def test_a_good_answer_and_a_request_that_we_broke_off_are_no_errors():
+def test_a_good_answer_and_a_cancelled_request_are_no_errors():
     world = asked(A)
     failed(world, STOPPED)
     assert {} == world.frontier.statistics()["errors"]
@@ -86,14 +86,14 @@ def test_a_good_answer_and_a_request_that_we_broke_off_are_no_errors():
     assert "robots.txt of" not in world.frontier.explain_idle().text
 
 
-def test_rules_that_a_caller_gives_are_no_request():
+def test_rules_from_a_caller_are_not_a_request():
     world = World(robots="caller")
     world.discover(A)
     world.frontier.set_robots("http://a.test", 503)
     assert {} == world.frontier.statistics()["errors"]
 
 
-def test_of_many_files_that_fail_the_first_ones_are_named():
+def test_of_many_failed_files_the_first_ones_are_named():
     world = asked(*(f"http://h{number}.test/" for number in range(6)))
     for lease in world.lease(10, errands=True):
         world.report(outcome(lease, seconds=0.0, error="reset", robots=RobotsAnswer(None)))
@@ -101,7 +101,7 @@ def test_of_many_files_that_fail_the_first_ones_are_named():
     assert (3, True) == (text.count("connection reset"), "3 more robots.txt" in text), text
 
 
-def test_a_look_at_a_stopped_store_tells_the_same(tmp_path):
+def test_a_query_of_a_stopped_store_returns_the_same(tmp_path):
     now = [1_700_000_000_000_000]
     with Frontier.open(tmp_path / "store", clock=lambda: now[0], robots="errands") as frontier:
         frontier.discover([A])

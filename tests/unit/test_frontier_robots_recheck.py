@@ -1,4 +1,5 @@
-"""Verdicts on robots.txt with a cause on our own side: how long they hold, and how an operator drops any verdict."""
+"""Verdicts on robots.txt whose cause is on our own side: how long they are valid, and how an operator drops any
+verdict."""
 
 from __future__ import annotations
 
@@ -22,12 +23,12 @@ def world():
 
 
 def asked(world, worker=None):
-    """The errands for robots.txt that can be had now."""
+    """Returns the possible errands for robots.txt."""
     return [one for one in world.lease(errands=True, worker=worker) if one.kind is Kind.ROBOTS]
 
 
 def fails(world, error, times=1, worker=None):
-    """A robots.txt fails so often in a row; the world's clock goes on to each attempt."""
+    """Lets a robots.txt fail `times` times in a row. The world's clock moves to each attempt."""
     for number in range(times):
         world.clock.move(301 if number else 1)
         (lease,) = asked(world, worker)
@@ -35,7 +36,7 @@ def fails(world, error, times=1, worker=None):
 
 
 def drawn(world):
-    """The pages that can be had behind the rest of their host."""
+    """Returns the pages that can be leased after the delay of their host."""
     world.clock.move(1)
     return world.urls(errands=True)
 
@@ -50,7 +51,7 @@ def answers(world, status=200, body=YES, worker=None):
 def test_a_failure_closes_a_host_for_a_minute_at_most_once_the_process_has_changed(world, error):
     world.discover(A)
     fails(world, error, times=4)
-    world.clock.move(60)  # a host whose connections fail rests longer
+    world.clock.move(60)  # a host whose connections fail waits longer
     assert ([], "robots_unreachable") == (drawn(world), world.reason(A))
     world.clock.move(3_600)
     assert [] == asked(world)
@@ -62,7 +63,7 @@ def test_a_failure_closes_a_host_for_a_minute_at_most_once_the_process_has_chang
 
 
 @pytest.mark.parametrize("error", UNTRIED)
-def test_a_host_that_nobody_could_ask_is_asked_again_once_the_process_has_changed(world, error):
+def test_an_unreachable_host_is_retried_once_the_process_has_changed(world, error):
     world.discover(A)
     fails(world, error)
     assert ([], "gone") == (drawn(world), world.state(A))
@@ -76,7 +77,7 @@ def test_a_host_that_nobody_could_ask_is_asked_again_once_the_process_has_change
 
 
 @pytest.mark.parametrize("status", [500, 503, 429])
-def test_an_answer_of_the_site_holds_for_a_day_whatever_process_asks(world, status):
+def test_an_answer_of_the_site_is_valid_for_a_day_for_every_process(world, status):
     world.discover(A)
     for number in range(4):
         world.clock.move(301 * min(number, 1))
@@ -107,7 +108,7 @@ def test_a_failure_after_a_change_closes_the_host_again_at_once(world):
     assert ([], True) == (asked(world), world.frontier.finished())
 
 
-def test_a_host_is_asked_as_rarely_as_after_its_first_failure_however_often_processes_change(world):
+def test_a_host_is_retried_as_rarely_as_after_its_first_failure_however_often_processes_change(world):
     world.discover(A)
     fails(world, "tls", times=4)
     drawn(world)
@@ -128,7 +129,7 @@ def test_the_wait_before_a_retry_is_a_minute_at_most_once_the_process_has_change
 # -- several workers
 
 
-def test_a_worker_whose_guard_refuses_spoils_nothing_for_the_others(world):
+def test_a_worker_whose_guard_refuses_does_not_affect_other_workers(world):
     world.discover(A)
     fails(world, "blocked_address", worker="without")
     world.clock.move(ROBOTS_GUARDED_SECONDS)
@@ -167,7 +168,7 @@ def test_another_failure_begins_with_its_first_attempt_after_refusals_of_guards(
 
 
 @pytest.mark.parametrize("host", ["a.com", "A.COM", "a.com."])
-def test_recheck_has_a_closed_host_asked_at_once(world, host):
+def test_recheck_requests_the_file_of_a_closed_host_at_once(world, host):
     world.discover(A)
     fails(world, "tls", times=4)
     drawn(world)
@@ -178,7 +179,7 @@ def test_recheck_has_a_closed_host_asked_at_once(world, host):
 
 
 @pytest.mark.parametrize("error", UNTRIED)
-def test_recheck_brings_pages_back_that_the_verdict_ended(world, error):
+def test_recheck_returns_pages_that_the_verdict_ended(world, error):
     world.discover(A, B)
     fails(world, error)
     assert [] == drawn(world)
@@ -200,7 +201,7 @@ def test_recheck_drops_rules_that_were_read(world):
     assert 1 == len(world.urls())
 
 
-def test_rules_that_were_read_hold_again_where_the_recheck_fails(world):
+def test_rules_that_were_read_are_valid_again_where_the_recheck_fails(world):
     world.discover(A)
     answers(world, body=YES)
     world.clock.move(1)
@@ -235,7 +236,7 @@ def test_recheck_of_an_unknown_host_is_refused(world, host):
         world.frontier.recheck(host)
 
 
-def test_a_verdict_of_the_process_before_is_dropped_when_a_new_page_of_the_host_comes(world):
+def test_a_verdict_of_the_process_before_is_dropped_when_a_new_page_of_the_host_is_found(world):
     world.discover(A)
     fails(world, "dns_unknown")
     drawn(world)

@@ -1,4 +1,4 @@
-"""The owner's settings about robots.txt: an unreachable one, and a Crawl-delay beyond what is taken."""
+"""The owner's settings about robots.txt: an unreachable file, and a Crawl-delay above the limit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_owner_may_open_a_host_whose_robots_txt_cannot_be_read():
     assert A == world.one().url
 
 
-def test_an_open_host_goes_by_the_rules_that_were_read_last():
+def test_an_open_host_obeys_the_last_rules_that_were_read():
     world = World(robots="errands", delay=0, delay_factor=0.0, robots_unreachable="open")
     world.discover(A)
     answered(world, 200, RULES)
@@ -66,7 +66,7 @@ def test_a_crawl_delay_is_obeyed_or_cut_to_the_limit():
     assert 40.0 == gap_of(crawl_delay_max=60, crawl_delay_over="cap")
 
 
-def test_the_pages_of_a_host_that_asks_for_more_are_skipped():
+def test_the_pages_of_a_host_with_a_longer_delay_are_skipped():
     world = World(robots="errands", delay=1, crawl_delay_max=10, crawl_delay_over="skip")
     world.discover(A)
     answered(world, 200, b"User-agent: *\nCrawl-delay: 40\n")
@@ -77,7 +77,7 @@ def test_the_pages_of_a_host_that_asks_for_more_are_skipped():
 @pytest.mark.parametrize("body", [RULES, b"User-agent: *\nDisallow: /\nCrawl-delay: 40\n", b""])
 @pytest.mark.parametrize("status", [200, 404, 500, None])
 def test_the_owner_may_ignore_robots_txt_and_its_crawl_delay(status, body):
-    """It is asked for once, for the sitemaps that it names, and closes nothing."""
+    """The file is requested once, for its sitemaps, and closes no page."""
     world = World(robots="errands", delay=1, delay_factor=0.0, obey_robots=False)
     world.discover(A, B)
     assert [] == world.urls()
@@ -89,7 +89,7 @@ def test_the_owner_may_ignore_robots_txt_and_its_crawl_delay(status, body):
     assert {A, B} == {first.url, world.one().url}
 
 
-def test_urls_that_robots_txt_closed_before_it_was_ignored_come_back_when_an_operator_says_so():
+def test_urls_closed_by_a_robots_txt_that_is_ignored_later_return_on_an_operators_order():
     world = World(robots="errands", delay=0, delay_factor=0.0)
     world.discover(A)
     answered(world, 200, RULES)
@@ -104,6 +104,6 @@ def test_urls_that_robots_txt_closed_before_it_was_ignored_come_back_when_an_ope
 @pytest.mark.parametrize(
     "setting", [{"robots_unreachable": "ajar"}, {"obey_robots": "no"}, {"crawl_delay_over": 1}, {"crawl_delay_max": -1}]
 )
-def test_a_setting_that_is_none_is_named(setting):
+def test_an_invalid_setting_is_named(setting):
     with pytest.raises(SettingsError, match=next(iter(setting))):
         World(**setting)

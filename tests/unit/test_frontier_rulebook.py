@@ -1,4 +1,4 @@
-"""robots.txt files and their rules take a bounded number of bytes, and no call waits while a long one is read."""
+"""robots.txt files and their rules use a bounded number of bytes, and no call waits while a long one is read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from timing import scaled
 
 
 def body_of(seed: int, size: int = 5_000) -> bytes:
-    """A robots.txt of about so many bytes that no other seed has, and that nothing packs well."""
+    """Returns a robots.txt of about this many bytes, different for each seed and hard to compress."""
     rng = random.Random(seed)
     lines = [b"User-agent: *", b"Disallow: /closed"]
     while size > 0:
@@ -57,7 +57,7 @@ LONG = body_of(0, 2 * RULES_READ_BYTES_PER_CALL)
 
 
 def take(rules: Rulebook, digest: int, body: bytes) -> None:
-    """An authority has this file now."""
+    """Adds a file that an authority has from now on."""
     rules.put(digest, body)
     rules.name(digest)
 
@@ -68,7 +68,7 @@ def book(files: MemoryFiles | None = None, bytes_max: int = 20_000) -> Rulebook:
     return made
 
 
-def test_files_that_find_no_place_in_memory_lie_on_disk_and_are_read_back_as_they_were():
+def test_files_without_room_in_memory_are_on_disk_and_are_read_back_unchanged():
     rules = book(MemoryFiles())
     for seed in range(50):
         take(rules, seed + 1, body_of(seed))
@@ -76,7 +76,7 @@ def test_files_that_find_no_place_in_memory_lie_on_disk_and_are_read_back_as_the
     assert [body_of(seed) for seed in range(50)] == [rules.body(seed + 1) for seed in range(50)]
 
 
-def test_rules_that_find_no_place_in_memory_are_read_again_and_say_the_same():
+def test_rules_without_room_in_memory_are_read_again_and_give_the_same_verdicts():
     rules = book(MemoryFiles())
     for seed in range(30):
         take(rules, seed + 1, body_of(seed))
@@ -87,7 +87,7 @@ def test_rules_that_find_no_place_in_memory_are_read_again_and_say_the_same():
         assert rules.memory_bytes <= max(rules.bytes_max, found.memory_bytes)
 
 
-def test_what_was_used_longest_ago_leaves_memory_first():
+def test_the_least_recently_used_file_leaves_memory_first():
     rules = book(MemoryFiles(), 10_000_000)
     for digest in (1, 2, 3, 4, 2):
         take(rules, digest, body_of(digest))
@@ -98,7 +98,7 @@ def test_what_was_used_longest_ago_leaves_memory_first():
     assert [2, 3, 4] == [digest for digest in (1, 2, 3, 4) if rules.count(digest)]
 
 
-def test_a_file_that_several_authorities_have_is_kept_once_and_goes_behind_the_last_with_the_next_checkpoint():
+def test_a_file_of_several_authorities_is_stored_once_and_removed_after_the_last_at_the_next_checkpoint():
     rules = book()
     for _ in range(3):
         take(rules, 7, body_of(1))
@@ -112,8 +112,8 @@ def test_a_file_that_several_authorities_have_is_kept_once_and_goes_behind_the_l
     assert (0, 0, b"") == (len(rules), rules.memory_bytes, rules.body(7))
 
 
-def test_rules_that_were_read_for_a_file_that_never_comes_leave_memory_like_others():
-    """A report that is stale brings none."""
+def test_rules_that_were_read_for_a_file_that_never_arrives_leave_memory_like_all_rules():
+    """A stale report brings no file."""
     rules = book(MemoryFiles())
     for seed in range(100):
         rules.keep(seed + 1, Rules.parse(body_of(seed)).of("Outrider"))
@@ -121,7 +121,7 @@ def test_rules_that_were_read_for_a_file_that_never_comes_leave_memory_like_othe
     assert rules.memory_bytes <= max(rules.bytes_max, rules.rules(100).memory_bytes)
 
 
-def test_files_that_no_disk_takes_stay_in_memory_packed_and_only_they(monkeypatch):
+def test_only_files_that_the_disk_refuses_stay_in_memory_compressed(monkeypatch):
     files = MemoryFiles()
     rules = book(files)
 
@@ -141,7 +141,7 @@ def test_files_that_no_disk_takes_stay_in_memory_packed_and_only_they(monkeypatc
     assert rules.memory_bytes <= rules.bytes_max
 
 
-def test_garbage_on_disk_is_collected_and_what_is_wanted_stays(monkeypatch):
+def test_garbage_on_disk_is_collected_and_wanted_files_stay(monkeypatch):
     monkeypatch.setattr(rulebooks.Scratch.__init__, "__kwdefaults__", {"file_bytes_max": 1 << 16})
     files = MemoryFiles()
     rules = book(files, 5_000)
@@ -222,8 +222,9 @@ print(json.dumps(told))
 
 @pytest.fixture(scope="module")
 def measured():
-    """For each file: the bytes that its rules take, as the interpreter or the C library counts them, and the bytes that
-    they say. A process of its own measures them, with one thread: memory of other tests cannot count."""
+    """Returns for each file the bytes that its rules use, as the interpreter or the C library counts them, and the
+    bytes that they report. A separate process with one thread measures them, so that the memory of other tests does not
+    count."""
     told = {name: (b"User-agent: *\n" + b"\n".join(rules[: scaled(3_000)])).hex() for name, rules in LONG_FILES.items()}
     done = subprocess.run([sys.executable, "-c", MEASURE], input=json.dumps(told), capture_output=True, text=True)
     if done.stderr == "no allocator that counts\n":
@@ -233,8 +234,8 @@ def measured():
 
 
 @pytest.mark.parametrize("name", LONG_FILES)
-def test_rules_take_the_memory_that_is_counted(name, measured):
-    """But for what the allocator adds, a fifth of small rules."""
+def test_rules_use_the_memory_that_is_counted(name, measured):
+    """Except for the overhead of the allocator, a fifth of small rules."""
     taken, counted = measured[name]
     assert 0.75 * taken <= counted < (10 if in_use() == "python" else 2) * taken
 
@@ -242,7 +243,7 @@ def test_rules_take_the_memory_that_is_counted(name, measured):
 @given_(
     st.binary(max_size=200), st.sampled_from([b"", b"Crawl-delay: 3\n", b"c\0rawl-del\0ay: 3\n", b"CRAWL DELAY 3\n"])
 )
-def test_a_crawl_delay_is_found_without_reading_what_has_none(body, line):
+def test_a_crawl_delay_is_found_without_reading_files_that_have_none(body, line):
     body = b"User-agent: *\n" + line + body
     for octets in (body, "\ufeff".encode("utf-16-le") + body.decode("latin-1").encode("utf-16-le")):
         assert (Rules.parse(octets).crawl_delay("Outrider") or 0.0) == crawl_delay_of(octets, "Outrider")
@@ -262,7 +263,7 @@ def rules_in_memory(world: World) -> int:
 
 @pytest.fixture
 def reads(monkeypatch):
-    """For each file that was read: its bytes, and whether a frontier's lock was held meanwhile."""
+    """Collects for each file that was read its bytes, and whether a frontier's lock was in use meanwhile."""
     seen: list[tuple[int, bool]] = []
     worlds: list[World] = []
     parse = Rules.parse.__func__
@@ -282,8 +283,8 @@ def held_long(reads) -> list[int]:
 @pytest.mark.skipif(
     in_use() != "native", reason="plain kernels take a minute to hash megabytes, and change nothing here"
 )
-def test_bodies_and_rules_of_many_hosts_take_no_more_than_their_budget():
-    """1.6 GB for 150 hosts before: each kept its body and all that was ever read of it."""
+def test_bodies_and_rules_of_many_hosts_use_no_more_than_their_budget():
+    """Once 1.6 GB for 150 hosts: each kept its body and all rules that were ever read of it."""
     world = World(memory_bytes=1 << 20, delay=0)
     hosts = [f"http://h{n}.com" for n in range(60)]
     gc.collect()
@@ -309,8 +310,8 @@ def _fetched(world: World) -> list[str]:
     return leases.urls
 
 
-def test_a_long_robots_txt_is_read_outside_of_the_call_that_brings_it(reads):
-    """122 ms for the first verdict before, while every other caller waited."""
+def test_a_long_robots_txt_is_read_outside_of_the_call_that_reports_it(reads):
+    """The first verdict once needed 122 ms, while every other caller waited."""
     world = World(robots="errands")
     reads[1].append(world)
     world.discover("http://a.com/closed", "http://a.com/open")
@@ -331,7 +332,7 @@ def test_a_long_robots_txt_of_the_caller_is_read_outside_of_the_call_too(reads):
 
 @pytest.mark.parametrize("ends", ["reopen", "kill"])
 def test_after_an_opening_a_long_robots_txt_is_read_outside_of_the_lease_call_and_its_verdict_is_true(reads, ends):
-    """The first lease call gives the allowed page, and no call gives the forbidden one."""
+    """The first lease call returns the allowed page, and no call returns the forbidden one."""
     world = World()
     world.frontier.set_robots("http://a.com", 200, LONG)
     world.discover("http://a.com/closed", "http://a.com/open")
@@ -352,7 +353,7 @@ def test_rules_that_left_memory_are_read_outside_of_the_lease_call(reads):
     assert (["http://a.com/open"], []) == (world.urls(), held_long(reads))
 
 
-def test_hosts_beside_one_with_a_long_robots_txt_do_not_wait_for_it(reads):
+def test_other_hosts_do_not_wait_for_one_with_a_long_robots_txt(reads):
     world = World()
     for host in "abc":
         world.frontier.set_robots(f"http://{host}.com", 200, LONG if host == "b" else b"")
@@ -364,7 +365,7 @@ def test_hosts_beside_one_with_a_long_robots_txt_do_not_wait_for_it(reads):
 
 
 def test_one_call_reads_no_more_than_a_bounded_number_of_bytes(reads):
-    """A thousand hosts whose rules are not in memory: each call goes a step further."""
+    """Three hundred hosts whose rules are not in memory: each call gets one step further."""
     world = World()
     hosts = [f"http://h{n}.com" for n in range(300)]
     for number, host in enumerate(hosts):
@@ -383,8 +384,8 @@ def test_one_call_reads_no_more_than_a_bounded_number_of_bytes(reads):
     assert sorted(f"{host}/open" for host in hosts) == sorted(found)
 
 
-def test_refusals_by_many_rules_cost_as_much_as_they_take():
-    """A call that judges a thousand URLs away by ten thousand rules each would take seconds."""
+def test_refusals_by_many_rules_are_counted_by_their_cost():
+    """A call that refuses a thousand URLs by ten thousand rules each would need seconds."""
     world = World(delay=0)
     body = b"User-agent: *\n" + b"".join(b"Disallow: /%06d\n" % n for n in range(25_000))
     world.frontier.set_robots("http://a.com", 200, body)
@@ -424,7 +425,7 @@ def test_a_host_whose_rules_are_to_be_read_may_be_deleted_meanwhile():
     assert world.frontier.verify().ok
 
 
-def test_new_rules_that_come_while_the_old_ones_are_to_be_read_count():
+def test_new_rules_that_arrive_before_the_old_ones_are_read_apply():
     world = World()
     world.frontier.set_robots("http://a.com", 200, LONG)
     world.discover("http://a.com/open", "http://a.com/closed")
@@ -455,7 +456,7 @@ def test_callers_in_threads_get_every_page_once_while_rules_are_read():
     assert sorted(f"{host}/open" for host in hosts) == sorted(url for mine in got for url in mine)
 
 
-def test_tasks_get_pages_whose_long_rules_are_read_beside_the_loop():
+def test_tasks_get_pages_whose_long_rules_are_read_outside_of_the_loop():
     world = World(robots="errands")
     frontier = AsyncFrontier(world.frontier)
 
@@ -476,7 +477,7 @@ def test_tasks_get_pages_whose_long_rules_are_read_beside_the_loop():
 
 
 @pytest.mark.parametrize("files", [0, 4_096])
-def test_cold_hosts_take_their_rules_along_or_name_them_and_bring_them_back(monkeypatch, files):
+def test_cold_hosts_store_or_name_their_rules_and_bring_them_back(monkeypatch, files):
     monkeypatch.setattr(Rulebook, "cold_files_max", files)
     hosts_go_cold(monkeypatch)
     world = World()
@@ -484,7 +485,7 @@ def test_cold_hosts_take_their_rules_along_or_name_them_and_bring_them_back(monk
     for number, host in enumerate(hosts):
         world.frontier.set_robots(host, 200, body_of(number, 40_000))
     world.frontier.checkpoint()
-    world.frontier.checkpoint()  # files that nobody names go with the next one
+    world.frontier.checkpoint()  # files that no host names leave with the next one
     tables = world.inspect().tables
     assert (8, 8 if files else 0) == (len(tables.cold), len(tables.robots.rulebook))
     world.discover(*[f"{host}/{path}" for host in hosts for path in ("closed", "open")])
@@ -494,7 +495,7 @@ def test_cold_hosts_take_their_rules_along_or_name_them_and_bring_them_back(monk
     assert sorted(f"{host}/open" for host in hosts) == sorted(found)
 
 
-def test_hosts_that_go_cold_bring_no_more_rules_to_the_disk_at_once_than_may_be_in_memory(monkeypatch):
+def test_hosts_that_become_cold_write_no_more_rules_to_disk_at_once_than_may_be_in_memory(monkeypatch):
     monkeypatch.setattr(Rulebook, "cold_files_max", 0)
     hosts_go_cold(monkeypatch)
     world = World()
@@ -525,7 +526,7 @@ def test_rules_on_disk_are_in_every_checkpoint_and_after_every_end():
 
 
 def robots_bytes_of(world: World, body: bytes) -> int:
-    """How often the checkpoint and the records of cold hosts hold a body, which nothing packs."""
+    """Returns how often the checkpoint and the records of cold hosts contain a body, which is stored uncompressed."""
     files = world.disk.contents()
     return sum(data.count(body[:200]) for name, data in files.items() if name.endswith((".ckpt", ".run")))
 
@@ -536,17 +537,17 @@ def given(world: World, hosts: range, bodies: list[bytes]) -> None:
 
 
 def plain_body(seed: int, size: int = 3_000) -> bytes:
-    """As `body_of`, of bytes that zstd leaves as they are."""
+    """Like `body_of`, but with bytes that zstd leaves unchanged."""
     return b"User-agent: *\nDisallow: /closed\n#" + random.Random(seed).randbytes(size).replace(b"\n", b"-") + b"\n"
 
 
 def store_bytes(world: World) -> int:
-    """Bytes of the newest checkpoint and the runs."""
+    """Returns the bytes of the newest checkpoint and the runs."""
     return sum(len(data) for name, data in world.disk.contents().items() if name.endswith((".ckpt", ".run")))
 
 
 @pytest.mark.parametrize("cold", [False, True])
-def test_a_file_lies_on_the_disk_once_however_many_authorities_have_it(monkeypatch, cold):
+def test_a_file_is_on_the_disk_once_however_many_authorities_have_it(monkeypatch, cold):
     if cold:
         hosts_go_cold(monkeypatch)
         monkeypatch.setattr("outrider.frontier.schedule.cooling.COLD_STEP_ROWS", 4_000)
@@ -566,12 +567,12 @@ def test_a_file_lies_on_the_disk_once_however_many_authorities_have_it(monkeypat
 
 
 def named(world: World) -> dict[str, int]:
-    """The digest of each authority; recalls all hosts."""
+    """Returns the digest of each authority. Recalls all hosts."""
     world.inspect().tables.recall_all()
     return {one.name: one.digest for one in world.inspect().tables.robots.listed}
 
 
-def test_a_file_that_nobody_names_leaves_the_disk_with_the_checkpoints(monkeypatch):
+def test_a_file_that_no_authority_names_leaves_the_disk_with_the_checkpoints(monkeypatch):
     world = World()
     old, new = plain_body(1), plain_body(2)
     given(world, range(4), [old])
@@ -587,7 +588,7 @@ def test_a_file_that_nobody_names_leaves_the_disk_with_the_checkpoints(monkeypat
     )
 
 
-def test_authorities_whose_file_is_lost_are_asked_anew():
+def test_the_robots_txt_of_authorities_whose_file_is_lost_is_requested_again():
     world = World(robots="errands")
     world.discover("http://a.com/open", "http://b.com/open", "http://c.com/open")
     bodies = {"http://a.com": b"User-agent: *\nDisallow: /x", "http://b.com": b"User-agent: *\nDisallow: /x"}
@@ -621,7 +622,8 @@ def test_a_checkpoint_without_a_file_that_it_names_is_refused():
 
 
 def test_files_and_names_agree_after_every_history(monkeypatch):
-    """Authorities get files and lose them, in turns with checkpoints, kills and hosts that go cold and come back."""
+    """Authorities get files and lose them, alternating with checkpoints, kills, and hosts that become cold and
+    return."""
 
     @given_(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=25), st.sampled_from([0, 2, 4_096]))
     def lived(history: list[tuple[int, int]], files: int) -> None:
