@@ -1,4 +1,4 @@
-"""The table of states: each row, and what moves a URL out of it."""
+"""The table of states: each row, and the event that moves a URL out of it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def test_a_new_url_is_queued(world):
     assert "queued" == world.state(A)
 
 
-def test_a_url_nobody_named_is_unknown(world):
+def test_an_undiscovered_url_is_unknown(world):
     assert "unknown" == world.state("http://nobody.com/")
 
 
-def test_what_is_no_url_is_unknown(world):
+def test_an_invalid_url_is_unknown(world):
     assert "unknown" == world.state("nobody")
 
 
@@ -39,7 +39,7 @@ def test_a_url_with_a_not_before_in_the_future_waits(world):
     assert [] == world.urls()
 
 
-def test_a_not_before_that_has_passed_is_no_wait(world):
+def test_a_not_before_in_the_past_is_no_wait(world):
     world.discover(Link(A, not_before=START - instant(10)))
     assert "queued" == world.state(A)
 
@@ -78,13 +78,13 @@ def test_a_page_that_was_fetched_is_done(world):
     assert "done" == world.state(A)
 
 
-def test_a_page_to_be_seen_again_waits_until_then(world):
+def test_a_page_to_be_visited_again_waits_until_then(world):
     world.discover(A)
     world.report(world.one().again(at=START + instant(3600)))
     assert ("waiting", START + instant(3600)) == (world.state(A), world.frontier.status(A).due)
 
 
-def test_a_page_seen_again_comes_back_when_its_time_has_come(world):
+def test_a_page_to_be_visited_again_is_queued_when_due(world):
     world.discover(A)
     world.report(world.one().again(at=START + instant(3600)))
     world.clock.move(3599)
@@ -133,7 +133,7 @@ def test_success_makes_the_attempts_start_again(world):
     assert 1 == world.one().attempt
 
 
-def test_the_callers_own_wait_takes_the_place_of_the_steps(world):
+def test_the_callers_own_wait_replaces_the_steps(world):
     world.discover(A)
     world.report(world.one().retry(after_seconds=77, seconds=0))
     assert START + instant(77) == world.frontier.status(A).due
@@ -147,7 +147,7 @@ def test_a_retry_is_not_due_before_its_host_may_be_visited(world):
 
 
 @pytest.mark.parametrize("status", [404, 410])
-def test_a_page_that_is_not_there_is_gone(world, status):
+def test_a_missing_page_is_gone(world, status):
     world.discover(A)
     world.report(world.one().gone(status=status))
     assert ("gone", status) == (world.state(A), world.frontier.status(A).status)
@@ -161,14 +161,14 @@ def test_a_lease_that_expires_queues_its_url_again(world):
     assert "queued" == world.state(A)
 
 
-def test_a_lease_lives_until_its_deadline(world):
+def test_a_lease_lasts_until_its_deadline(world):
     world.discover(A)
     lease = world.one(ttl_seconds=30)
     world.clock.move(29.999999)
     assert ["ok"] == world.report(lease.done())
 
 
-def test_an_expired_lease_rests_its_host_one_whole_delay():
+def test_an_expired_lease_delays_its_host_by_one_whole_delay():
     world = World(delay=7)
     world.discover(A)
     world.lease(ttl_seconds=30)
@@ -196,7 +196,7 @@ def test_the_fifth_loss_in_a_row_makes_a_url_gone(world):
 
 
 def test_the_fifth_death_of_its_holder_in_a_row_makes_a_url_gone(world):
-    """Four processes that died with a URL in their hands leave it queued, with the fifth it is a dead letter."""
+    """Four processes that died with a URL leased leave it queued. After the fifth it is a dead letter."""
     world.discover(A)
     states = []
     for _ in range(5):
@@ -207,8 +207,8 @@ def test_the_fifth_death_of_its_holder_in_a_row_makes_a_url_gone(world):
     assert (["queued"] * 4 + ["gone"], "lost") == (states, world.reason(A))
 
 
-def test_what_counts_against_no_url_ends_no_row_of_losses(world):
-    """A lease that was given back, or ended by a clean stop, says nothing of a URL: neither good nor bad."""
+def test_events_that_count_against_no_url_do_not_end_a_series_of_losses(world):
+    """A lease that was released or ended by a clean stop says nothing about a URL: neither good nor bad."""
     world.discover(A)
     for _ in range(4):
         world.one(ttl_seconds=10)
@@ -226,7 +226,7 @@ def test_what_counts_against_no_url_ends_no_row_of_losses(world):
     assert ("gone", "lost") == (world.state(A), world.reason(A))
 
 
-def test_the_line_of_a_lost_url_comes_with_the_next_answer_that_has_lines():
+def test_the_line_of_a_lost_url_is_in_the_next_answer_with_lines():
     world = World(output=True)
     world.discover(A)
     for _ in range(5):
@@ -252,7 +252,7 @@ def test_losses_count_only_in_a_row(world):
     assert "queued" == world.state(A)
 
 
-def test_an_extended_lease_lives_longer(world):
+def test_an_extended_lease_lasts_longer(world):
     world.discover(A)
     lease = world.one(ttl_seconds=30)
     world.frontier.extend([lease.token], 90)
@@ -269,7 +269,7 @@ def test_a_redirect_to_itself_is_gone(world):
 # -- parked → queued
 
 
-def test_a_url_parked_for_a_budget_goes_on_when_the_budget_has_grown():
+def test_a_url_parked_for_a_budget_continues_when_the_budget_has_grown():
     world = World(max_pages_per_host=1, delay=0)
     world.discover(A, "http://a.com/2")
     world.report(world.one().done(seconds=0))
@@ -324,12 +324,12 @@ def test_a_finished_crawl_has_nothing_queued_leased_or_waiting(world):
     assert [False, False, False, True] == finished
 
 
-def test_metadata_comes_back_with_the_lease(world):
+def test_metadata_is_returned_with_the_lease(world):
     world.discover(Link(A, metadata={"from": "me", "n": [1, 2]}))
     assert {"from": "me", "n": [1, 2]} == world.one().metadata
 
 
-def test_validators_of_the_last_visit_come_back_with_the_next_lease(world):
+def test_validators_of_the_last_visit_are_returned_with_the_next_lease(world):
     world.discover(A)
     lease = world.one()
     world.report(outcome(lease, "again", at=START + 9, status=200, etag='"x"', last_modified="yesterday"))
@@ -348,7 +348,7 @@ def test_clean_stops_count_against_no_url(world):
 
 
 @pytest.mark.parametrize("passed", [0, 0.5])
-def test_an_opening_with_many_leases_to_end_goes_in_pieces_and_rests_them_all(monkeypatch, passed):
+def test_an_opening_that_ends_many_leases_works_in_pieces_and_delays_all_hosts(monkeypatch, passed):
     set_limits(monkeypatch, RESTS_PER_FRAME_MAX=3)
     world = World()
     urls = [f"http://h{number}.com/" for number in range(20)]

@@ -1,4 +1,4 @@
-"""The server's vote: a host whose answers fail is asked less often before the first retry, and recovers by itself."""
+"""Strain: a host whose answers fail gets fewer requests even before the first retry, and recovers by itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ DELAY = 1.0
 
 
 def asked(world: World, status: int | None, count: int, error: str | None = None) -> list[float]:
-    """Asks the host so often, answers each time alike; the seconds between an answer and the next request."""
+    """Sends the host `count` requests and answers each in the same way. Returns the seconds between an answer and the
+    next request."""
     gaps = []
     for _ in range(count):
         while not (leases := world.lease(1)):
@@ -37,7 +38,7 @@ def test_a_storm_of_500_slows_its_host_before_the_first_retry_and_ends_by_itself
     assert (sorted(gaps, reverse=True), DELAY) == (gaps, gaps[-1])
 
 
-def test_an_invalid_status_slows_a_host_as_a_500_does():
+def test_an_invalid_status_slows_a_host_like_a_500():
     assert [2.0, 4.0, 8.0] == asked(world_of(), 600, 4) == asked(world_of(), 999, 4)
 
 
@@ -47,7 +48,7 @@ def test_resets_and_timeouts_slow_a_host_and_a_missing_page_does_not():
     assert [1.0, 1.0] == asked(world_of(), 404, 3)
 
 
-def test_strain_says_so_and_survives_a_kill():
+def test_strain_is_reported_and_survives_a_kill():
     world = world_of()
     asked(world, 503 - 3, 3)
     world.kill()
@@ -55,7 +56,7 @@ def test_strain_says_so_and_survives_a_kill():
     assert "strain" == world.frontier.host("h0.test").reason
 
 
-def test_where_no_host_answers_nobody_is_marked():
+def test_when_no_host_answers_no_host_is_slowed():
     world = world_of(hosts=8, pages=3)
     leases = world.lease(8)
     assert 8 == len(leases)
@@ -70,7 +71,7 @@ def test_where_no_host_answers_nobody_is_marked():
     assert [DELAY] + [2 * DELAY] * 7 == sorted(lease.gap_seconds for lease in world.lease(8))
 
 
-def test_outcomes_that_are_stale_are_no_requests_by_which_the_network_is_judged():
+def test_stale_outcomes_do_not_count_for_the_verdict_on_the_network():
     world = world_of(hosts=8, pages=3)
     one, *others = sorted(world.lease(8), key=lambda lease: lease.host)
     world.frontier.release([one.token])
@@ -83,7 +84,7 @@ def test_outcomes_that_are_stale_are_no_requests_by_which_the_network_is_judged(
 
 
 def rests_of(world: World, waits: list[float]) -> list[float]:
-    """Answers with these waits for a first byte; the seconds that the host rests behind each."""
+    """Answers with these waits for a first byte. Returns the seconds of the host's delay after each."""
     gaps = []
     for waited in waits:
         while not (leases := world.lease(1)):
@@ -93,7 +94,7 @@ def rests_of(world: World, waits: list[float]) -> list[float]:
     return gaps
 
 
-def test_a_host_that_answers_later_than_usual_is_given_room_before_its_first_error_also_after_a_kill():
+def test_a_host_that_answers_later_than_usual_is_slowed_before_its_first_error_also_after_a_kill():
     world = world_of()
     assert [DELAY] * 11 == rests_of(world, [0.1] * 10 + [0.45])
     world.kill()
@@ -104,7 +105,7 @@ def test_a_host_that_answers_later_than_usual_is_given_room_before_its_first_err
 
 
 def refusals(hosts: int, seed: int) -> list[float]:
-    """The rests of hosts that refuse together."""
+    """Returns the delays of hosts that refuse together."""
     world = World(delay=DELAY, delay_factor=0.0, seed=seed, keys=(b"k" * 16, b"s" * 16))
     world.discover(*[f"http://h{host}.test/" for host in range(hosts)])
     leases = world.lease(hosts)
@@ -112,7 +113,7 @@ def refusals(hosts: int, seed: int) -> list[float]:
     return [world.frontier.host(f"h{host}.test").gap_seconds for host in range(hosts)]
 
 
-def test_hosts_that_refuse_together_come_back_apart_by_the_seed_and_never_early():
+def test_hosts_that_refuse_together_return_at_different_times_by_the_seed_and_never_early():
     gaps = refusals(50, seed=1)
     assert gaps == refusals(50, seed=1) != refusals(50, seed=2)
     assert 4.0 <= min(gaps) < 4.1 < 4.3 < max(gaps) < 4.4

@@ -1,4 +1,4 @@
-"""Records out of one frontier and into another: states, order and names stay; leases and hosts' clocks stay behind."""
+"""Records from one frontier to another: states, order and names are copied; leases and hosts' clocks are not."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def copied(records, **more):
     return copy, copy.restore(records)
 
 
-def test_a_url_whose_time_came_on_the_way_is_queued_and_counted_so():
+def test_a_url_that_became_due_during_the_copy_is_queued_and_counted_so():
     source = Frontier.memory(clock=Clock(), robots="caller")
     source.discover([Link("http://a.test/", not_before=START + 5 * SECOND), Link("http://b.test/")])
     records = list(source.records())
@@ -73,7 +73,7 @@ def test_a_url_whose_time_came_on_the_way_is_queued_and_counted_so():
     assert {"http://a.test/", "http://b.test/"} == set(copy.lease(9).urls)
 
 
-def test_the_copy_of_a_copy_reads_as_the_first(lived):
+def test_the_copy_of_a_copy_reads_like_the_first(lived):
     first = list(lived.records())
     assert {"queued", "waiting", "parked", "done", "gone"} == {record["state"] for record in first}
     copy, count = copied(first)
@@ -81,12 +81,12 @@ def test_the_copy_of_a_copy_reads_as_the_first(lived):
     assert copy.verify().ok
 
 
-def test_records_are_json_and_tell_what_status_tells(lived):
+def test_records_are_json_and_agree_with_status(lived):
     records = {(record["crawl"], record["url"]): record for record in lived.records()}
     assert records == {key: json.loads(json.dumps(record)) for key, record in records.items()}
     for (crawl, url), record in records.items():
         status = lived.status(url, crawl=crawl)
-        # A waiting URL whose time has come is queued, and may be leased: its record does not say so.
+        # A waiting URL that is due is queued, and may be leased. Its record does not say so.
         states = {"queued": ("queued", "leased"), "waiting": ("waiting", "queued", "leased")}
         assert status.state in states.get(record["state"], (record["state"],))
         assert (status.priority, status.depth, status.attempts) == (
@@ -94,7 +94,7 @@ def test_records_are_json_and_tell_what_status_tells(lived):
         )  # fmt: skip
 
 
-def test_a_copy_leases_in_the_order_of_the_first():
+def test_a_copy_leases_in_the_order_of_the_original():
     clock = Clock()
     frontier = Frontier.memory(clock=clock, settings={"delay": 0.0, "delay_factor": 0.0}, robots="caller")
     frontier.discover([Link(f"http://h.test/{n}", priority=0.5) for n in (3, 1, 2, 5, 4)])
@@ -107,7 +107,7 @@ def test_a_copy_leases_in_the_order_of_the_first():
     assert [f"http://h.test/{n}" for n in (3, 1, 2, 5, 4)] == order
 
 
-def test_what_is_known_stays_as_it_is(lived):
+def test_known_urls_are_unchanged(lived):
     copy = Frontier.memory(clock=Clock(START + 1_000 * SECOND), robots="caller")
     copy.discover(["http://h0.test/0"])
     records = list(lived.records())
@@ -116,12 +116,12 @@ def test_what_is_known_stays_as_it_is(lived):
     assert 0 == copy.restore(records)
 
 
-def test_a_record_that_comes_twice_counts_once(lived):
+def test_a_record_that_appears_twice_counts_once(lived):
     records = list(lived.records())
     assert len(records) == copied([*records, *records])[1]
 
 
-def test_what_was_restored_survives_a_crash(lived):
+def test_restored_urls_survive_a_crash(lived):
     records = list(lived.records())
     disk = FaultyFiles()
     frontier = Frontier.open(disk, clock=Clock(START + 1_000 * SECOND), robots="caller")
@@ -132,7 +132,7 @@ def test_what_was_restored_survives_a_crash(lived):
     assert (True, records) == (again.verify().ok, list(again.records()))
 
 
-def test_a_restored_frontier_goes_on(lived):
+def test_a_restored_frontier_continues(lived):
     copy, _ = copied(list(lived.records()))
     assert "known" == str(copy.discover(["http://h1.test/1"])[0])
     leases = copy.lease(20)
@@ -161,7 +161,7 @@ def test_a_restored_frontier_goes_on(lived):
         {"key": "k" * 2_000},
     ],
 )
-def test_a_record_that_makes_no_sense_is_refused_and_nothing_of_its_call_is_taken(wrong):
+def test_an_invalid_record_is_refused_and_its_whole_call_changes_no_state(wrong):
     copy = Frontier.memory(clock=Clock(), robots="caller")
     good = {"url": "http://a.com/", "state": "done"}
     with pytest.raises(SettingsError):
@@ -174,8 +174,8 @@ def test_a_record_that_makes_no_sense_is_refused_and_nothing_of_its_call_is_take
     "wrong",
     [{"digest": "xyz"}, {"reason": "boredom"}, {"attempts": True}, {"status": 70_000}, {"priority": 2}, {"due": -1}],
 )
-def test_a_restore_that_is_refused_half_way_drops_nobody(wrong):
-    """The URLs that a piece would have dropped stay queued when one of its records makes no sense."""
+def test_a_restore_that_is_refused_half_way_drops_no_url(wrong):
+    """The URLs that a piece would have dropped stay queued when one of its records is invalid."""
     frontier = Frontier.memory(
         clock=Clock(), settings={"delay": 0.0, "max_urls_per_queue": 2, "when_full": "drop_lowest"}, robots="caller"
     )
@@ -196,7 +196,7 @@ def _visited(frontier):
 
 
 def test_a_restored_url_makes_room_by_its_own_priority():
-    """It takes the place of one of a lower class than its own, and of no other."""
+    """It replaces a URL of a lower class than its own, and no other."""
     frontier = Frontier.memory(
         clock=Clock(), settings={"max_urls_per_queue": 1, "when_full": "drop_lowest"}, robots="caller"
     )
@@ -209,7 +209,7 @@ def test_a_restored_url_makes_room_by_its_own_priority():
     )
 
 
-def test_records_whose_iterator_fails_stop_nothing():
+def test_an_iterator_of_records_that_fails_does_not_stop_the_frontier():
     def broken():
         yield {"url": "http://a.com/", "state": "done"}
         raise RuntimeError("gone")
@@ -221,7 +221,7 @@ def test_records_whose_iterator_fails_stop_nothing():
 
 
 def test_a_copy_has_the_scope_of_its_seeds():
-    """A URL of depth 0 spans the scope, as it did where it came from."""
+    """A URL of depth 0 spans the scope, as in the original frontier."""
     records = [{"url": "http://a.com/", "state": "done"}, {"url": "http://b.com/x", "state": "queued", "depth": 1}]
     copy, _ = copied(records, settings={"scope": "host"})
     (lease,) = copy.lease(5)
@@ -229,7 +229,7 @@ def test_a_copy_has_the_scope_of_its_seeds():
     assert ["new", "out_of_scope"] == [str(code) for code in report.links[0]]
 
 
-def test_few_words_are_enough():
+def test_a_record_needs_only_a_url_and_a_state():
     copy, count = copied([{"url": "HTTP://A.com:80", "state": "queued"}, {"url": "http://b.com/", "state": "gone"}])
     assert (2, "queued", "gone") == (count, copy.status("http://a.com/").state, copy.status("http://b.com/").state)
     assert ["http://a.com/"] == copy.lease(5).urls

@@ -1,4 +1,4 @@
-"""Robots errands are sent for hosts that are wanted, and no URL is forgotten while a robots.txt cannot be had."""
+"""Errands for robots.txt are sent only for wanted hosts, and no URL is forgotten while a robots.txt is unavailable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def asked(world: World) -> list[str]:
     return [lease.url for lease in world.lease(errands=True)]
 
 
-def test_nobody_asks_for_the_robots_txt_of_a_deleted_queue():
+def test_the_robots_txt_of_a_deleted_queue_is_not_requested():
     world = World(robots="errands")
     world.discover("http://a.com/1")
     assert [] == world.urls()
@@ -23,7 +23,7 @@ def test_nobody_asks_for_the_robots_txt_of_a_deleted_queue():
     assert ([], None, True) == (asked(world), world.ready_in(), world.frontier.finished())
 
 
-def test_nobody_asks_for_a_paused_crawl_when_the_other_crawl_of_the_host_is_deleted():
+def test_no_robots_txt_is_requested_for_a_paused_crawl_when_the_other_crawl_of_the_host_is_deleted():
     world = World(robots="errands")
     world.discover(Link("http://a.com/1", crawl="gone"), Link("http://a.com/2", crawl="paused"))
     assert [] == world.urls()
@@ -34,7 +34,7 @@ def test_nobody_asks_for_a_paused_crawl_when_the_other_crawl_of_the_host_is_dele
     assert ["http://a.com/robots.txt"] == asked(world)
 
 
-def test_a_deleted_queue_that_is_found_again_asks_again():
+def test_a_deleted_queue_that_is_found_again_requests_robots_txt_again():
     world = World(robots="errands")
     world.discover("http://a.com/1")
     assert [] == world.urls()
@@ -44,7 +44,7 @@ def test_a_deleted_queue_that_is_found_again_asks_again():
     assert ["http://a.com/robots.txt"] == asked(world)
 
 
-def test_the_daily_errand_of_a_host_outlives_the_deletion_of_one_of_its_crawls():
+def test_the_daily_errand_of_a_host_survives_the_deletion_of_one_of_its_crawls():
     world = World(robots="errands", delay=0)
     world.discover(Link("http://a.com/1", crawl="gone"), Link("http://a.com/2", crawl="left"))
     for wait in (5, 30, 300, 0):  # after these retries it counts as unreachable for a day
@@ -60,15 +60,15 @@ def test_the_daily_errand_of_a_host_outlives_the_deletion_of_one_of_its_crawls()
 
 @pytest.mark.parametrize("meanwhile", ["leases", "reopens", "dies"])
 @pytest.mark.parametrize("robots", ["caller", "errands"])
-def test_urls_to_be_judged_again_are_judged_when_an_unreachable_robots_txt_is_back(robots, meanwhile):
-    """Its rules are those of before, so nothing but the unfinished judgement tells that a URL may go now."""
+def test_urls_to_be_judged_again_are_judged_when_an_unreachable_robots_txt_answers(robots, meanwhile):
+    """Its rules are unchanged. Only the unfinished judgement shows that a URL may be leased now."""
     world = World(delay=0, robots=robots)
     world.frontier.set_robots("http://a.com", 200, CLOSED)
     world.discover("http://a.com/x")
     assert ([], {"parked": 1}) == (world.urls(), world.counts())
     world.frontier.set_robots("http://a.com", 200, OPEN)
-    world.clock.move(DAY)  # a younger copy holds while the file is out of reach
-    for _ in range(5):  # with errands, the fourth answer in a row says that there is none
+    world.clock.move(DAY)  # a younger copy is valid while the file is unreachable
+    for _ in range(5):  # with errands, the fourth answer in a row says that there is no file
         world.frontier.set_robots("http://a.com", 503)
     assert [] == world.urls()
     if meanwhile == "reopens":

@@ -1,4 +1,4 @@
-"""`verify` reads every byte of a store that is open: damage that came meanwhile is told with file and byte."""
+"""`verify` reads every byte of an open store: new damage is reported with file and byte."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outrider.errors import StoreError
 
 @pytest.fixture
 def world(monkeypatch):
-    """Two runs in blocks of up to 512 records, a checkpoint, and a log behind it."""
+    """Two runs in blocks of up to 512 records, a checkpoint, and a log after it."""
     set_limits(monkeypatch, RUN_BLOCK_ROWS=512)
     world = World(delay=0, delay_factor=0)
     rng = random.Random(1)
@@ -33,7 +33,7 @@ def files_of(world: World, suffix: str) -> list[str]:
 
 
 def flip(world: World, name: str, *places: int) -> None:
-    """In the file itself, which a process may have open."""
+    """Changes the file itself, which a process may have open."""
     file = world.disk.open(name)
     for at in places:
         file.write_at(at, bytes([file.read_at(at, 1)[0] ^ 4]))
@@ -41,7 +41,7 @@ def flip(world: World, name: str, *places: int) -> None:
 
 
 def spoiled(world: World, name: str, *places: int) -> list[str]:
-    """The answer of `verify` while these bytes have a bit flipped."""
+    """Returns the answer of `verify` while these bytes have a flipped bit."""
     flip(world, name, *places)
     found = world.frontier.verify()
     flip(world, name, *places)
@@ -50,7 +50,7 @@ def spoiled(world: World, name: str, *places: int) -> list[str]:
 
 
 @pytest.mark.parametrize("suffix", [".run", ".ckpt", "manifest.json"])
-def test_any_byte_that_is_not_what_was_written_is_told_with_its_file(world, suffix):
+def test_any_changed_byte_is_reported_with_its_file(world, suffix):
     names = files_of(world, suffix)
     assert names
     rng = random.Random(2)
@@ -66,7 +66,7 @@ def test_any_byte_that_is_not_what_was_written_is_told_with_its_file(world, suff
     assert world.frontier.verify().ok
 
 
-def test_each_damaged_block_is_told(world):
+def test_each_damaged_block_is_reported(world):
     name = files_of(world, ".run")[0]
     run = world.inspect().tables.urls.ledger._tiers.layers.runs[0]
     starts = run._offsets.tolist()[:-1]
@@ -77,7 +77,7 @@ def test_each_damaged_block_is_told(world):
     )
 
 
-def test_damage_in_several_files_is_told_of_each(world):
+def test_damage_in_several_files_is_reported_for_each(world):
     names = [*files_of(world, ".run"), *files_of(world, ".ckpt"), "manifest.json"]
     for name in names:
         flip(world, name, len(world.disk.contents()[name]) // 2)
@@ -86,14 +86,14 @@ def test_damage_in_several_files_is_told_of_each(world):
 
 
 @pytest.mark.parametrize("suffix", [".run", ".ckpt", "manifest.json"])
-def test_a_file_that_is_gone_is_told(world, suffix):
+def test_a_missing_file_is_reported(world, suffix):
     name = files_of(world, suffix)[0]
     world.disk.drop(name)
     problems = world.frontier.verify().problems
     assert any(name in problem and "bring" in problem for problem in problems), problems
 
 
-def test_the_counts_of_a_damaged_ledger_are_those_that_were_kept(world):
+def test_the_counts_of_a_damaged_ledger_are_the_stored_ones(world):
     counts = world.frontier.verify().counts
     flip(world, files_of(world, ".run")[0], 200)
     found = world.frontier.verify()
@@ -114,14 +114,14 @@ def test_a_damaged_run_refuses_to_open_where_recovery_reads_it(world):
         assert [] == [key for key in image.names() if key.endswith(".tail")], "what was begun is cleared up"
 
 
-def test_a_checkpoint_that_ends_while_verify_looks_for_the_newest_is_no_damage(world, monkeypatch):
+def test_a_checkpoint_that_is_removed_during_verify_is_no_damage(world, monkeypatch):
     names, ends = world.disk.names, [True]
 
     def and_a_round_ends() -> list[str]:
         found = names()
         if ends and any(name.endswith(".ckpt") for name in found):
             ends.clear()
-            world.frontier.checkpoint()  # removes the one whose name was found
+            world.frontier.checkpoint()  # removes the checkpoint whose name was found
         return found
 
     monkeypatch.setattr(world.disk, "names", and_a_round_ends)

@@ -1,4 +1,4 @@
-"""`explain`, `explain_idle`, the counts and `next_ready_seconds` tell truly the next act of `lease`."""
+"""`explain`, `explain_idle`, the counts and `next_ready_seconds` predict the next result of `lease`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Asked:
         self.frontier = Frontier.memory(clock=lambda: self.time, settings=settings, **{"robots": "caller", **how})
 
     def words(self, url: str) -> tuple[str, str]:
-        """The reasons that `explain` and `explain_idle` give."""
+        """Returns the reasons of `explain` and `explain_idle`."""
         return self.frontier.explain(url).reason_now, self.frontier.explain_idle().reason
 
     def hosts(self) -> dict[str, int]:
@@ -39,8 +39,8 @@ class Asked:
 # -- keys that span hosts
 
 
-def test_a_key_that_is_being_visited_holds_back_its_other_hosts():
-    """Such hosts were counted as ready, and no call got them."""
+def test_a_key_that_is_being_visited_delays_its_other_hosts():
+    """Such hosts were once counted as ready, and no call got them."""
     asked = Asked()
     asked.frontier.discover([Link(A, key="both"), Link(B, key="both")])
     (lease,) = asked.frontier.lease(5)
@@ -51,7 +51,7 @@ def test_a_key_that_is_being_visited_holds_back_its_other_hosts():
     assert [] == asked.frontier.lease(5)
 
 
-def test_a_key_that_rests_holds_back_its_other_hosts():
+def test_a_key_in_its_delay_delays_its_other_hosts():
     asked = Asked()
     asked.frontier.discover([Link(A, key="both"), Link(B, key="both")])
     (lease,) = asked.frontier.lease(5)
@@ -118,7 +118,7 @@ def test_explain_names_the_rule_of_the_scope_that_refuses_an_unknown_url(setting
     )
 
 
-def test_explain_says_that_an_unknown_url_would_be_taken():
+def test_explain_says_that_an_unknown_url_would_be_accepted():
     asked = Asked(settings={"scope": "host"})
     asked.frontier.discover([A])
     assert "unknown" == asked.frontier.explain(A + "new").reason_now
@@ -128,7 +128,7 @@ def test_explain_says_that_an_unknown_url_would_be_taken():
 
 
 def two_crawls() -> Asked:
-    """A host with a queue that holds a URL, and one that holds none."""
+    """A host with a queue that has a URL, and an empty queue."""
     asked = Asked(settings={"delay": 0.0})
     asked.frontier.discover([Link(A, crawl="empty")])
     (lease,) = asked.frontier.lease(1)
@@ -138,7 +138,7 @@ def two_crawls() -> Asked:
 
 
 def test_a_host_whose_only_full_queue_is_paused_is_blocked():
-    """The empty one beside it is not, and so it was counted as ready."""
+    """The empty queue of the host is not paused, so the host was once counted as ready."""
     asked = two_crawls()
     asked.frontier.pause("a.example", crawl="full")
     assert {"blocked": 1} == asked.hosts()
@@ -170,8 +170,8 @@ def test_a_host_whose_only_full_queue_is_blocked_counts_as_blocked():
 # -- several requests at once
 
 
-def test_where_two_requests_are_allowed_one_is_not_all():
-    """`explain` said "one request at a time", and the counts that the host rests."""
+def test_where_two_requests_are_allowed_one_open_request_is_not_the_limit():
+    """`explain` once said "one request at a time", and the counts said that the host is resting."""
     asked = Asked(settings={"delay": 0.0})
     asked.frontier.discover([f"{A}{number}" for number in range(4)])
     asked.frontier.set_limit(2, "a.example")
@@ -195,8 +195,8 @@ def test_where_one_request_is_allowed_it_is_said():
 # -- errands
 
 
-def test_an_errand_is_ready_before_anybody_takes_errands():
-    """Pages that wait for their robots.txt left no instant to wait for, until a call asked for errands."""
+def test_an_errand_is_ready_before_any_caller_leases_errands():
+    """Pages that wait for their robots.txt once left no instant to wait for, until a call requested errands."""
     asked = Asked(robots="errands")
     asked.frontier.discover([A])
     assert 0.0 == asked.frontier.next_ready_seconds()
@@ -210,19 +210,19 @@ def test_an_errand_is_ready_before_anybody_takes_errands():
     assert 2.0 == asked.frontier.next_ready_seconds()
 
 
-def test_an_errand_whose_host_rests_is_ready_when_it_has_rested():
+def test_an_errand_is_ready_when_the_delay_of_its_host_is_over():
     asked = Asked(robots="errands")
     asked.frontier.discover(["https://a.example/"])
     (errand,) = asked.frontier.lease(5, errands=True)
     asked.frontier.report([errand.robots(200, b"", seconds=0.1)])
     asked.frontier.discover([A])
     asked.time += 1 * SECOND
-    inspect(asked.frontier).turns.runs_errands = False  # as when it is opened again
+    inspect(asked.frontier).turns.runs_errands = False  # as after a new opening
     asked.frontier.lease(5)
     assert 1.0 == asked.frontier.next_ready_seconds()
 
 
-def test_a_page_whose_robots_txt_nobody_asked_for_is_not_said_to_be_ready():
+def test_a_page_whose_robots_txt_was_not_requested_is_not_reported_as_ready():
     asked = Asked(robots="errands")
     asked.frontier.discover([A])
     assert "1 host is ready: lease from it with errands=True" in asked.frontier.explain_idle().text
@@ -236,7 +236,7 @@ def test_a_page_whose_robots_txt_nobody_asked_for_is_not_said_to_be_ready():
 
 
 def redirected(status: int = 301) -> tuple[Asked, object]:
-    """A frontier in which a's robots.txt lies at b, and the errand that is open there."""
+    """A frontier in which a's robots.txt is at b, and the errand that is open there."""
     asked = Asked(robots="errands")
     asked.frontier.discover([A, f"{A}2"])
     (errand,) = asked.frontier.lease(5, errands=True)
@@ -244,8 +244,8 @@ def redirected(status: int = 301) -> tuple[Asked, object]:
     return asked, errand
 
 
-def test_a_robots_txt_that_is_asked_for_at_another_host_holds_its_pages_back():
-    """`explain` said "behind", and that the host is ready."""
+def test_a_robots_txt_that_is_requested_at_another_host_delays_its_pages():
+    """`explain` once said "behind", and that the host is ready."""
     asked, _ = redirected()
     asked.time += 60 * SECOND
     told = asked.frontier.explain(A)
@@ -274,7 +274,7 @@ def test_a_robots_txt_that_is_tried_again_later_says_when():
     assert 1 == len(asked.frontier.lease(5, errands=True))
 
 
-def test_the_first_call_after_an_opening_gives_a_hop_that_is_ready(tmp_path):
+def test_the_first_call_after_an_opening_leases_a_ready_hop(tmp_path):
     time = [1_000 * SECOND]
     how = {"clock": lambda: time[0], "robots": "errands"}
     for number, checkpoint in enumerate((False, True)):
@@ -292,7 +292,7 @@ def test_the_first_call_after_an_opening_gives_a_hop_that_is_ready(tmp_path):
 
 
 @pytest.mark.parametrize("runs", [False, True])
-def test_an_address_is_ready_to_be_asked_for_before_anybody_takes_errands(runs):
+def test_an_address_errand_is_ready_before_any_caller_leases_errands(runs):
     asked = Asked(addresses="errands", settings={"group": "address"})
     asked.frontier.discover([A])
     if runs:
@@ -301,8 +301,8 @@ def test_an_address_is_ready_to_be_asked_for_before_anybody_takes_errands(runs):
     assert 0.0 == asked.frontier.next_ready_seconds()
 
 
-def test_a_robots_errand_that_is_deferred_is_put_off():
-    """It was given back, and handed out again at once."""
+def test_a_deferred_robots_errand_waits():
+    """It was once returned, and leased again at once."""
     asked = Asked(robots="errands")
     asked.frontier.discover([A])
     (errand,) = asked.frontier.lease(5, errands=True)
@@ -319,7 +319,7 @@ def test_a_robots_errand_that_is_deferred_is_put_off():
     assert [A] == [one.url for one in asked.frontier.lease(5)]
 
 
-def test_an_errand_for_an_address_that_is_deferred_is_put_off():
+def test_a_deferred_errand_for_an_address_waits():
     asked = Asked(addresses="errands", settings={"group": "address"})
     asked.frontier.discover([A])
     (errand,) = asked.frontier.lease(5, errands=True)
@@ -331,7 +331,7 @@ def test_an_errand_for_an_address_that_is_deferred_is_put_off():
     assert errand.url == again.url
 
 
-def test_an_errand_that_was_put_off_stays_so_behind_a_kill(tmp_path):
+def test_a_deferred_errand_is_still_deferred_after_a_kill(tmp_path):
     time = [1_000 * SECOND]
     how = {"clock": lambda: time[0], "robots": "errands"}
     first = Frontier.open(tmp_path / "store", **{"robots": "caller", **how})
@@ -346,7 +346,7 @@ def test_an_errand_that_was_put_off_stays_so_behind_a_kill(tmp_path):
     again.close()
 
 
-def test_an_errand_that_is_deferred_until_now_is_given_back():
+def test_an_errand_that_is_deferred_until_now_is_returned():
     asked = Asked(robots="errands")
     asked.frontier.discover([A])
     (errand,) = asked.frontier.lease(5, errands=True)
@@ -354,9 +354,9 @@ def test_an_errand_that_is_deferred_until_now_is_given_back():
     assert 1 == len(asked.frontier.lease(5, errands=True))
 
 
-def test_a_list_of_hosts_looks_at_their_own_queues_alone(monkeypatch):
-    """Each host of a list looked at all queues under rules of operators: a thousand hosts of a hundred thousand
-    took ten seconds, in which no other call was served."""
+def test_a_list_of_hosts_reads_only_their_own_queues(monkeypatch):
+    """Each host of a list once read all queues under rules of operators: a thousand hosts of a hundred thousand needed
+    ten seconds, in which no other call was served."""
     asked = Asked()
     asked.frontier.discover([f"http://h{number}.example/" for number in range(300)])
     asked.frontier.set_delay(5.0, crawl="default")
@@ -369,7 +369,7 @@ def test_a_list_of_hosts_looks_at_their_own_queues_alone(monkeypatch):
 # -- the budget of a host
 
 
-def test_a_host_whose_open_requests_use_its_budget_up_is_busy_in_every_look():
+def test_a_host_whose_open_requests_use_its_whole_budget_is_busy_in_every_query():
     asked = Asked(settings={"max_pages_per_host": 3, "delay": 0.0})
     frontier = asked.frontier
     frontier.discover([f"{A}{n}" for n in range(6)])

@@ -1,4 +1,4 @@
-"""Stores that releases have written open and hold what they held; newer ones are refused with words, untouched."""
+"""Stores of earlier releases open with their content. Newer stores are refused with a message, untouched."""
 
 from __future__ import annotations
 
@@ -50,17 +50,18 @@ def make(project):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_golden_store_holds_what_it_held(golden, make, project, name):
+def test_a_golden_store_contains_what_it_contained(golden, make, project, name):
     looker = Frontier.look(golden(name))
     expected = json.loads((project / "tests" / "golden" / "v2" / f"{name}.json").read_text("utf-8"))
     found = json.loads(json.dumps(make.contents_of(looker)))
-    for one in expected, found:  # lists of queues go by hashes, and went by rows when the store was written
+    # lists of queues are sorted by hashes, and were sorted by rows when the store was written
+    for one in expected, found:
         one["queues"].sort(key=lambda queue: (queue["crawl"], queue["key"], queue["host"]))
     assert expected == found
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_looking_at_a_golden_store_changes_nothing(golden, name):
+def test_reading_a_golden_store_changes_no_file(golden, name):
     disk = golden(name)
     before = disk.contents()
     Frontier.look(disk).close()
@@ -68,8 +69,8 @@ def test_looking_at_a_golden_store_changes_nothing(golden, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_crawl_goes_on_from_a_golden_store(golden, make, name):
-    """Own leases of the process that was killed end, those of named workers live, and what was said of queues holds."""
+def test_a_crawl_continues_from_a_golden_store(golden, make, name):
+    """Own leases of the killed process end, those of named workers continue, and orders for queues are in force."""
     now = [make.START + 700_000_000]
     frontier = Frontier.open(golden(name), clock=lambda: now[0], settings=make.SETTINGS, robots=make.robots_of(name))
     found = frontier.opening
@@ -107,7 +108,7 @@ def test_the_lines_of_a_golden_store_can_be_read(golden, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_making_it_twice_gives_the_same_bytes(make, name):
+def test_building_a_store_twice_writes_the_same_bytes(make, name):
     first, contents = make.build(name)
     second, again = make.build(name)
     assert contents == again
@@ -116,9 +117,9 @@ def test_making_it_twice_gives_the_same_bytes(make, name):
     assert (2 if name.startswith("runs") else 0) == runs
 
 
-def test_a_store_whose_authorities_brought_a_file_each_goes_on_with_one_for_all(golden, make, project):
-    """Four of its hosts are cold with their files, four stand in its checkpoint, four in its log; they have two files.
-    The next checkpoints hold each of these once, and the hosts that go cold from now on name them."""
+def test_a_store_with_a_robots_file_for_each_authority_continues_with_one_for_all(golden, make, project):
+    """Four of its hosts are cold with their files, four are in its checkpoint, four in its log. They have two files.
+    The next checkpoints contain each file once, and the hosts that become cold from now on name them."""
     told = json.loads((project / "tests" / "golden" / "v2" / "apart.json").read_text("utf-8"))
     disk = golden("apart")
     frontier = Frontier.open(disk, clock=lambda: make.START + 700_000_000, settings=make.SETTINGS, robots="caller")
@@ -146,7 +147,7 @@ def test_a_store_whose_authorities_brought_a_file_each_goes_on_with_one_for_all(
 
 
 def refused(disk: FaultyFiles) -> str:
-    """The words with which it is refused; nothing may have changed."""
+    """Returns the message of the refusal. Nothing may have changed."""
     before = disk.contents()
     with pytest.raises(ForeignStoreError) as caught:
         Frontier.open(disk, robots="caller")
@@ -231,6 +232,6 @@ def test_a_checkpoint_with_facts_of_a_newer_release_is_refused(golden):
     assert "another release" in refused(disk)
 
 
-def test_another_spelling_of_urls_is_refused(golden, monkeypatch):
+def test_a_store_with_another_spelling_of_urls_is_refused(golden, monkeypatch):
     monkeypatch.setattr("outrider.engine.opening.SPELLING_VERSION", "2")
     assert "URL spelling 1" in refused(golden("runs-caller"))

@@ -1,4 +1,4 @@
-"""docs/guarantees.md: every cell of its tables names tests, and those are there."""
+"""docs/guarantees.md: every cell of its tables names tests, and these tests exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from outrider.journey import State
 
 
 def cells(text: str) -> list[str]:
-    """All cells of all tables but those of the heads and of the first columns."""
+    """Returns all cells of all tables except the heads and the first columns."""
     rows = [line for line in text.splitlines() if line.startswith("| ") and "---" not in line]
     heads = {before for before, after in zip(text.splitlines(), text.splitlines()[1:], strict=False) if "|---" in after}
     return [cell for row in rows if row not in heads for cell in row.strip("|").split("|")[1:]]
@@ -26,7 +26,7 @@ def test_every_cell_names_a_test(page):
     assert [] == [cell for cell in cells(page) if not re.search(r"`test_\w+`", cell)]
 
 
-def test_every_test_that_is_named_is_there(page, project):
+def test_every_named_test_exists(page, project):
     files = (project / "tests").rglob("test_*.py")
     there = {name for file in files for name in re.findall(r"^def (test_\w+)", file.read_text("utf-8"), re.M)}
     named = set(re.findall(r"`(test_\w+)`", page))
@@ -34,7 +34,7 @@ def test_every_test_that_is_named_is_there(page, project):
     assert set() == named - there
 
 
-def test_stores_in_memory_share_nothing_and_keep_nothing():
+def test_stores_in_memory_share_no_state_and_keep_no_files():
     with Frontier.memory(robots="caller") as first:
         first.discover(["http://a.com/"])
         with Frontier.memory(robots="caller") as second:

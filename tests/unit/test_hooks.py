@@ -1,4 +1,4 @@
-"""Hooks: what each is given and may give, and that one that fails, sleeps or talks nonsense ends its page alone."""
+"""Hooks: the arguments and results of each. A hook that fails, sleeps or returns nonsense ends only its page."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Web(FakeWeb):
 
 @pytest.fixture
 def crawled(tmp_path):
-    """Crawls the web above with these hooks; answers the lines of its pages by path."""
+    """Crawls the web above with these hooks. Returns the lines of its pages by path."""
     (tmp_path / "hosts").write_text("127.0.0.1 one.test\n127.0.0.2 two.test\n")
     out = tmp_path / "out"
 
@@ -78,7 +78,7 @@ def raises(page):
         raise ZeroDivisionError("in my own code")
 
 
-def test_what_on_page_returns_stands_in_the_line(crawled):
+def test_the_result_of_on_page_is_in_the_line(crawled):
     lines = crawled(on_page=titles)
     assert [{"shout": "PAGE A", "size": len(PAGES["/a"])}] == lines["/a"]["items"]
     (item,) = (one for one in items_in(crawled.out) if one["url"] == HOME + "a")
@@ -201,7 +201,7 @@ def test_a_hook_that_raises_ends_its_page_and_not_the_crawl(crawled):
         ({"x": b"\xff" * 10}, None),
     ],
 )
-def test_rubbish_from_on_page_is_refused_by_its_name(crawled, nonsense, words):
+def test_an_invalid_result_of_on_page_is_refused_by_its_name(crawled, nonsense, words):
     lines = crawled(on_page=lambda _page: nonsense, max_depth=0)
     if words is None:
         assert [{"x": "/////////////w=="}] == lines["/"]["items"]
@@ -225,8 +225,8 @@ def test_a_hook_that_raises_no_usual_exception_ends_its_page_alone(crawled, erro
     assert ("hook_on_page", "done") == (lines["/a"]["error"], lines["/b"]["outcome"])
 
 
-def test_a_hook_that_takes_the_lease_from_its_page_ends_its_page_alone(crawled):
-    """The hooks behind it would ask the page for its URL."""
+def test_a_hook_that_removes_the_lease_of_its_page_ends_only_its_page(crawled):
+    """The following hooks would read the URL of the page."""
 
     def takes(page):
         if page.url.endswith("/a"):
@@ -240,7 +240,7 @@ def test_a_hook_that_takes_the_lease_from_its_page_ends_its_page_alone(crawled):
     "parts",
     [{"priority": float("nan")}, {"priority": 2}, {"depth": -1}, {"hops": "one"}, {"metadata": {"a": object()}}],
 )
-def test_a_link_of_odd_parts_ends_the_page_of_its_hook(crawled, parts):
+def test_a_link_with_invalid_parts_ends_the_page_of_its_hook(crawled, parts):
     def follows(page):
         if page.url.endswith("/a"):
             page.follow = [Link(HOME + "deep", **parts)]
@@ -280,7 +280,7 @@ def test_links_by_the_million_are_cut_to_a_page_s_limit(crawled):
     assert time.process_time() - began < 20
 
 
-def test_scope_decides_link_by_link_with_the_page_at_hand(crawled):
+def test_scope_decides_for_each_link_with_its_page(crawled):
     seen = []
 
     def scope(urls, page):
@@ -293,7 +293,7 @@ def test_scope_decides_link_by_link_with_the_page_at_hand(crawled):
     assert {"scope": 1} == lines["/"]["not_followed"]
 
 
-def test_scope_decides_over_the_target_of_a_redirect(crawled):
+def test_scope_decides_about_the_target_of_a_redirect(crawled):
     lines = crawled(HOME + "moved", scope=lambda urls, _page: np.zeros(len(urls), bool))
     assert {"/moved": "redirect"} == {path: line["outcome"] for path, line in lines.items()}
 
@@ -314,7 +314,7 @@ def test_scope_decides_over_the_target_of_a_redirect(crawled):
         ("on_request", lambda request, lease: "x"),
     ],
 )
-def test_a_column_or_value_that_makes_no_sense_ends_its_page(crawled, name, hook):
+def test_an_invalid_column_or_value_ends_its_page(crawled, name, hook):
     def only_on_pages(*arguments):
         if arguments[-1] is None:
             return [0.5] * len(arguments[0]) if name == "priority" else [None] * len(arguments[0])
@@ -324,12 +324,12 @@ def test_a_column_or_value_that_makes_no_sense_ends_its_page(crawled, name, hook
     assert f"hook_{name}" == lines["/"]["error"]
 
 
-def test_priority_says_what_comes_first(crawled):
+def test_priority_decides_which_url_is_first(crawled):
     crawled(priority=lambda urls, page: [0.9 if url.endswith("/b") else 0.1 for url in urls])
     assert Web.last.urls.index(HOME + "b") < Web.last.urls.index(HOME + "a")
 
 
-def test_a_ready_made_priority_goes_by_its_name(crawled):
+def test_a_ready_made_priority_is_used_by_its_name(crawled):
     lines = crawled(priority="weighted")
     assert lines["/deep"]["priority"] < lines["/a"]["priority"]
 
@@ -370,7 +370,7 @@ def test_on_request_sets_headers_for_pages_alone(crawled):
     assert {True: {}, False: {"X-Key": "1"}} == told
 
 
-def test_on_request_cannot_turn_a_request_elsewhere(crawled):
+def test_on_request_cannot_send_a_request_to_another_url(crawled):
     import dataclasses
 
     elsewhere = {"on_request": lambda request, lease: dataclasses.replace(request, url="http://two.test/")}
@@ -379,7 +379,7 @@ def test_on_request_cannot_turn_a_request_elsewhere(crawled):
     assert all(url.endswith("/robots.txt") for url in Web.last.urls)
 
 
-def test_on_response_gives_the_content_that_is_read(crawled):
+def test_on_response_returns_the_content_that_is_read(crawled):
     import dataclasses
 
     lines = crawled(on_response=lambda response, lease: dataclasses.replace(response, content=b"<title>mine</title>"))
@@ -400,14 +400,14 @@ def test_a_reader_reads_a_type_of_its_own(crawled, monkeypatch):
     assert [(PAGES["/"], HOME, "application/x-mine; charset=x")] == seen
 
 
-def test_a_reader_may_give_a_page_or_nothing(crawled, monkeypatch):
+def test_a_reader_may_return_a_page_or_none(crawled, monkeypatch):
     monkeypatch.setattr(Web, "types", {"/": "application/x-mine", "/a": "application/x-none"})
     readers = {"application/x-mine": lambda *_: Page(url=HOME, title="made"), "application/x-none": lambda *_: None}
     lines = crawled(HOME, HOME + "a", readers=readers)
     assert ("made", None) == (lines["/"]["title"], lines["/a"]["title"])
 
 
-def test_a_reader_that_gives_rubbish_ends_its_page(crawled, monkeypatch):
+def test_a_reader_with_an_invalid_result_ends_its_page(crawled, monkeypatch):
     monkeypatch.setattr(Web, "types", {"/": "application/x-mine"})
     lines = crawled(readers={"application/x-mine": lambda *_: {"titel": "x"}})
     assert "hook_readers" == lines["/"]["error"]
@@ -450,7 +450,7 @@ def test_a_reader_that_hangs_ends_its_page_and_not_the_crawl(tmp_path, crawled, 
     assert ("error", "hook_readers_time", 200) == tuple(lines["/a"][name] for name in ("outcome", "error", "status"))
     assert ("read apart", "done") == (lines["/b"]["title"], lines["/deep"]["outcome"])
     assert "it took longer than 3 s" in crawled.log()
-    assert not Hooks(CrawlOptions(output=str(tmp_path), readers=names)).look_at_answers  # threads beside read
+    assert not Hooks(CrawlOptions(output=str(tmp_path), readers=names)).look_at_answers  # reading threads
 
 
 def test_pdf_is_read_where_pypdf_is_there_and_by_a_reader_of_the_users_own(tmp_path, crawled, monkeypatch):
@@ -466,7 +466,7 @@ def test_pdf_is_read_where_pypdf_is_there_and_by_a_reader_of_the_users_own(tmp_p
     assert Hooks(own).reads_here
 
 
-def test_a_downloader_that_raises_ends_its_page_and_its_host_rests(crawled):
+def test_a_downloader_that_raises_ends_its_page_and_its_host_waits(crawled):
     class Faulty(Web):
         async def fetch(self, request):
             if request.url.endswith("/a"):
@@ -512,7 +512,7 @@ def test_a_downloader_that_raises_ends_its_page_and_its_host_rests(crawled):
     ],
 )
 @pytest.mark.parametrize("name", ["on_response", "downloader"])
-def test_a_response_of_odd_parts_ends_its_page_and_not_the_crawl(crawled, name, parts):
+def test_a_response_with_invalid_parts_ends_its_page_and_not_the_crawl(crawled, name, parts):
     def odd(response):
         return response if response.url.endswith("/robots.txt") else dataclasses.replace(response, **parts)
 
@@ -538,7 +538,7 @@ def test_any_error_of_a_downloader_ends_its_page_alone(crawled, error):
     assert ("hook_downloader", "done") == (lines["/a"]["error"], lines["/b"]["outcome"])
 
 
-def test_a_downloader_whose_fetch_is_no_coroutine_ends_its_page_alone(crawled):
+def test_a_downloader_whose_fetch_is_not_a_coroutine_ends_only_its_page(crawled):
     class Plain(Web):
         def fetch(self, request):
             if request.url.endswith("/a"):
@@ -553,7 +553,7 @@ def test_a_downloader_whose_fetch_is_no_coroutine_ends_its_page_alone(crawled):
 
 
 @pytest.mark.parametrize("parts", [{"started_at": 1, "ended_at": 2}, {"ended_at": 1 << 52}])
-def test_a_downloader_with_a_clock_of_its_own_is_told_of_the_crawls(crawled, parts):
+def test_a_downloader_with_a_clock_of_its_own_gets_the_advice_to_use_the_crawls(crawled, parts):
     class Elsewhere(Web):
         async def fetch(self, request):
             response = await super().fetch(request)
@@ -564,7 +564,7 @@ def test_a_downloader_with_a_clock_of_its_own_is_told_of_the_crawls(crawled, par
 
 
 @pytest.mark.skipif(in_use() != "native", reason="the fetch kernel was not built")
-def test_a_downloader_derived_from_the_built_in_one_is_asked_by_its_fetch(crawled):
+def test_a_downloader_derived_from_the_built_in_one_is_used_by_its_fetch(crawled):
     class Mine(NativeDownloader):
         def __init__(self, options, clock):
             super().__init__(clock=clock)
@@ -576,7 +576,7 @@ def test_a_downloader_derived_from_the_built_in_one_is_asked_by_its_fetch(crawle
     assert "done" == crawled(downloader=Mine)["/a"]["outcome"]
 
 
-def test_a_downloader_that_cannot_be_closed_is_told_of_and_the_crawl_has_its_result(crawled):
+def test_a_downloader_that_cannot_be_closed_is_reported_and_the_crawl_has_its_result(crawled):
     class Stuck(Web):
         async def close(self):
             raise ZeroDivisionError("in my own code")
@@ -585,17 +585,17 @@ def test_a_downloader_that_cannot_be_closed_is_told_of_and_the_crawl_has_its_res
     assert (0, True) == (crawled.result.exit_code, "in my own code" in crawled.log())
 
 
-def test_a_downloader_that_cannot_be_made_is_refused_with_words(crawled):
+def test_a_downloader_that_cannot_be_made_is_refused_with_a_message(crawled):
     with pytest.raises(SettingsError, match="downloader"):
         crawled(downloader=lambda options, clock: 7)
 
 
-def test_hooks_that_fail_for_the_seeds_end_the_crawl_with_words(crawled):
+def test_hooks_that_fail_for_the_seeds_end_the_crawl_with_a_message(crawled):
     with pytest.raises(SettingsError, match="priority failed for the seeds"):
         crawled(priority=lambda urls, page: [7.0] * len(urls))
 
 
-def test_a_function_without_a_name_is_asked_for_again(crawled, tmp_path):
+def test_a_resume_requires_a_function_without_a_name_again(crawled, tmp_path):
     crawled(on_page=lambda page: None)
     assert f'on_page = "{LOST}"' in (crawled.out / "outrider.toml").read_text()
     with pytest.raises(SettingsError, match="give it again"):
@@ -603,7 +603,7 @@ def test_a_function_without_a_name_is_asked_for_again(crawled, tmp_path):
     assert 0 == outrider.crawl(output=crawled.out, on_page=None).exit_code
 
 
-def test_a_hook_is_found_beside_the_crawl(tmp_path, crawled, monkeypatch):
+def test_a_hook_is_found_in_the_folder_of_the_crawl(tmp_path, crawled, monkeypatch):
     (tmp_path / "my_hooks_5471.py").write_text("def on_page(page):\n    return {'mine': page.title}\n")
     monkeypatch.chdir(tmp_path)
     lines = crawled(on_page="my_hooks_5471:on_page")
@@ -612,7 +612,7 @@ def test_a_hook_is_found_beside_the_crawl(tmp_path, crawled, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["nowhere_5472:f", "json:nothing", "json:__name__"])
-def test_a_name_that_is_no_function_is_refused_before_anything_is_made(crawled, name):
+def test_a_name_without_a_function_is_refused_before_the_crawl_is_made(crawled, name):
     with pytest.raises(SettingsError, match=name):
         crawled(on_page=name)
     assert not crawled.out.exists()
@@ -629,7 +629,7 @@ def test_functions_and_readers_read_back_from_the_file():
     ("name", "value"),
     [("on_page", "f"), ("on_page", "m:"), ("scope", "hosts"), ("priority", "depth"), ("readers", ("m:f",))],
 )
-def test_what_is_no_function_is_refused_by_name(name, value):
+def test_a_value_that_is_not_a_function_is_refused_by_name(name, value):
     with pytest.raises(SettingsError) as caught:
         CrawlOptions(**{name: value})
     assert caught.value.facts.startswith(name.replace("_", "-"))
@@ -650,14 +650,14 @@ class Waits:
 
 @pytest.mark.parametrize("hook", [waits, Waits(), functools.partial(waits), f"{__name__}:waits"])
 @pytest.mark.parametrize("name", ["on_page", "scope", "on_request"])
-def test_a_function_that_gives_a_coroutine_is_refused_before_anything_is_made(crawled, name, hook):
+def test_a_coroutine_function_is_refused_before_the_crawl_is_made(crawled, name, hook):
     with pytest.raises(SettingsError, match=f"{name.replace('_', '-')} is a.*plain functions"):
         crawled(**{name: hook})
     assert not crawled.out.exists()
 
 
 @pytest.mark.parametrize("name", ["scope", "on_request", "revisit"])
-def test_a_function_with_yield_is_refused_but_for_on_page(crawled, name):
+def test_a_function_with_yield_is_refused_except_for_on_page(crawled, name):
     with pytest.raises(SettingsError, match=f"{name.replace('_', '-')} is a function with yield"):
         crawled(**{name: yields})
 
@@ -665,7 +665,7 @@ def test_a_function_with_yield_is_refused_but_for_on_page(crawled, name):
 # -- time --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_hook_that_takes_half_of_the_time_is_the_reason_why_idle_gives():
+def test_a_hook_that_uses_half_of_the_time_is_the_reason_in_why_idle():
     now = [0.0]
     watch = Watch(lambda: now[0])
     with watch.over("on_page", HOME):
@@ -678,7 +678,7 @@ def test_a_hook_that_takes_half_of_the_time_is_the_reason_why_idle_gives():
     assert "resting" == idle_with_hooks({"reason": "resting", "text": ""}, watch.shares())["reason"]
 
 
-def test_a_hook_that_sleeps_is_named_while_it_does(crawled, monkeypatch):
+def test_a_hook_that_sleeps_is_named_meanwhile(crawled, monkeypatch):
 
     set_limits(monkeypatch, HOOK_ANSWER_SECONDS=0.05)
     inside, over = threading.Event(), threading.Event()
@@ -706,7 +706,7 @@ def test_a_hook_that_sleeps_is_named_while_it_does(crawled, monkeypatch):
     assert "on_page" in told["hosts"]
 
 
-def test_leases_are_kept_while_a_hook_takes_long(crawled, monkeypatch):
+def test_leases_are_kept_during_a_slow_hook(crawled, monkeypatch):
     monkeypatch.setattr("outrider.crawl.run.loop.EXTEND_STEP_SECONDS", 0.01)
     monkeypatch.setattr("outrider.crawl.run.loop.EXTEND_SECONDS", 1_000.0)
     extended, meanwhile = [], []
@@ -741,7 +741,7 @@ def test_pages_are_read_while_the_crawl_runs(tmp_path, crawled):
     assert (tmp_path / "out" / "report.html").exists()
 
 
-def test_a_reader_that_stops_loses_nothing(tmp_path, crawled):
+def test_a_reader_that_stops_loses_no_page(tmp_path, crawled):
     told = {"output": tmp_path / "out", "hosts": str(tmp_path / "hosts"), "downloader": Web, "delay": 0}
 
     async def one():
@@ -761,7 +761,7 @@ def test_a_reader_that_stops_loses_nothing(tmp_path, crawled):
     assert [HOME, HOME + "a", HOME + "b", HOME + "deep"] == done
 
 
-def test_a_reader_that_is_slow_holds_the_crawl_back(tmp_path, crawled, monkeypatch):
+def test_a_slow_reader_slows_the_crawl(tmp_path, crawled, monkeypatch):
 
     set_limits(monkeypatch, PAGES_READ_AHEAD_MAX=1)
 
@@ -852,13 +852,13 @@ def test_a_kind_of_failure_is_printed_once(crawled, capsys):
         ({"readers": {"text/html": lambda body, url, content_type: 7}}, "it takes"),
     ],
 )
-def test_a_returned_value_that_is_refused_is_said_at_the_first_page_with_the_reason(crawled, capsys, hook, words):
+def test_a_refused_result_is_reported_at_the_first_page_with_the_reason(crawled, capsys, hook, words):
     crawled(**hook)
     told = capsys.readouterr().err
     assert (0, 1, True) == (told.count("Traceback"), told.count(words), f"for {HOME}: " in told)
 
 
-def test_a_link_that_the_frontier_cannot_keep_is_said_with_the_reason(crawled, capsys):
+def test_a_link_that_the_frontier_cannot_store_is_reported_with_the_reason(crawled, capsys):
     crawled(on_page=lambda page: page.follow.append(Link("/x", metadata={"x": "y" * 100_000})))
     told = capsys.readouterr().err
     assert (1, True) == (told.count(f"1 link of {HOME}"), "16,384 bytes of metadata" in told)
@@ -897,12 +897,12 @@ def test_answers_without_content_do_not_hide_that_a_hook_failed(crawled):
     assert 10 == crawled.result.exit_code
 
 
-def test_without_a_failure_nothing_is_said_of_hooks(crawled, capsys):
+def test_without_a_failure_no_message_mentions_hooks(crawled, capsys):
     crawled(on_page=titles)
     assert (0, (), "") == (crawled.result.exit_code, crawled.result.hook_failures, capsys.readouterr().err)
 
 
-def test_a_downloader_that_failed_for_every_robots_txt_failed_on_most():
+def test_a_downloader_that_failed_for_every_robots_txt_counts_as_failed_on_most():
     failures = HookFailures()
     failures.failed(HookFailed("downloader", ValueError("no")), "http://one.test/robots.txt", page=False)
     assert (True, 1) == (failures.on_most_pages, failures.found()[0].pages)
@@ -911,7 +911,7 @@ def test_a_downloader_that_failed_for_every_robots_txt_failed_on_most():
     assert not failures.on_most_pages
 
 
-def test_a_bug_in_a_reader_of_ours_is_said_and_no_failure_of_a_hook():
+def test_a_bug_in_a_reader_of_ours_is_reported_and_is_no_failure_of_a_hook():
     told: list[str] = []
     failures = HookFailures(told.append)
     failures.failed(HookFailed("reading", ValueError("x"), word="internal"), HOME, page=True)
@@ -919,7 +919,7 @@ def test_a_bug_in_a_reader_of_ours_is_said_and_no_failure_of_a_hook():
 
 
 class Odd(BaseException):
-    """No Exception, so that `except Exception` does not catch it."""
+    """Not an Exception, so `except Exception` does not catch it."""
 
 
 @pytest.mark.parametrize("error", [Odd, KeyboardInterrupt, GeneratorExit, SystemExit, asyncio.CancelledError])
@@ -942,7 +942,7 @@ def test_an_exception_that_is_no_error_ends_its_page_and_leaves_no_request_open(
     assert len(asked) == len(Web.last.asked) + (name == "downloader")
 
 
-def test_a_url_of_a_response_is_spelled_as_every_url(crawled):
+def test_a_url_of_a_response_is_spelled_like_every_url(crawled):
     class Elsewhere(Web):
         async def fetch(self, request):
             response = await super().fetch(request)

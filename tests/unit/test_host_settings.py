@@ -22,7 +22,7 @@ TABLES = [
 ]
 
 
-def test_tables_hold_in_order_for_the_hosts_that_they_name():
+def test_tables_apply_in_order_to_the_hosts_that_they_name():
     hosts = PerHost(CrawlOptions(host=TABLES, header="X-All=0", retries=2))
     usual, first, both = hosts.of("other.test"), hosts.of("a.slow.test"), hosts.of("b.slow.test")
     assert (None, None, 10.0, 10.0) == (usual.delay, usual.capacity, first.delay, both.delay)
@@ -32,7 +32,7 @@ def test_tables_hold_in_order_for_the_hosts_that_they_name():
     assert (2, (("*", 100),)) == (both.capacity, both.truncate)
 
 
-def test_requests_for_pages_bring_the_limits_by_type_and_others_their_own():
+def test_requests_for_pages_have_the_limits_by_type_and_other_requests_their_own():
     limits = ("text/html", 10), ("image/*", 20), ("*", 30)
     own = PerHost(CrawlOptions(truncate=dict(limits))).of("a.test")
     page, other = (own.request("http://a.test/", "127.0.0.1", "A", (), bytes_max=most) for most in (None, 7))
@@ -55,7 +55,7 @@ def test_requests_for_pages_bring_the_limits_by_type_and_others_their_own():
         (("*=10",), True, 10),
     ],
 )
-def test_documents_are_kept_whole_where_they_are_read_and_no_limit_names_them(monkeypatch, truncate, reads, most):
+def test_documents_are_kept_whole_if_they_are_read_and_no_limit_names_them(monkeypatch, truncate, reads, most):
     monkeypatch.setattr("outrider.crawl.setup.host_settings.reads_pdf", lambda: reads)
     own = PerHost(CrawlOptions(truncate=truncate)).of("a.test")
     assert most == bytes_of_type(own.truncate, PDF_TYPE)
@@ -111,7 +111,7 @@ def test_tables_and_pairs_read_back_from_the_file():
         ({"host": [{"name": "a.test", "tls": "off"}]}, "none of them"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(options, words):
+def test_an_invalid_value_is_refused_by_name(options, words):
     with pytest.raises(SettingsError) as caught:
         CrawlOptions(**options)
     assert caught.value.facts.startswith(next(iter(options)))
@@ -119,7 +119,7 @@ def test_what_makes_no_sense_is_refused_by_name(options, words):
     assert "pw" not in caught.value.facts
 
 
-def test_headers_and_times_go_with_each_request(crawled):  # noqa: F811
+def test_headers_and_times_are_part_of_each_request(crawled):  # noqa: F811
     crawled(header=["X-Key=1"], timeout="connect=3,first-byte=4,total=5", max_depth=0)
     (page,) = [request for request in Web.last.asked if request.url == HOME]
     assert ((("X-Key", "1"),), 3.0, 4.0, 5.0) == (
@@ -136,7 +136,7 @@ def request_to(hosts: PerHost, url: str) -> Request:
     return hosts.of(host).request(url, "127.0.0.1", "A", ())
 
 
-def test_credentials_go_to_their_origin_and_to_no_other():
+def test_credentials_are_sent_only_to_their_origin():
     hosts = PerHost(
         CrawlOptions(credentials={"HTTPS://A.test:443/": "ann:se:cret", "http://b.test:8080": "Bearer abc"})
     )
@@ -153,7 +153,7 @@ def test_credentials_go_to_their_origin_and_to_no_other():
     assert [] == [url for url in others if b"uthorization" in request_to(hosts, url).head()]
 
 
-def test_secrets_are_shown_nowhere():
+def test_secrets_are_never_shown():
     """Neither in the archive's record of a request, nor in reprs, nor among settings."""
     table = {"name": "a.test", "header": ["Cookie=sesame"], "credentials": "http://a.test=ann:sesame"}
     options = CrawlOptions(host=[table], credentials="http://b.test=ann:sesame")
@@ -166,7 +166,7 @@ def test_secrets_are_shown_nowhere():
     assert options == resolved({}, {}, from_file(as_toml(options, ()), "outrider.toml", "/").options, "")
 
 
-def test_an_exception_of_tls_is_that_of_its_host():
+def test_an_exception_of_tls_applies_to_its_host():
     options = CrawlOptions(host=[{"name": "A.test", "tls": "unverified"}, {"name": "b.test", "tls": "verified"}])
     asked = {name: request_to(PerHost(options), f"https://{name}.test/").verified for name in "abc"}
     assert {"a": False, "b": True, "c": True} == asked
@@ -178,7 +178,7 @@ def test_a_page_beyond_its_bytes_is_cut_and_says_so(crawled):  # noqa: F811
     assert ("truncated", 20) == (lines["/"]["outcome"], lines["/"]["bytes"])
 
 
-def test_a_table_of_a_host_rules_its_delay(crawled):  # noqa: F811
+def test_a_table_of_a_host_sets_its_delay(crawled):  # noqa: F811
     import outrider
 
     crawled(host=[{"name": "*.test", "delay": 0.25, "capacity": 3}], max_depth=0)
@@ -187,7 +187,7 @@ def test_a_table_of_a_host_rules_its_delay(crawled):  # noqa: F811
     assert (0.25, 3) == (queue.delay_seconds, queue.limit)
 
 
-def test_a_page_without_retries_is_given_up_at_once(crawled, monkeypatch):  # noqa: F811
+def test_a_page_without_retries_is_abandoned_at_once(crawled, monkeypatch):  # noqa: F811
     class Busy(Web):
         async def fetch(self, request):
             import dataclasses
@@ -199,7 +199,7 @@ def test_a_page_without_retries_is_given_up_at_once(crawled, monkeypatch):  # no
     assert ("error", "http_500", 1) == tuple(lines["/"][name] for name in ("outcome", "error", "attempt"))
 
 
-def test_seeds_that_are_no_urls_are_listed_and_the_others_taken(tmp_path):
+def test_invalid_seeds_are_listed_and_valid_seeds_are_accepted(tmp_path):
     (tmp_path / "seeds").write_bytes(b"http://a.test/\nmailto:x@y\n\xff\n" + b"x" * 20_000 + b"\nhttp://b.test/\n")
     faults = BadSeeds()
     assert ["http://a.test/", "http://b.test/"] == read_seeds([f"@{tmp_path}/seeds"], None, faults)
@@ -208,7 +208,7 @@ def test_seeds_that_are_no_urls_are_listed_and_the_others_taken(tmp_path):
         read_seeds([f"@{tmp_path}/seeds"])
 
 
-def test_seeds_of_which_none_is_a_url_are_refused():
+def test_seeds_without_a_single_url_are_refused():
     with pytest.raises(InvalidUrlError):
         read_seeds(["mailto:x@y"], None, BadSeeds())
 

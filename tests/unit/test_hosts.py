@@ -1,4 +1,4 @@
-"""Rows of hosts and queues: which of many equal values come first, and what a table believes of a caller."""
+"""Rows of hosts and queues: the order of equal values, and how far a table trusts a caller."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def queues(*homes):
     return [np.zeros(count, np.uint16), hashes, np.array(homes, np.uint64), np.zeros(count, np.uint32), keys]
 
 
-def test_a_hand_that_is_late_is_not_believed(tables):
+def test_outdated_known_rows_are_not_trusted(tables):
     tables.apply(Fact.HOST, hosts(7, 8))
     tables.apply(Fact.HOST, hosts(8, 9), KnownRows.of_rows(None, first=0))
     assert ["h7", "h8", "h9"] == [tables.hosts.name(row) for row in range(tables.hosts.count)]
@@ -54,7 +54,7 @@ def test_a_hand_that_is_late_is_not_believed(tables):
     assert [0, 2] == tables.queues.host[: tables.queues.count].tolist()
 
 
-def test_a_hand_that_is_right_saves_the_looking_up(tables):
+def test_correct_known_rows_save_the_look_up(tables):
     tables.apply(Fact.HOST, hosts(7, 8), KnownRows.of_rows(None, first=0))
     tables.apply(Fact.QUEUE, queues(8, 7), KnownRows.of_rows(np.array([1, 0], np.uint32), first=0))
     assert [1, 0] == tables.queues.host[: tables.queues.count].tolist()

@@ -1,4 +1,4 @@
-"""Files of some kilobytes that name gigabytes: they are read in pieces with a bound in bytes."""
+"""Small files that contain gigabytes of values: they are read in pieces with a limit in bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def repeated(value, rows=ROWS):
 
 
 def most_memory_of(path):
-    """The rows of a file, and the most memory of Arrow and of Python together while they were read."""
+    """Returns the rows of a file, and the peak memory of Arrow and of Python together during the reading."""
     pool = arrow.default_memory_pool()
     rows, most, before = 0, 0, pool.bytes_allocated()
     tracemalloc.start()
@@ -65,7 +65,7 @@ def test_long_values_in_packed_pages_are_read_piece_by_piece(tmp_path, encoding)
     assert [LONG + str(row) for row in range(100)] == [read.record["url"] for read in found if read.record]
 
 
-def test_a_row_that_is_longer_than_a_line_may_be_is_named_and_the_others_go_on(tmp_path):
+def test_a_row_that_is_longer_than_a_line_may_be_is_named_and_the_other_rows_are_read(tmp_path):
     long = "http://a.test/" + "x" * IMPORT_LINE_BYTES_MAX
     table = arrow.table({"url": ["http://a.test/1", long, None, "http://a.test/2"], "state": ["done"] * 4})
     parquet.write_table(table, tmp_path / "x.parquet", compression="zstd")
@@ -75,7 +75,7 @@ def test_a_row_that_is_longer_than_a_line_may_be_is_named_and_the_others_go_on(t
     assert "longer than" in found[1].fault
 
 
-def test_a_page_that_would_take_gigabytes_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
+def test_a_page_of_gigabytes_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "IMPORT_GROUP_BYTES_MAX", 1 << 20)
     table = arrow.table({"url": [f"http://a.test/{'x' * 1_000}{row}" for row in range(2_000)]})
     parquet.write_table(table, tmp_path / "x.parquet", compression="zstd", data_page_size=1 << 24, use_dictionary=False)
@@ -111,7 +111,7 @@ def test_the_heads_of_all_pages_are_read(tmp_path, version, compression):
     assert [f"http://a.test/{row % 700}" for row in range(5_000)] == [read.record["url"] for read in found]
 
 
-def test_nested_columns_are_no_texts(tmp_path):
+def test_nested_columns_are_not_texts(tmp_path):
     parquet.write_table(arrow.table({"url": [["http://a.test/"]]}), tmp_path / "x.parquet")
     with pytest.raises(NamedPathError, match="`url`"):
         list(read_records(str(tmp_path / "x.parquet"), FRONTIER))
@@ -129,7 +129,7 @@ def test_a_damaged_head_is_a_clear_error_or_a_fault(tmp_path, at):
         list(read_records(str(tmp_path / "x.parquet"), FRONTIER))
 
 
-def test_rows_are_taken_in_by_number_and_by_bytes():
+def test_rows_are_imported_by_number_and_by_bytes():
     few = [Read(row, {"url": "x" * 1_000}) for row in range(2_500)]
     assert [1_000, 1_000, 500] == [len(batch) for batch in in_batches(iter(few))]
     long = [Read(row, {"url": "x" * 1_000_000, "metadata": {"a": "b"}}) for row in range(20)]

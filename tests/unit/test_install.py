@@ -1,4 +1,4 @@
-"""The installer's decisions: which Python, which Rust, what is stale, what it puts into the environment."""
+"""The decisions of the installer: which Python, which Rust, what is outdated, and what it puts into the environment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def install(project):
 
 @pytest.fixture
 def tools(tmp_path):
-    """Makes folders of programs that answer as they are told."""
+    """Makes folders of programs that print these answers."""
 
     def make(folder, **answers):
         place = tmp_path / folder
@@ -41,12 +41,12 @@ GOOD_CARGO, GOOD_RUSTC = "echo 'cargo 1.95.0 (f2d3ce0bd 2026-03-21)'", "echo 'ru
 BROKEN_SHIM = "echo 'error: rustup could not choose a version of cargo to run' >&2; exit 1"
 
 
-def test_a_cargo_that_tells_its_version_is_rust(install, tools):
+def test_a_cargo_that_prints_its_version_is_rust(install, tools):
     folder = tools("good", cargo=GOOD_CARGO, rustc=GOOD_RUSTC)
     assert os.path.join(folder, "cargo") == install.find_cargo(folder)
 
 
-def test_a_shim_without_its_home_is_no_rust(install, tools):
+def test_a_shim_without_its_home_is_not_rust(install, tools):
     assert install.find_cargo(tools("shim", cargo=BROKEN_SHIM, rustc=BROKEN_SHIM)) is None
 
 
@@ -55,51 +55,51 @@ def test_a_broken_shim_does_not_hide_a_good_cargo(install, tools):
     assert os.path.join(good, "cargo") == install.find_cargo(os.pathsep.join((shim, good)))
 
 
-def test_a_cargo_without_a_compiler_is_no_rust(install, tools):
+def test_a_cargo_without_a_compiler_is_not_rust(install, tools):
     assert install.find_cargo(tools("half", cargo=GOOD_CARGO, rustc="exit 1")) is None
 
 
 @pytest.mark.parametrize(
     ("version", "found"), [("1.84.1", False), ("1.85.0", True), ("2.0.0", True), ("0.66.0", False)]
 )
-def test_a_cargo_that_is_too_old_is_no_rust(install, tools, version, found):
+def test_a_cargo_that_is_too_old_is_not_rust(install, tools, version, found):
     folder = tools("some", cargo=f"echo 'cargo {version} (abc 2025-01-01)'", rustc=GOOD_RUSTC)
     assert found == (install.find_cargo(folder) is not None)
 
 
-def test_no_cargo_at_all_is_no_rust(install, tmp_path):
+def test_without_cargo_no_rust_is_found(install, tmp_path):
     assert install.find_cargo(os.pathsep.join((str(tmp_path), "", "/no/such/folder"))) is None
 
 
-def test_asking_for_rust_never_starts_a_download(install, tools):
+def test_a_check_for_rust_never_starts_a_download(install, tools):
     """rustup would fetch a toolchain by itself."""
     folder = tools("shim", cargo='test "$RUSTUP_AUTO_INSTALL" = 0 && ' + GOOD_CARGO, rustc=GOOD_RUSTC)
     assert install.find_cargo(folder) is not None
 
 
-def test_the_least_rust_is_the_one_the_crates_state(install, project):
+def test_the_minimum_rust_version_is_that_of_the_crates(install, project):
     stated = tomllib.loads((project / "Cargo.toml").read_text())["workspace"]["package"]["rust-version"]
     assert ".".join(map(str, install.RUST_MIN)) == stated
 
 
-def test_the_least_python_is_the_one_the_package_states(install, project):
+def test_the_minimum_python_version_is_that_of_the_package(install, project):
     stated = tomllib.loads((project / "pyproject.toml").read_text())["project"]["requires-python"]
     assert ">=" + ".".join(map(str, install.PYTHON_MIN)) == stated
 
 
-def test_the_first_python_that_is_new_enough_is_taken(install, tools):
+def test_the_first_python_that_is_new_enough_is_used(install, tools):
     old = tools("old", **{"python3.11": "exit 127", "python3": "echo 3.9"})
     new = tools("new", **{"python3.12": "echo 3.12"})
     assert os.path.join(new, "python3.12") == install.find_python(os.pathsep.join((old, new)))
 
 
-def test_no_python_is_an_error_with_a_way_out(install, tools):
+def test_without_python_the_error_shows_a_way_out(install, tools):
     with pytest.raises(install.InstallError, match=r"needs Python 3\.11 or later.*make install PYTHON="):
         install.find_python(tools("old", python3="echo 3.9"))
 
 
 @pytest.mark.parametrize(("answer", "expected"), [("3.12", (3, 12)), ("3.9", (3, 9)), ("Python 3", None), ("", None)])
-def test_an_interpreter_is_asked_for_its_version(install, tools, answer, expected):
+def test_the_version_of_an_interpreter_is_read_by_running_it(install, tools, answer, expected):
     assert expected == install.python_version(os.path.join(tools("some", python=f"echo '{answer}'"), "python"))
 
 
@@ -119,7 +119,7 @@ def test_a_system_package_counts_when_it_is_new_enough(install, tools, monkeypat
 
 
 @pytest.mark.parametrize("change", ["Cargo.lock", "crates/kernels/src/lib.rs", "crates/new.rs"])
-def test_a_changed_source_makes_the_build_stale(install, tmp_path, change):
+def test_a_changed_source_makes_the_build_outdated(install, tmp_path, change):
     (tmp_path / "crates" / "kernels" / "src").mkdir(parents=True)
     for name in ("Cargo.toml", "Cargo.lock", "crates/kernels/src/lib.rs"):
         (tmp_path / name).write_text("one")
@@ -131,12 +131,12 @@ def test_a_changed_source_makes_the_build_stale(install, tmp_path, change):
 
 
 @pytest.mark.parametrize("text", ["", "not json", "[1]"])
-def test_a_stamp_that_cannot_be_read_counts_for_none(install, tmp_path, text):
+def test_an_unreadable_stamp_counts_as_missing(install, tmp_path, text):
     (tmp_path / install.STAMP).write_text(text)
     assert {} == install.read_stamp(tmp_path)
 
 
-def test_the_editable_wheel_points_at_the_sources_and_brings_the_command(install, project, tmp_path):
+def test_the_editable_wheel_points_at_the_sources_and_contains_the_command(install, project, tmp_path):
     with zipfile.ZipFile(install.write_wheel(project, tmp_path)) as wheel:
         assert f"{project / 'src'}\n" == wheel.read("outrider.pth").decode()
         scripts = wheel.read("outrider-0.1.0.dist-info/entry_points.txt").decode()
@@ -155,7 +155,7 @@ def test_pip_installs_the_editable_wheel(install, project, tmp_path):
     assert (target / "bin" / "outrider").is_file()
 
 
-def test_an_unknown_wish_for_kernels_is_refused(project):
+def test_an_unknown_choice_of_kernels_is_refused(project):
     environment = dict(os.environ, OUTRIDER_KERNELS="fast")
     command = [sys.executable, str(project / "scripts" / "install.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -191,7 +191,7 @@ def test_the_image_is_locked_for_the_runtime_with_its_extras(project):
     assert image <= tested, "the image brings versions that no test runs: run `make lock`"
 
 
-def test_the_image_is_built_from_the_sources_and_no_leavings(project):
+def test_the_image_contains_only_files_that_are_built_from_the_sources(project):
     recipe = (project / "Containerfile").read_text()
     ignored = (project / ".dockerignore").read_text().splitlines()
     given = {line[1:] for line in ignored if line.startswith("!")}
@@ -202,7 +202,7 @@ def test_the_image_is_built_from_the_sources_and_no_leavings(project):
         assert (project / name).is_file(), name
 
 
-def test_every_dependency_has_bounds_and_the_locked_version_lies_within(project):
+def test_every_dependency_has_bounds_and_the_locked_version_is_within(project):
     from packaging.requirements import Requirement
 
     stated = tomllib.loads((project / "pyproject.toml").read_text())["project"]
@@ -214,14 +214,14 @@ def test_every_dependency_has_bounds_and_the_locked_version_lies_within(project)
     assert len(wanted) > 14
     for requirement in map(Requirement, wanted):
         operators = {one.operator for one in requirement.specifier}
-        # certifi goes by dates: the newest is the one to have.
+        # certifi uses dates as versions: the newest one is always wanted.
         assert ({">="} if requirement.name == "certifi" else {">=", "<"}) == operators, requirement
         versions = pins[re.sub(r"[._]", "-", requirement.name)]
         assert all(version in requirement.specifier for version in versions), requirement
 
 
 @pytest.mark.parametrize("kind", ["runtime", "test", "bench", "docs", "wheels", "fuzz"])
-def test_a_lock_file_names_all_that_is_asked_for_each_with_a_hash(project, kind):
+def test_a_lock_file_names_all_requirements_each_with_a_hash(project, kind):
     asked = set()
     for line in (project / "requirements" / f"{kind}.in").read_text().splitlines():
         included = re.match(r"-r (.+)", line)
@@ -234,7 +234,7 @@ def test_a_lock_file_names_all_that_is_asked_for_each_with_a_hash(project, kind)
 
 
 @pytest.mark.parametrize("kind", ["test", "bench"])
-def test_every_lock_file_holds_the_same_runtime(project, kind):
+def test_every_lock_file_contains_the_same_runtime(project, kind):
     def pins(name):
         text = (project / "requirements" / f"{name}.txt").read_text()
         return dict(re.findall(r"^([a-z0-9.-]+)==(\S+)", text, re.MULTILINE))
@@ -247,6 +247,6 @@ def test_every_lock_file_holds_the_same_runtime(project, kind):
     "name",
     [f"{kind}.{end}" for kind in ("runtime", "test", "bench", "docs", "wheels", "fuzz") for end in ("txt", "in")],
 )
-def test_no_lock_file_names_an_index_or_a_place_on_a_machine(project, name):
+def test_no_lock_file_names_an_index_or_a_local_path(project, name):
     text = (project / "requirements" / name).read_text()
     assert [] == re.findall(r"https?://|file:|--(?:extra-)?index-url|--find-links|--trusted-host|(?<!\S)/\w+", text)

@@ -49,13 +49,13 @@ def site(tmp_path):
         ("`test_a_log_is_two`", ["there is no test test_a_log_is_two"]),
     ],
 )
-def test_a_document_points_only_at_what_is_there(checker, site, text, expected):
+def test_a_document_links_only_to_existing_targets(checker, site, text, expected):
     document = site / "README.md"
     document.write_text(text)
     assert expected == list(checker.problems_of(document, site))
 
 
-def test_our_own_documents_point_only_at_what_is_there(checker, project):
+def test_our_own_documents_link_only_to_existing_targets(checker, project):
     found = {page: list(checker.problems_of(page, project)) for page in checker.documents(project)}
     assert {} == {str(page): problems for page, problems in found.items() if problems}
     assert len(found) > 10

@@ -1,4 +1,4 @@
-"""The lines of items.jsonl are made of a page's line, also where that line is of an older release."""
+"""The lines of items.jsonl are made from a page's line, also if that line is of an older release."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ PAGE = {"url": "http://a.test/", "outcome": "done", "token": 7}
         {"token": None, "items": [{"a": 1}]},
     ],
 )
-def test_a_line_without_items_of_on_page_has_none(fields):
+def test_a_line_without_items_of_on_page_makes_no_item_lines(fields):
     assert [] == item_lines(json.dumps({**PAGE, **fields}, separators=(",", ":")).encode())
 
 
 @pytest.mark.parametrize("item", [{}, {"a": 1}, {"url": "u", "token": "t", "page_token": 3}, {"a": {"token": 1}}])
-def test_each_item_can_be_taken_out_of_its_line(item):
+def test_each_item_can_be_read_from_its_line(item):
     line = json.dumps({**PAGE, "items": [item, {"b": 2}], "new_links": 3}, separators=(",", ":")).encode()
     first, second = (json.loads(one) for one in item_lines(line))
     assert ("http://a.test/", 7, item) == parts_of_item(first)

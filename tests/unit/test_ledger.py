@@ -1,4 +1,4 @@
-"""The ledger against a dict: newest versions are found and listed, whatever was frozen, written, merged, reopened."""
+"""The ledger against a dict: the newest versions are found and listed, after any freeze, write, merge and reopening."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def body(cards: Cards, row: int) -> bytes:
 
 
 def content(ledger: Ledger, after: Key | None = None) -> dict[Key, tuple[int, bytes]]:
-    """The result of a scan: order and body by key; the keys must come sorted and once."""
+    """Returns the result of a scan: order and body by key. The keys must be sorted and unique."""
     rows: list[tuple[Key, tuple[int, bytes]]] = []
     for cards in ledger.scan(after=after):
         orders = cards.heads["order"].tolist()
@@ -111,7 +111,7 @@ STEPS = st.one_of(
 
 
 @given(st.lists(STEPS, max_size=40))
-def test_any_history_reads_as_a_dict_does(steps: list[tuple[str, object]]) -> None:
+def test_any_history_reads_like_a_dict(steps: list[tuple[str, object]]) -> None:
     files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     model: dict[Key, tuple[int, bytes]] = {}
@@ -181,7 +181,7 @@ def test_a_head_alone_keeps_the_body_and_its_lengths_across_runs() -> None:
     )
 
 
-def test_only_the_low_56_bits_of_a_fingerprint_tell_urls_apart() -> None:
+def test_only_the_low_56_bits_of_a_fingerprint_distinguish_urls() -> None:
     ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     ledger.append(cards_of({(0, 0, 5): (b"old", b"", b"")}))
     round_trip(ledger)
@@ -190,7 +190,7 @@ def test_only_the_low_56_bits_of_a_fingerprint_tell_urls_apart() -> None:
     assert ([True], "old", 5 | 0xAB << 56) == (here, cards.url(0), int(cards.heads["fingerprint"][0]))
 
 
-def test_found_cards_come_in_the_order_asked_and_twice_where_asked_twice() -> None:
+def test_found_cards_are_in_the_requested_order_and_twice_where_requested_twice() -> None:
     ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     ledger.append(simple(range(10)))
     here, cards = found(ledger, [key_of(7), key_of(99), key_of(2), key_of(7)])
@@ -198,7 +198,7 @@ def test_found_cards_come_in_the_order_asked_and_twice_where_asked_twice() -> No
     assert [f"https://example.org/{number}" for number in (7, 2, 7)] == cards.urls()
 
 
-def test_many_records_in_many_blocks_and_chunks_come_back() -> None:
+def test_many_records_in_many_blocks_and_chunks_are_read_back() -> None:
     count = 2 * MEMTABLE_CHUNK_ROWS + 3 * RUN_BLOCK_ROWS + 5
     files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
@@ -216,7 +216,9 @@ def test_many_records_in_many_blocks_and_chunks_come_back() -> None:
     assert [f"https://example.org/{number}" for number in range(0, count, 97)] == cards.urls()
 
 
-def test_the_first_look_behind_many_appends_joins_few_pieces_and_packs_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_look_up_after_many_appends_joins_few_pieces_and_packs_no_keys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     for first in range(0, 3 * MEMTABLE_CHUNK_ROWS, 1_024):
         ledger.append(simple(range(first, first + 1_024)))
@@ -237,7 +239,7 @@ def test_the_first_look_behind_many_appends_joins_few_pieces_and_packs_no_keys(m
 
 @settings(deadline=None)
 @given(st.sets(KEYS, max_size=40), st.sets(KEYS, max_size=12))
-def test_a_few_keys_are_found_as_many_are(here: set[Key], wanted: set[Key]) -> None:
+def test_a_few_keys_are_found_like_many_keys(here: set[Key], wanted: set[Key]) -> None:
     cards = cards_of(dict.fromkeys(sorted(here), (b"u", b"", b""))) if here else Cards.none()
     pieces = [RecordColumns(cards.heads, np.ones(len(cards), np.bool_), cards.arena, cards.offsets) for _ in range(2)]
     assert len(here) == len(pieces[0].keys)  # the records of one piece are packed
@@ -248,7 +250,7 @@ def test_a_few_keys_are_found_as_many_are(here: set[Key], wanted: set[Key]) -> N
     assert [place for place, key in enumerate(sorted(here)) if key in wanted] == rows[0] == rows[1]
 
 
-def test_long_bodies_make_shorter_blocks_and_come_back() -> None:
+def test_long_bodies_make_shorter_blocks_and_are_read_back() -> None:
     files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     bodies = {
@@ -289,7 +291,7 @@ def test_heads_alone_are_those_of_the_cards() -> None:
     assert expected == b"".join(heads.tobytes() for heads in ledger.scan_heads())
 
 
-def test_four_runs_of_one_size_become_one_and_their_files_go_when_settled() -> None:
+def test_four_runs_of_one_size_become_one_and_their_files_are_removed_when_settled() -> None:
     files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     for number in range(4):
@@ -307,7 +309,7 @@ def test_four_runs_of_one_size_become_one_and_their_files_go_when_settled() -> N
     assert 42 == ledger.statistics().records == len(before)
 
 
-def test_a_merge_of_all_runs_forgets_what_is_gone() -> None:
+def test_a_merge_of_all_runs_drops_deleted_records() -> None:
     ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     ledger.append(simple(range(10)))
     round_trip(ledger)
@@ -332,7 +334,7 @@ def test_a_larger_older_run_is_left_alone() -> None:
     assert 5000 == len(content(ledger))
 
 
-def test_what_is_frozen_while_a_merge_goes_on_becomes_a_run_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_frozen_during_a_merge_become_a_run_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
     files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     for number in range(4):
@@ -358,7 +360,7 @@ def test_what_is_frozen_while_a_merge_goes_on_becomes_a_run_above_it(monkeypatch
     assert content(ledger) == content(Ledger.open(files, store=STORE, names=ledger.names()))
 
 
-def test_a_scan_goes_on_while_runs_are_written_merged_and_removed() -> None:
+def test_a_scan_continues_while_runs_are_written_merged_and_removed() -> None:
     files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     for number in range(3):
@@ -378,7 +380,7 @@ def test_a_scan_goes_on_while_runs_are_written_merged_and_removed() -> None:
     assert (20_000, {2}) == (rows, orders)
 
 
-def test_a_full_disk_leaves_the_frozen_readable_and_the_next_attempt_has_it() -> None:
+def test_a_full_disk_leaves_the_frozen_records_readable_and_the_next_attempt_writes_them() -> None:
     files = FaultyFiles(capacity_bytes=500)
     ledger = Ledger.open(files, store=STORE, names=[])
     ledger.append(simple(range(500), order=1))
@@ -424,7 +426,7 @@ def test_leftovers_are_removed_and_other_files_are_not() -> None:
     assert run_name(10) == round_trip(again)[1], "numbers of leftovers are not used again in this life"
 
 
-def test_opening_and_reading_change_nothing() -> None:
+def test_opening_and_reading_change_no_file() -> None:
     files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     ledger.append(simple(range(3)))
@@ -445,7 +447,7 @@ def small_run() -> tuple[FaultyFiles, str]:
     return files, round_trip(ledger)[0]
 
 
-def test_no_flipped_byte_is_read_as_something_else() -> None:
+def test_no_flipped_byte_is_read_as_another_value() -> None:
     files, name = small_run()
     good = files.contents()[name]
     expected = content(Ledger.open(files, store=STORE, names=[name]))
@@ -469,7 +471,7 @@ def test_no_cut_or_grown_run_is_opened() -> None:
             Ledger.open(files, store=STORE, names=[name])
 
 
-def test_what_a_run_made_free_goes_back_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_freed_by_a_run_is_returned_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     freed: list[int] = []
     set_limits(monkeypatch, GIVE_BACK_BYTES=400_000)
     monkeypatch.setattr("outrider.storage.tiers.give_back", lambda: freed.append(1))
@@ -500,7 +502,7 @@ def test_a_run_of_another_store_name_or_format_is_refused() -> None:
         Ledger.open(files, store=STORE, names=[name])
 
 
-def test_a_damaged_block_is_named_with_its_byte_and_what_came_before_was_whole() -> None:
+def test_a_damaged_block_is_named_with_its_byte_and_the_blocks_before_it_are_whole() -> None:
     files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     rng = np.random.default_rng(1)
@@ -526,13 +528,13 @@ def test_a_damaged_block_is_named_with_its_byte_and_what_came_before_was_whole()
         (cards_of({(0, 0, 0): (b"", b"", bytes(RUN_BODY_BYTES_MAX + 1))}), "may have"),
     ],
 )
-def test_cards_that_cannot_be_are_refused(cards: Cards, words: str) -> None:
+def test_impossible_cards_are_refused(cards: Cards, words: str) -> None:
     ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     with pytest.raises(ValueError, match=words):
         ledger.append(cards)
 
 
-def test_an_empty_ledger_finds_nothing_and_writes_nothing() -> None:
+def test_an_empty_ledger_finds_no_records_and_writes_no_files() -> None:
     files: Files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     ledger.append(Cards.none())
@@ -541,7 +543,7 @@ def test_an_empty_ledger_finds_nothing_and_writes_nothing() -> None:
     assert [False] == found(ledger, [(0, 0, 0)])[0]
 
 
-def test_statistics_tell_memory_from_disk() -> None:
+def test_statistics_separate_memory_and_disk() -> None:
     ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     ledger.append(simple(range(100)))
     memory = ledger.statistics()
@@ -553,7 +555,7 @@ def test_statistics_tell_memory_from_disk() -> None:
     assert disk.bytes > 0
 
 
-def test_callers_may_reuse_the_heads_they_gave() -> None:
+def test_callers_may_reuse_their_heads_after_a_call() -> None:
     ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     cards = simple(range(3))
     ledger.append(cards)
@@ -589,7 +591,7 @@ def test_keys_of_many_crawls_sort_as_numbers(seed: int) -> None:
     assert {key: (0, b"%d %d %d" % key) for key in keys} == content(ledger)
 
 
-def test_a_thread_may_write_and_merge_while_others_append_and_find() -> None:
+def test_a_thread_may_write_and_merge_during_appends_and_look_ups() -> None:
     ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     stop = threading.Event()
     ledger.append(simple(range(50)))

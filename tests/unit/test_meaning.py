@@ -85,7 +85,7 @@ ROBOTS = Lease("http://a.test/robots.txt", "a.test", Kind.ROBOTS, "http://a.test
 
 
 def robots_three_times(status: int | None, error: FetchError | None, target: str | None, *, challenged: bool):
-    """What a robots.txt means in a crawl, over REST and for a Fetcher."""
+    """Returns the meaning of a robots.txt in a crawl, over REST and for a Fetcher."""
     given = answer_of(ROBOTS, status, error, target, challenged=challenged)
     good = error is None and status is not None
     told = {"http_status": status, "error": error, "location": target, "challenged": challenged, "retry_after": 20}
@@ -120,7 +120,7 @@ def test_every_error_of_a_robots_file_has_one_meaning(status, error):
 
 
 @pytest.mark.parametrize(("status", "counted"), [(200, None), (206, 206), (404, 404), (503, 503), (None, None)])
-def test_an_error_of_a_workers_own_makes_a_file_of_rules_unreachable(status, counted):
+def test_an_error_class_of_a_worker_makes_a_robots_file_unreachable(status, counted):
     found = outcome_of(Result(status="error", token=7, http_status=status, error="truncated", body="Allow: /"), ROBOTS)
     assert (counted, "truncated", status) == (found.robots.status, found.error, found.status)
 
@@ -133,7 +133,7 @@ def test_an_error_of_a_workers_own_makes_a_file_of_rules_unreachable(status, cou
         (Result(status="success", token=7, http_status=404, error="decode"), "gone", None),
     ],
 )
-def test_a_fault_of_the_coding_over_rest_is_what_it_is_in_a_crawl(told, verdict, error):
+def test_a_fault_of_the_coding_means_the_same_over_rest_and_in_a_crawl(told, verdict, error):
     found = outcome_of(told, lease(None))
     assert (verdict, error) == (found.verdict, found.error)
 
@@ -152,8 +152,8 @@ def test_every_error_means_the_same_in_a_crawl_and_over_rest(status, error):
     assert crawled(of, status, error, None, challenged=False) == reported(of, status, error, None, challenged=False)
 
 
-def test_the_document_is_what_the_table_says(project):
-    """`python -m outrider.fetch.meaning > docs/answers.md` makes it anew."""
+def test_the_document_is_the_output_of_the_table(project):
+    """`python -m outrider.fetch.meaning > docs/answers.md` writes it again."""
     assert (project / "docs" / "answers.md").read_text() == page()
 
 
@@ -180,13 +180,13 @@ def test_the_words_at_the_borders_of_the_table(status, word, error, refused):
 
 
 @pytest.mark.parametrize("error", list(FetchError))
-def test_an_error_passes_for_an_address_as_for_a_page(error):
+def test_an_error_is_retried_for_an_address_like_for_a_page(error):
     of = Lease("dns:a.test", "a.test", Kind.ADDRESS, "", "a.test", 7, 9, 0.5, 0, 1, 0)
     told = outcome_of(Result(status="error", token=7, error=error), of)
     assert (meaning_of(None, error).verdict, error) == (told.verdict, told.error)
 
 
-def test_a_challenge_in_place_of_a_robots_file_allows_nothing():
+def test_a_challenge_in_place_of_a_robots_file_allows_no_page():
     of = Lease("http://a.test/robots.txt", "a.test", Kind.ROBOTS, "http://a.test", "a.test", 7, 9, 0.5, 0, 1, 0)
     told = outcome_of(Result(status="success", token=7, http_status=200, body="", challenged=True), of)
     assert (None, "not_welcome") == (told.robots.status, told.error)

@@ -76,7 +76,7 @@ def test_the_first_bytes_decide_where_no_type_is_named(body: bytes, essence: str
 
 
 @pytest.mark.parametrize("field", ["text/plain", "application/octet-stream", "image/png"])
-def test_the_first_bytes_decide_nothing_where_one_is(field: str) -> None:
+def test_the_first_bytes_do_not_matter_where_a_type_is_named(field: str) -> None:
     assert [] == list(read(b"<!doctype html><a href=1>x</a>", U, field).link_batch())
 
 
@@ -138,10 +138,10 @@ def test_any_bytes_of_any_type_have_one(body: bytes, field: str) -> None:
 @pytest.mark.parametrize(
     "body", [b"<!--", b"<?", b"<!DOCTYPE x [", b'<!DOCTYPE "', b"<!-- -->", b"<!DOCTYPE [']", b"-?"]
 )
-def test_a_long_front_takes_time_by_its_size(body: bytes) -> None:
+def test_a_long_prefix_needs_time_in_proportion_to_its_size(body: bytes) -> None:
     started = process_time()
     root_of(body * 20_000)
     sniffed(b"<" + body * 20_000)
     declared_type('a/b;c="' + '\\"' * 30_000 + "," * 30_000)
-    declared_type('a/b;c="' + '\\"' * 30_000 + "\\")  # a backslash at the end escapes nothing
+    declared_type('a/b;c="' + '\\"' * 30_000 + "\\")  # a backslash at the end escapes no character
     assert process_time() - started < 1

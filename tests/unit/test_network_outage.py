@@ -1,4 +1,4 @@
-"""All hosts fail at once: that is our own network. The crawl pauses, marks no host, and goes on by itself."""
+"""All hosts fail at once: that is our own network. The crawl pauses, slows no host, and continues by itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def world_of(hosts: int = HOSTS, pages: int = 6, **how: object) -> World:
 
 
 def answer(world: World) -> int:
-    """Answers all that can be leased now; how much that was."""
+    """Answers all possible leases. Returns their number."""
     leases = list(world.lease(100))
     world.report(*[lease.done(seconds=0.01) for lease in leases])
     world.clock.move(1.0)
@@ -39,7 +39,7 @@ def fail_one_by_one(world: World, error: str = "connect_timeout") -> int:
     return len(leases)
 
 
-def test_when_all_hosts_fail_at_once_the_crawl_pauses_and_marks_nobody():
+def test_when_all_hosts_fail_at_once_the_crawl_pauses_and_slows_no_host():
     world = world_of()
     assert HOSTS == fail_one_by_one(world)
     world.clock.move(5.0)
@@ -58,7 +58,7 @@ def test_when_all_hosts_fail_at_once_the_crawl_pauses_and_marks_nobody():
     assert [1.0] * HOSTS == [lease.gap_seconds for lease in world.lease(100)]
 
 
-def test_the_hosts_that_told_of_the_outage_lose_one_attempt_and_the_others_none():
+def test_the_hosts_that_showed_the_outage_lose_one_attempt_and_the_other_hosts_none():
     world = world_of()
     fail_one_by_one(world)
     world.clock.move(40.0)
@@ -94,7 +94,7 @@ def test_a_crawl_of_hosts_that_died_ends_after_a_day():
     assert {"done": 8, "gone": 16} == world.counts()
 
 
-def test_hosts_that_never_answered_do_not_speak_of_our_network():
+def test_hosts_that_never_answered_are_no_sign_of_an_outage():
     world = World(delay=1.0, delay_factor=0.0)
     world.discover(*[f"http://h{host}.test/" for host in range(30)])
     assert 30 == fail_one_by_one(world)
@@ -103,7 +103,7 @@ def test_hosts_that_never_answered_do_not_speak_of_our_network():
 
 
 @pytest.mark.parametrize("error", ["connect_refused", "tls", "malformed"])
-def test_errors_that_a_host_makes_do_not_speak_of_our_network(error):
+def test_errors_of_a_host_itself_are_no_sign_of_an_outage(error):
     world = world_of()
     fail_one_by_one(world, error)
     world.clock.move(6.0)
@@ -120,7 +120,7 @@ def test_one_host_that_answers_shows_that_the_network_works():
     assert HOSTS == len(world.lease(100))
 
 
-def test_a_robots_txt_that_an_outage_kept_away_closes_no_host():
+def test_a_robots_txt_that_an_outage_made_unreachable_closes_no_host():
     world = world_of(robots="errands", pages=0)
     world.discover(*[f"http://h{host}.test/{page}" for page in range(3) for host in range(HOSTS)])
     world.settle_robots(seconds=2.0)

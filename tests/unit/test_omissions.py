@@ -1,4 +1,4 @@
-"""Each reason why a crawl left something out: its number in summary, log, report, JSON and status, and the command."""
+"""Each reason for which a crawl left URLs out: its number in summary, log, report, JSON and status, and the command."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_parked_mirror_has_words():
 
 @pytest.fixture(scope="module")
 def crawled(tmp_path_factory):
-    """A crawl of the web above: its directory, its result, and what it said."""
+    """A crawl of the web above: its directory, its result, and its output."""
     place = tmp_path_factory.mktemp("left-out")
     (place / "hosts").write_text("127.0.0.1 one.test\n127.0.0.2 two.test other.test\n")
     (place / "seeds").write_text(f"{HOME}\nno seed\n{HOME}{'y' * 9_000}\nhttp://two.test/missing\n")
@@ -82,7 +82,7 @@ def test_the_report_has_no_path_of_the_machine(crawled):
 
 
 @pytest.mark.parametrize("reason", ["robots", "trap_date", "scope", "nofollow", "over_limit"])
-def test_the_command_of_a_reason_lists_what_it_left_out(crawled, reason, capsys):
+def test_the_command_of_a_reason_lists_the_urls_left_out(crawled, reason, capsys):
     (row,) = rows_of({reason: COUNTS[reason]}, str(crawled[0]))
     program, *words = shlex.split(row.command)
     assert ("outrider", 0) == (program, cli.run([*words, "--json"]))
@@ -97,7 +97,7 @@ def test_the_command_of_a_reason_lists_what_it_left_out(crawled, reason, capsys)
     assert expected[reason] == listed
 
 
-def test_links_of_a_page_that_its_head_closes_are_listed_so_beside_a_damaged_line(tmp_path, capsys):
+def test_links_of_a_page_with_a_nofollow_header_are_listed_despite_a_damaged_line(tmp_path, capsys):
     (tmp_path / "hosts").write_text("127.0.0.1 one.test\n")
     options = {"hosts": str(tmp_path / "hosts"), "downloader": Web, "delay": 0, "delay_factor": 0, "sitemaps": False}
     result = outrider.crawl([f"{HOME}tagged"], output=tmp_path / "out", **options)
@@ -134,7 +134,7 @@ def test_parked_urls_are_not_counted_as_left_and_have_words_of_their_own():
     assert any("outrider urls out --state parked --reason trap_date" in line for line in lines)
 
 
-def test_statuses_have_a_row_and_broken_links_are_no_absence_of_errors():
+def test_statuses_have_a_row_and_broken_links_count_as_errors():
     statuses = {"200": 2_477, "404": 323, "403": 2}
     lines = summary_lines(Totals(statuses=statuses, broken={"404 Not Found": 323, "403 Forbidden": 2}), ())
     assert "http        200 2,477 · 404 323 · 403 2" in lines
@@ -149,7 +149,7 @@ def test_errors_have_their_words():
     assert "none" == errors_text({}, {})
 
 
-def test_a_reason_that_left_nothing_out_has_no_row():
+def test_a_reason_without_urls_has_no_row():
     assert {} == omission_counts({}, {}, {"trap": 3}, 0)
 
 
@@ -158,6 +158,6 @@ def test_a_directory_with_a_space_is_quoted_in_each_command():
     assert all("'/my crawl'" in row.command for row in rows)
 
 
-def test_the_command_takes_each_reason_for_which_a_link_is_skipped():
+def test_the_command_accepts_each_reason_for_which_a_link_is_skipped():
     assert {*omissions._LINKS} == {*SKIPPED_REASONS}
     assert {*skipped_links.REASONS} == {*SKIPPED_REASONS}

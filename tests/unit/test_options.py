@@ -1,4 +1,5 @@
-"""The settings of a crawl: where they come from, what is refused and in which words, and that the file reads back."""
+"""The settings of a crawl: where they are set, which values are refused with which message, and that the file reads
+back."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def refusal(**options: object) -> str:
     return caught.value.facts
 
 
-def test_defaults_are_those_that_were_promised():
+def test_defaults_are_the_promised_ones():
     options = CrawlOptions()
     found = (options.scope, options.concurrency, options.delay, options.delay_factor, options.contact, options.warc)
     assert ("host", 64, 1.0, 10.0, None, True) == found
@@ -76,7 +77,7 @@ def test_defaults_are_those_that_were_promised():
         ("ca", "/nowhere/ca.pem"),
     ],
 )
-def test_a_value_that_makes_no_sense_is_named_with_its_key_and_what_it_takes(name, value):
+def test_an_invalid_value_is_named_with_its_key_and_the_accepted_values(name, value):
     words = refusal(**{name: value})
     assert words.startswith(name.replace("_", "-"))
     assert f"it takes {SETTINGS[name].accepted}" in words
@@ -98,27 +99,27 @@ def test_a_value_that_makes_no_sense_is_named_with_its_key_and_what_it_takes(nam
         ("include", "/a b/", ("/a b/",)),
     ],
 )
-def test_a_value_that_makes_sense_is_kept_in_its_own_type(name, value, kept):
+def test_a_valid_value_is_stored_in_its_own_type(name, value, kept):
     assert kept == getattr(CrawlOptions(**{name: value}), name)
 
 
-def test_a_file_that_is_no_certificate_is_refused(tmp_path):
+def test_a_file_that_is_not_a_certificate_is_refused(tmp_path):
     (tmp_path / "ca.pem").write_text("hello")
     assert "no certificate" in refusal(ca=tmp_path / "ca.pem")
 
 
-def test_the_user_agent_tells_the_contact():
+def test_the_user_agent_contains_the_contact():
     assert "Otter/0.1 (+me@example.org)" == CrawlOptions(user_agent="Otter", contact="me@example.org").user_agent_sent
 
 
-def test_flags_come_before_the_environment_before_the_file_before_the_defaults():
+def test_flags_override_the_environment_the_file_and_the_defaults():
     environment = from_environment({"OUTRIDER_DELAY": "2", "OUTRIDER_MAX_DEPTH": "2", "OUTRIDER_KERNELS": "python"})
     file = from_file("delay = 3\nmax-depth = 3\nconcurrency = 3", "outrider.toml", "/").options
     options = resolved({"delay": "1"}, environment, file, "/tmp/x")
     assert (1.0, 2, 3, 10.0) == (options.delay, options.max_depth, options.concurrency, options.delay_factor)
 
 
-def test_a_flag_heals_a_wrong_value_below_it():
+def test_a_flag_replaces_a_wrong_value_of_a_lower_source():
     file = from_file("delay = 'soon'", "outrider.toml", "/").options
     assert 1.0 == resolved({"delay": 1}, {}, file, "/tmp/x").delay
 
@@ -133,7 +134,7 @@ def test_lists_in_the_environment_are_separated_by_white_space():
     assert (r"\.pdf$", "/print/") == options.exclude
 
 
-def test_values_with_spaces_stand_on_lines_of_their_own_in_the_environment():
+def test_values_with_spaces_are_on_lines_of_their_own_in_the_environment():
     told = {
         "OUTRIDER_CREDENTIALS": "https://a.test=Bearer t0ken\n  https://b.test=me:two words \n\n",
         "OUTRIDER_HEADER": "X-Name=two words",
@@ -148,12 +149,12 @@ def test_an_unknown_setting_is_answered_with_the_nearest_one():
         resolved({"max_page": 1}, {}, {}, "/tmp/x")
 
 
-def test_a_file_that_is_no_toml_is_named():
+def test_a_file_that_is_not_toml_is_named():
     with pytest.raises(SettingsError, match=r"x/outrider\.toml is no TOML"):
         from_file("delay =", "x/outrider.toml", "/")
 
 
-def test_a_relative_path_in_the_file_is_seen_from_its_directory(tmp_path):
+def test_a_relative_path_in_the_file_starts_at_its_directory(tmp_path):
     (tmp_path / "names").write_text("127.0.0.1 a.test\n")
     file = from_file('hosts = "names"', "outrider.toml", str(tmp_path)).options
     assert str(tmp_path / "names") == resolved({}, {}, file, str(tmp_path)).hosts
@@ -178,7 +179,7 @@ texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_
     ),
     st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), max_size=3).map(tuple),
 )
-def test_what_is_written_to_the_file_reads_back_the_same(values, seeds):
+def test_settings_written_to_the_file_read_back_unchanged(values, seeds):
     options = CrawlOptions(output="/tmp/x", **values)
     kept = from_file(as_toml(options, seeds), "outrider.toml", "/tmp/x")
     assert (options, seeds) == (resolved({}, {}, kept.options, "/tmp/x"), kept.seeds)
@@ -186,7 +187,7 @@ def test_what_is_written_to_the_file_reads_back_the_same(values, seeds):
 
 def test_every_setting_is_written_with_its_meaning():
     text = as_toml(CrawlOptions(), ())
-    left_out = {"output", "host"}  # tables stand behind the keys, where there are any
+    left_out = {"output", "host"}  # tables are after the keys, if there are any
     kept = {name: setting for name, setting in SETTINGS.items() if name not in left_out and not setting.once}
     assert list(kept) == [name for name in tomllib.loads(text) if name != "seeds"]
     assert all(setting.meaning in text for setting in kept.values())
@@ -198,14 +199,14 @@ def test_patterns_with_quotes_and_backslashes_survive_the_file():
     assert options.include == resolved({}, {}, kept.options, "/tmp/x").include
 
 
-def test_robots_txt_is_ignored_only_where_it_was_said_twice_and_all_sites_are_ones_own():
+def test_robots_txt_is_ignored_only_after_two_confirmations_for_the_owners_own_sites():
     assert "--own-sites" in refusal(obey_robots=False)
     assert "scope is any" in refusal(obey_robots=False, own_sites=True, scope="any")
     assert CrawlOptions(obey_robots=False, own_sites=True).frontier_settings()["obey_robots"] is False
 
 
 def test_each_default_in_the_help_is_what_a_user_types():
-    """The text in brackets, typed behind the flag, gives the default again."""
+    """The text in brackets, typed after the flag, sets the default again."""
     shown = {name: default_shown(name).strip() for name in SETTINGS if not SETTINGS[name].file_only}
     assert "[default: connect=10,first-byte=30,total=60]" == shown["timeout"]
     typed = {name: text.removeprefix("[default: ").removesuffix("]") for name, text in shown.items() if text}

@@ -19,7 +19,7 @@ from outrider.service.otlp import Endpoint, Exporter, body_of
 
 
 class Collector(http.server.BaseHTTPRequestHandler):
-    """Keeps what is posted; `status` is its answer, and nothing is answered before `let_go`."""
+    """Stores what is posted. `status` is its answer, and no answer is sent before `let_go`."""
 
     def do_POST(self) -> None:
         self.server.let_go.wait(30)
@@ -77,7 +77,7 @@ def test_an_address_of_a_collector_is_read(text, expected):
         *("http://a.test/?q", "http://a.test/#f", "http://me:secret@a.test", "http://a.test/ x", "http://\x1b[31m"),
     ],
 )
-def test_what_is_no_address_of_a_collector_is_refused(text):
+def test_an_invalid_address_of_a_collector_is_refused(text):
     with pytest.raises(SettingsError, match="--otlp") as refused:
         Endpoint.of(text)
     assert "secret" not in str(refused.value)
@@ -94,7 +94,7 @@ def families():
 
 
 def test_a_body_is_the_json_of_otlp():
-    """Names in lowerCamelCase, 64-bit integers as strings, enums as numbers; no NaN, which JSON has not."""
+    """Names in lowerCamelCase, 64-bit integers as strings, enums as numbers. No NaN, which JSON lacks."""
     at = 1_700_000_000_000_000_123
     told = json.loads(body_of(families(), "ab12", at), parse_constant=lambda text: pytest.fail(text))
     (resource,) = told["resourceMetrics"]
@@ -110,7 +110,7 @@ def test_a_body_is_the_json_of_otlp():
     assert [{"timeUnixNano": str(at), "count": "2", "sum": 1.5}] == latency["summary"]["dataPoints"]
 
 
-def test_bodies_are_posted_and_a_lost_collector_is_told_once(collector):
+def test_bodies_are_posted_and_a_lost_collector_is_reported_once(collector):
     said = []
     exporter = Exporter(Endpoint.of(f"http://127.0.0.1:{collector.server_port}"), said.append)
     for status, word in ((200, None), (503, "503"), (503, None), (200, "again"), (200, None)):
@@ -125,7 +125,7 @@ def test_bodies_are_posted_and_a_lost_collector_is_told_once(collector):
     assert {("/v1/metrics", "application/json", b'{"resourceMetrics":[]}')} == set(collector.told)
 
 
-def test_nothing_waits_for_a_collector_that_is_slow_or_away(collector):
+def test_no_call_waits_for_a_slow_or_missing_collector(collector):
     collector.let_go.clear()
     exporter = Exporter(Endpoint.of(f"http://127.0.0.1:{collector.server_port}"), lambda line: None)
     for number in range(100):
@@ -152,7 +152,7 @@ def test_a_server_sends_its_metrics_and_ends_without_its_collector(collector, tm
         assert "serving at" in server.stderr.readline()
         while not collector.told:
             threading.Event().wait(0.02)
-        collector.let_go.clear()  # from here on it answers nobody
+        collector.let_go.clear()  # from here on it sends no answers
         server.send_signal(signal.SIGTERM)
         assert 0 == server.wait(60)
     finally:

@@ -21,8 +21,8 @@ def text_of(lines):
     return b"".join(line + b"\n" for line in lines)
 
 
-def test_what_the_store_forgot_stays(tmp_path):
-    """The log has no line any more, and the store no length: the file is whole all the same."""
+def test_lines_that_the_store_forgot_stay(tmp_path):
+    """The log has no lines any more, and the store no length, but the file is whole."""
     assert ((72, 0), None) == ended(tmp_path, text_of(LINES[:9]))
     assert ((72, 7), None) == ended(tmp_path, text_of(LINES[:9]), (16, 7))
 
@@ -32,18 +32,18 @@ def test_lines_of_the_log_that_the_file_has_are_not_written_again(tmp_path):
     assert ((48, 6), None) == ended(tmp_path, text_of(LINES[:6]), (16, 3), log)
 
 
-def test_lines_of_the_log_that_the_file_has_not_come_behind_it(tmp_path):
+def test_lines_of_the_log_that_the_file_lacks_are_added_at_its_end(tmp_path):
     log = [(5, LINES[3]), (6, LINES[4]), (7, LINES[5])]
     assert ((40, 6), None) == ended(tmp_path, text_of(LINES[:5]), (16, 3), log)
 
 
-def test_a_frame_of_which_the_file_has_a_part_is_written_again_as_a_whole(tmp_path):
+def test_a_frame_with_only_some_lines_in_the_file_is_written_again_completely(tmp_path):
     log = [(5, LINES[3]), (6, LINES[4]), (6, LINES[5]), (6, LINES[6])]
     assert ((32, 5), None) == ended(tmp_path, text_of(LINES[:6]), (16, 3), log)
 
 
-def test_a_lost_frame_between_others_leaves_its_lines_in_the_file(tmp_path):
-    """Lines 2 and 3 were of a frame that the log has no longer."""
+def test_a_lost_frame_in_the_middle_leaves_its_lines_in_the_file(tmp_path):
+    """Lines 2 and 3 were of a frame that is no longer in the log."""
     log = [(5, LINES[1]), (7, LINES[4]), (8, LINES[5])]
     assert ((40, 7), None) == ended(tmp_path, text_of(LINES[:5]), (8, 4), log)
 
@@ -52,7 +52,7 @@ def test_a_torn_line_at_the_end_does_not_count(tmp_path):
     assert ((16, 3), None) == ended(tmp_path, text_of(LINES[:2]) + b'{"n"', (8, 3))
 
 
-def test_a_line_is_known_in_the_form_in_which_it_is_written(tmp_path):
+def test_a_line_is_recognised_in_its_written_form(tmp_path):
     line = '{"t":"a\u202eb"}'.encode()
     written = b'{"t":"a\\u202eb"}'
     assert ((len(written) + 1, 9), None) == ended(tmp_path, text_of([written]), (0, 0), [(9, line)])
@@ -84,7 +84,7 @@ def archive(tmp_path):
     return tmp_path, members, write
 
 
-def test_the_archive_ends_behind_its_last_whole_record(archive):
+def test_the_archive_ends_after_its_last_whole_record(archive):
     folder, members, write = archive
     whole = b"".join(members)
     write(0, whole)
@@ -112,7 +112,7 @@ def test_an_archive_shorter_than_the_store_says_is_named(archive):
     assert (("crawl-000001.warc.gz", 0), "crawl-000000.warc.gz") == (place, loss.file)
 
 
-def test_behind_an_archive_without_a_whole_record_comes_the_next_file(archive):
+def test_after_an_archive_without_a_whole_record_the_next_file_is_used(archive):
     folder, _, write = archive
     write(0, b"")
     write(3, b"")
@@ -121,11 +121,11 @@ def test_behind_an_archive_without_a_whole_record_comes_the_next_file(archive):
     assert (None, None) == archive_end(str(folder), ("crawl-000000.warc.gz", 0))
 
 
-def test_no_archive_is_no_loss(tmp_path):
+def test_a_missing_archive_is_no_loss(tmp_path):
     assert (None, None) == archive_end(str(tmp_path), None)
 
 
-def test_a_record_larger_than_memory_should_hold_is_walked_in_steps(archive):
+def test_a_record_larger_than_the_memory_limit_is_read_in_steps(archive):
     folder, _, write = archive
     packer = zlib.compressobj(wbits=31)
     member = b"".join(packer.compress(bytes(1 << 20)) for _ in range(64)) + packer.flush()

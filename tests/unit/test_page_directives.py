@@ -1,4 +1,4 @@
-"""The directives of a page: metas and X-Robots-Tag fields, whom they speak to, and the strictest of several."""
+"""The directives of a page: metas and X-Robots-Tag fields, the agents that they name, and the strictest of several."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TAG = "X-Robots-Tag"
         ([("robots", ""), ("robots", " , ,")], [(TAG, ""), (TAG, ":")], set()),
     ],
 )
-def test_the_strictest_directives_that_speak_to_the_agent_are_in_force(metas, headers, expected):
+def test_the_strictest_directives_for_the_agent_are_in_force(metas, headers, expected):
     assert expected == page_directives(metas, headers, "Outrider/0.1")
 
 
@@ -55,7 +55,7 @@ def test_the_strictest_directives_that_speak_to_the_agent_are_in_force(metas, he
     st.lists(st.tuples(st.just(TAG), st.text(max_size=40))),
     st.text(max_size=5),
 )
-def test_any_texts_are_read_and_one_more_never_allows_more(metas, headers, agent):
+def test_any_texts_are_read_and_one_more_text_never_allows_more(metas, headers, agent):
     found = page_directives(metas, headers, agent)
     strict = {"noindex", "nofollow", "none"}
     assert found & strict <= page_directives([*metas, ("robots", "noarchive")], headers, agent)

@@ -1,4 +1,4 @@
-"""PDF: what is found in a document, and that none of them, however made, raises or goes on for ever."""
+"""PDF: the content found in a document. No document, whatever its content, raises an error or is read without end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ U = "http://a.test/paper.pdf"
 
 
 def pdf(*objects, trailer=b"/Root 1 0 R"):
-    """A document of these objects, numbered from 1, with a true table of their places."""
+    """Returns a document of these objects, numbered from 1, with a correct table of their places."""
     out = bytearray(b"%PDF-1.7\n")
     places = []
     for number, body in enumerate(objects, 1):
@@ -64,7 +64,7 @@ def test_title_words_language_and_links_are_found():
     assert ("Hello PDF words", ["http://b.test/one", "two?x=1"]) == (found["text"], found["links"])
 
 
-def test_a_cut_document_gives_what_is_whole():
+def test_a_cut_document_yields_its_whole_parts():
     whole = document(annots=link(b"http://b.test/"))
     found = told(whole[: whole.index(b"xref")])
     assert ("Hello PDF words", ["http://b.test/"]) == (found["text"], found["links"])
@@ -83,7 +83,7 @@ def test_links_end_at_their_limit(monkeypatch):
     assert 50 == len(told(document(annots=link(b"x") * 60))["links"])
 
 
-def test_a_document_that_takes_long_gives_its_first_sheets():
+def test_a_slow_document_yields_its_first_pages():
     writer = pypdf.PdfWriter()
     for _ in range(4):
         writer.append(io.BytesIO(document()))

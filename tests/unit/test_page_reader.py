@@ -60,7 +60,7 @@ def test_frames_of_a_frameset_are_links() -> None:
     assert [("frame", "http://example.org/dir/one"), ("frame", "http://example.org/dir/two")] == kinds_and_urls(markup)
 
 
-def test_a_form_that_posts_is_no_link() -> None:
+def test_a_form_that_posts_is_not_a_link() -> None:
     markup = "<form method=' Post' action=p></form><form method=get action=g></form>"
     assert [("form", "http://example.org/dir/g")] == kinds_and_urls(markup)
 
@@ -71,7 +71,7 @@ def test_a_meta_refresh_is_a_link_at_its_place() -> None:
     assert (5, "http://example.org/dir/next") == page(markup).refresh
 
 
-def test_a_refresh_of_the_page_itself_is_no_link() -> None:
+def test_a_refresh_of_the_page_itself_is_not_a_link() -> None:
     read_page = page("<meta http-equiv=refresh content=30>")
     assert ((), (30, URL)) == (read_page.links, read_page.refresh)
 
@@ -81,7 +81,7 @@ def test_links_in_noscript_and_template_count() -> None:
     assert ["http://example.org/dir/n", "http://example.org/dir/t"] == [link.url for link in page(markup).links]
 
 
-def test_comments_and_scripts_hold_no_links() -> None:
+def test_comments_and_scripts_contain_no_links() -> None:
     markup = "<!-- <a href=c></a> --><script>'<a href=s></a>'</script><style>/*<a href=y></a>*/</style>"
     assert () == page(markup + "<title><a href=t></title>").links
 
@@ -102,7 +102,7 @@ def test_a_base_element_moves_relative_links() -> None:
 
 
 @pytest.mark.parametrize("base", ["mailto:x@y.example", "http://[", "data:,x", "http://x.example/" + "y" * 10_000])
-def test_a_base_that_cannot_be_one_is_passed_over(base: str) -> None:
+def test_an_invalid_base_is_ignored(base: str) -> None:
     read_page = page(f"<base href='{base}'><a href=x></a>")
     assert (URL, "http://example.org/dir/x") == (read_page.base, read_page.links[0].url)
 
@@ -175,12 +175,12 @@ def test_the_title_of_a_picture_is_not_the_pages() -> None:
     assert "page" == page("<body><svg><title>picture</title></svg><title>page</title>").title
 
 
-def test_the_language_may_come_by_meta() -> None:
+def test_the_language_may_be_in_a_meta() -> None:
     assert "fr" == page("<meta http-equiv=Content-Language content=fr>").language
 
 
 @pytest.mark.parametrize("language", ["", "de\x1b[31m", "x" * 50, "de; drop"])
-def test_a_language_that_is_no_tag_is_none(language: str) -> None:
+def test_an_invalid_language_tag_is_no_language(language: str) -> None:
     assert page(f"<html lang='{language}'>").language is None
 
 
@@ -230,7 +230,7 @@ def test_plain_text_has_text_but_no_links() -> None:
 
 
 @pytest.mark.parametrize(("body", "links"), [("\n<a href=x>", 1), ("<a href=x>", 1), ("no tag <a href=x>", 0)])
-def test_without_a_type_a_tag_in_front_makes_a_page(body: str, links: int) -> None:
+def test_without_a_type_a_tag_at_the_start_makes_a_page(body: str, links: int) -> None:
     assert links == len(page(body, "").links)
 
 
@@ -319,7 +319,8 @@ def test_links_beyond_the_limit_are_dropped_by_kind() -> None:
 
 @pytest.mark.parametrize("folder", ["", "x" * 2_000 + "/"], ids=["short URLs", "long URLs"])
 def test_pages_that_an_index_names_late_are_among_its_links(folder: str) -> None:
-    """An index of a library named 97 pages 82,000 times, and those behind the first ten thousand were lost."""
+    """An index of a library named 97 pages 82,000 times. The pages after the first ten thousand links were once
+    lost."""
     url = f"http://example.org/{folder}index.html"
     index = "".join(f"<a href='p{n % 50}.html#{n}'>x</a><a href='#{n}'>y</a>" for n in range(3 * LINKS_PER_PAGE_MAX))
     late = "".join(f"<a href='late{n}.html#{part}'>z</a>" for n in range(50) for part in range(2))
@@ -331,7 +332,8 @@ def test_pages_that_an_index_names_late_are_among_its_links(folder: str) -> None
 
 
 def test_links_below_a_long_url_are_bounded_in_bytes() -> None:
-    """A page of 130 kB below a URL of 8 kB held 80 MB of links: the first ones stay, the others are counted."""
+    """A page of 130 kB below a URL of 8 kB once needed 80 MB for its links. Now the first ones stay, and the rest are
+    counted."""
     url = "http://example.org/" + "x" * 8_000 + "/"
     read_page = read("".join(f"<a href=p{n}>" for n in range(LINKS_PER_PAGE_MAX)).encode(), url)
     kept = len(read_page.links)
@@ -341,14 +343,14 @@ def test_links_below_a_long_url_are_bounded_in_bytes() -> None:
 
 
 def test_short_links_on_a_page_with_a_long_url_are_bounded_with_it() -> None:
-    """Each link is kept with the URL of its page: ten thousand short ones took 80 MB of the log."""
+    """Each link is stored with the URL of its page: ten thousand short links once used 80 MB of the log."""
     url = "http://example.org/" + "x" * 8_000
     read_page = read("".join(f"<a href=/{n}>" for n in range(LINKS_PER_PAGE_MAX)).encode(), url)
     assert LINKS_PER_PAGE_BYTES_MAX // len(url) - 2 <= len(read_page.links) <= LINKS_PER_PAGE_BYTES_MAX // len(url)
 
 
 def test_links_become_absolute_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No more than a piece or two is made of what the bound leaves out."""
+    """At most a piece or two is made of the links beyond the limit."""
     made: list[int] = []
     of = UrlBatch.of
 
@@ -369,17 +371,17 @@ def test_long_pictures_push_out_no_links() -> None:
     assert (100, True) == (kinds.count("a"), 400 < kinds.count("img") < 600)
 
 
-def test_a_link_that_is_too_long_to_be_kept_pushes_out_no_others() -> None:
+def test_a_link_that_is_too_long_to_be_stored_drops_no_other_links() -> None:
     markup = f"<a href='/{'y' * 1_900_000}'></a><a href=b></a>"
     assert ["http://example.org/dir/b"] == [link.url for link in page(markup).links][1:]
 
 
-def test_what_stands_behind_the_bounds_is_counted() -> None:
+def test_links_beyond_the_limits_are_counted() -> None:
     pages = ["".join(f"<a href=a{n}></a>" for n in range(LINKS_PER_PAGE_MAX + more)) for more in (0, 5)]
     assert [0, 5] == [page(markup).left_out for markup in pages]
 
 
-def test_a_refresh_behind_too_many_links_still_counts() -> None:
+def test_a_refresh_after_too_many_links_still_counts() -> None:
     markup = "<a href=a></a>" * (LINKS_PER_PAGE_MAX + 1) + "<meta http-equiv=refresh content=0;url=r>"
     assert (0, "http://example.org/dir/r") == page(markup).refresh
 
@@ -418,7 +420,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("content_type", ["text/html", "application/xhtml+xml"])
-def test_hostile_pages_take_time_by_their_size(name: str, content_type: str) -> None:
+def test_hostile_pages_need_time_in_proportion_to_their_size(name: str, content_type: str) -> None:
     assert seconds_of(lambda: page(HOSTILE[name], content_type)) < 5
 
 

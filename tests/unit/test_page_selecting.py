@@ -28,7 +28,7 @@ def test_css_and_xpath_find_the_same():
     assert 12.5 == float(page.css(".price::text").re_first(r"[\d.]+"))
 
 
-def test_an_expression_takes_values_by_name():
+def test_an_expression_accepts_values_by_name():
     assert "12.50" == read(PAGE, URL).xpath("//span[@class=$kind]/text()", kind="price").get()
 
 
@@ -120,14 +120,14 @@ def test_entities_that_multiply_are_not_expanded():
         b"<p " + b" ".join(b"a%d" % n for n in range(SELECTED_BYTES_UNCHECKED // 6)) + b">",
     ],
 )
-def test_a_page_of_ill_will_is_read_in_a_second(body):
+def test_a_malicious_page_is_read_in_a_second(body):
     began = time.process_time()
     read(body, URL).css("a::attr(href)").getall()
     assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize("before", [b"", b'<!-- <x " -->', b"<script>'</script>", b"<a b='>'>"])
-def test_a_tag_with_attributes_without_end_is_refused(before):
+def test_a_tag_with_endless_attributes_is_refused(before):
     body = before + b"<p " + b" ".join(b'a%d=">"' % n for n in range(20_000)) + b"><a href=/x>"
     with pytest.raises(SelectorError, match="20,000 attributes"):
         read(body, URL).css("a")
@@ -138,14 +138,14 @@ def test_a_page_too_large_for_a_tree_is_refused_by_its_size():
         Source(b"x" * (SELECTED_BYTES_MAX + 1), URL, "text/html", "utf-8").css("p")
 
 
-def test_a_page_that_was_read_among_others_says_where_its_body_is():
+def test_a_page_that_was_read_in_a_batch_says_where_its_body_is():
     (page,) = read_many([Unread(PAGE, URL)]).pages
     for ask in (lambda: page.html, lambda: page.css("a"), lambda: page.xpath("//a")):
         with pytest.raises(SelectorError, match="on_page"):
             ask()
 
 
-def test_the_body_of_a_page_is_no_part_of_its_value():
+def test_the_body_of_a_page_does_not_count_for_its_equality():
     (among,) = read_many([Unread(PAGE, URL)]).pages
     assert among == read(PAGE, URL)
 
@@ -162,6 +162,6 @@ def test_reading_a_page_loads_no_parser_of_selectors():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_both_kernels_decode_alike():
+def test_both_kernels_decode_in_the_same_way():
     body = "Grüße €".encode("cp1252")
     assert "Grüße €" == Source(body, URL, "text/html", "windows-1252").html, kernels.in_use()

@@ -1,4 +1,4 @@
-"""SimHash: near texts are near, far texts far."""
+"""SimHash: values of similar texts are near, values of different texts far apart."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_text_without_words_is_zero(text: str) -> None:
 
 
 def test_the_value_of_a_text_never_changes() -> None:
-    """Pinned, since fingerprints of pages are kept for years."""
+    """Fixed, because fingerprints of pages are stored for years."""
     assert [0xD434A7A465D9C379, 0x65100378C01389D5] == [of_text("Word!"), of_text("A rose is a rose is a rose")]
 
 
@@ -47,7 +47,7 @@ def test_texts_of_the_same_words_in_another_order_are_far_apart() -> None:
     assert distance(" ".join(WORDS), " ".join(reversed(WORDS))) >= 16
 
 
-def test_what_stands_often_weighs_no_more() -> None:
+def test_a_frequent_feature_has_no_greater_weight() -> None:
     menu = " ".join(f"menu{number}" for number in range(40)) + " "
     one, other = " ".join(WORDS[:400]), " ".join(WORDS[400:800])
     assert distance(menu * 50 + one, menu * 50 + other) >= 10
@@ -65,7 +65,7 @@ def test_features_are_hashes_or_hashes_with_weights() -> None:
 
 
 @pytest.mark.conformance
-def test_the_vectors_of_others_hold(shared: Path) -> None:
+def test_the_vectors_of_other_implementations_are_reproduced(shared: Path) -> None:
     def md5(text: str) -> int:
         return int.from_bytes(hashlib.md5(text.encode()).digest()[-8:], "big")
 
@@ -90,7 +90,7 @@ def test_the_vectors_of_others_hold(shared: Path) -> None:
     assert (True, []) == (cases >= 11, wrong)
 
 
-def test_the_digest_of_a_page_changes_with_what_it_says_alone():
+def test_the_digest_of_a_page_changes_only_with_its_content():
     says = "<p>Here is a paragraph that says something which is worth a visit of its own.</p>"
     page = "<ul><li><a href=/>Home</a><li>{0}</ul>{1}<footer>Visitors: {2}, at {2}:17</footer>"
     first, later, other = (

@@ -1,4 +1,4 @@
-"""Pages that are no HTML: feeds, images; and the links that the head of an answer of any type names."""
+"""Pages that are not HTML: feeds, images. Also the links in the headers of an answer of any type."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_link_fields_are_read_as_rfc_8288_says(value: str, expected: list[tuple[
     assert expected == [(one.url, one.rel) for one in header_links([value], U)]
 
 
-def test_an_answer_of_any_type_has_the_canonical_url_and_alternates_of_its_head() -> None:
+def test_an_answer_of_any_type_has_the_canonical_url_and_alternates_of_its_headers() -> None:
     fields = ['<http://a.test/paper>; rel="canonical"', '<de>; rel="alternate"; hreflang="de"; type="application/pdf"']
     page = read(b"%PDF-1.7", U, "application/pdf").with_header(fields)
     assert "http://a.test/paper" == page.canonical
@@ -50,8 +50,8 @@ def test_an_answer_of_any_type_has_the_canonical_url_and_alternates_of_its_head(
         ("/中".encode("gbk"), "http://a.test/%D6%D0"),
     ],
 )
-def test_octets_of_a_field_beyond_ascii_are_encoded_as_they_came(octets: bytes, expected: str) -> None:
-    target = octets.decode("latin-1")  # as fields of a head are
+def test_octets_of_a_field_beyond_ascii_are_encoded_unchanged(octets: bytes, expected: str) -> None:
+    target = octets.decode("latin-1")  # like fields of a head
     page = read(b"", U).with_header([f"<{target}>; rel=canonical"], f"0; url={target}")
     assert [expected, (0, expected)] == [page.canonical, page.refresh]
 
@@ -71,7 +71,7 @@ def test_octets_of_a_field_beyond_ascii_are_encoded_as_they_came(octets: bytes, 
         ("0; url=http://[", None),
     ],
 )
-def test_a_refresh_field_leads_on_as_a_meta_refresh_does(field: str, expected: str | None) -> None:
+def test_a_refresh_field_is_a_link_like_a_meta_refresh(field: str, expected: str | None) -> None:
     page = read(b"<a href=/b>b</a>", U).with_header([], field)
     led = [] if expected is None else [expected]
     assert [*led, "http://a.test/b"] == page.followed()
@@ -94,7 +94,7 @@ def test_a_page_that_names_its_canonical_url_itself_keeps_it() -> None:
     assert ["link", "a", "link"] == [link.kind for link in page.links]
 
 
-def test_the_links_of_a_head_have_a_bound() -> None:
+def test_the_links_in_headers_have_a_limit() -> None:
     assert HEADER_LINKS_MAX == len(header_links(["<a>," * 5_000] * 3, U))
     assert header_links(['<a>;b="' * 9_000], U)
 
@@ -109,7 +109,7 @@ def test_a_feed_that_a_link_leads_to_has_links_that_are_followed() -> None:
     atom = b'<feed xmlns="http://www.w3.org/2005/Atom"><entry><link href="http://a.test/3"/></entry></feed>'
     assert "http://a.test/1" in read(rss, U, "application/rss+xml; charset=utf-8").followed()
     assert ["http://a.test/3"] == read(atom, U, "text/xml").followed()
-    assert [] == read(b"<html><a href=x>", U, "application/atom+xml").followed()  # a type that lies
+    assert [] == read(b"<html><a href=x>", U, "application/atom+xml").followed()  # a wrong type
 
 
 def chunk(kind: bytes, data: bytes) -> bytes:
@@ -138,13 +138,13 @@ WEBP = b"RIFF\x00\x00\x00\x00WEBPVP8X" + bytes(8) + (99).to_bytes(3, "little") +
         (b"\xff\xd8" + b"\xff\xe0\x00\x02" * 5_000, None),
     ],
 )
-def test_an_image_has_the_type_and_size_that_its_bytes_say(body: bytes, expected: tuple[str, int, int] | None) -> None:
+def test_an_image_has_the_type_and_size_of_its_bytes(body: bytes, expected: tuple[str, int, int] | None) -> None:
     assert expected == image_of(body)
     assert expected == read(body, U, "image/whatever").image
 
 
 @pytest.mark.parametrize("body", [PNG, GIF, JPEG, BMP, WEBP])
-def test_an_image_that_is_cut_off_anywhere_has_a_size_or_none(body: bytes) -> None:
+def test_an_image_that_is_cut_anywhere_has_its_size_or_no_size(body: bytes) -> None:
     whole = image_of(body)
     assert {whole, None} >= {image_of(body[:end]) for end in range(len(body))}
 

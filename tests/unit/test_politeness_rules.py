@@ -1,4 +1,4 @@
-"""How long a host rests: each rule by itself, the largest wins; back-off doubles and is forgotten."""
+"""The delay of a host: each rule by itself, the largest wins, and back-off doubles and is forgotten."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Rest(NamedTuple):
 
 
 def rests(rows) -> list[Rest]:
-    """The rests after these requests, in one call."""
+    """Returns the delays after these requests, in one call."""
     latency_ms = {
         "seconds": None,
         "floor": 1.0,
@@ -59,7 +59,7 @@ def rests(rows) -> list[Rest]:
 
 
 def rest(**how) -> Rest:
-    """The rest after one request: a column of one."""
+    """Returns the delay after one request: a column of one."""
     return rests([how])[0]
 
 
@@ -96,9 +96,9 @@ def test_back_off_doubles_up_to_a_day():
     assert [4.0, *(60.0 * 2**n for n in range(11)), *[86_400.0] * 2] == gaps
 
 
-def test_half_an_hour_of_quiet_after_a_back_off_makes_the_next_one_start_again():
+def test_half_an_hour_of_quiet_after_a_back_off_resets_the_next_one():
     first = rest(refused=True, back_off=120.0, refused_at=ENDED - instant(300))
-    # With the most that chance may add to it, the back-off of 240 s is over after 264.
+    # With the largest random addition, the back-off of 240 s is over after 264.
     soon, later = (
         rest(ended=ENDED + instant(wait), refused=True, back_off=first.back_off, refused_at=first.refused_at)
         for wait in (264 + 1_800, 264 + 1_801)
@@ -106,7 +106,7 @@ def test_half_an_hour_of_quiet_after_a_back_off_makes_the_next_one_start_again()
     assert (240.0, 480.0, 4.0) == (first.gap, soon.gap, later.gap)
 
 
-def test_a_success_soon_after_a_refusal_keeps_the_back_off_in_mind():
+def test_a_success_soon_after_a_refusal_keeps_the_back_off():
     assert 120.0 == rest(back_off=120.0, refused_at=ENDED - instant(200)).back_off
 
 
@@ -126,7 +126,7 @@ def test_retry_after_does_not_double_anything():
     retry_after=st.none() | st.floats(-10, 1e12),
     refused=st.booleans(),
 )
-def test_no_rest_is_shorter_than_any_rule_asks(seconds_taken, floor, factor, crawl_delay, retry_after, refused):
+def test_no_delay_is_shorter_than_any_rule_requires(seconds_taken, floor, factor, crawl_delay, retry_after, refused):
     found = rest(
         seconds=seconds_taken, floor=floor, factor=factor, crawl_delay=crawl_delay, retry_after=retry_after,
         refused=refused,
@@ -158,7 +158,7 @@ REQUESTS = st.fixed_dictionaries(
 
 
 @given(st.lists(REQUESTS, min_size=1, max_size=6))
-def test_a_request_rests_its_host_alike_beside_others_and_alone(rows):
+def test_a_request_delays_its_host_equally_in_a_batch_and_alone(rows):
     assert [rest(**row) for row in rows] == rests(rows)
 
 
@@ -176,7 +176,7 @@ def test_columns_without_any_value_may_be_left_out(seconds_taken, back_off):
     )
 
 
-def test_a_host_under_strain_is_given_half_of_its_rate_after_each_failure():
+def test_a_strained_host_gets_half_of_its_rate_after_each_failure():
     gaps, pace = [], 1.0
     for _ in range(8):
         found = rest(strained=True, pace=pace)
@@ -196,7 +196,7 @@ def test_a_host_that_works_again_has_its_rate_after_eight_answers():
     assert gaps[-2] < 2.0
 
 
-def test_strain_lengthens_what_the_other_rules_give_up_to_five_minutes():
+def test_strain_lengthens_the_delay_of_the_other_rules_up_to_five_minutes():
     assert 40.0 == rest(strained=True, seconds=2.0).gap
     assert 60.0 == rest(strained=True, crawl_delay=30.0).gap
     assert (400.0, GapReason.CRAWL_DELAY) == rest(strained=True, crawl_delay=400.0)[1:3]
@@ -205,12 +205,12 @@ def test_strain_lengthens_what_the_other_rules_give_up_to_five_minutes():
     assert 0.0 == rest(strained=True, floor=0.0).gap
 
 
-def test_a_refusal_leaves_the_pace_to_the_back_off():
+def test_a_refusal_changes_only_the_back_off():
     assert (0.5, 4.0) == (rest(refused=True, pace=0.5).pace, rest(refused=True, pace=0.5).gap)
 
 
 @given(st.lists(st.booleans(), max_size=60), st.floats(0.1, 5.0))
-def test_no_host_under_strain_is_asked_faster_than_its_owner_set_or_slower_than_the_bound(failures, floor):
+def test_the_rate_of_a_strained_host_stays_between_the_bound_and_its_owners_setting(failures, floor):
     pace = 1.0
     for failed in failures:
         found = rest(strained=failed, pace=pace, floor=floor)
@@ -220,7 +220,7 @@ def test_no_host_under_strain_is_asked_faster_than_its_owner_set_or_slower_than_
 
 
 def plain_rest(row: dict, *, factor: float) -> Rest:
-    """The rest after one request, by the rules as they are told: the oracle of the columns."""
+    """The delay after one request by the rules in plain Python: the oracle of the columns."""
     took, first = row["seconds"] or 0.0, row["first_byte"]
     failed, refused = row["strained"], row["refused"]
     gap, why = row["floor"], GapReason.FLOOR
@@ -270,7 +270,7 @@ def plain_rest(row: dict, *, factor: float) -> Rest:
 
 
 @given(st.lists(REQUESTS, min_size=1, max_size=12), st.sampled_from([0.0, 10.0]), st.none() | st.integers(0, 10**14))
-def test_the_columns_rest_hosts_as_the_plain_rules_do(rows, factor, phase):
+def test_the_columns_delay_hosts_like_the_plain_rules(rows, factor, phase):
     rows = [row | {"ended": ENDED, "factor": factor, "phase": phase} for row in rows]
     for row, found in zip(rows, rests(rows), strict=True):
         told = plain_rest(row, factor=factor)
@@ -280,13 +280,13 @@ def test_the_columns_rest_hosts_as_the_plain_rules_do(rows, factor, phase):
         assert pytest.approx(tuple(told[1:])) == tuple(found[1:])
 
 
-def test_chance_lengthens_a_back_off_by_a_tenth_at_most_and_shortens_none():
+def test_a_random_addition_lengthens_a_back_off_by_a_tenth_at_most_and_never_shortens_it():
     gaps = [rest(refused=True, jitter=jitter, back_off=60.0, refused_at=ENDED).gap for jitter in (0.0, 0.5, 0.999)]
     assert (120.0, 126.0) == (gaps[0], gaps[1])
     assert 126.0 < gaps[2] < 132.0
 
 
-def test_a_crawl_delay_as_a_window_lets_one_request_begin_in_each():
+def test_a_crawl_delay_as_a_window_lets_one_request_start_in_each():
     began, beginnings = ENDED, []
     for took in (0.5, 0.1, 12.0, 9.9, 0.0, 31.0):
         beginnings.append(began)
@@ -298,7 +298,7 @@ def test_a_crawl_delay_as_a_window_lets_one_request_begin_in_each():
 
 
 @given(st.lists(st.floats(0, 40), min_size=2, max_size=20), st.integers(0, 10**15), st.sampled_from([0.001, 1.0, 7.5]))
-def test_no_window_sees_two_beginnings(durations, phase, delay):
+def test_no_window_contains_two_starts(durations, phase, delay):
     began, last = ENDED, None
     for took in durations:
         window = (began - phase) // instant(delay)
@@ -309,7 +309,7 @@ def test_no_window_sees_two_beginnings(durations, phase, delay):
         ).until
 
 
-def test_a_host_that_slows_down_is_given_room_before_its_first_error():
+def test_a_host_that_becomes_slower_gets_longer_delays_before_its_first_error():
     latency_ms, gaps, pace = 0, [], 1.0
     for waited in [0.1] * 20 + [0.2, 0.4, 0.8, 1.6, 3.2]:
         found = rest(first_byte=waited, latency_ms=latency_ms, pace=pace, factor=0.0)
@@ -330,7 +330,7 @@ def test_a_host_that_stays_slow_has_its_rate_again_after_some_dozen_answers():
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 70)), max_size=60), st.floats(0.1, 5.0))
-def test_however_fast_a_host_answers_it_is_asked_no_faster_than_its_owner_set(answers, floor):
+def test_the_rate_of_a_fast_host_never_exceeds_its_owners_setting(answers, floor):
     latency_ms, pace = 0, 1.0
     for failed, waited in answers:
         found = rest(
