@@ -7,13 +7,16 @@ import os
 import sys
 import threading
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from outrider.crawl.local_run import CrawlResult, CrawlRun
 from outrider.crawl.page_stream import CrawlPages
 from outrider.crawl.questions.status import status_of
 from outrider.crawl.start import conclude, finished, prepared
 from outrider.errors import SettingsError
+
+if TYPE_CHECKING:
+    from outrider.crawl.setup.keywords import CrawlKeywords
 
 
 class Crawler:
@@ -26,7 +29,11 @@ class Crawler:
     """
 
     def __init__(
-        self, seeds: Iterable[str] = (), *, output: str | os.PathLike[str] | None = None, **options: Any
+        self,
+        seeds: Iterable[str] = (),
+        *,
+        output: str | os.PathLike[str] | None = None,
+        **options: Unpack[CrawlKeywords],
     ) -> None:
         """seeds: URLs, or `@file`. options: those of `CrawlOptions`. Raises SettingsError for seeds that are no list;
         all else is checked when the crawl begins."""
@@ -35,7 +42,7 @@ class Crawler:
         if not isinstance(seeds, Iterable):
             raise SettingsError(f"seeds {seeds!r:.80}: give a list of URLs")
         self._sources = tuple(seeds)
-        self._flags = options if _on_a_terminal() else {"progress": "none", **options}
+        self._flags: dict[str, Any] = {**options} if _on_a_terminal() else {"progress": "none", **options}
         if output is not None:
             self._flags["output"] = os.fspath(output)
         self._lock = threading.Lock()
@@ -99,7 +106,9 @@ def _on_a_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
-def crawl(seeds: Iterable[str] = (), *, output: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+def crawl(
+    seeds: Iterable[str] = (), *, output: str | os.PathLike[str] | None = None, **options: Unpack[CrawlKeywords]
+) -> Any:
     """Crawls from `seeds` (URLs, or `@file`) to the end, and blocks until then; on an existing directory it goes on.
     Answers a `CrawlResult`. Where an event loop runs, it answers `CrawlPages` at once; `async for` over them crawls.
 
