@@ -603,7 +603,7 @@ def test_a_resume_requires_a_function_without_a_name_again(crawled, tmp_path):
     assert 0 == outrider.crawl(output=crawled.out, on_page=None).exit_code
 
 
-def test_a_hook_is_found_in_the_folder_of_the_crawl(tmp_path, crawled, monkeypatch):
+def test_a_hook_is_found_in_the_current_folder(tmp_path, crawled, monkeypatch):
     (tmp_path / "my_hooks_5471.py").write_text("def on_page(page):\n    return {'mine': page.title}\n")
     monkeypatch.chdir(tmp_path)
     lines = crawled(on_page="my_hooks_5471:on_page")

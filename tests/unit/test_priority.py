@@ -57,7 +57,7 @@ def test_a_priority_is_a_number_from_0_to_1(wrong):
 # -- the protocol
 
 
-def test_a_function_sees_the_batch_and_the_page_and_its_numbers_are_taken():
+def test_a_function_gets_the_batch_and_the_page_and_its_numbers_are_used():
     seen = []
 
     def rising(urls, page):
@@ -84,7 +84,7 @@ def test_a_function_sees_the_batch_and_the_page_and_its_numbers_are_taken():
         (None, "array of numbers is needed"),
     ],
 )
-def test_what_a_function_may_not_give_is_refused_with_its_name(given, told):
+def test_an_invalid_result_is_refused_with_the_name_of_the_function(given, told):
     def chosen(urls, page):
         return given
 
@@ -94,7 +94,7 @@ def test_what_a_function_may_not_give_is_refused_with_its_name(given, told):
     assert "chosen" in str(caught.value)
 
 
-def test_rows_that_are_no_urls_may_get_anything():
+def test_rows_without_a_valid_url_may_get_any_number():
     def odd(urls, page):
         return [0.1, float("nan"), 0.3]
 
@@ -114,7 +114,7 @@ def test_only_links_without_a_priority_of_their_own_get_one():
     assert [0.25, 0.5, 0.5] == filled(given, None, URLS, PAGE).tolist()
 
 
-def test_a_function_that_nobody_needs_is_not_called():
+def test_a_function_is_not_called_when_all_links_have_a_priority():
     def never(urls, page):
         raise AssertionError(urls)
 
@@ -157,7 +157,7 @@ def test_staleness_rises_with_the_time_since_the_last_visit():
     assert [0.0, 0.5, 0.75] == alone(URLS.with_columns(unvisited_seconds=[0, 10, 20]), None).tolist()
 
 
-def test_what_is_not_known_is_neutral():
+def test_an_unknown_signal_is_neutral():
     assert [0.5] * 3 == Weighted({"page_rank": 1})(URLS, PAGE).tolist()
     assert [0.25, 0.5, 0.5] == Weighted({"page_rank": 1})(
         URLS.with_columns(page_rank=[0.25, np.nan, np.nan]), PAGE
@@ -165,20 +165,20 @@ def test_what_is_not_known_is_neutral():
     assert [0.5] * 3 == Weighted({"page_rank": 1}, {"page_rank": "no_such_column"})(URLS, PAGE).tolist()
 
 
-def test_rows_that_are_no_urls_do_not_disturb_the_others():
+def test_rows_without_a_valid_url_do_not_affect_other_rows():
     batch = BROKEN.with_columns(page_rank=[0.25, 7.0, 0.75], depth=[0, -1, 1])
     assert [0.25, 0.5, 0.75] == Weighted({"page_rank": 1})(batch, None).tolist()
     assert [1.0, 0.5, 0.9] == Weighted({"depth": 1})(batch, None).tolist()
     assert [0.9, 0.5, 0.5] == DomainPriorities({"example.org": 0.9})(BROKEN, None).tolist()
 
 
-def test_a_page_hands_signals_on_to_its_links():
+def test_a_page_passes_signals_to_its_links():
     page = Referrer("https://example.org/", signals={"page_rank": 0.25})
     assert [0.25] * 3 == Weighted({"page_rank": 1})(URLS, page).tolist()
     assert [0.75] * 3 == Weighted({"page_rank": 1})(URLS.with_columns(page_rank=0.75), page).tolist()
 
 
-def test_a_signal_per_domain_is_a_mapping_or_a_function_asked_once_per_domain():
+def test_a_signal_per_domain_is_a_mapping_or_a_function_called_once_per_domain():
     asked = []
 
     def authority(domain):
@@ -209,7 +209,7 @@ def test_a_signal_is_another_column_or_a_number_for_all():
         ({}, {}, Referrer("https://example.org/", signals={"page_rank": 2.0}), "page_rank"),
     ],
 )
-def test_signals_that_are_none_are_refused_with_their_part(columns, signals, page, told):
+def test_invalid_signals_are_refused_with_their_part(columns, signals, page, told):
     with pytest.raises(SettingsError) as caught:
         weighted(signals=signals)(URLS.with_columns(**columns), page)
     assert told in str(caught.value)
@@ -218,12 +218,12 @@ def test_signals_that_are_none_are_refused_with_their_part(columns, signals, pag
 # -- weighted means
 
 
-def test_the_weights_of_weighted_are_those_that_are_named():
+def test_the_weights_of_weighted_are_the_named_ones():
     expected = {"page_rank": 0.3, "domain_authority": 0.25, "change_frequency": 0.2, "depth": 0.15, "freshness": 0.1}
     assert pytest.approx(expected) == dict(weighted().weights)
 
 
-def test_weights_are_brought_to_a_sum_of_1():
+def test_weights_are_scaled_to_a_sum_of_1():
     assert {"page_rank": 0.75, "depth": 0.25} == dict(Weighted({"page_rank": 3, "depth": 1}).weights)
 
 
@@ -238,7 +238,7 @@ def test_the_ten_factors_share_the_weight_of_their_group():
 
 @pytest.mark.parametrize("wrong", [-0.1, float("nan"), float("inf"), True, "1", None])
 @pytest.mark.parametrize("make", [weighted, by_domain_page_freshness])
-def test_a_weight_that_is_none_is_refused_with_its_name(make, wrong):
+def test_an_invalid_weight_is_refused_with_its_name(make, wrong):
     with pytest.raises(SettingsError) as caught:
         make(freshness=wrong)
     assert "fresh" in str(caught.value) or "change_frequency" in str(caught.value)
@@ -252,7 +252,7 @@ def test_weights_that_are_all_0_are_refused():
 
 
 @pytest.mark.parametrize("signals", [{"pagerank": 0.5}, {"page_rank": 1.5}, {"page_rank": None}, {"page_rank": [0.5]}])
-def test_signals_nobody_can_use_are_refused(signals):
+def test_unusable_signals_are_refused(signals):
     with pytest.raises(SettingsError, match=r"page_?rank"):
         weighted(signals=signals)
 
@@ -263,7 +263,7 @@ def test_a_half_life_is_above_0(wrong):
         weighted(half_life_seconds=wrong)
 
 
-def test_a_part_of_no_weight_is_not_even_read():
+def test_a_part_without_weight_is_not_even_read():
     def never(domain):
         raise AssertionError(domain)
 
@@ -298,7 +298,7 @@ def test_a_weighted_priority_is_bounded_and_never_falls_when_a_part_rises(weight
 
     def scores(rows):
         columns = {part: [row[part] for row in rows] for part in PARTS}
-        columns["depth"] = [50 * (1 - row["depth"]) for row in rows]  # hops: the fewer, the more the part is
+        columns["depth"] = [50 * (1 - row["depth"]) for row in rows]  # hops: the smaller, the larger the part
         return function(batch.with_columns(**columns), None)
 
     before = scores(rows)
@@ -308,7 +308,7 @@ def test_a_weighted_priority_is_bounded_and_never_falls_when_a_part_rises(weight
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=2), st.lists(st.floats(0, 1e12), min_size=2), st.floats(1, 1e9))
-def test_deeper_and_older_never_come_sooner(hops, ages, half_life):
+def test_deeper_or_older_urls_never_have_a_higher_value(hops, ages, half_life):
     assert (np.diff(of_depth(sorted(hops))) <= 0).all()
     aged = of_age(sorted(ages), half_life)
     assert (np.diff(aged) <= 0).all()
@@ -316,7 +316,7 @@ def test_deeper_and_older_never_come_sooner(hops, ages, half_life):
 
 
 @given(st.lists(SHARES, min_size=1, max_size=5))
-def test_the_same_signals_give_the_same_priority_whatever_stands_beside_them(ranks):
+def test_the_same_signals_give_the_same_priority_in_any_batch(ranks):
     function = weighted()
     batch = UrlBatch.of([f"https://example.org/{row}" for row in range(len(ranks))]).with_columns(page_rank=ranks)
     whole = function(batch, PAGE)
@@ -327,7 +327,7 @@ def test_the_same_signals_give_the_same_priority_whatever_stands_beside_them(ran
 # -- domains
 
 
-def test_domains_are_spelled_canonically_and_kept_per_registrable_domain():
+def test_domains_are_spelled_canonically_and_stored_per_registrable_domain():
     scores = DomainPriorities({"EXAMPLE.org": 0.9, "bücher.example": 0.8, "127.0.0.1": 0.7, "a.github.io": 0.6})
     assert ["example.org", "xn--bcher-kva.example", "127.0.0.1", "a.github.io"] == list(scores)
     assert (0.9, 0.9) == (scores["example.org"], scores["Example.ORG"])
@@ -340,18 +340,18 @@ def test_domains_are_spelled_canonically_and_kept_per_registrable_domain():
 @pytest.mark.parametrize(
     "name", ["www.example.org", "", "exa mple.org", "example.org/a", "u@example.org", "example.org:81"]
 )
-def test_names_that_are_no_registrable_domains_are_refused(name):
+def test_names_that_are_not_registrable_domains_are_refused(name):
     with pytest.raises(SettingsError):
         DomainPriorities({name: 0.5})
 
 
 @pytest.mark.parametrize("score", [-0.1, 1.1, float("nan"), None, True])
-def test_scores_of_domains_lie_in_0_to_1(score):
+def test_scores_of_domains_are_between_0_and_1(score):
     with pytest.raises(SettingsError):
         DomainPriorities({"example.org": score})
 
 
-def test_a_change_of_a_domain_holds_for_the_next_batch():
+def test_a_change_of_a_domain_applies_to_the_next_batch():
     scores = DomainPriorities({"example.org": 0.9})
     function = Weighted({"domain_authority": 1}, {"domain_authority": scores})
     assert [0.9, 0.9, 0.5] == function(URLS, None).tolist()
@@ -363,7 +363,7 @@ def test_a_change_of_a_domain_holds_for_the_next_batch():
 # -- the page, and the cost
 
 
-def test_the_examples_of_the_page_give_what_it_shows(project):
+def test_the_examples_of_the_page_return_the_values_that_it_shows(project):
     failed, tried = doctest.testfile(str(project / "docs" / "priority.md"), module_relative=False)
     assert (0, True) == (failed, tried > 20)
 
@@ -375,8 +375,8 @@ def test_the_table_of_the_page_has_the_ten_factors(project):
 
 
 def test_a_batch_costs_little_per_url():
-    """It costs less than a loop that calls one short function per URL: 0.06 µs on a quiet machine. Both are timed by
-    turns, so that a busy machine slows both down."""
+    """It costs less than a loop that calls one short function per URL: 0.06 µs on a quiet machine. Both are timed in
+    turn, so that a busy machine slows both."""
     rows = 1_000
     batch = UrlBatch.of([f"https://example.org/{row}" for row in range(rows)]).with_columns(
         page_rank=0.5, domain_authority=0.5, change_frequency=0.5, depth=3, age_seconds=1e6

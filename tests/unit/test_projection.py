@@ -1,4 +1,4 @@
-"""Line files that repeat the log: whole lines only, cut to where the log says, nothing in them steers a terminal."""
+"""Line files that repeat the log: whole lines only, cut at the length in the log, and without control of a terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ directories: list[Directory] = []
 
 @pytest.fixture(autouse=True)
 def _closed() -> Iterator[None]:
-    """Gives the descriptors of a test's directories back."""
+    """Closes the descriptors of a test's directories."""
     yield
     while directories:
         directories.pop().close()
@@ -44,7 +44,7 @@ def test_lines_are_written_in_order_each_with_its_end(tmp_path: Path) -> None:
     assert 24 == pages.length
 
 
-def test_opening_cuts_what_lies_behind_the_length(tmp_path: Path) -> None:
+def test_opening_cuts_all_bytes_after_the_length(tmp_path: Path) -> None:
     pages = opened(tmp_path)
     pages.append([b"one"])
     length = pages.length
@@ -55,18 +55,18 @@ def test_opening_cuts_what_lies_behind_the_length(tmp_path: Path) -> None:
     assert b"one\nfour\n" == (tmp_path / "pages.jsonl").read_bytes()
 
 
-def test_opening_at_nothing_makes_the_file(tmp_path: Path) -> None:
+def test_opening_at_zero_makes_the_file(tmp_path: Path) -> None:
     opened(tmp_path).sync()
     assert b"" == (tmp_path / "pages.jsonl").read_bytes()
 
 
-def test_opening_at_nothing_empties_the_file(tmp_path: Path) -> None:
+def test_opening_at_zero_empties_the_file(tmp_path: Path) -> None:
     (tmp_path / "pages.jsonl").write_bytes(b"old\n")
     opened(tmp_path)
     assert b"" == (tmp_path / "pages.jsonl").read_bytes()
 
 
-def test_a_crash_at_every_byte_behind_the_length_is_cut(tmp_path: Path) -> None:
+def test_a_crash_at_every_byte_after_the_length_is_cut(tmp_path: Path) -> None:
     whole = b"one\n" + b"two\nthree\n"
     for size in range(4, len(whole) + 1):
         (tmp_path / "pages.jsonl").write_bytes(whole[:size])
@@ -111,7 +111,7 @@ def test_raw_controls_are_written_as_escapes() -> None:
     assert rb'{"t":"\u001b[31m\u000a\u0000\u007f\u009b\u202e"}' == tame('{"t":"\x1b[31m\n\x00\x7f\x9b\u202e"}'.encode())
 
 
-def test_ordinary_text_of_any_script_is_left_alone() -> None:
+def test_ordinary_text_of_any_script_is_unchanged() -> None:
     line = '{"t":"Grüße, мир, 世界 🙂 \\n"}'.encode()
     assert line == tame(line)
 

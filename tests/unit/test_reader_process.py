@@ -1,4 +1,4 @@
-"""Readers in processes of their own: what each gives comes over whole, and one that fails costs its page alone."""
+"""Readers in processes of their own: each result arrives whole, and a failing reader costs only its page."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ def kind(reader, body=b"bad"):
     return failed.value.kind
 
 
-def test_a_mapping_comes_over_as_a_page(apart):
+def test_a_mapping_arrives_as_a_page(apart):
     page = apart("mine")("Grüße".encode(), U, "a/b; c=d")
     assert ("Grüße", "a/b; c=d", ["http://a.test/dir/y"]) == (page.title, page.text, page.followed())
 
 
-def test_a_page_comes_over_whole(apart):
+def test_a_page_arrives_whole(apart):
     body = b"""<html lang=de><base href=/b/><title>T</title><meta name=robots content="nofollow, noarchive">
         <meta name=description content=D><link rel=canonical href=/c><link rel=alternate hreflang=de href=/de>
         <link rel=alternate type="application/rss+xml" href=feed><meta http-equiv=refresh content="5; url=/r">
@@ -117,11 +117,11 @@ def test_a_page_comes_over_whole(apart):
     assert 3 <= len(here.alternates) + len(here.feeds)
 
 
-def test_no_answer_is_a_page_without_content(apart):
+def test_an_empty_answer_is_a_page_without_content(apart):
     assert checked_page(None, U) == apart("nothing")(b"", U, "")
 
 
-def test_a_reader_that_raises_says_why_and_its_process_goes_on(apart):
+def test_a_reader_that_raises_says_why_and_its_process_continues(apart):
     reader = apart("fails")
     for body, word in ((b"raises", "in my own code"), (b"leaves", "no more"), (b"rubbish", "titel")):
         with pytest.raises(ReaderFailedError) as failed:
@@ -130,7 +130,7 @@ def test_a_reader_that_raises_says_why_and_its_process_goes_on(apart):
         assert "reader_process.py" not in "".join(failed.value.lines)
 
 
-def test_what_a_reader_prints_is_no_answer(apart):
+def test_the_output_of_a_print_is_no_answer(apart):
     assert "''" == apart("talks")(b"", U, "").title
 
 
@@ -138,7 +138,7 @@ def test_a_reader_that_sleeps_and_ignores_signals_ends_with_its_page(apart):
     assert "time" == kind(apart("sleeps", seconds_max=0.3))
 
 
-def test_the_page_behind_one_that_hung_is_read(apart):
+def test_the_page_after_one_that_hung_is_read(apart):
     reader = apart("turns", seconds_max=2.0)
     assert "time" == kind(reader)
     assert "good" == reader(b"good", U, "").title
@@ -163,7 +163,7 @@ def _runs(pid):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems bound data otherwise")
-def test_a_reader_that_takes_too_much_memory_ends_with_its_page(apart):
+def test_a_reader_that_uses_too_much_memory_ends_with_its_page(apart):
     reader = apart("takes", memory_bytes_max=64 << 20)
     assert "memory" == kind(reader)
     assert "good" == reader(b"good", U, "").title
@@ -199,7 +199,7 @@ def test_a_process_that_was_killed_between_two_pages_is_replaced(apart):
     assert str(pid) != reader(b"", U, "").title
 
 
-def test_a_reader_gives_no_more_than_a_page_takes():
+def test_the_result_of_a_reader_has_the_limits_of_a_page():
     links = [f"/{number}/{'x' * 2_000}" for number in range(2 * LINKS_PER_PAGE_MAX)]
     page = checked_page({"title": "t" * 10**6, "text": "é" * 10**6, "language": "x" * 10**6, "links": links}, U)
     assert TITLE_CHARACTERS_MAX == len(page.title)
@@ -209,7 +209,7 @@ def test_a_reader_gives_no_more_than_a_page_takes():
 
 
 @pytest.mark.parametrize("given", [7, "text", {"links": "http://a.test/"}, {"links": b"/x"}, {3: 4}])
-def test_what_is_no_page_is_refused(given):
+def test_a_result_that_is_not_a_page_is_refused(given):
     with pytest.raises(TypeError, match="a reader gave"):
         checked_page(given, U)
 
@@ -217,6 +217,6 @@ def test_what_is_no_page_is_refused(given):
 @pytest.mark.parametrize(
     "html", [b"", b"<a href=/1>x", b"<a href=/1>x<img src=http://b.test/ rel=x>", b"\xff\xfe\x00<a href=1>"]
 )
-def test_pages_are_the_same_behind_a_message(html):
+def test_pages_are_equal_after_a_message(html):
     page = read(html, U)
     assert page == sent_page(as_sent(page), U)

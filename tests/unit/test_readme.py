@@ -1,4 +1,4 @@
-"""README.md: each of its examples runs as it stands, and obeys robots.txt."""
+"""README.md: each of its examples runs without changes, and obeys robots.txt."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""URLs that were accepted or met lately are known at once; a URL that the table does not hold may be known all the
-same."""
+"""URLs that were recently accepted or seen are known at once. A URL that is missing from the table may still be
+known."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ def world():
     return World()
 
 
-def test_what_was_noted_is_held():
+def test_noted_urls_are_in_the_table():
     recent = Recent()
     recent.note(marks(1, 1 << 60, (1 << 64) - 1))
     assert [True, True, True, False] == recent.hold(marks((1 << 64) - 1, 1, 1 << 60, 2)).tolist()
 
 
 @pytest.mark.parametrize("mark", [0, 1, 1 << 63, (1 << 64) - 1])
-def test_nothing_is_held_that_was_not_noted(mark):
+def test_only_noted_urls_are_in_the_table(mark):
     recent = Recent()
     assert [False] == recent.hold(marks(mark)).tolist()
     recent.note(marks(mark))
     assert [True] == recent.hold(marks(mark)).tolist()
 
 
-def test_a_later_one_takes_the_place():
+def test_a_later_url_replaces_the_earlier_one():
     recent = Recent()
     recent.note(marks(5))
     recent.note(marks(6))
     assert [False, True] == recent.hold(marks(5, 6)).tolist()
 
 
-def test_of_two_in_one_call_the_later_one_takes_the_place():
+def test_of_two_urls_in_one_call_the_later_one_replaces_the_earlier():
     recent = Recent()
     recent.note(marks(5, 6))
     assert [False, True] == recent.hold(marks(5, 6)).tolist()
 
 
-def test_a_longer_table_still_tells_what_the_shorter_one_held():
+def test_a_longer_table_still_contains_the_urls_of_the_shorter_one():
     recent, some = Recent(), many(20_000)
     for first in range(0, len(some), 1_000):
         recent.note(some[first : first + 1_000])
@@ -72,7 +72,7 @@ def test_it_grows_to_its_bound_and_no_further():
     assert 8 << RECENT_BITS_STEPS[-1] == recent.bytes()
 
 
-def test_nothing_is_held_after_something_was_deleted():
+def test_the_table_is_empty_after_a_deletion():
     recent, some = Recent(), many(20_000)
     recent.note(some)
     recent.forget()
@@ -80,20 +80,20 @@ def test_nothing_is_held_after_something_was_deleted():
     assert 8 << RECENT_BITS_STEPS[0] == recent.bytes()
 
 
-def test_a_url_that_was_met_is_new_once_its_queue_is_deleted(world):
+def test_a_seen_url_is_new_once_its_queue_is_deleted(world):
     world.discover(A)
     assert ["known"] == world.discover(A)
     world.frontier.delete("a.com")
     assert ["new", "known"] == world.discover(A, A)
 
 
-def test_a_url_that_was_met_is_new_in_a_crawl_that_is_made_again(world):
+def test_a_seen_url_is_new_in_a_crawl_that_is_made_again(world):
     assert ["new", "known"] == world.discover(Link(A, crawl="one"), Link(A, crawl="one"))
     world.frontier.delete(crawl="one")
     assert ["new", "known"] == world.discover(Link(A, crawl="one"), Link(A, crawl="one"))
 
 
-def test_a_url_met_in_one_crawl_is_new_in_another(world):
+def test_a_url_seen_in_one_crawl_is_new_in_another(world):
     world.discover(A)
     assert ["new"] == world.discover(Link(A, crawl="other"))
 
@@ -104,18 +104,18 @@ def test_a_url_that_was_refused_for_a_limit_is_not_known():
     assert ["known", "over_limit"] == world.discover(A, A + "b")
 
 
-def test_a_url_that_was_met_is_out_of_scope_where_it_lies_too_deep():
+def test_a_seen_url_is_out_of_scope_if_it_is_too_deep():
     world = World(max_depth=1, scope="any")
     assert ["new"] == world.discover(Link(A, depth=1))
     assert ["out_of_scope", "known"] == world.discover(Link(A, depth=2), Link(A, depth=1))
 
 
-def test_a_url_that_was_met_is_out_of_scope_where_a_pattern_refuses_the_link():
+def test_a_seen_url_is_out_of_scope_if_a_pattern_refuses_the_link():
     world = World(exclude=["b"], scope="any")
     assert ["new"] == world.discover(A + "b")  # a seed
     assert ["out_of_scope"] == world.discover(Link(A + "b", depth=1))
 
 
-def test_a_url_that_was_met_is_over_the_limit_after_too_many_hops(world):
+def test_a_seen_url_is_over_the_limit_after_too_many_hops(world):
     world.discover(A)
     assert ["over_limit"] == world.discover(Link(A, hops=6))

@@ -1,4 +1,4 @@
-"""The report: what it counts, what it draws, and that nothing from the web gets out of its place."""
+"""The report: its counts, its drawings, and that no text from the web leaves its place."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_answered_pages_are_counted_per_host_with_their_bytes():
     assert [("a.test", 2, 15), ("b.test", 1, 10)] == [(row.host, row.pages, row.bytes) for row in data.hosts]
 
 
-def test_an_attempt_without_an_answer_is_no_page():
+def test_an_attempt_without_an_answer_is_not_a_page():
     data = collect([page(), page(status=None, outcome="error", error="timeout")])
     assert (2, 1, {"timeout": 1}) == (data.totals.attempts, data.totals.pages, data.totals.errors)
 
@@ -64,7 +64,7 @@ def test_duplicates_are_the_attempts_with_that_outcome():
     assert 1 == collect([page(), page(outcome="duplicate")]).totals.duplicates
 
 
-def test_the_smallest_gap_stands_beside_what_was_required_before_that_request():
+def test_the_smallest_gap_is_shown_with_the_gap_required_before_that_request():
     lines = [
         request("a.test", 0),
         request("a.test", 1, gap=0.9, required=0.2),
@@ -74,17 +74,17 @@ def test_the_smallest_gap_stands_beside_what_was_required_before_that_request():
     assert (3, 0.5, 0.4, 0) == (gaps.requests, gaps.gap_seconds_min, gaps.gap_seconds_required, gaps.breaches)
 
 
-def test_the_least_room_may_belong_to_another_request_than_the_smallest_gap():
+def test_the_smallest_margin_may_belong_to_another_request_than_the_smallest_gap():
     lines = [request("a.test", 0, gap=0.5, required=0.2), request("a.test", 2, gap=3.0, required=3.5)]
     gaps = collect([], lines).hosts[0].gaps
     assert (0.5, -0.5, 1) == (gaps.gap_seconds_min, gaps.room_seconds_min, gaps.breaches)
 
 
-def test_a_gap_that_differs_by_rounding_is_no_breach():
+def test_a_rounding_difference_of_a_gap_is_no_breach():
     assert 0 == collect([], [request("a.test", 0, gap=0.2, required=0.200_000_4)]).hosts[0].gaps.breaches
 
 
-def test_fields_of_another_type_count_as_absent():
+def test_fields_of_a_wrong_type_count_as_absent():
     odd = {"url": 7, "outcome": None, "status": "200", "bytes": "many", "fetched_at": "yesterday"}
     data = collect([odd], [{"host": None, "started_at": 5, "gap": "x"}])
     assert (1, 0, 0) == (data.totals.attempts, data.totals.pages, data.totals.bytes)
@@ -102,7 +102,7 @@ def test_hosts_beyond_the_limit_are_summed_in_one_row(monkeypatch):
     assert ("(other hosts)", 7) == (data.hosts[-1].host, data.hosts[-1].pages)
 
 
-def test_the_page_names_two_hundred_hosts_and_the_number_of_the_others():
+def test_the_page_names_two_hundred_hosts_and_the_number_of_all_further_hosts():
     text = render(collect([page(f"h{row:04}.test") for row in range(250)]))
     assert 200 == len(re.findall(r">h\d{4}\.test<", text))
     assert "and 50 more hosts" in text
@@ -115,14 +115,14 @@ def test_the_timeline_draws_a_bounded_number_of_requests_and_says_so():
     assert "600 later requests" in render(data)
 
 
-def test_a_request_that_came_too_early_is_drawn_as_such():
+def test_a_request_that_was_too_early_is_drawn_as_such():
     kept = render(collect([page()], [request("a.test", 0), request("a.test", 1, gap=0.99, required=0.2)]))
     broken = render(collect([page()], [request("a.test", 0), request("a.test", 0.1, gap=0.09, required=0.2)]))
     assert (False, True) == ('<path class="early"' in kept, '<path class="early"' in broken)
 
 
 class _Structure(HTMLParser):
-    """The elements of a page and every address it names."""
+    """Returns the elements of a page and every address that it names."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ def hostile_report() -> str:
     return render(collect(pages, lines, seeds=[HOSTILE], **told))
 
 
-def test_nothing_from_the_web_becomes_markup():
+def test_no_text_from_the_web_becomes_markup():
     structure = _Structure(hostile_report())
     assert set() == structure.elements & {"script", "img", "link", "iframe", "object", "base"}
     assert ([], []) == ([one for one in structure.addresses if one[:1] != "#"], structure.handlers)
@@ -165,7 +165,7 @@ def test_nothing_from_the_web_becomes_markup():
         "//a.test/x",
     ],
 )
-def test_an_address_that_is_no_plain_web_address_becomes_no_link(url: str):
+def test_an_address_that_is_not_a_plain_web_address_becomes_no_link(url: str):
     text = render(collect([page(url=url, outcome="gone", status=404, referrer=url)], seeds=[url]))
     assert [] == [one for one in _Structure(text).addresses if one[:1] != "#"]
 
@@ -180,7 +180,7 @@ def test_urls_of_the_web_are_links_that_send_no_referrer():
     assert len(found) == text.count('rel="noreferrer"')
 
 
-def test_the_sections_come_in_the_order_of_the_table_of_contents():
+def test_the_sections_are_in_the_order_of_the_table_of_contents():
     pages = [page(), page(url="http://a.test/lost", outcome="gone", status=404)]
     text = render(collect(pages, [request("a.test", 0)], seeds=["http://a.test/"]))
     order = ["overview", "hosts", "statuses", "politeness", "broken", "settings"]
@@ -192,7 +192,7 @@ def gone(path: str, status: int = 404) -> dict[str, object]:
     return page(url=f"http://a.test/{path}", outcome="gone", status=status, referrer="http://a.test/")
 
 
-def test_twenty_broken_links_are_shown_and_the_others_folded_by_status():
+def test_twenty_broken_links_are_shown_and_further_ones_folded_by_status():
     pages = [gone(f"docs/{row:03}.html") for row in range(90)] + [gone("old/one", 410), gone("api/v1/x", 404)]
     text = render(collect(pages)).split('<section id="broken">')[1].split("</section>")[0]
     unfolded, *folds = text.split("<details>")
@@ -237,7 +237,7 @@ def test_a_crawl_that_was_resumed_later_shows_its_time_with_the_pause():
     assert "while it ran, which was for 30.0 s" in text
 
 
-def test_the_first_sentences_say_how_many_how_fast_what_failed_and_whether_pauses_were_kept():
+def test_the_first_sentences_show_pages_speed_failures_and_whether_pauses_were_kept():
     lines = [request("a.test", 0), request("a.test", 1, gap=0.99, required=0.2)]
     pages = [page(), page(error="timeout", status=None, outcome="error", url="http://a.test/y")]
     lead = render(collect(pages, lines, seconds=2.0)).split('<p class="lead">')[1].split("</p>")[0]
@@ -255,14 +255,14 @@ def test_the_first_sentences_say_how_many_how_fast_what_failed_and_whether_pause
     assert "1 request came before" in early.split('<p class="lead">')[1].split("</p>")[0]
 
 
-def test_control_characters_from_the_web_are_written_out():
+def test_control_characters_from_the_web_are_escaped():
     text = hostile_report()
     assert not [character for character in text if character < " " and character != "\n"]
     assert "\u202e" not in text
     assert "\\x1b[2J\\u202e" in text
 
 
-def test_the_page_forbids_itself_scripts_and_everything_from_elsewhere():
+def test_the_page_forbids_itself_scripts_and_all_external_content():
     assert "content=\"default-src 'none'; style-src 'unsafe-inline'\"" in render(ReportData(Totals()))
 
 
@@ -275,24 +275,24 @@ def test_the_summary_says_when_every_gap_was_kept():
     assert "politeness  every gap kept on 1 host; the least room:" in lines
 
 
-def test_the_summary_shouts_when_a_gap_was_broken():
+def test_the_summary_warns_when_a_gap_was_broken():
     lines = summary_lines(Totals(), [HostGaps("a.test", 2, 0.1, 0.2, -0.1, 1)])
     assert "politeness  1 gap BROKEN on 1 host; the least room:" in lines
 
 
-def test_the_summary_names_the_hosts_with_the_least_room_and_counts_the_others():
+def test_the_summary_names_the_hosts_with_the_smallest_margin_and_counts_the_rest():
     hosts = [HostGaps(f"h{row}.test", 2, 1.0, 0.2, row / 10, 0) for row in range(9)]
     lines = summary_lines(Totals(), hosts)
     assert ["h0.test", "h1.test", "h2.test", "h3.test", "h4.test"] == re.findall(r"h\d\.test", "\n".join(lines))
     assert any("and 4 more hosts" in line for line in lines)
 
 
-def test_the_summary_says_what_can_be_done_about_a_blocked_address():
+def test_the_summary_names_the_option_for_a_blocked_address():
     lines = summary_lines(Totals(errors={"blocked_address": 1, "reset": 2}), [])
     assert [True] == ["--allow-address" in line for line in lines if line.startswith("hint")]
 
 
-def test_the_summary_holds_no_control_character():
+def test_the_summary_contains_no_control_character():
     totals = Totals(errors={"x\x1b[31m\r\n": 1}, outcomes={"\x07": 2}, output="/tmp/\x9b2J", ending="\u202e")
     text = "".join(summary_lines(totals, [HostGaps("a\x00.test", 2, 1.0, 0.2, 0.8, 0)]))
     assert text == visible(text)
@@ -313,7 +313,7 @@ def test_the_time_of_a_crawl_is_that_of_its_runs():
     )
 
 
-def test_a_stranger_sees_broken_links_closed_pages_slow_hosts_seeds_and_settings():
+def test_a_reader_finds_broken_links_closed_pages_slow_hosts_seeds_and_settings():
     def page(path, outcome, **more):
         return {"url": f"http://a.test/{path}", "outcome": outcome, "referrer": "http://a.test/", "attempt": 1, **more}
 
@@ -344,7 +344,7 @@ def test_a_stranger_sees_broken_links_closed_pages_slow_hosts_seeds_and_settings
         assert word in text
 
 
-def test_secrets_of_headers_do_not_stand_in_the_report():
+def test_secrets_of_headers_are_not_in_the_report():
     from outrider.crawl.setup.options import CrawlOptions
     from outrider.crawl.start import _shown, _title
 
@@ -357,7 +357,7 @@ def test_secrets_of_headers_do_not_stand_in_the_report():
     assert "seeds of mine.txt" == _title(CrawlOptions(), ("@/lists/mine.txt",))
 
 
-def test_a_url_that_gave_a_page_in_the_end_is_no_broken_link():
+def test_a_url_that_was_fetched_in_the_end_is_not_a_broken_link():
     pages = [{"url": "http://a.test/", "outcome": outcome, "status": 404} for outcome in ("gone", "done")]
     assert ((), 1) == (collect(pages).broken, len(collect(pages[:1]).broken))
 
@@ -391,8 +391,8 @@ def test_the_host_of_a_record_is_that_of_its_whole_url(url: str):
     assert expected == report._host_of(url)
 
 
-def test_several_requests_at_once_are_no_breach_and_each_rest_stands_behind_its_end():
-    """The third request rests behind the first one, which ended while the second was open."""
+def test_several_requests_at_once_are_no_breach_and_each_delay_is_drawn_after_its_end():
+    """The third request waits after the first one, which ended while the second was open."""
     first, second = request("a.test", 0), {**request("a.test", 1.0, gap=0.99, required=0.5), "ended_at": at(9)}
     third = request("a.test", 2.0, gap=1.99, required=0.75)
     told = collect([page()], [first, {**second, "capacity": 2}, {**third, "capacity": 2}])
@@ -403,7 +403,7 @@ def test_several_requests_at_once_are_no_breach_and_each_rest_stands_behind_its_
     ]
 
 
-def test_errors_are_none_only_where_no_url_is_gone():
+def test_the_summary_says_errors_none_only_if_no_url_is_gone():
     told = "\n".join(summary_lines(collect((), errors={}, gone=12).totals, ()))
     assert ("12 broken links" in told, "errors      none" in told) == (True, False)
     assert "errors      none" in "\n".join(summary_lines(collect((), errors={}).totals, ()))

@@ -1,4 +1,4 @@
-"""The books of a worker: a line counts if and only if the frontier accepted its token, whatever was lost on the way."""
+"""The books of a worker: a line counts if and only if the frontier accepted its token, whatever was lost in transit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lines(accounts, after=0):
     return [line for _, line in accounts.lines("pages", after)]
 
 
-def test_an_accepted_outcome_has_its_lines_and_a_late_one_none():
+def test_an_accepted_outcome_has_its_lines_and_a_late_one_has_no_lines():
     world, files = World("remote"), MemoryFiles()
     first, second = leased(world, A, B)
     accounts = ReportLog(world.face, files)
@@ -46,7 +46,7 @@ def test_the_line_of_a_page_says_how_many_links_were_new_also_when_it_is_written
     assert [b'{"a":1,"new_links":2}'] == lines(accounts) == lines(ReportLog(world.face, files))
 
 
-def test_a_report_whose_answer_died_with_its_process_is_asked_for_again():
+def test_a_report_whose_answer_was_lost_with_its_process_is_sent_again():
     world, files = World("remote"), MemoryFiles()
     first, _ = leased(world, A, B)
     accounts = ReportLog(world.face, files)
@@ -58,11 +58,11 @@ def test_a_report_whose_answer_died_with_its_process_is_asked_for_again():
     again = ReportLog(world.face, files)
     assert (1, [b'{"n":1,"new_links":0}'], False) == (again.settled_again, lines(again), again.owes)
     assert "done" == world.behind.status(first.url).state
-    # Its answer was the first one's: as a new report it would have been too late.
+    # The answer was that of the first report. As a new report it would have been too late.
     assert ["stale"] == list(again.report([with_line(first, b'{"n":1}')]))
 
 
-def test_outcomes_that_were_not_heard_of_are_reported_once_among_others():
+def test_unanswered_outcomes_are_reported_once_together_with_new_ones():
     world, files = World("remote"), MemoryFiles()
     first, second = leased(world, A, B)
     accounts = ReportLog(world.face, files)
@@ -74,7 +74,7 @@ def test_outcomes_that_were_not_heard_of_are_reported_once_among_others():
     assert (["ok", "ok"], [b'{"n":1,"new_links":0}', b'{"n":2,"new_links":0}']) == (list(report), lines(accounts))
 
 
-def test_places_are_kept_and_the_file_begins_anew():
+def test_places_are_kept_and_the_file_starts_again():
     world, files = World("remote"), MemoryFiles()
     (lease,) = leased(world, A)
     accounts = ReportLog(world.face, files)
@@ -90,7 +90,7 @@ def test_places_are_kept_and_the_file_begins_anew():
     assert report.lsn < again.report([with_line(second, b'{"n":2}')]).lsn
 
 
-def test_a_torn_end_is_cut_and_damage_before_it_is_told():
+def test_a_torn_end_is_cut_and_damage_before_it_is_reported():
     world, files = World("remote"), MemoryFiles()
     (lease,) = leased(world, A)
     ReportLog(world.face, files).report([with_line(lease, b'{"n":1}')])

@@ -1,4 +1,4 @@
-"""Calls that are longer than a frame should be: what becomes of them, their answers, and a crash in their midst."""
+"""Calls that are longer than a frame should be: how they are cut, their answers, and a crash in the middle."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ SMALL = 2_000
 
 @pytest.fixture
 def small(monkeypatch):
-    """Frames of some two thousand bytes."""
+    """Sets frames of some two thousand bytes."""
     set_limits(monkeypatch, CALL_BYTES_PER_FRAME=SMALL)
 
 
 def frames(world, call) -> tuple[object, list[int]]:
-    """The answer of a call, and the sizes of the frames that it logged."""
+    """Returns the answer of a call, and the sizes of the frames that it logged."""
     log = world.inspect().core._log
     sizes: list[int] = []
     append = log.append
@@ -53,8 +53,8 @@ def found(count, host="l", size=40) -> list[str]:
 
 
 def test_links_below_long_urls_are_cut_into_frames_by_their_bytes():
-    """Two pages with 8,600 links each below URLs of 8 kB: 275 MB in one call, refused before with `cut it`. With plain
-    kernels 16 MB, for they hash a megabyte in a second."""
+    """Two pages with 8,600 links each below URLs of 8 kB: 275 MB in one call, once refused with `cut it`. With plain
+    kernels 16 MB, because they hash a megabyte in a second."""
     count = 8_600 if in_use() == "native" else 1_000
     world = World(disk=FaultyFiles())
     pages = [f"{host}{'x' * 8_000}/" for host in (A, B)]
@@ -71,7 +71,7 @@ def test_links_below_long_urls_are_cut_into_frames_by_their_bytes():
 
 
 @pytest.mark.usefixtures("small")
-def test_the_links_of_a_long_outcome_come_before_it_and_the_outcome_last():
+def test_the_links_of_a_long_outcome_are_logged_before_the_outcome():
     world = World()
     world.discover(A)
     lease = world.one()
@@ -112,7 +112,7 @@ def test_a_token_named_in_two_frames_counts_once():
 
 
 @pytest.mark.usefixtures("small")
-def test_the_links_of_a_stale_outcome_stay_unread_however_many():
+def test_the_links_of_a_stale_outcome_stay_unread_whatever_their_number():
     world = World()
     world.discover(A)
     lease = world.one()
@@ -124,7 +124,7 @@ def test_the_links_of_a_stale_outcome_stay_unread_however_many():
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("wrong", [Link(B, priority=7), Link(B, depth=-1)])
-def test_a_wrong_link_in_the_last_frame_changes_nothing(wrong):
+def test_a_wrong_link_in_the_last_frame_changes_no_state(wrong):
     world = World()
     world.discover(A)
     lease = world.one()
@@ -147,7 +147,7 @@ LINKS = st.lists(
 
 @given(st.lists(LINKS, min_size=1, max_size=5), LINKS, st.integers(200, 3_000))
 @settings(max_examples=60, deadline=None)
-def test_a_call_in_pieces_answers_as_one_frame_would(of_outcomes, extra, most):
+def test_a_call_in_pieces_answers_like_one_frame(of_outcomes, extra, most):
     answers = []
     for bytes_max in (CALL_BYTES_PER_FRAME, most):
         with pytest.MonkeyPatch.context() as patch:
@@ -173,7 +173,7 @@ def test_a_long_discover_repeats_its_answer_whole(form):
 
 
 def broken_off(world, call) -> Frontier:
-    """Lets a call break off behind each of its frames in turn; gives the frontier that comes after it."""
+    """Interrupts a call after each of its frames in turn. Yields the frontier that is opened after it."""
     disk = world.disk
     for frame in range(1, 1_000):
         world.disk = disk.copy()
@@ -198,7 +198,7 @@ def broken_off(world, call) -> Frontier:
 
 
 @pytest.mark.usefixtures("small")
-def test_a_discover_that_broke_off_goes_on_where_it_was():
+def test_an_interrupted_discover_continues_where_it_was():
     world = World()
     for _ in broken_off(world, lambda: world.frontier.discover(found(60), request_id=("me", 1))):
         world.kill()
@@ -207,8 +207,8 @@ def test_a_discover_that_broke_off_goes_on_where_it_was():
 
 
 @pytest.mark.usefixtures("small")
-def test_a_report_that_broke_off_goes_on_where_it_was():
-    """Its answer is that of a report that did not break off: no outcome of the caller turns stale."""
+def test_an_interrupted_report_continues_where_it_was():
+    """Its answer is that of an uninterrupted report: no outcome of the caller becomes stale."""
     world = World()
     world.discover(A, B, "http://c.com/")
     leases = {lease.url: lease for lease in world.lease(worker="w")}
@@ -233,7 +233,7 @@ def test_a_report_that_broke_off_goes_on_where_it_was():
 
 
 @pytest.mark.usefixtures("small")
-def test_lines_of_the_frames_before_a_full_disk_come_with_the_next_call():
+def test_lines_of_the_frames_before_a_full_disk_are_in_the_next_answer():
     world = World(output=True)
     world.discover(*(f"http://h{n}.com/" for n in range(20)))
     leases = world.lease(worker="w")
@@ -244,8 +244,8 @@ def test_lines_of_the_frames_before_a_full_disk_come_with_the_next_call():
 
 
 @pytest.mark.usefixtures("small")
-def test_a_report_without_a_name_that_met_a_full_disk_answers_for_all_when_it_is_repeated():
-    """Outcomes of the frames before the full disk were stale, though they had been taken."""
+def test_a_report_without_a_request_id_that_met_a_full_disk_answers_for_all_when_it_is_repeated():
+    """Outcomes of the frames before the full disk were once stale, although they had been accepted."""
     world = World()
     world.discover(A, B, "http://c.com/")
     leases = {lease.url: lease for lease in world.lease(worker="w")}
@@ -264,7 +264,7 @@ def test_a_report_without_a_name_that_met_a_full_disk_answers_for_all_when_it_is
 
 
 @pytest.mark.usefixtures("small")
-def test_answers_that_no_caller_came_back_for_are_bounded(monkeypatch):
+def test_answers_without_a_returning_caller_are_bounded(monkeypatch):
     set_limits(monkeypatch, ANSWERS_UNTAKEN_MAX=3)
     world = World()
     world.discover(*(f"http://h{n}.com/" for n in range(9)))
@@ -283,7 +283,8 @@ def test_answers_that_no_caller_came_back_for_are_bounded(monkeypatch):
 
 @pytest.mark.usefixtures("small")
 def test_a_power_cut_between_the_frames_of_a_report_loses_no_link_and_ends_no_lease_twice():
-    """The disk as it may be at each of its calls: links without their outcome, never an outcome without its links."""
+    """The disk in each possible state at each of its calls: links without their outcome, never an outcome without its
+    links."""
     rng = random.Random(1)
     base = World()
     base.discover(A)
@@ -342,14 +343,14 @@ def test_parcels_are_received_in_frames_by_their_bytes():
 
 
 @given(st.lists(st.integers(0, 50), max_size=30), st.integers(1, 100))
-def test_pieces_hold_all_rows_and_no_more_than_they_may(costs, most):
+def test_pieces_contain_all_rows_within_their_limit(costs, most):
     pieces = pieces_of(np.array(costs, np.int64), most)
     assert list(range(len(costs))) == [row for first, last in pieces for row in range(first, last)]
     assert all(last - first <= 1 or sum(costs[first:last]) <= most for first, last in pieces)
 
 
-def test_gathered_calls_that_are_too_long_together_are_made_alone(monkeypatch):
-    """Each of several callers has its own answer; none finds its links known because another's frame was full."""
+def test_combined_calls_that_are_too_long_together_are_made_separately(monkeypatch):
+    """Each of several callers has its own answer. No caller finds its links known because another's frame was full."""
     set_limits(monkeypatch, CALL_BYTES_PER_FRAME=SMALL)
     world = World()
     from outrider.engine.calls import SmallCall
@@ -363,8 +364,8 @@ def test_gathered_calls_that_are_too_long_together_are_made_alone(monkeypatch):
 @pytest.mark.parametrize("settings", [{}, {"scope": "host"}])
 @pytest.mark.parametrize("request_id", [None, ("client", 1)])
 def test_a_crawl_that_begins_in_a_later_frame_of_a_call_is_made_there(settings, request_id):
-    """Its row was drawn for the first frame and never logged: its URLs counted to no crawl, or to the next one that was
-    made, and the counters were wrong after a restart."""
+    """Its row was once made for the first frame and never logged: its URLs counted for no crawl, or for the next one,
+    and the counters were wrong after a restart."""
     world = World(**settings)
     world.frontier.delete()
     links = [
@@ -385,7 +386,7 @@ def test_a_crawl_that_begins_in_a_later_frame_of_a_call_is_made_there(settings, 
 
 @pytest.mark.usefixtures("small")
 def test_a_crawl_whose_links_are_all_refused_in_the_first_frame_is_made_in_the_second():
-    """Nothing came into the default crawl with the first frame, so its name was told in none."""
+    """The first frame added no URL to the default crawl, so its name was once in no frame."""
     world = World()
     world.frontier.delete()
     codes = world.frontier.discover([*["no URL " + "x" * 100] * 40, *found(40)])

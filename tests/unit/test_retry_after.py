@@ -1,4 +1,4 @@
-"""The wait that `Retry-After` asks for, after RFC 9110 section 10.2.3."""
+"""The wait that `Retry-After` requires, after RFC 9110 section 10.2.3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One rule decides when a failure is tried again, for pages in columns and for errands one by one."""
+"""One rule decides when a failure is retried, for pages in columns and for errands one by one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_the_usual_waits_follow_each_other_and_then_no_attempt_is_left():
     ("asked", "seconds"),
     [(0.0, 0.0), (7.25, 7.25), (-1.0, 0.0), (1e12, RETRY_AFTER_SECONDS_MAX)],
 )
-def test_a_wait_that_is_asked_for_takes_the_place_of_the_usual_one_up_to_a_year(asked, seconds):
+def test_a_required_wait_replaces_the_usual_one_up_to_a_year(asked, seconds):
     assert NOW + instant(seconds) == retry_at(1, NOW, asked) == retry_at(3, NOW, asked)
     assert None is retry_at(len(RETRY_SECONDS) + 1, NOW, asked)
 
@@ -31,12 +31,12 @@ def test_a_wait_of_the_site_lengthens_the_usual_one_and_never_shortens_it():
 
 
 @pytest.mark.parametrize("retries", range(len(RETRY_SECONDS) + 1))
-def test_a_crawl_with_fewer_retries_makes_so_many(retries):
+def test_a_crawl_with_fewer_retries_makes_that_number(retries):
     made = [retry_at(attempt, NOW, retries=retries) for attempt in range(1, 6)]
     assert USUAL[:retries] == [at for at in made if at is not None]
 
 
-def test_columns_are_decided_as_single_failures_are():
+def test_columns_are_decided_like_single_failures():
     attempts = np.array([1, 2, 3, 4, 65_535, 1, 4], np.uint16)
     asked = np.array([np.nan, np.nan, 1.5, np.nan, np.nan, 1e-7, 9.0])
     ended = NOW + np.arange(7)

@@ -1,4 +1,4 @@
-"""robots.txt: groups, rules, delays, sitemaps, odd bytes, and what the status of its answer means."""
+"""robots.txt: groups, rules, delays, sitemaps, invalid bytes, and the meaning of its status."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_allow_wins_among_rules_of_equal_length() -> None:
     assert allows("User-agent: *\nDisallow: /page\nAllow: /page\n", "/page")
 
 
-def test_an_agents_own_group_replaces_the_one_for_anybody() -> None:
+def test_the_own_group_of_an_agent_replaces_the_group_of_all_agents() -> None:
     body = "User-agent: *\nDisallow: /\n\nUser-agent: FooBot\nDisallow: /private\n"
     assert [True, False, False] == [allows(body, "/x"), allows(body, "/private"), allows(body, "/x", "OtherBot")]
 
@@ -62,17 +62,17 @@ def test_a_token_that_is_only_part_of_another_does_not_count(line: str) -> None:
         "Mozilla/5.0 (compatible; FooBot/2.1; +http://example.org/bot)",
     ],
 )
-def test_an_agent_may_be_given_as_its_header_has_it(agent: str) -> None:
+def test_an_agent_may_be_named_as_in_its_header(agent: str) -> None:
     body = "User-agent: foobot\nDisallow: /\n\nUser-agent: mozilla\nUser-agent: http\nUser-agent: 2\nAllow: /\n"
     assert not allows(body, "/", agent)
 
 
 @pytest.mark.parametrize("agent", ["", "*", "\u00e9", "Unheard-Of"])
-def test_an_agent_without_a_group_has_the_one_for_anybody(agent: str) -> None:
+def test_an_agent_without_a_group_has_the_group_of_all_agents(agent: str) -> None:
     assert not allows("User-agent: *\nDisallow: /\n", "/", agent)
 
 
-def test_rules_before_any_agent_are_for_nobody() -> None:
+def test_rules_before_any_agent_are_ignored() -> None:
     assert allows("Disallow: /\nUser-agent: *\nAllow: /\n", "/")
 
 
@@ -91,12 +91,13 @@ def test_a_sitemap_line_does_not_end_a_group() -> None:
 
 
 def test_a_crawl_delay_line_ends_the_list_of_agents() -> None:
-    """Else "User-agent: * / Crawl-delay: 5 / User-agent: BadBot / Disallow: /" would shut all agents out."""
+    """Otherwise "User-agent: * / Crawl-delay: 5 / User-agent: BadBot / Disallow: /" would close the site for all
+    agents."""
     body = "User-agent: *\nCrawl-delay: 5\nUser-agent: BadBot\nDisallow: /\n"
     assert [True, False] == [allows(body, "/"), allows(body, "/", "BadBot")]
 
 
-def test_an_unknown_line_ends_nothing() -> None:
+def test_an_unknown_line_ends_no_group() -> None:
     body = "User-agent: FooBot\nHello: world\nUser-agent: OtherBot\nDisallow: /\n"
     assert not allows(body, "/")
 
@@ -147,25 +148,25 @@ def test_robots_txt_itself_is_always_allowed() -> None:
         b"<html>\nUser-agent: *\nDisallow: /\n",
     ],
 )
-def test_odd_bytes_lose_no_rule(body: bytes) -> None:
+def test_invalid_bytes_lose_no_rule(body: bytes) -> None:
     assert not allows(body, "/x")
 
 
 def test_characters_that_end_lines_elsewhere_stay_in_their_line() -> None:
-    """Only CR and LF end a line; U+2028 or U+0085 in a path must not hide what follows."""
+    """Only CR and LF end a line. U+2028 or U+0085 in a path must not hide the following rules."""
     body = "User-agent: *\nDisallow: /a\u2028Allow: /\n".encode()
     assert not allows(body, "/a\u2028Allow: /")
 
 
 @given(st.binary(max_size=300), st.text(max_size=30), st.text(max_size=60))
-def test_any_bytes_any_agent_and_any_url_have_an_answer(body: bytes, agent: str, url: str) -> None:
+def test_any_bytes_any_agent_and_any_url_have_a_verdict(body: bytes, agent: str, url: str) -> None:
     rules = Rules.parse(b"User-agent: *\nDisallow: /" + body)
     assert rules.allowed(agent, url) in {True, False}
     assert rules.crawl_delay(agent) is None or rules.crawl_delay(agent) >= 0.0  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("url", ["http://[::1", "http://example.org:x/private", "http://u:p@example.org/private"])
-def test_only_what_follows_the_authority_is_judged(url: str) -> None:
+def test_only_the_part_after_the_authority_is_judged(url: str) -> None:
     rules = Rules.parse(b"User-agent: *\nDisallow: /private\n")
     assert url.endswith("/private") != rules.allowed("FooBot", url)
 
@@ -195,17 +196,17 @@ def test_a_crawl_delay_is_a_number_of_seconds_up_to_a_day(value: str, seconds: f
     assert seconds == Rules.parse(f"User-agent: *\nCrawl-delay: {value}\n".encode()).crawl_delay("FooBot")
 
 
-def test_the_largest_crawl_delay_of_an_agent_holds() -> None:
+def test_the_largest_crawl_delay_of_an_agent_applies() -> None:
     rules = Rules.parse(b"User-agent: a\nCrawl-delay: 5\nUser-agent: a\nCrawl-delay: 2\n")
     assert 5.0 == rules.crawl_delay("a")
 
 
-def test_an_agent_with_a_group_of_its_own_has_no_delay_of_anybody() -> None:
+def test_an_agent_with_a_group_of_its_own_ignores_the_delay_of_all_agents() -> None:
     rules = Rules.parse(b"User-agent: *\nCrawl-delay: 5\n\nUser-agent: FooBot\nDisallow: /x\n")
     assert [None, 5.0] == [rules.crawl_delay("FooBot"), rules.crawl_delay("OtherBot")]
 
 
-def test_sitemaps_are_named_in_order_wherever_they_stand() -> None:
+def test_sitemaps_are_named_in_order_wherever_they_are() -> None:
     rules = Rules.parse(b"Sitemap: http://a.example/1.xml\nUser-agent: *\nDisallow: /\nSitemap: /2.xml\nsitemap:\n")
     assert ["http://a.example/1.xml", "/2.xml"] == rules.sitemaps
 
@@ -223,7 +224,7 @@ def test_the_digest_is_that_of_the_body() -> None:
 
 
 def test_a_body_is_cut_at_the_end_of_a_line() -> None:
-    """Half of the last line, "Disallow: /", would shut all agents out."""
+    """Half of the last line, "Disallow: /", would close the site for all agents."""
     filling = b"User-agent: *\nDisallow: /first\n" + b"# filling\n" * 60_000
     body = filling[: ROBOTS_BYTES_MAX - 11] + b"\nDisallow: /last\n"
     rules = Rules.parse(body)
@@ -239,7 +240,7 @@ def test_rules_up_to_500_kib_count() -> None:
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
-def test_of_a_body_beyond_the_limit_whole_lines_are_kept(end: bytes) -> None:
+def test_a_body_above_the_limit_is_cut_after_a_whole_line(end: bytes) -> None:
     for over in range(-4, 5):
         start = b"#" * (ROBOTS_BYTES_MAX + over - 12 - len(end)) + end
         kept = whole_lines(start + b"Disallow: /x" + end + b"more" + end * 10)
@@ -248,25 +249,25 @@ def test_of_a_body_beyond_the_limit_whole_lines_are_kept(end: bytes) -> None:
         assert (over <= 0) == kept.rstrip().endswith(b"Disallow: /x")
 
 
-def test_of_a_body_whose_end_is_missing_the_last_line_is_dropped() -> None:
+def test_a_body_without_its_end_loses_its_last_line() -> None:
     cut = [whole_lines(body, cut=True) for body in (b"a\nDisallow: /", b"a\r\n", b"Disallow: /", b"")]
     assert [b"a\n", b"a\r\n", b"", b""] == cut
 
 
-def test_one_line_beyond_the_limit_is_no_rule() -> None:
+def test_a_single_line_above_the_limit_is_no_rule() -> None:
     assert b"" == whole_lines(b"Disallow: /" + b"x" * ROBOTS_BYTES_MAX)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 def test_a_body_in_utf_16_is_cut_between_lines_not_within_a_character(encoding: str) -> None:
-    """U+0A0A has both bytes of a line's end, and ends none."""
+    """U+0A0A has both bytes of a line end, and ends no line."""
     text = "\ufeffUser-agent: *\nDisallow: /first\nDisallow: /" + "\u0a0a" * ROBOTS_BYTES_MAX
     rules = Rules.parse(text.encode(encoding))
     assert [True, False] == [rules.allowed("FooBot", SITE + path) for path in ("/x", "/first")]
 
 
 @given(st.lists(st.binary(max_size=20)), st.integers(0, 60))
-def test_what_is_kept_of_a_cut_body_is_its_beginning(lines: list[bytes], length: int) -> None:
+def test_the_kept_part_of_a_cut_body_is_its_beginning(lines: list[bytes], length: int) -> None:
     body = b"\n".join(lines)[:length]
     kept = whole_lines(body, cut=True)
     assert body.startswith((b"\xff\xfe", b"\xfe\xff")) or (body.startswith(kept) and kept[-1:] in (b"", b"\n", b"\r"))
@@ -297,12 +298,12 @@ def test_hostile_bodies_are_read_in_bounded_time(body: bytes) -> None:
 
 
 def test_agents_and_rules_do_not_multiply() -> None:
-    """Ten thousand agents that share twenty thousand rules would be 200 million entries if each had its own."""
+    """Ten thousand agents with twenty thousand common rules would be 200 million entries if each had its own."""
     agents = b"".join(b"User-agent: b%d\n" % n for n in range(10_000))
     assert seconds_to_judge(agents + b"Disallow: /x\n" * 24_000, SITE + "/x") < 5
 
 
-def test_too_many_wildcards_err_by_staying_away() -> None:
+def test_too_many_wildcards_count_as_closed() -> None:
     many = b"".join(b"Disallow: /many%d*x\n" % n for n in range(ROBOTS_WILDCARD_RULES_MAX))
     rules = Rules.parse(b"User-agent: *\n" + many + b"Disallow: /a*b\nAllow: /a*c\nDisallow: /d\n")
     paths = ["/many7", "/many7x", "/a", "/ac", "/d", "/e"]
@@ -329,7 +330,7 @@ def test_too_many_wildcards_err_by_staying_away() -> None:
         (999, "unreachable"),
     ],
 )
-def test_what_the_status_of_robots_txt_means(status: int | None, verdict: str) -> None:
+def test_each_status_of_robots_txt_has_its_verdict(status: int | None, verdict: str) -> None:
     assert verdict == verdict_of_status(status)
 
 

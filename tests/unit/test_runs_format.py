@@ -1,4 +1,4 @@
-"""The page that draws runs of the ledger says what the code writes, and a run of the first format opens for ever."""
+"""The page that draws runs of the ledger agrees with the code, and a run of the first format opens for ever."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def some_cards() -> Cards:
 
 
 def written(cards: Cards, *, older: Cards | None = None) -> bytes:
-    """The second run of a ledger, when there is an older one, or the first."""
+    """Returns the second run of a ledger if there is an older one, otherwise the first."""
     files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     for some in [cards] if older is None else [older, cards]:
@@ -78,7 +78,7 @@ def written(cards: Cards, *, older: Cards | None = None) -> bytes:
     return files.contents()[ledger.names()[-1]]
 
 
-def test_the_planes_on_the_page_are_those_that_are_written() -> None:
+def test_the_planes_on_the_page_are_the_written_ones() -> None:
     found = re.search(r"```planes\n(.*?)```", PAGE, re.DOTALL)
     assert found is not None
     heads = np.zeros(3, HEAD)

@@ -15,13 +15,13 @@ def wanted(scope: Scope, *urls: str, depth: int = 0) -> list[bool]:
     return scope.verdicts(urls, [depth] * len(urls))
 
 
-def test_host_scope_takes_the_seeds_hosts_on_any_port_and_scheme() -> None:
+def test_host_scope_includes_the_seeds_hosts_on_any_port_and_scheme() -> None:
     scope = Scope.of_seeds("host", ["http://example.org/a"])
     urls = ["https://example.org:8443/", "http://www.example.org/", "http://example.org.evil.example/"]
     assert [True, False, False] == wanted(scope, *urls)
 
 
-def test_domain_scope_takes_all_hosts_of_the_registrable_domain() -> None:
+def test_domain_scope_includes_all_hosts_of_the_registrable_domain() -> None:
     scope = Scope.of_seeds("domain", ["http://www.example.co.uk/"])
     assert [True, True, False] == wanted(
         scope, "http://example.co.uk/", "http://a.b.example.co.uk/", "http://other.co.uk/"
@@ -34,7 +34,7 @@ def test_domain_scope_of_a_host_without_a_domain_is_the_host(seed: str) -> None:
     assert [True, False] == wanted(scope, seed + "x", "http://other.github.io/")
 
 
-def test_prefix_scope_takes_what_lies_beside_and_below_the_seed() -> None:
+def test_prefix_scope_includes_urls_next_to_and_below_the_seed() -> None:
     scope = Scope.of_seeds("prefix", ["http://example.org/docs/start.html?x=/y/"])
     urls = [
         "http://example.org/docs/a/b",
@@ -45,16 +45,16 @@ def test_prefix_scope_takes_what_lies_beside_and_below_the_seed() -> None:
     assert [True, True, False, False] == wanted(scope, *urls)
 
 
-def test_any_scope_takes_everything() -> None:
+def test_any_scope_includes_all_urls() -> None:
     assert [True] == wanted(Scope.of_seeds("any", []), "http://elsewhere.example/")
 
 
-def test_a_scope_without_seeds_takes_nothing() -> None:
+def test_a_scope_without_seeds_includes_no_url() -> None:
     for kind in ("host", "domain", "prefix"):
         assert [False] == wanted(Scope.of_seeds(cast(Any, kind), []), "http://example.org/")
 
 
-def test_where_a_seed_redirects_to_joins_the_scope() -> None:
+def test_the_target_of_a_redirected_seed_joins_the_scope() -> None:
     scope = Scope.of_seeds("host", ["http://example.org/"])
     wider = scope.widened("https://www.example.org/start")
     assert [True, True] == wanted(wider, "http://example.org/", "http://www.example.org/")

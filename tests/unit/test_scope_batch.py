@@ -1,4 +1,4 @@
-"""Scope on columns: what it says of a batch is what it says of each URL; and the rules of shape."""
+"""Scope on columns: its verdict on a batch is that on each URL. Also the rules of shape."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SHAPES: list[dict[str, Any]] = [
     shape=st.sampled_from(SHAPES),
     rows=st.lists(st.tuples(st.sampled_from(URLS), st.integers(0, 3)), max_size=8),
 )
-def test_a_batch_is_judged_as_its_urls_are(
+def test_a_batch_is_judged_like_its_urls(
     kind: Any, seeds: list[str], shape: dict[str, Any], rows: list[tuple[str, int]]
 ) -> None:
     scope = Scope.of_seeds(kind, seeds, depth_max=2, **shape)
@@ -58,11 +58,11 @@ def wanted(*urls: str, **shape: Any) -> list[bool]:
     return Scope.of_seeds("any", [], **shape).verdicts(UrlBatch.of(urls), [0] * len(urls)).tolist()
 
 
-def test_what_is_no_url_is_not_wanted() -> None:
+def test_an_invalid_url_is_not_wanted() -> None:
     assert [True, False] == wanted("http://a.org/", "nonsense")
 
 
-def test_schemes_keep_the_others_out() -> None:
+def test_schemes_exclude_all_other_schemes() -> None:
     assert [False, True] == wanted("http://a.org/", "https://a.org/", schemes=["https"])
     assert [True, True] == wanted("http://a.org/", "https://a.org/", schemes=["https", "http"])
 
@@ -73,16 +73,16 @@ def test_refused_extensions_are_those_of_file_names() -> None:
     assert [True, True] == wanted("http://a.org/x.zip/", "http://a.org/?x.zip", extensions_refused=["zip"])
 
 
-def test_long_urls_are_kept_out() -> None:
+def test_long_urls_are_excluded() -> None:
     assert [True, False] == wanted("http://a.org/1", "http://a.org/12", bytes_max=14)
 
 
-def test_deep_paths_are_kept_out() -> None:
+def test_deep_paths_are_excluded() -> None:
     urls = ["http://a.org/", "http://a.org/a/b.html?c/d", "http://a.org/a//b/", "http://a.org/a/b/c"]
     assert [True, True, True, False] == wanted(*urls, path_depth_max=2)
 
 
-def test_paths_that_go_round_are_kept_out() -> None:
+def test_paths_that_repeat_themselves_are_excluded() -> None:
     urls = ["http://a.org/a/b/a/b", "http://a.org/a/b/a/b/a/b", "http://a.org/a//////b?a/a/a"]
     assert [True, False, True] == wanted(*urls, path_repeats_max=2)
 
@@ -98,7 +98,7 @@ def test_paths_that_go_round_are_kept_out() -> None:
         ({"extensions_refused": ["ZIP"]}, "extension 'ZIP': write it in lower case and without the dot"),
     ],
 )
-def test_a_shape_that_cannot_be_is_refused_by_name(shape: dict[str, Any], fact: str) -> None:
+def test_an_impossible_shape_is_refused_by_name(shape: dict[str, Any], fact: str) -> None:
     with pytest.raises(SettingsError, match=fact):
         Scope.of_seeds(cast(Any, "any"), [], **shape)
 

@@ -1,4 +1,4 @@
-"""The service over HTTP: what each path answers, and each kind of bad input with its status and problem type."""
+"""The service over HTTP: the answer of each path, and each kind of bad input with its status and problem type."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_urls_are_counted_as_accepted_rejected_and_duplicate():
     assert 3 == served.frontier.explain(B).status.depth
 
 
-def test_links_of_the_deepest_page_there_is_are_taken():
+def test_links_of_the_deepest_possible_page_are_accepted():
     served = Served()
     served.add({"url": A, "depth": DEPTH_MAX})
     lease = served.next()
@@ -47,7 +47,7 @@ def test_links_of_the_deepest_page_there_is_are_taken():
     assert DEPTH_MAX == served.frontier.explain(B).status.depth
 
 
-def test_a_lease_is_fetched_reported_and_its_links_come_next():
+def test_a_lease_is_fetched_and_reported_and_its_links_are_next():
     served = Served()
     served.add(A)
     lease = served.next()
@@ -81,7 +81,7 @@ def test_a_lease_is_fetched_reported_and_its_links_come_next():
         ({"status": "error", "error": "my_own_word"}, "waiting", "my_own_word"),
     ],
 )
-def test_a_result_means_what_it_would_mean_in_a_crawl(result, state, error):
+def test_a_result_means_the_same_as_in_a_crawl(result, state, error):
     served = Served()
     served.add(A)
     lease = served.next()
@@ -89,7 +89,7 @@ def test_a_result_means_what_it_would_mean_in_a_crawl(result, state, error):
     assert (state, error) == (served.frontier.status(A).state, served.frontier.status(A).error)
 
 
-def test_a_worker_tells_of_challenges_and_their_host_is_parked_after_two():
+def test_a_worker_reports_challenges_and_their_host_is_parked_after_two():
     served = Served()
     left = {A, A + "2", A + "3"}
     served.add(*left)
@@ -103,7 +103,7 @@ def test_a_worker_tells_of_challenges_and_their_host_is_parked_after_two():
     assert ([], "not_welcome") == (served.next()["urls"], served.frontier.explain(left.pop()).reason_now)
 
 
-def test_a_worker_tells_how_long_the_first_byte_took_and_its_host_gets_room():
+def test_a_worker_reports_the_time_of_the_first_byte_and_its_host_is_slowed():
     served = Served()
     served.add(*(f"{A}{number}" for number in range(4)))
     rests = []
@@ -116,7 +116,7 @@ def test_a_worker_tells_how_long_the_first_byte_took_and_its_host_gets_room():
     assert rests[0] == rests[1] < rests[2]
 
 
-def test_a_site_that_asks_for_time_gets_it_from_all_workers():
+def test_a_site_that_requires_a_wait_gets_it_from_all_workers():
     served = Served()
     served.add(A, A + "2")
     lease = served.next()
@@ -129,7 +129,7 @@ def test_a_site_that_asks_for_time_gets_it_from_all_workers():
     assert 1 == len(served.next()["urls"])
 
 
-def test_robots_files_are_fetched_by_the_worker_and_judge_what_comes_behind():
+def test_robots_files_are_fetched_by_the_worker_and_decide_about_the_following_urls():
     served = Served(robots="errands")
     served.add(A, A + "no/1")
     lease = served.next()
@@ -142,7 +142,7 @@ def test_robots_files_are_fetched_by_the_worker_and_judge_what_comes_behind():
     assert (A, {"allowed": True, "crawl_delay": 3.0}) == (page["url"], page["robots_rules"])
 
 
-def test_a_waiting_request_is_answered_when_a_link_comes():
+def test_a_waiting_request_is_answered_when_a_link_arrives():
     served = Served()
 
     async def live():
@@ -155,7 +155,7 @@ def test_a_waiting_request_is_answered_when_a_link_comes():
     assert [A] == [one["url"] for one in asyncio.run(live())["urls"]]
 
 
-def test_a_client_that_goes_away_takes_no_lease_with_it():
+def test_a_disconnected_client_gets_no_lease():
     served = Served()
 
     async def live():
@@ -172,7 +172,7 @@ def test_a_client_that_goes_away_takes_no_lease_with_it():
     assert "queued" == served.frontier.status(A).state
 
 
-def test_a_server_that_closes_answers_who_waits_and_takes_results():
+def test_a_closing_server_answers_waiting_requests_and_accepts_results():
     served = Served()
     served.add(A)
     lease = served.next()
@@ -241,7 +241,7 @@ def test_a_lease_survives_a_restart_of_the_server(tmp_path):
         assert (200, ["ok", "ok"]) == (status, taken["codes"])
 
 
-def test_the_rest_of_a_lease_is_found_by_its_tokens_behind_a_restart(tmp_path):
+def test_the_remaining_urls_of_a_lease_are_found_by_its_tokens_after_a_restart(tmp_path):
     with Frontier.open(tmp_path / "store", robots="caller") as frontier:
         served = Served(frontier=frontier)
         served.add(A, B)
@@ -348,7 +348,7 @@ def test_bad_input_has_a_status_and_a_type(method, path, body, headers, status, 
     assert 0 == served.frontier.count()
 
 
-def test_a_wrong_method_is_told_which_ones_there_are():
+def test_a_wrong_method_is_answered_with_the_allowed_ones():
     _, headers, _ = Served().ask("OPTIONS", f"{API}/workers")
     assert "GET, HEAD, POST" == headers["allow"]
 
@@ -366,7 +366,7 @@ def test_links_of_a_result_count_from_its_page():
     }
 
 
-def test_a_whole_number_may_be_written_with_a_point():
+def test_a_whole_number_may_be_written_with_a_decimal_point():
     served = Served()
     served.add(A)
     lease = served.next()
@@ -380,7 +380,7 @@ def test_a_whole_number_may_be_written_with_a_point():
     assert 1 == served.answer("POST", f"{API}/frontier/results", body.encode())["accepted"]
 
 
-def test_a_result_of_a_url_that_is_not_in_the_lease_changes_nothing():
+def test_a_result_of_a_url_outside_the_lease_changes_no_state():
     served = Served()
     served.add(A, B)
     lease = served.next("worker_id=w&batch_size=1")
@@ -391,7 +391,7 @@ def test_a_result_of_a_url_that_is_not_in_the_lease_changes_nothing():
     assert "leased" == served.frontier.status(lease["urls"][0]["url"]).state
 
 
-def test_no_more_requests_wait_and_no_more_urls_are_out_than_the_limits_say(monkeypatch):
+def test_waiting_requests_and_leased_urls_have_their_limits(monkeypatch):
     served = Served()
     served.add(A, B)
     set_limits(monkeypatch, SERVICE_WAITERS_MAX=0)
@@ -400,14 +400,14 @@ def test_no_more_requests_wait_and_no_more_urls_are_out_than_the_limits_say(monk
     assert (503, "too-many-leases") == served.problem("GET", f"{API}/frontier/next?worker_id=w&batch_size=2")
 
 
-def test_a_store_that_is_closed_is_told_as_503():
+def test_a_closed_store_is_reported_as_503():
     served = Served()
     served.frontier.close()
     assert (503, "closing") == served.problem("POST", f"{API}/frontier/urls", {"urls": [A]})
     assert (503, "closing") == served.problem("GET", "/readyz")
 
 
-def test_operators_rule_hosts_and_each_order_is_written_down(tmp_path):
+def test_operators_control_hosts_and_each_order_is_logged(tmp_path):
     served = Served(directory=tmp_path)
     served.add(A)
     assert {"count": 1} == served.answer("POST", f"{API}/hosts/a.com/pause")
@@ -445,7 +445,7 @@ def test_lists_explanations_workers_and_counts_are_answered():
     assert {"current", "average", "peak"} == set(stats["throughput"])
 
 
-def test_metrics_have_the_names_that_are_promised_and_none_that_is_not_known():
+def test_metrics_have_the_promised_names_and_leave_out_unknown_values():
     from prometheus_client.parser import text_string_to_metric_families
 
     served = Served()
@@ -471,7 +471,7 @@ def test_metrics_have_the_names_that_are_promised_and_none_that_is_not_known():
     assert not [name for name in found if "render" in name or "bloom" in name]
 
 
-def test_metrics_tell_queues_robots_files_and_waits_as_they_are():
+def test_metrics_show_queues_robots_files_and_waits():
     from prometheus_client.parser import text_string_to_metric_families
 
     served = Served()
@@ -562,7 +562,7 @@ def test_a_token_opens_what_its_role_covers(tokens):
         served.answer(method, path, headers={"authorization": f"bearer {token}"})
 
 
-def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path):
+def test_a_file_of_tokens_that_other_users_may_read_is_refused(tmp_path):
     file = tmp_path / "tokens"
     file.write_text("read readreadreadread\n")
     file.chmod(0o644)
@@ -582,7 +582,7 @@ def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path):
     ("text", "host", "port"),
     [("127.0.0.1:80", "127.0.0.1", 80), ("localhost:0", "127.0.0.1", 0), ("[::1]:9", "::1", 9), (":7", "127.0.0.1", 7)],
 )
-def test_loopback_takes_neither_tls_nor_tokens(text, host, port):
+def test_loopback_needs_neither_tls_nor_tokens(text, host, port):
     assert Listening(host, port) == listening(text, None, None, None)
 
 
@@ -597,12 +597,12 @@ def test_another_address_is_refused_without_tls_and_tokens(text, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["nonsense", "example.org:80", "127.0.0.1:x", "127.0.0.1:99999", "127.0.0.1:"])
-def test_an_address_that_makes_no_sense_is_refused(text):
+def test_an_invalid_listening_address_is_refused(text):
     with pytest.raises(SettingsError, match="--http"):
         listening(text, None, None, None)
 
 
-def test_a_port_in_use_is_refused_before_the_store_is_touched(tmp_path):
+def test_a_port_in_use_is_refused_before_the_store_is_opened(tmp_path):
     import socket
 
     from outrider.service.http_server import serve
@@ -623,7 +623,7 @@ _JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_NAMES, inner, max_size=5),
     max_leaves=12,
 )
-_TOKENS = st.integers(1 << 40, (1 << 40) + 9)  # of the first leases
+_TOKENS = st.integers(1 << 40, (1 << 40) + 9)  # those of the first leases
 _RESULT = st.fixed_dictionaries(
     {"status": st.sampled_from(["success", "error"]), "token": _TOKENS},
     optional={
@@ -652,7 +652,8 @@ _TYPES = {
 
 
 def misfits(value, schema, whole):
-    """Where a value of JSON breaks a schema, of the words that the document uses; another word is an error."""
+    """Returns where a value of JSON breaks a schema, for the keywords that the document uses. Another keyword is an
+    error."""
     if "$ref" in schema:
         yield from misfits(value, whole["components"]["schemas"][schema["$ref"].rpartition("/")[2]], whole)
         return
@@ -695,7 +696,7 @@ def test_a_value_that_breaks_a_schema_is_found():
 
 
 @pytest.mark.parametrize("route", routes.ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_whatever_is_sent_the_answer_is_no_bug(route):
+def test_no_request_is_answered_with_a_bug(route):
     served = Served(robots="errands")
     served.add(A, A + "2", B)
     names = [one.name for one in msgspec.structs.fields(route.query)] if route.query is not None else ["x"]
@@ -719,7 +720,7 @@ def test_whatever_is_sent_the_answer_is_no_bug(route):
     sent()
 
 
-def test_an_order_is_written_whole_where_the_disk_takes_it_in_parts(tmp_path, monkeypatch):
+def test_an_order_is_written_completely_even_if_the_disk_writes_it_in_parts(tmp_path, monkeypatch):
     audit, write = Audit(str(tmp_path)), os.write
     monkeypatch.setattr("os.write", lambda descriptor, octets: write(descriptor, octets[:7]))
     audit.note("local", "host", host="a.test")
@@ -727,7 +728,7 @@ def test_an_order_is_written_whole_where_the_disk_takes_it_in_parts(tmp_path, mo
     assert "a.test" == json.loads((tmp_path / "audit.jsonl").read_text())["host"]
 
 
-def test_an_order_that_cannot_be_written_down_is_not_carried_out(tmp_path, monkeypatch):
+def test_an_order_that_cannot_be_logged_is_not_carried_out(tmp_path, monkeypatch):
     served = Served(directory=tmp_path)
     served.add(A)
 
@@ -749,7 +750,7 @@ def test_an_order_that_is_refused_has_a_second_line_with_the_error(tmp_path):
 
 
 class Files:
-    """Visits whose every robots.txt closes /no, once they may go on."""
+    """Visits whose every robots.txt closes /no, once they may continue."""
 
     def __init__(self):
         self.asked, self.closed, self.go_on = [], False, asyncio.Event()
@@ -767,7 +768,7 @@ class Files:
         self.closed = True
 
 
-def test_with_robots_server_the_server_asks_for_robots_txt_and_pages_alone_are_leased():
+def test_with_robots_server_the_server_requests_robots_txt_and_only_pages_are_leased():
     served = Served(robots="errands")
     served.add(A, A + "no", A + "yes")
 
@@ -788,7 +789,7 @@ def test_with_robots_server_the_server_asks_for_robots_txt_and_pages_alone_are_l
     assert ("page", {"allowed": True, "crawl_delay": 3.0}) == (record["kind"], record["robots_rules"])
 
 
-def test_an_errand_that_the_server_breaks_off_comes_again():
+def test_an_errand_that_the_server_cancels_is_leased_again():
     served = Served(robots="errands")
     served.add(A)
 
@@ -805,7 +806,7 @@ def test_an_errand_that_the_server_breaks_off_comes_again():
 
 
 class Transport:
-    """Keeps the bytes that a server's connection writes."""
+    """Stores the bytes that a server's connection writes."""
 
     def __init__(self):
         self.told, self.closed = b"", False
@@ -833,7 +834,7 @@ class Transport:
         (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", 400, "no-request"),
     ],
 )
-def test_no_request_of_http_is_a_problem_too(sent, status, kind):
+def test_an_invalid_http_request_is_a_problem_too(sent, status, kind):
     async def answered():
         served = Served()
         server = http_server.server_of(served.desk, Listening("127.0.0.1", 7070))
@@ -854,7 +855,7 @@ def test_no_request_of_http_is_a_problem_too(sent, status, kind):
 
 
 def test_every_answer_that_means_later_says_when():
-    """Each 503 by its name, and 429 if there ever is one."""
+    """Each 503 by its name, and any future 429."""
     later = {name for name, (status, _) in TYPES.items() if status in (429, 503)}
     assert {"too-many-connections", "too-many-leases", "too-many-waiters", "store-full", "store-stopped"} <= later
     assert {True} == {int(Problem(name, "").headers()["retry-after"]) >= 1 for name in later}
@@ -865,7 +866,7 @@ def test_every_answer_that_means_later_says_when():
     ("error", "name", "seconds"),
     [(StoreFullError("no room"), "store-full", "30"), (StoreStoppedError("a bug"), "store-stopped", "30")],
 )
-def test_a_store_that_takes_nothing_says_when_to_ask_again(error, name, seconds):
+def test_a_store_that_accepts_no_data_says_when_to_retry(error, name, seconds):
     served = Served()
 
     async def refused(*_, **__):
@@ -877,7 +878,7 @@ def test_a_store_that_takes_nothing_says_when_to_ask_again(error, name, seconds)
 
 
 @pytest.mark.parametrize("limit", ["SERVICE_WAITERS_MAX", "SERVICE_LEASED_URLS_MAX"])
-def test_a_limit_that_is_reached_says_when_to_ask_again(limit, monkeypatch):
+def test_a_reached_limit_says_when_to_retry(limit, monkeypatch):
     served = Served()
     set_limits(monkeypatch, **{limit: 0})
     status, headers, _ = served.ask("GET", f"{API}/frontier/next?worker_id=w&timeout_ms=1000")
@@ -885,7 +886,7 @@ def test_a_limit_that_is_reached_says_when_to_ask_again(limit, monkeypatch):
 
 
 @pytest.mark.parametrize(("most", "status"), [(1, 503), (2, 200)])
-def test_more_connections_than_are_borne_are_refused_with_words(most, status, monkeypatch):
+def test_more_connections_than_the_limit_are_refused_with_a_message(most, status, monkeypatch):
     set_limits(monkeypatch, SERVICE_CONNECTIONS_MAX=most)
 
     async def answered():

@@ -1,4 +1,4 @@
-"""Requests that a web page makes a browser send, and Idempotency-Keys: whose they are, and for which request."""
+"""Requests that a web page makes a browser send; Idempotency-Keys: their owner and their request."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ FOREIGN = [
 
 @pytest.mark.parametrize("headers", FOREIGN, ids=str)
 @pytest.mark.parametrize("with_token", [False, True])
-def test_a_page_of_another_site_leases_nothing(headers, with_token, tmp_path):
+def test_a_page_of_another_site_leases_no_url(headers, with_token, tmp_path):
     served = Served(tokens=tokened(tmp_path) if with_token else None)
     own = {"authorization": "Bearer 0123456789abcdef"} if with_token else {}
     assert 200 == served.ask("POST", ADD, {"urls": [A]}, headers=own)[0]
@@ -72,7 +72,7 @@ def test_a_page_of_another_site_leases_nothing(headers, with_token, tmp_path):
     ],
     ids=str,
 )
-def test_pages_of_this_server_typed_addresses_and_programs_may_ask(headers):
+def test_pages_of_this_server_typed_addresses_and_programs_may_send_requests(headers):
     assert 200 == Served().ask("GET", NEXT, headers=headers)[0]
 
 
@@ -80,7 +80,7 @@ def keyed(served, method, path, body=None, key="one", **headers):
     return served.ask(method, path, body, headers={"idempotency-key": key, **headers})
 
 
-def test_a_key_with_another_body_is_refused_and_the_body_is_not_taken_for_answered():
+def test_a_key_with_another_body_is_refused_and_that_body_is_not_marked_as_answered():
     served = Served()
     assert 200 == keyed(served, "POST", ADD, {"urls": [A]})[0]
     status, _, found = keyed(served, "POST", ADD, {"urls": [B]})
@@ -127,7 +127,7 @@ def test_two_workers_with_the_same_key_get_two_leases():
     assert (first["lease_id"], first["urls"]) == (again["lease_id"], again["urls"])
 
 
-def test_a_key_with_another_query_is_refused_but_for_how_long_it_waits():
+def test_a_key_with_another_query_is_refused_unless_only_the_wait_differs():
     served = Served()
     served.add(A, B)
     first = keyed(served, "GET", f"{API}/frontier/next?worker_id=w&batch_size=1")[2]
@@ -137,7 +137,7 @@ def test_a_key_with_another_query_is_refused_but_for_how_long_it_waits():
     assert 422 == keyed(served, "GET", f"{API}/frontier/next?worker_id=w&batch_size=2")[0]
 
 
-def test_a_key_belongs_to_the_token_that_it_came_with(tmp_path):
+def test_a_key_belongs_to_the_token_of_its_request(tmp_path):
     served = Served(tokens=tokened(tmp_path))
     for token, url in (("0123456789abcdef", A), ("fedcba9876543210", B)):
         assert 1 == keyed(served, "POST", ADD, {"urls": [url]}, authorization=f"Bearer {token}")[2]["accepted"]
@@ -172,7 +172,7 @@ def test_a_refused_request_leaves_its_key_free():
     assert 1 == keyed(served, "POST", ADD, {"urls": [A]}, key="one")[2]["accepted"]
 
 
-def test_behind_a_restart_a_key_repeats_its_own_answer_alone(tmp_path):
+def test_after_a_restart_a_key_repeats_only_its_own_answer(tmp_path):
     with Frontier.open(tmp_path / "store", robots="caller") as frontier:
         served = Served(frontier=frontier)
         first = keyed(served, "POST", ADD, {"urls": [A]})[2]

@@ -1,4 +1,4 @@
-"""Bodies of requests: one bound for all that are in flight, and turns to decode them."""
+"""Bodies of requests: one limit for all bodies in flight, and turns to decode them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KB = 1_000
 
 
 class Sender:
-    """A client that sends pieces, and then nothing until it is told to go on."""
+    """A client that sends pieces, and then waits until it may continue."""
 
     def __init__(self, *pieces, ends=False):
         self.messages = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
@@ -39,7 +39,7 @@ def names(found):
 
 
 @pytest.mark.parametrize("count", [4, 10, 100, 400])
-def test_unfinished_bodies_hold_no_more_than_their_bound_and_keep_nobody_out(count, monkeypatch):
+def test_unfinished_bodies_stay_within_their_limit_and_exclude_no_client(count, monkeypatch):
     set_limits(monkeypatch, SERVICE_BODIES_BYTES_MAX=100 * KB, SERVICE_BODY_SECONDS_MAX=20)
 
     async def crowd():
@@ -63,7 +63,7 @@ def test_unfinished_bodies_hold_no_more_than_their_bound_and_keep_nobody_out(cou
     assert broken == ({"bodies-full"} if count > 4 else set())
 
 
-def test_the_body_that_holds_much_for_long_is_broken_off_first(monkeypatch):
+def test_the_body_that_occupies_much_for_long_is_cancelled_first(monkeypatch):
     set_limits(monkeypatch, SERVICE_BODIES_BYTES_MAX=100 * KB)
 
     async def two():
@@ -81,7 +81,7 @@ def test_the_body_that_holds_much_for_long_is_broken_off_first(monkeypatch):
     assert [80 * KB, "bodies-full"] == asyncio.run(two())
 
 
-def test_bodies_that_are_being_answered_refuse_further_ones_until_they_are_answered(monkeypatch):
+def test_bodies_that_are_being_answered_count_so_further_ones_are_refused_until_then(monkeypatch):
     set_limits(monkeypatch, SERVICE_BODIES_BYTES_MAX=100 * KB)
 
     async def three():
@@ -112,7 +112,7 @@ def test_large_bodies_are_decoded_in_turn_and_small_ones_together(monkeypatch):
         assert [60, 40] == order
         bodies.release(60, decoded=True)
         await asyncio.sleep(0)
-        assert [60, 40] == order  # one that is larger than the bound waits until it is alone, and nobody passes it
+        assert [60, 40] == order  # a body above the limit waits until it is alone, and no body passes it
         bodies.release(40, decoded=True)
         for _ in range(2):
             await asyncio.sleep(0)
@@ -129,7 +129,7 @@ def test_large_bodies_are_decoded_in_turn_and_small_ones_together(monkeypatch):
 
 
 @pytest.mark.parametrize("body", [{"urls": [A]}, b"{", b"x" * 100, {"urls": 1}, {}])
-def test_an_answer_gives_the_room_of_its_body_back_whatever_it_says(body):
+def test_an_answer_frees_the_room_of_its_body_whatever_it_says(body):
     served = Served()
     served.ask("POST", f"{API}/frontier/urls", body)
     assert (0, 0) == (served.desk.bodies.held, served.desk.bodies._decoded)
@@ -143,7 +143,7 @@ VALUES = {
 }  # fmt: skip
 
 
-def test_each_field_of_an_outcome_reaches_a_server_but_those_that_stay_with_the_worker():
+def test_each_field_of_an_outcome_reaches_a_server_except_those_that_stay_with_the_worker():
     one = Outcome(**{name: VALUES[field.form] for name, field in OUTCOME_FIELDS.items()})
     body = msgspec.json.decode(msgspec.json.encode(outcome_body(one)), type=OutcomeBody)
     assert msgspec.structs.replace(one, ended_at=None, line=None, politeness=None) == outcome_from_body(body)

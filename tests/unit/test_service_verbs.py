@@ -1,4 +1,4 @@
-"""POST /api/v1/verbs/NAME: whatever a body says, the answer is a problem with its type, and the store goes on."""
+"""POST /api/v1/verbs/NAME: whatever a body says, the answer is a problem with its type, and the store continues."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def house(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_no_body_of_a_verb_stops_the_store_or_is_answered_by_a_bug(house, name):
+def test_no_body_of_a_verb_stops_the_store_or_is_answered_with_a_bug(house, name):
     bodies = [
         *TEXTS,
         *(json.dumps(one).encode() for one in BAD),
@@ -53,12 +53,12 @@ def test_no_body_of_a_verb_stops_the_store_or_is_answered_by_a_bug(house, name):
 
 
 @pytest.mark.parametrize("name", ["close", "checkpoint", "records", "__init__", "_call", "open", "lines"])
-def test_what_is_not_served_has_no_path(house, name):
+def test_a_verb_that_is_not_served_has_no_path(house, name):
     assert name not in VERBS
     assert 404 == house.ask("POST", f"{API}/verbs/{name}", {})[0]
 
 
-def test_each_verb_asks_for_the_role_that_it_declares(tmp_path):
+def test_each_verb_requires_the_role_that_it_declares(tmp_path):
     roles = ["read", "work", "operate", "admin"]
     file = tmp_path / "tokens"
     file.write_text("".join(f"{role} {role * 5}\n" for role in roles))

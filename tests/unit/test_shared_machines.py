@@ -1,5 +1,5 @@
-"""The clock that a crawl has for shared machines unless told otherwise, on a virtual clock: its pace, the hosts that
-are exempt, and a store that was made without it."""
+"""The clock that a crawl has by default for shared machines, on a virtual clock: its rate, the exempt hosts, and a
+store that was made without it."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_hosts_of_this_machine_of_private_networks_and_of_content_delivery_share
         assert 5 == len(pages(world)), address
 
 
-def test_a_million_pages_of_one_machine_take_days_and_two_requests_at_once_at_most():
-    """Forty hosts stand for ten thousand: the machine's clock, not theirs, sets the pace. A fetch takes 0.2 s."""
+def test_a_million_pages_of_one_machine_need_days_and_two_requests_at_once_at_most():
+    """Forty hosts represent ten thousand: the machine's clock, not theirs, sets the rate. A fetch needs 0.2 s."""
     world = world_of()
     world.discover(*(f"http://h{host}.com/{page}" for host in range(40) for page in range(8)))
     world.report(*(lease.located(MACHINE, ttl_seconds=86_400) for lease in world.lease(errands=True)))
@@ -69,7 +69,7 @@ def test_a_million_pages_of_one_machine_take_days_and_two_requests_at_once_at_mo
     assert 2.0 < days < 4.0
 
 
-def test_a_store_that_was_made_without_the_clock_goes_on_with_it():
+def test_a_store_that_was_made_without_the_clock_continues_with_it():
     world = World(addresses="errands", delay=1.0)
     world.discover(*(f"http://h{host}.com/{page}" for host in range(4) for page in range(2)))
     leases = world.lease(errands=True)
@@ -86,7 +86,7 @@ def test_a_store_that_was_made_without_the_clock_goes_on_with_it():
 
 
 @given(st.lists(st.tuples(st.integers(0, 255), st.integers(0, 32)), max_size=8), st.integers(0, 2**32 - 1))
-def test_an_address_is_a_members_where_a_network_has_it(networks, address):
+def test_an_address_belongs_to_a_member_if_a_network_contains_it(networks, address):
     made = [ipaddress.ip_network((first << 24 | 0x0A0B00, length), strict=False) for first, length in networks]
     members = Members([NamedGroup("some", addresses=tuple(made))])
     for where in (ipaddress.IPv4Address(address), *(network[-1] for network in made)):

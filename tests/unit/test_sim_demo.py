@@ -25,21 +25,21 @@ def test_a_gap_below_the_hosts_own_delay_is_a_violation():
     assert ("a/: a gap of 0.500 s, 1 s required",) == seen.violations
 
 
-def test_the_tightest_host_is_the_one_with_the_least_room_not_the_smallest_gap():
+def test_the_tightest_host_has_the_smallest_margin_not_the_smallest_gap():
     log = [record("a", 0, 1), record("b", 0, 1), record("a", 1.3, 2), record("b", 2.05, 3)]
     assert "b" == inspect(log, {"a": 0.2, "b": 1.0}).tightest_host
 
 
-def test_lines_are_judged_in_order_of_their_start_whatever_their_place_in_the_log():
+def test_lines_are_judged_in_the_order_of_their_starts_whatever_their_place_in_the_log():
     seen = inspect([record("a", 5.0, 5.1), record("a", 1.0, 1.1)], {"a": 0.2})
     assert (3.9, ()) == (seen.gap_seconds, seen.violations)
 
 
-def test_what_the_server_noted_is_a_violation():
+def test_a_fault_that_the_server_noted_is_a_violation():
     assert ("a/: closed",) == inspect([record("a", 1, 2, "closed")], {}).violations
 
 
-def test_a_demo_is_good_when_its_crawl_came_to_its_end():
+def test_a_demo_succeeds_when_its_crawl_is_completed():
     assert (0, 3, 9, 4) == (exit_code(0, 0), exit_code(3, 0), exit_code(0, 1), exit_code(4, 1))
 
 

@@ -1,4 +1,5 @@
-"""How busy back queues keep threads: Mercator's figures again, the law, the rule of rest, the command and its plot."""
+"""How busy back queues keep threads: Mercator's figures reproduced, the law, the rule of the delay, the command and its
+plot."""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ def made() -> Experiment:
     return experiment()
 
 
-def test_the_busy_shares_are_those_that_are_known(made):
+def test_the_busy_shares_are_the_known_ones(made):
     assert KNOWN == pytest.approx({run.queues_per_thread: run.busy for run in made.runs}, abs=0.02)
 
 
-def test_no_rest_was_cut_at_ten_times_the_duration(made):
-    """Else the rule's limit of 60 s, and not k, would make the figures."""
+def test_no_delay_was_cut_at_ten_times_the_duration(made):
+    """Otherwise the rule's limit of 60 s, and not k, would determine the figures."""
     assert 0 == sum(run.rests_cut for run in made.runs)
 
 
@@ -53,23 +54,23 @@ def test_the_law(queues, threads, factor, expected):
 
 @pytest.mark.parametrize(("threads", "queues", "factor"), [(1, 1, 4.0), (1, 2, 4.0), (4, 4, 1.0)])
 def test_few_queues_are_busy_for_just_their_share(threads, queues, factor):
-    """No queue waits for a thread where there are as many threads as queues, or nearly so."""
+    """No queue waits for a thread if there are at least nearly as many threads as queues."""
     run = simulate(threads, queues, factor)
     assert run.busy == pytest.approx(law(queues, threads, factor), abs=0.05)
 
 
-def test_without_a_rest_as_many_queues_as_threads_suffice():
+def test_without_a_delay_as_many_queues_as_threads_suffice():
     assert simulate(10, 10, 0.0).busy == pytest.approx(1.0, abs=1e-9)
     assert simulate(10, 5, 0.0).busy == pytest.approx(0.5, abs=0.01)
 
 
-def test_rests_that_the_rule_cuts_are_counted():
+def test_delays_that_the_rule_cuts_are_counted():
     run = simulate(10, 30, 500.0)
     assert run.rests_cut > 0
     assert run.busy > law(30, 10, 500.0)
 
 
-def test_a_seed_gives_the_same_numbers_again(made):
+def test_the_same_seed_returns_the_same_numbers(made):
     first = simulate(100, 300, seed=7)
     assert first == simulate(100, 300, seed=7)
     assert first != simulate(100, 300, seed=8)
@@ -122,7 +123,7 @@ def test_the_page_about_the_frontier_shows_what_the_command_prints(capsys, proje
     assert capsys.readouterr().out == shown
 
 
-def test_the_command_gives_json(capsys):
+def test_the_command_prints_json(capsys):
     assert 0 == cli.run(["sim", "utilisation", "--threads", "10", "--factor", "3", "--json"])
     found = json.loads(capsys.readouterr().out)
     assert (10, 3.0, 0, DURATIONS) == (found["threads"], found["factor"], found["seed"], found["durations"])

@@ -1,4 +1,4 @@
-"""The demo web: the same for the same seed, true about itself, and judged by its own log."""
+"""The demo web: the same for the same seed, consistent with its own description, and judged by its own log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ask(web: DemoWeb, url: str, now: float = 1e6):
 
 
 class _Links(HTMLParser):
-    """The links of a page as a reader without any help from the package sees them."""
+    """The links of a page as an independent reader without the package finds them."""
 
     def __init__(self, url: str, text: str) -> None:
         super().__init__()
@@ -44,14 +44,14 @@ class _Links(HTMLParser):
 
 
 def spelled(url: str) -> str:
-    """A URL in its one spelling, as far as this web needs it."""
+    """Returns a URL in its one spelling, as far as this web needs it."""
     parts = urlsplit(url)
     path = re.sub(r"%([46-7][0-9A-Fa-f])", lambda found: chr(int(found[1], 16)), parts.path).replace("/./", "/")
     return f"http://{parts.netloc.lower()}{path or '/'}{'?' + parts.query if parts.query else ''}"
 
 
 def crawled(web: DemoWeb, limit: int = 5_000) -> set[str]:
-    """The pages that a plain reader of the served HTML gets with 200, by following links and redirects."""
+    """Returns the pages that a plain reader of the served HTML gets with 200, by following links and redirects."""
     known, got, waiting = set(web.seeds()), set(), list(web.seeds())
     while waiting and len(known) < limit:
         url = waiting.pop()
@@ -75,20 +75,20 @@ def crawled(web: DemoWeb, limit: int = 5_000) -> set[str]:
     return got
 
 
-def test_the_same_seed_gives_the_same_web(web):
+def test_the_same_seed_makes_the_same_web(web):
     other = DemoWeb(seed=7, port=8080)
     assert [ask(web, url) for url in sorted(web.may_fetch())] == [ask(other, url) for url in sorted(web.may_fetch())]
 
 
-def test_another_seed_gives_another_web(web):
+def test_another_seed_makes_another_web(web):
     assert web.must_fetch() != DemoWeb(seed=8, port=8080).must_fetch()
 
 
-def test_what_a_reader_of_the_pages_reaches_is_what_the_web_says_must_be_fetched(web):
+def test_the_reachable_pages_are_exactly_those_that_must_be_fetched(web):
     assert web.must_fetch() == crawled(web)
 
 
-def test_it_has_twenty_hosts_and_some_six_hundred_pages(web):
+def test_the_web_has_twenty_hosts_and_some_six_hundred_pages(web):
     assert (20, True) == (len(web.hosts), 550 <= len(web.must_fetch()) <= 650)
 
 
@@ -110,17 +110,17 @@ def test_the_busy_host_refuses_at_first_and_recovers(web):
     assert (503, 200) == (ask(web, url, 0.2).status, ask(web, url, BUSY_SECONDS).status)
 
 
-def test_the_slow_host_takes_its_time_over_pages_but_not_over_robots(web):
+def test_the_slow_host_is_slow_for_pages_but_not_for_robots(web):
     url = web.url(web.host_of(HostRole.SLOW))
     assert (0.3, 0.0) == (ask(web, url).delay_seconds, ask(web, f"{url}robots.txt").delay_seconds)
 
 
-def test_the_calendar_goes_on_in_both_directions(web):
+def test_the_calendar_continues_in_both_directions(web):
     text = ask(web, web.url(web.host_of(HostRole.ENDLESS), "/calendar/2026/01/")).body.decode()
     assert all(month in _Links("http://x/", text).found or month in text for month in ("2025/12/", "2026/02/"))
 
 
-def test_exact_duplicates_are_equal_to_the_byte_and_near_ones_are_not(web):
+def test_exact_duplicates_are_equal_byte_by_byte_and_near_ones_are_not(web):
     host = web.host_of(HostRole.COPIES)
     exact = [url for url in web.must_fetch() if url.endswith("?print=1")]
     near = [url for url in web.must_fetch() if url.startswith(web.url(host, "/copies/"))]
@@ -129,7 +129,7 @@ def test_exact_duplicates_are_equal_to_the_byte_and_near_ones_are_not(web):
     assert [] == [url for url in near if ask(web, url).body == ask(web, url.replace("/copies/", "/")).body]
 
 
-def test_the_large_page_is_beyond_the_limit_with_a_link_only_behind_it(web):
+def test_the_large_page_is_above_the_limit_with_a_link_only_after_it(web):
     body = ask(web, web.url(web.host_of(HostRole.LARGE), "/letters/everything.html")).body
     assert len(body) >= LARGE_BYTES
     assert 2_000_000 < body.index(b"behind-the-cut")
@@ -141,7 +141,7 @@ def test_pages_in_other_charsets_say_so(web):
     assert "паром" in answer.body.decode("windows-1251")
 
 
-def test_those_who_take_gzip_get_it_from_the_packed_host(web):
+def test_clients_that_accept_gzip_get_it_from_the_packed_host(web):
     host = web.host_of(HostRole.PACKED)
     packed = web.answer(host, "/", 0, takes_gzip=True)
     assert web.answer(host, "/", 0).body == gzip.decompress(packed.body)
@@ -157,7 +157,7 @@ def test_too_few_hosts_for_the_roles_are_refused_with_the_numbers():
 
 
 class Visitor(contextlib.ExitStack):
-    """Asks the served web for paths, one connection per host."""
+    """Requests paths of the served web, with one connection per host."""
 
     def __init__(self, server: DemoServer) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ class Visitor(contextlib.ExitStack):
 
 
 def visited(tmp_path, *asked: tuple[str, str], **settings: float):
-    """The verdict on a visitor that asks for these (host name without suffix, path) without any pause."""
+    """Returns the verdict on a visitor that requests these (host name without suffix, path) without any pause."""
     server = DemoServer(lambda port: DemoWeb(port=port), tmp_path)
     with server as served, Visitor(server) as visitor:
         for name, path in asked:
@@ -190,22 +190,22 @@ def test_connections_are_kept_between_requests(tmp_path):
     assert (3, 1, []) == (len(verdict.requests), verdict.hosts["harbour.demo.test"].connections, verdict.breaches)
 
 
-def test_the_judge_sees_a_gap_that_is_too_small(tmp_path):
+def test_the_judge_finds_a_gap_that_is_too_small(tmp_path):
     verdict = visited(tmp_path, ("harbour", "/robots.txt"), ("harbour", "/"), delay=0.5)
     assert ["0.500 s required"] == [breach[-16:] for breach in verdict.breaches]
 
 
-def test_the_judge_takes_a_crawl_delay_for_the_required_gap(tmp_path):
+def test_the_judge_uses_a_crawl_delay_as_the_required_gap(tmp_path):
     verdict = visited(tmp_path, ("patient-clock", "/robots.txt"), ("patient-clock", "/"), delay=0.0)
     assert ["1.000 s required"] == [breach[-16:] for breach in verdict.breaches]
 
 
-def test_the_judge_misses_robots_before_the_first_page(tmp_path):
+def test_the_judge_finds_missing_robots_before_the_first_page(tmp_path):
     verdict = visited(tmp_path, ("harbour", "/"))
     assert ["robots.txt was not answered yet"] == [breach.split(": ")[1] for breach in verdict.breaches]
 
 
-def test_the_judge_sees_a_closed_path_and_its_exception(tmp_path):
+def test_the_judge_finds_a_closed_path_and_its_exception(tmp_path):
     paths = ("/robots.txt", "/private/bed-1.html", "/private/open-day.html", "/notes/x.draft", "/notes/x.draft.html")
     verdict = visited(tmp_path, *(("private-garden", path) for path in paths))
     assert ["/private/bed-1.html", "/notes/x.draft"] == [
@@ -213,7 +213,7 @@ def test_the_judge_sees_a_closed_path_and_its_exception(tmp_path):
     ]
 
 
-def test_the_judge_sees_a_broken_retry_after(tmp_path):
+def test_the_judge_finds_a_broken_retry_after(tmp_path):
     verdict = visited(tmp_path, ("busy-bakery", "/robots.txt"), ("busy-bakery", "/"), ("busy-bakery", "/"))
     assert 1 == len(verdict.breaches)
     assert verdict.breaches[0].endswith("before Retry-After had passed")
@@ -226,13 +226,13 @@ def test_requests_at_once_are_counted():
     assert 2 == judge._concurrent([one, two, after])
 
 
-def test_a_host_asked_at_the_address_of_another_is_refused(tmp_path):
+def test_a_host_requested_at_the_address_of_another_is_refused(tmp_path):
     server = DemoServer(lambda port: DemoWeb(port=port), tmp_path)
     with server, Visitor(server) as visitor:
         answer = visitor.get("harbour.demo.test", "/", Host="orchard.demo.test")
     assert 421 == answer.status
 
 
-def test_what_the_server_itself_saw_stands_in_the_log(tmp_path):
+def test_faults_that_the_server_itself_found_are_in_the_log(tmp_path):
     visited(tmp_path, ("private-garden", "/private/bed-1.html"))
     assert '"violations": ["before-robots", "closed"]' in (tmp_path / "access.log").read_text()

@@ -1,4 +1,4 @@
-"""Reading sitemaps: each kind, what is kept of a broken one, and what is never done."""
+"""Reading sitemaps: each kind, the usable part of a broken one, and the forbidden features."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def urlset(*inner: str) -> str:
     )
 
 
-def test_an_entry_has_what_the_sitemap_says_of_it() -> None:
+def test_an_entry_has_all_fields_of_the_sitemap() -> None:
     found = read(
         urlset(
             "<loc> HTTP://Example.org/maps/../maps/a?x=1&amp;y=2 </loc><lastmod>2024-02-29</lastmod>"
@@ -59,7 +59,7 @@ def test_fields_in_another_order_belong_to_their_entry(order: int) -> None:
 @pytest.mark.parametrize(
     "field", ["<lastmod>soon</lastmod>", "<priority>7</priority>", "<changefreq>often</changefreq>"]
 )
-def test_a_value_that_is_none_is_left_out(field: str) -> None:
+def test_an_invalid_value_is_left_out(field: str) -> None:
     (entry,) = read(urlset(f"<loc>http://example.org/maps/a</loc>{field}")).entries
     assert SitemapEntry("http://example.org/maps/a") == entry
 
@@ -91,7 +91,7 @@ def test_feeds_are_sitemaps() -> None:
     assert ("atom", [SitemapEntry("http://example.org/maps/a?b&c", "2024-01-01")]) == (found.kind, list(found.entries))
 
 
-def test_the_loc_of_a_picture_is_no_page() -> None:
+def test_the_loc_of_a_picture_is_not_a_page() -> None:
     found = read(
         urlset(
             "<image:image><image:loc>http://x.org/i.png</image:loc></image:image><loc>http://example.org/maps/a</loc>"
@@ -112,7 +112,7 @@ def test_other_encodings_are_decoded(encoding: str, text: str) -> None:
     assert ["http://example.org/maps/%C3%BC"] == urls(read(body.encode(encoding)))
 
 
-def test_a_packed_sitemap_is_unpacked_and_a_cut_one_gives_what_came() -> None:
+def test_a_packed_sitemap_is_unpacked_and_a_cut_one_yields_its_beginning() -> None:
     packed = gzip.compress(urlset(*(f"<loc>http://example.org/maps/{n:x}</loc>" for n in range(5_000))).encode())
     assert 5_000 == len(read(packed).entries)
     found = read(packed[:-4_000])
@@ -120,7 +120,7 @@ def test_a_packed_sitemap_is_unpacked_and_a_cut_one_gives_what_came() -> None:
     assert ("error", True) == ((broken := read(b"\x1f\x8b" + b"x" * 99)).kind, broken.problems != ())
 
 
-def test_a_document_that_is_cut_off_gives_what_stands_before() -> None:
+def test_a_document_that_is_cut_off_yields_the_entries_before() -> None:
     found = read(urlset("<loc>http://example.org/maps/a</loc>", "<loc>http://example.org/maps/bbbb</loc>")[:-25])
     assert (["http://example.org/maps/a"], ("cut off",)) == (urls(found), found.problems)
 
@@ -132,7 +132,7 @@ def test_a_document_that_is_cut_off_gives_what_stands_before() -> None:
         *("<urlset/><urlset/>", "<urlset>< </urlset>", "<urlset>" + "<a>" * 99, b"\x00\xff\xfe"),
     ],
 )
-def test_other_things_are_an_error_with_its_reason(body: str | bytes) -> None:
+def test_other_content_is_an_error_with_its_reason(body: str | bytes) -> None:
     found = read(body)
     assert ("error", [], True) == (found.kind, urls(found), bool(found.problems))
 
@@ -152,14 +152,14 @@ def test_entities_and_document_types_are_never_used() -> None:
     } == set(found.problems)
 
 
-def test_urls_that_cannot_be_crawled_are_told() -> None:
+def test_urls_that_cannot_be_crawled_are_reported() -> None:
     found = read(
         urlset("<loc>/relative</loc>", "<loc>mailto:x</loc>", "<loc></loc>", "<loc>http://example.org/maps/a</loc>")
     )
     assert (["http://example.org/maps/a"], 2) == (urls(found), len(found.problems))
 
 
-def test_no_more_urls_are_taken_than_a_sitemap_may_have() -> None:
+def test_no_more_urls_are_read_than_a_sitemap_may_have() -> None:
     for line in ("<url><loc>http://example.org/maps/a</loc></url>", "<url ><loc>http://example.org/maps/a</loc></url>"):
         found = read("<urlset>" + line * (SITEMAP_ENTRIES_MAX + 5) + "</urlset>")
         assert (SITEMAP_ENTRIES_MAX, True) == (len(found.entries), any("more than" in one for one in found.problems))
@@ -176,7 +176,7 @@ def test_no_more_urls_are_taken_than_a_sitemap_may_have() -> None:
         ("http://example.org:81/s.xml", "http://example.org/a", False),
     ],
 )
-def test_a_sitemap_speaks_for_its_folder(sitemap: str, url: str, valid: bool) -> None:
+def test_a_sitemap_counts_for_its_folder(sitemap: str, url: str, valid: bool) -> None:
     assert valid == in_location(sitemap, url)
     (entry,) = read_sitemap(urlset(f"<loc>{url}</loc>").encode(), sitemap).entries
     assert valid == entry.within
@@ -239,12 +239,12 @@ LOC = "<urlset><url><loc>http://example.org/maps/caf\xe9</loc></url></urlset>"
         ("iso-8859-2", "iso-8859-2"),
     ],
 )
-def test_an_encoding_that_the_octets_contradict_is_none(declared: str, written: str) -> None:
+def test_an_encoding_that_the_octets_contradict_is_ignored(declared: str, written: str) -> None:
     body = f"<?xml version='1.0' encoding='{declared}'?>{LOC}".encode(written)
     assert ["http://example.org/maps/caf%C3%A9"] == urls(read(body))
 
 
-def test_octets_that_are_no_utf_8_stand_alone_where_they_are_few() -> None:
+def test_single_octets_that_are_not_utf_8_are_decoded_alone_and_many_change_the_encoding() -> None:
     head = "<?xml version='1.0' encoding='utf-8'?>"
     locs = [f"<url><loc>http://example.org/maps/{one}</loc></url>" for one in "éü"]
     body = (head + "<urlset>" + locs[0]).encode() + locs[1].encode("latin-1")
@@ -253,7 +253,7 @@ def test_octets_that_are_no_utf_8_stand_alone_where_they_are_few() -> None:
     assert ["http://example.org/maps/caf%C3%A9"] == urls(read(many))
 
 
-def test_a_packed_sitemap_gives_all_that_stands_before_its_break() -> None:
+def test_a_packed_sitemap_yields_all_entries_before_its_break() -> None:
     whole = urlset(*(f"<loc>http://example.org/maps/{n:x}</loc>" for n in range(5_000))).encode()
     packed = gzip.compress(whole)
     for broken in (packed[:-8] + b"\x00" * 8, packed[:-4] + b"\xff" * 4):  # checksum, length
@@ -287,13 +287,13 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_takes_time_by_its_size(name: str) -> None:
+def test_a_bomb_needs_time_in_proportion_to_its_size(name: str) -> None:
     found: list[Sitemap] = []
     assert seconds_of(lambda: found.append(read(BOMBS[name]))) < 5
     assert found[0].problems
 
 
-def test_bases_that_ended_count_for_no_later_entry() -> None:
+def test_bases_that_ended_do_not_affect_later_entries() -> None:
     entry = "<entry><link href='x'/></entry>"
     inner = f"<p xml:base='a/'><q xml:base='b/'>{entry}</q>{entry}<q xml:base='c/'>{entry}</q></p>{entry}"
     urls = [one.url for one in read(f"<feed xml:base='http://example.org/f/'>{inner}{inner}</feed>").entries]
@@ -335,14 +335,14 @@ def test_empty_lines_do_not_count() -> None:
         max_size=30,
     )
 )
-def test_any_mess_is_read(parts: list[str]) -> None:
+def test_any_broken_text_is_read(parts: list[str]) -> None:
     found = read("".join(parts))
     assert found.kind in {"urlset", "index", "text", "rss", "atom", "error"}
     assert found.kind != "error" or not urls(found)
 
 
 @pytest.mark.conformance
-def test_the_cases_of_crawler_commons_hold(shared: Path) -> None:
+def test_the_cases_of_crawler_commons_pass(shared: Path) -> None:
     wrong = []
     for line in (shared / "data/sitemaps/cases.jsonl").read_text().splitlines():
         case = json.loads(line)
@@ -361,7 +361,7 @@ def test_the_cases_of_crawler_commons_hold(shared: Path) -> None:
 
 
 @pytest.mark.conformance
-def test_the_location_rule_holds(shared: Path) -> None:
+def test_the_location_rule_applies(shared: Path) -> None:
     lines = (shared / "data/sitemaps/location_rule.jsonl").read_text().splitlines()
     cases = [json.loads(line) for line in lines]
     assert [case["valid"] for case in cases] == [in_location(case["sitemap"], case["url"]) for case in cases]

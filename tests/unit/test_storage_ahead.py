@@ -1,4 +1,4 @@
-"""Reading ahead gives what the iterator gives, errors in their place, and leaves no thread behind."""
+"""Reading in advance returns the items of the iterator, errors in their place, and leaves no thread."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def threads() -> list[str]:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 100])
-def test_all_items_come_in_their_order(count: int) -> None:
+def test_all_items_are_in_their_order(count: int) -> None:
     assert list(ahead(iter(range(count)), most=2)) == list(range(count))
     assert not threads()
 
 
-def test_an_error_is_raised_behind_the_items_before_it() -> None:
+def test_an_error_is_raised_after_the_items_before_it() -> None:
     def items() -> Iterator[int]:
         yield 1
         yield 2
@@ -33,7 +33,7 @@ def test_an_error_is_raised_behind_the_items_before_it() -> None:
     assert not threads()
 
 
-def test_no_more_is_made_than_was_allowed_before_it_is_asked_for() -> None:
+def test_no_more_items_are_made_in_advance_than_allowed() -> None:
     made = []
     full = threading.Event()
 
@@ -46,14 +46,14 @@ def test_no_more_is_made_than_was_allowed_before_it_is_asked_for() -> None:
 
     some = ahead(items(), most=2)
     assert next(some) == 0
-    assert full.wait(10)  # two that wait, and one in hand that finds no place
+    assert full.wait(10)  # two that wait, and one ready that has no place
     assert made == [0, 1, 2, 3]
     some.close()
     assert not threads()
     assert len(made) < 100
 
 
-def test_what_nobody_asks_for_is_not_begun() -> None:
+def test_an_iterator_without_a_reader_is_not_started() -> None:
     begun = []
 
     def items() -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""Checkpoints: round trip, crash at every step, damage, files that are not theirs."""
+"""Checkpoints: round trip, crash at every step, damage, foreign files."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def read(files: Files) -> tuple[int, list[Range]]:
     return found.number, list(found.ranges())
 
 
-def test_without_a_checkpoint_there_is_none() -> None:
+def test_without_a_checkpoint_no_checkpoint_is_found() -> None:
     assert newest_checkpoint(FaultyFiles(), store=STORE) is None
 
 
-def test_every_range_comes_back_in_order() -> None:
+def test_every_range_is_read_in_order() -> None:
     files = FaultyFiles()
     written(files, 3)
     assert (3, RANGES) == read(files)
 
 
-def test_the_newest_tells_its_lsns_size_and_count() -> None:
+def test_the_newest_checkpoint_reports_its_lsns_size_and_count() -> None:
     files = FaultyFiles()
     written(files, 3)
     found = newest_checkpoint(files, store=STORE)
@@ -62,14 +62,14 @@ def test_the_newest_tells_its_lsns_size_and_count() -> None:
     assert (9, 12, 4, size) == (found.start_lsn, found.lsn, found.count, found.bytes)
 
 
-def test_an_empty_checkpoint_is_one() -> None:
+def test_an_empty_checkpoint_is_a_checkpoint() -> None:
     files = FaultyFiles()
     written(files, 1, [])
     assert (1, []) == read(files)
 
 
 @pytest.mark.parametrize("step", [64, 100, 1 << 20])
-def test_ranges_larger_and_smaller_than_a_read_step_come_back(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranges_larger_and_smaller_than_a_read_step_are_read_back(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     set_limits(monkeypatch, LOG_READ_BYTES=step)
     rng = random.Random(step)
     ranges: list[Range] = [(number, 1, 0, 1, rng.randbytes(rng.randrange(200))) for number in range(200)]
@@ -79,7 +79,7 @@ def test_ranges_larger_and_smaller_than_a_read_step_come_back(step: int, monkeyp
 
 
 def test_a_checkpoint_is_synced_as_it_grows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All at once at the end would delay a call."""
+    """A single sync at the end would delay a call."""
     set_limits(monkeypatch, CHECKPOINT_SYNC_BYTES=10_000, CHECKPOINT_RANGE_BYTES_MAX=1_000)
     files = FaultyFiles()
     writer = CheckpointWriter(files, store=STORE, number=1, start_lsn=0)
@@ -88,7 +88,7 @@ def test_a_checkpoint_is_synced_as_it_grows(monkeypatch: pytest.MonkeyPatch) -> 
     assert 9 <= [verb for verb, _ in files.calls].count("sync") <= 11
 
 
-def test_ranges_that_repeat_themselves_take_little() -> None:
+def test_ranges_that_repeat_themselves_need_little_space() -> None:
     files = FaultyFiles()
     ranges: list[Range] = [(number, 1, 0, 1, b"%d " % number * 1_000) for number in range(50)]
     written(files, 1, ranges, start_lsn=0)
@@ -97,7 +97,7 @@ def test_ranges_that_repeat_themselves_take_little() -> None:
 
 
 def test_a_checkpoint_of_the_first_format_opens() -> None:
-    """Its ranges are plain."""
+    """Its ranges are uncompressed."""
     files = FaultyFiles()
     ranges: list[Range] = [(number, 1, 0, 1, b"some rows") for number in range(5)]
     written(files, 1, ranges, start_lsn=0)
@@ -109,7 +109,7 @@ def test_a_checkpoint_of_the_first_format_opens() -> None:
 
 
 @pytest.mark.parametrize("stored", [b"no frame of zstd", zstd.compress(b"one") + b"more", zstd.compress(b"cut")[:-1]])
-def test_a_packed_range_that_is_none_is_damage(stored: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_packed_range_is_damage(stored: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     class Packing:
         def __init__(self, level: int) -> None: ...
 
@@ -133,7 +133,7 @@ def test_the_older_one_is_removed_only_after_the_newer_one_has_its_name() -> Non
     assert ["sync", "rename", "sync_directory", "remove"] == verbs
 
 
-def test_an_unfinished_one_is_not_looked_at_and_removed_by_the_next() -> None:
+def test_an_unfinished_checkpoint_is_not_read_and_removed_by_the_next() -> None:
     files = FaultyFiles()
     written(files, 1)
     writer = CheckpointWriter(files, store=STORE, number=2, start_lsn=12)
@@ -143,7 +143,7 @@ def test_an_unfinished_one_is_not_looked_at_and_removed_by_the_next() -> None:
     assert [checkpoint_name(3)] == files.names()
 
 
-def test_abandoning_gives_the_space_back_and_keeps_the_older_one() -> None:
+def test_abandoning_frees_the_space_and_keeps_the_older_checkpoint() -> None:
     files = FaultyFiles()
     written(files, 1)
     writer = CheckpointWriter(files, store=STORE, number=2, start_lsn=12)
@@ -155,7 +155,7 @@ def test_abandoning_gives_the_space_back_and_keeps_the_older_one() -> None:
         writer.add(*RANGES[0])
 
 
-def test_a_full_disk_leaves_the_older_one() -> None:
+def test_a_full_disk_leaves_the_older_checkpoint() -> None:
     files = FaultyFiles()
     written(files, 1)
     files.capacity_bytes = files.used_bytes() + 1_000
@@ -167,7 +167,7 @@ def test_a_full_disk_leaves_the_older_one() -> None:
     assert ([checkpoint_name(1)], (1, RANGES)) == (files.names(), read(files))
 
 
-def test_a_range_above_the_lsn_given_is_a_mistake_of_the_caller() -> None:
+def test_a_range_above_the_given_lsn_is_a_mistake_of_the_caller() -> None:
     writer = CheckpointWriter(FaultyFiles(), store=STORE, number=1, start_lsn=3)
     writer.add(0, 0, 0, 5, b"")
     with pytest.raises(ValueError, match="LSN 5, above lsn=4"):
@@ -175,8 +175,8 @@ def test_a_range_above_the_lsn_given_is_a_mistake_of_the_caller() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_crash_at_every_step_keeps_the_old_one_or_the_new_one(seed: int) -> None:
-    """The power goes at each call in turn, and at the end: then it must be the new one."""
+def test_a_crash_at_every_step_keeps_the_old_checkpoint_or_the_new_one(seed: int) -> None:
+    """The power fails at each call in turn, and at the end. At the end it must be the new one."""
     rng = random.Random(seed)
     for nth in range(1, 30):
         disk = CrashDisk()
@@ -216,7 +216,7 @@ def test_a_checkpoint_cut_at_any_byte_is_refused() -> None:
             read(files)
 
 
-def test_a_range_taken_out_or_put_twice_is_refused() -> None:
+def test_a_removed_or_duplicated_range_is_refused() -> None:
     files = FaultyFiles()
     written(files, 1, [(0, 0, 0, 1, b"same"), (0, 0, 0, 1, b"same"), (0, 0, 0, 1, b"same")], start_lsn=0)
     content = files.contents()[checkpoint_name(1)]

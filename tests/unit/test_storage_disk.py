@@ -1,4 +1,5 @@
-"""The disk that crashes: what its images may hold, and that its failures come when they were asked for."""
+"""The disk that crashes: the possible contents of its images, and that its failures happen when a test requests
+them."""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ def test_a_torn_write_keeps_to_the_sectors_of_the_file() -> None:
     assert {bytes(100), b"x" * 100, b"x" * 12 + bytes(88), bytes(12) + b"x" * 88} == found
 
 
-def test_growth_may_come_without_its_data() -> None:
+def test_growth_may_be_durable_without_its_data() -> None:
     disk = synced("a", b"")
     disk.open("a").write_at(0, b"x" * 1_000)
     assert bytes(1_000) in {image["a"] for image in images(disk)}
@@ -87,7 +88,7 @@ def test_a_synced_file_without_its_synced_name_may_be_gone() -> None:
     assert [{"a": b"data"}] == images(disk)
 
 
-def test_a_rename_without_a_directory_sync_may_come_or_not_and_never_in_halves() -> None:
+def test_a_rename_without_a_directory_sync_may_be_durable_or_not_and_never_in_halves() -> None:
     disk = synced("a", b"A")
     disk.put("b", b"B")
     disk.rename("a", "b")
@@ -97,7 +98,7 @@ def test_a_rename_without_a_directory_sync_may_come_or_not_and_never_in_halves()
     assert all(image in ({"a": b"A", "b": b"B"}, {"b": b"A"}) for image in found)
 
 
-def test_a_name_may_come_without_its_data() -> None:
+def test_a_name_may_be_durable_without_its_data() -> None:
     disk = CrashDisk()
     disk.open("a", create=True).write_at(0, b"data")
     assert {"a": b""} in images(disk)
@@ -163,7 +164,7 @@ def test_a_partial_write_leaves_its_first_half() -> None:
     assert {"a": b"ab"} == files.contents()
 
 
-def test_a_full_disk_takes_overwrites_and_no_growth() -> None:
+def test_a_full_disk_allows_overwrites_and_no_growth() -> None:
     files = FaultyFiles(capacity_bytes=10)
     file = files.open("a", create=True)
     file.write_at(0, bytes(8))
@@ -175,7 +176,7 @@ def test_a_full_disk_takes_overwrites_and_no_growth() -> None:
     assert ({"a": b"12345678"}, 2) == (files.contents(), files.free_bytes())
 
 
-def test_what_others_keep_counts_against_the_capacity() -> None:
+def test_files_of_other_programs_count_against_the_capacity() -> None:
     files = FaultyFiles(capacity_bytes=10)
     files.fill(9)
     with pytest.raises(StoreFullError):

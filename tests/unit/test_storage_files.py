@@ -1,4 +1,4 @@
-"""The real directory: modes, symbolic links, machines that refuse, the lock and the process that holds it."""
+"""The real directory: modes, symbolic links, refusals of the machine, the lock and its process."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_file_in_place_of_the_directory_is_refused_by_name(tmp_path: Path) -> 
         Directory(tmp_path / "store" / "deeper")
 
 
-def test_a_directory_that_everybody_may_write_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_a_directory_that_all_users_may_write_is_refused_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store").chmod(0o777)
     with pytest.raises(StoreError, match="chmod o-w"):
@@ -85,7 +85,7 @@ def test_a_directory_that_everybody_may_write_is_refused_with_the_way_out(tmp_pa
 
 
 def test_an_unwritable_directory_is_refused_with_path_and_user(tmp_path: Path) -> None:
-    """The test may run as root, and modes do not stop root: the child has another user."""
+    """The test may run as root, and modes do not stop root: the child runs as another user."""
     (tmp_path / "store").mkdir(mode=0o755)
     for parent in (tmp_path, *tmp_path.parents[:2]):
         parent.chmod(0o755)
@@ -110,7 +110,7 @@ for path in sys.argv[1:]:
     assert "choose another directory" in first
 
 
-def test_read_only_reads_and_makes_nothing(tmp_path: Path) -> None:
+def test_a_read_only_opening_reads_and_makes_no_files(tmp_path: Path) -> None:
     replace(Directory(tmp_path / "store"), "a", b"text")
     directory = Directory(tmp_path / "store", read_only=True)
     assert b"text" == read_whole(directory, "a", bytes_max=10)
@@ -135,10 +135,10 @@ def whole_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kind", ["a directory", "a pipe", "a symbolic link"])
 @pytest.mark.parametrize("name", ["manifest.json", "log.synced", "run-", "cold-", "log-0", "checkpoint-"])
-def test_what_stands_where_a_file_of_the_store_should_is_named_for_what_it_is(
+def test_a_wrong_kind_of_file_in_place_of_a_store_file_is_named_with_its_kind(
     tmp_path: Path, whole_store: Path, name: str, kind: str
 ) -> None:
-    """A look and an opening raise the same words: which name, what it is, and not that the disk failed."""
+    """A read-only and a normal opening raise the same message: the name, its kind, and not that the disk failed."""
     place = tmp_path / "store"
     shutil.copytree(whole_store, place)
     odd = next(file for file in sorted(place.iterdir()) if file.name.startswith(name))
@@ -198,7 +198,7 @@ def refuse(number: int):
         (errno.EROFS, StoreFailedError),
     ],
 )
-def test_what_a_refused_write_means(
+def test_each_refused_write_has_its_kind_of_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[StoreError]
 ) -> None:
     file = Directory(tmp_path / "store").open("a", create=True)
@@ -208,7 +208,7 @@ def test_what_a_refused_write_means(
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
-def test_a_refused_sync_is_a_failure_whatever_the_reason(
+def test_a_refused_sync_is_a_failure_for_any_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     file = Directory(tmp_path / "store").open("a", create=True)
@@ -243,7 +243,7 @@ def test_too_many_open_files_says_which_limit_to_raise(tmp_path: Path, monkeypat
     ("number", "error"), [(errno.EMFILE, TooManyFilesError), (errno.EIO, StoreFailedError)], ids=["EMFILE", "EIO"]
 )
 @pytest.mark.parametrize("call", ["open", "fsync"])
-def test_a_directory_whose_name_cannot_be_made_durable_is_not_there(tmp_path, monkeypatch, number, error, call) -> None:
+def test_a_directory_whose_name_cannot_be_made_durable_is_removed(tmp_path, monkeypatch, number, error, call) -> None:
     refused, opens, store = error if call == "open" else StoreFailedError, os.open, tmp_path / "store"
 
     def refuses(path: object, *args: object, **how: object) -> int:
@@ -276,7 +276,9 @@ except StoreFullError:
     assert "full\n" == out, err
 
 
-def test_a_failed_replace_keeps_the_old_content_and_no_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_replace_keeps_the_old_content_and_leaves_no_remains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     directory = Directory(tmp_path / "store")
     replace(directory, "a", b"old")
     with monkeypatch.context() as patch:
@@ -288,7 +290,7 @@ def test_a_failed_replace_keeps_the_old_content_and_no_remains(tmp_path: Path, m
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_replaced_file_is_the_old_or_the_new_one_after_any_crash(seed: int) -> None:
-    """The power goes at each call in turn, and once more after the last: then it must be the new one."""
+    """The power fails at each call in turn, and once more after the last. Then it must be the new one."""
     rng = random.Random(seed)
     for nth in range(1, 12):
         disk = CrashDisk()
