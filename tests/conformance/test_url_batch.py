@@ -51,7 +51,7 @@ def test_a_batch_holds_what_spell_says(inputs: list[str], base: str | None) -> N
 
 
 @pytest.mark.parametrize("base", [None, BASE])
-def test_spelling_twice_is_spelling_once(inputs: list[str], base: str | None) -> None:
+def test_spelling_twice_is_like_spelling_once(inputs: list[str], base: str | None) -> None:
     once = UrlBatch.of(inputs, base)
     once = once.filter(once.valid)
     again = UrlBatch.of(once.strings(), base)

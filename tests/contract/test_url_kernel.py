@@ -190,7 +190,7 @@ def test_what_is_spelled_is_what_the_full_parser_says(kernel, url, page):
 
 @BOTH
 @given(url=URLS, page=st.sampled_from(PAGES))
-def test_spelling_twice_is_spelling_once(kernel, url, page):
+def test_spelling_twice_is_like_spelling_once(kernel, url, page):
     state, text, *_ = one(kernel, url, page)
     if state == SPELLED:
         again = one(kernel, text)

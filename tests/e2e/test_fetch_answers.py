@@ -120,7 +120,7 @@ def test_a_user_agent_that_cannot_be_sent_is_refused(agent: str) -> None:
         Request("http://a.test/", "127.0.0.1", agent)
 
 
-def test_an_address_that_is_none_is_refused() -> None:
+def test_an_invalid_address_is_refused_as_a_key() -> None:
     with pytest.raises(SettingsError):
         Request("http://a.test/", "a.test", AGENT)
 

@@ -1,4 +1,4 @@
-"""The page that draws the files says what the code writes: its examples are built and compared byte by byte."""
+"""The page that draws the files agrees with the code: its examples are built and compared byte by byte."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def crc(data: bytes) -> bytes:
     return struct.pack("<I", crc32c(data))
 
 
-def test_the_frame_on_the_page_is_the_frame_that_is_written() -> None:
+def test_the_frame_on_the_page_is_the_written_frame() -> None:
     assert bytes.fromhex(block("frame")) == pack_frames([(1, 0, 1, 2, 1, 0, b"abc")])
 
 
-def test_the_manifest_on_the_page_is_the_manifest_that_is_written() -> None:
+def test_the_manifest_on_the_page_is_the_written_manifest() -> None:
     files = FaultyFiles()
     Manifest.create(
         files,

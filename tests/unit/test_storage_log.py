@@ -55,7 +55,7 @@ def test_lsns_are_contiguous_from_one() -> None:
     assert [1, 2, 3] == [log.append(1, b"x") for _ in range(3)]
 
 
-def test_a_frame_comes_back_with_every_field() -> None:
+def test_a_frame_is_read_with_every_field() -> None:
     files = FaultyFiles()
     log = opened(files, epoch=7)
     log.append(3, b"first", version=2, codec=1)
@@ -67,7 +67,7 @@ def test_a_frame_comes_back_with_every_field() -> None:
     assert expected == list(opened(files).replay(0))
 
 
-def test_appended_is_not_synced_until_sync_says_so() -> None:
+def test_an_appended_frame_counts_as_synced_only_after_sync_says_so() -> None:
     log = opened(FaultyFiles())
     log.append(1, b"x")
     log.append(1, b"y")
@@ -76,7 +76,7 @@ def test_appended_is_not_synced_until_sync_says_so() -> None:
 
 
 def test_a_sync_reaches_the_file_after_the_last_write() -> None:
-    """The order that makes an acknowledgement true; no change may optimise the sync away."""
+    """The order that makes an acknowledgement true. No optimisation may remove this sync."""
     files = FaultyFiles()
     log = opened(files)
     name = segment_name(1)
@@ -88,7 +88,7 @@ def test_a_sync_reaches_the_file_after_the_last_write() -> None:
     assert ["write", "write", "sync"] == of_segment, name
 
 
-def test_the_mirror_is_written_only_after_the_sync_it_tells_of() -> None:
+def test_the_mirror_is_written_only_after_its_sync() -> None:
     files = FaultyFiles()
     log = opened(files)
     log.append(1, b"x")
@@ -98,7 +98,7 @@ def test_the_mirror_is_written_only_after_the_sync_it_tells_of() -> None:
     assert MIRROR_NAME == files.calls[1][1]
 
 
-def test_a_sync_with_nothing_new_asks_nothing_of_the_disk() -> None:
+def test_a_sync_without_new_frames_does_not_use_the_disk() -> None:
     files = FaultyFiles()
     log = opened(files)
     log.append(1, b"x")
@@ -107,7 +107,7 @@ def test_a_sync_with_nothing_new_asks_nothing_of_the_disk() -> None:
     assert (1, []) == (log.sync(), files.calls)
 
 
-def test_replay_begins_after_the_lsn_given() -> None:
+def test_replay_begins_after_the_given_lsn() -> None:
     log = filled(FaultyFiles(), 60)
     assert [58, 59, 60] == [frame.lsn for frame in log.replay(57)]
     assert list(range(1, 61)) == [frame.lsn for frame in log.replay(0)]
@@ -123,7 +123,7 @@ def test_replay_of_an_open_log_ends_where_it_began() -> None:
 
 
 @pytest.mark.parametrize("which", [0, 1, -1])
-def test_replay_of_what_was_damaged_since_opening_is_refused(which: int) -> None:
+def test_replay_of_a_log_damaged_since_opening_is_refused(which: int) -> None:
     files = FaultyFiles()
     log = filled(files, 60)
     name = segments(files)[which]
@@ -177,7 +177,8 @@ def test_the_next_segment_is_there_before_the_current_one_is_full() -> None:
 
 
 def test_after_opening_the_next_segment_is_caught_up_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All at once it would delay the first caller; until it is whole, the finished part serves as a smaller one."""
+    """A single step would delay the first caller. Until the segment is whole, the finished part serves as a smaller
+    one."""
     set_limits(monkeypatch, LOG_ZERO_BYTES_STEP=256)
     files = FaultyFiles()
     log = opened(files, first=1024, largest=16384)
@@ -238,8 +239,8 @@ def test_the_current_segment_is_never_dropped_even_when_it_replaced_an_empty_one
     assert (1, 1) == (len(segments(files)), log.statistics()["segments"])
 
 
-def test_a_segment_that_will_not_go_stays_with_those_behind_it_until_the_next_time() -> None:
-    """The second of them is refused: no gap is left, in this life or the next, and nothing stops."""
+def test_a_segment_that_cannot_be_removed_stays_with_the_later_ones_until_the_next_time() -> None:
+    """The removal of the second one is refused: no gap is left, in this process or the next, and the log continues."""
     files = FaultyFiles()
     log = filled(files, 60)
     before = segments(files)
@@ -258,8 +259,8 @@ def test_a_segment_that_will_not_go_stays_with_those_behind_it_until_the_next_ti
     assert before[-1:] == segments(files)
 
 
-def test_a_spare_of_an_earlier_life_that_will_not_go_is_made_empty() -> None:
-    """Else its frames could stand behind those of the segment that is made of it."""
+def test_a_spare_segment_of_an_earlier_process_that_cannot_be_removed_is_emptied() -> None:
+    """Otherwise its frames could be after those of the segment that is made of it."""
     files = FaultyFiles()
     log = filled(files, 3)
     log.close()
@@ -274,8 +275,8 @@ def test_a_spare_of_an_earlier_life_that_will_not_go_is_made_empty() -> None:
     assert 19 == len(payloads(opened(files)))
 
 
-def test_a_whole_frame_out_of_sequence_is_no_part_of_the_log() -> None:
-    """The remains of an earlier life would look like this."""
+def test_a_whole_frame_out_of_sequence_is_not_part_of_the_log() -> None:
+    """The remains of an earlier process would look like this."""
     files = FaultyFiles()
     log = opened(files)
     log.append(1, b"first")
@@ -289,7 +290,7 @@ def test_a_whole_frame_out_of_sequence_is_no_part_of_the_log() -> None:
         assert [b"first"] == payloads(opened(files))
 
 
-def test_a_frame_that_fills_its_segment_to_the_last_byte() -> None:
+def test_a_frame_may_fill_its_segment_to_the_last_byte() -> None:
     files = FaultyFiles()
     log = opened(files)
     log.append(1, b"x" * (1024 - SEGMENT_HEADER_BYTES - FRAME_HEADER_BYTES))
@@ -300,7 +301,7 @@ def test_a_frame_that_fills_its_segment_to_the_last_byte() -> None:
     assert [961 - 32, 1] == [len(payload) for payload in payloads(opened(files))]
 
 
-def test_frames_larger_than_a_read_step_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_larger_than_a_read_step_are_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
     set_limits(monkeypatch, LOG_READ_BYTES=64)
     files = FaultyFiles()
     log = opened(files)
@@ -320,7 +321,7 @@ def test_a_payload_beyond_the_largest_frame_is_refused_before_anything_is_writte
     assert 1 == log.append(1, b"x")
 
 
-def test_lsns_go_on_after_reopening() -> None:
+def test_lsns_continue_after_reopening() -> None:
     files = FaultyFiles()
     filled(files, 12).close()
     log = opened(files, epoch=2)
@@ -328,7 +329,7 @@ def test_lsns_go_on_after_reopening() -> None:
     assert [1] * 12 + [2] == [frame.epoch for frame in log.replay(0)]
 
 
-def test_the_highest_epoch_found_is_told() -> None:
+def test_the_highest_epoch_in_the_log_is_reported() -> None:
     files = FaultyFiles()
     filled(files, 2).close()
     log = opened(files, epoch=9)
@@ -336,8 +337,8 @@ def test_the_highest_epoch_found_is_told() -> None:
     assert (1, 9) == (log.last_epoch, opened(files, epoch=10).last_epoch)
 
 
-def test_what_was_found_on_opening_is_synced_before_it_is_shown() -> None:
-    """After kill -9 the tail may be in the cache only: a replay builds on it."""
+def test_frames_found_on_opening_are_synced_before_they_are_returned() -> None:
+    """After kill -9 the tail may be only in the cache, and a replay depends on it."""
     disk = CrashDisk()
     log = opened(disk)
     log.append(1, b"never synced")
@@ -354,7 +355,7 @@ def random_none():
 
 
 def test_frames_above_the_sync_point_are_written_again_on_opening() -> None:
-    """A sync that failed may leave them in the cache only, marked clean; syncing again would not bring them out."""
+    """A failed sync may leave them only in the cache, marked clean. Another sync would not write them."""
     files = FaultyFiles()
     log = opened(files)
     log.append(1, b"synced")
@@ -400,7 +401,7 @@ def test_segments_below_the_checkpoint_are_not_read() -> None:
         opened(files, after=0)
 
 
-def test_bytes_after_is_never_too_few_and_close(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_after_never_returns_too_few_and_is_nearly_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     set_limits(monkeypatch, LOG_MARK_BYTES=300)
     files = FaultyFiles()
     log = filled(files, 60)
@@ -413,7 +414,7 @@ def test_bytes_after_is_never_too_few_and_close(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_threads_that_wait_for_one_sync_share_the_next() -> None:
-    """Ten callers, one slow sync under way: one more sync serves the nine that came meanwhile."""
+    """Ten callers during one slow sync: one more sync serves the nine that arrived meanwhile."""
     files = FaultyFiles()
     log = opened(files)
     gate, entered = threading.Event(), threading.Event()
@@ -506,7 +507,7 @@ def test_a_closed_log_says_so() -> None:
             call()
 
 
-def test_reading_only_shows_all_whole_frames_and_changes_nothing() -> None:
+def test_a_read_only_opening_shows_all_whole_frames_and_changes_no_file() -> None:
     files = FaultyFiles()
     log = filled(files, 20)
     files.put(MIRROR_NAME, b"")
@@ -523,14 +524,14 @@ def test_reading_only_shows_all_whole_frames_and_changes_nothing() -> None:
     assert ([], before) == (files.calls, files.contents())
 
 
-def test_reading_only_an_empty_directory_makes_nothing() -> None:
+def test_a_read_only_opening_of_an_empty_directory_makes_no_files() -> None:
     files = FaultyFiles()
     reader = Log.open(files, store=STORE, epoch=0, read_only=True)
     assert ([], []) == (payloads(reader), files.names())
 
 
 def refused(files: FaultyFiles, words: str, *, after: int = 0, kind: type[StoreError] = DamagedStoreError) -> None:
-    """Opening fails with these words and leaves every byte as it was."""
+    """Opening fails with this message and leaves every byte unchanged."""
     before = files.contents()
     files.calls.clear()
     with pytest.raises(kind, match=words):
@@ -599,7 +600,7 @@ def test_a_segment_older_than_the_checkpoint_is_refused() -> None:
     refused(files, "the frames end at LSN 3, but LSN 5 was synced", after=5)
 
 
-def test_a_log_that_ends_below_what_the_caller_knows_to_be_synced_is_refused() -> None:
+def test_a_log_that_ends_below_an_lsn_that_was_synced_is_refused() -> None:
     files = FaultyFiles()
     filled(files, 3).close()
     files.drop(MIRROR_NAME)
@@ -636,7 +637,7 @@ def test_a_segment_of_a_newer_format_is_refused_with_both_versions() -> None:
     refused(files, "log format 2; this version reads up to 1", kind=ForeignStoreError)
 
 
-def test_a_spare_of_an_earlier_life_never_becomes_a_segment() -> None:
+def test_a_spare_segment_of_an_earlier_process_never_becomes_a_segment() -> None:
     files = FaultyFiles()
     log = filled(files, 3)
     log.close()
@@ -651,7 +652,7 @@ def test_a_spare_of_an_earlier_life_never_becomes_a_segment() -> None:
     assert {1024, 2048, 4096} == {len(files.contents()[name]) for name in segments(files)}
 
 
-def test_two_logs_on_one_directory_are_kept_apart_by_its_lock_even_after_kill_9(tmp_path: Path) -> None:
+def test_two_logs_in_one_directory_are_prevented_by_its_lock_even_after_kill_9(tmp_path: Path) -> None:
     script = """
 import sys
 from outrider.storage.files import Directory
@@ -682,8 +683,8 @@ sys.stdin.read()
     assert (list(range(1, 51)), [b"payload %d" % number for number in range(50)]) == (acknowledged, payloads(log))
 
 
-def test_what_is_dropped_while_it_is_read_is_passed_over() -> None:
-    """A checkpoint that ended meanwhile covers it."""
+def test_segments_dropped_during_a_replay_are_skipped() -> None:
+    """A checkpoint that was completed meanwhile covers it."""
     files = FaultyFiles()
     log = filled(files, 100)
     assert len(segments(files)) >= 3
@@ -697,7 +698,7 @@ def test_what_is_dropped_while_it_is_read_is_passed_over() -> None:
         payloads(log)
 
 
-def test_a_log_rolls_where_that_is_worth_it() -> None:
+def test_a_log_starts_a_new_segment_where_that_is_worth_it() -> None:
     files = FaultyFiles()
     log = opened(files, first=1024, largest=1 << 20)
     log.append(1, b"few")

@@ -1,4 +1,4 @@
-"""The manifest: written once, readable, checked; other directories are left alone."""
+"""The manifest: written once, readable, checked. Other directories are left alone."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def created(files: Files) -> Manifest:
     )
 
 
-def test_what_was_written_is_loaded() -> None:
+def test_the_loaded_manifest_equals_the_written_one() -> None:
     files = FaultyFiles()
     assert created(files) == Manifest.load(files)
 
 
-def test_keys_and_id_are_given_as_bytes_too() -> None:
+def test_keys_and_id_are_also_returned_as_bytes() -> None:
     manifest = created(FaultyFiles())
     assert (bytes.fromhex("00112233445566778899aabbccddeeff"), b"\x0f" * 16, b"\xf0" * 16) == (
         manifest.store_bytes,
@@ -49,13 +49,13 @@ def test_people_can_read_it() -> None:
     assert files.contents()[MANIFEST_NAME].count(b"\n") > 8
 
 
-def test_an_empty_directory_has_none() -> None:
+def test_an_empty_directory_has_no_manifest() -> None:
     files = FaultyFiles()
     files.lock()
     assert Manifest.load(files) is None
 
 
-def test_what_a_failed_creation_leaves_counts_as_empty() -> None:
+def test_the_remains_of_a_failed_creation_count_as_empty() -> None:
     files = FaultyFiles()
     files.put(MANIFEST_NAME + ".tmp", b"half")
     assert Manifest.load(files) is None
@@ -63,7 +63,7 @@ def test_what_a_failed_creation_leaves_counts_as_empty() -> None:
     assert [MANIFEST_NAME] == files.names()
 
 
-def test_a_directory_with_other_things_is_foreign_and_left_alone() -> None:
+def test_a_directory_with_other_content_is_foreign_and_left_alone() -> None:
     files = FaultyFiles()
     files.put("thesis.txt", b"mine")
     for call in (lambda: Manifest.load(files), lambda: created(files)):
@@ -104,8 +104,8 @@ def test_an_older_format_is_refused_with_both_versions_and_the_way_out() -> None
         Manifest.load(files)
 
 
-def test_a_bit_flipped_anywhere_never_gives_another_manifest() -> None:
-    """Where the flip leaves the meaning alone (an escape's case, white space) the manifest is the same."""
+def test_a_bit_flipped_anywhere_never_makes_another_manifest() -> None:
+    """If the flip does not change the meaning (an escape's case, white space), the manifest is the same."""
     files = FaultyFiles()
     manifest = created(files)
     content = files.contents()[MANIFEST_NAME]
@@ -141,13 +141,13 @@ def test_hostile_content_is_refused_without_harm(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", ["store", "fingerprint_key", "slot_key"])
-def test_a_key_that_is_none_is_refused(name: str) -> None:
+def test_an_invalid_key_is_refused(name: str) -> None:
     good = {"store": "0" * 32, "fingerprint_key": "0" * 32, "slot_key": "0" * 32}
     with pytest.raises(ValueError, match=f"{name} must be 32 hex digits"):
         Manifest(created="", spelling="", **{**good, name: "0" * 31 + "G"})
 
 
-def test_a_crash_while_it_is_made_leaves_all_of_it_or_an_empty_directory() -> None:
+def test_a_crash_during_its_creation_leaves_all_of_it_or_an_empty_directory() -> None:
     rng = random.Random(1)
     for nth in range(1, 12):
         disk = CrashDisk()
@@ -164,8 +164,8 @@ def test_a_crash_while_it_is_made_leaves_all_of_it_or_an_empty_directory() -> No
     pytest.fail("creating makes more calls than were tried")
 
 
-def test_rules_that_the_manifest_has_no_room_for_are_refused_before_a_store_is_made() -> None:
-    """A manifest that is longer than it may be would never be read again."""
+def test_rules_that_do_not_fit_into_the_manifest_are_refused_before_a_store_is_made() -> None:
+    """A manifest that is longer than allowed could never be read again."""
     files = FaultyFiles()
     with pytest.raises(SettingsError, match="make url_rules shorter"):
         Manifest.create(

@@ -1,4 +1,4 @@
-"""Damage of every kind in log and checkpoint: what is whole stays, what is lost is named, nothing is thrown away."""
+"""Damage of every kind in log and checkpoint: whole parts stay, lost parts are named, and no bytes are thrown away."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def place_of(store, lsn):
 
 
 def opened(store, after=None):
-    """(frames by LSN, ranges) as the store's own readers see them; raises what they raise."""
+    """Returns (frames by LSN, ranges) as the store's own readers see them. Raises their errors."""
     files = Directory(store)
     try:
         checkpoint = newest_checkpoint(files, store=STORE)
@@ -118,7 +118,7 @@ def opened(store, after=None):
 
 
 def repaired(store):
-    """Repairs, and gives what was found."""
+    """Repairs, and returns the report."""
     files = Directory(store)
     files.lock()
     try:
@@ -133,7 +133,7 @@ def lost_frames(found):
 
 
 def holds(store, lost=(), lost_ranges=(), first=COVERED + 1):
-    """Everything but what is named is there, and every lost frame has its filler."""
+    """Checks that everything except the named losses is there, and that every lost frame has its filler."""
     frames, ranges = opened(store)
     expected = {lsn: FILLER.payload if lsn in lost else payload(lsn) for lsn in range(first, FRAMES + 1)}
     assert expected == {lsn: frame.payload for lsn, frame in frames.items() if lsn >= first}
@@ -183,7 +183,7 @@ def test_the_report_names_what_was_lost(store):
     )  # fmt: skip
 
 
-def test_damage_at_several_places_costs_each_what_was_there(store):
+def test_damage_at_several_places_costs_only_the_frames_there(store):
     for lsn in (70, 71, 120, 200, 299):
         path, begin, _ = place_of(store, lsn)
         flip(path, begin + 33)
@@ -192,7 +192,7 @@ def test_damage_at_several_places_costs_each_what_was_there(store):
     holds(store, lost=[70, 71, 120, 200, 299])
 
 
-def test_zeros_over_some_frames_cost_those(store):
+def test_zeros_over_some_frames_cost_only_those_frames(store):
     path, begin, _ = place_of(store, 200)
     data = bytearray(path.read_bytes())
     data[begin + 50 : begin + 400] = bytes(350)
@@ -240,7 +240,7 @@ def test_all_segments_gone_leaves_the_checkpoint(store):
     holds(store, lost=range(COVERED + 1, FRAMES + 1))
 
 
-def test_a_header_is_written_anew_from_the_name(store):
+def test_a_header_is_written_again_from_the_name(store):
     for at in (0, 5, 9, 20, 35, 61):
         path = segments(store)[5]
         flip(path, at)
@@ -259,7 +259,7 @@ def test_a_renamed_segment_gets_its_name_back(store):
     holds(store)
 
 
-def test_a_segment_of_another_store_is_put_aside(store, tmp_path):
+def test_a_segment_of_another_store_is_moved_aside(store, tmp_path):
     files = Directory(tmp_path / "other")
     Log.open(files, store=bytes(16), epoch=1, segment_bytes_first=SEGMENT, segment_bytes_max=SEGMENT).close()
     shutil.copy(tmp_path / "other" / "log-0000000000000001.seg", store / "log-0000000000000fff.seg")
@@ -288,8 +288,8 @@ def test_a_torn_tail_is_no_loss(made, tmp_path):
     holds(tmp_path / "store")
 
 
-def test_a_frame_inside_a_page_is_not_taken_for_one(made, tmp_path):
-    """The author of a page can put a whole frame into it; after damage it must not be found in the place of ours."""
+def test_a_frame_inside_a_page_is_not_read_as_a_frame(made, tmp_path):
+    """The author of a page can put a whole frame into it. After damage it must not be found in place of ours."""
     files = Directory(tmp_path / "store")
     log = Log.open(files, store=STORE, epoch=1, segment_bytes_first=SEGMENT, segment_bytes_max=SEGMENT)
     for lsn in range(1, 8):
@@ -305,7 +305,7 @@ def test_a_frame_inside_a_page_is_not_taken_for_one(made, tmp_path):
     files.close()
     path = segments(tmp_path / "store")[0]
     begin = path.read_bytes().find(planted) - 31
-    for at in (0, 1, 2, 3):  # the length, so that only a search can go on
+    for at in (0, 1, 2, 3):  # the length, so that only a search can continue
         flip(path, begin + at, 0x55)
     found, _ = repaired(tmp_path / "store")
     assert [4] == lost_frames(found)
@@ -360,7 +360,7 @@ def test_the_first_and_the_last_range_can_be_lost_too(store):
     holds(store, lost_ranges=[0, RANGES - 1])
 
 
-def test_a_wrong_byte_in_a_checkpoints_header_or_footer_is_put_right(store):
+def test_a_wrong_byte_in_a_checkpoints_header_or_footer_is_corrected(store):
     flip(the_checkpoint(store), 41)
     flip(the_checkpoint(store), the_checkpoint(store).stat().st_size - 10)
     found, _ = repaired(store)
@@ -385,7 +385,7 @@ def test_without_its_header_the_whole_log_is_replayed(store):
     assert (list(range(1, FRAMES + 1)), RANGES) == (list(frames), len(ranges))
 
 
-def test_a_missing_checkpoint_is_told_by_where_the_log_begins(store):
+def test_a_missing_checkpoint_is_found_by_the_first_lsn_of_the_log(store):
     the_checkpoint(store).unlink()
     segments(store)[0].unlink()
     first = int(segments(store)[0].stem[4:], 16)
@@ -397,7 +397,7 @@ def test_a_missing_checkpoint_is_told_by_where_the_log_begins(store):
     assert (list(range(first, FRAMES + 1)), []) == (list(frames), ranges)
 
 
-def test_a_range_inside_a_page_is_not_taken_for_one(store):
+def test_a_range_inside_a_page_is_not_read_as_a_range(store):
     files = Directory(store)
     planted = bytearray()
     for place in (0, 3, 999):
@@ -422,7 +422,7 @@ def test_a_range_inside_a_page_is_not_taken_for_one(store):
 
 
 def test_a_repair_that_was_killed_is_run_again(store, monkeypatch):
-    """At every call of the disk: repairing again keeps all that is whole, and what the files were before."""
+    """At every call of the disk: a second repair keeps all whole parts, and the original files."""
     path, begin, _ = place_of(store, 200)
     flip(path, begin + 40)
     flip(the_checkpoint(store), range_at(store, 17) + 60)
@@ -451,9 +451,9 @@ def test_a_repair_that_was_killed_is_run_again(store, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_whatever_is_damaged_the_rest_is_kept(store, seed):
-    """Some bytes of some files are changed, zeroed, cut off or gone: repaired, the store opens, what is outside the
-    damage is there, and a frame is either itself or named as lost."""
+def test_after_any_damage_the_rest_is_kept(store, seed):
+    """Some bytes of some files are changed, zeroed, cut off or missing. After the repair the store opens, all content
+    outside of the damage is there, and each frame is either unchanged or named as lost."""
     dice = random.Random(seed)
     hurt: set[int] = set()
     hurt_ranges: set[int] = set()
@@ -544,7 +544,7 @@ def ledger(tmp_path, monkeypatch):
 
 
 def listed(folder, names):
-    """Order and URL of every record, by its number."""
+    """Returns order and URL of every record, by its number."""
     files = Directory(folder)
     try:
         kept = Ledger.open(files, store=STORE, names=names)
@@ -576,7 +576,7 @@ def expected_rows(lost_old=(), lost_new=()):
 
 
 def blocks_of(folder, name):
-    """(first byte, byte behind, numbers of its records) of each block."""
+    """Returns (first byte, end byte, numbers of its records) of each block."""
     files = Directory(folder)
     run = Run(files, name, store=STORE)
     numbers = {int(cards_of([number], 0).heads["fingerprint"][0]): number for number in range(ROWS + 100)}
@@ -588,7 +588,7 @@ def blocks_of(folder, name):
     return out
 
 
-def test_whole_runs_are_left_as_they_are(ledger):
+def test_whole_runs_are_unchanged(ledger):
     folder, names = ledger
     before = contents(folder)
     assert ("", before, expected_rows()) == (runs_repaired(folder, names).folder, contents(folder), listed(*ledger))
@@ -608,7 +608,7 @@ def test_a_byte_of_one_block_costs_its_records_and_their_newer_heads(ledger, at)
     assert damaged == (folder / mended.folder / names[0]).read_bytes() != before
 
 
-def test_a_block_of_the_newer_run_brings_the_older_records_back(ledger):
+def test_a_damaged_block_of_the_newer_run_reveals_the_older_records(ledger):
     folder, names = ledger
     begin, _, numbers = blocks_of(folder, names[1])[0]
     flip(folder / names[1], begin + 30)
@@ -640,7 +640,7 @@ def test_without_an_index_one_block_is_lost_and_the_next_is_found(ledger):
     assert expected_rows(lost_old=numbers) == listed(folder, names)
 
 
-def test_a_missing_run_is_named_and_the_others_stand(ledger):
+def test_a_missing_run_is_named_and_the_other_runs_stay(ledger):
     folder, names = ledger
     (folder / names[1]).unlink()
     (loss,) = runs_repaired(folder, names).losses
@@ -698,7 +698,7 @@ def manifest(tmp_path):
     return files, tmp_path / "manifest" / "manifest.json"
 
 
-def test_a_wrong_byte_in_the_manifest_is_put_right(manifest):
+def test_a_wrong_byte_in_the_manifest_is_corrected(manifest):
     files, path = manifest
     data = path.read_bytes()
     for at in (0, data.find(b"fingerprint"), data.find(b"0f0f") + 7, data.find(b"crc32c") + 12, len(data) - 3):

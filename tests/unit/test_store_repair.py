@@ -1,4 +1,4 @@
-"""Repair of a whole store: damage in each kind of file, then it opens, verifies, and holds all that was outside."""
+"""Repair of a whole store: damage in each kind of file. Then it opens, verifies, and contains all that was outside."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def opened(store, now=START + 10_000 * SECOND):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A store with a checkpoint, a run, and a log behind them: two crawls, keys, robots rules, leases of a worker."""
+    """A store with a checkpoint, a run, and a log after them: two crawls, keys, robots rules, leases of a worker."""
     store = tmp_path_factory.mktemp("made") / "store"
     clock = Clock()
     frontier = Frontier.open(store, clock=clock, settings=SETTINGS, robots="caller")
@@ -83,7 +83,7 @@ def store(made, tmp_path):
 
 
 def held(store, now=START + 10_000 * SECOND):
-    """State, attempts and priority of every URL, by crawl and URL."""
+    """Returns state, attempts and priority of every URL, by crawl and URL."""
     with opened(store, now) as frontier:
         assert () == frontier.verify().problems
         return states(frontier)
@@ -118,7 +118,7 @@ def one(store, pattern):
 
 
 def frames(store):
-    """(file, first byte, byte behind, LSN) of every frame."""
+    """Returns (file, first byte, end byte, LSN) of every frame."""
     files = Directory(store)
     manifest = json.loads((store / "manifest.json").read_text())
     found = survey(files, bytes.fromhex(manifest["store"]))
@@ -158,7 +158,7 @@ def missing_and_other(expected, found):
 
 
 def test_every_frame_of_the_log_may_be_lost(made, tmp_path, expected):
-    """Whichever frame it is: the store opens, and no URL is lost but those that the frame had brought."""
+    """For each frame: the store opens, and only the URLs of that frame are lost."""
     places, found = frames(made)
     tail = [place for place in places if place[3] > found.covered_lsn]
     assert len(tail) > 5
@@ -174,7 +174,7 @@ def test_every_frame_of_the_log_may_be_lost(made, tmp_path, expected):
         assert [lsn] == [loss["first_lsn"] for loss in report["lost"]]
 
 
-def test_what_a_lost_frame_brought_can_be_told_again(store, expected):
+def test_the_urls_of_a_lost_frame_can_be_discovered_again(store, expected):
     places, found = frames(store)
     path, begin, end, _ = next(place for place in places if place[3] == found.covered_lsn + 1)
     flip(path, (begin + end) // 2)
@@ -203,7 +203,7 @@ def test_every_range_of_the_checkpoint_may_be_lost(made, tmp_path, expected):
         assert (made / checkpoint).stat().st_size == (store / "damaged-1" / checkpoint).stat().st_size
 
 
-def test_a_checkpoint_may_be_gone_altogether(store, expected):
+def test_a_checkpoint_may_be_missing(store, expected):
     one(store, "checkpoint-*.ckpt").unlink()
     repair(str(store), now=START + 9_000 * SECOND)
     assert verify(str(store)).ok
@@ -216,7 +216,7 @@ def test_a_checkpoint_may_be_gone_altogether(store, expected):
     }
 
 
-def test_a_block_of_a_run_takes_its_urls_with_it(store, expected):
+def test_a_lost_block_of_a_run_loses_its_urls(store, expected):
     run = one(store, "run-*.run")
     flip(run, 200)
     done = damaged_then_repaired(store)
@@ -226,7 +226,7 @@ def test_a_block_of_a_run_takes_its_urls_with_it(store, expected):
     assert done.salvaged.urls <= lost
 
 
-def test_a_run_may_be_gone_altogether(store, expected):
+def test_a_run_may_be_missing(store, expected):
     one(store, "run-*.run").unlink()
     done = repair(str(store), now=START + 9_000 * SECOND)
     assert verify(str(store)).ok
@@ -237,7 +237,7 @@ def test_a_run_may_be_gone_altogether(store, expected):
     assert len(done.salvaged.fingerprints) == done.salvaged.urls
 
 
-def test_all_of_the_log_may_be_gone(store, expected):
+def test_all_of_the_log_may_be_missing(store, expected):
     for path in store.glob("log-*.seg"):
         path.unlink()
     damaged_then_repaired(store)
@@ -245,7 +245,7 @@ def test_all_of_the_log_may_be_gone(store, expected):
     assert all("late" in url or "new" in url for _, url in missing)
 
 
-def test_a_wrong_byte_in_the_manifest_is_put_right(store, expected):
+def test_a_wrong_byte_in_the_manifest_is_corrected(store, expected):
     before = (store / "manifest.json").read_bytes()
     flip(store / "manifest.json", before.find(b"fingerprint_key") + 25, 0x01)
     done = damaged_then_repaired(store)
@@ -254,7 +254,7 @@ def test_a_wrong_byte_in_the_manifest_is_put_right(store, expected):
     assert expected == held(store)
 
 
-def test_a_manifest_that_is_lost_is_not_guessed(store):
+def test_a_missing_manifest_is_not_guessed(store):
     (store / "manifest.json").write_bytes(b"{}")
     before = {path.name: path.read_bytes() for path in store.iterdir() if path.name != "lock"}
     with pytest.raises(DamagedStoreError, match="restore a copy of it"):
@@ -275,7 +275,7 @@ def test_after_a_repair_no_host_is_ready_before_one_delay(store):
 
 
 def test_tokens_grow_across_a_repair(store):
-    """Also when the frames that gave the last ones are lost: they lie below the next opening's."""
+    """Also when the frames with the last tokens are lost: they are below those of the next opening."""
     places, found = frames(store)
     with Frontier.look(store) as looking:
         given = max(url.token for url in looking.urls(state="leased"))
@@ -288,7 +288,8 @@ def test_tokens_grow_across_a_repair(store):
 
 
 def test_a_repair_that_is_killed_is_run_again(made, tmp_path, expected, monkeypatch):
-    """At every call that changes the disk: what opens then is true, and the next repair ends where this would have."""
+    """At every call that changes the disk: the opened content is true, and the next repair has the result of this
+    one."""
     store, damaged = tmp_path / "store", tmp_path / "damaged"
     shutil.copytree(made, damaged)
     places, found = frames(damaged)
@@ -320,7 +321,7 @@ def test_a_repair_that_is_killed_is_run_again(made, tmp_path, expected, monkeypa
         assert originals <= kept
         last = held(store)
     assert kills > 10
-    # A URL that was due by the last instant of a log counts as queued, and a repair that is run again adds an instant.
+    # A URL that was due by the last instant of a log counts as queued, and a second repair adds an instant.
     assert {url: told[1:] for url, told in whole.items()} == {url: told[1:] for url, told in last.items()}
     assert set(whole) < set(expected)
 
@@ -331,8 +332,9 @@ def test_a_store_in_use_is_not_repaired(store):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_is_damaged_it_opens_again(made, tmp_path, expected, seed):
-    """Bytes changed, zeroed or cut off anywhere in log, checkpoint and run, several at once; and once more after it."""
+def test_after_any_damage_the_store_opens_again(made, tmp_path, expected, seed):
+    """Bytes changed, zeroed or cut off anywhere in log, checkpoint and run, at several places; and once more after
+    it."""
     dice = random.Random(seed)
     store = tmp_path / "store"
     shutil.copytree(made, store)
@@ -383,7 +385,7 @@ UNFIT = {
 
 
 def logged_and_never_applied(frontier, call, monkeypatch):
-    """Leaves a frame as an earlier release did, which checked sizes only as it applied a frame."""
+    """Leaves a frame like an earlier release, which checked sizes only as it applied a frame."""
     append = frontier._log.append
 
     def append_and_stop(*frame, **how):
@@ -405,8 +407,9 @@ def logged_and_never_applied(frontier, call, monkeypatch):
 
 
 @pytest.mark.parametrize("call", UNFIT.values(), ids=list(UNFIT))
-def test_a_frame_that_can_be_read_and_not_applied_is_named_dropped_and_listed(call, store, expected, monkeypatch):
-    """`open` and `verify` tell its LSN; `repair` lists it, and keeps all that the frames before and behind it say."""
+def test_a_frame_that_can_be_read_but_not_applied_is_named_dropped_and_listed(call, store, expected, monkeypatch):
+    """`open` and `verify` report its LSN. `repair` lists it, and keeps the content of all frames before and after
+    it."""
     frontier = opened(store)
     assert frontier.lease(1, worker="w")
     lsn = logged_and_never_applied(frontier, call, monkeypatch)
@@ -423,12 +426,12 @@ def test_a_frame_that_can_be_read_and_not_applied_is_named_dropped_and_listed(ca
     found = held(store)
     assert set(expected) | {("default", "http://behind.test/")} == set(found)
     with opened(store) as frontier:
-        assert [] == list(frontier.lines("pages", 0))  # which reads the log to its end
+        assert [] == list(frontier.lines("pages", 0))  # reads the log to its end
         assert ["new"] == frontier.discover(["http://bad.test/"])
 
 
-def test_facts_of_a_newer_release_are_not_taken_for_damage(store):
-    """Nothing is dropped that a newer release can read."""
+def test_facts_of_a_newer_release_are_not_treated_as_damage(store):
+    """No fact is dropped that a newer release can read."""
     frontier = opened(store)
     frontier._log.append(FRAME_KIND, (0).to_bytes(8, "little") + BLOCK.pack(Fact.HOST, 3, 0))
     frontier.close()

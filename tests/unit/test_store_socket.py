@@ -1,4 +1,4 @@
-"""control.sock of a store that a program keeps: commands ask the program while it runs, and the files afterwards."""
+"""control.sock of a store of a program: commands query the program while it runs, and the files afterwards."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def places(tmp_path, request):
     return tmp_path / request.param, tmp_path / request.param.split("/")[0]
 
 
-def test_commands_ask_the_program_that_has_the_store(places, said, capsys):
+def test_commands_query_the_program_that_owns_the_store(places, said, capsys):
     store, named = places
     store.parent.mkdir(exist_ok=True)
     with Frontier.open(store, robots="caller") as frontier:
@@ -54,7 +54,7 @@ def test_commands_ask_the_program_that_has_the_store(places, said, capsys):
         assert "this process fetches it" in said("explain", lease.url, "-o", named)
         assert "1 host is ready" in said("why-idle", named)
         assert 2 == len(said("urls", named, "--json").splitlines())
-        for order in (("retry",), ("add", A), ("host", "a.test", "pause")):  # orders are the program's own
+        for order in (("retry",), ("add", A), ("host", "a.test", "pause")):  # only the program may give orders
             assert 6 == cli.run([order[0], str(named), *order[1:]])
             told = capsys.readouterr().err
             assert ("takes no orders" in told, "did not answer" in told) == (True, False)
@@ -63,7 +63,7 @@ def test_commands_ask_the_program_that_has_the_store(places, said, capsys):
     assert 2 == json.loads(said("status", named, "--json"))["accepted"]
 
 
-def test_status_works_on_a_store_that_a_program_kept(tmp_path, said):
+def test_status_works_on_the_store_of_a_program(tmp_path, said):
     with Frontier.open(tmp_path / "store", robots="caller") as frontier:
         frontier.discover([A])
     assert "state       stopped" in said("status", tmp_path / "store")
@@ -89,7 +89,7 @@ def test_a_store_without_a_record_is_not_called_polite(tmp_path, said):
     assert ("nothing to prove" in told, "every gap was kept" in told) == (True, False)
 
 
-def test_bad_questions_are_answered_with_the_reason(tmp_path):
+def test_bad_queries_are_answered_with_the_reason(tmp_path):
     with Frontier.open(tmp_path / "store", robots="caller"):
         for words, told in ((b"nonsense\n", "no JSON object"), (b'{"ask":"dance"}\n', "this can be asked")):
             with socket.socket(socket.AF_UNIX) as asking:
@@ -100,7 +100,7 @@ def test_bad_questions_are_answered_with_the_reason(tmp_path):
             ask(str(tmp_path / "store"), "urls", after="nonsense")
 
 
-def test_the_socket_is_for_its_owner_alone_and_one_that_a_crash_left_is_replaced(tmp_path):
+def test_only_the_owner_can_use_the_socket_and_a_socket_left_by_a_crash_is_replaced(tmp_path):
     store = tmp_path / "store"
     Frontier.open(store, robots="caller").close()
     with socket.socket(socket.AF_UNIX) as left:
@@ -112,7 +112,7 @@ def test_the_socket_is_for_its_owner_alone_and_one_that_a_crash_left_is_replaced
         ask(str(store), "totals")
 
 
-def test_a_file_of_the_socket_s_name_is_left_alone_and_the_store_opens(tmp_path):
+def test_a_file_with_the_name_of_the_socket_is_left_alone_and_the_store_opens(tmp_path):
     store = tmp_path / "store"
     Frontier.open(store, robots="caller").close()
     (store / SOCKET_NAME).write_text("mine")
@@ -121,12 +121,12 @@ def test_a_file_of_the_socket_s_name_is_left_alone_and_the_store_opens(tmp_path)
     assert "mine" == (store / SOCKET_NAME).read_text()
 
 
-def test_a_store_can_be_opened_without_a_socket_and_one_in_memory_has_none(tmp_path):
+def test_a_store_can_be_opened_without_a_socket_and_a_store_in_memory_has_no_socket(tmp_path):
     with Frontier.open(tmp_path / "store", control=False, robots="caller"), Frontier.memory(robots="caller"):
         assert SOCKET_NAME not in os.listdir(tmp_path / "store")
 
 
-def test_a_frontier_that_is_forgotten_takes_its_socket_with_it(tmp_path):
+def test_a_deleted_frontier_object_removes_its_socket(tmp_path):
     frontier = Frontier.open(tmp_path / "store", robots="caller")
     del frontier
     gc.collect()
@@ -152,7 +152,7 @@ def test_a_child_of_a_fork_leaves_the_socket_of_its_parent(tmp_path):
     assert not (tmp_path / "store" / SOCKET_NAME).exists()
 
 
-def test_an_awaited_frontier_answers_too(tmp_path):
+def test_an_async_frontier_answers_too(tmp_path):
     async def asked():
         async with AsyncFrontier.open(tmp_path / "store", robots="caller") as frontier:
             await frontier.discover([A])
@@ -162,7 +162,7 @@ def test_an_awaited_frontier_answers_too(tmp_path):
 
 
 class Listener:
-    """Fails, then has one question, then is closed."""
+    """Fails, then has one query, then is closed."""
 
     def __init__(self, connection):
         self._steps = [OSError(errno.EMFILE, "too many open files"), connection, OSError(errno.EBADF, "closed")]
@@ -174,7 +174,7 @@ class Listener:
         return step, ""
 
 
-def test_a_time_without_descriptors_does_not_end_the_answers(tmp_path, monkeypatch):
+def test_a_temporary_lack_of_descriptors_does_not_end_the_answers(tmp_path, monkeypatch):
     monkeypatch.setattr(store_socket, "CONTROL_PAUSE_SECONDS", 0)
     asking, answering = socket.socketpair()
     with Frontier.open(tmp_path / "store", robots="caller") as frontier, asking:
@@ -184,7 +184,7 @@ def test_a_time_without_descriptors_does_not_end_the_answers(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("line", [b"[" * 60_000, b'{"ask":' * 9_000, b"7", b"\xff"])
-def test_a_question_that_is_no_object_is_refused(tmp_path, line):
+def test_a_query_that_is_not_an_object_is_refused(tmp_path, line):
     with Frontier.open(tmp_path / "store", robots="caller"), socket.socket(socket.AF_UNIX) as asking:
         asking.connect(str(tmp_path / "store" / SOCKET_NAME))
         asking.sendall(line + b"\n")

@@ -1,4 +1,4 @@
-"""The words of pages that may be without end: alike in a trap, apart where there is anything to read."""
+"""The words of pages that may be endless: equal in a trap, different where there is content."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def days(*numbers: int) -> dict[str, str]:
     return {f"/day/{number}": f"Day {number}" for number in numbers}
 
 
-def test_days_of_a_calendar_are_alike_whatever_days_they_lead_to() -> None:
+def test_days_of_a_calendar_are_equal_whatever_days_they_link() -> None:
     one = wording("http://a.test/day/7", "Calendar 2026-05-17", "No events", days(6, 8))
     other = wording("http://a.test/day/900", "Calendar 2028-10-29", "No events", days(535, 899, 901, 1265))
     assert one is not None
@@ -30,7 +30,7 @@ def test_days_of_a_calendar_are_alike_whatever_days_they_lead_to() -> None:
     assert one != wording("http://b.test/day/7", "Calendar 2026-05-17", "No events", days(6, 8))
 
 
-def test_filters_over_filters_are_alike_and_lists_of_other_things_are_not() -> None:
+def test_stacked_filters_are_equal_and_lists_of_different_things_are_not() -> None:
     filters = {"/shop?a=1&b=2&c=4": "green", "/shop?a=2&b=2&c=3": "large"}
     one = wording("http://a.test/shop?a=1&b=2&c=3", "Shop", "Thirty things", filters)
     other = wording("http://a.test/shop?a=5&b=6&c=7", "Shop", "Thirty things", {"/shop?d=1": "blue"})
@@ -42,7 +42,7 @@ def test_filters_over_filters_are_alike_and_lists_of_other_things_are_not() -> N
     assert 2 == len({*lists} - {one, None})
 
 
-def test_figures_of_their_own_make_pages_and_those_of_a_url_a_date_or_a_clock_do_not() -> None:
+def test_own_figures_distinguish_pages_but_figures_of_a_url_a_date_or_a_clock_do_not() -> None:
     base = wording("http://a.test/2031/05/", "Month", "Rain fell on 7 days")
     assert base != wording("http://a.test/2031/06/", "Month", "Rain fell on 9 days")
     assert base == wording("http://a.test/2031/06/", "Month", "Rain fell on 7 days")
@@ -63,8 +63,8 @@ def test_figures_of_their_own_make_pages_and_those_of_a_url_a_date_or_a_clock_do
     assert 2 == len({wording("http://a.test/2031/05/", "Degrees", text) for text in table})
 
 
-def test_links_named_by_their_urls_say_nothing_whatever_their_kind() -> None:
-    """A farm of links by chance: a name without a letter is of another kind."""
+def test_links_named_by_their_urls_count_as_nothing_whatever_their_kind() -> None:
+    """A farm of random links: a name without a letter is of another kind."""
     pages = [
         wording(f"http://a.test/f/0a1b2c3d4e{number}", f"/f/0a1b2c3d4e{number}", "Farm", {f"/f/{more}": f"/f/{more}"})
         for number, more in (("1f", "9f8e7d6c5b4a"), ("2f", "123456789012"))
@@ -73,14 +73,14 @@ def test_links_named_by_their_urls_say_nothing_whatever_their_kind() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://a.test/item/1", "http://a.test/"])
-def test_a_page_that_stands_alone_has_none(url: str) -> None:
+def test_an_ordinary_page_has_no_signature(url: str) -> None:
     assert wording(url, "Item 1", "One of many") is None
     assert words_of(read(b"", "http://a.test/2031/05/"), "http://a.test/2031/05/") is None
 
 
 @pytest.mark.parametrize("piece", ["1", "1.", "1,2", "12 views", "visitors 1 ", "12:34 ", "2031-05-"])
-def test_a_page_of_figures_costs_no_more_than_its_length(piece: str) -> None:
-    """A figure of 64 KB took minutes, for each of its digits was read up to the end once more."""
+def test_a_page_of_figures_costs_time_in_proportion_to_its_length(piece: str) -> None:
+    """A figure of 64 KB once needed minutes, because each of its digits was read up to the end again."""
     url = "http://a.test/2031/05/"
     page = read(f"<p>{piece * (WORDING_BYTES_MAX // len(piece))}".encode(), url)
     began = time.process_time()

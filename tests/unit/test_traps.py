@@ -1,4 +1,4 @@
-"""Traps: which URLs the rules name, and how they are parked when drawn, explained, counted and put back."""
+"""Traps: which URLs the rules name, and how they are parked when drawn, explained, counted and returned."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ def rule(url: str, traps: Traps = TRAPS) -> str | None:
         ("?city=2100&p=2", None),
     ],
 )
-def test_the_rules_name_what_sites_make_without_end(path: str, expected: str | None) -> None:
+def test_the_rules_name_endless_urls_of_sites(path: str, expected: str | None) -> None:
     assert expected == rule("http://a.test/" + path)
 
 
-def test_a_rule_that_is_left_out_names_nothing() -> None:
+def test_a_rule_that_is_left_out_names_no_url() -> None:
     assert [None] * 3 == [rule(url, Traps()) for url in (LOOP, "http://a.test/2099/12/", "http://a.test/" + "x" * 900)]
 
 
@@ -101,7 +101,7 @@ def test_an_explanation_has_the_numbers() -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("path_depth_max", -1), ("host_quantile", -0.1), ("host_quantile", 1.0)])
-def test_a_bound_that_bounds_nothing_is_refused(name: str, value: float) -> None:
+def test_a_limit_without_effect_is_refused(name: str, value: float) -> None:
     with pytest.raises(SettingsError, match=name):
         Traps(**{name: value})
 
@@ -120,7 +120,7 @@ def settings() -> dict[str, object]:
     return {"traps": TRAPS, "delay": 0, "delay_factor": 0}
 
 
-def test_a_trap_is_parked_when_it_is_drawn_explained_counted_and_put_back(tmp_path, settings) -> None:
+def test_a_trap_is_parked_when_it_is_drawn_explained_counted_and_returned(tmp_path, settings) -> None:
     with Frontier.open(tmp_path / "store", settings=settings, robots="caller") as frontier:
         codes = frontier.discover([Link(LOOP, depth=1), Link("http://a.test/b", depth=1)])
         assert ["new", "new"] == [str(code) for code in codes]
@@ -144,7 +144,7 @@ def test_a_trap_is_parked_when_it_is_drawn_explained_counted_and_put_back(tmp_pa
         assert frontier.verify().ok
 
 
-def test_a_rule_that_was_changed_counts_for_urls_that_are_queued_already(tmp_path, settings) -> None:
+def test_a_changed_rule_applies_to_urls_that_are_already_queued(tmp_path, settings) -> None:
     with Frontier.open(tmp_path / "store", settings={"delay": 0, "delay_factor": 0}, robots="caller") as frontier:
         frontier.discover([Link(LOOP, depth=1)])
     with Frontier.open(tmp_path / "store", settings=settings, robots="caller") as frontier:
@@ -152,7 +152,7 @@ def test_a_rule_that_was_changed_counts_for_urls_that_are_queued_already(tmp_pat
         assert "trap_path_repeats" == frontier.status(LOOP).error
 
 
-def test_traps_go_back_by_the_class_of_their_rule(tmp_path, settings) -> None:
+def test_traps_return_by_the_class_of_their_rule(tmp_path, settings) -> None:
     with Frontier.open(tmp_path / "store", settings=settings, robots="caller") as frontier:
         frontier.discover([Link(LOOP, depth=1), Link("http://a.test/2099/12/", depth=1)])
         assert [] == list(frontier.lease(9))
@@ -160,13 +160,13 @@ def test_traps_go_back_by_the_class_of_their_rule(tmp_path, settings) -> None:
         assert ["http://a.test/2099/12/"] == [lease.url for lease in frontier.lease(9)]
 
 
-def test_a_seed_is_no_trap(tmp_path, settings) -> None:
+def test_a_seed_is_never_a_trap(tmp_path, settings) -> None:
     with Frontier.open(tmp_path / "store", settings=settings, robots="caller") as frontier:
         assert ["new"] == [str(code) for code in frontier.discover([LOOP])]
         assert [LOOP] == [lease.url for lease in frontier.lease(9)]
 
 
-def test_a_budget_that_grows_lets_no_trap_go(tmp_path, settings) -> None:
+def test_a_growing_budget_releases_no_trap(tmp_path, settings) -> None:
     with Frontier.open(tmp_path / "store", settings={**settings, "max_pages_per_host": 1}, robots="caller") as frontier:
         frontier.discover([Link(LOOP, depth=1)])
         assert [] == list(frontier.lease(9))
@@ -177,7 +177,7 @@ def test_a_budget_that_grows_lets_no_trap_go(tmp_path, settings) -> None:
 # -- new URLs in a window ----------------------------------------------------------------------------------------------
 
 
-def test_a_domain_that_makes_more_new_urls_in_a_day_than_it_may_has_the_others_parked(tmp_path) -> None:
+def test_a_domain_with_more_new_urls_in_a_day_than_its_limit_has_the_rest_parked(tmp_path) -> None:
     now = [NOW]
     rules = {"traps": Traps(new_urls_max=5), "delay": 0, "delay_factor": 0}
     with Frontier.open(tmp_path / "store", settings=rules, clock=lambda: now[0], robots="caller") as frontier:
@@ -213,7 +213,7 @@ def test_pages_of_one_kind_have_one_shape(rest: str, shape: str) -> None:
     assert shape == shape_of(rest)
 
 
-def test_a_shape_falls_in_class_before_it_is_parked() -> None:
+def test_the_class_of_a_shape_falls_before_it_is_parked() -> None:
     shape, host, told = Returns(), Returns(), []
     for number in range(2 * RETURNS_FETCHES_MIN):
         shape.count(fresh=number < 8, window=16)
@@ -222,7 +222,7 @@ def test_a_shape_falls_in_class_before_it_is_parked() -> None:
 
 
 @pytest.mark.parametrize("every", [1, 2, 3, 5])
-def test_a_shape_of_which_one_in_five_brings_something_new_is_not_parked(every: int) -> None:
+def test_a_shape_with_new_content_in_one_of_five_pages_is_not_parked(every: int) -> None:
     shape = Returns()
     for number in range(10_000):
         shape.count(fresh=number % every == 0, window=16)
@@ -236,8 +236,10 @@ def test_a_shape_of_which_one_in_five_brings_something_new_is_not_parked(every: 
         *((RETURNS_WINDOW_OF_HOST, last, 223) for last in (0, 127, 10_000)),
     ],
 )
-def test_the_budget_of_a_trap_ends_so_many_fetches_after_its_last_new_page(window: int, last: int, within: int) -> None:
-    """No history needs more than the one in which all pages were new until then: the figures of docs/traps.md."""
+def test_the_budget_of_a_trap_ends_within_a_fixed_number_of_fetches_after_its_last_new_page(
+    window: int, last: int, within: int
+) -> None:
+    """The slowest history is the one in which all pages were new until then: the figures of docs/traps.md."""
     least = RETURNS_FETCHES_MIN if window == RETURNS_WINDOW else RETURNS_FETCHES_MIN_OF_HOST
     returns, fetches = Returns(), 0
     while not returns.is_poor(0.03, least):
@@ -248,7 +250,7 @@ def test_the_budget_of_a_trap_ends_so_many_fetches_after_its_last_new_page(windo
 
 
 def calendar(frontier: Frontier, path: str, *, fresh: bool, pages: int) -> int:
-    """Fetches pages of which each links to the next ten, until none is left; returns how many were fetched."""
+    """Fetches pages until none is left. Each links to the next ten. Returns how many were fetched."""
     fetched = 0
     frontier.discover([Link(f"http://a.test/{path}/0", depth=1)])
     while (leases := frontier.lease(20, per_queue=20)) and fetched < pages:
@@ -265,7 +267,7 @@ def calendar(frontier: Frontier, path: str, *, fresh: bool, pages: int) -> int:
 RETURNS: dict[str, Any] = {"traps": Traps(returns_min=0.03), "delay": 0, "delay_factor": 0}
 
 
-def test_pages_without_end_that_bring_nothing_new_end(tmp_path) -> None:
+def test_endless_pages_without_new_content_end(tmp_path) -> None:
     with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         fetched = calendar(frontier, "calendar/2031", fresh=False, pages=100_000)
         assert RETURNS_FETCHES_MIN <= fetched <= 2 * RETURNS_FETCHES_MIN
@@ -280,7 +282,7 @@ def test_pages_without_end_that_bring_nothing_new_end(tmp_path) -> None:
         assert frontier.verify().ok
 
 
-def test_the_returns_of_a_shape_are_the_same_after_a_replay_and_behind_a_checkpoint(tmp_path) -> None:
+def test_the_returns_of_a_shape_are_the_same_after_a_replay_and_after_a_checkpoint(tmp_path) -> None:
     with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         calendar(frontier, "calendar/2031", fresh=False, pages=40)
         calendar(frontier, "honest/page", fresh=True, pages=30)
@@ -309,7 +311,7 @@ def test_a_parked_shape_is_probed_now_and_then(tmp_path) -> None:
         assert passed < frontier.statistics()["urls"]["parked"]  # type: ignore[index]
 
 
-def test_a_host_that_makes_ever_new_shapes_is_parked_and_its_good_shape_is_not(tmp_path) -> None:
+def test_a_host_with_ever_new_shapes_is_parked_but_its_good_shape_is_not(tmp_path) -> None:
     with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         calendar(frontier, "good/page", fresh=True, pages=RETURNS_FETCHES_MIN + 1)
         fetched = 0
@@ -324,8 +326,9 @@ def test_a_host_that_makes_ever_new_shapes_is_parked_and_its_good_shape_is_not(t
         assert ["http://a.test/good/page/4711"] == frontier.lease(9).urls
 
 
-def test_shapes_of_one_kind_end_beside_good_ones_and_their_explanation_names_the_kind(tmp_path) -> None:
-    """A session of words is the first folder: each has a shape of its own, and the host's other pages are good."""
+def test_shapes_of_one_kind_end_next_to_good_ones_and_their_explanation_names_the_kind(tmp_path) -> None:
+    """The first folder is a session of words, so each folder has a shape of its own. The host's other pages are
+    good."""
     with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         fetched = 0
         for number in range(0, 2_000, 16):
@@ -346,7 +349,7 @@ def test_shapes_of_one_kind_end_beside_good_ones_and_their_explanation_names_the
         assert frontier.verify().ok
 
 
-def test_honest_pages_beside_a_trap_are_fetched_also_when_they_are_found_late(tmp_path) -> None:
+def test_honest_pages_next_to_a_trap_are_fetched_even_if_they_are_found_late(tmp_path) -> None:
     with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         for path in ("calendar/a", "day/b/c", "shop/d/e/f", "list/g/h/i/j"):
             calendar(frontier, path, fresh=False, pages=10_000)
@@ -370,12 +373,13 @@ def test_honest_pages_beside_a_trap_are_fetched_also_when_they_are_found_late(tm
         ("deadbeef/", "Releases 1.2.3", False),
     ],
 )
-def test_pages_that_may_be_without_end_are_told_by_url_and_title(path: str, title: str, expected: bool) -> None:
+def test_pages_that_may_be_endless_are_reported_by_url_and_title(path: str, title: str, expected: bool) -> None:
     assert expected == may_be_endless("http://a.test/" + path, title)
 
 
 def fetch_shape(frontier: Frontier, folder: str, numbers: range, brings: Callable[[int], dict[str, bool]]) -> int:
-    """Fetches pages of a folder, a few at once; brings: of the page of a number. Returns how many were fetched."""
+    """Fetches pages of a folder, a few at once. brings: the content by the number of a page. Returns how many were
+    fetched."""
     fetched = 0
     for first in range(numbers.start, numbers.stop, 16):
         some = range(first, min(first + 16, numbers.stop))
@@ -393,8 +397,8 @@ FIRST_COPY: Final = {"duplicate": True, "repeats": True, "first_copy": True}
 REPEATS: Final = {"duplicate": True, "repeats": True}
 
 
-def test_the_folder_of_a_language_to_which_little_was_translated_is_fetched_whole(tmp_path) -> None:
-    """Its pages are copies, each of another page, and two of its own stood behind them: all of them were parked."""
+def test_a_folder_of_a_language_with_few_translations_is_fetched_whole(tmp_path) -> None:
+    """Its pages are copies, each of another page, with two original pages after them: all of them were once parked."""
     with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         assert 300 == fetch_shape(frontier, "en/manual", range(300), lambda _: NEW)
         for language in ("da", "es", "ru"):
@@ -404,7 +408,7 @@ def test_the_folder_of_a_language_to_which_little_was_translated_is_fetched_whol
         assert {} == frontier.statistics()["traps"]
 
 
-def test_beside_folders_of_copies_a_new_shape_still_has_its_trial(tmp_path) -> None:
+def test_after_folders_of_copies_a_new_shape_still_has_its_trial(tmp_path) -> None:
     with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         fetch_shape(frontier, "en/manual", range(300), lambda _: NEW)
         for language in ("da", "es", "ru"):
@@ -415,11 +419,11 @@ def test_beside_folders_of_copies_a_new_shape_still_has_its_trial(tmp_path) -> N
 @pytest.mark.parametrize(
     ("brings", "most"),
     [
-        # Each URL once more: as a mirror on the same host.
+        # Each URL once more, like a mirror on the same host.
         (lambda _: FIRST_COPY, RETURNS_COPIES_MAX + 2),
-        # Each of a hundred pages under any number of URLs.
+        # A hundred pages, each under any number of URLs.
         (lambda number: FIRST_COPY if number < 100 else REPEATS, 100 + RETURNS_WINDOW + 16),
-        # Nine of ten answer to a comment, and are the page all the same.
+        # Nine of ten reply to a comment, and still are the page.
         (lambda number: FIRST_COPY if not number % 10 else REPEATS, RETURNS_FETCHES_MIN + 16),
     ],
 )
@@ -429,7 +433,7 @@ def test_a_shape_of_copies_ends(tmp_path, brings: Callable[[int], dict[str, bool
         assert frontier.verify().ok
 
 
-def test_shapes_without_end_that_each_have_some_copies_end_as_others(tmp_path) -> None:
+def test_endless_shapes_with_some_copies_each_end_like_others(tmp_path) -> None:
     """A session id in the folder: each session has a few pages of the site, all of them copies."""
     with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         fetch_shape(frontier, "page/of", range(100), lambda _: NEW)
@@ -442,10 +446,10 @@ FOREIGN: Final = {"duplicate": True, "repeats": True, "foreign_copy": True}
 
 
 def fetch_listed(frontier: Frontier, pages: range, brings: Callable[[int], dict[str, bool]]) -> set[int]:
-    """Finds all pages of a host at once, and fetches what may be leased, a few at a time; the numbers of these."""
+    """Finds all pages of a host at once, and fetches the possible leases, a few at a time. Returns their numbers."""
     frontier.discover([Link(f"http://a.test/page/{number}", depth=1) for number in pages])
     fetched: set[int] = set()
-    while not frontier.finished():  # a call looks at so many URLs only, and may lease none
+    while not frontier.finished():  # a call looks at a limited number of URLs, and may lease none
         leases = frontier.lease(8, per_queue=8)
         numbers = [int(lease.url.rpartition("/")[2]) for lease in leases]
         rows = zip(leases, numbers, strict=True)
@@ -462,7 +466,7 @@ def test_the_original_of_a_site_that_was_copied_first_is_fetched_whole(tmp_path)
         assert frontier.verify().ok
 
 
-def test_a_mirror_is_sampled_explained_and_put_back(tmp_path) -> None:
+def test_a_mirror_is_sampled_explained_and_returned(tmp_path) -> None:
     with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         fetched = fetch_listed(frontier, range(2_000), lambda _: FOREIGN)
         assert RETURNS_FETCHES_MIN + 16 <= len(fetched) <= RETURNS_FETCHES_MIN + 64
@@ -480,7 +484,7 @@ def test_a_mirror_is_sampled_explained_and_put_back(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("new_shapes", [False, True])
-def test_copies_of_the_same_pages_of_another_host_without_end_are_a_trap(tmp_path, new_shapes: bool) -> None:
+def test_endless_copies_of_the_same_pages_of_another_host_are_a_trap(tmp_path, new_shapes: bool) -> None:
     """Sixty pages of another host, under any number of URLs."""
     with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         names = [
@@ -497,7 +501,7 @@ def test_copies_of_the_same_pages_of_another_host_without_end_are_a_trap(tmp_pat
         assert "trap_returns" in frontier.statistics()["traps"]  # type: ignore[operator]
 
 
-def test_a_possible_mirror_with_new_shapes_without_end_ends(tmp_path) -> None:
+def test_a_possible_mirror_with_endless_new_shapes_ends(tmp_path) -> None:
     with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         names = ["".join(chr(97 + int(digit)) for digit in str(number)) for number in range(6_000)]
         frontier.discover([Link(f"http://a.test/{name}/page", depth=1) for name in names])
@@ -508,7 +512,7 @@ def test_a_possible_mirror_with_new_shapes_without_end_ends(tmp_path) -> None:
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_parked_pages_return_when_their_shape_brings_new_content(tmp_path, closed: bool) -> None:
-    """closed: the store is closed, and opened again, before they are put back."""
+    """closed: the store is closed, and opened again, before they return."""
     brought = 0
     with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         frontier.discover([Link(f"http://a.test/page/{number}", depth=1) for number in range(150)])
@@ -529,7 +533,7 @@ def test_parked_pages_return_when_their_shape_brings_new_content(tmp_path, close
 
 
 @pytest.mark.parametrize("error", ["hook_on_page", "hook_reader", "internal", "too_large", "stopped"])
-def test_failures_on_our_own_side_park_nothing_and_retry_brings_the_pages_back(tmp_path, error: str) -> None:
+def test_failures_on_our_own_side_park_no_page_and_retry_returns_the_pages(tmp_path, error: str) -> None:
     with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         frontier.discover([Link(f"http://a.test/page/{number}", depth=1) for number in range(300)])
         failed = 0
@@ -542,7 +546,7 @@ def test_failures_on_our_own_side_park_nothing_and_retry_brings_the_pages_back(t
         assert 1_000 == fetch_shape(frontier, "page", range(1_000, 2_000), lambda _: NEW)
 
 
-def test_a_session_id_is_named_where_its_urls_bring_nothing_new(tmp_path) -> None:
+def test_a_session_id_is_named_where_its_urls_have_no_new_content(tmp_path) -> None:
     with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         frontier.discover([Link(f"http://a.test/shop/?PHPSESSID={number:032}", depth=1) for number in range(500)])
         while leases := frontier.lease(50, per_queue=50):
@@ -550,17 +554,17 @@ def test_a_session_id_is_named_where_its_urls_bring_nothing_new(tmp_path) -> Non
         assert {"trap_session"} == set(frontier.statistics()["traps"])  # type: ignore[call-overload]
 
 
-def test_returns_of_many_names_have_a_bound() -> None:
+def test_returns_of_many_names_have_a_limit() -> None:
     kept = ReturnsTable(most=100)
     for name in range(1, 1_000):
         for slot, victim in kept.victims([name]):
             kept._returns(*map(np.array, zip((slot, victim, 0, 0.0, 0, 0, 0))))
         kept._returns(*map(np.array, zip((7, name, 50 if name < 30 else 1, 0.5, 0, 0, 0))))
     assert (100, 101) >= (len(kept), kept.places())
-    assert sum(kept.get(name).fetched == 50 for name in range(30)) >= 25  # names of few fetches go first
+    assert sum(kept.get(name).fetched == 50 for name in range(30)) >= 25  # names with few fetches leave first
 
 
-def test_victims_make_room_for_all_that_come_and_are_none_of_them() -> None:
+def test_victims_make_room_for_all_new_names_and_are_not_among_them() -> None:
     chance, kept = random.Random(3), ReturnsTable(most=200)
     for _ in range(300):
         coming = {chance.randrange(1, 600): chance.randrange(1, 9) for _ in range(chance.choice((1, 7, 150)))}
@@ -595,7 +599,7 @@ def test_honest_pages_of_one_shape_are_no_trap(tmp_path, pages: int) -> None:
 
 
 def fetch_all(frontier: Frontier, want: int = 5_000, **how: Any) -> int:
-    """Fetches what may be leased; returns how many pages that were."""
+    """Fetches the possible leases. Returns the number of pages."""
     fetched = 0
     while leases := frontier.lease(want, per_queue=want):
         frontier.report([Outcome(lease.token, Verdict.DONE, 0.0, 200, **how) for lease in leases])
@@ -605,7 +609,9 @@ def fetch_all(frontier: Frontier, want: int = 5_000, **how: Any) -> int:
 
 @settings_of(max_examples=30)
 @given(st.lists(st.integers(1, 3_000), min_size=HOSTS_COMPARED_MIN, max_size=300), st.sampled_from([0.5, 0.9, 0.99]))
-def test_the_quantile_of_the_sizes_of_hosts_is_that_of_all_of_them_to_a_step(sizes: list[int], quantile: float) -> None:
+def test_the_quantile_of_the_sizes_of_hosts_is_that_of_all_of_them_within_one_step(
+    sizes: list[int], quantile: float
+) -> None:
     found = sizes_of([sum(size >= level for size in sizes) for level in LEVELS], quantile)
     compared = sorted(size for size in sizes if size >= HOST_FETCHES_COMPARED)
     if len(compared) < HOSTS_COMPARED_MIN:
@@ -617,7 +623,7 @@ def test_the_quantile_of_the_sizes_of_hosts_is_that_of_all_of_them_to_a_step(siz
     assert largest < found.most <= 1.3 * largest + 1
 
 
-def test_a_host_with_twice_the_fetches_of_nearly_all_others_is_parked_explained_and_put_back(tmp_path) -> None:
+def test_a_host_with_twice_the_fetches_of_nearly_all_others_is_parked_explained_and_returned(tmp_path) -> None:
     rules = {"traps": Traps(host_quantile=0.99), "delay": 0, "delay_factor": 0}
     hosts = HOSTS_COMPARED_MIN + 20
     with Frontier.open(tmp_path / "store", settings=rules, robots="caller") as frontier:
@@ -685,7 +691,7 @@ def test_new_hosts_of_a_wildcard_domain_share_one_budget(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("probe", "status"), [("http://qzkvxw.wild.test/", 404), ("http://wild.test/qzkvxw", 200), ("", 0)]
 )
-def test_hosts_of_a_domain_that_is_no_wildcard_share_a_budget_only_if_they_bring_nothing(
+def test_hosts_of_a_domain_that_is_no_wildcard_share_a_budget_only_if_they_have_no_new_content(
     tmp_path, probe: str, status: int
 ) -> None:
     for how, store in ({"repeats": True}, "poor"), ({}, "good"):
@@ -703,8 +709,8 @@ def test_hosts_of_a_domain_that_is_no_wildcard_share_a_budget_only_if_they_bring
 
 
 def visit_all(frontier: Frontier, named: Callable[[str], bool], repeats: Callable[[str], bool]) -> dict[Kind, int]:
-    """Answers whatever is leased, until nothing is queued. named: whether a host has an address; repeats:
-    whether a page has nothing new. Returns how many leases of each kind there were."""
+    """Answers every lease until no URL is queued. named: whether a host has an address; repeats: whether a page has
+    nothing new. Returns how many leases of each kind there were."""
     asked, parked = dict.fromkeys(Kind, 0), 0
     for _ in range(10_000):
         leases = frontier.lease(64, errands=True)
@@ -728,7 +734,7 @@ def visit_all(frontier: Frontier, named: Callable[[str], bool], repeats: Callabl
         left = frontier.statistics()["urls"]
         if not left["queued"]:
             break
-        assert leases or left["parked"] > parked  # a call may park URLs, and give none
+        assert leases or left["parked"] > parked  # a call may park URLs, and lease none
         parked = left["parked"]
     return asked
 
@@ -737,7 +743,7 @@ ASKING: Final = {"robots": "errands", "addresses": "errands", "settings": RETURN
 
 
 def test_hosts_that_were_queued_before_their_domain_was_judged_cost_no_look_up_and_no_robots(tmp_path) -> None:
-    """1,000 hosts without an address, and 1,000 that all say the same, beside 1,000 blogs with a page each."""
+    """1,000 hosts without an address, and 1,000 with one same page, next to 1,000 blogs with a page each."""
     with Frontier.open(tmp_path / "store", **ASKING) as frontier:
         for name in ("dead", "same", "blog"):
             frontier.discover([Link(f"http://h{number}.{name}.test/", depth=1) for number in range(1_000)])
@@ -759,7 +765,7 @@ def test_hosts_that_were_queued_before_their_domain_was_judged_cost_no_look_up_a
         assert frontier.verify().ok
 
 
-def test_so_many_new_hosts_of_a_domain_are_tried_at_once(tmp_path) -> None:
+def test_a_limited_number_of_new_hosts_of_a_domain_is_tried_at_once(tmp_path) -> None:
     with Frontier.open(tmp_path / "store", **ASKING) as frontier:
         frontier.discover([Link(f"http://h{number}.wild.test/", depth=1) for number in range(500)])
         frontier.discover(["http://seed.wild.test/", "http://other.test/"])
@@ -780,7 +786,7 @@ def test_so_many_new_hosts_of_a_domain_are_tried_at_once(tmp_path) -> None:
         assert ended == len(again)
 
 
-def test_further_new_hosts_of_a_poor_domain_are_parked_before_anybody_asks_for_them(tmp_path) -> None:
+def test_further_new_hosts_of_a_poor_domain_are_parked_before_any_request(tmp_path) -> None:
     with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         frontier.discover(["http://wild.test/"])
         assert 1 == fetch_all(frontier)
@@ -796,7 +802,7 @@ def test_further_new_hosts_of_a_poor_domain_are_parked_before_anybody_asks_for_t
         assert frontier.verify().ok
 
 
-def test_new_hosts_of_a_wildcard_domain_that_bring_new_content_are_fetched(tmp_path) -> None:
+def test_new_hosts_of_a_wildcard_domain_with_new_content_are_fetched(tmp_path) -> None:
     with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         probed(frontier, "http://qzkvxw.wild.test/")
         frontier.discover(homes(0, 300))

@@ -1,4 +1,4 @@
-"""Columns of URLs: what a batch says of its rows is what `spell`, `key` and `fingerprints` say of each."""
+"""Columns of URLs: a batch agrees for its rows with `spell`, `key` and `fingerprints` for each."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def batch_of(*urls, **columns):
 
 
 @given(URLS, BASES)
-def test_the_rows_are_spelled_in_their_order_and_none_is_lost(urls, base):
+def test_all_rows_are_spelled_in_their_order(urls, base):
     batch = UrlBatch.of(urls, base)
     expected = spell(urls, base)
     assert [text or "" for text in expected] == batch.strings()
@@ -48,7 +48,7 @@ def test_the_rows_are_spelled_in_their_order_and_none_is_lost(urls, base):
 
 
 @given(URLS, BASES)
-def test_hosts_and_origins_lie_where_the_batch_says(urls, base):
+def test_hosts_and_origins_are_at_the_places_that_the_batch_returns(urls, base):
     batch = UrlBatch.of(urls, base)
     texts = batch.strings()
 
@@ -72,7 +72,7 @@ def test_fingerprints_are_those_of_texts_and_hosts_made_at_once_or_later(urls, b
     assert kernels.fingerprints(hosts, KEY) == batch.host_fingerprints(KEY).tobytes()
 
 
-def test_fingerprints_of_another_key_are_others_and_each_is_kept():
+def test_fingerprints_with_another_key_are_different_and_each_is_kept():
     batch = batch_of(*SOME)
     assert batch.fingerprints().tolist() != batch.fingerprints(KEY).tolist()
     assert batch.fingerprints(KEY) is batch.fingerprints(bytearray(KEY))
@@ -100,12 +100,12 @@ def test_keys_are_those_of_each_url(urls, by):
     assert list(dict.fromkeys(name for name in found if name is not None)) == names
 
 
-def test_keys_by_address_take_what_is_known():
+def test_keys_by_address_use_the_known_addresses():
     codes, names = batch_of("http://a/", "http://b/", "http://c/").keys("address", addresses={"a": "::1", "c": "::1"})
     assert ([0, 1, 0], ["::1", "b"]) == (codes.tolist(), names)
 
 
-def test_a_key_by_nothing_known_is_refused():
+def test_an_unknown_kind_of_key_is_refused():
     with pytest.raises(ValueError, match="host, domain, origin, address or a function, not by 'planet'"):
         batch_of().keys("planet")
 
@@ -127,7 +127,7 @@ def test_the_userinfo_of_a_page_is_not_that_of_its_links():
 
 
 @given(URLS, st.data())
-def test_taken_rows_are_those_rows(urls, data):
+def test_take_returns_the_chosen_rows(urls, data):
     batch = UrlBatch.of(urls, key=KEY).with_columns(depth=np.arange(len(urls)))
     rows = data.draw(st.lists(st.integers(-len(urls), len(urls) - 1), max_size=8)) if urls else []
     taken = batch.take(rows)
@@ -140,12 +140,12 @@ def test_taken_rows_are_those_rows(urls, data):
 
 
 @given(st.lists(URLS, max_size=4))
-def test_batches_put_together_are_their_rows(lists):
+def test_concatenated_batches_are_their_rows(lists):
     parts = [UrlBatch.of(urls) for urls in lists]
     assert UrlBatch.of([url for urls in lists for url in urls]) == UrlBatch.concatenate(parts)
 
 
-def test_filter_and_slices_take_rows():
+def test_filter_and_slices_return_rows():
     batch = batch_of(*SOME, depth=[1, 2, 3, 4])
     assert batch.take([0, 2]) == batch.filter([True, False, True, False])
     assert batch.take([1, 3]) == batch[1::2]
@@ -154,7 +154,7 @@ def test_filter_and_slices_take_rows():
 
 
 @given(URLS, st.data())
-def test_pieces_are_the_rows_that_are_taken_with_their_fingerprints(urls, data):
+def test_slices_are_the_chosen_rows_with_their_fingerprints(urls, data):
     batch = UrlBatch.of(urls, key=KEY).with_columns(depth=np.arange(len(urls)))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(urls)), min_size=2, max_size=4)))
     pieces = [batch[start:end] for start, end in pairwise(cuts)]
@@ -177,13 +177,13 @@ def test_all_rows_of_a_batch_are_that_batch():
     assert batch is UrlBatch.concatenate([batch[:2], batch[2:]])
 
 
-def test_a_row_is_a_string_and_one_that_is_not_valid_an_empty_one():
+def test_a_row_is_a_string_and_an_invalid_row_is_an_empty_one():
     batch = batch_of(*SOME)
     assert ("http://a.org:81/3?x", "") == (batch[-1], batch[1])
 
 
 @pytest.mark.parametrize("row", [4, -5])
-def test_a_row_that_is_not_there_is_refused(row):
+def test_a_missing_row_is_refused(row):
     with pytest.raises(IndexError):
         batch_of(*SOME)[row]
     with pytest.raises(IndexError):
@@ -207,7 +207,7 @@ def test_unique_rows_are_the_first_of_each_url():
     assert (["http://b/", "http://a/"], [0, 2]) == (batch.unique().strings(), batch.unique().columns["depth"].tolist())
 
 
-def test_further_columns_hold_a_value_for_each_row_or_one_for_all():
+def test_further_columns_have_a_value_for_each_row_or_one_for_all():
     batch = batch_of(*SOME, priority=[0.1, 0.2, 0.3, 0.4], depth=1, referrer="http://r/")
     assert [0.1, 0.2, 0.3, 0.4] == batch.columns["priority"].tolist()
     assert [1] * 4 == batch.columns["depth"].tolist()
@@ -221,7 +221,7 @@ def test_a_column_of_another_length_is_refused_by_name():
         batch_of(*SOME, depth=[1, 2])
 
 
-def test_batches_with_other_columns_are_not_put_together():
+def test_batches_with_different_columns_are_not_concatenated():
     with pytest.raises(ValueError, match=r"cannot be put together: depth \| none"):
         UrlBatch.concatenate([batch_of("http://a/", depth=1), batch_of("http://b/")])
 
@@ -247,7 +247,7 @@ def test_a_batch_never_changes():
     assert 0.0 == changed.columns["depth"][0]
 
 
-def test_a_batch_tells_people_what_it_holds():
+def test_the_repr_of_a_batch_shows_its_content():
     assert "<UrlBatch: 4 URLs, 1 not valid, depth: http://a.org/1, https://b.org/2, http://a.org:81/3?x>" == repr(
         batch_of(*SOME, depth=1)
     )
@@ -255,7 +255,7 @@ def test_a_batch_tells_people_what_it_holds():
     assert "<UrlBatch: 0 URLs>" == repr(batch_of())
 
 
-def test_a_batch_is_made_of_any_iterable_but_one_string():
+def test_a_batch_is_made_of_any_iterable_but_not_of_one_string():
     expected = UrlBatch.of(SOME)
     assert expected == UrlBatch.of(iter(SOME)) == UrlBatch.of(tuple(SOME)) == UrlBatch.of(dict.fromkeys(SOME))
     assert expected is UrlBatch.of(expected)
@@ -264,7 +264,7 @@ def test_a_batch_is_made_of_any_iterable_but_one_string():
             UrlBatch.of(one)
 
 
-def test_urls_that_are_spelled_already_are_taken_as_their_texts():
+def test_canonical_urls_are_used_without_a_change():
     texts = ["http://a.org/1", "nonsense", "?x", "http://[::1]/"]
     urls = [Url(texts[0]), *texts[1:3], Url(texts[3])]
     page = Url("http://a.org/p")
@@ -272,7 +272,7 @@ def test_urls_that_are_spelled_already_are_taken_as_their_texts():
     assert spell(texts, page.text) == spell(urls, page)
 
 
-def test_a_base_that_is_no_text_is_refused_rather_than_all_rows():
+def test_a_base_that_is_not_a_text_is_refused_instead_of_all_rows():
     with pytest.raises(TypeError, match="not a bytes"):
         UrlBatch.of(["a"], b"http://a.org/")
 
@@ -286,7 +286,7 @@ def test_a_batch_can_be_copied_and_sent_to_another_process(columns, copied):
     assert [False] * (1 + len(columns)) == [array.flags.writeable for array in (other.valid, *other.columns.values())]
 
 
-def test_going_through_a_batch_makes_no_more_strings_than_are_asked_for():
+def test_iterating_over_a_batch_makes_only_the_requested_strings():
     batch = UrlBatch.of([f"http://a.org/{row}" for row in range(200_000)])
     tracemalloc.start()
     first = next(iter(batch))
@@ -297,7 +297,7 @@ def test_going_through_a_batch_makes_no_more_strings_than_are_asked_for():
 
 
 @pytest.mark.parametrize("key", [16, "k" * 16, None, [0] * 16])
-def test_a_key_that_is_no_bytes_is_refused(key):
+def test_a_key_that_is_not_bytes_is_refused(key):
     batch = batch_of(*SOME)
     batch.fingerprints()
     with pytest.raises(TypeError, match="a fingerprint key is 16 bytes"):
@@ -313,7 +313,7 @@ def test_a_batch_without_its_columns_is_the_batch_before():
 
 
 @given(URLS, BASES)
-def test_one_buffer_gives_the_batch_of_its_texts(urls, base):
+def test_one_buffer_makes_the_batch_of_its_texts(urls, base):
     octets = [url.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode() for url in urls]
     offsets = np.cumsum([0, *map(len, octets)], dtype=np.int64)
     expected = UrlBatch.of([one.decode() for one in octets], base, key=KEY)
@@ -323,18 +323,18 @@ def test_one_buffer_gives_the_batch_of_its_texts(urls, base):
 
 @pytest.mark.parametrize("offsets", [np.zeros(0, np.int64), np.zeros((1, 2), np.int64), np.int64(3)])
 @pytest.mark.parametrize("base", [None, "nonsense"])
-def test_offsets_that_are_no_row_of_numbers_are_refused(offsets, base):
+def test_offsets_that_are_not_a_row_of_numbers_are_refused(offsets, base):
     with pytest.raises(ValueError, match="one row of numbers"):
         UrlBatch.from_buffers(b"http://a", offsets, base)
 
 
-def test_offsets_beside_their_buffer_are_refused():
+def test_offsets_outside_their_buffer_are_refused():
     with pytest.raises(ValueError, match="row 0: a span from 0 to 9 lies outside 3 bytes"):
         UrlBatch.from_buffers(b"abc", np.array([0, 9], dtype=np.int64))
 
 
 class FakeArrow:
-    """An Arrow array of texts as another library would hand it over: two structures behind capsules."""
+    """An Arrow array of texts as another library would pass it: two structures in capsules."""
 
     def __init__(self, texts, *, layout=b"u", offset=0, dictionary=None):
         octets = [b"" if text is None else text if isinstance(text, bytes) else text.encode() for text in texts]
@@ -365,13 +365,13 @@ class FakeArrow:
 
 @pytest.mark.parametrize("layout", [b"u", b"U", b"z", b"Z"])
 @given(urls=URLS, base=BASES)
-def test_an_arrow_array_gives_the_batch_of_its_texts(layout, urls, base):
+def test_an_arrow_array_makes_the_batch_of_its_texts(layout, urls, base):
     urls = [url.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for url in urls]
     assert UrlBatch.of(urls, base, key=KEY) == UrlBatch.from_arrow(FakeArrow(urls, layout=layout), base, key=KEY)
 
 
 @pytest.mark.parametrize("base", [None, "http://a.org/", "nonsense"])
-def test_a_null_is_not_valid_and_no_empty_reference(base):
+def test_a_null_is_invalid_and_no_empty_reference(base):
     given_rows = ["http://b/", None, "x"]
     assert UrlBatch.of(given_rows, base) == UrlBatch.from_arrow(FakeArrow(given_rows), base)
 
@@ -390,12 +390,12 @@ def test_broken_bytes_become_replacement_characters():
 
 
 @pytest.mark.parametrize("fake", [FakeArrow(["a"], layout=b"l"), FakeArrow(["a"], dictionary=1)])
-def test_an_arrow_array_of_anything_else_is_refused(fake):
+def test_an_arrow_array_of_another_type_is_refused(fake):
     with pytest.raises(TypeError, match="contains no plain texts: cast it to large_utf8"):
         UrlBatch.from_arrow(fake)
 
 
-def test_what_is_no_arrow_array_is_refused():
+def test_a_value_that_is_not_an_arrow_array_is_refused():
     with pytest.raises(TypeError, match=r"a list is not an Arrow array: it has no __arrow_c_array__$"):
         UrlBatch.from_arrow([])
 

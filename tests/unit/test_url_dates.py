@@ -1,4 +1,4 @@
-"""Which months a URL names: dates at their borders, and no ids, versions, sizes or numbers of pages."""
+"""Which months a URL names: dates at their borders, but not ids, versions, sizes or numbers of pages."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_date_names_its_month(rest: str, month: str) -> None:
         ),
     ],
 )
-def test_other_numbers_are_no_dates(rest: str) -> None:
+def test_other_numbers_are_not_dates(rest: str) -> None:
     assert [] == told(rest)
 
 

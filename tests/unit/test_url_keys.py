@@ -66,7 +66,7 @@ def test_any_text_has_an_answer(host: str) -> None:
     ("by", "expected"),
     [("host", "www.example.org"), ("domain", "example.org"), ("origin", "http://www.example.org:8080")],
 )
-def test_a_key_is_made_by_what_was_asked_for(by: Any, expected: str) -> None:
+def test_a_key_is_of_the_requested_kind(by: Any, expected: str) -> None:
     assert expected == key("HTTP://WWW.Example.org:8080/x", by)
 
 
@@ -75,7 +75,7 @@ def test_the_key_by_domain_of_a_host_without_one_is_the_host(url: str) -> None:
     assert key(url, "host") == key(url, "domain")
 
 
-def test_a_key_of_another_kind_is_refused_by_name() -> None:
+def test_an_unknown_kind_of_key_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="host, domain, origin, address or a function, not by 'mood'"):
         key("http://example.org/", cast(Any, "mood"))
 
@@ -104,7 +104,7 @@ def test_the_key_by_address_is_the_servers_or_the_host_until_it_is_known(
     assert expected == key(url, "address", address=address)
 
 
-def test_an_address_that_is_none_is_refused() -> None:
+def test_an_invalid_address_is_refused_as_a_key() -> None:
     with pytest.raises(ValueError, match=r"'example\.org'"):
         key("http://www.example.org/", "address", address="example.org")
 
@@ -113,7 +113,7 @@ def test_a_function_makes_the_key_of_the_canonical_url() -> None:
     assert "http://example.org/b" == key("HTTP://Example.org/a/../b#c", by=lambda url: url)
 
 
-def test_a_function_that_gives_no_text_is_refused() -> None:
+def test_a_function_that_returns_no_text_is_refused() -> None:
     with pytest.raises(TypeError, match="the function returned a int"):
         key("http://example.org/", by=cast(Any, len))
 
@@ -139,7 +139,7 @@ def test_many_hosts_have_the_domains_that_each_has(private: bool) -> None:
     assert [expected, expected] == [registrable_domains(HOSTS, private), registrable_domains(iter(HOSTS), private)]
 
 
-def test_one_host_is_no_batch() -> None:
+def test_one_host_is_not_a_batch() -> None:
     with pytest.raises(TypeError, match="not one string"):
         registrable_domains("example.com")
 
@@ -157,7 +157,7 @@ def test_spans_are_those_of_the_domains_or_the_hosts_themselves() -> None:
     assert "github.io" == public[0]
 
 
-def test_spans_of_no_hosts_are_none() -> None:
+def test_spans_of_no_hosts_are_empty() -> None:
     assert [[], []] == [found.tolist() for found in domain_spans(*spans([]))]
 
 
@@ -167,7 +167,7 @@ def test_a_host_that_is_not_ascii_has_no_span() -> None:
         domain_spans(arena, np.array([0, 5]), np.array([5, len(arena)]))
 
 
-def test_the_key_by_domain_goes_with_or_without_the_private_section() -> None:
+def test_the_key_by_domain_works_with_or_without_the_private_section() -> None:
     url = "http://someone.github.io/"
     assert ("someone.github.io", "github.io") == (key(url, "domain"), key(url, "domain", private=False))
 
@@ -191,7 +191,7 @@ def test_fingerprints_are_an_array_of_64_bit_numbers() -> None:
     assert (np.dtype(np.uint64), (2,)) == (prints.dtype, prints.shape)
 
 
-def test_another_key_gives_other_fingerprints() -> None:
+def test_another_key_makes_different_fingerprints() -> None:
     urls = ["http://example.org/"]
     assert fingerprints(urls, key=bytes(16)).tolist() != fingerprints(urls, key=FINGERPRINT_KEY).tolist()
 
@@ -210,26 +210,26 @@ def test_a_key_of_another_length_is_refused() -> None:
         fingerprints(["http://example.org/"], key=b"short")
 
 
-def test_one_string_is_no_batch() -> None:
+def test_one_string_is_not_a_batch() -> None:
     with pytest.raises(TypeError, match="not one str"):
         fingerprints("http://example.org/", key=FINGERPRINT_KEY)
 
 
-def test_fingerprints_are_made_of_anything_that_can_be_gone_through() -> None:
+def test_fingerprints_are_made_of_any_iterable() -> None:
     urls = ["http://a/", "http://[::1]/"]
     assert list(fingerprints(urls, key=FINGERPRINT_KEY)) == list(fingerprints(iter(urls), key=FINGERPRINT_KEY))
 
 
-def test_a_batch_is_not_fingerprinted_without_its_rows_that_are_not_valid() -> None:
+def test_fingerprints_of_a_batch_with_invalid_rows_are_refused() -> None:
     with pytest.raises(ValueError, match="2 rows were to come and 1 came"):
         fingerprints(UrlBatch.of(["http://a/", "nonsense"]), key=FINGERPRINT_KEY)
 
 
-def test_a_host_with_half_a_character_has_no_domain_as_no_url_has_it() -> None:
+def test_a_host_with_half_a_character_has_no_domain_because_no_url_has_it() -> None:
     assert registrable_domain("a.\ud800.com") is None
 
 
-def test_hosts_that_are_no_names_are_not_kept() -> None:
+def test_hosts_that_are_not_names_are_not_cached() -> None:
     kept = _cached_domain.cache_info().currsize
     assert "a.com" == registrable_domain("b." * 2_000 + "a.com")
     assert kept == _cached_domain.cache_info().currsize

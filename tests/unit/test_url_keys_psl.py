@@ -1,4 +1,4 @@
-"""The maintainers' command that packages the public suffix list: what it keeps, what it refuses."""
+"""The maintainers' command that packages the public suffix list: what it keeps and what it refuses."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ github.io
     assert expected == update.packed(LIST, rules_min=1)
 
 
-def test_packing_twice_changes_nothing(update: ModuleType) -> None:
+def test_packing_twice_makes_the_same_file(update: ModuleType) -> None:
     once = update.packed(LIST, rules_min=1)
     assert once == update.packed(once, rules_min=1)
 
@@ -74,7 +74,7 @@ def test_packing_twice_changes_nothing(update: ModuleType) -> None:
         ("<html>not found</html>", "there is no line"),
     ],
 )
-def test_a_list_that_is_not_whole_is_refused(update: ModuleType, broken: str, why: str) -> None:
+def test_an_incomplete_list_is_refused(update: ModuleType, broken: str, why: str) -> None:
     with pytest.raises(update.ListError, match=why):
         update.packed(broken, rules_min=1)
 

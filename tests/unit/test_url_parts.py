@@ -1,4 +1,4 @@
-"""`Url`: parts, equality, order, what was given and dropped, and errors that say where and why."""
+"""`Url`: parts, equality, order, the given text, the dropped parts, and errors that say where and why."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_url_has_parts() -> None:
     ("text", "port"),
     [("http://example.org/", 80), ("https://example.org/", 443), ("http://[::1]/", 80), ("http://[::1]:81/", 81)],
 )
-def test_a_port_is_known_also_where_it_is_not_named(text: str, port: int) -> None:
+def test_a_port_is_known_even_if_it_is_not_named(text: str, port: int) -> None:
     assert port == Url.parse(text).port
 
 
@@ -50,7 +50,7 @@ def test_an_address_has_no_registrable_domain() -> None:
     assert (None, "[::1]") == (Url.parse("http://[::1]/").registrable_domain, Url.parse("http://[0::1]/").host)
 
 
-def test_no_query_is_none() -> None:
+def test_an_empty_query_is_no_query() -> None:
     assert [None, None, "?"] == [Url.parse(f"http://example.org/{tail}").query for tail in ("", "?", "??")]
 
 
@@ -96,7 +96,7 @@ def test_only_a_canonical_text_makes_a_url_directly() -> None:
         ("http://:p@example.org/\ud800#a", ("password", "fragment")),
     ],
 )
-def test_what_is_not_sent_is_named(text: str, dropped: tuple[str, ...]) -> None:
+def test_the_dropped_parts_are_named(text: str, dropped: tuple[str, ...]) -> None:
     assert dropped == Url.parse(text).dropped
 
 
@@ -116,7 +116,7 @@ def test_a_secret_is_not_shown_by_a_url_made_directly() -> None:
         ("http://example.org/\x1b[2J", r"<Url http://example.org/%1B[2J given as 'http://example.org/\x1b[2J'>"),
     ],
 )
-def test_the_repr_tells_what_was_made_of_what_and_no_secret(text: str, shown: str) -> None:
+def test_the_repr_shows_the_given_and_the_canonical_text_and_no_secret(text: str, shown: str) -> None:
     assert shown == repr(Url.parse(text))
 
 
@@ -133,12 +133,12 @@ def test_the_repr_tells_what_was_made_of_what_and_no_secret(text: str, shown: st
         ("127.0.0.1", "http://127.0.0.1/"),
     ],
 )
-def test_a_scheme_can_be_taken_for_granted(typed: str, meant: str) -> None:
+def test_a_scheme_can_be_assumed(typed: str, meant: str) -> None:
     assert meant == Url.parse(typed, default_scheme="http").text
 
 
 @pytest.mark.parametrize("typed", ["", "/a", "?a", "#a", "./a", "mailto:a@example.org", "javascript:0", "tel:5551234"])
-def test_no_host_is_guessed_from_what_names_none(typed: str) -> None:
+def test_no_host_is_guessed_from_a_text_without_one(typed: str) -> None:
     assert typed == with_scheme(typed)
     with pytest.raises(InvalidUrlError):
         Url.parse(typed, default_scheme="http")
@@ -175,14 +175,14 @@ def test_an_error_of_normalize_says_where_and_why_too() -> None:
     assert ("http://exa mple.org/", 10) == (caught.value.url, caught.value.position)
 
 
-def test_a_bad_page_is_blamed_rather_than_the_reference_on_it() -> None:
+def test_a_bad_page_is_named_in_the_error_instead_of_the_reference_on_it() -> None:
     with pytest.raises(InvalidUrlError) as caught:
         join("nowhere", "a")
     assert ("nowhere", 0) == (caught.value.url, caught.value.position)
 
 
 @pytest.mark.parametrize("given", [None, 7, b"http://example.org/"])
-def test_what_is_no_text_is_refused_by_its_type(given: object) -> None:
+def test_a_value_that_is_not_a_text_is_refused_by_its_type(given: object) -> None:
     with pytest.raises(InvalidUrlError, match=f"text is needed, not a {type(given).__name__}"):
         Url.parse(cast(Any, given))
 
@@ -208,7 +208,7 @@ def parsed(text: str) -> tuple[Url | None, InvalidUrlError | None]:
         return None, error
 
 
-def test_an_error_that_comes_from_another_process_says_its_sentence_once() -> None:
+def test_an_error_from_another_process_has_its_sentence_once() -> None:
     with pytest.raises(InvalidUrlError) as caught:
         normalize("http://a:x/")
     copied = pickle.loads(pickle.dumps(caught.value))

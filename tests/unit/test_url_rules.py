@@ -1,4 +1,4 @@
-"""Lossy rules: what each does and leaves alone, order, text form, hosts' own rules, idempotence, hostile input."""
+"""Lossy rules: the effect and limits of each, order, text form, rules of hosts, idempotence, hostile input."""
 
 from __future__ import annotations
 
@@ -100,11 +100,11 @@ def test_a_rule_makes_one_spelling_of_several(rule: str, given: str, expected: s
         ("sort_query", f"{H}/?b;a"),
     ],
 )
-def test_a_rule_leaves_alone_what_it_does_not_mean(rule: str, url: str) -> None:
+def test_a_rule_does_not_change_other_urls(rule: str, url: str) -> None:
     assert normalize(url) == LossyRules.of(rule).apply(normalize(url))
 
 
-def test_no_rule_is_on_unless_asked_for() -> None:
+def test_no_rule_is_on_by_default() -> None:
     url = "http://www.example.org./a//index.html?b=&utm_source=x&a=%"
     assert url == LossyRules().apply(url)
     assert not LossyRules()
@@ -140,27 +140,27 @@ def test_a_mapping_switches_rules_on_and_off() -> None:
 
 
 @pytest.mark.parametrize("nothing", ["", "none", " ", []])
-def test_nothing_asked_for_is_no_rules(nothing: Any) -> None:
+def test_an_empty_setting_means_no_rules(nothing: Any) -> None:
     assert LossyRules() == LossyRules.of(nothing)
 
 
 # ------------------------------------------------------------------------------------------------------ hosts' own
 
 
-def test_a_hosts_rules_hold_instead_of_the_crawls() -> None:
+def test_the_rules_of_a_host_replace_those_of_the_crawl() -> None:
     rules = LossyRules.of("sort_query", hosts={"example.org": "tracking"})
     assert f"{H}/?b&a" == rules.apply(f"{H}/?b&a&gclid=1")
     assert "http://example.com/?a&b" == rules.apply("http://example.com/?b&a")
 
 
-def test_a_star_means_the_names_below_a_host() -> None:
+def test_a_star_matches_the_names_below_a_host() -> None:
     rules = LossyRules.of(hosts={"*.example.org": "trailing_slash"})
     assert ["http://a.b.example.org/x", f"{H}/x/", "http://notexample.org/x/"] == rules.apply_batch(
         ["http://a.b.example.org/x/", f"{H}/x/", "http://notexample.org/x/"]
     )
 
 
-def test_the_nearest_pattern_of_a_host_holds() -> None:
+def test_the_most_specific_pattern_of_a_host_applies() -> None:
     rules = LossyRules.of(
         "aggressive", hosts={"*.example.org": "none", "*.b.example.org": "www", "a.b.example.org": "tracking"}
     )
@@ -194,12 +194,12 @@ def test_a_replacement_never_reaches_the_host() -> None:
     assert [f"{H}/.evil.example", f"{H}/:81/", f"{H}/@h/"] == rules.apply_batch([f"{H}/x", f"{H}/y", f"{H}/z"])
 
 
-def test_what_a_replacement_writes_is_made_canonical() -> None:
+def test_the_result_of_a_replacement_is_made_canonical() -> None:
     rules = LossyRules.of(hosts={"example.org": {"replace": [["^/x$", "/a b/./ü/../%7e#c"]]}})
     assert f"{H}/a%20b/~" == rules.apply(f"{H}/x")
 
 
-def test_a_replacement_that_does_not_settle_is_not_applied() -> None:
+def test_a_replacement_without_a_fixed_point_is_not_applied() -> None:
     for pairs in ([["a", "aa"]], [["^/b$", "/c"], ["^/c$", "/b?1"], ["^/b.1$", "/b"]]):
         rules = LossyRules.of(hosts={"example.org": {"replace": pairs}})
         for url in (f"{H}/a", f"{H}/b"):
@@ -213,7 +213,7 @@ def test_a_replacement_does_not_make_a_url_longer_than_one_may_be() -> None:
     assert url == rules.apply(url)
 
 
-def test_the_host_that_a_rule_leads_to_says_what_holds_next() -> None:
+def test_after_a_rule_changes_the_host_the_rules_of_the_new_host_apply() -> None:
     rules = LossyRules.of("www", hosts={"example.org": "sort_query"})
     assert f"{H}/?a&b" == rules.apply("http://www.example.org/?b&a")
 
@@ -277,13 +277,13 @@ def test_rules_of_another_version_are_refused() -> None:
         ('{"example.org": {"replace": [["%s", ""]]}}' % ("b" * 10_001), "longer than 10000 characters"),
     ],
 )
-def test_what_is_no_rule_is_refused_by_name(text: str, says: str) -> None:
+def test_an_unknown_rule_is_refused_by_name(text: str, says: str) -> None:
     with pytest.raises(SettingsError, match=says) as caught:
         LossyRules.parse(text)
     assert len(str(caught.value)) < 700
 
 
-def test_an_unknown_rule_is_answered_with_all_there_are() -> None:
+def test_an_unknown_rule_is_answered_with_all_rules() -> None:
     with pytest.raises(SettingsError) as caught:
         LossyRules.parse("x")
     assert all(name in str(caught.value) for name in (*RULES, *PRESETS))
@@ -399,7 +399,7 @@ def test_hostile_patterns_are_idempotent_too(url: str) -> None:
 
 
 @given(urls, rule_sets)
-def test_explain_leads_from_the_url_to_what_apply_gives(url: str, rules: LossyRules) -> None:
+def test_the_steps_of_explain_lead_from_the_url_to_the_result_of_apply(url: str, rules: LossyRules) -> None:
     canonical = spell([url])[0]
     if canonical is not None:
         at = canonical
@@ -410,14 +410,14 @@ def test_explain_leads_from_the_url_to_what_apply_gives(url: str, rules: LossyRu
 
 
 @given(st.lists(urls, max_size=8))
-def test_a_batch_is_each_of_its_urls(texts: list[str]) -> None:
+def test_a_batch_is_rewritten_like_each_of_its_urls(texts: list[str]) -> None:
     rules = LossyRules.of("aggressive", hosts={"example.org": "www"})
     canonical = [url for url in spell(texts) if url is not None]
     assert [rules.apply(url) for url in canonical] == rules.apply_batch(canonical)
 
 
 def test_a_nest_of_index_files_ends() -> None:
-    """Deeper than the rounds go: the URL is left as it is, so that a second time gives the same."""
+    """Deeper than the number of rounds: the URL is unchanged, so that a second call returns the same."""
     rules = LossyRules.of("index_files,trailing_slash")
     deep = f"{H}" + "/index.html" * (ROUNDS_MAX + 5) + "/"
     assert [deep, []] == [rules.apply(deep), rules.explain(deep)]
@@ -426,8 +426,8 @@ def test_a_nest_of_index_files_ends() -> None:
 @pytest.mark.parametrize(
     "piece", ["/index.html", "/(S(", "/(A()", "&a=", "&", ";jsessionid=", "%", "/..;jsessionid=1", "[", "sid=a1&"]
 )
-def test_long_urls_cost_no_more_than_their_length(piece: str) -> None:
-    """100,000 characters of whatever a rule looks for: well below a second, where quadratic work would take minutes."""
+def test_long_urls_cost_time_in_proportion_to_their_length(piece: str) -> None:
+    """100,000 characters that a rule looks for: well below a second, where quadratic work would need minutes."""
     rules = LossyRules.of("aggressive")
     url = (
         normalize(f"{H}/?" + piece * (100_000 // len(piece)))
@@ -442,7 +442,7 @@ def test_a_url_that_is_never_crawled_is_left_alone() -> None:
     assert [f"{H}/", longer] == LossyRules.of("tracking").apply_batch([longest, longer])
 
 
-def test_a_host_is_named_once() -> None:
+def test_a_host_may_be_named_only_once() -> None:
     with pytest.raises(SettingsError, match=r"'a\.org' is there twice"):
         LossyRules.of(hosts={"A.org": "www", "a.org.": "none"})
 

@@ -1,4 +1,4 @@
-"""rel=canonical: which of a page's own statements about its address are believed."""
+"""rel=canonical: which of a page's own statements about its address are accepted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PAGE = "http://www.example.org/shop/cup?sort=price"
         ("http://example.org/web/example.org/a?x", "/web/example.org/a", "http://example.org/web/example.org/a"),
     ],
 )
-def test_a_statement_that_can_be_true_is_believed(page: str, named: str, target: str) -> None:
+def test_a_plausible_statement_is_accepted(page: str, named: str, target: str) -> None:
     assert target == canonical_target(page, named)
 
 
@@ -62,7 +62,7 @@ def test_a_statement_that_can_be_true_is_believed(page: str, named: str, target:
         (PAGE, "/" + "a" * URL_BYTES_MAX),
     ],
 )
-def test_a_statement_that_is_probably_a_mistake_is_not_believed(page: str, named: str) -> None:
+def test_a_statement_that_is_probably_a_mistake_is_not_accepted(page: str, named: str) -> None:
     assert canonical_target(page, named) is None
 
 
@@ -72,6 +72,6 @@ def test_a_page_must_have_an_address() -> None:
 
 
 @given(st.text(max_size=40))
-def test_whatever_a_page_names_has_an_answer_that_is_canonical(named: str) -> None:
+def test_any_named_target_has_a_canonical_result(named: str) -> None:
     target = canonical_target(PAGE, named)
     assert target is None or target == normalize(target)

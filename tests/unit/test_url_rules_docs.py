@@ -1,4 +1,4 @@
-"""docs/urls.md says what the rules are: its tables cannot go stale, its examples are run."""
+"""docs/urls.md describes the rules: its tables are always current, and its examples are run."""
 
 from __future__ import annotations
 
@@ -68,5 +68,5 @@ def test_the_first_example_is_what_the_command_prints(page: str, capsys: pytest.
         ("empty_parameters", "http://h.example/?print=", "http://h.example/?print"),
     ],
 )
-def test_the_examples_of_what_goes_wrong_do_go_wrong(page: str, rule: str, one: str, other: str | None) -> None:
+def test_the_examples_of_failures_do_fail(page: str, rule: str, one: str, other: str | None) -> None:
     assert (other or one) == LossyRules.of(rule).apply(one)

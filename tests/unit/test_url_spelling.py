@@ -1,4 +1,5 @@
-"""The canonical spelling: what is made equal, what is kept apart, and that spelling twice is spelling once."""
+"""The canonical spelling: which texts are made equal, which remain different, and that spelling twice changes no
+text."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ BASES = st.sampled_from(
         ("http:\\\\example.org\\a", "http://example.org/a"),
     ],
 )
-def test_what_the_standards_call_equal_is_spelled_once(url: str, canonical: str) -> None:
+def test_urls_that_the_standards_call_equal_have_one_spelling(url: str, canonical: str) -> None:
     assert canonical == normalize(url)
 
 
@@ -93,7 +94,7 @@ def test_what_the_standards_call_equal_is_spelled_once(url: str, canonical: str)
         ("http://example.org/?a=", "http://example.org/?a"),
     ],
 )
-def test_what_may_be_another_page_is_kept_apart(one: str, other: str) -> None:
+def test_urls_that_may_be_different_pages_remain_different(one: str, other: str) -> None:
     assert normalize(one) != normalize(other)
 
 
@@ -113,14 +114,14 @@ def test_decoding_never_completes_another_triplet(url: str, canonical: str) -> N
 
 
 @given(URLS, BASES)
-def test_spelling_twice_is_spelling_once(url: str, base: str | None) -> None:
+def test_spelling_twice_is_like_spelling_once(url: str, base: str | None) -> None:
     once = spell([url], base)[0]
     assert once is None or spell([once]) == [once]
 
 
 @given(URLS, BASES)
-def test_every_road_leads_where_the_parser_leads(url: str, base: str | None) -> None:
-    """Ordinary URLs are not parsed, of odd ones only the host: what they give is what parsing the whole gives."""
+def test_every_path_has_the_result_of_the_parser(url: str, base: str | None) -> None:
+    """Ordinary URLs are not parsed, and of odd ones only the host. Their result is that of parsing the whole URL."""
     assert parsed(url, base) == spell([url], base)[0]
 
 
@@ -151,7 +152,7 @@ def test_a_surrogate_pair_is_one_character() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 5, b"http://example.org/", ["http://example.org/"]])
-def test_what_is_no_text_is_refused_by_type(wrong: object) -> None:
+def test_a_value_that_is_not_a_text_is_refused_by_type(wrong: object) -> None:
     with pytest.raises(InvalidUrlError, match="text is needed"):
         normalize(cast(Any, wrong))
     assert [None] == spell([cast(Any, wrong)])
@@ -263,8 +264,8 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_100_kb_are_spelled_or_refused_in_linear_time(name: str) -> None:
-    """All roads, the words of a refusal too. A quiet machine needs a millisecond (the plain kernels 80); what is
-    quadratic needs minutes, so the limit leaves room for a busy one."""
+    """All paths, and the words of a refusal too. A quiet machine needs a millisecond (the plain kernels 80). Quadratic
+    work needs minutes, so the limit leaves room for a busy machine."""
 
     def spelled() -> None:
         with suppress(InvalidUrlError):
@@ -302,16 +303,16 @@ def test_a_refused_reference_shows_no_secret_of_its_page() -> None:
 
 
 @pytest.mark.parametrize("rows", ["http://a/", b"http://a/", bytearray(b"a")])
-def test_one_url_is_not_taken_for_many(rows: object) -> None:
+def test_one_url_in_place_of_a_list_is_refused(rows: object) -> None:
     with pytest.raises(TypeError, match="put it into a list"):
         spell(cast(Any, rows))
 
 
-def test_urls_may_come_from_anything_that_can_be_gone_through() -> None:
+def test_urls_may_be_in_any_iterable() -> None:
     assert ["http://a/", None, "http://[::1]/"] == spell(iter(["http://a", "b", "http://[0::1]"]))
 
 
 @pytest.mark.parametrize("base", [5, b"http://a/", ["http://a/"]])
-def test_a_base_that_is_no_text_is_refused_rather_than_all_its_links(base: object) -> None:
+def test_a_base_that_is_not_a_text_is_refused_instead_of_all_its_links(base: object) -> None:
     with pytest.raises(TypeError, match=f"not a {type(base).__name__}"):
         spell(["a"], cast(Any, base))

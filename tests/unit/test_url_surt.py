@@ -1,4 +1,4 @@
-"""SURT: labels in reverse, ports, addresses, and texts that are left as they are."""
+"""SURT: labels in reverse, ports, addresses, and texts that are left unchanged."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def test_the_scheme_and_the_last_comma_can_be_left_out() -> None:
     )
 
 
-def test_what_cannot_be_crawled_has_no_surt() -> None:
+def test_a_url_that_cannot_be_crawled_has_no_surt() -> None:
     with pytest.raises(InvalidUrlError):
         surt("dns:archive.org")
 
 
 @pytest.mark.parametrize("text", ["", "a", "screenshot:http://example.com/", "dns:archive.org", "/a//b", "http:/a"])
-def test_a_text_without_a_host_stays_as_it_is(text: str) -> None:
+def test_a_text_without_a_host_is_unchanged(text: str) -> None:
     assert text == surt_as_written(text)
 
 
@@ -55,7 +55,7 @@ def test_a_text_without_a_host_stays_as_it_is(text: str) -> None:
         ("http:///x", "http://()/x"),
     ],
 )
-def test_a_text_as_written_is_only_turned_round(text: str, expected: str) -> None:
+def test_a_text_as_written_is_only_reversed(text: str, expected: str) -> None:
     assert expected == surt_as_written(text)
 
 
@@ -64,7 +64,7 @@ def test_the_user_can_be_left_out() -> None:
 
 
 @given(st.lists(st.sampled_from(["www", "a", "b", "example", "org"]), min_size=1, max_size=5), st.text(max_size=20))
-def test_a_surt_tells_the_whole_url(labels: list[str], path: str) -> None:
+def test_a_surt_contains_the_whole_url(labels: list[str], path: str) -> None:
     url = normalize(f"http://{'.'.join(labels)}/{path.encode('utf-8', 'replace').decode()}")
     inside, _, rest = surt(url).removeprefix("http://(").partition(",)")
     assert url == f"http://{'.'.join(reversed(inside.split(',')))}{rest}"

@@ -1,4 +1,4 @@
-"""WARC files: what other tools read from them, and what a crash, a full disk and a damaged directory leave."""
+"""WARC files: their content for other tools, and the result of a crash, a full disk and a damaged directory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def exchange(number: int = 0, **fields: Any) -> Exchange:
 
 @pytest.fixture(autouse=True)
 def _closed() -> Iterator[None]:
-    """Closes the directories that a test opened; hundreds of them are hundreds of descriptors."""
+    """Closes the directories that a test opened. Hundreds of them use hundreds of descriptors."""
     yield
     while opened:
         opened.pop().close()
@@ -101,7 +101,7 @@ BODIES = {
         head=b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
         payload=b"hello world",
     ),
-    "extended": exchange(  # chunk extensions and trailers: warcio keeps them, and does not undo them
+    "extended": exchange(  # chunk extensions and trailers: warcio keeps them, and does not decode them
         9,
         body=b"2;x=y\r\nok\r\n0\r\nX-Trailer: t\r\n\r\n",
         head=b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -125,7 +125,7 @@ def archive(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_warcio_finds_every_digest_right_but_those_of_payloads_in_chunks(
+def test_warcio_accepts_every_digest_except_those_of_payloads_in_chunks(
     archive: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It computes these over the chunks, which WARC 1.1 section 5.9 leaves out (webrecorder/warcio#74)."""
@@ -145,7 +145,7 @@ def test_the_digest_of_a_payload_in_chunks_is_that_of_its_content(archive: Path)
 
 
 @pytest.mark.parametrize("kind", BODIES)
-def test_warcio_gives_back_head_and_body(archive: Path, kind: str) -> None:
+def test_warcio_reads_head_and_body(archive: Path, kind: str) -> None:
     with (archive / "crawl-000000.warc.gz").open("rb") as stream:
         blocks = {
             record.rec_headers.get_header("WARC-Target-URI"): record.raw_stream.read()
@@ -156,7 +156,7 @@ def test_warcio_gives_back_head_and_body(archive: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", BODIES)
-def test_fastwarc_gives_back_the_body(archive: Path, kind: str) -> None:
+def test_fastwarc_reads_the_body(archive: Path, kind: str) -> None:
     with (archive / "crawl-000000.warc.gz").open("rb") as stream:
         bodies = {
             record.headers["WARC-Target-URI"]: record.reader.read()
@@ -166,13 +166,13 @@ def test_fastwarc_gives_back_the_body(archive: Path, kind: str) -> None:
     assert BODIES[kind].body == bodies[BODIES[kind].url]
 
 
-def test_fastwarc_finds_every_block_digest_right(archive: Path) -> None:
+def test_fastwarc_accepts_every_block_digest(archive: Path) -> None:
     with (archive / "crawl-000000.warc.gz").open("rb") as stream:
         assert [True] * 19 == [record.verify_block_digest() for record in FastIterator(stream, parse_http=False)]
 
 
 @pytest.mark.parametrize(("kind", "content"), [("chunked", b"hello world"), ("gzip", b"hello world" * 100)])
-def test_warcio_undoes_the_codings_that_stand_in_the_head(archive: Path, kind: str, content: bytes) -> None:
+def test_warcio_decodes_the_codings_of_the_head(archive: Path, kind: str, content: bytes) -> None:
     with (archive / "crawl-000000.warc.gz").open("rb") as stream:
         (found,) = [
             record.content_stream().read()
@@ -220,7 +220,7 @@ def test_a_request_record_follows_its_response_and_names_it(archive: Path) -> No
     assert [REQUEST] * len(BODIES) == [block for _, _, block in requests]
 
 
-def test_each_file_begins_with_what_made_it(tmp_path: Path) -> None:
+def test_each_file_begins_with_the_program_that_made_it(tmp_path: Path) -> None:
     made = writer(tmp_path, info={"operator": "me@example.org", "robots": "obey\r\nX: y"})
     made.add(exchange())
     made.close()
@@ -245,7 +245,7 @@ def test_each_record_is_one_gzip_member_at_its_place(tmp_path: Path) -> None:
             assert b"<html>%d</html>\r\n\r\n" % number == member.read()[-len(b"<html>%d</html>\r\n\r\n" % number) :]
 
 
-def test_many_records_are_one_write_and_have_the_places_that_they_had_alone(tmp_path):
+def test_many_records_are_one_write_and_have_the_places_of_single_writes(tmp_path):
     alone, together = writer(tmp_path / "alone"), writer(tmp_path / "together")
     exchanges = [exchange(number) for number in range(5)]
     records = together.records_of(exchanges)
@@ -259,7 +259,7 @@ def test_many_records_are_one_write_and_have_the_places_that_they_had_alone(tmp_
 
 
 def test_the_digest_of_nothing_is_the_known_one() -> None:
-    """SHA-1 of the empty string in base 32, as it stands in millions of WARC files."""
+    """SHA-1 of the empty string in base 32, as in millions of WARC files."""
     assert "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ" == payload_digest(b"")
 
 
@@ -319,7 +319,7 @@ def test_serial_numbers_are_read_back_from_names_of_this_prefix_only() -> None:
 # Watermarks
 
 
-def test_opening_cuts_what_lies_behind_the_watermark(tmp_path: Path) -> None:
+def test_opening_cuts_all_bytes_after_the_watermark(tmp_path: Path) -> None:
     first = writer(tmp_path)
     first.add(exchange(1))
     first.sync()
@@ -332,7 +332,7 @@ def test_opening_cuts_what_lies_behind_the_watermark(tmp_path: Path) -> None:
     assert ["http://site.test/1", "http://site.test/3"] == urls_of(tmp_path)
 
 
-def test_opening_removes_the_files_behind_the_watermarks(tmp_path: Path) -> None:
+def test_opening_removes_the_files_after_the_watermarks(tmp_path: Path) -> None:
     first = writer(tmp_path, roll_bytes=1)
     first.add(exchange(1))
     watermark = first.watermark
@@ -351,7 +351,7 @@ def test_opening_removes_the_files_behind_the_watermarks(tmp_path: Path) -> None
     assert ["http://site.test/1", "http://site.test/4"] == urls_of(tmp_path)
 
 
-def test_without_a_watermark_nothing_was_reported_and_all_is_cut(tmp_path: Path) -> None:
+def test_without_a_watermark_no_record_was_reported_and_all_are_cut(tmp_path: Path) -> None:
     first = writer(tmp_path)
     first.add(exchange(1))
     first.close()
@@ -362,7 +362,7 @@ def test_without_a_watermark_nothing_was_reported_and_all_is_cut(tmp_path: Path)
     assert ["http://site.test/2"] == urls_of(tmp_path)
 
 
-def test_a_crash_at_every_byte_of_the_last_records_is_cut_and_gone_on_from(tmp_path: Path) -> None:
+def test_a_crash_at_every_byte_of_the_last_records_is_cut_and_continued(tmp_path: Path) -> None:
     first = writer(tmp_path / "a")
     first.add(exchange(1))
     first.sync()
@@ -396,7 +396,7 @@ def test_a_file_shorter_than_its_watermark_is_damage(tmp_path: Path) -> None:
         writer(tmp_path, watermark)
 
 
-def test_a_file_that_is_gone_is_damage(tmp_path: Path) -> None:
+def test_a_missing_file_is_damage(tmp_path: Path) -> None:
     with pytest.raises(DamagedStoreError, match=r"crawl-000002\.warc\.gz is missing"):
         writer(tmp_path, ("crawl-000002.warc.gz", 5))
 
@@ -429,7 +429,7 @@ def test_a_full_disk_leaves_no_half_record(tmp_path: Path, before: int, room: in
 # The reader
 
 
-def test_a_place_that_is_none_is_damage(tmp_path: Path) -> None:
+def test_an_invalid_place_is_damage(tmp_path: Path) -> None:
     made = writer(tmp_path)
     place = made.add(exchange(1))
     made.close()
@@ -444,6 +444,6 @@ def test_a_place_that_is_none_is_damage(tmp_path: Path) -> None:
             read_record(files, wrong)
 
 
-def test_a_place_in_a_file_that_is_not_there_is_no_damage(tmp_path: Path) -> None:
+def test_a_place_in_a_missing_file_is_no_damage(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_record(directory(tmp_path), WarcPlace("crawl-000000.warc.gz", 0, 5))

@@ -1,4 +1,5 @@
-"""The builder's decisions: which wheels are meant, which cannot be built here, and what each of them depends on."""
+"""The decisions of the builder: which wheels are requested, which cannot be built here, and the dependencies of
+each."""
 
 from __future__ import annotations
 
@@ -30,17 +31,17 @@ def test_all_means_linux_and_macos_for_both_processors_and_plain_python(wheels):
     assert sorted(expected) == sorted(wheels.wanted("all"))
 
 
-def test_a_wheel_that_is_asked_for_twice_is_built_once(wheels):
+def test_a_wheel_that_is_requested_twice_is_built_once(wheels):
     assert ["native", "pure"] == wheels.wanted("native,pure,native")
 
 
 @pytest.mark.parametrize("what", ["", "windows", "pure,", "pure, native", "ALL"])
-def test_an_unknown_wheel_is_refused_with_those_that_there_are(wheels, what):
+def test_an_unknown_wheel_is_refused_with_the_known_ones(wheels, what):
     with pytest.raises(wheels.InstallError, match=r"is no wheel; there are all, native, pure, manylinux_x86_64, "):
         wheels.wanted(what)
 
 
-def test_a_platform_without_rust_library_is_named_and_the_others_are_built(wheels, monkeypatch, tmp_path, capsys):
+def test_a_platform_without_rust_library_is_named_and_the_other_wheels_are_built(wheels, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(wheels, "find_cargo", lambda path: "/somewhere/cargo")
     monkeypatch.setattr(wheels, "has_library", lambda target, environment: False)
     with pytest.raises(wheels.InstallError, match=r"^1 of 2 not built; the reasons are above$"):
@@ -50,20 +51,20 @@ def test_a_platform_without_rust_library_is_named_and_the_others_are_built(wheel
     assert ["outrider-0.1.0-py3-none-any.whl"] == [path.name for path in (tmp_path / "to").iterdir()]
 
 
-def test_no_rust_at_all_is_told_with_the_wheel_that_needs_none(wheels, monkeypatch):
+def test_without_rust_the_error_names_the_wheel_that_does_not_need_it(wheels, monkeypatch):
     monkeypatch.setattr(wheels, "find_cargo", lambda path: None)
     with pytest.raises(wheels.InstallError, match=r"Rust 1\.85 or later.*make wheels FOR=pure"):
         wheels.build("macos_arm64", None)
 
 
-def test_a_library_is_there_when_its_folder_has_the_standard_library(wheels, monkeypatch, tmp_path):
+def test_a_library_exists_when_its_folder_has_the_standard_library(wheels, monkeypatch, tmp_path):
     monkeypatch.setattr(wheels, "ask", lambda command, environment: str(tmp_path))
     assert not wheels.has_library("aarch64-apple-darwin", {})
     (tmp_path / "libstd-1234.rlib").touch()
     assert wheels.has_library("aarch64-apple-darwin", {})
 
 
-def test_a_target_that_the_compiler_does_not_know_has_no_library(wheels, monkeypatch):
+def test_a_target_that_is_unknown_to_the_compiler_has_no_library(wheels, monkeypatch):
     monkeypatch.setattr(wheels, "ask", lambda command, environment: None)
     assert not wheels.has_library("no-such-target", {})
 
@@ -71,11 +72,11 @@ def test_a_target_that_the_compiler_does_not_know_has_no_library(wheels, monkeyp
 METADATA = "Name: outrider\nRequires-Dist: pycurl>=7,<8\nRequires-Dist: pycurl-other>=1\n\nOf Requires-Dist: pycurl\n"
 
 
-def test_a_wheel_does_without_the_dependencies_that_have_none_for_its_platform(wheels):
+def test_a_wheel_leaves_out_the_dependencies_that_do_not_exist_for_its_platform(wheels):
     assert METADATA.replace("Requires-Dist: pycurl>=7,<8\n", "") == wheels.free_of(METADATA, ("pycurl",))
 
 
-def test_a_dependency_that_is_not_there_to_leave_out_is_an_error(wheels):
+def test_leaving_out_a_missing_dependency_is_an_error(wheels):
     with pytest.raises(wheels.InstallError, match="does not depend on pyc, which PLATFORMS names"):
         wheels.free_of(METADATA, ("pyc",))
 
@@ -94,7 +95,7 @@ def test_a_wheel_that_is_too_large_is_an_error(wheels, monkeypatch, tmp_path):
         wheels.pure(tmp_path)
 
 
-def test_leaving_out_keeps_the_list_of_files_true(wheels, install_record, tmp_path):
+def test_leaving_out_keeps_the_list_of_files_correct(wheels, install_record, tmp_path):
     wheel = wheels.with_data(wheels.pure(tmp_path), ("pycurl", "google-re2"))
     names, listed, metadata = install_record(wheel)
     assert sorted(names) == sorted(listed)

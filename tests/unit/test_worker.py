@@ -1,6 +1,6 @@
-"""A worker and the server of its frontier: how its run ends, what counts, and whose right it needs.
+"""A worker and the server of its frontier: how its run ends, which results count, and which role it needs.
 
-The server is the real one, on loopback, in a thread beside the worker; the sites are made up and touch no network.
+The server is the real one, on loopback, in a thread of the same process. The sites are simulated and touch no network.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class House:
         return CrawlWorker(options, server, hosts=HOSTS, make_downloader=sites, make_names=Names, say=self.said.append)
 
     def run(self, worker, beside=None):
-        """The end of a worker's run, and of what is done beside it."""
+        """Runs a worker together with a helper. Returns the end of its run."""
 
         async def both():
             helper = asyncio.create_task(beside(worker)) if beside is not None else None
@@ -102,7 +102,7 @@ class House:
 def house(tmp_path, monkeypatch):
     monkeypatch.setattr(
         remote_run, "WAIT_SECONDS", 0.2
-    )  # an idle lease waits so long before the worker asks for the end
+    )  # an idle lease waits this long before the worker checks for the end
     made = []
 
     def make(**more):
@@ -124,7 +124,7 @@ def test_a_worker_ends_with_0_when_the_frontier_has_no_work_left(house):
 
 
 def test_a_worker_leases_hosts_that_need_no_gap_in_trains(house):
-    """Each page of a host was a lease of its own."""
+    """Each page of a host once had a lease of its own."""
     served = house()
     served.frontier.discover([f"http://h0.test/{number}" for number in range(4, 84)])
     done = served.run(served.worker())
@@ -133,7 +133,7 @@ def test_a_worker_leases_hosts_that_need_no_gap_in_trains(house):
     assert " places bound=" in (served.directory / "ann" / "crawl.log").read_text()
 
 
-def test_a_worker_tells_the_first_failure_of_a_class_at_once(house):
+def test_a_worker_prints_the_first_failure_of_a_class_at_once(house):
     served = house()
     served.refuses = dict.fromkeys(SEEDS[:3], "9")
 
@@ -172,7 +172,7 @@ def test_a_worker_ends_with_3_at_a_limit_of_the_frontier(house):
 
 
 def test_a_stopped_worker_lets_requests_end_reports_them_and_ends_with_4(house):
-    """As SIGTERM does, which calls the same."""
+    """Like SIGTERM, which makes the same call."""
     served = house()
 
     async def beside(worker):
@@ -193,7 +193,7 @@ def test_a_stopped_worker_lets_requests_end_reports_them_and_ends_with_4(house):
 
 
 def test_a_worker_that_waits_for_a_lease_is_stopped_at_once(house):
-    """Without a word of the server, which would answer after ten seconds; no lease is left behind."""
+    """Without an answer of the server, which would arrive after ten seconds. No lease is left."""
     served = house(delay=3600)
     stopped = []
 
@@ -209,7 +209,7 @@ def test_a_worker_that_waits_for_a_lease_is_stopped_at_once(house):
 
 
 @pytest.mark.parametrize("wait", [0, 0.001, 0.003, 0.01, 0.03, 0.1])
-def test_a_stop_at_any_moment_of_a_lease_leaves_none_behind(house, wait):
+def test_a_stop_at_any_moment_of_a_lease_leaves_no_lease(house, wait):
     served = house()
 
     async def beside(worker):
@@ -221,7 +221,7 @@ def test_a_stop_at_any_moment_of_a_lease_leaves_none_behind(house, wait):
     assert (4, 0, 0) == (done.exit_code, done.late, served.urls()["leased"])
 
 
-def test_a_second_stop_breaks_requests_off_and_gives_their_urls_back(house):
+def test_a_second_stop_cancels_requests_and_returns_their_urls(house):
     served = house()
 
     async def beside(worker):
@@ -235,11 +235,11 @@ def test_a_second_stop_breaks_requests_off_and_gives_their_urls_back(house):
     assert (0, 8) == (urls["leased"], urls["queued"] + urls["waiting"])
 
 
-def test_a_request_whose_lease_ends_before_it_is_broken_off_and_its_page_counts_once(house, monkeypatch):
-    """An operator gives the leases back while their requests hang: the worker sees it with its next look, breaks the
-    requests off, and fetches the URLs again."""
+def test_a_request_whose_lease_ends_first_is_cancelled_and_its_page_counts_once(house, monkeypatch):
+    """An operator releases the leases while their requests hang. The worker notices it at its next extension, cancels
+    the requests, and fetches the URLs again."""
     monkeypatch.setattr(loop, "EXTEND_STEP_SECONDS", 0.05)
-    monkeypatch.setattr(loop, "EXTEND_SECONDS", 1_000.0)  # each look extends, and so hears of it
+    monkeypatch.setattr(loop, "EXTEND_SECONDS", 1_000.0)  # each check extends the leases, and so notices it
     served = house()
     ended = []
 
@@ -272,17 +272,15 @@ def test_a_request_is_cut_by_the_end_of_its_lease_while_extending_fails(house, m
         worker._hasty.extend = failing
         leases.update({lease.token: lease.deadline for lease in worker._fetching.leases})
         await until(lambda: len(refused) > 2)
-        assert set(leases) == {lease.token for lease in worker._fetching.leases}  # their ends are far
+        assert set(leases) == {lease.token for lease in worker._fetching.leases}  # their ends are far in the future
         served.site.hangs = False
-        monkeypatch.setattr(
-            loop, "END_SECONDS", remote_run.LEASE_SECONDS + 1.0
-        )  # now no lease lasts that long any more
+        monkeypatch.setattr(loop, "END_SECONDS", remote_run.LEASE_SECONDS + 1.0)  # now no lease is that long any more
         await until(lambda: not set(leases) & {lease.token for lease in worker._fetching.leases})
         assert all(deadline > served.frontier.now() for deadline in leases.values())
         monkeypatch.setattr(loop, "END_SECONDS", 10.0)
 
     done = served.run(served.worker(site={"hangs": True}), beside)
-    assert (0, 32 + 8) == (done.exit_code, done.accepted)  # eight say that nothing was fetched
+    assert (0, 32 + 8) == (done.exit_code, done.accepted)  # eight report that no page was fetched
     pages = served.pages()
     assert 32 == len(pages) == len({page["url"] for page in pages})
     assert not set(leases) & {page["token"] for page in pages}
@@ -333,18 +331,18 @@ def begun(path, *names):
 
 
 def nowhere():
-    """A server that is away, and a worker without patience."""
+    """A server that is unreachable, and a worker without patience."""
     return Server("http://127.0.0.1:9", patience_seconds=0.0)
 
 
 @pytest.mark.parametrize("names", [(), ("work/lock",), ("work/lock", "work/work.json.tmp", "outrider.toml.tmp")])
-def test_a_worker_that_was_killed_as_it_made_its_directory_goes_on_there(tmp_path, names):
+def test_a_worker_that_was_killed_while_it_made_its_directory_continues_there(tmp_path, names):
     with pytest.raises(UnreachableError):
         remote_run.work(begun(tmp_path / "ann", *names), nowhere())
 
 
 @pytest.mark.parametrize("names", [("work/thesis.txt",), ("notes.txt",), ("work/lock", "work/leases", "x")])
-def test_a_directory_of_somebody_else_is_left_untouched(tmp_path, names):
+def test_a_directory_of_another_owner_is_left_untouched(tmp_path, names):
     flags = begun(tmp_path / "ann", *names)
     before = sorted(path.name for path in tmp_path.rglob("*"))
     with pytest.raises(ForeignStoreError, match="choose another name"):

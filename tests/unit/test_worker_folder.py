@@ -1,4 +1,4 @@
-"""A worker's folder whose books in `work/` do not know its output: refused as it is, checked, and mended."""
+"""A worker's folder whose books in `work/` do not match its output: refused without changes, checked, and repaired."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from unit.test_worker import house  # noqa: F401 - a fixture
 
 
 def content(folder):
-    """Every file of a folder but its lock, which says who holds it."""
+    """Returns every file of a folder except its lock, which names its holder."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -26,7 +26,7 @@ def content(folder):
 
 @pytest.fixture
 def worked(house, tmp_path):  # noqa: F811
-    """A worker that was stopped halfway, its house, and a copy of its books from before."""
+    """A worker that was stopped halfway, its house, and an earlier copy of its books."""
     served = house()
 
     def run_for(pages):
@@ -87,7 +87,7 @@ SPOILED = [gone, no_reports, no_name, cut, emptied, zeroed, zeroed_reports, olde
 
 
 @pytest.mark.parametrize("spoil", SPOILED)
-def test_a_worker_whose_books_do_not_know_its_output_is_refused_and_nothing_is_changed(worked, spoil):
+def test_a_worker_whose_books_do_not_match_its_output_is_refused_and_no_file_is_changed(worked, spoil):
     served, folder, old = worked
     spoil(folder / "work", old)
     before = content(folder)
@@ -97,7 +97,7 @@ def test_a_worker_whose_books_do_not_know_its_output_is_refused_and_nothing_is_c
 
 
 @pytest.mark.parametrize("spoil", SPOILED)
-def test_verify_says_that_the_books_do_not_know_the_output(worked, spoil, capsys):
+def test_verify_says_that_the_books_do_not_match_the_output(worked, spoil, capsys):
     _, folder, old = worked
     spoil(folder / "work", old)
     if not (folder / "work").exists():
@@ -119,7 +119,7 @@ def test_verify_and_repair_accept_a_worker_whose_books_are_whole(worked, capsys)
 
 
 @pytest.mark.parametrize("spoil", [no_reports, cut, zeroed_reports, older])
-def test_repair_makes_the_books_anew_and_the_worker_goes_on_with_all_its_pages(worked, spoil):
+def test_repair_writes_the_books_again_and_the_worker_continues_with_all_its_pages(worked, spoil):
     served, folder, old = worked
     before = served.pages()
     spoil(folder / "work", old)
@@ -134,7 +134,7 @@ def test_repair_makes_the_books_anew_and_the_worker_goes_on_with_all_its_pages(w
 
 
 @pytest.mark.parametrize("spoil", [no_name, zeroed])
-def test_repair_needs_to_know_whose_worker_it_is(worked, spoil):
+def test_repair_needs_the_name_of_the_worker(worked, spoil):
     _, folder, old = worked
     spoil(folder / "work", old)
     before = content(folder)
@@ -143,7 +143,7 @@ def test_repair_needs_to_know_whose_worker_it_is(worked, spoil):
     assert before == content(folder)
 
 
-def test_a_damaged_line_amid_the_reports_is_left_out_and_named(worked):
+def test_a_damaged_line_in_the_middle_of_the_reports_is_left_out_and_named(worked):
     served, folder, _ = worked
     path = folder / "work" / "reports.jsonl"
     octets = bytearray(path.read_bytes())
