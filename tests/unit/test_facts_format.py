@@ -212,7 +212,7 @@ def test_the_typed_cells_of_a_host_are_the_columns_of_its_fact():
 
 
 def test_the_page_says_what_every_fact_means(page):
-    meanings = re.search(r"\| fact \| says \|\n\|---\|---\|\n((?:\|.*\n)+)", page)
+    meanings = re.search(r"\| fact \| meaning \|\n\|---\|---\|\n((?:\|.*\n)+)", page)
     assert meanings is not None
     assert [kind.name.lower() for kind in Fact] == re.findall(r"^\| (\w+) \|", meanings[1], re.MULTILINE)
 
@@ -228,7 +228,7 @@ def test_the_page_numbers_states_reasons_and_rules_as_the_code_does(page):
 
 
 def test_the_page_says_how_many_rows_a_range_contains(page):
-    table = page.partition("## What a checkpoint range holds")[2]
+    table = page.partition("## Content of a checkpoint range")[2]
     numbers = re.findall(r"^\| [\w (),]+ \| (\d) \| ([\d,]+) \|", table, re.MULTILINE)
     assert COPY_ROWS == {int(section): int(rows.replace(",", "")) for section, rows in numbers}
     assert f"| runs | {RUNS} |" in table
