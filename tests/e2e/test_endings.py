@@ -160,14 +160,14 @@ SITUATIONS |= {
     "The seed is too long": lambda shell: shell.run("crawl", shell.url("localhost", "/" + "x" * 9_000)),
     "The contact is missing": lambda shell: shell.run("crawl", "https://example.org/"),
     "An option is misspelt": lambda shell: shell.run("crawl", shell.url("localhost"), "--max-page", "3"),
-    "An option has a value that it cannot take": lambda shell: shell.run("crawl", "http://x.test/", "--delay", "soon"),
-    "The file of seeds is not there": lambda shell: shell.run("crawl", "@nowhere"),
+    "An option has an invalid value": lambda shell: shell.run("crawl", "http://x.test/", "--delay", "soon"),
+    "The file of seeds does not exist": lambda shell: shell.run("crawl", "@nowhere"),
     "A hook cannot be loaded": lambda shell: shell.crawl("one.test", "--on-page", "nowhere:function"),
     "`resume` finds no crawl": lambda shell: shell.run("resume", shell.directory),
 }  # fmt: skip
 
 
-@situation("The directory holds something else")
+@situation("The directory is not a crawl")
 def foreign(shell: Shell):
     Path(shell.directory).mkdir()
     (Path(shell.directory) / "letter.txt").write_text("dear")
@@ -183,7 +183,7 @@ def damaged(shell: Shell):
     return shell.run("resume", shell.directory)
 
 
-@situation("The frontier of the crawl is gone")
+@situation("The frontier of the crawl is missing")
 def frontier_gone(shell: Shell):
     shell.crawl("lost.test")
     (Path(shell.directory) / "frontier").rename(shell.folder / "elsewhere")
@@ -199,7 +199,7 @@ def owned(shell: Shell):
 # -- no page could be fetched ------------------------------------------------------------------------------------------
 
 
-@situation("Nothing listens at that port")
+@situation("No server listens on that port")
 def wrong_port(shell: Shell):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -270,7 +270,7 @@ def little_time(shell: Shell):
     return shell.crawl("one.test", "--max-seconds", "0.3", "--delay", "1")
 
 
-@situation("A site asks to be left alone for long")
+@situation("A site requests a long pause")
 def left_alone(shell: Shell):
     return shell.crawl("busy.test")
 
@@ -339,7 +339,7 @@ def full(shell: Shell):
     return shell.run("resume", shell.directory, "--max-pages", "9", hasty=True, preexec_fn=limited)
 
 
-@situation("The disk below standard output is full")
+@situation("The disk of standard output is full")
 def output_full(shell: Shell):
     shell.crawl("lost.test")
     with open("/dev/full", "w") as nowhere:
@@ -349,7 +349,7 @@ def output_full(shell: Shell):
 # -- it finished, and left something out -------------------------------------------------------------------------------
 
 
-@situation("Links lead nowhere")
+@situation("Links are broken")
 def broken_links(shell: Shell):
     return shell.crawl("lost.test")
 
@@ -364,7 +364,7 @@ def partly_closed(shell: Shell):
     return shell.crawl("closing.test")
 
 
-@situation("Pages are over a limit of the host")
+@situation("A host has more pages than its limit")
 def over_budget(shell: Shell):
     return shell.crawl("one.test", "--max-pages-per-host", "1")
 
@@ -374,7 +374,7 @@ def outside(shell: Shell):
     return shell.crawl("leaving.test")
 
 
-@situation("Some seeds are no URLs")
+@situation("Some seeds are not URLs")
 def bad_seed(shell: Shell):
     return shell.crawl("one.test", "no-url")
 
