@@ -1,6 +1,6 @@
-"""One owner per frontier: callers queue, one sync serves many, and nothing is answered before it is durable.
+"""One owner per frontier: callers queue, one sync serves many, and each answer is durable.
 
-`Frontier` is the synchronous face, `AsyncFrontier` the awaitable one; both put a clock, a lock and a log behind the
+`Frontier` is the synchronous interface, `AsyncFrontier` the one for `await`. Both add a clock, a lock and a log to the
 machine.
 """
 

@@ -51,7 +51,7 @@ _KIND_OF_LEASE: Final = LEASE_KEYWORDS.keys() - {"ttl_seconds", "worker", "wait_
 
 
 class OpeningFrontier(Generic[Plain, Face]):
-    """A frontier that is being opened in a thread: `await` gives it, `async with` closes it in the end."""
+    """A frontier that a thread is opening: `await` returns it, `async with` also closes it at the end."""
 
     def __init__(self, work: Callable[[], Plain], face: Callable[[Plain], Face]) -> None:
         self._work, self._to_await = work, face
@@ -75,7 +75,7 @@ class OpeningFrontier(Generic[Plain, Face]):
 
 
 class OpeningStore(OpeningFrontier["Frontier", "AsyncFrontier"]):
-    """A frontier of this process, coming."""
+    """A frontier of this process that is being opened."""
 
 
 def _opened(make: Callable[Given, Frontier], doc: str) -> Callable[Given, OpeningStore]:
@@ -188,7 +188,7 @@ class AsyncFrontier(AwaitedVerbs):
     async def discover(
         self, links: Iterable[str | Link] | UrlBatch, *, request_id: RequestId | None = None
     ) -> list[Code]:
-        """As `Frontier.discover`; a long input gives way to others between its pieces."""
+        """As `Frontier.discover`; other tasks run between the pieces of a long input."""
         small = SmallCall.discover(links, request_id)
         if small is not None:
             found: list[Code] = await self._gathered(small)
@@ -200,7 +200,7 @@ class AsyncFrontier(AwaitedVerbs):
 
     @like_awaited(Verbs.lease)
     async def lease(self, want: int, **named: Any) -> LeaseBatch:
-        """As `Frontier.lease`. Tasks that want the same kind of lease are served in the order in which they come."""
+        """As `Frontier.lease`. Tasks that want the same kind of lease are served in order of arrival."""
         how = filled("lease", LEASE_KEYWORDS, named)
         wait_seconds = arguments.seconds("wait_seconds", how.pop("wait_seconds"))
         if wait_seconds:

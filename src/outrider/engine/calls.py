@@ -1,4 +1,4 @@
-"""Calls in the size that costs least: small ones of threads and tasks are made together, long ones go in as pieces."""
+"""Calls in the size that costs least: small ones of threads and tasks are joined, long ones are cut into pieces."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def takes_builtins(cls: _Class) -> _Class:
-    """Has the public methods of a class take each number, text and bytes as `arguments.plain` copies it."""
+    """Makes the public methods of a class copy each number, text and bytes with `arguments.plain`."""
     for name, method in list(vars(cls).items()):
         if inspect.isfunction(method) and not name.startswith("_") and len(inspect.signature(method).parameters) > 1:
             setattr(cls, name, _awaited(method) if inspect.iscoroutinefunction(method) else _called(method))
@@ -72,7 +72,7 @@ class Decide(Protocol):
 
 
 class InterruptibleCall(Generic[Answer]):
-    """A call of its own. It keeps its answer from the decision on, for an interruption may come before the answer
+    """A single call. It stores its answer when it is decided, because an interruption may arrive before the answer
     reaches its caller."""
 
     __slots__ = ("answer", "request_id", "token", "verb")
@@ -100,7 +100,7 @@ def unclaimed_of(leases: LeaseBatch, token: int, request_id: RequestId | None) -
 
 
 class SmallCall:
-    """A call of few rows, which costs less together with others of its kind; and its result."""
+    """A call of few rows, which costs less when joined with others of its kind; and its result."""
 
     __slots__ = ("answer", "error", "how", "kind", "links", "lsn", "made", "rows", "want")
 
@@ -127,7 +127,7 @@ class SmallCall:
 
     @classmethod
     def lease(cls, want: object, how: Mapping[str, Any], request_id: RequestId | None) -> SmallCall | None:
-        """None where the call is large, must be a frame of its own, or cannot be compared with others."""
+        """Returns None for a large call, one that needs its own frame, or one that cannot be compared with others."""
         if request_id is not None or type(want) is not int or not 0 < want <= SMALL_CALL_ROWS_MAX:
             return None
         for value in how.values():
@@ -186,11 +186,11 @@ class Gathering:
                 self._waiting.remove(one)
 
     def make(self, decide: Decide) -> None:
-        """Under the lock: makes the calls that wait, in their order.
+        """Makes the waiting calls in order; under the lock.
 
-        A call leaves the queue when it was made, and not before. So when an error that stops the frontier, or an
-        interruption between two calls, breaks this off, the other callers find their calls in the queue still, and make
-        them or are told why they cannot.
+        A call leaves the queue after it was made, and not before. So after an error that stops the frontier, or an
+        interruption between two calls, the other callers still find their calls in the queue. They make them, or get
+        the reason why they cannot.
         """
         for group in _joinable(list(self._waiting)):
             undone = [one for one in group if not one.made]
@@ -204,7 +204,7 @@ class Gathering:
             decide(group[0].kind, partial(_together, group, self._log))
         except (SettingsError, StoreFullError) as error:
             if group[0].made:
-                return  # it came behind them, from the step of a checkpoint
+                return  # it arrived after them, from the step of a checkpoint
             if len(group) == 1:
                 group[0].fail(error)
                 return
@@ -214,7 +214,7 @@ class Gathering:
 
 
 def _joinable(calls: Sequence[SmallCall]) -> Iterator[list[SmallCall]]:
-    """Calls that can be one, in the order in which they came."""
+    """Calls that can be joined, in order of arrival."""
     group: list[SmallCall] = []
     for one in calls:
         if group and (one.kind != group[0].kind or one.how != group[0].how):
@@ -226,7 +226,7 @@ def _joinable(calls: Sequence[SmallCall]) -> Iterator[list[SmallCall]]:
 
 
 def _together(calls: Sequence[SmallCall], log: Log, machine: Machine, now: Instant) -> None:
-    """One call of the machine for all of these, which are of one kind; each gets its answer.
+    """Makes one call of the machine for all of these, which are of one kind; each gets its answer.
 
     It does so inside the verb, where an interruption stops the frontier: no call is made twice because its answer was
     lost on the way.
@@ -245,7 +245,7 @@ def _answers(calls: Sequence[SmallCall], machine: Machine, now: Instant) -> Sequ
         if len(calls) == 1:
             return [leases]
         pieces = _cut(list(leases), [one.want for one in calls])
-        # The lines of the joint call are told once, to the first caller.
+        # The first caller gets the lines of the joint call.
         told = [leases.lines, *[()] * (len(calls) - 1)]
         return [LeaseBatch(piece, lines=lines, lsn=leases.lsn) for piece, lines in zip(pieces, told, strict=True)]
     starts = [0, *accumulate(len(one.rows) for one in calls)]
@@ -283,7 +283,7 @@ def lease_alone(want: int, how: Mapping[str, Any], machine: Machine, now: Instan
 
 
 def discoveries(links: Iterable[str | Link] | UrlBatch, request_id: RequestId | None) -> Iterator[Verb[list[Code]]]:
-    """The calls that take these links in: one frame each, and one alone where the answer may have to be repeated."""
+    """Yields the calls that add these links: one frame each, and a single one if the answer may be repeated."""
     if isinstance(links, str | bytes | bytearray):
         raise SettingsError(f"discover takes a list of links, not one text: discover([{links!r:.80}])")
     if request_id is not None:

@@ -1,4 +1,4 @@
-"""The error that stopped a frontier, and its way to the next caller: only a replay can tell what was half done."""
+"""The error that stopped a frontier, for the next caller: only a replay can find what was half done."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Failure:
         self._lock = threading.Lock()
 
     def stop(self, error: BaseException, within: str) -> None:
-        """A caller met this exception inside a verb; it goes on to that caller as it is."""
+        """Records an exception inside a verb that its caller receives as it is."""
         self._first(error, within, told=True)
 
     def stop_beside(self, error: BaseException, within: str) -> None:
-        """This exception met no caller: the next caller is told."""
+        """Records an exception that no caller received: the next caller gets it."""
         self._first(error, within, told=False)
 
     def _first(self, error: BaseException, within: str, *, told: bool) -> None:
-        """A caller and a thread beside may fail at once, of one disk: the first failure is kept whole."""
+        """Keeps the first failure: a caller and a second thread may fail at once, on one disk."""
         with self._lock:
             if self.error is None:
                 self._within, self._told, self.error = within, told, error

@@ -50,7 +50,7 @@ Given = TypeVar("Given")
 
 @dataclass(frozen=True, slots=True)
 class SentRequest:
-    """One request. seconds_max: how long its answer may take."""
+    """One request. seconds_max: the longest time for its answer."""
 
     method: str
     path: str
@@ -61,7 +61,7 @@ class SentRequest:
 
 @dataclass(frozen=True, slots=True)
 class ServerAnswer:
-    """The answer to a request: its status, body, and the seconds that its `Retry-After` asks for."""
+    """The answer to a request: its status, body, and the seconds of its `Retry-After`."""
 
     status: int
     body: bytes
@@ -69,23 +69,23 @@ class ServerAnswer:
 
 
 class OneTry(Protocol):
-    """One try of a request. Raises OSError or HTTPException where no answer comes."""
+    """One try of a request. Raises OSError or HTTPException without an answer."""
 
     def __call__(self, sent: SentRequest) -> ServerAnswer: ...
 
 
 class Connections:
-    """Kept connections to one server; any thread may ask."""
+    """Kept connections to one server; any thread may use them."""
 
     def __init__(self, address: str, *, token: str | None = None, ca: str | None = None) -> None:
-        """Raises SettingsError for an address that is none, and for a token that would travel in clear."""
+        """Raises SettingsError for an invalid address, and for a token that would be sent unencrypted."""
         self.scheme, self.host, self.port = parsed(address)
         if self.scheme == "http" and token is not None and not _loopback(self.host):
-            raise SettingsError(f"{address}: a token would travel in clear; give https://")
+            raise SettingsError(f"{address}: the token would be sent unencrypted; use https://")
         if token is not None and not (token.isascii() and token.isprintable() and " " not in token and token):
-            raise SettingsError("token: give printable characters without a space")
+            raise SettingsError("token: use printable characters without a space")
         if ca is not None and self.scheme != "https":
-            raise SettingsError(f"ca is given, and {address} has no TLS; give https://")
+            raise SettingsError(f"ca needs TLS, and {address} has none; use https://")
         self._context: ssl.SSLContext | None = None
         if self.scheme == "https":
             try:
@@ -142,7 +142,7 @@ class Connections:
                 if len(body) > REMOTE_ANSWER_BYTES_MAX or time.monotonic() > ends:
                     raise http.client.HTTPException(f"an answer of {len(body):,} bytes is too long or too slow")
             if answer.length or (answer.length is None and not answer.chunked):
-                # A connection's end is taken for the end of a body and of a head; a server of ours tells the length.
+                # The end of a connection could be the end of a body or of a head; our own server sends the length.
                 raise http.client.IncompleteRead(bytes(body), answer.length)
         except BaseException:
             with self._lock:
@@ -159,17 +159,17 @@ class Connections:
         return ServerAnswer(answer.status, bytes(body), _seconds(answer.getheader("Retry-After")))
 
     def cut(self) -> None:
-        """Ends the requests that wait for their answers, from any thread, and all that come later: each raises OSError
+        """Ends the requests that wait for their answers, from any thread, and all later ones: each raises OSError
         or HTTPException."""
         with self._lock:
             self._cut = True
             for one in self._busy:
                 with contextlib.suppress(OSError):
-                    # Not that of an SSLSocket, which takes its state from under the thread that reads.
+                    # Not that of an SSLSocket, which would remove its state while another thread reads.
                     socket.socket.shutdown(one.sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Gives the kept connections back."""
+        """Closes the kept connections."""
         with self._lock:
             kept, self._kept = self._kept, []
         for one in kept:
@@ -187,7 +187,7 @@ def parsed(address: str) -> tuple[str, str, int]:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
         raise SettingsError(f"address {shown(address)}: {way_out}")
     if parts.username is not None:
-        raise SettingsError(f"address of {parts.hostname}: give the token as such, not in the address")
+        raise SettingsError(f"address of {parts.hostname}: pass the token separately, not in the address")
     return parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80)
 
 
@@ -213,10 +213,10 @@ def _seconds(value: str | None) -> float | None:
 
 
 class RepeatedRequests:
-    """Requests that are made until they are answered, or until `patience_seconds` are over.
+    """Requests that are repeated until they are answered, or until `patience_seconds` have passed.
 
-    asks: one try of a request. chance: gives numbers from 0 to 1, for the jitter of pauses. key_bytes: gives random
-    bytes, for keys. sleep, clock: pauses, and the seconds that they are measured by.
+    asks: one try of a request. chance: returns numbers from 0 to 1, for the jitter of pauses. key_bytes: returns random
+    bytes, for keys. sleep, clock: for pauses, and the seconds by which they are measured.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class RepeatedRequests:
         return self._key_bytes(16).hex()
 
     def get(self, path: str, gives: type[Given], *, key: str | None = None, wait: float = 0.0, **query: Any) -> Given:
-        """The answer to a question; parameters of None are left out. wait: seconds that the server itself may take."""
+        """Returns the answer to a query; parameters of None are omitted. wait: seconds that the server may wait."""
         words = {name: value for name, value in query.items() if value is not None}
         whole = f"{path}?{urlencode(words)}" if words else path
         return self._decoded(self.made(SentRequest("GET", whole, None, key, REMOTE_SECONDS_MAX + wait)), gives)
@@ -256,8 +256,8 @@ class RepeatedRequests:
             raise UnreachableError(f"{self.address} answered in another language ({str(error)[:200]})") from None
 
     def made(self, sent: SentRequest) -> bytes:
-        """The body of the answer. Raises UnreachableError where none comes in time, SettingsError for a request line
-        longer than a server reads, and the server's refusal."""
+        """Returns the body of the answer. Raises UnreachableError without an answer in time, SettingsError for a
+        request line longer than a server reads, and the server's refusal."""
         if len(sent.path) > REMOTE_TARGET_BYTES_MAX:
             path, _, query = sent.path.partition("?")
             longest = max((path, *query.split("&")), key=len)
@@ -291,7 +291,7 @@ class RepeatedRequests:
             tries += 1
 
     def _pause(self, tries: int) -> float:
-        """Exponential, with full jitter: workers that lost one server do not all come back at once."""
+        """Exponential, with full jitter: workers that lost one server do not all return at once."""
         most = min(REMOTE_PAUSE_SECONDS_MAX, REMOTE_PAUSE_SECONDS_MIN * 2 ** min(tries, 16))
         return float(most * (0.5 + self._chance() / 2))
 

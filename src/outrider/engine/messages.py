@@ -46,7 +46,7 @@ Limit = Annotated[int, Meta(ge=1, le=1_000)]
 
 
 class NewUrl(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A URL to visit. `discovered_at` is taken and not kept: the frontier dates URLs itself. `not_before_us`: an
+    """A URL to visit. `discovered_at` is accepted and ignored: the frontier dates URLs itself. `not_before_us`: an
     instant, in microseconds since 1970."""
 
     url: str
@@ -70,8 +70,8 @@ class AddUrls(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Added(Struct, frozen=True):
-    """How many were new, refused, and known; and a code for each, in their order. refused: a sentence for each of the
-    first URLs that name an address that is not permitted."""
+    """The numbers of new, refused and known URLs; and a code for each, in order. refused: a sentence for each of the
+    first URLs whose address is not permitted."""
 
     accepted: int
     rejected: int
@@ -81,9 +81,9 @@ class Added(Struct, frozen=True):
 
 
 class Next(Struct, frozen=True, forbid_unknown_fields=True):
-    """The wish for a lease. `timeout_ms`: how long to wait while there is none. `per_queue`: URLs of one host at most,
-    `queues_max`: hosts at most; `train_ms`: only URLs of a host whose turns come within so long. `robots`: who fetches
-    robots.txt files. `worker`: they come as records of kind `robots`. `server`: the server asks for them, under the
+    """A request for leases. `timeout_ms`: the longest wait without a lease. `per_queue`: most URLs of one host,
+    `queues_max`: most hosts; `train_ms`: only URLs of a host whose turns are within this time. `robots`: who fetches
+    robots.txt files. `worker`: they are records of kind `robots`. `server`: the server fetches them, with the
     crawl's User-Agent."""
 
     worker_id: Name
@@ -126,9 +126,9 @@ _Texts: Any = defstruct("_Texts", [(name, Text | None, None) for name in KEPT_TE
 
 class Record(_OfRecord, frozen=True, kw_only=True):  # type: ignore[misc, call-arg]
     """One leased URL. `kind`: page, robots (fetch this robots.txt) or address (find the host's address). `key`: of its
-    queue. Instants in `_us` are microseconds since 1970 by the server's clock; `ended_before_us`: when the last request
-    to this host ended, `gap_seconds`: what had to lie between, by the rule `gap_reason`. `capacity`: how many requests
-    to this host may be open at once, this one included."""
+    queue. Instants in `_us` are microseconds since 1970 by the server's clock; `ended_before_us`: the end of the last
+    request to this host, `gap_seconds`: the required gap, by the rule `gap_reason`. `capacity`: the number of requests
+    to this host that may be open at once, this one included."""
 
     url: str
     token: int
@@ -155,8 +155,8 @@ class Record(_OfRecord, frozen=True, kw_only=True):  # type: ignore[misc, call-a
 
 
 class Leased(Struct, frozen=True):
-    """A lease of some URLs; with fewer than wanted, `next_ready_in_ms` says when asking again makes sense, null for
-    never by waiting alone. `now_us`: the server's clock; `waited_ms`: how long the request waited here."""
+    """A lease of some URLs. With fewer than wanted, `next_ready_in_ms` says when to try again, null if waiting alone
+    does not help. `now_us`: the server's clock; `waited_ms`: how long the request waited here."""
 
     urls: list[Record]
     lease_id: int | None = None
@@ -181,11 +181,11 @@ LEASE_AS_IT_IS = {
 
 
 class Result(_Texts, frozen=True, kw_only=True, forbid_unknown_fields=True):  # type: ignore[misc, call-arg]
-    """The result of one URL, named by `url` or `token`. `fetch_time_ms` is the time that the site took; it sets the
-    host's rest. `first_byte_ms`: until its first byte; a host that answers later than usual gets more room.
-    `challenged`: a challenge for browsers or people came in place of the page. `links` are URLs, or references as the
-    page has them; they count from the page's URL. `body` answers a record of kind robots, `fresh_seconds` says how long
-    it may be kept, `address` answers one of kind address."""
+    """The result of one URL, named by `url` or `token`. `fetch_time_ms` is the time that the site needed; it sets the
+    host's rest. `first_byte_ms`: until its first byte; a host that answers later than usual gets longer pauses.
+    `challenged`: a challenge for browsers or people in place of the page. `links` are URLs, or references as in the
+    page, relative to the page's URL. `body` answers a record of kind robots, `fresh_seconds` is the time for which
+    it may be used, `address` answers one of kind address."""
 
     status: Literal["success", "error"]
     url: str | None = None
@@ -217,7 +217,7 @@ class Results(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Taken(Struct, frozen=True):
-    """How many results counted and how many came too late; a code for each (`ok`, `stale`); codes of their links."""
+    """The numbers of accepted and of late results; a code for each (`ok`, `stale`); codes of their links."""
 
     accepted: int
     stale: int
@@ -226,8 +226,8 @@ class Taken(Struct, frozen=True):
 
 
 class RobotsBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The answer to a request for a robots.txt: its status (null: none came), its body as base64, where it moved to,
-    and how long it may be kept."""
+    """The answer to a request for a robots.txt: its status (null: no answer), its body as base64, its redirect target,
+    and the time for which it may be used."""
 
     status: Status | None = None
     body: bytes = b""
@@ -345,14 +345,14 @@ class Seen(Struct, frozen=True):
 
 
 class Addresses(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where hosts are; null for one that is to be asked for again."""
+    """The addresses of hosts; null for one that must be resolved again."""
 
     addresses: Annotated[dict[str, str | None], Meta(max_length=SERVICE_ROWS_MAX)]
 
 
 class NextReady(Struct, frozen=True):
-    """When a lease can be had, null for never by waiting alone; whether all work is done, and whether a limit keeps
-    some of it. `now_us`: the server's clock."""
+    """When a lease is possible, null if waiting alone does not help; whether all work is done, and whether a limit
+    keeps some of it. `now_us`: the server's clock."""
 
     now_us: int
     next_ready_in_ms: int | None
@@ -369,8 +369,8 @@ class Register(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Registered(Struct, frozen=True):
     """The product for which this frontier reads robots.txt files, the id of its store, and the server's clock.
-    allow_address: the loopback addresses that URLs of the store's owner named; only for a worker on the same machine.
-    gapless: whether hosts need no gap between two requests, where nobody asked for one."""
+    allow_address: the loopback addresses in URLs of the store's owner; only for a worker on the same machine.
+    gapless: whether hosts need no gap between two requests, if no rule requires one."""
 
     user_agent: str
     store: str
@@ -431,7 +431,7 @@ class ListUrls(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rows(Struct, frozen=True):
-    """A piece of a list, and the cursor behind it; null at the end."""
+    """A piece of a list, and the cursor for the next one; null at the end."""
 
     rows: list[dict[str, Any]]
     cursor: str | None
@@ -444,7 +444,7 @@ class ListRecords(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Order(Struct, frozen=True, forbid_unknown_fields=True):
-    """The value of an order to a host: seconds for block and delay, leases at once for limit; null takes it back."""
+    """The value of an order to a host: seconds for block and delay, leases at once for limit; null removes it."""
 
     value: Annotated[float, Meta(ge=0, le=1e9)] | None = None
 
@@ -456,14 +456,14 @@ class Ordered(Struct, frozen=True):
 
 
 class Retry(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which dead letters go back into their queues; all without any word."""
+    """The dead letters to queue again; all if nothing is named."""
 
     error: Text | None = None
     host: Text | None = None
 
 
 class Worker(Struct, frozen=True):
-    """A named worker: what it holds, and when it was heard last (null: not since the server began)."""
+    """A named worker: its leases, and when it last sent something (null: not since the server began)."""
 
     worker_id: str
     pages: int
@@ -475,7 +475,7 @@ class Worker(Struct, frozen=True):
 
 
 class Workers(Struct, frozen=True):
-    """The workers that hold leases or were heard lately, by name."""
+    """The workers with leases or with recent messages, by name."""
 
     workers: list[Worker]
 
@@ -522,7 +522,7 @@ class ProblemDetails(Struct, frozen=True):
 
 
 _LISTS: dict[Any, Any] = {Iterable[Mapping[str, Any]]: list[dict[str, Any]]}
-"""What a body has in place of an argument of any iterable."""
+"""The form in a body of an argument that may be any iterable."""
 
 
 def body_of(method: Callable[..., Any]) -> type[Struct]:

@@ -1,4 +1,4 @@
-"""The opening of a store: files, manifest, the tables as the log's end leaves them, a clock that goes on there."""
+"""Opening a store: files, manifest, the tables at the log's end, and a clock that continues from there."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The knowledge of a store before its opening writes anything, for a judge of the files beside the store."""
+    """The content of a store before its opening writes anything, for a judge of the files next to the store."""
 
     tables: Tables
     log: Log
@@ -69,7 +69,7 @@ class Recovered:
 
 
 def judge_recovered(judge: Callable[[Recovered], None] | None, tables: Tables, log: Log) -> None:
-    """Asks a judge, if there is one, and closes the log that was read."""
+    """Calls a judge, if there is one, and closes the log that was read."""
     try:
         if judge is not None:
             judge(Recovered(tables, log))
@@ -78,7 +78,7 @@ def judge_recovered(judge: Callable[[Recovered], None] | None, tables: Tables, l
 
 
 def open_log(files: Files, store: bytes, checkpoint: Checkpoint | None, *, read_only: bool = False) -> Log:
-    """The log behind a checkpoint; its epoch is set when the number of the opening is known."""
+    """Opens the log after a checkpoint; its epoch is set when the number of the opening is known."""
     after, synced = (checkpoint.start_lsn, checkpoint.lsn) if checkpoint is not None else (0, 0)
     return Log.open(files, store=store, epoch=0, after=after, synced=synced, read_only=read_only)
 
@@ -86,8 +86,8 @@ def open_log(files: Files, store: bytes, checkpoint: Checkpoint | None, *, read_
 def read_store(
     files: Files, manifest: Manifest, *, scratch: Files | None, now: Instant = 0, memory_bytes: int | None = None
 ) -> tuple[Checkpoint | None, Tables, Log]:
-    """The newest checkpoint, the tables as the log's end leaves them, and the log, open for reading only. scratch:
-    where the tails of queues may lie, None to keep them in memory."""
+    """Returns the newest checkpoint, the tables at the log's end, and the log, open for reading only. scratch: the
+    files for the tails of queues, None to keep them in memory."""
     store = manifest.store_bytes
     checkpoint = newest_checkpoint(files, store=store)
     names = recovery.run_names(checkpoint)
@@ -118,7 +118,7 @@ def read_store(
 
 
 def let_go(tables: Tables | None) -> None:
-    """Gives descriptors back, and the files of tails, which are made anew from the ledger."""
+    """Closes descriptors, and removes the files of tails, which are made anew from the ledger."""
     if tables is not None:
         with contextlib.suppress(StoreError):
             tables.close()
@@ -139,7 +139,7 @@ def all_stays() -> Iterator[None]:
 
 
 def files_of(path: str | os.PathLike[str] | Files) -> Files:
-    """The directory at a path, made where it is missing; `Files` of a caller are taken as they are."""
+    """Returns the directory at a path, made if it is missing; a caller's `Files` are used as they are."""
     check_place(path)
     if not isinstance(path, str | os.PathLike):
         return path
@@ -150,7 +150,7 @@ def files_of(path: str | os.PathLike[str] | Files) -> Files:
 
 
 def files_to_look_at(path: str | os.PathLike[str] | Files) -> Files:
-    """The directory at a path, as it is. Raises NoStoreError where there is none."""
+    """Returns the directory at a path. Raises NoStoreError if it is missing."""
     check_place(path)
     if not isinstance(path, str | os.PathLike):
         return path
@@ -161,7 +161,7 @@ def files_to_look_at(path: str | os.PathLike[str] | Files) -> Files:
 
 
 def check_asking(name: str, value: object) -> None:
-    """Raises SettingsError for a word that does not say whose rules or addresses hold."""
+    """Raises SettingsError for a word other than caller and errands."""
     if value not in ("caller", "errands"):
         raise SettingsError(f"{name} {shown(value)}: give caller or errands")
 
@@ -203,7 +203,7 @@ def check_place(path: str | os.PathLike[str] | Files) -> None:
 
 
 def let_all_go(files: Files, log: Log | None, tables: Tables | None) -> None:
-    """Gives back all that an opening took, as far as it came."""
+    """Returns everything that an unfinished opening has acquired."""
     if log is not None:
         log.close()
     let_go(tables)
@@ -211,14 +211,14 @@ def let_all_go(files: Files, log: Log | None, tables: Tables | None) -> None:
 
 
 def give_back(files: Files) -> None:
-    """Lets the directory go: its lock and its descriptor."""
+    """Releases the lock of the directory and closes its descriptor."""
     files.unlock()
     if isinstance(files, Directory):
         files.close()
 
 
 def locked(path: str | os.PathLike[str] | Files) -> Files:
-    """As `files_of`, with the lock taken. Raises StoreInUseError."""
+    """As `files_of`, with the directory locked. Raises StoreInUseError."""
     files = files_of(path)
     try:
         files.lock()
@@ -253,7 +253,7 @@ def new_manifest(
 
 
 def pinned(files: Files, manifest: Manifest, options: FrontierSettings) -> FrontierSettings:
-    """The settings that a store was made with stay in force; other ones would give old URLs new names."""
+    """The rules of a new store remain in force; other rules would rename old URLs."""
     if manifest.spelling != SPELLING_VERSION:
         raise ForeignStoreError(
             f"{files.describe()} was made with URL spelling {manifest.spelling}, this is {SPELLING_VERSION}: "
@@ -269,11 +269,11 @@ def pinned(files: Files, manifest: Manifest, options: FrontierSettings) -> Front
 
 
 def clock_of(tables: Tables, clock: ClockFunction | None) -> tuple[ClockFunction, Instant, Instant | None, float]:
-    """(clock, instant of the opening, real time since the last logged instant if it is known, step of the wall clock
-    in seconds).
+    """Returns (clock, instant of the opening, real time since the last logged instant if it is known, step of the wall
+    clock in seconds).
 
-    The clock never loses time that is known to have passed: where the wall clock was set back, the rests of hosts would
-    be shorter in the record of their requests than they were.
+    The clock never loses time that is known to have passed. Otherwise, after a wall clock was set back, the rests of
+    hosts would be shorter in the record of their requests than they were.
     """
     last = tables.now
     if clock is not None:

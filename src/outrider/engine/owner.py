@@ -119,10 +119,10 @@ Answer = TypeVar("Answer")
 
 @takes_builtins
 class Frontier:
-    """A URL frontier in this process. Any thread may call it; every method takes and gives batches.
+    """A URL frontier in this process. Any thread may call it; every method accepts and returns batches.
 
-    Errors: SettingsError for arguments that make no sense, StoreFullError (retryable) when the disk is full,
-    StoreFailedError when the disk refused a write: open the store again, it replays all acknowledged calls.
+    Errors: SettingsError for invalid arguments, StoreFullError (retryable) when the disk is full, StoreFailedError
+    when the disk refused a write: open the store again, and it replays all acknowledged calls.
     """
 
     opening: Opening
@@ -153,9 +153,9 @@ class Frontier:
         self._failure = Failure()
         self._closed = False
         self._process = os.getpid()
-        self._last = 0  # the frontier's instant when it was asked last
+        self._last = 0  # the frontier's instant at the last call
         self._heard = 0  # the clock's answer at that time
-        self._stepped_back = False  # the clock was set back since then, and hosts were not rested yet
+        self._stepped_back = False  # the clock was set back since then, and hosts have not rested for it yet
         self._read_only = False
         self._rounds = Rounds(files, machine, log, self._failure, store=store, newest=checkpoint)
         self._bell = Bell()
@@ -179,7 +179,7 @@ class Frontier:
         judge: Callable[[Recovered], None] | None = None,
         control: bool = True,
     ) -> Frontier:
-        """Open the store in a directory, making it when there is none.
+        """Opens the store in a directory, and makes it if it is missing.
 
         clock: returns instants (int microseconds); by default the wall clock at opening, or the last logged instant if
         that is later, plus the elapsed time. seed: of all random choices. settings: names as the options of `crawl`.
@@ -204,7 +204,7 @@ class Frontier:
             manifest, fresh = manifest_of(files, clock, keys, options)
             options = pinned(files, manifest, options)
             store = manifest.store_bytes
-            # Read before any write but that of tails, which go again: a store that cannot be read is left as it is.
+            # Read before any write except tails, which are removed again: an unreadable store is not changed.
             began = checked(clock()) if clock is not None else clocks.wall()
             checkpoint, tables, looked = read_store(
                 files, manifest, scratch=files, now=began, memory_bytes=options.memory_bytes
@@ -246,7 +246,7 @@ class Frontier:
         log.sync()
         with all_stays():
             machine.opening.settle_all(at)
-        with contextlib.suppress(StoreFullError):  # then old verdicts hold until the next opening
+        with contextlib.suppress(StoreFullError):  # then old verdicts apply until the next opening
             machine.robots.ask_sooner(at)
         self._last, self._heard = at, checked(self._clock())
         self.opening = Opening(number, fresh, tuple(notes_of(log, previous, ended, step)), step, ended, previous)
@@ -274,11 +274,11 @@ class Frontier:
         addresses: str = "caller",
         judge: Callable[[Recovered], None] | None = None,
     ) -> Frontier:
-        """Open a store without an owner for looking only: nothing in the directory changes, the verbs are refused.
-        Its clock stands at the last instant of the store.
+        """Opens a store for queries only, without owning it: nothing in the directory changes, and verbs that change
+        the store are refused. Its clock stops at the last instant of the store.
 
-        settings: those that the store is opened with, so that `explain` names scope, patterns and limits as its owner
-        does. robots, addresses, judge: as of `open`.
+        settings: those of the store's owner, so that `explain` names its scope, patterns and limits. robots, addresses,
+        judge: as for `open`.
         """
         check_asking("robots", robots)
         check_asking("addresses", addresses)
@@ -290,7 +290,7 @@ class Frontier:
             give_back(files)
             raise
         except StoreError:
-            pass  # the files belong to another user or lie on a read-only mount: no process here can own the store
+            pass  # the files belong to another user or are on a read-only mount: no process here can own the store
         log: Log | None = None
         tables: Tables | None = None
         try:
@@ -332,10 +332,10 @@ class Frontier:
         worker: str | None = None,
         patience_seconds: float = REMOTE_PATIENCE_SECONDS,
     ) -> RemoteFrontier:
-        """The frontier of a server (`outrider serve`) at `http://HOST:PORT` or `https://HOST:PORT`.
+        """Returns the frontier of a server (`outrider serve`) at `http://HOST:PORT` or `https://HOST:PORT`.
 
         token: of the server's file of tokens. ca: a file of certificates to trust. worker: the name under which URLs
-        are leased. patience_seconds: how long a call asks again while no server answers.
+        are leased. patience_seconds: how long a call is repeated while no server answers.
         Raises SettingsError, and UnreachableError.
         """
         from outrider.engine.remote import connect
@@ -343,11 +343,11 @@ class Frontier:
         return connect(address, token=token, ca=ca, worker=worker, patience_seconds=patience_seconds)
 
     def close(self, state: str = "stopped") -> None:
-        """A clean stop; open leases of this process end. `state` is remembered: "finished" or "stopped".
+        """Stops cleanly; open leases of this process end. `state` is stored: "finished" or "stopped".
 
-        Raises SettingsError, and closes nothing, for a state that is no name; StoreFailedError when the stop cannot be
-        written, or when a checkpoint beside the calls had failed and no call has said so yet: the store is closed all
-        the same, and its log has all acknowledged calls.
+        Raises SettingsError, and closes nothing, for another state. Raises StoreFailedError when the stop cannot be
+        written, or when a checkpoint of a second thread had failed and no call has reported it yet. The store is closed
+        all the same, and its log has all acknowledged calls.
         """
         if self._process != os.getpid():
             self._closed = True  # in a forked child: the store is the parent's
@@ -368,7 +368,7 @@ class Frontier:
                 self._failure.tell()
             finally:
                 let_all_go(self._files, self._log, self._machine.tables)
-                self._bell.ring()  # calls that wait for a lease are told
+                self._bell.ring()  # wakes calls that wait for a lease
 
     def __enter__(self) -> Self:
         return self
@@ -383,17 +383,17 @@ class Frontier:
                 else "stopped"
             )
             return
-        # The caller is told the error that ended the block; the store replays all acknowledged calls.
+        # The caller gets the error that ended the block; the store replays all acknowledged calls.
         with contextlib.suppress(StoreError):
             self.close()
 
     # -- the three verbs ----------------------------------------------------------------------------------------------
 
     def discover(self, links: Iterable[str | Link] | UrlBatch, *, request_id: RequestId | None = None) -> list[Code]:
-        """Tell the frontier of URLs: one code per link, in order; an answered link is durable.
+        """Adds URLs to the frontier. Returns one code per link, in order; an answered link is durable.
 
-        A long input goes in as several frames and is synced once. A call that broke off between them may be repeated:
-        with `request_id` it goes on from there and answers for all; without, links that are in already are `known`.
+        A long input is several frames and is synced once. You may repeat an interrupted call: with `request_id` it
+        continues and answers for all links; without, links that were already added are `known`.
         """
         small = SmallCall.discover(links, request_id)
         if small is not None:
@@ -408,13 +408,13 @@ class Frontier:
 
     @like(Verbs.lease)
     def lease(self, want: int, **named: Any) -> LeaseBatch:
-        """Up to `want` URLs whose hosts may be visited now, at most `per_queue` of one queue; empty when nothing is
-        ready, and stays so for `wait_seconds`.
+        """Leases up to `want` URLs whose hosts may be visited now, at most `per_queue` of one queue. Returns an empty
+        batch if no URL is ready, after waiting `wait_seconds`.
 
-        A lease without `worker` belongs to this process and ends with it; one of a named worker lives until its
+        A lease without `worker` belongs to this process and ends with it; one of a named worker lasts until its
         deadline.
-        train_seconds: the turn of the last URL of one queue comes so long from now at most, by the gaps that are known;
-        None: within the lease. queues_max: how many queues give some at most.
+        train_seconds: the last URL of one queue is due within this time, by the known gaps; None: within the lease.
+        queues_max: the largest number of queues in one call.
         errands: whether to lease errands too: robots.txt files and addresses of hosts.
         Raises PagesNeedErrandsError if no page can be leased before an errand, and no call has leased errands yet.
         """
@@ -454,12 +454,12 @@ class Frontier:
         request_id: RequestId | None = None,
         watermark: tuple[str, bytes] | None = None,
     ) -> Report:
-        """Report the outcomes of leases, and the links found: durable together, one code per outcome.
+        """Reports the outcomes of leases, and their links: durable together. Returns one code per outcome.
 
-        A long report is several frames: an outcome is never there without its links, and long links come before it. One
-        that broke off between them may be repeated: it goes on from there and answers for all. Behind a restart only
-        one with a `request_id` does; without, the outcomes that are in already are stale.
-        links: (row of the outcome, link), or a UrlBatch with a column `outcome`, beside those an outcome carries.
+        A long report is several frames. An outcome is never stored without its links, and many links are stored first.
+        You may repeat an interrupted report: it continues and answers for all outcomes. After a restart this needs a
+        `request_id`; without it, outcomes that were already stored are stale.
+        links: (row of the outcome, link), or a UrlBatch with a column `outcome`, in addition to those of an outcome.
         watermark: (archive writer, opaque place) synced before.
         """
         self._read_ahead(answers_of(outcomes))
@@ -480,30 +480,30 @@ class Frontier:
 
     @decision
     def release(self, tokens: Sequence[int]) -> Verb[list[Settled]]:
-        """Give leases back unfetched."""
+        """Returns leases unfetched."""
         return lambda m, now: m.reports.release(tokens, now)
 
     @served("work", fetches=True)
     @decision
     def defer(self, tokens: Sequence[int], until: Instant) -> Verb[list[Settled]]:
-        """Give leases back unfetched; their URLs wait until an instant, and errands are put off until then."""
+        """Returns leases unfetched; their URLs and errands wait until an instant."""
         return lambda m, now: m.reports.defer(tokens, until, now)
 
     @served("work", fetches=True)
     def set_robots(self, authority: str, status: int | None, body: bytes = b"") -> None:
-        """The answer of an authority's robots.txt, given by the caller: an HTTP status (None: no answer) and the
-        body. It holds until the caller brings another one; once that says out of reach (5xx, 429, None), for what is
-        left of its day."""
+        """Sets the answer for an authority's robots.txt: an HTTP status (None: no answer) and the body. It is valid
+        until the next call for this authority. Once that reports an unreachable file (5xx, 429, None), the old one is
+        used for the rest of its day."""
         self._read_ahead([RobotsAnswer(status, body)])
         self._call("set_robots", lambda m, now: m.robots.set_robots(authority, status, body, now))
 
     @served("work", fetches=True)
     @decision
     def queue_errands(self, kind: str, urls: str | Sequence[str], *, crawl: str | None = None) -> Verb[list[Code]]:
-        """Queue an errand for each URL: a request for something else than a page, which `lease(errands=True)` gives on
-        the clock of its host. kind: as "sitemap" or "probe" (docs/traps.md). It is leased once per URL; its outcome
-        ends it, but for a redirect (`location`), whose target is the next hop, `retry`, and `again`. Links of the
-        outcome become URLs of the crawl. Answers a code per URL: new, known, invalid or over_limit. Raises
+        """Queues an errand for each URL: a request for something other than a page, which `lease(errands=True)` returns
+        by the clock of its host. kind: such as "sitemap" or "probe" (docs/traps.md). Each URL is leased once. Its
+        outcome ends it, except a redirect (`location`), whose target is the next hop, `retry`, and `again`. Links of
+        the outcome become URLs of the crawl. Returns a code per URL: new, known, invalid or over_limit. Raises
         SettingsError and StoreFullError."""
         return lambda m, now: m.errands.queue_errands(kind, urls, crawl, now)
 
@@ -527,7 +527,7 @@ class Frontier:
 
     @decision
     def note_projection(self, stream: str, length: int, lsn: int) -> Verb[None]:
-        """A projection is synced to `length` and holds the lines up to `lsn`."""
+        """Notes that a projection is synced to `length` and contains the lines up to `lsn`."""
         return lambda m, now: m.notes.note_projection(stream, length, lsn, now)
 
     @decision
@@ -545,7 +545,7 @@ class Frontier:
 
     @glance
     def next_ready_seconds(self) -> float | None:
-        """Seconds until a lease call gives a lease, 0 when it does now, None when waiting alone brings none."""
+        """Returns the seconds until a lease is possible, 0 if it is now, None if waiting alone does not help."""
         self._check()
         now = self._instant()
         at = self._machine.looks.next_ready(now)
@@ -608,7 +608,7 @@ class Frontier:
     @served("work")
     @glance
     def crawl_delays(self, authorities: Sequence[str]) -> list[float | None]:
-        """The Crawl-delay of each authority in seconds, 0 where its rules name none; None where no rules were read."""
+        """Returns the Crawl-delay of each authority in seconds, 0 without one; None if its rules are unknown."""
         self._check()
         return self._machine.looks.crawl_delays(authorities)
 
@@ -622,7 +622,7 @@ class Frontier:
 
     @glance
     def workers(self) -> list[WorkerStatus]:
-        """The named workers that hold leases, by name, with what each holds."""
+        """Returns the named workers with leases, by name, each with its leases."""
         self._check()
         self._instant()
         return self._machine.looks.workers()
@@ -630,7 +630,7 @@ class Frontier:
     @served("read")
     @glance
     def held(self, lease_id: int) -> LeaseBatch:
-        """The open leases of the call that gave this token first; empty once that lease has ended."""
+        """Returns the open leases of the call whose first token this is; empty after that lease has ended."""
         self._check()
         self._instant()
         return self._machine.looks.held(lease_id)
@@ -638,7 +638,7 @@ class Frontier:
     @served("read")
     @lengthy
     def waits(self, *, beyond_seconds: float = 0.0, within_seconds: float | None = None) -> Waits:
-        """Hosts that hold URLs and rest for longer than `beyond_seconds`, and no longer than `within_seconds`."""
+        """Returns hosts with URLs that rest for longer than `beyond_seconds`, and at most `within_seconds`."""
         return self._looked(lambda m, now: m.looks.waits(now, beyond_seconds, within_seconds))
 
     @served("read")
@@ -652,8 +652,8 @@ class Frontier:
     @served("read")
     @lengthy
     def hosts(self, *, state: str | None = None, after: str | None = None, limit: int = 100) -> ListPage[HostStatus]:
-        """A piece of the list of hosts. state: ready, resting, blocked or empty; a piece of these may have fewer rows
-        than `limit` and still a cursor."""
+        """Returns a piece of the list of hosts. state: ready, resting, blocked or empty; with a state a piece may have
+        fewer rows than `limit` and still a cursor."""
         return self._looked(lambda m, now: m.looks.hosts(now, state, after, limit))
 
     @served("read")
@@ -669,8 +669,8 @@ class Frontier:
         after: str | None = None,
         limit: int = 1_000,
     ) -> ListPage[UrlStatus]:
-        """A piece of the list of URLs, in an order that stays while others write. host: by any spelling. reason: the
-        class of their last error, a rule of traps, or the reason for which they are parked or gone."""
+        """Returns a piece of the list of URLs, in an order that other writes do not change. host: in any spelling.
+        reason: the class of their last error, a rule of traps, or the reason why they are parked or gone."""
         arguments.name("crawl", crawl)
         return self._looked(
             lambda m, now: m.looks.urls(
@@ -711,7 +711,7 @@ class Frontier:
     @served("operate", order=True)
     @decision
     def set_delay(self, delay_seconds: float | None, key: str | None = None, *, crawl: str | None = None) -> Verb[int]:
-        """The least gap behind a request of these queues; None: that of the settings."""
+        """Sets the least gap after a request of these queues; None: that of the settings."""
         return lambda m, now: m.operators.set_delay(delay_seconds, key, crawl, now)
 
     @served("operate", order=True)
@@ -723,9 +723,9 @@ class Frontier:
     @served("operate", order=True)
     @decision
     def delete(self, key: str | None = None, *, crawl: str | None = None) -> Verb[int]:
-        """The URLs of these queues, or a whole crawl, are as if they had never been; how many queues. A queue's pause,
-        delay and limit stay. A lease that is open goes on until it is reported, which rests the host and answers
-        `stale`."""
+        """Deletes the URLs of these queues, or a whole crawl, as if they had never existed. Returns the number of
+        queues. A queue's pause, delay and limit remain. An open lease continues until it is reported: the report rests
+        the host and is answered with `stale`."""
         return lambda m, now: m.operators.delete(key, crawl, now)
 
     @served("operate", order=True)
@@ -737,16 +737,15 @@ class Frontier:
         *,
         crawl: str | None = None,
     ) -> Verb[list[State]]:
-        """Give URLs another priority; the state of each."""
+        """Sets another priority for URLs. Returns the state of each."""
         return lambda m, now: m.operators.reprioritise(urls, priority, crawl, now)
 
     @served("operate", order=True)
     @lengthy
     def retry(self, *, error: str | None = None, host: str | None = None) -> int:
-        """Put dead letters back into their queues: all, or the ones of an error class or of a host (by any spelling);
-        how many. Other calls come between its pieces, so one that is broken off has put some back; made again, it
-        puts back the rest."""
-        # First those that came back by time alone, or were given up by the loss of their leases.
+        """Queues dead letters again: all, or those of an error class or of a host (in any spelling). Returns their
+        number. Other calls run between its pieces, so an interrupted call has queued some. Repeat it for the rest."""
+        # First those that are due again by time alone, or ended after lost leases.
         count = self._call("retry", partial(_retry, NO_HEADS, error), wait=False)
         after: Key | None = None
         while True:
@@ -762,22 +761,22 @@ class Frontier:
     @served("operate", order=True)
     @lengthy
     def recheck(self, host: str) -> int:
-        """Drop the verdict on each robots.txt of a host (by any spelling), whatever it is: the file is requested again
-        before the host's next page, and pages that the verdict ended or parked come back. Returns how many files. A
-        name, a certificate or a firewall that was mended is seen at once. Raises SettingsError for an unknown host."""
+        """Drops the verdict on each robots.txt of a host (in any spelling): the file is requested again before the
+        host's next page, and pages that the verdict ended or parked are queued again. Returns the number of files. Use
+        it after you corrected a name, a certificate or a firewall. Raises SettingsError for an unknown host."""
         count, errors = self._call("recheck", lambda m, now: m.operators.recheck(host, now))
         for error in errors:
             self.retry(error=error, host=host)
         return count
 
     def _ask_sooner(self) -> int:
-        """Another worker has come: verdicts on robots.txt with a cause on our own side hold for a minute at most."""
+        """Limits verdicts on robots.txt with a cause on our own side to a minute, because a new worker has arrived."""
         return self._call("ask_sooner", lambda m, now: m.robots.ask_sooner(now))
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Everything that belongs to each accepted URL, as JSON values, in the order in which they were accepted.
+        """Yields everything about each accepted URL, as JSON values, in the order of acceptance.
 
-        A URL that is leased counts as queued; clocks and robots rules belong to hosts and are not told.
+        A leased URL counts as queued. Clocks and robots rules belong to hosts and are not included.
         """
         with self._alone():
             self._check()
@@ -793,8 +792,8 @@ class Frontier:
     @served("operate", order=True)
     @decision
     def restore(self, records: Iterable[Mapping[str, Any]]) -> Verb[int]:
-        """Take URLs with the states that `records` told of them; URLs that are known stay as they are. How many are
-        new. Raises SettingsError for a record that makes no sense."""
+        """Adds URLs with the states that `records` returned; known URLs do not change. Returns the number of new ones.
+        Raises SettingsError for an invalid record."""
         return lambda m, now: m.carried.restore(records, now)
 
     @lengthy
@@ -818,13 +817,13 @@ class Frontier:
             return self._machine.looks.tallies() | self._own_statistics()
 
     def _schedule_counts(self) -> tuple[ScheduleCounts, float]:
-        """Counts of hosts that cost nothing by their number, and how many seconds all syncs of the log took."""
+        """Returns counts of hosts whose cost does not grow with the hosts, and the seconds of all syncs of the log."""
         with self._alone():
             self._check()
             return self._machine.looks.standing(self._instant()), self._syncs.seconds
 
     def _synced_seconds(self) -> float:
-        """How many seconds all syncs of the log took."""
+        """The seconds of all syncs of the log."""
         return self._syncs.seconds
 
     def _own_statistics(self) -> dict[str, object]:
@@ -883,7 +882,7 @@ class Frontier:
 
     @glance
     def now(self) -> Instant:
-        """The frontier's instant: int microseconds since 1970, never going back."""
+        """The frontier's instant: int microseconds since 1970, never running backwards."""
         return self._instant()
 
     @glance
@@ -913,7 +912,7 @@ class Frontier:
 
     @lengthy
     def receive(self, parcels: Sequence[tuple[object, ...]]) -> list[Code]:
-        """Take parcels of another frontier in; each counts once, however often it is brought."""
+        """Adds parcels of another frontier; each counts once, however often it arrives."""
         return self._call("receive", lambda m, now: m.links.receive(parcels, now))
 
     @lengthy
@@ -924,10 +923,10 @@ class Frontier:
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _alone(self) -> contextlib.AbstractContextManager[bool]:
-        """The lock, for a call of a thread. Raises NestedCallError inside one that this thread makes already, and
-        StoreInUseError in a forked child, where a thread that is not there any more may hold it."""
+        """Returns the lock, for a call of a thread. Raises NestedCallError inside a call of the same thread, and
+        StoreInUseError in a forked child, where a thread that no longer exists may have locked it."""
         if self._process != os.getpid():
-            # Its tables are a copy that goes stale, and its frames would lie on those of the owner.
+            # Its tables are an outdated copy, and its frames would overwrite those of the owner.
             raise StoreInUseError(
                 f"process {self._process} opened it, and this is a child of it; open it after the fork"
             )
@@ -945,12 +944,12 @@ class Frontier:
         finally:
             self._caller, self._machine.core.asked = 0, ""
         self._stepped_back = self._stepped_back or now < self._heard
-        # Where the clock stepped back, time stands still until it has caught up.
+        # After the clock was set back, time stops until the clock has caught up.
         self._heard, self._last = now, max(self._last, now)
         return self._last
 
     def _last_instant(self) -> Instant:
-        """The instant of a call that must be made whatever the clock says."""
+        """Returns the instant of a call that must be made whatever the clock says."""
         with contextlib.suppress(SettingsError):
             return self._instant()
         return self._last
@@ -968,8 +967,8 @@ class Frontier:
             raise ForeignStoreError("it was opened for looking only")
 
     def _looked(self, look: Callable[[Machine, Instant], Reading[Answer]]) -> Answer:
-        """The answer of a look that takes steps. Other calls come between them, also those of a thread that waits for
-        the lock, which a thread that runs on would take again at once."""
+        """Returns the answer of a query in steps. Other calls run between them, also those of a thread that waits for
+        the lock, which a running thread would otherwise lock again at once."""
         with self._alone():
             self._check()
             steps = look(self._machine, self._instant())
@@ -994,8 +993,8 @@ class Frontier:
                 raise
 
     def _call(self, name: str, verb: Verb[Answer], *, wait: bool = True, request_id: RequestId | None = None) -> Answer:
-        """Run a verb alone, then wait outside the lock until its frames are synced: callers that come meanwhile share
-        the sync."""
+        """Runs a verb alone, then waits outside the lock until its frames are synced. Callers that arrive meanwhile
+        share the sync."""
         call = InterruptibleCall(verb, request_id)
         try:
             answer, lsn = self._decide(name, call)
@@ -1007,8 +1006,8 @@ class Frontier:
         return answer
 
     def _gathered(self, small: SmallCall) -> Any:
-        """Make a small call together with the calls that wait when its turn comes: the thread that gets the lock makes
-        all of them, in their order, and the other threads find theirs made."""
+        """Makes a small call together with the waiting calls: the thread that gets the lock makes all of them, in
+        order, and the other threads find theirs done."""
         self._alone()  # before the call joins the others
         try:
             self._gathering.join(small)
@@ -1029,24 +1028,24 @@ class Frontier:
         except BaseException as error:
             with lock:
                 self._gathering.leave(small)
-            # An error that broke off another caller's call, behind this one, is told to that caller.
+            # Raises the error of a joined call in the thread that made it.
             if not small.made or not isinstance(error, Exception):
                 raise
 
     def _given_up(self, call: InterruptibleCall[Any] | SmallCall) -> None:
-        """The answer of this call reaches no caller: its leases are given back at once, or with the next call where
-        this is not possible now."""
+        """Returns the leases of a call whose answer reaches no caller, at once or with the next call if that is not
+        possible now."""
         unclaimed = call.unclaimed()
         if unclaimed is not None:
             self._give_up(unclaimed)
 
     def _give_up(self, unclaimed: Unclaimed) -> None:
         self._unclaimed.append(unclaimed)
-        with contextlib.suppress(OutriderError):  # the caller is told the call's own error
+        with contextlib.suppress(OutriderError):  # the caller gets the call's own error
             self._decide("release", lambda m, now: None)
 
     def _take_back(self, now: Instant) -> None:
-        """Under the lock: gives back the leases of calls that were given up."""
+        """Returns the leases of cancelled calls; under the lock."""
         with contextlib.suppress(StoreFullError):  # then with a later call
             while self._unclaimed:
                 self._machine.reports.unclaim(self._unclaimed[0], now)
@@ -1054,8 +1053,8 @@ class Frontier:
                 self._bell.ring()
 
     def _make_all(self, calls: Sequence[SmallCall]) -> None:
-        """Make small calls of tasks, none of which can come back for its own: each has its answer or its error then,
-        or was not made and says so."""
+        """Makes small calls of tasks, which cannot make them later themselves: each gets its answer or its error, or
+        the reason why it was not made."""
         with self._alone():
             self._gathering.join(*calls)
             try:
@@ -1088,7 +1087,7 @@ class Frontier:
             except (SettingsError, StoreFullError):
                 raise
             except BaseException as error:
-                # Half applied, perhaps: only a replay can tell. The next caller is told to open the store again.
+                # Perhaps half applied: only a replay can find out. The next caller must open the store again.
                 self._failure.stop(error, f"`{name}`")
                 raise
             finally:
@@ -1096,7 +1095,7 @@ class Frontier:
             return answer, self._log.appended_lsn
 
     def _read_ahead(self, answers: Sequence[object]) -> None:
-        """Read the rules of robots.txt files before the call that brings them, in whose time others wait."""
+        """Reads the rules of robots.txt files before the call that reports them, which would delay other calls."""
         if not answers:
             return
         read = read_answers(answers, self._machine.settings.user_agent, self._machine.robots.digest_of)
@@ -1123,7 +1122,7 @@ class Frontier:
                     self._sync_turn.wait()
                     if self._log.synced_lsn >= lsn:
                         return
-                mine = True  # first, so that wherever an interruption comes the turn is given back
+                mine = True  # first, so that an interruption anywhere returns the turn
                 self._syncing = True
             began = clocks.elapsed()
             self._log.sync()
@@ -1142,10 +1141,10 @@ class Frontier:
 
     @lengthy
     def checkpoint(self) -> None:
-        """Take a whole checkpoint now, and drop the log before it. Where there is no room for it the log is kept, and a
+        """Makes a whole checkpoint now, and drops the log before it. Without room for it the log is kept, and a
         later round tries again.
 
-        Raises StoreFailedError when it failed: the one before counts, and the store is to be opened again.
+        Raises StoreFailedError when it failed: the previous one counts, and the store must be opened again.
         """
         with self._alone():
             self._check()
@@ -1177,5 +1176,5 @@ if TYPE_CHECKING:
     from outrider.engine.remote import RemoteFrontier
 
     def _speaks(frontier: Frontier) -> Verbs:
-        """The type checker's word for it that a frontier has the verbs as `journey` tells them."""
+        """Lets the type checker prove that a frontier has the verbs of `journey`."""
         return frontier

@@ -1,7 +1,7 @@
-"""Questions and orders of other processes, and how a frontier answers them: one table each.
+"""Queries and orders of other processes, and how a frontier answers them: one table each.
 
-`LOOKS` and `ORDERS` serve a running crawl, a program that keeps a store alone, a server and the files of a store: their
-answers cannot differ in shape.
+`LOOKS` and `ORDERS` serve a running crawl, a program with its own store, a server and the files of a store. So their
+answers have the same shape.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _stands(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
 
 def _why_idle(frontier: Frontier, _: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = frontier.explain_idle().as_dict()
-    # The hint is for the program that owns the frontier; the shell asks from outside.
+    # The hint is for the program that owns the frontier; the shell is another process.
     hint = found.pop("hint", "")
     return {**found, "text": found["text"].replace(hint, "")} if hint else found
 
@@ -50,7 +50,7 @@ def _urls(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
         after=question.get("after"),
         limit=_limit(question),
     )
-    # Its fields are no containers, and asdict() copies as if they were: a third of the time of a page.
+    # Its fields are not containers, and asdict() would copy them as such: a third of the time of a page.
     return {"rows": [{one.name: getattr(url, one.name) for one in fields(url)} for url in page], "cursor": page.cursor}
 
 
@@ -66,15 +66,15 @@ LOOKS: Final[dict[str, Callable[[Frontier, Mapping[str, Any]], dict[str, Any]]]]
     "hosts": _hosts,
     "urls": _urls,
 }
-"""Each question and what answers it. `hosts` and `urls` answer with `rows` and the `cursor` behind them, None at the
-end; an answer may have fewer rows than were asked for and still a cursor."""
+"""Each query and its function. `hosts` and `urls` return `rows` and the `cursor` after them, None at the
+end; a result may have fewer rows than requested and still a cursor."""
 
 
 # -- orders ------------------------------------------------------------------------------------------------------------
 
 
 def _add(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
-    """Takes URLs as seeds: they widen the scope."""
+    """Adds URLs as seeds: they widen the scope."""
     codes: dict[str, int] = {}
     for code in frontier.discover(question.get("urls", ())):
         codes[str(code)] = codes.get(str(code), 0) + 1
@@ -86,7 +86,7 @@ def _retry(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _host(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
-    """Rules the queues of a host, those that come later too."""
+    """Sets a rule for the queues of a host, later ones included."""
     host, order = str(question.get("host", "")), str(question.get("order", ""))
     value = order_value(order, question.get("value"))
     if frontier.host(host) is None:
@@ -119,8 +119,8 @@ def missing_value(order: str) -> SettingsError:
 
 
 def order_value(order: str, given: object, typed: object = None) -> float | None:
-    """The value of an order to a host; None takes a delay or limit back. Raises SettingsError naming it, as it
-    was typed, and what the order takes."""
+    """Returns the value of an order to a host; None removes a delay or limit. Raises SettingsError naming the typed
+    value, and the values that the order accepts."""
     if order not in HOST_ORDERS:
         raise SettingsError(f"order is {shown(order)}: it takes {', '.join(HOST_ORDERS)}")
     if order not in _TAKES:

@@ -1,7 +1,7 @@
-"""A frontier elsewhere: the same verbs as `Frontier`, asked of a server (`outrider serve`) over HTTP.
+"""A frontier elsewhere: the same verbs as `Frontier`, from a server (`outrider serve`) over HTTP.
 
-Instants are those of the server's clock. A call returns when the server has answered; one that broke off is repeated
-under its key, so that it is made once.
+Instants are those of the server's clock. A call returns when the server has answered. An interrupted call is repeated
+with its key, so that it takes effect once.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ _NESTED: Final[dict[str, type]] = {
 
 @takes_builtins
 class RemoteFrontier(RemoteVerbs):
-    """The stand-in of a served frontier. Any thread may call it.
+    """A client for a served frontier. Any thread may call it.
 
-    Errors: those of `Frontier`, and UnreachableError where no server answers for `patience_seconds`.
+    Errors: those of `Frontier`, and UnreachableError if no server answers for `patience_seconds`.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class RemoteFrontier(RemoteVerbs):
         close: Callable[[], None] = lambda: None,
         ticks: Callable[[], int] = elapsed,
     ) -> None:
-        """worker: the name of leases that name none. ticks: microseconds that pass, from any beginning."""
+        """worker: the name for leases without one. ticks: passing microseconds, from any start."""
         self._ticks = ticks
         self._remote = remote
         self._worker = arguments.name("worker", worker) or f"client-{remote.key()[:12]}"
@@ -129,8 +129,8 @@ class RemoteFrontier(RemoteVerbs):
 
     @like(Verbs.lease)
     def lease(self, want: int, **named: Any) -> LeaseBatch:
-        """As `Frontier.lease`, for leases of a named worker: they outlive this process. Without `errands` the server
-        asks for each robots.txt itself, where it can."""
+        """As `Frontier.lease`, for leases of a named worker: they survive this process. Without `errands` the server
+        fetches each robots.txt itself, if it can."""
         wish = checked("lease", {"want": want, **filled("lease", LEASE_KEYWORDS, named)})
         if not wish["want"]:
             return LeaseBatch([])
@@ -212,7 +212,7 @@ class RemoteFrontier(RemoteVerbs):
         self.set_addresses({arguments.host(host): address})
 
     def register(self, user_agent: str | None = None) -> m.Registered:
-        """Tell the server that this worker is there; its crawl's User-Agent, for which robots.txt files are read."""
+        """Registers this worker with the server; its crawl's User-Agent, for which robots.txt files are read."""
         return self._post(("workers",), m.Register(self._worker, user_agent), m.Registered)
 
     # -- looking ------------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class RemoteFrontier(RemoteVerbs):
         return self._ask_ready()[1].at_limit
 
     def now(self) -> Instant:
-        """The server's instant, at the latest: as it was told last, and the time since."""
+        """The latest possible instant of the server: the last one received, and the time since."""
         return self._ahead + self._ticks()
 
     def explain(self, url: str, *, crawl: str | None = None) -> Explanation:
@@ -245,14 +245,14 @@ class RemoteFrontier(RemoteVerbs):
         return _made(Idle, self._get(("why-idle",)))
 
     def workers(self) -> list[WorkerStatus]:
-        """As `Frontier.workers`: those that hold leases."""
+        """As `Frontier.workers`: those with leases."""
         rows = self._get(("workers",))["workers"]
         return [
             _made(WorkerStatus, {**row, "name": row["worker_id"]}) for row in rows if row["pages"] or row["errands"]
         ]
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """As `Frontier.records`. The server reads piece by piece, and forgets a reading that nobody continues."""
+        """As `Frontier.records`. The server reads piece by piece, and drops an abandoned reading."""
         cursor: str | None = None
         while True:
             piece = self._get(("records",), after=cursor)
@@ -276,7 +276,7 @@ class RemoteFrontier(RemoteVerbs):
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Gives the connections back; leases live on until their deadlines."""
+        """Closes the connections; leases last until their deadlines."""
         self._closed = True
         self._close()
 
@@ -326,8 +326,8 @@ class RemoteFrontier(RemoteVerbs):
         return self._ahead, found
 
     def _set_clock(self, now: Instant, ago_at_most: Instant) -> None:
-        """The server's clock said `now` no longer ago than that: its instant may be so much later, and a lease ends no
-        later for it."""
+        """Notes that the server's clock was `now` at most this long ago: its instant may be later by that time, and a
+        lease does not end later because of it."""
         self._ahead = now + max(0, ago_at_most) - self._ticks()
 
 
@@ -359,7 +359,7 @@ class AwaitedRemote:
 
 
 class OpeningRemote(OpeningFrontier[RemoteFrontier, AwaitedRemote]):
-    """A served frontier, coming."""
+    """A served frontier that is being opened."""
 
 
 def connect(
@@ -410,7 +410,7 @@ def _link(given: Any) -> str | m.NewUrl:
 
 
 def outcome_body(one: Outcome, more: Sequence[str | Link] = ()) -> m.OutcomeBody:
-    """The body that tells a server of an outcome; its lines stay here."""
+    """Returns the body that reports an outcome to a server; its lines are not sent."""
     links = one.links
     if isinstance(links, UrlBatch):
         found = list(_with_columns(links))
@@ -463,7 +463,7 @@ def made(kind: Any, told: Any) -> Any:
 
 
 def _made(kind: type[Made], told: Mapping[str, Any]) -> Made:
-    """A dataclass of its fields as JSON has them: instants as RFC 3339, others as they are."""
+    """Makes a dataclass from its fields in JSON: instants from RFC 3339, other fields unchanged."""
     assert is_dataclass(kind)
     found: dict[str, Any] = {}
     for one in fields(kind):
@@ -509,5 +509,5 @@ def _parts(rows: Iterable[Made], size: Callable[[Made], int]) -> Iterator[list[M
 if TYPE_CHECKING:
 
     def _speaks(frontier: RemoteFrontier) -> Verbs:
-        """The type checker's word for it that a remote frontier has the verbs as `journey` tells them."""
+        """Lets the type checker prove that a remote frontier has the verbs of `journey`."""
         return frontier

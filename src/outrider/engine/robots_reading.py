@@ -1,4 +1,4 @@
-"""Robots rules read outside of the calls: half a megabyte takes a fifth of a second, and no other call waits for it."""
+"""Robots rules read outside of the calls: half a megabyte needs a fifth of a second, and no other call should wait."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Read = list[tuple[int, float, AgentRules | None]]
 
 
 def read_files(files: Iterable[tuple[int, bytes]], agent: str) -> Read:
-    """The rules of these files for an agent: of the first file always, of the next ones up to
-    `RULES_READ_BYTES_AT_ONCE`. Rules take ten times the memory of their file, and the rest of them is read when a URL
+    """Returns the rules of these files for an agent: always of the first file, of the next ones up to
+    `RULES_READ_BYTES_AT_ONCE`. Rules need ten times the memory of their file, so the rest of them is read when a URL
     needs it."""
     read: Read = []
     room = RULES_READ_BYTES_AT_ONCE
@@ -31,7 +31,7 @@ def read_files(files: Iterable[tuple[int, bytes]], agent: str) -> Read:
 
 
 def answers_of(outcomes: object) -> list[object]:
-    """The robots.txt answers in outcomes; none where they cannot be read: the call that gets them says so."""
+    """Returns the robots.txt answers in outcomes; no answers if the outcomes are invalid, which the call reports."""
     if isinstance(outcomes, OutcomeBatch):
         answers: object = outcomes.columns.get("robots")
         rows = answers.values() if isinstance(answers, Mapping) else answers
@@ -43,7 +43,7 @@ def answers_of(outcomes: object) -> list[object]:
 
 
 def read_answers(answers: Iterable[object], agent: str, digest_of: Callable[[bytes], int]) -> Read:
-    """The rules that answers bring. Answers that make no sense bring none: the call that gets them says so."""
+    """Returns the rules in answers; no rules for invalid answers, which the call reports."""
     files: dict[int, bytes] = {}
     for given in answers:
         answer = arguments.plain(given)

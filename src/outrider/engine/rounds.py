@@ -1,4 +1,4 @@
-"""Checkpoints in the making: each call copies some ranges; threads beside the calls write them, and then the ledger."""
+"""Checkpoints in progress: each call copies some ranges; second threads write them, and then the ledger."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _WITHIN = "a checkpoint"
 
 
 class Round:
-    """One checkpoint in the making: the rows that there were when it began, cut into ranges, and the copied ranges
-    that are still to be written."""
+    """One checkpoint in progress: the rows that existed when it began, cut into ranges, and the copied ranges
+    that are not yet written."""
 
     def __init__(self, sections: list[tuple[int, int]], number: int, start: int, logged_bytes: int) -> None:
         self.number = number
         self.start = start
         self.logged_bytes = logged_bytes  # by the time of the last step
         self.copied_bytes = 0
-        self.taken_bytes = 0  # bytes of them that the writing thread took
+        self.taken_bytes = 0  # bytes of them that the writing thread has received
         self.writer: CheckpointWriter | None = None
         self.writing: threading.Thread | None = None
         self.full = False  # the disk had no room for the copied ranges
@@ -56,7 +56,7 @@ class Round:
         )
 
     def next(self) -> tuple[int, int, int] | None:
-        """The next range to be copied: section, first row, row behind the last; None when all are."""
+        """Returns the next range to copy: section, first row, end row; None when all are copied."""
         return next(self._ranges, None)
 
     def copied(self, section: int, first: int, lsn: int, payload: bytes) -> None:
@@ -70,7 +70,7 @@ class Round:
         return self.copied_bytes - self.taken_bytes
 
     def waiting(self) -> Iterator[tuple[int, int, int, bytes]]:
-        """Takes the ranges that wait to be written, one after the other; for one thread at a time."""
+        """Yields the ranges that wait to be written, one after the other; for one thread at a time."""
         while self._waiting:
             one = self._waiting.popleft()
             self.taken_bytes += len(one[3])
@@ -83,7 +83,7 @@ class Round:
             self.writing = None
 
     def abandon(self) -> None:
-        """Removes the written part of the file, if the disk lets it go."""
+        """Removes the written part of the file, if the disk allows it."""
         self.settle()
         self._waiting.clear()
         if self.writer is not None:
@@ -91,10 +91,10 @@ class Round:
 
 
 class Rounds:
-    """The newest checkpoint (its number, its bytes, the LSN up to which it covers the log) and the round under way.
+    """The newest checkpoint (its number, its bytes, the LSN up to which it covers the log) and the current round.
 
-    Every method but `join` belongs under the lock of the frontier. Threads beside the calls leave their results here,
-    and change nothing else: the next call takes the results up.
+    Every method except `join` must run under the lock of the frontier. Second threads only leave their results here;
+    the next call uses the results.
     """
 
     def __init__(
@@ -111,13 +111,13 @@ class Rounds:
         self._failure = failure
         self._store = store
         self._ledger_bytes_max = max(MEMTABLE_BYTES_MAX_LEAST, machine.settings.memory_bytes // MEMTABLE_SHARE)
-        self._orders = 0  # of `core.orders`, those that the newest checkpoint covers
+        self._orders = 0  # the number of `core.orders` in the newest checkpoint
         self._orders_begun = 0  # and those that the round under way covers
-        self._patience = 0  # so much log there must be before a round is tried again
-        self._finished: tuple[int, int, int] | None = None  # the result of a thread beside: a checkpoint …
+        self._patience = 0  # bytes of log that are necessary before a round is tried again
+        self._finished: tuple[int, int, int] | None = None  # the result of a second thread: a checkpoint …
         self._no_room = False  # … or a lack of room for its file
         self._unmerged = False  # runs were added since they were looked at for merges
-        self._merging = False  # a thread beside merges them
+        self._merging = False  # a second thread merges them
 
     def step(self, now: Instant) -> None:
         """Copy some ranges, or begin or end a round; a call never waits for more than one step."""
@@ -156,7 +156,7 @@ class Rounds:
             self._write_beside(round_)  # one range alone may be as much, with no thread that writes
             return
         begun = round_.copied_bytes
-        # A call that logs much takes its time anyway: so the log grows by half of what a round copies, and no more.
+        # A call that logs much is slow anyway: so the log grows by at most half of what a round copies.
         logged, round_.logged_bytes = self._log.frame_bytes - round_.logged_bytes, self._log.frame_bytes
         most = min(max(CHECKPOINT_STEP_BYTES, 2 * logged), CHECKPOINT_RANGE_BYTES_MAX)
         while (place := round_.next()) is not None:
@@ -180,7 +180,7 @@ class Rounds:
         return thread
 
     def _ended(self) -> bool:
-        """Whether a round has come to its end since this was last asked; then it is the newest checkpoint."""
+        """Whether a round has finished since the last call; then it is the newest checkpoint."""
         if self.finisher is None or self.finisher.is_alive():
             return False
         self.finisher, self._merging = None, False
@@ -197,13 +197,13 @@ class Rounds:
         return True
 
     def _merge_beside(self) -> None:
-        """The ledger's frozen records become a run before a checkpoint lists it, so that they leave the memory (until
-        then they are in the log as well), and runs of one size become one."""
+        """Makes a run of the ledger's frozen records before a checkpoint lists it, so that they leave the memory (until
+        then they are also in the log), and merges runs of one size."""
         self._merging, self._unmerged = True, False
         self.finisher = self._beside(self._merge)
 
     def _merge(self) -> None:
-        """In a thread beside the calls."""
+        """In a second thread."""
         try:
             self._write_and_merge()
         except StoreFullError:
@@ -236,7 +236,7 @@ class Rounds:
         self._copying(round_)
 
     def _copying(self, round_: Round | None) -> None:
-        """A round begins to copy rows, or none are copied any more."""
+        """Begins to copy the rows of a round, or ends the copying."""
         self.under_way = round_
         self._machine.tables.being_copied(copied=round_ is not None)
 
@@ -250,7 +250,7 @@ class Rounds:
         self._try_later()
 
     def _written(self, round_: Round) -> CheckpointWriter:
-        """The writer, with all that was copied so far. Raises StoreFullError, StoreFailedError."""
+        """Returns the writer, with all ranges copied up to now. Raises StoreFullError, StoreFailedError."""
         if round_.writer is None:
             round_.writer = CheckpointWriter(
                 self._files, store=self._store, number=round_.number, start_lsn=round_.start
@@ -260,12 +260,12 @@ class Rounds:
         return round_.writer
 
     def _write_beside(self, round_: Round) -> None:
-        """No call waits for the file: a thread beside packs, writes and syncs the copied ranges."""
+        """Starts a second thread that packs, writes and syncs the copied ranges, so that no call waits for the file."""
         if round_.waiting_bytes >= CHECKPOINT_RANGE_BYTES_MAX and round_.writing is None:
             round_.writing = self._beside(self._write, round_)
 
     def _write(self, round_: Round) -> None:
-        """In a thread beside the calls, while they copy."""
+        """In a second thread, while the calls copy."""
         try:
             self._written(round_)
         except StoreFullError:
@@ -279,7 +279,7 @@ class Rounds:
         self._failure.stop_beside(error, _WITHIN)
 
     def _finish(self, round_: Round, lsn: int) -> None:
-        """In a thread beside the calls, when all is copied."""
+        """In a second thread, when all is copied."""
         parts = self._machine.tables.kept_in_runs()
         try:
             round_.settle()
@@ -292,14 +292,14 @@ class Rounds:
             if names:
                 payload = encode(0, [(Fact.RUNS, [[OWN_SLOT] * len(names), names])])
                 writer.add(OWN_SLOT, RUNS, 0, lsn, payload)
-            # Asked before the sync: where a projection stands now is durable with it, where it will stand then is not.
+            # Read before the sync: the current length of a projection becomes durable with it, a later one does not.
             wanted = self._wanted_after(round_.start)
             self._log.sync()
             size = writer.size
             writer.finish(lsn)
             for part in parts:
                 part.settled()
-            # Here, not in a call: to remove a segment of 64 MB takes a dozen milliseconds.
+            # Here, not in a call: removing a segment of 64 MB needs a dozen milliseconds.
             self._log.drop_through(wanted)
             self._finished = (writer.number, round_.start, size)
         except StoreFullError:
@@ -309,7 +309,7 @@ class Rounds:
             self._failed(round_, error)
 
     def whole(self, now: Instant) -> None:
-        """A round from its beginning to its end, behind one that is under way. Raises StoreFailedError."""
+        """Makes a whole round, after the current one. Raises StoreFailedError."""
         try:
             self._through(now)
             while self._machine.core.cooling.step(now):
@@ -349,11 +349,11 @@ class Rounds:
             self.under_way.abandon()
 
     def kept_after(self) -> int:
-        """The log is wanted behind this LSN."""
+        """Notes that the log is needed after this LSN."""
         return self._wanted_after(self.covered)
 
     def _wanted_after(self, through: int) -> int:
-        """Behind a checkpoint that covers so much of the log, as far as the synced projections have passed it too."""
+        """Drops the log up to a checkpoint, as far as the synced projections have passed it too."""
         # 0: a stream that never had a line. Its first line notes it, so it matters not which process keeps lines, nor
         # whether any projection was ever synced.
         return min([through, *(lsn for _, lsn in self._machine.tables.registry.projections.values() if lsn)])

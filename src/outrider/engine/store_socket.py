@@ -44,7 +44,7 @@ ANSWERS: Final[dict[str, Callable[[Frontier, Mapping[str, Any]], dict[str, Any]]
 
 
 def address_of(directory_descriptor: int, path: str) -> str:
-    """The address to bind or connect to: a short name, however deep the directory lies. Raises UnreachableError."""
+    """Returns the address to bind or connect to: a short name for a directory of any depth. Raises UnreachableError."""
     through = f"/proc/self/fd/{directory_descriptor}"
     if os.path.isdir(through):
         return f"{through}/{SOCKET_NAME}"
@@ -55,16 +55,16 @@ def address_of(directory_descriptor: int, path: str) -> str:
 
 
 def listening_in(directory: str) -> socket.socket:
-    """A socket named control.sock in a directory, for its owner alone, not listening yet. Raises UnreachableError where
-    there can be none. Only the holder of the lock of the store may call it: any other socket there is a dead
-    process's."""
+    """Returns a socket named control.sock in a directory, for its owner alone, not listening yet. Raises
+    UnreachableError if it cannot be made. Only the process with the lock of the store may call it: any other socket
+    there belongs to a dead process."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with contextlib.suppress(FileNotFoundError):
             if stat.S_ISSOCK(os.stat(SOCKET_NAME, dir_fd=descriptor, follow_symlinks=False).st_mode):
                 os.unlink(SOCKET_NAME, dir_fd=descriptor)
-        os.fchmod(listener.fileno(), 0o600)  # before it has a name, so that it never is open to others
+        os.fchmod(listener.fileno(), 0o600)  # before it has a name, so that other users can never open it
         listener.bind(address_of(descriptor, directory))
         os.chmod(SOCKET_NAME, 0o600, dir_fd=descriptor)
     except BaseException as error:
@@ -78,7 +78,7 @@ def listening_in(directory: str) -> socket.socket:
 
 
 def question_of(line: bytes) -> dict[str, Any] | None:
-    """The question in a line of JSON; None for what is no JSON object."""
+    """Returns the query in a line of JSON; None for a line that is not a JSON object."""
     try:
         return msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -86,7 +86,7 @@ def question_of(line: bytes) -> dict[str, Any] | None:
 
 
 class StoreSocket:
-    """Answers for a frontier that this process opened, until it is closed or forgotten. Where a directory takes no
+    """Answers for a frontier that this process opened, until it is closed or dropped. If a directory cannot have a
     socket, its frontier works without one."""
 
     def __init__(self, directory: str, frontier: Frontier) -> None:
@@ -107,7 +107,7 @@ class StoreSocket:
         )
 
     def close(self) -> None:
-        """Stops listening, and takes the name away."""
+        """Stops listening, and removes the name."""
         self._end()
 
     @staticmethod
@@ -152,7 +152,7 @@ class StoreSocket:
                     line += part
                 connection.sendall(msgspec.json.encode(self._answered(bytes(line)), enc_hook=str) + b"\n")
         except OSError:
-            return  # the asking process went away, or sent no line
+            return  # the other process closed the connection, or sent no line
         finally:
             self._room.release()
 

@@ -1,12 +1,12 @@
-"""How the methods of a frontier are made: each says it once, above its declaration, and `awaited` gives the same method
-to await.
+"""How the methods of a frontier are made: each declares it once, above its definition, and `awaited` makes the same
+method for `await`.
 
-    decision   gives what is to be decided, as a function of (machine, now); a call decides it, and waits for the disk
-    glance     looks under the lock, and takes little time
-    lengthy    may take long, and locks when it has to
+    decision   returns the decision as a function of (machine, now); a call makes it, and waits for the disk
+    glance     reads under the lock, and is quick
+    lengthy    may need long, and locks when necessary
 
-`served` says that a server answers the method too, and to whom: its path, its body and the method of `RemoteFrontier`
-follow from the signature. `scripts/stubs.py` writes down what follows, in `derived.py`.
+`served` says that a server answers the method too, and for whom: its path, its body and the method of `RemoteFrontier`
+follow from the signature. `scripts/stubs.py` writes them to `derived.py`.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def awaited(method: Method[Given, Answer], why: str = "") -> Awaited[Given, Answ
 
 @dataclass(frozen=True, slots=True)
 class ServedVerb:
-    """How a server answers a verb. role: of the token that may ask. order: it is written down who gave it. fetches: it
-    is for programs that fetch, and refused beside a crawl that fetches itself."""
+    """How a server answers a verb. role: of a token that may use it. order: it is recorded with its author. fetches: it
+    is for programs that fetch, and is refused by a crawl that fetches itself."""
 
     role: str
     order: bool = False
@@ -107,7 +107,7 @@ def served_of(cls: type[Frontier]) -> dict[str, tuple[ServedVerb, Callable[..., 
 
 
 def asked(method: Method[Given, Answer]) -> Callable[Concatenate[RemoteFrontier, Given], Answer]:
-    """The same method, asked of a server."""
+    """Returns the same method for a server."""
     name, signature = method.__name__, inspect.signature(method)
 
     @wraps(method)
@@ -121,7 +121,7 @@ def asked(method: Method[Given, Answer]) -> Callable[Concatenate[RemoteFrontier,
 
 
 def filled(name: str, keywords: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords that a call named, and the defaults of the others. Raises TypeError for an unknown one."""
+    """Returns the keywords of a call, and the defaults of the others. Raises TypeError for an unknown one."""
     found = {**keywords, **named}
     if len(found) > len(keywords):
         raise TypeError(
@@ -133,7 +133,7 @@ def filled(name: str, keywords: Mapping[str, Any], named: Mapping[str, Any]) -> 
 def like(
     method: Callable[Concatenate[Any, Given], Answer],
 ) -> Callable[[Callable[..., Answer]], Callable[Concatenate[Any, Given], Answer]]:
-    """Gives a method that passes its keywords on the signature of another."""
+    """Makes a method that passes its keywords on have the signature of another."""
 
     def alike(own: Callable[..., Answer]) -> Callable[Concatenate[Any, Given], Answer]:
         vars(own)["__signature__"] = inspect.signature(method)
@@ -159,7 +159,7 @@ def like_awaited(
 
 
 def _with(made: Awaited[Given, Answer], method: Method[Given, Answer], where: str = "") -> Method[Given, Answer]:
-    """The method, which knows how it is made to be awaited."""
+    """Returns the method, with a mark of how to make it for `await`."""
     wraps(method)(made)
     made.__module__, made.__qualname__ = "outrider.engine.awaited", f"AsyncFrontier.{method.__name__}"
     made.__doc__ = f"As `Frontier.{method.__name__}`{where}."

@@ -1,7 +1,7 @@
-"""Leases that wait: a call that found nothing is tried again when a URL may have become ready, and not before.
+"""Waiting leases: a call that found nothing is tried again when a URL may have become ready, and not before.
 
-Calls of the frontier ring a bell behind each change; its timetable says when time alone brings something.
-Waiting calls that want the same kind of lease stand in one line: a change costs one try for all that stay empty.
+Calls of the frontier ring a bell after each change; its timetable says when time alone makes a URL ready.
+Waiting calls for the same kind of lease share one queue: a change costs one try for all that remain empty.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from outrider.journey import LeaseBatch
 from outrider.limits import LEASE_RECHECK_SECONDS
 
 RINGS_NOT: Final = frozenset({"lease", "note_projection", "note_watermark", "outbox"})
-"""Verbs behind which no URL is ready that was not before."""
+"""Verbs that never make a URL ready."""
 
 
 class Bell:
-    """Rings behind each call that may have made a URL ready. Any thread may ring it, and listeners return at once."""
+    """Rings after each call that may have made a URL ready. Any thread may ring it, and listeners return at once."""
 
     def __init__(self) -> None:
         self._listeners: tuple[Callable[[], None], ...] = ()
@@ -67,8 +67,8 @@ def waited(
 
 
 def pause_seconds(ready: float | None, most: float) -> float:
-    """How long to sleep where nothing rings. Something ready that the caller's kind of lease does not take says nothing
-    of what comes next, so that such a caller looks again soon."""
+    """Returns how long to sleep without a ring. If a URL is ready that this kind of lease excludes, the next time is
+    unknown, so such a caller tries again soon."""
     if ready is None:
         return most
     return ready if ready > 0 else LEASE_RECHECK_SECONDS
@@ -88,7 +88,7 @@ class _Waiter:
 
 
 class WaitingRoom:
-    """The leases of tasks that wait, in lines: one per kind of lease, served in the order in which they came."""
+    """The waiting leases of tasks: one queue per kind of lease, served in order of arrival."""
 
     def __init__(
         self,
@@ -110,8 +110,8 @@ class WaitingRoom:
         return sum(map(len, self._lines.values()))
 
     async def wait(self, want: int, kind: Hashable, request: Mapping[str, Any], wait_seconds: float) -> LeaseBatch:
-        """The leases as soon as there are some; an empty batch after `wait_seconds`. A task that is cancelled gives
-        back leases that it was just given."""
+        """Returns the leases as soon as there are some; an empty batch after `wait_seconds`. A cancelled task
+        returns leases that it has just received."""
         loop = asyncio.get_running_loop()
         if not self._lines:
             self._loop, self._rung = loop, False
@@ -135,7 +135,7 @@ class WaitingRoom:
 
     @staticmethod
     def _leases_of(waiter: _Waiter) -> LeaseBatch | None:
-        """The leases that came in the same turn of the loop as the end of the wait."""
+        """Returns the leases that arrived in the same turn of the loop as the end of the wait."""
         found = waiter.found
         return found.result() if found.done() and not found.cancelled() and found.exception() is None else None
 
@@ -156,7 +156,7 @@ class WaitingRoom:
         """From any thread: a URL may have become ready."""
         if not self._rung and self._loop is not None:
             self._rung = True
-            with suppress(RuntimeError):  # the loop is closed, and nobody waits in it any more
+            with suppress(RuntimeError):  # the loop is closed, so nothing waits in it
                 self._loop.call_soon_threadsafe(self._heard)
 
     def _heard(self) -> None:
@@ -169,7 +169,7 @@ class WaitingRoom:
             self._rung = False
             for line in list(self._lines.values()):
                 await self._serve_line(line)
-        self._arm()  # a ring of another thread that comes from here on finds its `_heard` behind this round
+        self._arm()  # a later ring of another thread runs its `_heard` after this round
 
     async def _serve_line(self, line: deque[_Waiter]) -> None:
         while line:
@@ -185,7 +185,7 @@ class WaitingRoom:
                 continue
             if not leases and not leases.lines:
                 return
-            if waiter.found.done():  # it went away meanwhile
+            if waiter.found.done():  # it stopped waiting meanwhile
                 self._give_up(waiter.unclaimed(leases))
             else:
                 waiter.found.set_result(leases)
@@ -199,6 +199,6 @@ class WaitingRoom:
         try:
             ready = self._ready_seconds()
         except OutriderError:
-            ready = LEASE_RECHECK_SECONDS  # the frontier stopped: the next round tells everybody
+            ready = LEASE_RECHECK_SECONDS  # the frontier stopped: the next round reports it to all
         if ready is not None:
             self._timer = self._loop.call_later(pause_seconds(ready, ready), self._ring)
