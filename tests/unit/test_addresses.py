@@ -116,7 +116,7 @@ def test_a_hosts_file_permits_loopback_for_the_names_it_lists() -> None:
     assert "127.0.0.7" == guard.choose("SITE.test.", ["127.0.0.7"])
 
 
-def test_a_hosts_file_permits_nothing_for_other_names() -> None:
+def test_a_hosts_file_permits_no_address_for_other_names() -> None:
     with pytest.raises(BlockedAddress):
         AddressGuard(hosts={"site.test": ("127.0.0.7",)}).choose("other.test", ["127.0.0.7"])
 

@@ -74,7 +74,7 @@ def test_a_challenge_is_recognised_by_its_signs(name, status, headers, body):
         (403, {}, b" " * (64 << 10) + b"px-captcha"),
     ],
 )
-def test_a_page_about_challenges_or_a_plain_refusal_is_no_challenge(status, headers, body):
+def test_a_page_about_challenges_or_a_plain_refusal_counts_as_no_challenge(status, headers, body):
     assert sign_of(status, Headers(tuple(headers.items())), body) is None
 
 
@@ -368,7 +368,7 @@ def test_a_host_that_returns_the_same_body_after_a_healthy_start_is_parked():
 
 
 @pytest.mark.parametrize("varied", [False, True])
-def test_a_path_that_ignores_its_query_is_no_block_sign(varied):
+def test_a_path_that_ignores_its_query_is_not_a_block_sign(varied):
     """Each `index.html?PAGE` of a page with frames is that page. `page.php?id=7` was another page than `?id=8`."""
     world = World()
     world.discover(*(f"{A}{n}" for n in range(3)))
@@ -381,7 +381,7 @@ def test_a_path_that_ignores_its_query_is_no_block_sign(varied):
     assert varied is (world.frontier.host("a.test").not_welcome is not None)
 
 
-def test_one_body_for_all_pages_from_the_start_or_with_other_pages_between_is_no_block_sign():
+def test_one_body_for_all_pages_from_the_start_or_with_other_pages_between_is_not_a_block_sign():
     world = world_of()
     assert 40 == bodies(world, 40, b"application")
     world = world_of()
@@ -394,7 +394,7 @@ def test_one_body_for_all_pages_from_the_start_or_with_other_pages_between_is_no
     "how", [{"status": 429, "refused": True}, {"status": 503, "refused": True}, {"status": 500}, {"error": "reset"},
             {"error": "connect_timeout"}]
 )  # fmt: skip
-def test_a_rate_limit_an_outage_or_an_unreachable_host_is_no_block(how):
+def test_a_rate_limit_an_outage_or_an_unreachable_host_is_not_a_block(how):
     world = world_of()
     world.clock.move(86_400.0)
     for _ in range(15):

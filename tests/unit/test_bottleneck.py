@@ -230,7 +230,7 @@ def test_more_ready_hosts_than_places_make_the_concurrency_the_bound(crawl):
 
 
 def test_slow_names_make_a_crawl_network_bound(crawl, monkeypatch):
-    """A name takes nine times the time of the answer."""
+    """Looking up a name needs nine times the time of the answer."""
     set_limits(monkeypatch, TRAIN_PAGES_MAX=1)  # the pages of a train need one address
     found = crawl.last_minute(hosts=12, places=12, names=0.45, site={"seconds": 0.05})
     assert near({"dns": 90, "fetching": 10}, largest(found, 2))

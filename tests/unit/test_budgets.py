@@ -92,7 +92,7 @@ def test_hosts_of_a_domain_share_the_budget_left_by_its_open_leases_and_by_the_c
     assert [2, 0, 5] == lets(found, (0, 1, 2), given=(0,))
 
 
-def test_hosts_of_a_domain_are_over_together():
+def test_all_hosts_of_a_domain_are_over_budget_at_the_same_time():
     counts = Counts(answered__example__org=5, answered__c__com=4)
     found = budgets(counts, domain=5)
     assert [True, True, False] == found.over(of(0, 1, 2)).tolist()

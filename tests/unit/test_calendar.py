@@ -52,7 +52,7 @@ def test_due_cards_are_returned_and_the_other_cards_wait():
     assert (1, HOUR + 5 * SECOND) == (len(calendar), calendar.next())
 
 
-def test_of_many_due_cards_the_earliest_are_returned_first_and_no_more_than_wanted():
+def test_the_earliest_due_cards_are_returned_first_and_no_more_than_wanted():
     calendar = Calendar(MemoryFiles(), name="c")
     calendar.put(cards_of(np.random.default_rng(1).permutation(500)))
     assert list(range(7)) == calendar.due(5_000, 7).heads["due"].tolist()

@@ -284,7 +284,7 @@ def test_a_misspelt_variable_is_reported_and_unrelated_variables_are_ignored():
     assert {} == from_environment(others)
 
 
-def test_a_closed_reader_of_results_is_no_failure(stranger, monkeypatch):
+def test_a_closed_reader_of_results_is_not_a_failure(stranger, monkeypatch):
     class Closed(io.StringIO):
         def write(self, text):
             raise BrokenPipeError(errno.EPIPE, "Broken pipe")

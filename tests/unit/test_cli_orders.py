@@ -21,7 +21,7 @@ HOME = "http://one.test/"
 
 
 class Quiet(FakeWeb):
-    """Each page has its URL as its text. There is no robots.txt."""
+    """Each page has its URL as its text. The site has no robots.txt."""
 
     def page(self, url, path):
         return 404 if path == "/robots.txt" else 200, url, [("Content-Type", "text/plain")]
@@ -197,7 +197,7 @@ def test_a_loopback_address_added_to_a_stopped_crawl_is_permitted_in_the_next_ru
     assert after == (out / "outrider.toml").read_text()
 
 
-def test_an_invalid_url_adds_nothing(stopped, capsys):
+def test_an_invalid_url_adds_no_url(stopped, capsys):
     assert 2 == cli.run(["add", stopped, "mailto:x@y"])
     assert "Wrong URL" in capsys.readouterr().err
 

@@ -224,7 +224,7 @@ def slow_site():
 
 
 def fetched(url, **options):
-    """Fetches a page where waiting takes no time. Returns the result, the waits in seconds, and the sentences."""
+    """Fetches a page on a clock that jumps over waits. Returns the result, the waits in seconds, and the sentences."""
     rests, told = [], []
 
     async def rest(seconds):

@@ -44,7 +44,7 @@ def said(capsys, *words, code=0):
     return capsys.readouterr().out
 
 
-def test_a_served_frontier_with_nothing_left_says_so(world, capsys):
+def test_an_empty_served_frontier_says_so(world, capsys):
     world.behind.set_robots("http://c.com", 200, b"User-agent: *\nDisallow: /")
     world.face.discover(["http://c.com/"])
     for lease in world.face.lease(10):

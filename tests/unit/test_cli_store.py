@@ -87,7 +87,7 @@ def test_an_import_of_bad_lines_alone_is_wrong_usage(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", ["missing.jsonl", "x.xls", ""])
-def test_a_file_that_cannot_be_imported_changes_nothing(tmp_path, name):
+def test_a_file_that_cannot_be_imported_changes_no_state(tmp_path, name):
     assert 2 == cli.run(["import", str(tmp_path / "new"), str(tmp_path / name)])
     assert not (tmp_path / "new").exists()
 
@@ -125,7 +125,7 @@ def test_orders_to_a_stopped_crawl_name_the_command_that_fetches(store, capsys):
     assert 0 == cli.run(["add", str(store), "http://127.0.0.1:9/"])
     assert resume in capsys.readouterr().err
     assert 0 == cli.run(["add", str(store), "http://127.0.0.1:9/"])
-    assert resume not in capsys.readouterr().err  # nothing new
+    assert resume not in capsys.readouterr().err  # no new URL
     with Frontier.open(store / "frontier", robots="caller") as frontier:
         (lease,) = frontier.lease(1)
         frontier.report([lease.gone(status=404)])

@@ -141,7 +141,7 @@ def test_key_prints_the_key_of_politeness(command: Command, options: tuple[str, 
     assert (0, f"{expected}\n", "") == command("key", *options, "http://a.someone.github.io:8080/x")
 
 
-def test_key_speaks_json(command: Command) -> None:
+def test_key_has_json_output(command: Command) -> None:
     assert [{"given": "http://[::1]/a/..", "url": "http://[::1]/", "by": "address", "key": "::1"}] == objects(
         command("key", "--json", "--by", "address", "http://[::1]/a/..")
     )
@@ -184,7 +184,7 @@ http://www.example.org:81/a
     )
 
 
-def test_explain_speaks_json(command: Command) -> None:
+def test_explain_has_json_output(command: Command) -> None:
     (found,) = objects(command("explain", "--json", "http://example.org/"))
     assert ("http://example.org/", None, "example.org", []) == (
         found["url"],

@@ -1,4 +1,4 @@
-"""Content codings: decoded within limits on output, memory, frames and layers, whatever the input says."""
+"""Content codings: decoded within limits on output, memory, frames and layers, for any input."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_layers_are_decoded_in_turn_and_at_most_two() -> None:
     assert Decoding.UNKNOWN is decoded(gzip.compress(packed), ["br", "zstd", "gzip"], 1 << 20)[1]
 
 
-def test_frames_of_zstd_are_one_content_and_skippable_frames_add_nothing() -> None:
+def test_frames_of_zstd_are_one_content_and_skippable_frames_are_ignored() -> None:
     skipped = struct.pack("<II", 0x184D2A53, 5) + b"aside"
     packed = zstd.compress(b"one ") + skipped + zstd.compress(b"two") + b"\x00padding"
     assert (b"one two", Decoding.WHOLE) == decoded(packed, ["zstd"], 100)
@@ -152,7 +152,7 @@ def test_a_small_content_with_a_fault_is_kept_up_to_the_last_byte_before_it(codi
 
 
 @given(st.sampled_from(sorted(PACK)), st.binary(max_size=300), st.integers(0, 100))
-def test_any_bytes_end_within_the_bound(coding: str, data: bytes, bytes_max: int) -> None:
+def test_any_bytes_are_decoded_within_the_limit(coding: str, data: bytes, bytes_max: int) -> None:
     for body in (data, PACK[coding](data)[:-3] + data[:5], PACK[coding](data) + data):
         content, verdict = decoded(body, [coding], bytes_max)
         assert len(content) <= bytes_max

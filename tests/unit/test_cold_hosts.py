@@ -282,7 +282,7 @@ def test_a_store_whose_checkpoints_failed_for_a_too_long_record_makes_checkpoint
 
 
 @pytest.mark.parametrize("repaired", [False, True])
-def test_an_empty_file_that_records_of_old_stores_name_by_its_digest_is_no_file(monkeypatch, tmp_path, repaired):
+def test_an_empty_file_that_records_of_old_stores_name_by_its_digest_counts_as_no_file(monkeypatch, tmp_path, repaired):
     hosts_go_cold(monkeypatch)
     world = World(disk=str(tmp_path / "store"))
     world.frontier.set_robots("http://a.com", 200, b"")

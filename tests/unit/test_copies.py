@@ -127,7 +127,7 @@ def test_a_page_is_never_a_copy_of_itself():
     assert ("http://a.test/", 1) == copies.near("http://b.test/", 4, 100)
 
 
-def test_of_two_sites_with_one_page_the_first_seen_is_the_original():
+def test_the_first_seen_of_two_sites_with_one_page_is_the_original():
     copies = Copies()
     for row, url in enumerate((f"{A}/", f"{B}/", f"{B}/x?y", f"{A}/z")):
         copies.add(url, bytes([row + 1] * 20), row, 0)

@@ -269,7 +269,7 @@ def test_a_lease_outlives_the_wait_for_a_name(tmp_path, soon, monkeypatch):
 
 
 def test_six_hundred_silent_names_do_not_block_sixty_good_ones(soon, monkeypatch):
-    """Each silent name hangs for ever. All good names are found, none with a false `no answer`, and the silent ones are
+    """Each silent name hangs for ever. All good names are found without a false `no answer`, and the silent ones are
     reported."""
     set_limits(monkeypatch, DNS_PROMPT_SECONDS=0.02)
     go = threading.Event()
@@ -441,7 +441,7 @@ def test_visits_that_a_downloader_leaves_out_were_never_sent():
     ("answer", "is_full"), [(response(cf_mitigated="challenge"), False), (response(), True)], ids=["challenge", "full"]
 )
 @in_loop
-def test_a_train_is_released_after_a_challenge_and_when_there_is_no_room_for_answers(answer, is_full):
+def test_a_train_is_released_after_a_challenge_and_without_room_for_answers(answer, is_full):
     trains = Trains()
     trains.begin(1, 2, 3)
     trains.is_full = is_full

@@ -318,7 +318,7 @@ def test_a_retry_after_within_the_limit_is_waited_for(tmp_path, monkeypatch):
     assert (0, 32) == (result.exit_code, sum(page["outcome"] == "done" for page in house.pages()))
 
 
-def test_the_gap_of_a_crawl_itself_is_no_reason_to_end(tmp_path):
+def test_the_gap_of_a_crawl_itself_does_not_end_it(tmp_path):
     house = House(tmp_path, {"max_wait": 0, "delay": 0.05}, {"depth": 2})
     assert 0 == asyncio.run(asyncio.wait_for(house.run(), 30)).exit_code
 

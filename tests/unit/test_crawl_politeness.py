@@ -232,7 +232,7 @@ def test_each_line_is_judged_by_the_capacity_and_the_gap_of_its_time():
 
 
 @pytest.mark.parametrize("said", [{"capacity": 0}, {"capacity": 1 << 80}, {"gap": 1e300}, {"gap": -1}])
-def test_impossible_clocks_are_no_record(said):
+def test_impossible_clocks_make_a_record_invalid(said):
     assert [("record", None, 1)] == judged(requests(("a.test", 0, 1), groups=[{"name": "g", **said}]))
 
 
@@ -252,7 +252,7 @@ def test_a_torn_end_is_named_and_not_judged(record):
     assert (True, 14, whole) == (proof.ok, proof.torn, proof.requests)
 
 
-def test_a_request_whose_answer_was_lost_in_a_crash_is_counted_and_is_no_breach(tmp_path):
+def test_a_request_whose_answer_was_lost_in_a_crash_is_counted_without_a_breach(tmp_path):
     house = Crawled(tmp_path / "out", delay=1.0)
     house.crawl(2)
     house.now += instant(20)
@@ -291,14 +291,14 @@ def test_the_command_ends_with_9_and_names_host_line_and_rule(record, capsys):
 
 
 @pytest.mark.parametrize("wrong", [{"capacity": "many"}, {"capacity": 1, "gap": "long"}, {"name": 7}])
-def test_a_line_with_an_unknown_kind_of_group_is_no_record(wrong):
+def test_a_line_with_an_unknown_kind_of_group_is_invalid(wrong):
     groups = [{"name": "domain test", **wrong}]
     assert [("record", None, 1), ("record", None, 2)] == judged(
         requests(("a.test", 0, 1), ("b.test", 1.5, 2), groups=groups)
     )
 
 
-def test_a_line_with_a_token_above_64_bits_is_no_record():
+def test_a_line_with_a_token_above_64_bits_is_invalid():
     line = next(requests(("a.test", 0, 1), groups=group()))
     assert [("record", None, 1)] == judged([line.replace(b'"token":1', b'"token":18446744073709551615')])
 
@@ -331,7 +331,7 @@ def test_more_simultaneous_requests_than_the_capacity_are_found():
 
 
 def test_a_gap_to_a_too_early_end_is_found():
-    """Of the five requests that were leased before it, two may have been open: its gap counts from the third end at
+    """Two of the five requests that were leased before it may have been open: its gap counts from the third end at
     least."""
     asked = [(2, 2, 3, 1), (3, 4, 5, 3), (4, 6, 7, 5), (5, 8, 9, 7)]
     assert [] == found(ROBOTS, *asked, (6, 10, 11, 5))
@@ -372,7 +372,7 @@ def test_each_line_of_a_host_is_judged_by_the_capacity_at_its_lease():
     assert [("gap", 7)] == found(*in_order, (6, 11, 12, 10, 1), (7, 13, 14, 10, 1))
 
 
-def test_a_capacity_that_is_raised_while_a_train_is_under_way_is_no_breach():
+def test_a_capacity_that_is_raised_while_a_train_is_under_way_breaks_no_rule():
     """The first request of several was leased while the last two pages of a train were open."""
     train = [(token, 2 * token, 2 * token + 1, 2 * token - 1 if token > 2 else 1, 1) for token in range(2, 6)]
     asked = [ROBOTS, *train, (6, 12, 14, 7), (7, 13, 15, 11)]
@@ -393,7 +393,7 @@ def test_a_group_of_one_turn_waits_after_a_host_that_accepts_several_requests():
 
 
 @pytest.mark.parametrize("wrong", [{"capacity": 0}, {"capacity": 1 << 40}, {"gap": 1e300}, {"gap_required": -1e300}])
-def test_impossible_numbers_are_no_record(wrong):
+def test_impossible_numbers_make_a_record_invalid(wrong):
     (line,) = several((1, 0, 1, None))
     told = {**json.loads(line), **wrong}
     del told["seal"]

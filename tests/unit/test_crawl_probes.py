@@ -52,7 +52,7 @@ def like(answer: ProbeAnswer, url: str, body: str) -> bool:
 SHORT: Final = "<title>Not found</title><h1>Oops</h1><p>{0} was not found.</p><a href='{0}/deeper'>on</a>"
 
 
-def test_a_short_page_is_like_a_not_found_answer_whatever_its_own_name() -> None:
+def test_a_short_page_with_any_name_is_like_a_not_found_answer() -> None:
     answer = answer_of(f"{A}/real/qzkvxw", SHORT.format("/real/qzkvxw"))
     assert like(answer, f"{A}/real/17", SHORT.format("/real/17"))
     assert like(answer, f"{A}/real/17/deeper", SHORT.format("/real/17/deeper"))
@@ -72,7 +72,7 @@ def test_a_page_with_its_own_content_is_not_like_an_answer(body: str) -> None:
     assert not like(answer_of(f"{A}/real/qzkvxw", SHORT.format("/real/qzkvxw")), f"{A}/real/17", body)
 
 
-def test_short_pages_that_differ_in_their_names_are_different_where_the_answer_is_no_not_found_page() -> None:
+def test_short_pages_with_different_names_are_different_unless_the_answer_is_a_not_found_page() -> None:
     """A site may make a page for any name, and each of them is a page."""
     assert not like(answer_of(f"{A}/p/qzkvxw", "<p>The page /p/qzkvxw</p>"), f"{A}/p/17", "<p>The page /p/17</p>")
     assert like(answer_of(f"{A}/p/qzkvxw", "<p>One page for all</p>"), f"{A}/p/17", "<p>One page for all</p>")
@@ -325,7 +325,7 @@ def test_answers_that_differ_prove_no_soft_404() -> None:
     assert is_nothing(one, f"{A}/d/1", SHORT.format("/d/1")) is None
 
 
-def test_answers_of_different_months_prove_nothing_together() -> None:
+def test_answers_of_different_months_prove_no_soft_404_together() -> None:
     one, _ = probes()
     answered(one, f"{A}/d/qzkvxw", SHORT.format("/d/qzkvxw"))
     answered(one, f"{A}/e/wxvkzq", SHORT.format("/e/wxvkzq"), at=3.0 + PROBE_AGE_SECONDS)
@@ -351,7 +351,7 @@ def test_a_site_is_probed_a_second_time_only_if_the_first_answer_is_a_not_found_
     assert (f"{A}/e", 2) == (books.queued[1].rpartition("/")[0], len(books.queued))
 
 
-def test_a_page_like_an_answer_but_with_other_links_counts_as_nothing_new() -> None:
+def test_a_page_like_an_answer_but_with_other_links_counts_as_without_new_content() -> None:
     one, _ = probes()
     proven(one)
     page = page_of(f"{A}/d/1", SHORT.format("/d/1") + "<a href=/elsewhere></a>")
@@ -485,7 +485,7 @@ def asked_by_chance(house: House) -> list[str]:
     return [url for url in house.web.urls if BY_CHANCE.search(url)]
 
 
-def test_a_crawl_names_soft_404s_follows_none_of_their_links_and_fetches_every_honest_page(house) -> None:
+def test_a_crawl_names_soft_404s_follows_no_links_of_them_and_fetches_every_honest_page(house) -> None:
     house.crawl(sitemaps=False, probe_pages=3)
     assert 2 == len(asked_by_chance(house))
     lines = house.lines("pages.jsonl")

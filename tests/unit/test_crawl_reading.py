@@ -219,7 +219,7 @@ def test_a_failed_reading_is_reported(tmp_path):
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit, MemoryError])
-def test_the_end_of_the_process_within_a_reader_is_no_bug_of_its_page(tmp_path, monkeypatch, end):
+def test_the_end_of_the_process_within_a_reader_is_not_a_bug_of_its_page(tmp_path, monkeypatch, end):
     def ends(*_):
         raise end
 

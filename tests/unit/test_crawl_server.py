@@ -79,7 +79,7 @@ class Beside:
         return self.found
 
 
-def test_a_running_crawl_is_looked_at_and_the_server_ends_with_it(tmp_path):
+def test_a_running_crawl_is_queried_and_its_server_ends_with_it(tmp_path):
     crawl = Beside(tmp_path)
 
     async def questions():

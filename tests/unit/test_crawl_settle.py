@@ -249,7 +249,7 @@ def test_a_canonical_url_that_is_gone_replaces_no_page(tmp_path):
     assert (0, "queued") == settled(house, replace_lease(second, url=first.url), "/real")
 
 
-def test_of_two_pages_that_name_each_other_only_one_is_a_copy(tmp_path):
+def test_only_one_of_two_pages_that_name_each_other_is_a_copy(tmp_path):
     house = House(tmp_path, honour_canonical=True)
     lease = house.pages()[0]
     assert (0, "queued") == settled(house, replace_lease(lease, referrer=lease.url + "one"), "/one")
@@ -279,7 +279,7 @@ def counting_reports(house, monkeypatch) -> list[int]:
 
 
 def test_a_turn_is_cut_by_the_bytes_of_its_bodies(house, monkeypatch):
-    """Four bodies of 2 MB were once in memory, read and archived together, whatever their number and size."""
+    """A turn once read and archived all bodies together in memory, however many and large they were."""
     leases = house.pages()
     reports = counting_reports(house, monkeypatch)
     set_limits(monkeypatch, TURN_BYTES_MAX=3_000_000)
@@ -316,7 +316,7 @@ def test_copies_in_two_pieces_of_a_turn_are_reported_as_copies(house, monkeypatc
     assert ["done", "duplicate", "duplicate", "duplicate"] == [line["outcome"] for line in house.lines()]
 
 
-def test_a_full_disk_between_the_pieces_of_a_turn_archives_nothing_twice(house, monkeypatch):
+def test_a_full_disk_between_the_pieces_of_a_turn_archives_no_record_twice(house, monkeypatch):
     set_limits(monkeypatch, TURN_BYTES_MAX=1)
     leases = house.pages()
     house.output.kept.clear()

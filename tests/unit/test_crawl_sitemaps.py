@@ -237,7 +237,7 @@ def test_priority_and_date_of_an_entry_are_kept_with_its_url(house):
     assert 0.95625 == house.pages()[f"{A}/x"]["priority"]
 
 
-def test_pages_of_a_sitemap_are_leased_before_links_whatever_its_priorities(house):
+def test_pages_of_a_sitemap_are_leased_before_links_at_any_priority(house):
     house.names(MAP)
     house.web.pages[f"{A}/"] = "".join(f'<a href="/link{number}">' for number in range(3))
     house.web.pages[MAP] = urlset(f"{A}/x", f"{A}/y", more="<priority>0.0</priority>")
@@ -248,7 +248,7 @@ def test_pages_of_a_sitemap_are_leased_before_links_whatever_its_priorities(hous
     assert all(place < link for link in links for place in mapped if link > order.index("/sitemap.xml"))
 
 
-def test_the_well_known_sitemap_is_requested_where_robots_txt_names_none(house):
+def test_the_well_known_sitemap_is_requested_if_robots_txt_names_no_sitemap(house):
     house.web.pages[ROBOTS] = "User-agent: *\nDisallow: /private/\n"
     house.web.pages[MAP] = urlset(f"{A}/only-mapped")
     house.web.pages[f"{A}/only-mapped"] = "page"
@@ -446,7 +446,7 @@ def imported(directory, name: str, text: str | bytes):
     return import_files(str(directory / "out"), [str(path)], io.StringIO())
 
 
-def test_an_imported_sitemap_yields_its_pages_whatever_its_host(house, tmp_path):
+def test_an_imported_sitemap_yields_its_pages_for_any_host(house, tmp_path):
     entries = urlset(f"{A}/x", f"{B}/y", more="<priority>0.9</priority>")
     assert {"imported": 2} == imported(tmp_path, "sitemap.xml", entries).codes
     assert {"known": 2} == imported(tmp_path, "again.xml.gz", gzip.compress(entries.encode())).codes
@@ -466,7 +466,7 @@ def test_the_sitemaps_of_an_imported_index_are_fetched(house, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["<html><p>none", "", "<urlset><url><loc>nonsense:</loc></url></urlset>"])
-def test_a_file_that_is_no_sitemap_is_reported_as_such(tmp_path, text):
+def test_a_file_without_a_sitemap_is_reported_as_such(tmp_path, text):
     found = imported(tmp_path, "sitemap.xml", text)
     assert (1, {}) == (found.skipped, found.codes)
 

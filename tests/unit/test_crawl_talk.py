@@ -166,7 +166,7 @@ def test_without_a_rate_no_time_left_is_shown():
     assert None is eta_seconds(STATISTICS, Rates(), None)
 
 
-def test_the_time_left_is_no_shorter_than_the_longest_wait():
+def test_the_time_left_includes_the_longest_wait():
     assert 3_600.0 == eta_seconds(STATISTICS, Rates(2.0, 1.0, 2.0), None, 3_600.0)
     assert 3_600.0 == eta_seconds(STATISTICS, Rates(), None, 3_600.0)
     assert 0.0 == eta_seconds(STATISTICS, Rates(), 5, 3_600.0)
@@ -201,7 +201,7 @@ def test_a_crawl_that_ends_at_a_limit_does_not_say_that_no_work_is_left(tmp_path
     assert expected == [line for line in lines if line.startswith("left ")]
 
 
-def test_the_network_of_one_request_is_said_in_the_singular():
+def test_the_summary_of_one_request_uses_the_singular():
     one = {"names": 1, "names_waited": 0, "names_seconds": 0.0, "requests": 1, "kept": 0}
     told = "none of 1 look-up was waited for; none of 1 request was over a kept connection"
     assert f"network     {told}" == network_line(one)

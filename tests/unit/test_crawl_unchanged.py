@@ -90,7 +90,7 @@ def test_a_page_that_has_changed_gets_new_validators():
     assert ('"v2"', None) == (found.etag, found.last_modified)
 
 
-def test_a_304_without_a_conditional_request_is_no_page():
+def test_a_304_without_a_conditional_request_counts_as_no_page():
     assert Verdict.GONE is judged(Visit(lease(), 0, 0, response(304))).verdict
 
 

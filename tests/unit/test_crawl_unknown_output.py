@@ -1,4 +1,4 @@
-"""A missing, older or foreign store: opening refuses to cut output that the store does not know."""
+"""A missing, older or foreign store: opening refuses to cut output that is unknown to the store."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_missing_frontier_does_not_cost_the_output(tmp_path):
     assert 0 == asyncio.run(house.run()).exit_code
 
 
-def test_an_empty_folder_in_place_of_the_frontier_is_no_frontier(tmp_path):
+def test_an_empty_folder_in_place_of_the_frontier_counts_as_no_frontier(tmp_path):
     house = crawled(tmp_path)
     shutil.rmtree(house.output / "frontier")
     (house.output / "frontier").mkdir()
@@ -178,8 +178,8 @@ def test_unacknowledged_output_of_one_process_is_cut_as_usual(tmp_path):
     assert [archive.name] == sorted(path.name for path in archive.parent.iterdir())
 
 
-def test_lines_that_are_in_the_log_but_not_noted_are_no_reason_to_refuse(tmp_path):
-    """A process died after it wrote its lines. The store knows them by its log, whatever their number."""
+def test_lines_that_are_in_the_log_but_not_noted_do_not_cause_a_refusal(tmp_path):
+    """A process died after it wrote its lines. The log of the store contains them, at any number."""
     house = crawled(tmp_path)
     known = []
     Frontier.open(house.output / "frontier", judge=known.append, robots="caller").close()
@@ -293,7 +293,7 @@ def begun(monkeypatch, house, *seeds, **flags):
     return starting.start(seeds, flags, environment={}, talk=talk, summary=False), talk.getvalue()
 
 
-def test_anew_moves_all_files_aside_and_removes_none(tmp_path, monkeypatch):
+def test_anew_moves_all_files_aside_and_removes_no_file(tmp_path, monkeypatch):
     house = crawled(tmp_path, max_pages=11)
     before = {name: data for name, data in bytes_of(house.output).items() if name != "outrider.toml"}
     (house.output / "notes.txt").write_text("mine")

@@ -229,7 +229,7 @@ def test_robots_files_that_ended_early_count_as_unreachable():
         ({"decoding": Decoding.BROKEN, "truncated": "length", "content": b""}, "decode"),
     ],
 )
-def test_an_incomplete_robots_txt_is_no_file_and_says_why(how, error):
+def test_an_incomplete_robots_txt_counts_as_no_file_and_says_why(how, error):
     seen = Visit(lease(kind=Kind.ROBOTS), AT, AT, response(200, body=b"User-agent: *\nDisallow: /", **how))
     outcome = robots_outcome(seen)
     assert (None, b"", error) == (outcome.robots.status, outcome.robots.body, outcome.error)

@@ -68,7 +68,7 @@ def test_links_of_many_threads_are_one_call_and_each_thread_gets_its_codes():
     assert 1 == counts["discover"]
 
 
-def test_leases_of_many_threads_are_drawn_at_once_and_handed_out_in_turn():
+def test_leases_of_many_threads_are_drawn_at_once_and_returned_in_turn():
     world = World()
     world.discover(*[f"http://h{n}.com/" for n in range(5)])
     counts = counted(world)

@@ -63,7 +63,7 @@ def asking(call, **settings) -> tuple[Frontier, Asked]:
 
 
 @pytest.mark.parametrize("name", [*CALLS, "close"])
-def test_a_priority_function_that_calls_the_frontier_is_refused_by_name_and_nothing_changed(name):
+def test_a_priority_function_that_calls_the_frontier_is_refused_by_name_and_no_state_is_changed(name):
     """Such a call was once made in the middle of the outer one, and corrupted its counters."""
     frontier, _ = asking(CALLS.get(name, Frontier.close))
     with pytest.raises(NestedCallError, match=r"the priority function <.*Asked"):
@@ -122,7 +122,7 @@ def test_a_priority_function_that_fails_widens_no_scope(tmp_path):
         lambda frontier, some: frontier.reprioritise(some, 0.5),
     ],
 )
-def test_an_iterator_that_calls_the_frontier_is_refused_and_nothing_changed(call):
+def test_an_iterator_that_calls_the_frontier_is_refused_and_no_state_is_changed(call):
     frontier = Frontier.memory(robots="caller")
 
     def some():
@@ -135,7 +135,7 @@ def test_an_iterator_that_calls_the_frontier_is_refused_and_nothing_changed(call
     assert ["new"] == frontier.discover([A])
 
 
-def test_links_from_a_generator_may_come_from_the_frontier_itself():
+def test_links_from_a_generator_may_be_read_from_the_frontier_itself():
     """A long input is read between the calls, where no call is half done."""
     frontier = Frontier.memory(robots="caller")
     frontier.discover([A])
@@ -367,7 +367,7 @@ LONG = ("a" * 60 + ".") * 1_147 + "a" * 38  # of 70,005 bytes
         lambda one: one.retry(host=LONG),
     ],
 )
-def test_a_host_longer_than_any_url_is_refused_and_nothing_changed(call):
+def test_a_host_longer_than_any_url_is_refused_and_no_state_is_changed(call):
     """The length of a host has 16 bits in the log."""
     frontier = Frontier.memory(robots="caller")
     assert 70_005 == len(LONG)

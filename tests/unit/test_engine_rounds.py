@@ -141,7 +141,7 @@ def test_the_position_of_a_projection_counts_for_the_log_once_it_is_durable(monk
 
 @pytest.mark.timeout(20)
 def test_a_round_continues_after_more_bytes_than_may_wait_to_be_written(monkeypatch):
-    """The facts without a slot are copied at once, whatever their number."""
+    """All facts without a slot are copied at once."""
     set_limits(monkeypatch, CHECKPOINT_WAITING_BYTES_MAX=2_000, CHECKPOINT_RANGE_BYTES_MAX=1_000)
     world = World(scope="host")
     world.discover(*[f"http://h{number}.com/" for number in range(200)])

@@ -1,4 +1,5 @@
-"""Leases that never reach their caller are returned at once and count against no URL, whatever ended the call."""
+"""Leases that never reach their caller are returned at once and count against no URL, for every way in which a call
+ends early."""
 
 from __future__ import annotations
 
@@ -122,8 +123,8 @@ def test_a_cancelled_task_has_its_leases_or_they_are_queued_again(turns, how):
     assert ((0, there), []) == ((losses(world)[0], world.state(A)), recount(world.frontier))
 
 
-def test_of_calls_made_together_only_cancelled_calls_return_their_leases():
-    """Each task has its own leases. Those of the tasks that were cancelled after the call are queued."""
+def test_only_cancelled_calls_of_a_combined_call_return_their_leases():
+    """Each task has its own leases. The leases of tasks that were cancelled after the call are queued again."""
     world = World()
     world.discover(*[f"http://h{n}.com/" for n in range(3)])
 

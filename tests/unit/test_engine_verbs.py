@@ -72,7 +72,7 @@ def test_a_method_is_awaited_where_its_declaration_says(call, made, waited):
 
 
 def test_a_host_of_any_type_is_refused_where_it_is_awaited():
-    """A list was no key of a dict: it once raised a TypeError."""
+    """A list cannot be a key of a dict: it once raised a TypeError."""
 
     async def ask():
         async with AsyncFrontier.memory(robots="caller") as frontier:

@@ -142,7 +142,7 @@ def test_an_own_field_is_a_column_with_the_type_of_all_its_values():
 
 
 @pytest.mark.parametrize("form", [".csv", ".parquet"])
-def test_own_fields_read_back_as_they_were(tmp_path, form):
+def test_own_fields_read_back_unchanged(tmp_path, form):
     records = [{"url": f"http://a.com/{row}", **own} for row, own in enumerate(OWN)]
     shape = PAGES.widened(records)
     found = read(written(tmp_path / f"x{form}", records, shape), shape)
@@ -170,7 +170,7 @@ def test_fields_after_the_most_columns_share_one(tmp_path, monkeypatch):
     assert [record] == [one.record for one in read(path, shape)]
 
 
-def test_the_name_of_an_own_field_is_no_formula(tmp_path):
+def test_the_name_of_an_own_field_cannot_be_a_formula(tmp_path):
     record = {"url": "http://a.com/", "=1+1": 5, '"': 6}
     path = written(tmp_path / "x.csv", [record], PAGES.widened([record]))
     cells = next(csv.reader([path.read_text().splitlines()[0]]))
@@ -183,7 +183,7 @@ TIMES = [1_764_253_640_123_456, 0, 253_402_300_799_999_999, 1 << 62]
 
 
 @pytest.mark.parametrize("form", [".csv", ".parquet"])
-def test_times_read_back_as_they_were(tmp_path, form):
+def test_times_read_back_unchanged(tmp_path, form):
     records = [{"url": "http://a.com/", "due": at, "fetched_at": at} for at in TIMES]
     assert records == [one.record for one in read(written(tmp_path / f"x{form}", records))]
     page = {"url": "http://a.com/", "outcome": "done", "fetched_at": FOUND}
@@ -329,7 +329,7 @@ def test_a_row_with_too_few_cells_is_named(tmp_path):
     )
 
 
-def test_a_file_that_is_no_parquet_is_wrong_usage(tmp_path):
+def test_a_file_with_no_parquet_content_is_wrong_usage(tmp_path):
     path = tmp_path / "x.parquet"
     path.write_bytes(b"PAR1" + bytes(100))
     with pytest.raises(SettingsError):
@@ -416,7 +416,7 @@ def test_bad_records_are_named_with_their_line_and_the_other_records_are_importe
     )
 
 
-def test_a_row_of_parquet_that_is_no_text_is_named_and_the_other_rows_are_read(tmp_path):
+def test_a_row_of_parquet_without_text_is_named_and_the_other_rows_are_read(tmp_path):
     """A cell whose bytes are not UTF-8 once ended an import as a bug."""
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -1,4 +1,4 @@
-"""DNS servers on loopback that answer, answer falsely, fail and stay silent, and what the resolver makes of it."""
+"""DNS servers on loopback that answer, answer falsely, fail and stay silent, and the results of the resolver."""
 
 from __future__ import annotations
 

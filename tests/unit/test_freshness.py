@@ -41,7 +41,7 @@ def test_the_header_says_how_long_an_answer_may_be_kept(headers, fresh):
 
 
 @given(st.text(max_size=60), st.text(max_size=20), st.text(max_size=40))
-def test_any_header_returns_a_number_or_none(control, age, expires):
+def test_any_header_has_a_number_or_no_result(control, age, expires):
     found = fresh_seconds({"cache-control": control, "age": age, "expires": expires}, NOW)
     assert found is None or 0 <= found <= 1e11
 

@@ -78,7 +78,7 @@ def test_an_errand_uses_no_clock_of_its_host():
     assert "http://a.com/" == world.one().url
 
 
-def test_a_caller_without_errands_gets_none_and_no_page_of_hosts_without_an_address():
+def test_a_caller_without_errands_gets_neither_errands_nor_pages_of_hosts_without_an_address():
     world = world_of()
     world.discover("http://a.com/", "http://192.0.2.9/", "http://[2001:db8::1]/")
     world.frontier.set_address("b.com", "192.0.2.1")
@@ -122,7 +122,7 @@ def test_an_address_set_during_its_errand_counts_until_the_answer_arrives():
 
 
 def test_addresses_of_an_earlier_process_are_requested_unless_the_caller_sets_them_again():
-    """Otherwise a store would keep for ever what another mode had set."""
+    """Otherwise a store would keep an address of another mode for ever."""
     for checkpoint in (False, True):
         world = World(group="address", delay=1)
         world.discover("http://a.com/", "http://b.com/")
@@ -279,7 +279,7 @@ def test_a_change_counts_from_the_next_offer_on():
     assert (2, []) == (len(world.lease(errands=True)), problems(world))
 
 
-def test_a_host_with_several_requests_at_once_moves_when_none_is_open():
+def test_a_host_with_several_requests_at_once_moves_when_all_are_closed():
     world = world_of({"address": {"capacity": 2, "gap": 0}}, delay=0)
     world.discover(*[f"http://a.com/{n}" for n in range(9)])
     world.frontier.set_limit(2, "a.com")
@@ -465,7 +465,7 @@ def test_only_two_words_are_accepted_for_the_source_of_addresses():
 
 
 def test_no_address_is_requested_for_a_paused_or_blocked_host():
-    """Neither its address nor its robots.txt, whatever made it wait for them."""
+    """Neither its address nor its robots.txt, for every way in which it waits for them."""
     world = world_of(robots="errands")
     world.discover("http://a.com/", "http://b.com/", Link("http://c.com/", crawl="paused"))
     assert [] == world.urls()

@@ -159,7 +159,7 @@ def test_under_rules_a_url_is_found_by_any_spelling():
     assert "queued" == world.state(A + "?gclid=1")
 
 
-def test_under_rules_a_redirect_to_another_spelling_is_one_to_itself():
+def test_under_rules_a_redirect_to_another_spelling_is_a_redirect_to_itself():
     world = World(url_rules="tracking")
     world.discover(A)
     world.report(world.one().done(location="/?utm_source=x"))
@@ -174,7 +174,7 @@ def test_a_store_keeps_the_rules_it_was_made_with():
 
 
 @pytest.mark.parametrize("rules", ["none", "tracking,sort_query", LossyRules.of("www")])
-def test_a_store_refuses_other_rules_with_words(rules):
+def test_a_store_refuses_different_rules_with_a_message(rules):
     disk = FaultyFiles()
     Frontier.open(disk, settings={"url_rules": "tracking"}, robots="caller").close()
     with pytest.raises(SettingsError, match="was made with"):

@@ -80,7 +80,7 @@ def test_a_token_returned_twice_in_one_call_is_stale_the_second_time():
     assert ["ok", "stale"] == [str(code) for code in world.frontier.release([token, token])]
 
 
-def test_of_two_requests_for_one_url_in_one_call_the_last_counts():
+def test_the_last_of_two_requests_for_one_url_in_one_call_counts():
     world = World()
     world.discover("http://a.com/")
     world.frontier.reprioritise({"http://a.com/": 0.1, "http://A.com": 0.9})

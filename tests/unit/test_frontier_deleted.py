@@ -62,7 +62,7 @@ def deleted(store: Store, count: int, host: str = "same.example") -> None:
 
 
 @pytest.mark.parametrize("way", ["go on", "kill", "close", "checkpoint"])
-def test_of_many_deleted_crawls_only_the_last_names_and_one_queue_for_each_host_stay(store, way):
+def test_only_the_last_names_of_many_deleted_crawls_and_one_queue_for_each_host_stay(store, way):
     """Each once left its name, a set of fingerprints and a queue for each host, and each call looked at all of them."""
     store.crawl("living", "http://same.example/")
     deleted(store, MANY)
@@ -186,7 +186,7 @@ def test_a_queue_with_a_key_of_a_deleted_crawl_leaves_with_its_group(store):
     assert store.frontier.verify().ok
 
 
-def test_queues_of_deleted_crawls_leave_while_urls_are_parked_and_held_back():
+def test_queues_of_deleted_crawls_leave_while_urls_are_parked_and_delayed():
     """Their cards are still on the shelves of their host. A call that looks there skips them."""
     store = Store(robots="errands")
     for name in ("gone", "stays"):
@@ -308,7 +308,7 @@ def test_a_store_keeps_the_positions_of_a_bounded_number_of_archive_writers(stor
 
 
 @pytest.mark.parametrize("way", ["kill", "close", "checkpoint"])
-def test_the_late_outcome_of_a_deleted_url_ends_no_url_that_was_found_anew_with_another_key(store, way):
+def test_the_late_outcome_of_a_deleted_url_ends_no_url_that_was_found_again_with_another_key(store, way):
     """After a checkpoint the open lease was once matched to the new record, which its outcome ended unfetched."""
     store.frontier.discover(["http://a.com/0"])
     (lease,) = store.frontier.lease(1, worker="far", ttl_seconds=80_000)

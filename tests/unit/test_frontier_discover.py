@@ -273,7 +273,7 @@ def test_a_redirects_target_is_leased_before_later_urls(world):
     assert "http://a.com/3" == world.one().url
 
 
-def test_a_redirect_to_a_known_url_queues_nothing(world):
+def test_a_redirect_to_a_known_url_queues_no_url(world):
     world.discover(A, "http://b.com/")
     lease = next(lease for lease in world.lease() if lease.url == A)
     world.report(lease.done(status=301, location="http://b.com/"))
@@ -313,8 +313,8 @@ def test_retry_after_on_a_redirect_does_not_delay_the_host(world):
     assert ["http://a.com/2"] == world.urls()
 
 
-def test_a_location_with_a_failure_is_no_redirect(world):
-    """Retry-After of a 503 delays the host, whatever else the answer says."""
+def test_a_location_with_a_failure_does_not_count_as_a_redirect(world):
+    """Retry-After of a 503 delays the host, with any other headers."""
     world.discover(A)
     lease = world.one()
     world.report(outcome(lease, "retry", status=503, location="http://b.com/", retry_after_seconds=100.0))

@@ -37,7 +37,7 @@ def test_one_dot_at_the_end_of_a_host_is_removed(host, name):
 
 
 def test_columns_remove_the_dot_like_undotted():
-    """A batch loses the dots in every row, also in rows that are no URL, and in parts of a batch."""
+    """A batch loses the dots in every row, also in invalid rows, and in parts of a batch."""
     texts = [
         "http://a.com./x", "no url", "https://b.org:81/", "http://b.org.:81/a./b", "http://127.0.0.1./", "http://[::1]/",
         "http://c.de../", "", "http://.../", "http://x./?q=a./",
@@ -92,7 +92,7 @@ def test_both_spellings_are_in_the_groups_of_their_host():
     assert 5.0 == world.ready_in()
 
 
-def test_a_key_that_is_the_host_in_either_spelling_is_no_key_of_its_own(world):
+def test_a_key_that_is_the_host_in_either_spelling_is_not_a_key_of_its_own(world):
     world.discover(Link(PLAIN, key="a.com."), Link(DOTTED, key="a.com"), Link("http://a.com/2", key="a.com"))
     (queue,) = world.frontier.queues()
     assert ("a.com", 3) == (queue.key, queue.queued)

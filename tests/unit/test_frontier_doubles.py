@@ -180,7 +180,7 @@ def test_a_delete_in_the_middle_of_a_checkpoint_is_found_whole(monkeypatch):
     assert ([], "queued") == (recount(world.frontier), world.state("http://a.com/2"))
 
 
-def test_a_budget_that_held_back_only_deleted_urls_is_no_limit_any_more(then):
+def test_a_budget_that_delayed_only_deleted_urls_does_not_count_any_more(then):
     world = World(max_pages_per_host=1, delay=0, delay_factor=0)
     world.discover("http://a.com/1", "http://a.com/2")
     world.report(world.one().done(status=200))

@@ -55,7 +55,7 @@ def test_an_errand_is_leased_once_with_its_kind_and_owner_and_its_outcome_ends_i
     )
 
 
-def test_only_one_errand_of_a_url_is_queued_at_a_time_whatever_its_spelling(world):
+def test_only_one_errand_of_a_url_is_queued_at_a_time_in_any_spelling(world):
     codes = queued(world, "http://A.com/sitemap.xml", MAP, "no url", "http://a.com/" + "x" * 9_000)
     assert [Code.NEW, Code.KNOWN, Code.INVALID, Code.OVER_LIMIT] == codes
     lease = one(world)
@@ -75,7 +75,7 @@ def test_more_errands_than_the_limit_are_over_it(world, monkeypatch):
     assert [Code.NEW, Code.NEW, Code.OVER_LIMIT] == queued(world, *[f"http://a.com/{n}" for n in range(3)])
 
 
-def test_a_caller_without_errands_gets_none_and_still_gets_pages(world):
+def test_a_caller_without_errands_still_gets_pages(world):
     queued(world, MAP)
     world.discover(A)
     assert [A] == world.urls()
@@ -140,7 +140,7 @@ def test_pages_of_a_better_class_keep_seven_of_eight_turns_from_sitemaps(world):
 
 
 def test_errands_of_one_authority_are_leased_one_after_another(world):
-    """Also where several requests may be open. Those of other authorities are leased at the same time."""
+    """Also where several requests may be open. Errands of other authorities are leased at the same time."""
     queued(world, MAP, "http://a.com/2.xml", "https://a.com/s.xml")
     world.frontier.set_limit(3, "a.com")
     world.discover(A)

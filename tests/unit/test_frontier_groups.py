@@ -582,7 +582,7 @@ def test_explain_names_the_group_that_delays_a_url():
     assert "the group x.com rests for 3 s more" in resting.reason_text
 
 
-def test_of_two_groups_the_one_that_waits_longest_is_named():
+def test_the_group_with_the_longest_wait_is_named():
     slow = {"name": "slow", "hosts": ["b.x.com", "b.y.com"], "capacity": 1, "gap": 9}
     world = World(group=["domain", slow], delay=1)
     world.discover("http://b.y.com/", "http://b.x.com/")
@@ -633,7 +633,7 @@ def test_hosts_that_wait_for_a_group_are_counted_as_resting():
     )
 
 
-def test_a_frontier_without_groups_has_none():
+def test_without_a_setting_a_frontier_has_no_groups():
     assert {"known": 0, "waiting": 0} == World().frontier.statistics()["groups"]
 
 
@@ -734,7 +734,7 @@ class Judge:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_random_histories_break_no_group_and_finish(seed):
+def test_random_histories_break_no_group_and_are_completed(seed):
     rng = random.Random(seed)
     kinds = {"domain": (rng.choice([1, 2]), 3.0), "address": (rng.choice([1, 3]), 2.0), "odd": (2, 5.0)}
     names = [f"h{n}.d{n % 7}.com" for n in range(40)]
@@ -826,7 +826,7 @@ def test_every_host_gets_its_turn_however_much_work_the_other_hosts_have():
     assert order.index("http://a.x.com/") < 20
 
 
-def test_a_host_whose_groups_are_free_by_turns_but_never_together_has_its_turn():
+def test_a_host_whose_groups_are_free_in_turn_but_never_together_gets_its_turn():
     world = World(group=["domain", {"name": "n", "hosts": ["a.x.com", "b.y.com", "c.z.com"], "gap": 1}], delay=1)
 
     def visit() -> list[str]:

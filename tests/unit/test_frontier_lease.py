@@ -181,7 +181,7 @@ def test_an_empty_batch_is_falsy(world):
     assert not world.lease()
 
 
-def test_nothing_is_ready_when_there_is_nothing(world):
+def test_an_empty_frontier_has_no_ready_urls(world):
     assert None is world.ready_in()
 
 
@@ -310,7 +310,7 @@ def test_short_queues_leave_the_rest_of_a_call_to_other_queues(world):
 
 
 def test_few_queues_fill_the_request_where_their_number_is_bounded(world):
-    """A caller with places for two hosts that leases many pages of each gets none of a third host."""
+    """A caller with places for two hosts that leases many pages of each gets no page of a third host."""
     world.discover(*(f"http://{host}.com/{number}" for host in "abcd" for number in range(6)))
     first = [lease.host for lease in world.lease(8, per_queue=4, queues_max=2)]
     assert [4, 4] == [first.count(host) for host in dict.fromkeys(first)]
@@ -571,7 +571,7 @@ def test_an_outcome_that_cannot_be_stored_is_refused_and_changes_no_state(world,
     assert ["ok"] == world.report(lease.done())
 
 
-def test_a_value_that_is_no_outcome_is_refused(world):
+def test_a_value_of_another_type_is_refused_as_an_outcome(world):
     with pytest.raises(SettingsError, match="no outcome"):
         world.frontier.report([7])
 
@@ -684,7 +684,7 @@ def test_while_requests_in_flight_may_use_the_whole_budget_no_caller_is_sent_bac
 
 
 def test_max_pages_counts_what_was_in_flight_when_its_crawl_was_deleted():
-    """Leases of a deleted crawl are requests like all others, before and after their reports."""
+    """Leases of a deleted crawl are requests like any other, before and after their reports."""
     world = World(max_pages=3)
     world.discover(*[Link(f"http://h{n}.com/", crawl="old") for n in range(2)])
     flying = world.lease()
@@ -765,7 +765,7 @@ def test_a_lease_contains_the_number_of_requests_that_its_host_allows():
     assert [1, 1, 3, 3, 4] == capacities
 
 
-def test_of_several_requests_the_gap_counts_from_the_latest_end():
+def test_the_gap_after_several_requests_counts_from_the_latest_end():
     """The second of two ended first, and is reported last. Its longer delay is kept, and recorded with no other end."""
     world = World(delay=1.0, delay_factor=10.0)
     world.discover(*[f"http://a.com/{number}" for number in range(4)])

@@ -75,7 +75,7 @@ def test_a_parcel_whose_metadata_is_not_a_mapping_is_refused():
         frontier.receive([(*PARCEL[:11], b"[1]", A)])
 
 
-def test_too_long_metadata_is_over_the_limit_whatever_its_depth():
+def test_too_long_metadata_is_over_the_limit_at_any_depth():
     with Frontier.memory(robots="caller") as frontier:
         assert ["over_limit"] == frontier.discover([Link(A, metadata={"a": [[[]]] * METADATA_BYTES_MAX})])
 

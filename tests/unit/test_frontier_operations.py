@@ -509,7 +509,7 @@ def test_dead_letters_of_one_host_return(world):
 # -- limits of URLs
 
 
-def test_beyond_the_limit_links_are_refused():
+def test_above_the_limit_links_are_refused():
     world = World(max_urls=2)
     assert ["new", "new", "over_limit"] == world.discover(A, B, "http://c.com/")
     assert (1, {"queued": 2}) == (world.frontier.statistics()["refused"], world.counts())
@@ -595,7 +595,7 @@ def test_the_pressure_shows_how_full_the_frontier_is():
     assert (1.5, {"queued": 6}) == (world.frontier.pressure(), world.counts())
 
 
-def test_beyond_the_memory_for_cards_queues_are_on_disk():
+def test_when_the_memory_for_cards_is_full_queues_are_on_disk():
     world = World(memory_bytes=200_000)
     for start in range(0, 8_000, 1_000):
         world.discover(*[f"http://h{n % 40}.com/{n}" for n in range(start, start + 1_000)])

@@ -93,7 +93,7 @@ def test_an_outcome_without_texts_keeps_the_validators_and_one_with_a_digest_rep
     assert (None, None) == (lease.etag, lease.last_modified)
 
 
-def test_outcomes_of_one_host_in_one_call_rest_it_as_in_calls_of_their_own():
+def test_outcomes_of_one_host_in_one_call_delay_it_like_calls_of_their_own():
     waits = []
     for together in (True, False):
         world = World(keys=(b"k" * 16, b"s" * 16))  # the random part of a back-off depends on the host's hash

@@ -112,6 +112,6 @@ def test_a_function_with_an_invalid_answer_for_links_leaves_the_lease_open():
         assert {"http://b.example/": 0.5} == drawn(made)
 
 
-def test_a_value_that_is_no_function_is_refused():
+def test_a_value_of_another_type_is_refused_as_a_function():
     with pytest.raises(SettingsError, match="priority"):
         frontier(0.5)

@@ -115,7 +115,8 @@ def test_urls_are_listed_by_state_as_they_are_counted():
 
 
 def test_other_calls_run_between_the_steps_of_a_query(small_steps):
-    """A URL that exists all the time is listed once, whatever is discovered, leased and reported between two steps."""
+    """A URL that exists all the time is listed once, even if URLs are discovered, leased and reported between two
+    steps."""
     small_steps()
     world = World()
     frontier, machine = world.frontier, inspect(world.frontier)
@@ -183,7 +184,7 @@ def test_an_unknown_state_of_hosts_is_refused():
 
 
 def test_a_query_without_an_owner_names_the_robots_txt_that_is_requested_first(tmp_path):
-    """It once named a resting host, or no reason, where the next event is a robots.txt request in some seconds."""
+    """It once named a host in its delay, or no reason, where the next event is a robots.txt request in some seconds."""
     now = [NOW]
     frontier = Frontier.open(tmp_path / "store", clock=lambda: now[0], settings={"delay": 1}, robots="errands")
     frontier.discover(["http://a.test/1"])
@@ -241,7 +242,7 @@ def small_retries(small_steps, monkeypatch):
 @pytest.mark.parametrize(
     ("how", "left"), [({}, 0), ({"error": "http_404"}, 60), ({"host": "D1.test"}, 80), ({"error": "timeout"}, 120)]
 )
-def test_a_retry_in_many_steps_puts_back_each_dead_letter_once(small_retries, how, left):
+def test_a_retry_in_many_steps_queues_each_dead_letter_again_once(small_retries, how, left):
     frontier = dead_world().frontier
     assert 120 - left == frontier.retry(**how)
     assert (left, 170 - left) == (frontier.count(state="gone"), frontier.count(state="queued"))
@@ -249,7 +250,7 @@ def test_a_retry_in_many_steps_puts_back_each_dead_letter_once(small_retries, ho
 
 
 def test_leases_and_reports_run_between_the_steps_of_a_retry(small_retries):
-    """All dead letters of its start are queued again, and none of them twice if it fails again meanwhile."""
+    """All dead letters of its start are queued again, but only once, even if they fail again meanwhile."""
     world = dead_world()
     frontier, machine = world.frontier, inspect(world.frontier)
     back, retry, between = [], machine.operators.retry, []

@@ -81,7 +81,7 @@ def counted(rows: int) -> type[Counted]:
 
 
 def tables_of(disk: FaultyFiles, window: Any, patch: pytest.MonkeyPatch) -> tuple[Tables, dict[str, object]]:
-    """Returns the tables as recovery leaves them, and their visible state. Nothing is written."""
+    """Returns the tables as recovery leaves them, and their visible state. No bytes are written."""
     with patch.context() as patched:
         patched.setattr(recovery, "Window", window)
         files = disk.copy()

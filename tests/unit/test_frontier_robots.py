@@ -524,7 +524,7 @@ def test_an_errand_among_several_requests_keeps_the_gap_between_their_starts():
     assert [] == recount(world.frontier)
 
 
-def test_one_request_at_a_time_is_one_errand_at_a_time_whatever_the_limits_of_other_hosts():
+def test_one_request_at_a_time_is_one_errand_at_a_time_despite_the_limits_of_other_hosts():
     """A limit of another host, or no limit, frees no place for an errand during an open page."""
     world = World(robots="errands")
     world.frontier.set_robots("http://a.com", 404)

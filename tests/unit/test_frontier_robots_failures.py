@@ -76,7 +76,7 @@ def test_a_name_that_does_not_resolve_is_counted_once_for_each_page():
     assert "the host name does not resolve" in world.frontier.explain(A).reason_text
 
 
-def test_a_good_answer_and_a_cancelled_request_are_no_errors():
+def test_a_good_answer_and_a_cancelled_request_do_not_count_as_errors():
     world = asked(A)
     failed(world, STOPPED)
     assert {} == world.frontier.statistics()["errors"]
@@ -93,7 +93,7 @@ def test_rules_from_a_caller_are_not_a_request():
     assert {} == world.frontier.statistics()["errors"]
 
 
-def test_of_many_failed_files_the_first_ones_are_named():
+def test_the_first_of_many_failed_files_are_named():
     world = asked(*(f"http://h{number}.test/" for number in range(6)))
     for lease in world.lease(10, errands=True):
         world.report(outcome(lease, seconds=0.0, error="reset", robots=RobotsAnswer(None)))

@@ -76,7 +76,7 @@ def test_files_without_room_in_memory_are_on_disk_and_are_read_back_unchanged():
     assert [body_of(seed) for seed in range(50)] == [rules.body(seed + 1) for seed in range(50)]
 
 
-def test_rules_without_room_in_memory_are_read_again_and_give_the_same_verdicts():
+def test_rules_without_room_in_memory_are_read_again_and_return_the_same_verdicts():
     rules = book(MemoryFiles())
     for seed in range(30):
         take(rules, seed + 1, body_of(seed))
@@ -243,7 +243,7 @@ def test_rules_use_the_memory_that_is_counted(name, measured):
 @given_(
     st.binary(max_size=200), st.sampled_from([b"", b"Crawl-delay: 3\n", b"c\0rawl-del\0ay: 3\n", b"CRAWL DELAY 3\n"])
 )
-def test_a_crawl_delay_is_found_without_reading_files_that_have_none(body, line):
+def test_a_crawl_delay_is_found_without_reading_files_that_lack_it(body, line):
     body = b"User-agent: *\n" + line + body
     for octets in (body, "\ufeff".encode("utf-16-le") + body.decode("latin-1").encode("utf-16-le")):
         assert (Rules.parse(octets).crawl_delay("Outrider") or 0.0) == crawl_delay_of(octets, "Outrider")

@@ -39,7 +39,7 @@ def test_a_url_with_a_not_before_in_the_future_waits(world):
     assert [] == world.urls()
 
 
-def test_a_not_before_in_the_past_is_no_wait(world):
+def test_a_not_before_in_the_past_is_ignored(world):
     world.discover(Link(A, not_before=START - instant(10)))
     assert "queued" == world.state(A)
 
@@ -311,7 +311,7 @@ def test_every_accepted_url_is_in_one_state():
     assert [] == recount(world.frontier)
 
 
-def test_a_finished_crawl_has_nothing_queued_leased_or_waiting(world):
+def test_a_finished_crawl_has_no_queued_leased_or_waiting_urls(world):
     world.discover(A)
     finished = [world.frontier.finished()]
     lease = world.one()

@@ -68,7 +68,7 @@ def test_urls_to_be_judged_again_are_judged_when_an_unreachable_robots_txt_answe
     assert ([], {"parked": 1}) == (world.urls(), world.counts())
     world.frontier.set_robots("http://a.com", 200, OPEN)
     world.clock.move(DAY)  # a younger copy is valid while the file is unreachable
-    for _ in range(5):  # with errands, the fourth answer in a row says that there is no file
+    for _ in range(5):  # with errands, the fourth answer in a row says that the file does not exist
         world.frontier.set_robots("http://a.com", 503)
     assert [] == world.urls()
     if meanwhile == "reopens":

@@ -114,7 +114,7 @@ def test_a_damaged_run_refuses_to_open_where_recovery_reads_it(world):
         assert [] == [key for key in image.names() if key.endswith(".tail")], "what was begun is cleared up"
 
 
-def test_a_checkpoint_that_is_removed_during_verify_is_no_damage(world, monkeypatch):
+def test_a_checkpoint_that_is_removed_during_verify_does_not_count_as_damage(world, monkeypatch):
     names, ends = world.disk.names, [True]
 
     def and_a_round_ends() -> list[str]:

@@ -171,7 +171,7 @@ def test_a_host_whose_only_full_queue_is_blocked_counts_as_blocked():
 
 
 def test_where_two_requests_are_allowed_one_open_request_is_not_the_limit():
-    """`explain` once said "one request at a time", and the counts said that the host is resting."""
+    """`explain` once said "one request at a time", and the counts said that the host waits."""
     asked = Asked(settings={"delay": 0.0})
     asked.frontier.discover([f"{A}{number}" for number in range(4)])
     asked.frontier.set_limit(2, "a.example")
@@ -184,7 +184,7 @@ def test_where_two_requests_are_allowed_one_open_request_is_not_the_limit():
     assert ("host_busy", True) == (told.reason_now, told.reason_text.endswith("at most 2 requests at once"))
 
 
-def test_where_one_request_is_allowed_it_is_said():
+def test_where_one_request_is_allowed_explain_says_so():
     asked = Asked(settings={"delay": 0.0})
     asked.frontier.discover([f"{A}1", f"{A}2"])
     (lease,) = asked.frontier.lease(1)

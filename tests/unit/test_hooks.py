@@ -400,7 +400,7 @@ def test_a_reader_reads_a_type_of_its_own(crawled, monkeypatch):
     assert [(PAGES["/"], HOME, "application/x-mine; charset=x")] == seen
 
 
-def test_a_reader_may_return_a_page_or_none(crawled, monkeypatch):
+def test_a_reader_may_return_a_page_or_no_page(crawled, monkeypatch):
     monkeypatch.setattr(Web, "types", {"/": "application/x-mine", "/a": "application/x-none"})
     readers = {"application/x-mine": lambda *_: Page(url=HOME, title="made"), "application/x-none": lambda *_: None}
     lines = crawled(HOME, HOME + "a", readers=readers)
@@ -911,7 +911,7 @@ def test_a_downloader_that_failed_for_every_robots_txt_counts_as_failed_on_most(
     assert not failures.on_most_pages
 
 
-def test_a_bug_in_a_reader_of_ours_is_reported_and_is_no_failure_of_a_hook():
+def test_a_bug_in_a_reader_of_ours_is_reported_but_not_as_a_failure_of_a_hook():
     told: list[str] = []
     failures = HookFailures(told.append)
     failures.failed(HookFailed("reading", ValueError("x"), word="internal"), HOME, page=True)
@@ -924,7 +924,9 @@ class Odd(BaseException):
 
 @pytest.mark.parametrize("error", [Odd, KeyboardInterrupt, GeneratorExit, SystemExit, asyncio.CancelledError])
 @pytest.mark.parametrize("name", ["downloader", "on_request", "on_page"])
-def test_an_exception_that_is_no_error_ends_its_page_and_leaves_no_request_open(crawled, name, error):
+def test_an_exception_that_is_not_a_subclass_of_exception_ends_its_page_and_leaves_no_request_open(
+    crawled, name, error
+):
     class Faulty(Web):
         async def fetch(self, request):
             if request.url.endswith("/a"):

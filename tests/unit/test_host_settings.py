@@ -173,7 +173,7 @@ def test_an_exception_of_tls_applies_to_its_host():
     assert ["a.test"] == unverified_hosts(options)
 
 
-def test_a_page_beyond_its_bytes_is_cut_and_says_so(crawled):  # noqa: F811
+def test_a_page_above_its_limit_of_bytes_is_cut_and_says_so(crawled):  # noqa: F811
     lines = crawled(truncate=["text/html=20"], max_depth=0)
     assert ("truncated", 20) == (lines["/"]["outcome"], lines["/"]["bytes"])
 

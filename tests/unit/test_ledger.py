@@ -396,7 +396,7 @@ def test_a_full_disk_leaves_the_frozen_records_readable_and_the_next_attempt_wri
 
 
 @pytest.mark.parametrize("nth", range(1, 9))
-def test_any_failed_call_leaves_the_ledger_as_it_was(nth: int) -> None:
+def test_any_failed_call_leaves_the_ledger_unchanged(nth: int) -> None:
     files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])
     ledger.append(simple(range(700), order=1))

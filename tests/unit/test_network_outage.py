@@ -58,7 +58,7 @@ def test_when_all_hosts_fail_at_once_the_crawl_pauses_and_slows_no_host():
     assert [1.0] * HOSTS == [lease.gap_seconds for lease in world.lease(100)]
 
 
-def test_the_hosts_that_showed_the_outage_lose_one_attempt_and_the_other_hosts_none():
+def test_the_hosts_that_showed_the_outage_lose_one_attempt_and_the_other_hosts_lose_no_attempt():
     world = world_of()
     fail_one_by_one(world)
     world.clock.move(40.0)
@@ -94,7 +94,7 @@ def test_a_crawl_of_hosts_that_died_ends_after_a_day():
     assert {"done": 8, "gone": 16} == world.counts()
 
 
-def test_hosts_that_never_answered_are_no_sign_of_an_outage():
+def test_hosts_that_never_answered_do_not_count_as_a_sign_of_an_outage():
     world = World(delay=1.0, delay_factor=0.0)
     world.discover(*[f"http://h{host}.test/" for host in range(30)])
     assert 30 == fail_one_by_one(world)
@@ -103,7 +103,7 @@ def test_hosts_that_never_answered_are_no_sign_of_an_outage():
 
 
 @pytest.mark.parametrize("error", ["connect_refused", "tls", "malformed"])
-def test_errors_of_a_host_itself_are_no_sign_of_an_outage(error):
+def test_errors_of_a_host_itself_do_not_count_as_a_sign_of_an_outage(error):
     world = world_of()
     fail_one_by_one(world, error)
     world.clock.move(6.0)

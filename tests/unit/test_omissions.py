@@ -37,7 +37,7 @@ class Web(FakeWeb):
         return status, body or "nothing", [("Content-Type", kind), *more]
 
 
-def test_a_parked_mirror_has_words():
+def test_a_parked_mirror_is_described():
     (row,) = rows_of({"possible_mirror": 2}, "out")
     assert (True, "outrider urls out --state parked --reason possible_mirror") == ("2 URLs" in row.text, row.command)
     assert ("mirror" in row.text, "trap" in row.text) == (True, False)
@@ -142,7 +142,7 @@ def test_statuses_have_a_row_and_broken_links_count_as_errors():
     assert (False, True) == ("none" in errors, "325 broken links (404 Not Found 323, 403 Forbidden 2)" in errors)
 
 
-def test_errors_have_their_words():
+def test_errors_are_described():
     assert "connect_refused 4 (connection refused), http_503 1 (the server answered 503 Service Unavailable)" == (
         errors_text({"connect_refused": 4, "http_503": 1}, {})
     )

@@ -1,4 +1,4 @@
-"""Metrics for an OpenTelemetry collector: the JSON of OTLP, sent by a thread that nothing waits for."""
+"""Metrics for an OpenTelemetry collector: the JSON of OTLP, sent by a thread without blocking other work."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_a_file_that_is_shorter_than_the_store_says_is_named(tmp_path):
     assert ((0, 3), "pages.jsonl") == (place, loss.file)
 
 
-def test_a_file_that_was_never_made_is_no_loss(tmp_path):
+def test_a_file_that_was_never_made_is_not_a_loss(tmp_path):
     assert ((0, 0), None) == line_file_end(str(tmp_path), "pages", (0, 0), (), 100)
 
 
@@ -121,7 +121,7 @@ def test_after_an_archive_without_a_whole_record_the_next_file_is_used(archive):
     assert (None, None) == archive_end(str(folder), ("crawl-000000.warc.gz", 0))
 
 
-def test_a_missing_archive_is_no_loss(tmp_path):
+def test_a_missing_archive_is_not_a_loss(tmp_path):
     assert (None, None) == archive_end(str(tmp_path), None)
 
 

@@ -1,4 +1,4 @@
-"""PDF: the content found in a document. No document, whatever its content, raises an error or is read without end."""
+"""PDF: the content found in a document. Every document is read within a limit of time and raises no error."""
 
 from __future__ import annotations
 

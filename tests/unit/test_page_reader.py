@@ -1,4 +1,4 @@
-"""Reading a page: links, base, directives, refresh, charset, text, and bytes that are no page."""
+"""Reading a page: links, base, directives, refresh, charset, text, and bytes without a page."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_robots_meta_may_be_for_one_agent(agent: str | None, followed: int) ->
     assert followed == len(page(markup, agent=agent).followed())
 
 
-def test_robots_directives_are_put_together() -> None:
+def test_robots_directives_are_combined() -> None:
     markup = "<meta name=robots content='noindex, max-snippet: 50'><meta name=robots content=noarchive>"
     assert frozenset({"noindex", "max-snippet: 50", "noarchive"}) == page(markup).robots
 
@@ -180,7 +180,7 @@ def test_the_language_may_be_in_a_meta() -> None:
 
 
 @pytest.mark.parametrize("language", ["", "de\x1b[31m", "x" * 50, "de; drop"])
-def test_an_invalid_language_tag_is_no_language(language: str) -> None:
+def test_an_invalid_language_tag_is_ignored(language: str) -> None:
     assert page(f"<html lang='{language}'>").language is None
 
 
@@ -210,7 +210,7 @@ def test_the_encoding_is_the_marks_the_headers_the_metas_or_guessed(
     assert (charset, text) == (read_page.charset, read_page.text.strip())
 
 
-def test_xhtml_with_elements_closed_in_place_loses_nothing() -> None:
+def test_xhtml_with_elements_closed_in_place_loses_no_text() -> None:
     markup = '<html><head><script src="s"/><title/></head><body><a href="x"/></body></html>'
     read_page = page('<?xml version="1.0" encoding="koi8-r"?>' + markup, "application/xhtml+xml")
     assert ["s", "x"] == [link.url.rpartition("/")[2] for link in read_page.links]
@@ -308,7 +308,7 @@ def test_a_page_from_nowhere_has_only_absolute_links_if_any(url: str) -> None:
 
 
 def test_links_beyond_the_limit_are_dropped_by_kind() -> None:
-    """A thousand pictures must not push out the links that lead on."""
+    """A thousand pictures must not displace the links to pages."""
     numbers = range(LINKS_PER_PAGE_MAX + 5)
     markup = "".join(f"<img src=i{n}>" for n in numbers) + "".join(f"<a href=a{n}></a>" for n in numbers)
     read_page = page(markup)

@@ -40,14 +40,14 @@ def test_a_lease_that_waits_raises_after_its_time():
             frontier.lease(10, wait_seconds=0.01)
 
 
-def test_a_thread_for_pages_beside_one_for_errands_gets_an_empty_batch():
+def test_a_thread_for_pages_next_to_one_for_errands_gets_an_empty_batch():
     with Frontier.memory() as frontier:
         frontier.discover([URL])
         assert frontier.lease(10, errands=True)
         assert not frontier.lease(10)
 
 
-def test_an_empty_frontier_raises_nothing():
+def test_an_empty_frontier_raises_no_error():
     with Frontier.memory() as frontier:
         assert not frontier.lease(10)
 
@@ -58,7 +58,7 @@ def test_a_program_that_checks_robots_txt_itself_gets_the_page():
         assert [URL] == frontier.lease(10).urls
 
 
-def test_an_awaited_frontier_raises_the_same():
+def test_an_async_frontier_raises_the_same_error():
     async def leased():
         async with AsyncFrontier.memory() as frontier:
             await frontier.discover([URL])

@@ -316,7 +316,7 @@ def test_deeper_or_older_urls_never_have_a_higher_value(hops, ages, half_life):
 
 
 @given(st.lists(SHARES, min_size=1, max_size=5))
-def test_the_same_signals_give_the_same_priority_in_any_batch(ranks):
+def test_the_same_signals_have_the_same_priority_in_any_batch(ranks):
     function = weighted()
     batch = UrlBatch.of([f"https://example.org/{row}" for row in range(len(ranks))]).with_columns(page_rank=ranks)
     whole = function(batch, PAGE)

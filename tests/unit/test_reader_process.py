@@ -130,7 +130,7 @@ def test_a_reader_that_raises_says_why_and_its_process_continues(apart):
         assert "reader_process.py" not in "".join(failed.value.lines)
 
 
-def test_the_output_of_a_print_is_no_answer(apart):
+def test_the_output_of_a_print_is_not_an_answer(apart):
     assert "''" == apart("talks")(b"", U, "").title
 
 

@@ -48,7 +48,7 @@ def test_a_later_url_replaces_the_earlier_one():
     assert [False, True] == recent.hold(marks(5, 6)).tolist()
 
 
-def test_of_two_urls_in_one_call_the_later_one_replaces_the_earlier():
+def test_the_later_of_two_urls_in_one_call_replaces_the_earlier():
     recent = Recent()
     recent.note(marks(5, 6))
     assert [False, True] == recent.hold(marks(5, 6)).tolist()

@@ -80,7 +80,7 @@ def test_the_smallest_margin_may_belong_to_another_request_than_the_smallest_gap
     assert (0.5, -0.5, 1) == (gaps.gap_seconds_min, gaps.room_seconds_min, gaps.breaches)
 
 
-def test_a_rounding_difference_of_a_gap_is_no_breach():
+def test_a_rounding_difference_of_a_gap_is_not_a_breach():
     assert 0 == collect([], [request("a.test", 0, gap=0.2, required=0.200_000_4)]).hosts[0].gaps.breaches
 
 
@@ -391,7 +391,7 @@ def test_the_host_of_a_record_is_that_of_its_whole_url(url: str):
     assert expected == report._host_of(url)
 
 
-def test_several_requests_at_once_are_no_breach_and_each_delay_is_drawn_after_its_end():
+def test_several_requests_at_once_break_no_rule_and_each_delay_is_drawn_after_its_end():
     """The third request waits after the first one, which ended while the second was open."""
     first, second = request("a.test", 0), {**request("a.test", 1.0, gap=0.99, required=0.5), "ended_at": at(9)}
     third = request("a.test", 2.0, gap=1.99, required=0.75)
@@ -403,7 +403,7 @@ def test_several_requests_at_once_are_no_breach_and_each_delay_is_drawn_after_it
     ]
 
 
-def test_the_summary_says_errors_none_only_if_no_url_is_gone():
+def test_the_summary_says_that_there_were_no_errors_only_without_broken_links():
     told = "\n".join(summary_lines(collect((), errors={}, gone=12).totals, ()))
     assert ("12 broken links" in told, "errors      none" in told) == (True, False)
     assert "errors      none" in "\n".join(summary_lines(collect((), errors={}).totals, ()))

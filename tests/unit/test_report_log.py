@@ -1,4 +1,5 @@
-"""The books of a worker: a line counts if and only if the frontier accepted its token, whatever was lost in transit."""
+"""The books of a worker: a line counts if and only if the frontier accepted its token, even if answers were lost in
+transit."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_a_token_named_in_two_frames_counts_once():
 
 
 @pytest.mark.usefixtures("small")
-def test_the_links_of_a_stale_outcome_stay_unread_whatever_their_number():
+def test_the_links_of_a_stale_outcome_stay_unread_at_any_number():
     world = World()
     world.discover(A)
     lease = world.one()
@@ -363,7 +363,7 @@ def test_combined_calls_that_are_too_long_together_are_made_separately(monkeypat
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("settings", [{}, {"scope": "host"}])
 @pytest.mark.parametrize("request_id", [None, ("client", 1)])
-def test_a_crawl_that_begins_in_a_later_frame_of_a_call_is_made_there(settings, request_id):
+def test_a_crawl_that_starts_in_a_later_frame_of_a_call_is_made_there(settings, request_id):
     """Its row was once made for the first frame and never logged: its URLs counted for no crawl, or for the next one,
     and the counters were wrong after a restart."""
     world = World(**settings)

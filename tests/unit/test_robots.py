@@ -254,7 +254,7 @@ def test_a_body_without_its_end_loses_its_last_line() -> None:
     assert [b"a\n", b"a\r\n", b"", b""] == cut
 
 
-def test_a_single_line_above_the_limit_is_no_rule() -> None:
+def test_a_single_line_above_the_limit_is_not_a_rule() -> None:
     assert b"" == whole_lines(b"Disallow: /" + b"x" * ROBOTS_BYTES_MAX)
 
 

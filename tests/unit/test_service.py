@@ -205,7 +205,7 @@ def test_a_lease_is_extended_and_returned():
     assert (409, "lease-ended") == served.problem("POST", f"{path}/extend", {"ttl_ms": 1000})
 
 
-def test_a_late_result_changes_nothing_and_says_so():
+def test_a_late_result_changes_no_state_and_says_so():
     served = Served()
     served.add(A)
     lease = served.next("worker_id=w&ttl_ms=5000")
@@ -623,7 +623,7 @@ _JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_NAMES, inner, max_size=5),
     max_leaves=12,
 )
-_TOKENS = st.integers(1 << 40, (1 << 40) + 9)  # those of the first leases
+_TOKENS = st.integers(1 << 40, (1 << 40) + 9)  # the tokens of the first leases
 _RESULT = st.fixed_dictionaries(
     {"status": st.sampled_from(["success", "error"]), "token": _TOKENS},
     optional={

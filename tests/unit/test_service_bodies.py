@@ -129,7 +129,7 @@ def test_large_bodies_are_decoded_in_turn_and_small_ones_together(monkeypatch):
 
 
 @pytest.mark.parametrize("body", [{"urls": [A]}, b"{", b"x" * 100, {"urls": 1}, {}])
-def test_an_answer_frees_the_room_of_its_body_whatever_it_says(body):
+def test_each_answer_frees_the_room_of_its_body(body):
     served = Served()
     served.ask("POST", f"{API}/frontier/urls", body)
     assert (0, 0) == (served.desk.bodies.held, served.desk.bodies._decoded)

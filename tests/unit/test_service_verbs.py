@@ -1,4 +1,4 @@
-"""POST /api/v1/verbs/NAME: whatever a body says, the answer is a problem with its type, and the store continues."""
+"""POST /api/v1/verbs/NAME: for any wrong body the answer is a problem with its type, and the store continues."""
 
 from __future__ import annotations
 

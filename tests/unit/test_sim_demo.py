@@ -30,7 +30,7 @@ def test_the_tightest_host_has_the_smallest_margin_not_the_smallest_gap():
     assert "b" == inspect(log, {"a": 0.2, "b": 1.0}).tightest_host
 
 
-def test_lines_are_judged_in_the_order_of_their_starts_whatever_their_place_in_the_log():
+def test_lines_are_judged_in_the_order_of_their_starts_at_any_place_in_the_log():
     seen = inspect([record("a", 5.0, 5.1), record("a", 1.0, 1.1)], {"a": 0.2})
     assert (3.9, ()) == (seen.gap_seconds, seen.violations)
 

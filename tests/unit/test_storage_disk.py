@@ -30,7 +30,7 @@ def test_with_everything_synced_there_is_one_image() -> None:
     assert ([{"a": b"new"}], 0) == (images(disk), disk.unsynced)
 
 
-def test_the_first_image_lost_everything_and_the_second_nothing() -> None:
+def test_the_first_image_lost_every_change_and_the_second_no_change() -> None:
     disk = synced("a", b"old")
     disk.open("a").write_at(0, b"new")
     disk.open("b", create=True).write_at(0, b"b")

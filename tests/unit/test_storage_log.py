@@ -313,7 +313,7 @@ def test_frames_larger_than_a_read_step_are_read_back(monkeypatch: pytest.Monkey
     assert written == payloads(opened(files))
 
 
-def test_a_payload_beyond_the_largest_frame_is_refused_before_anything_is_written(monkeypatch) -> None:
+def test_a_payload_above_the_largest_frame_is_refused_before_any_byte_is_written(monkeypatch) -> None:
     monkeypatch.setattr("outrider.storage.log.FRAME_BYTES_MAX", 4096)
     log = opened(FaultyFiles())
     with pytest.raises(ValueError, match="cut the batch"):

@@ -223,7 +223,7 @@ def test_a_segment_that_was_cut_loses_its_end(store):
     holds(store, lost=lost)
 
 
-def test_the_last_segment_gone_is_known_from_the_mirror(store):
+def test_the_loss_of_the_last_segment_is_known_from_the_mirror(store):
     last = segments(store)[-1]
     first = int(last.stem[4:], 16)
     last.unlink()
@@ -270,7 +270,7 @@ def test_a_segment_of_another_store_is_moved_aside(store, tmp_path):
     holds(store)
 
 
-def test_a_torn_tail_is_no_loss(made, tmp_path):
+def test_a_torn_tail_is_not_a_loss(made, tmp_path):
     """The log itself cuts bytes that were never synced."""
     shutil.copytree(made, tmp_path / "store")
     files = Directory(tmp_path / "store")

@@ -54,7 +54,7 @@ def test_commands_query_the_program_that_owns_the_store(places, said, capsys):
         assert "this process fetches it" in said("explain", lease.url, "-o", named)
         assert "1 host is ready" in said("why-idle", named)
         assert 2 == len(said("urls", named, "--json").splitlines())
-        for order in (("retry",), ("add", A), ("host", "a.test", "pause")):  # only the program may give orders
+        for order in (("retry",), ("add", A), ("host", "a.test", "pause")):  # only the program may send orders
             assert 6 == cli.run([order[0], str(named), *order[1:]])
             told = capsys.readouterr().err
             assert ("takes no orders" in told, "did not answer" in told) == (True, False)

@@ -21,7 +21,7 @@ def days(*numbers: int) -> dict[str, str]:
     return {f"/day/{number}": f"Day {number}" for number in numbers}
 
 
-def test_days_of_a_calendar_are_equal_whatever_days_they_link() -> None:
+def test_days_of_a_calendar_are_equal_with_any_links_to_days() -> None:
     one = wording("http://a.test/day/7", "Calendar 2026-05-17", "No events", days(6, 8))
     other = wording("http://a.test/day/900", "Calendar 2028-10-29", "No events", days(535, 899, 901, 1265))
     assert one is not None
@@ -63,7 +63,7 @@ def test_own_figures_distinguish_pages_but_figures_of_a_url_a_date_or_a_clock_do
     assert 2 == len({wording("http://a.test/2031/05/", "Degrees", text) for text in table})
 
 
-def test_links_named_by_their_urls_count_as_nothing_whatever_their_kind() -> None:
+def test_links_named_by_their_urls_count_as_nothing_for_every_kind_of_url() -> None:
     """A farm of random links: a name without a letter is of another kind."""
     pages = [
         wording(f"http://a.test/f/0a1b2c3d4e{number}", f"/f/0a1b2c3d4e{number}", "Farm", {f"/f/{more}": f"/f/{more}"})

@@ -250,7 +250,7 @@ def test_the_budget_of_a_trap_ends_within_a_fixed_number_of_fetches_after_its_la
 
 
 def calendar(frontier: Frontier, path: str, *, fresh: bool, pages: int) -> int:
-    """Fetches pages until none is left. Each links to the next ten. Returns how many were fetched."""
+    """Fetches pages until the queue is empty. Each links to the next ten. Returns how many were fetched."""
     fetched = 0
     frontier.discover([Link(f"http://a.test/{path}/0", depth=1)])
     while (leases := frontier.lease(20, per_queue=20)) and fetched < pages:
@@ -433,7 +433,7 @@ def test_a_shape_of_copies_ends(tmp_path, brings: Callable[[int], dict[str, bool
         assert frontier.verify().ok
 
 
-def test_endless_shapes_with_some_copies_each_end_like_others(tmp_path) -> None:
+def test_endless_shapes_with_some_copies_each_end_like_shapes_without_copies(tmp_path) -> None:
     """A session id in the folder: each session has a few pages of the site, all of them copies."""
     with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         fetch_shape(frontier, "page/of", range(100), lambda _: NEW)
@@ -449,7 +449,7 @@ def fetch_listed(frontier: Frontier, pages: range, brings: Callable[[int], dict[
     """Finds all pages of a host at once, and fetches the possible leases, a few at a time. Returns their numbers."""
     frontier.discover([Link(f"http://a.test/page/{number}", depth=1) for number in pages])
     fetched: set[int] = set()
-    while not frontier.finished():  # a call looks at a limited number of URLs, and may lease none
+    while not frontier.finished():  # a call looks at a limited number of URLs, and may return no lease
         leases = frontier.lease(8, per_queue=8)
         numbers = [int(lease.url.rpartition("/")[2]) for lease in leases]
         rows = zip(leases, numbers, strict=True)
@@ -581,7 +581,7 @@ def test_victims_make_room_for_all_new_names_and_are_not_among_them() -> None:
 
 
 @pytest.mark.parametrize("pages", [5_000, pytest.param(100_000, marks=pytest.mark.long)])
-def test_honest_pages_of_one_shape_are_no_trap(tmp_path, pages: int) -> None:
+def test_honest_pages_of_one_shape_do_not_count_as_a_trap(tmp_path, pages: int) -> None:
     with Frontier.open(
         tmp_path / "store", settings={**RETURNS, "traps": Traps(2_000, 15, 3, 2.0, None, 0.03)}, robots="caller"
     ) as one:
@@ -623,7 +623,7 @@ def test_the_quantile_of_the_sizes_of_hosts_is_that_of_all_of_them_within_one_st
     assert largest < found.most <= 1.3 * largest + 1
 
 
-def test_a_host_with_twice_the_fetches_of_nearly_all_others_is_parked_explained_and_returned(tmp_path) -> None:
+def test_a_host_with_twice_the_fetches_of_nearly_all_hosts_is_parked_explained_and_returned(tmp_path) -> None:
     rules = {"traps": Traps(host_quantile=0.99), "delay": 0, "delay_factor": 0}
     hosts = HOSTS_COMPARED_MIN + 20
     with Frontier.open(tmp_path / "store", settings=rules, robots="caller") as frontier:
@@ -691,7 +691,7 @@ def test_new_hosts_of_a_wildcard_domain_share_one_budget(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("probe", "status"), [("http://qzkvxw.wild.test/", 404), ("http://wild.test/qzkvxw", 200), ("", 0)]
 )
-def test_hosts_of_a_domain_that_is_no_wildcard_share_a_budget_only_if_they_have_no_new_content(
+def test_hosts_of_an_ordinary_domain_share_a_budget_only_if_they_have_no_new_content(
     tmp_path, probe: str, status: int
 ) -> None:
     for how, store in ({"repeats": True}, "poor"), ({}, "good"):
@@ -734,7 +734,7 @@ def visit_all(frontier: Frontier, named: Callable[[str], bool], repeats: Callabl
         left = frontier.statistics()["urls"]
         if not left["queued"]:
             break
-        assert leases or left["parked"] > parked  # a call may park URLs, and lease none
+        assert leases or left["parked"] > parked  # a call may park URLs, and return no lease
         parked = left["parked"]
     return asked
 

@@ -50,7 +50,7 @@ def test_an_address_has_no_registrable_domain() -> None:
     assert (None, "[::1]") == (Url.parse("http://[::1]/").registrable_domain, Url.parse("http://[0::1]/").host)
 
 
-def test_an_empty_query_is_no_query() -> None:
+def test_an_empty_query_counts_as_no_query() -> None:
     assert [None, None, "?"] == [Url.parse(f"http://example.org/{tail}").query for tail in ("", "?", "??")]
 
 

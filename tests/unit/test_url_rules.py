@@ -316,7 +316,7 @@ def test_explain_names_each_rule_with_the_url_before_and_after() -> None:
     ] == rules.explain(f"{H}/old/a/?b&gclid=1&a")
 
 
-def test_a_rule_that_does_nothing_is_not_explained() -> None:
+def test_a_rule_without_effect_is_not_explained() -> None:
     assert [] == LossyRules.of("aggressive").explain("https://example.org/a")
 
 

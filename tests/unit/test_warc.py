@@ -258,7 +258,7 @@ def test_many_records_are_one_write_and_have_the_places_of_single_writes(tmp_pat
     assert alone.statistics() == together.statistics()
 
 
-def test_the_digest_of_nothing_is_the_known_one() -> None:
+def test_the_digest_of_an_empty_payload_is_the_known_one() -> None:
     """SHA-1 of the empty string in base 32, as in millions of WARC files."""
     assert "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ" == payload_digest(b"")
 
@@ -444,6 +444,6 @@ def test_an_invalid_place_is_damage(tmp_path: Path) -> None:
             read_record(files, wrong)
 
 
-def test_a_place_in_a_missing_file_is_no_damage(tmp_path: Path) -> None:
+def test_a_place_in_a_missing_file_is_not_reported_as_damage(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_record(directory(tmp_path), WarcPlace("crawl-000000.warc.gz", 0, 5))

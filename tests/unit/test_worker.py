@@ -79,7 +79,7 @@ class House:
         return CrawlWorker(options, server, hosts=HOSTS, make_downloader=sites, make_names=Names, say=self.said.append)
 
     def run(self, worker, beside=None):
-        """Runs a worker together with a helper. Returns the end of its run."""
+        """Runs a worker together with a second task. Returns the end of its run."""
 
         async def both():
             helper = asyncio.create_task(beside(worker)) if beside is not None else None
@@ -160,7 +160,7 @@ def test_the_directory_of_a_worker_names_the_worker_and_its_server(house, capsys
         assert (True, True) == ("worker 'ann'" in told, f"outrider status {served.address}" in told), told
     file = served.directory / "ann" / "work" / "work.json"
     owner = json.loads(file.read_text())
-    file.write_text(json.dumps({name: owner[name] for name in ("store", "worker")}))  # of an earlier version
+    file.write_text(json.dumps({name: owner[name] for name in ("store", "worker")}))  # made by an earlier version
     assert 2 == cli.run(["status", place])
     assert "worker 'ann'" in capsys.readouterr().err
 
