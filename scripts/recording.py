@@ -67,7 +67,7 @@ def recorded(folder: Path) -> Iterator[tuple[str, str]]:
         for line in (done.stdout + done.stderr).replace(str(folder) + "/", "").splitlines():
             name = line[:12].strip()
             if name in KEPT or (line.strip() and before == "politeness"):
-                yield "", line  # the host with the least room is in the line after that of politeness
+                yield "", line  # the host with the smallest margin is in the line after that of politeness
             before = name
         records = [json.loads(line) for line in (folder / "demo" / "pages.jsonl").read_bytes().splitlines()]
         urls = [record["url"] for record in records if record["outcome"] == "done"]

@@ -237,7 +237,7 @@ def test_a_site_that_asks_for_a_year_ends_the_crawl_with_words(tmp_path):
     with page(b"hello", Retry_After="99999999999", status=503) as url:
         arguments = ["crawl", url, "-o", tmp_path / "out", "--allow-address", "127.0.0.0/8", "--progress", "log"]
         code, words = said(crawling.outrider(*arguments, seconds=30))
-    assert (3, True) == (code, "waits more than --max-wait (86400 s): 127.0.0.1 until" in words)
+    assert (3, True) == (code, "must wait more than --max-wait (86400 s): 127.0.0.1 until" in words)
     assert " left host=127.0.0.1 until=" in (tmp_path / "out" / "crawl.log").read_text()
 
 

@@ -26,7 +26,7 @@ ASKED = {
     "/far/below": ["--max-depth 2", "/b links to it"],
     "/big.zip": ["--exclude zip"],
     "/picture.png": ["img", "not followed"],
-    "/never-named": ["inside the scope", "no link"],
+    "/never-named": ["it is in scope", "no link"],
     "/gone": ["404 Not Found"],
     "/a": ["fetched", "200 OK"],
 }

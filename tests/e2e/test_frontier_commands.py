@@ -38,7 +38,7 @@ def test_lists_and_explanations_of_a_crawl_that_has_ended(finished):
     (idle,) = rows(crawling.outrider("why-idle", output, "--json"))
     assert ("finished", idle["known"]) == (idle["reason"], sum(idle["hosts"].values()))
     verified = crawling.outrider("verify", output)
-    assert (0, True) == (verified.returncode, verified.stdout.startswith("all is true"))
+    assert (0, True) == (verified.returncode, verified.stdout.startswith("all is correct"))
 
 
 def test_a_running_crawl_is_asked_and_not_disturbed(tmp_path):

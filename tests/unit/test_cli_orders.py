@@ -84,7 +84,7 @@ def test_a_running_crawl_accepts_orders(running, tmp_path, capsys):
     told = capsys.readouterr()
     assert "2 new" in told.out
     assert "pause one.test: 1 queue" in told.out
-    assert "all is true" in told.out
+    assert "all is correct" in told.out
     urls = {json.loads(line)["url"] for line in (tmp_path / "x.jsonl").read_text().splitlines()}
     assert {HOME, HOME + "more", HOME + "later", "http://two.test/"} == urls
     assert HOME + "later" not in read(tmp_path / "out")

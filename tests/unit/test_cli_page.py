@@ -187,7 +187,7 @@ def moved_to(location):
 def test_a_robots_txt_that_redirects_to_no_url_has_no_rules():
     site, web = moved_to("http://[")
     found = asyncio.run(site.rules("http://127.0.0.1/"))
-    words = "http://127.0.0.1/robots.txt answers 301: there are no rules"
+    words = "http://127.0.0.1/robots.txt answers 301: no rules apply"
     assert (301, words, 1) == (found.status, found.why, len(web.asked))
 
 
@@ -238,7 +238,7 @@ def test_fetch_says_that_it_waits_for_a_crawl_delay(slow_site):
     url, asked = slow_site
     found, rests, told = fetched(url, delay=0, delay_factor=0)
     assert ([30.0], 30.0, 2) == (rests, found.waited_seconds, len(asked))
-    assert ["waiting 30 s before the page: robots.txt asks for a Crawl-delay of 30 s; Ctrl-C stops"] == told
+    assert ["waiting 30 s before the page: robots.txt has a Crawl-delay of 30 s; Ctrl-C stops"] == told
 
 
 def test_fetch_cuts_a_crawl_delay_or_skips_the_page_as_the_settings_say(slow_site):
@@ -250,7 +250,7 @@ def test_fetch_cuts_a_crawl_delay_or_skips_the_page_as_the_settings_say(slow_sit
     asked.clear()
     found, rests, _ = fetched(url, **told, crawl_delay_over="skip")
     assert (False, [], 1) == (found.allowed, rests, len(asked))
-    assert "its Crawl-delay of 30 s is beyond --crawl-delay-max 2" in found.robots
+    assert "its Crawl-delay of 30 s is above --crawl-delay-max 2" in found.robots
 
 
 def test_fetch_sends_the_fields_of_all_hosts_and_of_this_one(slow_site):

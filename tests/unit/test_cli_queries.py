@@ -156,7 +156,7 @@ def test_why_idle_says_the_reason_the_next_event_and_the_tail(crawl, capsys):
         "next      2023-11-14T22:13:20.000Z, in 0.25 s",
         "hosts     3 known: 0 ready, 2 resting, 0 blocked, 0 leased, 1 empty",
         "urls      1,200 queued, 4 done",
-        "errands   0 robots.txt and addresses to ask for",
+        "errands   0 robots.txt files and addresses to request",
         "the tail  a.com has 1,200 URLs: about 20 min left, at its gap",
     ] == lines(capsys)
 

@@ -87,7 +87,7 @@ def test_json_has_all_that_is_known(check, file):
 def test_bytes_without_a_rule_are_reported_as_such(check, body):
     said = check("-", "/x", stdin=body)
     assert (0, "allowed  /x  no line matches\n") == (said.code, said.out)
-    assert "standard input holds no rule: everything is allowed" in said.err
+    assert "standard input has no rules: everything is allowed" in said.err
 
 
 def test_a_file_that_cannot_be_read_is_wrong_usage(check, tmp_path):
@@ -156,7 +156,7 @@ def test_a_url_that_names_an_address_of_this_machine_permits_that_address_and_no
 
 
 @pytest.mark.parametrize(
-    ("status", "word", "why"), [(404, "allowed", "there are no rules"), (500, "refused", "while it cannot be read")]
+    ("status", "word", "why"), [(404, "allowed", "no rules apply"), (500, "refused", "while it cannot be read")]
 )
 def test_a_status_without_rules_is_explained(check, site, status, word, why):
     origin, answers = site

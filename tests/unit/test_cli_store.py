@@ -23,7 +23,7 @@ def store(tmp_path):
 
 def test_verify_says_that_all_is_true(store, capsys):
     assert 0 == cli.run(["verify", str(store)])
-    assert capsys.readouterr().out.startswith("all is true: 3 accepted")
+    assert capsys.readouterr().out.startswith("all is correct: 3 accepted")
 
 
 def test_verify_in_json_is_one_object(store, capsys):

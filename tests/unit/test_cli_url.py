@@ -198,7 +198,7 @@ def test_explain_has_json_output(command: Command) -> None:
 def test_a_malformed_fingerprint_key_is_refused_and_not_repeated(command: Command, key: str) -> None:
     said = command("explain", "--fingerprint-key", key, "http://example.org/")
     assert (2, "") == (said.code, said.out)
-    assert "it takes 32 hex digits" in said.err
+    assert "use 32 hex digits" in said.err
     assert f" {key}" not in said.err
 
 

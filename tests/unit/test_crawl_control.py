@@ -56,7 +56,7 @@ def test_the_socket_is_removed_at_the_end(tmp_path):
 
 
 def test_an_unknown_query_is_answered_with_the_known_ones(tmp_path):
-    with pytest.raises(UnreachableError, match="this can be asked: status"):
+    with pytest.raises(UnreachableError, match="unknown question; use one of status"):
         asked(tmp_path, "secrets")
 
 

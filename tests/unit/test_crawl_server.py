@@ -317,19 +317,19 @@ def test_a_port_in_use_is_reported_before_the_crawl_is_made(tmp_path, capsys):
         at = f"127.0.0.1:{taken.getsockname()[1]}"
         for words in (["crawl", "http://127.0.0.1:9/", "-o"], ["resume"]):
             code, told = said(capsys, *words, str(tmp_path / "out"), "--http", at)
-            assert (2, True) == (code, f"--http {at}: Address already in use; give another address or port" in told)
+            assert (2, True) == (code, f"--http {at}: Address already in use; use another address or port" in told)
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("--http 0.0.0.0:0", "takes --tls-cert and --tls-key and --tokens"),
-        ("--http example.org:80", "give an IP address or localhost"),
+        ("--http 0.0.0.0:0", "add --tls-cert and --tls-key and --tokens"),
+        ("--http example.org:80", "use an IP address or localhost"),
         ("--http 127.0.0.1:0 --tokens no_such_file", "no_such_file cannot be read"),
-        ("--tokens file", "--tokens is given, and no --http"),
-        ("--tls-cert file --tls-key file", "--tls-cert is given, and no --http"),
-        ("--host-name me.test", "--host-name is given, and no --http"),
+        ("--tokens file", "--tokens needs --http"),
+        ("--tls-cert file --tls-key file", "--tls-cert needs --http"),
+        ("--host-name me.test", "--host-name needs --http"),
     ],
 )
 def test_a_public_address_and_an_incomplete_order_are_refused(tmp_path, capsys, words, told):

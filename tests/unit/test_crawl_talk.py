@@ -107,7 +107,7 @@ def test_a_closed_reader_does_not_stop_the_crawl():
 def test_the_progress_line_shows_rate_hosts_bytes_errors_and_the_time_left():
     line = progress_line(status(), 3, 61.0)
     assert (
-        "61 s: 5 pages (1.5/s), 5 waiting, hosts 1 ready, 1 resting, 3 in flight, 12.3 kB, 2 errors, about 4 s left"
+        "61 s: 5 pages (1.5/s), 5 waiting, hosts 1 ready, 1 in delay, 3 in flight, 12.3 kB, 2 errors, about 4 s left"
         == line
     )
 
@@ -190,23 +190,23 @@ def test_status_for_people_names_every_state():
     )
 
 
-@pytest.mark.parametrize(("code", "expected"), [(0, ["left        0 URLs not visited"]), (3, [])])
+@pytest.mark.parametrize(("code", "expected"), [(0, ["left        0 URLs not fetched"]), (3, [])])
 def test_a_crawl_that_ends_at_a_limit_does_not_say_that_no_work_is_left(tmp_path, code, expected):
     statistics = {"urls": {"queued": 0, "leased": 0, "waiting": 0, "parked": 7}, "answered": 1, "errors": {}}
     network = {"names": 4, "names_waited": 1, "names_seconds": 0.5, "requests": 3, "kept": 2}
     result = CrawlResult(code, "it ended", str(tmp_path), {**statistics, "network": network})
     lines = start.conclude(CrawlOptions(output=str(tmp_path)), result)
-    told = "25.0 % of 4 look-ups were waited for, 0.500 s in all; 66.7 % of 3 requests were over a kept connection"
+    told = "waited for 25.0 % of 4 DNS look-ups, 0.500 s in total; 66.7 % of 3 requests reused a connection"
     assert f"network     {told}" in lines
     assert expected == [line for line in lines if line.startswith("left ")]
 
 
 def test_the_summary_of_one_request_uses_the_singular():
     one = {"names": 1, "names_waited": 0, "names_seconds": 0.0, "requests": 1, "kept": 0}
-    told = "none of 1 look-up was waited for; none of 1 request was over a kept connection"
+    told = "waited for 0.0 % of 1 DNS look-up; 0.0 % of 1 request reused a connection"
     assert f"network     {told}" == network_line(one)
     nothing = {**one, "names": 0, "requests": 0}
-    assert "network     none of 0 requests were over a kept connection" == network_line(nothing)
+    assert "network     0.0 % of 0 requests reused a connection" == network_line(nothing)
 
 
 def test_progress_names_the_cause_while_no_answer_has_arrived():
@@ -248,7 +248,7 @@ def test_links_that_were_not_followed_are_shown_by_reason():
     found = status_fields(STATISTICS, Rates(), "finished", None, {"scope": 3, "nofollow": 1})
     assert ({"scope": 3, "nofollow": 1}, True) == (
         found["not_followed"],
-        "passed by   nofollow 1, scope 3" in status_lines(found),
+        "skipped     links: nofollow 1, scope 3" in status_lines(found),
     )
 
 

@@ -62,7 +62,7 @@ def test_a_missing_frontier_does_not_cost_the_output(tmp_path):
     """A new store in its place would cut every line and record. Opening refuses, and makes no store."""
     house = crawled(tmp_path)
     (house.output / "frontier").rename(tmp_path / "elsewhere")
-    assert "is not; bring back the frontier" in refused(house)
+    assert "is missing, but its output" in refused(house)
     assert not (house.output / "frontier").exists()
     (tmp_path / "elsewhere").rename(house.output / "frontier")
     assert 0 == asyncio.run(house.run()).exit_code
@@ -216,12 +216,12 @@ def test_a_directory_without_output_needs_no_frontier(tmp_path):
 
 
 def test_verify_says_of_an_older_frontier_that_the_output_is_ahead(tmp_path, capsys):
-    """Its counts are true for itself. The message "all is true" alone answered another question."""
+    """Its counts are correct for itself. The message "all is correct" alone answered another question."""
     house = with_older_frontier(tmp_path)
     before = bytes_of(house.output)
     assert 5 == cli.run(["verify", str(house.output)])
     said = capsys.readouterr()
-    assert "all is true, but the output is ahead of it: " in said.out
+    assert "all is correct, but the output has pages that the store does not have: " in said.out
     assert ("line at byte" in said.err, "--anew" in said.err) == (True, True)
     assert 5 == cli.run(["verify", str(house.output), "--json"])
     told = json.loads(capsys.readouterr().out)

@@ -152,7 +152,7 @@ def test_a_crawl_that_ends_before_a_paused_host_is_ready_names_the_host(told):
     assert 0 == cli.run(["host", str(told["output"]), "one.test", "pause"])
     result = outrider.Crawler(max_pages=None, **told).run()
     assert 3 == result.exit_code
-    assert result.ending.startswith("nothing that is left can be fetched now: one.test is paused; `outrider host ")
+    assert result.ending.startswith("the URLs left cannot be fetched now: one.test is paused; `outrider host ")
     assert "one.test resume` resumes it" in result.ending
 
 

@@ -224,7 +224,7 @@ def test_a_cell_that_is_not_a_time_is_named(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("url,state,due\nhttp://a.com/,queued,soon\n")
     found = taken(FakeFrontier(), path)
-    assert ([2], True) == ([place for _, place, _ in found.faults], "'soon', which is no time" in found.faults[0][2])
+    assert ([2], True) == ([place for _, place, _ in found.faults], "'soon', not a time" in found.faults[0][2])
 
 
 @pytest.mark.parametrize("form", FORMS)

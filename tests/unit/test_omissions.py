@@ -130,7 +130,7 @@ def test_parked_urls_are_not_counted_as_left_and_have_words_of_their_own():
     lines = summary_lines(Totals(left=0, parked=7, left_out=tuple(rows_of({"trap_date": 7}, "out"))), ())
     told = {line.split()[0]: line for line in lines if not line.startswith(" ")}
     assert ("0 URLs" in told["left"], "7 URLs" in told["parked"]) == (False, True)
-    assert "left        0 URLs not visited" in lines
+    assert "left        0 URLs not fetched" in lines
     assert any("outrider urls out --state parked --reason trap_date" in line for line in lines)
 
 

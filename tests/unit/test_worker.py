@@ -311,7 +311,11 @@ def test_a_worker_shows_its_token_over_tls_and_needs_the_role(house, tmp_path):
     file.write_text("read readreadreadread\nwork workworkworkwork\n")
     file.chmod(0o600)
     served = house(tokens=TokenRoles.read(str(file)), certificate=certificate, key=key)
-    for token, words in ((None, "Authorization"), ("nobodynobodynobody", "no line"), ("readreadreadread", "role")):
+    for token, words in (
+        (None, "Authorization"),
+        ("nobodynobodynobody", "is not in the file of tokens"),
+        ("readreadreadread", "role"),
+    ):
         with pytest.raises(SettingsError, match=words):
             served.run(served.worker("bob", token=token, ca=certificate))
     with pytest.raises(UnreachableError, match="certificate is not trusted"):

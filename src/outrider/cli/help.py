@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 HELP_COLUMNS = 80
-_SENTENCE_MAX = 1_000  # characters; no sentence of help is so long
+_SENTENCE_MAX = 1_000  # characters; sentences of help are shorter
 OTHER = "Other options"
 
 Examples = Sequence[tuple[str, str]]

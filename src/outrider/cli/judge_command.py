@@ -1,4 +1,4 @@
-"""The command `judge`: any crawler's politeness, measured from the server's side."""
+"""The command `judge`: measures the politeness of any crawler on the server's side."""
 
 from __future__ import annotations
 
@@ -18,20 +18,18 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 
 def _clocks(context: click.Context, option: click.Parameter, value: str | None) -> tuple[float, ...]:
-    """Lengths of time in seconds, one a run: `0,2d,33d`, `0,+1d,-1d`; none for None."""
+    """Returns lengths of time in seconds, one per run: `0,2d,33d`, `0,+1d,-1d`; empty for None."""
     if value is None:
         return ()
     words = [word.strip() for word in value.split(",")]
     found = [re.fullmatch(r"([+-]?[0-9]{1,12}(?:\.[0-9]{1,6})?)([smhd]?)", word, re.ASCII) for word in words]
     if len(words) > _RUNS_MAX or None in found:
-        raise click.BadParameter(
-            f"{value!r:.80}: lengths of time with commas are expected, as in 0,2d,33d; {_RUNS_MAX} at most"
-        )
+        raise click.BadParameter(f"{value!r:.80}: use lengths of time with commas, as in 0,2d,33d; {_RUNS_MAX} at most")
     seconds = tuple(float(match[1]) * _UNITS[match[2]] for match in found if match is not None)
     if any(abs(one) > _CLOCK_SECONDS_MAX for one in seconds):
-        raise click.BadParameter(f"{value!r:.80}: ten years are the most")
+        raise click.BadParameter(f"{value!r:.80}: use ten years at most")
     if option.name == "passed" and (seconds[0] < 0 or list(seconds) != sorted(seconds)):
-        raise click.BadParameter(f"{value!r:.80}: time that passes does not go back")
+        raise click.BadParameter(f"{value!r:.80}: use times that grow, from 0")
     return seconds
 
 
@@ -146,9 +144,9 @@ def judge(
     from outrider.sim.judge import Trial, judged, page, table
 
     if passed and jumps:
-        raise click.UsageError("--passed and --jumps: time has passed, or the clock is wrong; give one of them")
+        raise click.UsageError("--passed and --jumps exclude each other; use one of them")
     if not names and (names_at_once != 1 or names_gap is not None):
-        raise click.UsageError("--names-at-once and --names-gap speak of the address of --names; give that, too")
+        raise click.UsageError("--names-at-once and --names-gap need --names; add --names")
     clocks = passed or jumps
     trial = Trial(delay, agent, seconds, restarts, clocks, bool(passed), patient, names, names_at_once, names_gap)
     found = judged(list(command), trial)

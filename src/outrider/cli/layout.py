@@ -12,7 +12,7 @@ _GAP = "  "
 
 
 def machine_text(value: object) -> str:
-    """One line of JSON in ASCII; a delete character, which JSON lets stand, is written out."""
+    """Returns one line of JSON in ASCII. A delete character, which JSON allows, is escaped."""
     return json.dumps(value, ensure_ascii=True).replace("\x7f", "\\u007f")
 
 
@@ -36,7 +36,7 @@ def shown(name: str, value: object) -> str:
 
 
 def table(rows: Sequence[Mapping[str, object]], columns: Mapping[str, str]) -> Iterator[str]:
-    """The rows under their heads, aligned; numbers to the right, the last column as long as it is.
+    """Yields the rows below their heads, aligned: numbers to the right, the last column without padding.
 
     columns: the field of each column → its head.
     """
@@ -55,7 +55,7 @@ def table(rows: Sequence[Mapping[str, object]], columns: Mapping[str, str]) -> I
 
 
 def named(values: Mapping[str, object], indent: str = "") -> Iterator[str]:
-    """Name and value, one line each; a value with parts stands below its name, a list of rows is a table."""
+    """Yields name and value, one line each. A value with parts is below its name, a list of rows is a table."""
     width = max((len(str(name)) for name in values), default=0)
     for name, value in values.items():
         label = safe(str(name).replace("_", " "))

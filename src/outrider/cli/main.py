@@ -1,4 +1,4 @@
-"""The command line: every command by its name, results on standard output, talk on standard error, one exit code."""
+"""The command line: commands by name, results on standard output, messages on standard error, one exit code."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import click
 
 from outrider.errors import OutriderError
 
-# numpy's library of linear algebra, which nothing here calls, else starts a thread for each processor, and each of them
-# turns idly at first: a fifth of the CPU time of a start. A library leaves that to its user.
+# numpy's library of linear algebra is not used here. Without this setting it starts a thread for each processor, and
+# these threads are busy at first: a fifth of the CPU time of a start. A library leaves that to its user.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 try:
@@ -46,7 +46,7 @@ try:
     from outrider.cli.work_command import work
     from outrider.crawl.output.terminal import safe, say
     from outrider.storage.files import is_no_space
-except OutriderError as error:  # OUTRIDER_KERNELS asks for kernels that are not there
+except OutriderError as error:  # OUTRIDER_KERNELS names kernels that are missing
     sys.stderr.write(f"outrider: {error}\n")
     sys.exit(error.exit_code)
 
@@ -60,7 +60,7 @@ EXIT_CODES = (
     (2, "wrong usage or settings (no connection was made)"),
     (3, "stopped at a limit, work is left"),
     (4, "stopped by you, work is left"),
-    (5, "the store is damaged, or the directory holds something else"),
+    (5, "the store is damaged, or the directory contains something else"),
     (6, "another process uses the store"),
     (7, "the disk is full"),
     (8, "no page could be fetched, or a server or service is out of reach"),
@@ -71,8 +71,8 @@ STOPPED_BY_USER = 4
 USAGE = 2
 BUG = 1
 FULL = 7
-_COLLECT_OBJECTS = 20_000  # made since the last look for cycles: some megabytes; Python's own measure is 700
-_COLLECT_ROUNDS = 20  # such looks before one at older objects
+_COLLECT_OBJECTS = 20_000  # made since the last search for cycles: some megabytes; Python's own number is 700
+_COLLECT_ROUNDS = 20  # such searches before one among older objects
 
 
 _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES) + "."
@@ -104,7 +104,7 @@ class _Commands(HelpfulGroup):
     def invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
-        except BrokenPipeError:  # which click itself would make an exit code of 1 of
+        except BrokenPipeError:  # click itself would return an exit code of 1
             raise click.exceptions.Exit(_enough()) from None
 
 
@@ -146,7 +146,7 @@ def crawl(seeds: tuple[str, ...], beside: SideServer | None, **flags: Any) -> in
     from outrider.crawl.start import start
 
     _collect_seldom()
-    # A stream that was closed before we began is None.
+    # A stream that was closed before the start is None.
     stdin = sys.stdin.buffer if sys.stdin is not None else None
     return start(seeds, asked_twice(typed_flags(flags)), stdin=stdin, talk=sys.stderr, beside=beside).exit_code
 
@@ -165,8 +165,8 @@ def resume(directory: str, beside: SideServer | None, **flags: Any) -> int:
 
 
 def _collect_seldom() -> None:
-    """Leaves the objects of all modules alone when cycles are looked for, and looks for them seldom: a crawl makes
-    few, and Python's own pace took a twentieth of its CPU time. For this program; a library leaves that to its user."""
+    """Keeps the objects of all modules out of searches for cycles, and makes these searches rare: a crawl makes
+    few cycles, and Python's own pace cost a twentieth of its CPU time. Only for this program, not for a library."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_OBJECTS, _COLLECT_ROUNDS, _COLLECT_ROUNDS)
@@ -197,14 +197,14 @@ def version() -> int:
 
 
 def say_version() -> None:
-    """The release, and what it runs on, one line each."""
+    """Prints the release and the versions below it, one line each."""
     from outrider.crawl.setup.version import version as release
     from outrider.kernels import in_use
 
     try:
         import pycurl
     except ImportError:
-        libcurl = "none; the native kernels need none"
+        libcurl = "none (the native kernels do not need it)"
     else:
         libcurl = "{1} ({5})".format(*pycurl.version_info())
     click.echo(f"outrider {release()}")
@@ -245,7 +245,7 @@ for _command in _OTHERS:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """One command line; the exit code of the surface. An error is one sentence on standard error."""
+    """Runs one command line. Returns its exit code. An error is one sentence on standard error."""
     try:
         answer = outrider.main(args=list(arguments), prog_name="outrider", standalone_mode=False)
     except click.exceptions.Exit as left:
@@ -266,7 +266,7 @@ def run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except OSError as error:
         return _full(error) if is_no_space(error) else _bug(error)
-    except Exception as error:  # noqa: BLE001 - whatever else: one sentence for people, the rest on demand
+    except Exception as error:  # noqa: BLE001 - any other error: one sentence, the rest with OUTRIDER_DEBUG
         return _bug(error)
     return int(answer or 0)
 
@@ -280,39 +280,42 @@ def _bug(error: Exception) -> int:
 
 
 def _full(error: OSError) -> int:
-    """The disk below standard output, or below a file of results, is full; nothing of a crawl is lost by that."""
+    """Says that the disk of standard output, or of a file of results, is full. A crawl loses nothing by that."""
     where = str(error.filename) if error.filename is not None else "standard output"
-    say(f"outrider: {where} cannot be written ({error.strerror}); free space there, and repeat the command", sys.stderr)
+    say(
+        f"outrider: {where} cannot be written ({error.strerror}); free space there, and run the command again",
+        sys.stderr,
+    )
     _drop_output()
     return FULL
 
 
 def usage_sentence(wrong: click.ClickException, arguments: Sequence[str] = ()) -> str:
-    """The words for a command line that cannot be read: the news first, and where to read on. arguments: as typed, for
-    an option without its value does not tell whose it is."""
+    """Returns the message for a wrong command line: first what is wrong, then where to read more. arguments: as typed,
+    because an error about an option without its value does not name the command."""
     context = getattr(wrong, "ctx", None)
     typed = [word for word in arguments[:1] if word in outrider.commands]
     command = context.command_path if context is not None else " ".join(["outrider", *typed])
     told = " ".join(wrong.format_message().split()).rstrip(".")
-    if told.endswith(("?", "lists them")):  # it says the way out itself
+    if told.endswith(("?", "lists them")):  # it contains the way out itself
         return f"outrider: {told}"
-    return f"outrider: {told}; `{command} --help` says what it takes"
+    return f"outrider: {told}; `{command} --help` shows the usage"
 
 
 def _enough() -> int:
-    """The reader of the results has closed its end."""
+    """Returns the exit code for results whose reader has closed its end."""
     _drop_output()
     return 0
 
 
 def _drop_output() -> None:
-    """Leads standard output nowhere: the interpreter's last flush must not reach it either."""
+    """Redirects standard output to nothing, so that the interpreter's last flush does not reach it either."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def bug_sentence(error: BaseException) -> str:
-    """The words for a bug, and the files to send with the report."""
+    """Returns the message for a bug, and the files to send with the report."""
     from outrider.crawl.setup.version import version as release
 
     frames = traceback.extract_tb(error.__traceback__)
@@ -320,16 +323,16 @@ def bug_sentence(error: BaseException) -> str:
     said = str(error)
     return (
         f"outrider: this is a bug in Outrider {release()}: {type(error).__name__}{': ' + said if said else ''}{where}; "
-        "nothing accepted is lost; please report this sentence, what you typed, and the last lines of crawl.log "
+        "nothing accepted is lost; please report this sentence, your command, and the last lines of crawl.log "
         "(OUTRIDER_DEBUG=1 shows more)"
     )
 
 
 def main() -> None:
     """The command `outrider`."""
-    if sys.stderr is None:  # closed before we began: the output has no reader
+    if sys.stderr is None:  # closed before the start: the output has no reader
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the end of the process
-    # A reader that goes away is met as BrokenPipeError, where the crawl can still end in good order.
+    # A closed reader raises BrokenPipeError, where the crawl can still end in good order.
     with contextlib.suppress(AttributeError, ValueError):
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     code = run(sys.argv[1:])

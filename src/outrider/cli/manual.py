@@ -1,4 +1,4 @@
-"""The manual page and completion scripts that come with an install: `python -m outrider.cli.manual PREFIX`."""
+"""Writes the manual page and completion scripts of an install: `python -m outrider.cli.manual PREFIX`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FILES = (
     ("DIR/outrider.toml", "the settings of the crawl"),
     ("DIR/frontier/", "the store"),
     ("DIR/pages.jsonl", "one line per finished attempt"),
-    ("DIR/archive/*.warc.gz", "the answers as they came"),
+    ("DIR/archive/*.warc.gz", "the answers as received"),
     ("DIR/politeness.jsonl", "one line per request"),
     ("DIR/crawl.log", "what happened"),
     ("DIR/report.html", "the crawl in pictures"),
@@ -61,7 +61,7 @@ def _lines() -> Iterator[str]:
         yield from (".TP", f"\\fB{code}\\fR", _escaped(meaning))
     yield from (
         ".SH ENVIRONMENT",
-        "Each option of a crawl has a variable: OUTRIDER_MAX_PAGES for \\-\\-max\\-pages. A flag comes first.",
+        "Each option of a crawl has a variable: OUTRIDER_MAX_PAGES for \\-\\-max\\-pages. A flag overrides it.",
     )
     yield ".SH FILES"
     for path, meaning in _FILES:

@@ -1,4 +1,4 @@
-"""The commands about one page: `fetch` asks for it now, `show` reads back what a crawl kept of it."""
+"""The commands about one page: `fetch` requests it now, `show` reads it from a crawl's archive."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _lines(found: OnePage) -> Iterator[str]:
 
 
 def _outcome(found: OnePage) -> str:
-    """What a crawl would write down of the answer: the word, and the class of an error."""
+    """Returns the entry that a crawl would write about the answer: the word, and the class of an error."""
     if found.meaning is None:
         return ""
     return str(found.meaning.word) + (f" ({found.meaning.error})" if found.meaning.error is not None else "")

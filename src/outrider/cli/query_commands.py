@@ -1,6 +1,6 @@
-"""The commands that ask and change nothing: `explain`, `why-idle`, `hosts`, `urls`.
+"""The commands that read and change nothing: `explain`, `why-idle`, `hosts`, `urls`.
 
-A running crawl is asked over its socket, so they work beside it; where none runs, its files are read.
+They send their questions to a running crawl over its socket. If no crawl runs, they read its files.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HOST_STATES = ("ready", "resting", "blocked", "empty")
 URL_STATES = ("queued", "leased", "waiting", "parked", "done", "gone")
 SKIPPED_REASONS = ("scope", "nofollow", "over_limit", "copy", "soft_404")
 LIST_ROWS = 100  # two screens; --limit 0 lists all
-_TABLE_ROWS = 1_000  # widths of columns are settled anew after so many rows, so that a long list needs no memory
+_TABLE_ROWS = 1_000  # widths of columns are computed again after this many rows: a long list needs no memory
 
 _HOST_COLUMNS = {
     "name": "HOST",
@@ -40,7 +40,7 @@ _HOST_COLUMNS = {
     "answered": "ANSWERED",
     "gap_seconds": "GAP",
     "reason": "BY",
-    "rest_until": "RESTS UNTIL",
+    "rest_until": "DELAY UNTIL",
     "back_off_seconds": "BACK-OFF",
     "paused": "PAUSED",
     "not_welcome": "NOT WELCOME",
@@ -222,7 +222,7 @@ def _say(found: Mapping[str, Any], as_json: bool, lines: Callable[[Mapping[str, 
 
 
 def explained(found: Mapping[str, Any]) -> Iterator[str]:
-    """The words of `explain` for people: the reason first, then the facts about the URL, its queue and its host."""
+    """Yields the words of `explain`: the reason first, then the facts about the URL, its queue and its host."""
     status = dict(found["status"])
     first = {
         "url": found["url"],
@@ -249,7 +249,7 @@ def explained(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _archived(found: Mapping[str, Any]) -> Iterator[str]:
-    """The parts of the priority, and the place of the last answer."""
+    """Yields the parts of the priority, and the place of the last answer."""
     ranking = dict(found.get("ranking") or {})
     parts = ranking.pop("parts", ())
     told = {name: ranking.get(name) for name in ("source", "function", "hops", "losses") if ranking.get(name)}
@@ -265,7 +265,7 @@ def _archived(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def idle_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """The words of `why-idle` for people: the reason, the next event, and counts that add up."""
+    """Yields the words of `why-idle`: the reason, the next event, and counts that add up."""
     yield safe(found["text"])
     if found["next_at"] is not None:
         yield f"next      {shown('next_at', found['next_at'])}, in {shown('next_seconds', found['next_seconds'])}"
@@ -279,10 +279,10 @@ def idle_lines(found: Mapping[str, Any]) -> Iterator[str]:
 
         yield from throughput_lines(found["throughput"])
     if "known" not in found:
-        return  # a hook keeps the crawl from counting
+        return  # a hook delays the counting
     for name, total in (("hosts", f"{found['known']:,} known: "), ("urls", "")):
         yield f"{name:<8}  {total}" + ", ".join(f"{count:,} {safe(state)}" for state, count in found[name].items())
-    yield f"errands   {found['errands']:,} robots.txt and addresses to ask for"
+    yield f"errands   {found['errands']:,} robots.txt files and addresses to request"
     if found["tail_host"] is not None:
         left = eta_text(found["tail_seconds"])
         yield f"the tail  {safe(found['tail_host'])} has {counted(found['tail_urls'], 'URL')}: {left}, at its gap"
@@ -316,7 +316,7 @@ def _list(
 
 
 def host_state(row: Mapping[str, Any]) -> str:
-    """The state of a host for people: the word of an operator, and its end, before the state of its clock."""
+    """Returns the state of a host: the order of an operator and its end, or else the state of its clock."""
     if row.get("paused"):
         return "paused"
     if row.get("blocked_until") is not None:
@@ -328,7 +328,7 @@ def _no_such(name: str, question: Mapping[str, Any]) -> str:
     state, host, reason = (question.get(word) for word in ("state", "host", "reason"))
     said = f"no {name}" + (f" in state {state}" if state else "") + (f" of host {host}" if host is not None else "")
     said += f" with the reason {reason}" if reason else ""
-    return said if state or host is None else f"{said}; `outrider hosts` lists the hosts there are"
+    return said if state or host is None else f"{said}; `outrider hosts` lists the hosts of the crawl"
 
 
 def _parts(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

@@ -11,7 +11,7 @@ from outrider.cli.main import EXIT_CODES, outrider
 from outrider.cli.settings import flag_of
 from outrider.crawl.setup.options import SETTINGS, default_of, typed_text
 
-WIDTH = 80  # of a terminal, as `outrider --help` has it
+WIDTH = 80  # of a terminal, as in `outrider --help`
 
 
 def reference() -> str:
@@ -30,10 +30,10 @@ def reference() -> str:
         parts += [f"## {shown}", "", "```text", command.get_help(context), "```", ""]
     parts += ["## Exit codes", "", "| code | means |", "|---|---|"]
     parts += [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES]
-    parts += ["", "## Settings", "", "Flags come before `OUTRIDER_…` variables, those before `DIR/outrider.toml`."]
+    parts += ["", "## Settings", "", "Flags override `OUTRIDER_…` variables, and these override `DIR/outrider.toml`."]
     parts += ["In a variable, spaces separate the values of a list. Header fields and credentials may contain"]
     parts += ["spaces, so a variable has one on each line."]
-    head = ["| flag | variable | in outrider.toml | takes | default | meaning |", "|---|---|---|---|---|---|"]
+    head = ["| flag | variable | in outrider.toml | values | default | meaning |", "|---|---|---|---|---|---|"]
     topic = None
     for name, setting in SETTINGS.items():
         if setting.topic is not topic:

@@ -1,6 +1,6 @@
 """The command `robots check`: whether a robots.txt allows URLs, and by which line.
 
-The verdicts go to standard output, a line or a JSON object per URL; what is odd about the file to standard error.
+Standard output gets the verdicts, a line or a JSON object per URL. Standard error gets remarks about the file.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _line(found: SiteRules, agent: str, url: str, as_json: bool) -> str:
 
 
 def _read(path: str, lenient: bool) -> SiteRules:
-    """The rules of a file; NamedPathError for one that cannot be read."""
+    """Returns the rules of a file. Raises NamedPathError if it cannot be read."""
     try:
         if path == "-":
             body = sys.stdin.buffer.read(ROBOTS_BYTES_MAX + 1)
@@ -101,15 +101,15 @@ def _read(path: str, lenient: bool) -> SiteRules:
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
             with open(descriptor, "rb") as file:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise NamedPathError(f"{path} is no file")
+                    raise NamedPathError(f"{path} is not a file")
                 body = file.read(ROBOTS_BYTES_MAX + 1)
     except OSError as error:
-        raise NamedPathError(f"{path}: {error.strerror}; it takes a readable robots.txt, or a URL") from error
+        raise NamedPathError(f"{path}: {error.strerror}; use a readable robots.txt, or a URL") from error
     return SiteRules.of(body, "standard input" if path == "-" else path, lenient=lenient)
 
 
 async def _fetched(url: str, options: CrawlOptions, lenient: bool) -> SiteRules:
-    """The rules of a site; UnreachableError where no server answers."""
+    """Returns the rules of a site. Raises UnreachableError without an answer of the server."""
     asked = Url.parse(url).text
     sites = ManualRequests.named([asked], options, read_hosts(options.hosts))
     try:

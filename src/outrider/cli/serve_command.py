@@ -1,4 +1,4 @@
-"""The command that serves a frontier to workers elsewhere, `serve`; and the options by which a crawl answers, too."""
+"""The command `serve`, which serves a frontier to workers, and the server options of a crawl."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ SERVED = frozenset(
     | {"group", "traps", "max_url_bytes", "max_path_depth", "max_path_repeats", "date_horizon", "new_urls_per_host"}
     | {"least_returns", "host_quantile", "contact", "hosts", "resolver", "allow_address", "ca", "header", "name"}
 ) - {"obey_robots", "own_sites"}
-"""The settings that `serve` takes: those by which the frontier decides, and those of its own requests for robots.txt.
-The others are a worker's."""
+"""The settings of `serve`: those by which the frontier decides, and those of its own requests for robots.txt.
+The rest are settings of a worker."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _access_options(command: Command) -> Command:
-    """The options that say who may ask a server."""
+    """Adds the options for access to a server."""
     for option in (
         click.option(
             "--otlp",
@@ -77,7 +77,7 @@ def _access_options(command: Command) -> Command:
 
 
 def answers_beside(command: Callable[..., int]) -> Callable[..., int]:
-    """Gives a command that crawls `--http` and its like; it is called with `beside`, whose socket is bound."""
+    """Adds `--http` and the other server options to a command that crawls, and calls it with a bound `beside`."""
 
     @click.option(
         "--http",
@@ -105,9 +105,9 @@ def answers_beside(command: Callable[..., int]) -> Callable[..., int]:
                 ("--otlp", otlp),
             ):
                 if value is not None:
-                    raise SettingsError(f"{flag} is given, and no --http: it belongs to an address to answer at")
+                    raise SettingsError(f"{flag} needs --http; add --http HOST:PORT")
             if names:
-                raise SettingsError("--host-name is given, and no --http: it belongs to an address to answer at")
+                raise SettingsError("--host-name needs --http; add --http HOST:PORT")
             return command(beside=None, **words)
         with _service("--http"):
             from outrider.service.access import TokenRoles, listening
@@ -126,12 +126,12 @@ def answers_beside(command: Callable[..., int]) -> Callable[..., int]:
 
 @contextmanager
 def _service(asked: str) -> Iterator[None]:
-    """Raises SettingsError where the block misses a library of the extra."""
+    """Raises SettingsError if the block needs a library of the extra that is missing."""
     try:
         yield
     except ModuleNotFoundError as missing:
         raise SettingsError(
-            f"`{asked}` needs {missing.name}, which is not installed. This installs it: {install_command('serve')}"
+            f"`{asked}` needs {missing.name}, which is not installed; install it with {install_command('serve')}"
         ) from None
 
 

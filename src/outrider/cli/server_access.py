@@ -1,4 +1,4 @@
-"""The options by which a command may ask a server: a token and certificates to trust."""
+"""The options for access to a server: a token and trusted certificates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOKEN_BYTES_MAX = 4_096
 
 
 def asks_a_server(command: Callable[..., int]) -> Callable[..., int]:
-    """Gives a command `--token-file` and `--ca`; it is called with `access`."""
+    """Adds `--token-file` and `--ca` to a command, and calls it with `access`."""
 
     @click.option(
         "--token-file",
@@ -33,14 +33,14 @@ def asks_a_server(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def token_of(path: str | None) -> str | None:
-    """The token of a file, or of the environment. Raises SettingsError; no message tells a token."""
+    """Returns the token of a file, or of the environment. Raises SettingsError. No message contains a token."""
     if path is None:
         return os.environ.get("OUTRIDER_TOKEN") or None
     try:
         with open(path, encoding="ascii") as file:
             token = file.read(TOKEN_BYTES_MAX).strip()
     except (OSError, UnicodeDecodeError):
-        raise SettingsError(f"token-file {path!r}: it cannot be read as a token") from None
+        raise SettingsError(f"token-file {path!r} cannot be read; name a file with a token") from None
     if not token:
-        raise SettingsError(f"token-file {path!r} is empty")
+        raise SettingsError(f"token-file {path!r} is empty; name a file with a token")
     return token

@@ -83,7 +83,7 @@ def typed_flags(flags: dict[str, Any]) -> dict[str, object]:
 
 
 def asked_twice(flags: dict[str, object]) -> dict[str, object]:
-    """The flags, with the second word that --ignore-robots takes where somebody at a terminal gives it now."""
+    """Adds the confirmation for --ignore-robots to the flags, if a user at a terminal confirms it now."""
     stdin = sys.stdin
     if flags.get("obey_robots") is not False or flags.get("own_sites") or stdin is None or not stdin.isatty():
         return flags
@@ -163,11 +163,11 @@ def completion(shell: str) -> int:
 
 
 def completion_text(shell: str) -> str:
-    """The script that completes the commands in a shell; it asks the command itself, so that it does not go stale."""
+    """Returns the script that completes the commands in a shell. It runs the command, so it is never out of date."""
     from click.shell_completion import get_completion_class
 
     made = get_completion_class(shell)
     assert made is not None
-    # bash asks for its own version when a class checks it; the script alone needs no shell.
+    # For bash a check in the class requests its version; the script alone needs no shell.
     variables = made(click.Command("outrider"), {}, "outrider", "_OUTRIDER_COMPLETE").source_vars()
     return f"{made.source_template % variables}\n"

@@ -61,6 +61,6 @@ def utilisation(threads: int, factor: float, seed: int, plot: str | None, as_jso
     if cut:
         click.echo("")
         click.echo(
-            f"{cut} of {sum(run.fetches for run in made.runs)} rests ended at 60 s, of which the law does not know"
+            f"{cut} of {sum(run.fetches for run in made.runs)} rests ended at 60 s, which the law does not consider"
         )
     return 0

@@ -1,4 +1,4 @@
-"""The commands that keep a store in order, its owners meanwhile: `verify`, `repair`, `retry`, `export`,
+"""The commands that maintain a store, and own it meanwhile: `verify`, `repair`, `retry`, `export`,
 `import`, `replay`."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from outrider.crawl.questions.remote_queries import Access
 
 VIOLATION = 9
-PROOF_HOSTS_SHOWN = 20  # hosts with the least room; --json has all
+PROOF_HOSTS_SHOWN = 20  # hosts with the smallest margin; --json has all
 NOTHING_USABLE = 2
 _ORDERS = ("pause", "resume", "block", "delay", "limit", "recheck")
 STOPPED_BY_USER = 4
@@ -59,12 +59,12 @@ def verify(directory: str, as_json: bool) -> int:
         for found in (*done.damage, *problems):
             click.echo(safe(found))
         if not done.damage:
-            words = "all is true" if done.ok else "this is not true"
+            words = "all is correct" if done.ok else "counts are wrong"
             if done.unknown is not None and not problems:
-                words = "all is true, but the output is ahead of it"
+                words = "all is correct, but the output has pages that the store does not have"
             click.echo(f"{words}: {', '.join(f'{count:,} {name}' for name, count in counts.items())}")
     if done.damage:
-        say(f"outrider: {directory} is damaged; `outrider repair {directory}` keeps what is whole", sys.stderr)
+        say(f"outrider: {directory} is damaged; `outrider repair {directory}` recovers the undamaged parts", sys.stderr)
         return DamagedStoreError.exit_code
     if done.unknown is not None:
         say(f"outrider: {done.unknown}", sys.stderr)
@@ -104,16 +104,16 @@ def _proof_lines(proof: Proof, host: str | None) -> Iterator[str]:
         yield f"… and {proof.broken - len(proof.violations):,} more"
     shown = [proof.hosts[host]] if host is not None else sorted(proof.hosts.values(), key=_room)[:PROOF_HOSTS_SHOWN]
     for told in shown:
-        gaps = "asked once"
+        gaps = "one request only"
         if told.gap_min is not None and told.gap_required is not None:
-            gaps = f"least room: {told.gap_min:.3f} s where {told.gap_required:.3f} s were required"
+            gaps = f"smallest margin at a gap of {told.gap_min:.3f} s ({told.gap_required:.3f} s required)"
         yield f"{told.host}  {counted(told.requests, 'request')}, {gaps}"
     if proof.torn:
-        yield f"the last {counted(proof.torn, 'byte')} are no whole line, and were not judged"
+        yield f"the last {counted(proof.torn, 'byte')} are not a whole line, and were not judged"
     if proof.unseen:
         lost = counted(proof.unseen, "request without a line", "requests without a line")
-        yield f"{lost}, for a crash took the answers; the hosts rested after them"
-    verdict = "every gap was kept" if proof.ok else counted(proof.broken, "rule BROKEN", "rules BROKEN")
+        yield f"{lost}: a crash lost the answers; the hosts rested after them"
+    verdict = "no delay violated" if proof.ok else counted(proof.broken, "rule VIOLATED", "rules VIOLATED")
     if proof.ok and not proof.requests:
         verdict = "nothing to prove"
     asked = f"{counted(proof.requests, 'request')} to {counted(len(proof.hosts), 'host')}"
@@ -147,7 +147,7 @@ def repair(directory: str, as_json: bool) -> int:
             click.echo(safe(line))
     if done.salvaged.own_lost:
         say(
-            "outrider: the seeds that set the scope, request ids and totals are lost; give the seeds again: "
+            "outrider: the seeds that set the scope, request ids and totals are lost; add the seeds again: "
             f"outrider crawl SEED… -o {directory}",
             sys.stderr,
         )
@@ -157,23 +157,23 @@ def repair(directory: str, as_json: bool) -> int:
 
 
 def repair_lines(done: Repaired) -> Iterator[str]:
-    """The lost parts, the parts that were made again, and the place of the damaged files."""
+    """Yields the lost parts, the rebuilt parts, and the place of the damaged files."""
     for loss in done.losses:
         yield f"lost     {loss}"
     found = done.salvaged
     if found.urls:
-        yield f"lost     {counted(found.urls, 'URL')} of which only later states are left"
+        yield f"lost     {counted(found.urls, 'URL')} with only later states left"
     for name, count in found.facts.items():
-        yield f"lost     {counted(count, 'fact')} of kind {name}, naming what is lost"
+        yield f"lost     {counted(count, 'fact')} of kind {name}, about lost URLs or hosts"
     if found.leases_ended:
-        yield f"ended    {counted(found.leases_ended, 'lease')}, for their URLs to be queued again"
+        yield f"ended    {counted(found.leases_ended, 'lease')}; their URLs are queued again"
     if found.hosts_made or found.queues_made:
         made = f"{counted(found.hosts_made, 'host')} and {counted(found.queues_made, 'queue')}"
-        yield f"made     {made} anew, from their URLs"
+        yield f"rebuilt  {made}, from their URLs"
     for name in found.names_made:
-        yield f"made     {name}, in the place of a name that is lost"
+        yield f"rebuilt  {name}, in place of a lost name"
     kept = ", ".join(done.kept) or "no file"
-    yield f"kept     {kept} as before, in {done.folder}; report.json there says all of this"
+    yield f"kept     {kept} as before, in {done.folder}; its report.json has this list"
 
 
 @click.command(cls=HelpfulCommand)
@@ -193,8 +193,8 @@ def retry(directory: str, error: str | None, host: str | None, access: Access) -
     if not count:
         place = shlex.quote(directory)
         say(
-            f"nothing of that kind was given up; `outrider urls {place} --state gone` lists what was; pages whose "
-            f"robots.txt cannot be read come back by `outrider host {place} HOST recheck`",
+            f"no failed URL matches; `outrider urls {place} --state gone` lists failed URLs; pages whose robots.txt "
+            f"cannot be read return with `outrider host {place} HOST recheck`",
             sys.stderr,
         )
     click.echo(f"{counted(count, 'URL is', 'URLs are')} queued again")
@@ -267,7 +267,7 @@ def host(directory: str, host: str, order: str, value: str | None, access: Acces
 
 
 def _value(order: str, value: str | None) -> float | None:
-    """The value of an order as it was typed. Raises SettingsError naming it and what the order takes."""
+    """Returns the typed value of an order. Raises SettingsError with the value and the values that the order allows."""
     from outrider.engine.process_queries import missing_value, order_value
 
     if value is None:

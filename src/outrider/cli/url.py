@@ -1,7 +1,7 @@
-"""The commands `url normalize`, `url key` and `url explain`: what Outrider makes of a URL, and why.
+"""The commands `url normalize`, `url key` and `url explain`: how Outrider changes a URL, and why.
 
-Results go to standard output, one line or one JSON object per URL; a URL that cannot be crawled is named with its
-reason on standard error, the others go on, and the exit code is 2.
+Standard output gets the results, one line or one JSON object per URL. A URL that cannot be crawled is named with its
+reason on standard error. The rest continue, and the exit code is 2.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from outrider.url.refusal import without_userinfo
 
 FINISHED, REFUSED = 0, 2
 _STEP = "spelling"
-"""What the standards alone do to a URL; the rules' own names follow it."""
+"""The step of the standards alone. The rules follow, with their own names."""
 
 _urls = click.argument("urls", nargs=-1, required=True, metavar="URL...")
 _rules = click.option(
@@ -57,7 +57,7 @@ def url() -> None:
 class _UrlLine:
     text: str
     where: str = ""  # in standard input
-    fault: str = ""  # why there is no text to speak of
+    fault: str = ""  # why there is no text
 
 
 @url.command()
@@ -198,12 +198,12 @@ def _secret(text: str | None) -> bytes | None:
     except ValueError:
         secret = b""
     if len(secret) != 16:
-        raise SettingsError("fingerprint-key is no key; it takes 32 hex digits")  # it is a secret: not repeated here
+        raise SettingsError("fingerprint-key is not a key; use 32 hex digits")  # it is a secret: not repeated here
     return secret
 
 
 def _answered(urls: tuple[str, ...], answer: Callable[[str], Iterator[str]], as_json: bool) -> int:
-    """Prints the `answer` for each URL, and goes on after one that cannot be crawled; gives the exit code."""
+    """Prints the `answer` for each URL, and continues after a URL that cannot be crawled. Returns the exit code."""
     code = FINISHED
     for line in _lines(urls, sys.stdin.buffer):
         try:

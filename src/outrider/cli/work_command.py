@@ -1,4 +1,4 @@
-"""The command that crawls for a frontier elsewhere: `work`."""
+"""The command `work`, which crawls for the frontier of a server."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def work(
 
     options = typed_flags(flags)
     if "output" not in options:
-        raise SettingsError("output is missing: give the directory of this worker with -o")
+        raise SettingsError("output is missing: name the directory of this worker with -o")
     server = Server(
         address,
         token_of(token_file),
@@ -58,10 +58,10 @@ def work(
         PATIENCE_SECONDS if patience is None else patience,
     )
     done = run(options, server, say=lambda line: say(line, sys.stderr))
-    late = f", {done.late:,} came too late" if done.late else ""
-    say(f"{counted(done.accepted, 'answer')} counted{late}; they lie in {options['output']}", sys.stderr)
+    late = f", {done.late:,} were too late" if done.late else ""
+    say(f"{counted(done.accepted, 'answer')} counted{late}; they are in {options['output']}", sys.stderr)
     if done.refused:
         of = "all" if done.exit_code == UNREACHABLE else "some"
         words = f"this worker refused {of} of its leases, {done.refused:,} in number: {done.refused_text}"
-        say(f"outrider: {words}; other workers can take these URLs", sys.stderr)
+        say(f"outrider: {words}; other workers can fetch these URLs", sys.stderr)
     return done.exit_code

@@ -1,8 +1,8 @@
-"""Connections are accepted here: as many as there are descriptors for beside those of the store.
+"""Accepts connections: as many as there are descriptors in addition to those of the store.
 
-Where there is no room for one more, the connection is closed whose client has been awaited for the longest time,
-before all those that never asked anything. A client that sends its request at once is served beside any number of
-clients that hold connections and send nothing.
+If there is no room for one more, the connection is closed that has waited for its client for the longest time.
+Connections without any request are closed first. So a client that sends its request at once is served, whatever the
+number of clients that keep connections open and send nothing.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Acceptor:
                     self._pause(SERVICE_GRACE_SECONDS)
                     return
                 if count >= self._room:
-                    self._report(f"{count:,} connections take all the descriptors that the store leaves")
+                    self._report(f"{count:,} connections use all descriptors that the store leaves free")
                     self._pause(SERVICE_PAUSE_SECONDS)
                     return
             try:
@@ -114,14 +114,14 @@ class Acceptor:
             connection.setblocking(False)
             await self._loop.connect_accepted_socket(make, connection, ssl=self._context, **words)
         except OSError:
-            pass  # a handshake that failed, or a client that went away
+            pass  # a failed handshake, or a client that disconnected
         finally:
             if not made:
                 connection.close()  # else its transport has closed it, or will
 
     def _drop(self) -> tuple[int, int]:
-        """Closes some connections whose clients are awaited for the longest time. Returns how many, and how many
-        others wait for clients that have just come: their requests may be under way."""
+        """Closes some connections that have waited for their clients for the longest time. Returns how many, and how
+        many connections have a new client, whose request may be under way."""
         before = self._loop.time() - SERVICE_GRACE_SECONDS
         waiting = [one for one in self._connections if isinstance(one, Connection) and one.awaits_client]
         old = sorted((one for one in waiting if one.since <= before), key=lambda one: (one.served, one.since))
@@ -153,7 +153,7 @@ class Acceptor:
         self._watching = self._loop.call_later(SERVICE_WATCH_SECONDS, self._watch)
 
     def close(self) -> None:
-        """Accepts nothing more. Connections that are open go on."""
+        """Accepts nothing more. Open connections continue."""
         if self._timer is not None:
             self._timer.cancel()
         with suppress(ValueError, OSError):
@@ -162,7 +162,7 @@ class Acceptor:
             task.cancel()
 
     async def wait_closed(self) -> None:
-        """Returns when no handshake is under way; nobody watches connections any more."""
+        """Returns when no handshake is under way and connections are not watched any more."""
         await asyncio.gather(*self._beginning, return_exceptions=True)
         self._watching.cancel()
 

@@ -1,4 +1,4 @@
-"""The right to ask: the address listened at, the Host and Origin that a request names, tokens and their roles."""
+"""The access to a server: its address, the Host and Origin of a request, tokens and their roles."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """The address to listen at, and what it takes: certificate and key where there is TLS."""
+    """The address of a server, with certificate and key for TLS."""
 
     host: str
     port: int
@@ -62,13 +62,13 @@ class Listening:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key, password="")
         except (OSError, ValueError) as error:
             raise SettingsError(
-                f"--tls-cert {self.certificate}, --tls-key {self.key}: {error}; give a certificate and its own key, as "
+                f"--tls-cert {self.certificate}, --tls-key {self.key}: {error}; use a certificate and its own key, as "
                 "PEM and without a password"
             ) from None
 
 
 def listening(text: str, certificate: str | None, key: str | None, tokens: str | None) -> Listening:
-    """Reads `HOST:PORT`. Raises SettingsError for what is no address, and for an address that others reach without
+    """Reads `HOST:PORT`. Raises SettingsError for other text, and for an address that other machines reach without
     TLS and tokens."""
     host, colon, port = text.rpartition(":")
     if not colon:
@@ -76,16 +76,16 @@ def listening(text: str, certificate: str | None, key: str | None, tokens: str |
     host = host.removeprefix("[").removesuffix("]")
     host = "127.0.0.1" if host in (_LOCAL, "") else host
     if not (port.isascii() and port.isdigit() and int(port) <= 65_535):
-        raise SettingsError(f"--http {text!r:.80}: give HOST:PORT, with a port from 0 to 65535")
+        raise SettingsError(f"--http {text!r:.80}: use HOST:PORT, with a port from 0 to 65535")
     try:
         ipaddress.ip_address(host)
     except ValueError:
-        raise SettingsError(f"--http {text!r:.80}: give an IP address or localhost, as 127.0.0.1:{PORT}") from None
+        raise SettingsError(f"--http {text!r:.80}: use an IP address or localhost, as 127.0.0.1:{PORT}") from None
     if (certificate is None) != (key is None):
-        raise SettingsError("--tls-cert and --tls-key belong together: give both or none")
+        raise SettingsError("--tls-cert and --tls-key belong together: use both or neither")
     for name in (certificate, key):
         if name is not None and not os.path.isfile(name):
-            raise NamedPathError(f"{name} is no file")
+            raise NamedPathError(f"{name} is not a file")
     found = Listening(host, int(port), certificate, key)
     missing = [
         flag
@@ -94,22 +94,22 @@ def listening(text: str, certificate: str | None, key: str | None, tokens: str |
     ]
     if missing:
         raise SettingsError(
-            f"--http {text}: others reach this address, so it takes {' and '.join(missing)}; 127.0.0.1 takes neither"
+            f"--http {text}: other machines reach this address; add {' and '.join(missing)}, or use 127.0.0.1"
         )
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRoles:
-    """Digests of tokens and their roles; without any file everybody has every role."""
+    """Digests of tokens and their roles. Without a file every client has every role."""
 
     roles: tuple[tuple[bytes, Role], ...] = ()
     needed: bool = False
 
     @classmethod
     def read(cls, path: str | None) -> TokenRoles:
-        """A file of lines `ROLE TOKEN` (# begins a comment), which only its owner may read. Raises NamedPathError and
-        SettingsError; no message tells a token."""
+        """Reads a file of lines `ROLE TOKEN` (# begins a comment), which only its owner may read. Raises NamedPathError
+        and SettingsError. No message contains a token."""
         if path is None:
             return cls()
         try:
@@ -119,7 +119,7 @@ class TokenRoles:
         except OSError as error:
             raise NamedPathError(f"{path} cannot be read ({error.strerror})") from None
         if stat.S_IMODE(mode) & 0o077:
-            raise SettingsError(f"--tokens {path}: others may read it; `chmod 600 {path}` ends that")
+            raise SettingsError(f"--tokens {path}: other users can read it; run `chmod 600 {path}`")
         if len(octets) > SERVICE_TOKENS_BYTES_MAX:
             raise SettingsError(f"--tokens {path} has more than {SERVICE_TOKENS_BYTES_MAX:,} bytes")
         roles = []
@@ -130,7 +130,7 @@ class TokenRoles:
             if len(words) != 2 or words[0].upper() not in Role.__members__ or not _TOKEN.match(words[1]):
                 names = ", ".join(role.name.lower() for role in Role)
                 raise SettingsError(
-                    f"--tokens {path}, line {number}: give one of {names}, and a token of 16 to 512 characters"
+                    f"--tokens {path}, line {number}: use one of {names}, and a token of 16 to 512 characters"
                 )
             roles.append((_digest(words[1]), Role[words[0].upper()]))
         if not roles:
@@ -138,7 +138,7 @@ class TokenRoles:
         return cls(tuple(roles), needed=True)
 
     def check(self, header: str | None, role: Role) -> str:
-        """A name for whoever asks: the first digits of the token's digest. Raises Problem."""
+        """Returns a name for the client: the first digits of the token's digest. Raises Problem."""
         if not self.needed:
             return "local"
         scheme, _, token = (header or "").partition(" ")
@@ -150,10 +150,10 @@ class TokenRoles:
             if hmac.compare_digest(digest, asked):
                 found = has
         if found is None:
-            raise Problem("token-wrong", "the token of `Authorization` stands in no line of the file of tokens")
+            raise Problem("token-wrong", "the token of `Authorization` is not in the file of tokens")
         if found < role:
             raise Problem(
-                "role-missing", f"this takes the role {role.name.lower()}, and the token has {found.name.lower()}"
+                "role-missing", f"this needs the role {role.name.lower()}, and the token has {found.name.lower()}"
             )
         return asked.hex()[:8]
 
@@ -164,25 +164,25 @@ def _digest(token: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ServerNames:
-    """The names by which this server may be asked. A name that resolves here and is none of these is a page's trick to
-    reach it from a browser (DNS rebinding)."""
+    """The names of this server in requests. A name that resolves to this server and is not among them is a page's trick
+    to reach it from a browser (DNS rebinding)."""
 
     loopback: bool
     names: frozenset[str] = field(default_factory=frozenset)
 
     def check(self, headers: Mapping[str, str]) -> None:
-        """Raises Problem for a Host that is not ours, and for a request of a page of another origin. An image or a
-        script of such a page has no Origin: browsers tell by Sec-Fetch-Site (W3C Fetch Metadata), older ones by
-        Referer. Sec-Fetch-Site is `none` for an address that somebody typed."""
+        """Raises Problem for a foreign Host, and for a request of a page of another origin. A request of such a page
+        for an image or a script has no Origin. Browsers mark it with Sec-Fetch-Site (W3C Fetch Metadata), older ones
+        with Referer. Sec-Fetch-Site is `none` for a typed address."""
         host, origin = headers.get("host"), headers.get("origin")
         name = _name_of(host or "")
         if not self._is_ours(name):
-            raise Problem("wrong-host", f"Host is {host!r:.100}: ask by address, localhost, or a --host-name")
+            raise Problem("wrong-host", f"Host is {host!r:.100}; use the address, localhost, or a --host-name")
         if origin is not None and origin.partition("://")[2].lower() != (host or "").lower():
             raise Problem("cross-origin", f"Origin is {origin!r:.100}, and the Host {host!r:.100}")
         site, referer = headers.get("sec-fetch-site"), headers.get("referer")
         if site is not None and site.lower() not in _OWN_SITES:
-            raise Problem("cross-origin", f"Sec-Fetch-Site is {site!r:.100}; pages of other sites may not ask")
+            raise Problem("cross-origin", f"Sec-Fetch-Site is {site!r:.100}; pages of other sites have no access")
         if referer and _authority_of(referer) != (host or "").lower():
             raise Problem("cross-origin", f"Referer is {referer!r:.100}, and the Host {host!r:.100}")
 

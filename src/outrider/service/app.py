@@ -103,13 +103,13 @@ def _headers(request: Request) -> dict[str, str]:
 
 
 def _permitted(service_state: ServiceState, route: Route, request: Request, headers: dict[str, str]) -> tuple[str, Any]:
-    """Checks the right to ask, before the body is read. Returns a name of the asking side, and the parameters."""
+    """Checks the access before the body is read. Returns a name of the client, and the parameters."""
     service_state.hosts.check(headers)
     who = service_state.tokens.check(headers.get("authorization"), route.role) if route.role is not None else ""
     if route.fetches and service_state.crawl is not None:
         raise Problem(
             "crawl-fetches",
-            "this crawl gives no leases and takes no results; `outrider serve`, once it has ended, has workers fetch",
+            "this crawl fetches by itself, without leases or results; after it has ended, use `outrider serve`",
         )
     return who, _query(route, request) if route.query is not None else None
 
@@ -140,7 +140,7 @@ def _ask(
 
 
 def _is_local(request: Request) -> bool:
-    """Whether a request came over loopback, and not from elsewhere through a proxy on this machine."""
+    """Whether a request arrived over loopback, and not through a proxy on this machine."""
     client = request.client.host if request.client is not None else ""
     address = parsed(client)
     return address is not None and address.is_loopback and not any(name in request.headers for name in _OF_PROXIES)
@@ -151,7 +151,7 @@ def _key(given: str | None) -> str | None:
     if given is not None and not _KEY.match(given):
         raise Problem(
             "invalid-query",
-            f"Idempotency-Key {given[:50]!r}: give up to {SERVICE_KEY_CHARACTERS_MAX} letters, digits, signs of ASCII",
+            f"Idempotency-Key {given[:50]!r}: use up to {SERVICE_KEY_CHARACTERS_MAX} letters, digits, signs of ASCII",
         )
     return given
 
@@ -160,7 +160,7 @@ def _query(route: Route, request: Request) -> Any:
     given: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if name in given:
-            raise Problem("invalid-query", f"{name[:50]!r} is given twice")
+            raise Problem("invalid-query", f"{name[:50]!r} appears twice")
         given[name] = value
     try:
         return msgspec.convert(given, route.query, strict=False)

@@ -26,11 +26,11 @@ class Audit:
             raise StoreFailedError(f"{self._path} cannot be written ({error.strerror})") from None
 
     def note(self, who: str, order: str, **facts: Any) -> None:
-        """One line: when, who, which order, and what it named. Raises StoreFailedError."""
+        """Writes one line: time, client, order, and its target. Raises StoreFailedError."""
         told = {name: safe(fact) if isinstance(fact, str) else fact for name, fact in facts.items() if fact is not None}
         line = msgspec.json.encode({"at": rfc3339(wall()), "who": who, "order": order, **told}) + b"\n"
         try:
-            # A disk that fills up may take a part of the line.
+            # A disk that becomes full may store a part of the line.
             while line:
                 line = line[os.write(self._descriptor, line) :]
             os.fsync(self._descriptor)

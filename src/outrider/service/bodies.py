@@ -1,9 +1,9 @@
 """Bodies of requests: read within a time, and within one bound for all of them together.
 
-A body counts from its first byte until its request is answered. While all bodies together are over their bound, the
-unfinished ones that hold the most bytes for the longest time are broken off: a client that sends at once is served
-beside any number of clients that never end. Finished bodies are decoded in turn as soon as their bytes fit into a
-second, smaller bound, for JSON takes many times its size once it is decoded.
+A body counts from its first byte until its request is answered. If all bodies together exceed their bound, the
+unfinished bodies with the most bytes for the longest time are interrupted. So a client that sends at once is served,
+whatever the number of clients that never end. Finished bodies are decoded in turn as soon as their bytes fit into a
+second, smaller bound, because decoded JSON is many times larger.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Bodies:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def read(self, receive: Receive) -> bytes | bytearray:
-        """The whole body; its bytes are held until `release`. Raises Problem, ClientDisconnect."""
+        """Returns the whole body. Its bytes count until `release`. Raises Problem, ClientDisconnect."""
         loop = asyncio.get_running_loop()
         one = _Reading(loop.time())
         whole = False
@@ -68,7 +68,7 @@ class Bodies:
             whole = False
             if one.broken:
                 raise _full() from None
-            raise Problem("slow-body", f"it took longer than {SERVICE_BODY_SECONDS_MAX:.0f} seconds") from None
+            raise Problem("slow-body", f"the body needed more than {SERVICE_BODY_SECONDS_MAX:.0f} seconds") from None
         except BaseException:
             whole = False
             raise
@@ -103,7 +103,7 @@ class Bodies:
                 one.timer.reschedule(now)
 
     async def turn(self, octets: int) -> None:
-        """Returns when so many bytes may be decoded; `release` ends the turn."""
+        """Returns when `size` bytes may be decoded; `release` ends the turn."""
         if not self._waiting and self._decoded + octets <= max(octets, SERVICE_BODIES_DECODED_BYTES_MAX):
             self._decoded += octets
             return
@@ -137,5 +137,5 @@ class Bodies:
 
 def _full() -> Problem:
     return Problem(
-        "bodies-full", f"unfinished bodies hold {SERVICE_BODIES_BYTES_MAX:,} bytes; send this one again later"
+        "bodies-full", f"unfinished bodies fill the limit of {SERVICE_BODIES_BYTES_MAX:,} bytes; send it again later"
     )

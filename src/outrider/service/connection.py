@@ -1,7 +1,7 @@
-"""One connection: from its bytes to requests, with a time limit for each thing that it waits for.
+"""One connection: from its bytes to requests, with a time limit for each wait.
 
 waits for                    limit, then
-a request's head             SERVICE_HEAD_SECONDS_MAX, 408 `slow-head` (closed where nothing came)
+a request's head             SERVICE_HEAD_SECONDS_MAX, 408 `slow-head` (closed without an answer if nothing arrived)
 the next request             uvicorn's own limit of keep-alive, closed
 a body                       SERVICE_BODY_SECONDS_MAX, 408 `slow-body` (bodies.py)
 the rest of a refused body   SERVICE_REST_SECONDS_MAX, closed
@@ -33,7 +33,7 @@ from outrider.limits import (
 from outrider.service.problems import MEDIA_TYPE, Problem
 
 _QUIET: Final = logging.getLogger("outrider.service.http")
-_QUIET.setLevel(logging.ERROR)  # strangers must not fill standard error with lines about requests that are none
+_QUIET.setLevel(logging.ERROR)  # strangers must not fill standard error with lines about invalid requests
 _ABSOLUTE: Final = re.compile(rb"(https?)://([^/?#]*)([^#]*)", re.IGNORECASE)
 _AUTHORITY: Final = re.compile(rb"(?:[A-Za-z0-9._~%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
 CONNECTION: Final = "outrider.connection"
@@ -43,8 +43,8 @@ _STATUSES: Final = {431: "head-too-large", 421: "wrong-host"}
 
 
 class _Parser(h11.Connection):
-    """Gives requests whose targets are in origin form, and lets other connections have their turn between the pieces of
-    a body that is sent in thousands of chunks."""
+    """Returns requests with targets in origin form. Between the pieces of a body with thousands of chunks, other
+    connections have their turn."""
 
     def __init__(self, owner: Connection, incomplete_bytes_max: int | None) -> None:
         super().__init__(h11.SERVER, incomplete_bytes_max or SERVICE_HEAD_BYTES_MAX)
@@ -79,7 +79,7 @@ def _origin_form(request: h11.Request, secure: bool) -> h11.Request:
     met = _ABSOLUTE.fullmatch(request.target)
     if met is None or not _AUTHORITY.fullmatch(met[2]):
         target = request.target.decode("ascii", "replace")
-        raise h11.RemoteProtocolError(f"request target {target!r:.100}: give a path, or http://HOST:PORT/PATH")
+        raise h11.RemoteProtocolError(f"request target {target!r:.100}: use a path, or http://HOST:PORT/PATH")
     if met[1].lower() == b"https" and not secure:
         # RFC 9110 section 7.4: such a resource is served over a secured connection only.
         raise h11.RemoteProtocolError("the request target begins with https, and this connection has no TLS", 421)
@@ -119,7 +119,7 @@ class Connection(H11Protocol):
         self.flow = _Flow(transport)
 
     def data_received(self, data: bytes) -> None:
-        """The first byte behind an answer begins the time of a head."""
+        """Starts the time of a head at the first byte after an answer."""
         if self._idle:
             self._idle, self.since = False, self.loop.time()
         super().data_received(data)
@@ -166,7 +166,7 @@ class Connection(H11Protocol):
         return cycle is None or cycle.response_complete or (cycle.more_body and not cycle.response_started)
 
     def watch(self, now: float) -> None:
-        """Ends the connection if its client took longer than it may. To be called about each second."""
+        """Ends the connection if its client was slower than a limit. Called about each second."""
         unread = _wire(self.transport).get_write_buffer_size()
         if not unread:
             self._unread = 0
@@ -187,7 +187,7 @@ class Connection(H11Protocol):
         elif not self._idle and not unread and waited > SERVICE_HEAD_SECONDS_MAX:
             if self.conn.trailing_data[0]:
                 limit = f"{SERVICE_HEAD_SECONDS_MAX:g} seconds"
-                self._refuse(Problem("slow-head", f"request line and headers took longer than {limit}"))
+                self._refuse(Problem("slow-head", f"request line and headers needed more than {limit}"))
             else:
                 self.transport.close()
 
@@ -196,7 +196,7 @@ class Connection(H11Protocol):
         self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        """Is called while the error of the parser is handled: its status tells a head that is too long."""
+        """Handles an error of the parser: its status shows a head that is too long."""
         error = sys.exc_info()[1]
         name = _STATUSES.get(getattr(error, "error_status_hint", 400), "no-request")
         words = (
@@ -230,7 +230,7 @@ class Connection(H11Protocol):
 
 
 def _wire(transport: Any) -> asyncio.WriteTransport:
-    """The transport below TLS, whose buffer holds what a client does not read."""
+    """Returns the transport below TLS, whose buffer contains the bytes that a client has not read."""
     wire: asyncio.WriteTransport | None = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
     found: asyncio.WriteTransport = transport if wire is None else wire
     return found
@@ -238,7 +238,7 @@ def _wire(transport: Any) -> asyncio.WriteTransport:
 
 async def _full(_scope: Any, _receive: Any, send: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
     """Answers as uvicorn's own limit of connections would, with words and `Retry-After`."""
-    problem = Problem("too-many-connections", f"{SERVICE_CONNECTIONS_MAX:,} connections are open; ask again later")
+    problem = Problem("too-many-connections", f"{SERVICE_CONNECTIONS_MAX:,} connections are open; try again later")
     body = problem.body()
     told = {**problem.headers(), "content-type": MEDIA_TYPE, "content-length": str(len(body)), "connection": "close"}
     headers = [(name.encode(), value.encode()) for name, value in told.items()]

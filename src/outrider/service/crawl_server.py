@@ -1,4 +1,4 @@
-"""A server beside a crawl that fetches itself: its socket is bound before the crawl begins, its loop has a thread of
+"""A server of a crawl that fetches itself. Its socket is bound before the crawl begins, its loop has a thread of
 its own, and it ends with the crawl."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from outrider.service.service_state import ServiceState
 
 
 class CrawlServer:
-    """One server beside one crawl. `open` and `close` may be called in different threads."""
+    """One server of one crawl. `open` and `close` may be called in different threads."""
 
     def __init__(
         self,
@@ -29,8 +29,8 @@ class CrawlServer:
         collector: Endpoint | None = None,
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """collector: where metrics are sent, if anywhere; say: is told when it is lost. Raises SettingsError for an
-        address or port that cannot be had, and for certificates that cannot be used."""
+        """collector: receives the metrics, if any; say: prints a sentence when it is lost. Raises SettingsError for an
+        address or port that cannot be used, and for unusable certificates."""
         self._collector, self._say = collector, say
         self._listener = bound(listening)
         self._at = listened_at(listening, self._listener)
@@ -90,7 +90,7 @@ class CrawlServer:
             pace.cancel()
 
     def close(self, *, at_once: bool = False) -> None:
-        """Ends: what is being answered is answered first, unless it takes longer than a few seconds."""
+        """Ends. Requests in progress are answered first, within a few seconds."""
         thread, self._thread = self._thread, None
         if thread is not None and self._begun.done() and self._begun.exception() is None:
             self._begun.result()(at_once)

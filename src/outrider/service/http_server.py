@@ -1,7 +1,7 @@
 """A served frontier from its opening to its end: one socket, SIGTERM and SIGINT drain it.
 
-The first signal ends leasing: requests that wait are answered, results are taken until every lease is settled or the
-time for that is over. A second signal ends it at once. Leases that are still out live on in the store.
+The first signal ends leasing. Waiting requests are answered, and results are accepted until every lease is settled or
+the time for that is over. A second signal ends it at once. The store keeps open leases.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from outrider.service.otlp import Endpoint, exporting
 from outrider.service.server_errands import ServerErrands, visits_of
 from outrider.service.service_state import ServiceState
 
-SWITCH_SECONDS = 0.0005  # the loop is kept from going on no longer by a thread that looks at a million hosts
-ANSWERS_SECONDS_MAX = 5  # behind the drain, for answers that are under way
+SWITCH_SECONDS = 0.0005  # the longest pause of the loop for a thread that reads a million hosts
+ANSWERS_SECONDS_MAX = 5  # after the drain, for answers in progress
 
 
 class _QuietServer(uvicorn.Server):
@@ -76,7 +76,7 @@ class _LogLines(logging.Handler):
 
 @contextlib.contextmanager
 def saying(say: Callable[[str], None]) -> Iterator[None]:
-    """Says what goes wrong in the server: bugs, errands that fail, times without descriptors."""
+    """Prints faults of the server: bugs, failed errands, times without descriptors."""
     log, handler = logging.getLogger("outrider.service"), _LogLines(say)
     log.addHandler(handler)
     try:
@@ -96,10 +96,10 @@ def serve(
     collector: Endpoint | None = None,
     say: Callable[[str], None],
 ) -> bool:
-    """Serve the frontier of a crawl's directory until a signal; whether all its work was done by then.
+    """Serves the frontier of a crawl's directory until a signal. Returns whether all its work was done by then.
 
-    flags: settings of the crawl as they were typed, which outrider.toml keeps. collector: where metrics are sent, if
-    anywhere. say: is told the address once it listens, and what happens at the end. Raises SettingsError for a port in
+    flags: typed settings of the crawl, which outrider.toml keeps. collector: receives the metrics, if any. say: prints
+    the address when the server listens, and the events at the end. Raises SettingsError for a port in
     use, and the errors of opening a store.
     """
     options = settings_of(directory, flags)
@@ -143,12 +143,12 @@ def _is_store_alone(directory: str) -> bool:
 
 
 def hosts_of(listening: Listening, names: frozenset[str]) -> ServerNames:
-    """The names by which a server at this address may be asked, these among them."""
+    """Returns the names of a server at this address, including these."""
     return ServerNames(listening.loopback, names if listening.loopback else names | {socket.gethostname().lower()})
 
 
 def listened_at(listening: Listening, listener: socket.socket) -> Listening:
-    """The address with the port that the system gave, where it was asked for any."""
+    """Returns the address, with the port that the system chose for port 0."""
     return replace(listening, port=listener.getsockname()[1])
 
 
@@ -162,11 +162,11 @@ def bound(listening: Listening) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((listening.host, listening.port))
-        listener.listen(2_048)  # a client that asks at once waits for the loop, and is not refused
+        listener.listen(2_048)  # clients that connect at once wait for the loop, and are not refused
     except OSError as error:
         listener.close()
         raise SettingsError(
-            f"--http {listening.host}:{listening.port}: {os.strerror(error.errno or 0)}; give another address or port"
+            f"--http {listening.host}:{listening.port}: {os.strerror(error.errno or 0)}; use another address or port"
         ) from None
     return listener
 
@@ -208,7 +208,7 @@ async def _run(
     background = {asyncio.ensure_future(service_state.keep_pace())}
 
     async def drain() -> None:
-        say(f"outrider: closing; results are taken for up to {drain_seconds:g} s")
+        say(f"outrider: closing; results are accepted for up to {drain_seconds:g} s")
         ends = asyncio.get_running_loop().time() + drain_seconds
         while len(service_state.registry) and asyncio.get_running_loop().time() < ends:
             service_state.registry.expire(await frontier.now())
@@ -225,7 +225,7 @@ async def _run(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    with contextlib.suppress(UnreachableError):  # a directory that takes no socket is served all the same
+    with contextlib.suppress(UnreachableError):  # without a socket in the directory, HTTP is served all the same
         await control.open()
     say(f"outrider: serving at {at.url}")
     try:
@@ -245,7 +245,7 @@ async def _run(
 
 
 def _answers(service_state: ServiceState) -> dict[str, Answer]:
-    """The answers over DIR/control.sock, as a running crawl has them: commands work beside a served frontier, too."""
+    """Returns the answers over DIR/control.sock, as for a running crawl: commands also work on a served frontier."""
 
     async def status(_: Mapping[str, Any]) -> dict[str, Any]:
         return await service_state.status()

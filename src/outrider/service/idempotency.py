@@ -13,15 +13,15 @@ from outrider.journey import RequestId
 from outrider.limits import SERVICE_KEYS_MAX
 from outrider.service.problems import Problem
 
-_CLIENTS: Final = 64  # windows of request ids for each verb, so that one busy client does not push out all others
+_CLIENTS: Final = 64  # windows of request ids for each verb, so that one busy client does not evict all the rest
 
 
 class IdempotencyKeys:
     """The keys of recent requests, each with a digest of its request. A key belongs to the path, the token and the
-    worker that it came with.
+    worker of its first request.
 
     The frontier keeps the answers under a number made of key and request (which names its worker or lease), also after
-    a restart: another request has another number, so that no answer of a different request is ever repeated.
+    a restart. Another request has another number, so no answer of a different request is ever repeated.
     """
 
     def __init__(self) -> None:
@@ -29,20 +29,20 @@ class IdempotencyKeys:
 
     @contextmanager
     def used(self, verb: str, who: str, worker: str, key: str | None, request: bytes) -> Iterator[RequestId | None]:
-        """The request id under which the frontier keeps the answer, None without a key. A request that is refused
-        leaves its key free. Raises Problem for a key that came with another request."""
+        """Yields the request id under which the frontier keeps the answer, None without a key. A refused request
+        leaves its key free. Raises Problem for a key of another request."""
         if key is None:
             yield None
             return
         owner, whole = _digest(verb, who, key, worker), hashlib.blake2b(request, digest_size=16).digest()
         known = self._known.get(owner)
         if known is not None and known != whole:
-            raise Problem("key-reused", f"Idempotency-Key {key[:50]!r} came with another request: take a new key")
+            raise Problem("key-reused", f"Idempotency-Key {key[:50]!r} belongs to another request; use a new key")
         if known is None:
             self._known[owner] = whole
             if len(self._known) > SERVICE_KEYS_MAX:
                 self._known.popitem(last=False)
-        # The worker is no part of the number: a server that began anew does not know whose an old lease is.
+        # The number does not contain the worker: a restarted server cannot say which worker has an old lease.
         number = int.from_bytes(hashlib.blake2b(_digest(verb, who, key) + whole, digest_size=8).digest(), "big") >> 1
         try:
             yield f"http.{verb}.{number % _CLIENTS}", number

@@ -10,7 +10,7 @@ from outrider.journey import Lease
 
 
 class IssuedLease:
-    """One lease: the leases of one call of the frontier. `open` has the tokens that no result came for."""
+    """One lease: the leases of one call of the frontier. `open` has the tokens without a result."""
 
     __slots__ = ("by_url", "deadline", "lease_id", "leases", "open", "worker")
 
@@ -24,7 +24,7 @@ class IssuedLease:
         self.deadline: Instant = max(lease.deadline for lease in self.leases.values())
 
     def named(self, url: str | None, token: int | None) -> Lease | None:
-        """The lease of this URL or token; of a URL that stands here twice (in two crawls), one that is open first."""
+        """Returns the lease of this URL or token. For a URL that is here twice (in two crawls), an open one first."""
         if token is not None:
             lease = self.leases.get(token)
             return lease if lease is None or url is None or lease.url == url else None
@@ -47,7 +47,7 @@ class LeaseRegistry:
         return len(self._issued)
 
     def add(self, given: IssuedLease) -> None:
-        """A lease goes out; one that is repeated takes the place of the first."""
+        """Adds a lease. A repeated one replaces the first."""
         self.drop(given.lease_id)
         self._issued[given.lease_id] = given
         self.urls += len(given.leases)
@@ -65,13 +65,13 @@ class LeaseRegistry:
         heapq.heappush(self._ends, (deadline, given.lease_id))
 
     def settle(self, given: IssuedLease, tokens: Iterable[int]) -> None:
-        """Results came for these tokens."""
+        """Removes tokens of this lease that have results."""
         given.open.difference_update(tokens)
         if not given.open:
             self.drop(given.lease_id)
 
     def settle_tokens(self, tokens: Iterable[int]) -> None:
-        """Results came for these tokens, of whichever leases."""
+        """Removes tokens with results, of any leases."""
         for token in tokens:
             given = self._issued.get(self._of.get(token, 0))
             if given is not None:

@@ -1,4 +1,4 @@
-"""Counts and gauges as Prometheus reads them; what Outrider does not know is absent, not zero."""
+"""Counts and gauges as Prometheus reads them. Unknown values are absent, not zero."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 
 def exposition(service_state: ServiceState, statistics: Mapping[str, Any], now: float) -> bytes:
-    """The page for a scraper. now: seconds of the clock that the rates go by."""
+    """Returns the page for a scraper. now: seconds of the clock of the rates."""
     return generate_latest(registry_of(service_state, statistics, now))
 
 
 def registry_of(service_state: ServiceState, statistics: Mapping[str, Any], now: float) -> CollectorRegistry:
-    """All families, for whichever form they are told in."""
+    """Yields all families, for any output format."""
     registry = CollectorRegistry()
     registry.register(_StateCollector(service_state, statistics, now))
     ProcessCollector(namespace="outrider", registry=registry)
@@ -54,23 +54,23 @@ class _StateCollector(Collector):
             ("queued_urls", "URLs in queues, due now.", found["urls"]["queued"]),
             ("queued_hosts", "Hosts with URLs in their queues.", hosts["known"] - hosts["empty"]),
             ("ready_hosts", "Hosts that may be visited now.", hosts["ready"]),
-            ("delayed_hosts", "Hosts that hold URLs and rest.", hosts["resting"]),
+            ("delayed_hosts", "Hosts with URLs, in their delay.", hosts["resting"]),
             ("blocked_hosts", "Hosts that are paused or back off.", hosts["blocked"]),
             ("known_hosts", "Hosts of all accepted URLs.", hosts["known"]),
-            ("errands", "Files of robots rules and addresses to ask for.", found["errands"]),
-            ("leased_urls", "URLs that are out with workers.", found["urls"]["leased"]),
+            ("errands", "robots.txt files and addresses to request.", found["errands"]),
+            ("leased_urls", "URLs that are leased.", found["urls"]["leased"]),
             ("waiting_requests", "Requests that wait for a lease.", service_state.frontier.waiting_leases),
             ("log_bytes", "Segments of the log on the disk.", log["segment_bytes"]),
             ("ledger_bytes", "Runs of the ledger on the disk.", structures["ledger"]["bytes"]),
             ("seen_bytes", "Memory of the set of seen URLs.", structures["seen"]["bytes"]),
-            ("disk_full", "1 while the disk takes no writes.", log["full"]),
-            ("workers_heard", "Workers heard since the server began.", len(service_state.heard)),
+            ("disk_full", "1 while the disk is full.", log["full"]),
+            ("workers_heard", "Workers with requests since the server began.", len(service_state.heard)),
         ):
             yield GaugeMetricFamily(PREFIX + name, words, value)
         yield from _of_hosts(service_state.measured)
         yield from _of_times(service_state.measured)
         if service_state.silent_seconds is not None:
-            words = "Since the last word of the worker that holds leases and is silent longest."
+            words = "Time since the last request of the worker with leases that is silent longest."
             yield GaugeMetricFamily(PREFIX + "worker_silent_seconds", words, service_state.silent_seconds)
         yield CounterMetricFamily(PREFIX + "duplicate_urls", "Answers with content known before.", found["duplicates"])
         yield CounterMetricFamily(PREFIX + "fetched_urls", "Pages that a site answered.", found["answered"])
@@ -110,7 +110,7 @@ def _of_hosts(found: Mapping[str, Any]) -> Iterator[Metric]:
         files.add_metric([str(code) if code else "none"], count)
     yield files
     if found["robots_age_p95"] is not None:
-        words = "95 of 100 robots.txt copies are no older."
+        words = "Age that 95 of 100 robots.txt copies do not exceed."
         yield GaugeMetricFamily(PREFIX + "robots_cache_age_p95_seconds", words, found["robots_age_p95"])
     words = "Failed attempts whose URLs were to be tried again, since the store was made."
     yield CounterMetricFamily(PREFIX + "retry_count", words, statistics["retries"])

@@ -26,7 +26,7 @@ _ALWAYS: Final = ("wrong-host", "cross-origin", "too-many-connections")
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
-    """The whole document, as values that JSON knows."""
+    """Returns the whole document, as JSON values."""
     routes = tuple(routes)
     types = {one for route in routes for one in (route.body, route.gives) if isinstance(one, type) and _is_struct(one)}
     ordered = sorted({*types, ProblemDetails}, key=lambda one: one.__name__)
@@ -52,7 +52,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
 
 
 def _as_sent(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a look: instants go out as RFC 3339, fingerprints as 16 hex digits."""
+    """Returns the schema of an answer: instants as RFC 3339, fingerprints as 16 hex digits."""
     if "properties" not in schema:
         return schema
     properties = dict(schema["properties"])
@@ -67,7 +67,7 @@ def _as_sent(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_patterns(schema: Any) -> Any:
-    """A schema in which base64 says how it looks, as `contentEncoding` alone binds nobody."""
+    """Returns a schema with a pattern for base64, because `contentEncoding` alone is not checked."""
     if isinstance(schema, list):
         return [_with_patterns(one) for one in schema]
     if not isinstance(schema, dict):

@@ -1,8 +1,8 @@
-"""The metrics of /metrics, sent to an OpenTelemetry collector over HTTP as JSON; a collector never holds anything up.
+"""Sends the metrics of /metrics to an OpenTelemetry collector over HTTP as JSON. A collector never delays anything.
 
 The body is an ExportMetricsServiceRequest in the JSON mapping of OTLP: names in lowerCamelCase, 64-bit integers as
 decimal strings, enums as numbers (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding). A thread sends
-what a queue of a few bodies holds; where the collector is slow or away, the oldest body goes, for each tells all.
+the few bodies of a queue. If the collector is slow or away, the oldest body is dropped, because each contains all.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from outrider.service.service_state import ServiceState
 PATH: Final = "/v1/metrics"
 _CUMULATIVE: Final = 2  # AGGREGATION_TEMPORALITY_CUMULATIVE
 _PORTS: Final = {"http": 80, "https": 443}
-_HELP: Final = "give the address of a collector, as http://127.0.0.1:4318"
+_HELP: Final = "use the address of a collector, as http://127.0.0.1:4318"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Endpoint:
         )
 
     def send(self, body: bytes) -> str | None:
-        """Posts one body; the reason where the collector did not take it."""
+        """Posts one body. Returns the reason if the collector did not accept it."""
         connection = (
             http.client.HTTPSConnection(
                 self.host, self.port, timeout=OTLP_SEND_SECONDS, context=ssl.create_default_context()
@@ -94,7 +94,7 @@ class Endpoint:
 
 
 def body_of(families: Iterable[Metric], store: str, at_ns: int) -> bytes:
-    """One request with all families; a value that is no finite number is left out. at_ns: since 1970."""
+    """Returns one request with all families, without values that are not finite numbers. at_ns: since 1970."""
     resource = _attributes(
         {"service.name": "outrider", "service.version": version(), "service.instance.id": store}.items()
     )
@@ -131,19 +131,19 @@ def _metric(family: Metric, at: str) -> dict[str, Any] | None:
 
 
 class Exporter:
-    """A thread that posts bodies. say: is told when the collector is lost, and when it is there again."""
+    """A thread that posts bodies. say: prints a sentence when the collector is lost, and when it is back."""
 
     def __init__(self, endpoint: Endpoint, say: Callable[[str], None]) -> None:
         self._endpoint, self._say = endpoint, say
         self._bodies: deque[bytes] = deque(maxlen=OTLP_BODIES_MAX)
         self._change = threading.Condition()
         self._closing = self._silent = self._sending = False
-        # A daemon: a collector that takes no end must not hold up the end of the process.
+        # A daemon: a collector that never ends must not delay the end of the process.
         self._thread = threading.Thread(target=self._run, name="outrider-otlp", daemon=True)
         self._thread.start()
 
     def put(self, body: bytes) -> None:
-        """Hands a body over; the oldest one goes where too many wait."""
+        """Queues a body. If too many wait, the oldest one is dropped."""
         with self._change:
             self._bodies.append(body)
             self._change.notify_all()
@@ -187,7 +187,7 @@ async def exporting(
     say: Callable[[str], None],
     every_seconds: float = OTLP_SECONDS,
 ) -> AsyncIterator[None]:
-    """Sends the metrics of a desk to a collector for the length of a block, and once more at its end; None: to none."""
+    """Sends the metrics of a server to a collector during a block, and once more at its end. None: does nothing."""
     if collector is None:
         yield
         return

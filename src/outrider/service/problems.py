@@ -27,31 +27,31 @@ TYPES: Final[dict[str, tuple[int, str]]] = {
     "invalid-url": (400, "This is not a URL that can be crawled."),
     "address-refused": (403, "The crawl may not connect to this address."),
     "client-gone": (400, "The client closed the connection before it had its answer."),
-    "no-request": (400, "This is no request of HTTP."),
+    "no-request": (400, "This is not a valid HTTP request."),
     "head-too-large": (431, "The request line and its headers are too long."),
-    "slow-head": (408, "The request line and headers did not come in time."),
-    "slow-body": (408, "The body did not come in time."),
+    "slow-head": (408, "The request line and headers did not arrive in time."),
+    "slow-body": (408, "The body did not arrive in time."),
     "body-too-large": (413, "The body is too large."),
     "too-many-rows": (422, "The body has too many rows."),
-    "media-type": (415, "The body is not said to be JSON."),
+    "media-type": (415, "The Content-Type of the body is not JSON."),
     "unknown-path": (404, "There is nothing at this path."),
-    "wrong-method": (405, "This path takes another method."),
-    "unknown-lease": (404, "No such lease was ever given."),
+    "wrong-method": (405, "This path needs another method."),
+    "unknown-lease": (404, "This lease does not exist."),
     "lease-ended": (409, "This lease has ended; nothing was changed."),
-    "url-not-in-lease": (422, "A result is of a URL that this lease does not hold; nothing was changed."),
-    "unknown-host": (404, "The frontier knows no such host."),
-    "key-reused": (422, "The Idempotency-Key came with another request."),
+    "url-not-in-lease": (422, "A result is of a URL that is not in this lease; nothing was changed."),
+    "unknown-host": (404, "The frontier does not have this host."),
+    "key-reused": (422, "The Idempotency-Key belongs to another request."),
     "token-missing": (401, "A token is needed."),
-    "token-wrong": (401, "Nobody has this token."),
+    "token-wrong": (401, "This token does not exist."),
     "role-missing": (403, "The token's role does not cover this."),
-    "cross-origin": (403, "A page of another origin may not ask."),
+    "cross-origin": (403, "A page of another origin has no access."),
     "wrong-host": (421, "This server is not the one that the Host header names."),
-    "bodies-full": (503, "Unfinished bodies take all the room that there is for bodies."),
+    "bodies-full": (503, "Unfinished bodies fill the limit for bodies."),
     "too-many-connections": (503, "Too many connections are open."),
     "too-many-waiters": (503, "Too many requests wait for a lease."),
     "too-many-leases": (503, "Too many URLs are leased."),
     "crawl-fetches": (409, "This crawl fetches its URLs itself."),
-    "hook-running": (503, "A function of the crawl runs, and nothing else is decided meanwhile."),
+    "hook-running": (503, "A function of the crawl runs; other decisions wait for it."),
     "closing": (503, "The server closes."),
     "store-full": (503, "The disk is full; nothing accepted is lost."),
     "store-stopped": (503, "The store stopped; nothing acknowledged is lost."),
@@ -61,7 +61,7 @@ TYPES: Final[dict[str, tuple[int, str]]] = {
 
 
 class Problem(Exception):  # noqa: N818 - it is an answer as much as an error
-    """An answer that says why a request could not be met."""
+    """An answer with the reason why a request was refused."""
 
     def __init__(self, name: str, detail: str, *, retry_after_seconds: int | None = None, **members: Any) -> None:
         super().__init__(detail)
@@ -70,12 +70,12 @@ class Problem(Exception):  # noqa: N818 - it is an answer as much as an error
         self.retry_after_seconds = 1 if self.status == 503 and retry_after_seconds is None else retry_after_seconds
 
     def body(self) -> bytes:
-        """The JSON of it, with members of its own behind the four of the standard."""
+        """Returns the JSON of it, with its own members after the four of the standard."""
         told = {"type": PREFIX + self.name, "title": self.title, "status": self.status, "detail": self.detail}
         return msgspec.json.encode({**told, **self.members})
 
     def headers(self) -> dict[str, str]:
-        """Retry-After where a later request may be met, WWW-Authenticate where a token is asked for."""
+        """Returns Retry-After if a later request may succeed, WWW-Authenticate if a token is needed."""
         found = {}
         if self.retry_after_seconds is not None:
             found["retry-after"] = str(self.retry_after_seconds)
@@ -95,7 +95,7 @@ def of_error(error: OutriderError) -> Problem:
     if isinstance(error, HookRunningError):
         return Problem("hook-running", error.facts)
     if isinstance(error, ClosedError):
-        return Problem("closing", "the store is closed; ask again when the server is back")
+        return Problem("closing", "the store is closed; try again when the server is back")
     if isinstance(error, StoreError):
         return Problem("store-stopped", str(error), retry_after_seconds=30)
     return Problem("bug", str(error))

@@ -53,8 +53,8 @@ _NEW = frozenset({Code.NEW, Code.HELD, Code.PARKED})
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request, read and validated. local: it came over the loopback address of this machine, with no proxy in
-    between: whoever sends it is the owner of the store, or may become so."""
+    """One request, read and validated. local: it arrived over the loopback address of this machine, without a proxy in
+    between, so its sender is, or could become, the owner of the store."""
 
     who: str
     local: bool
@@ -65,7 +65,7 @@ class Ask:
     gone: Callable[[], Awaitable[None]]
     """Returns when the client has gone away."""
     connection: Connection | None = None
-    """The connection of the request; None where it came by none."""
+    """The connection of the request; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,8 @@ Answer = Callable[[ServiceState, Ask], Awaitable[Struct | dict[str, Any] | Text]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A path: who may ask, the types of parameters, body and answer, the function, and words for the document. role:
-    None for everybody. fetches: it is for programs that fetch, and refused beside a crawl that fetches itself."""
+    """A path: the role it needs, the types of parameters, body and answer, the function, and words for the document.
+    role: None for every client. fetches: for programs that fetch; refused by a crawl that fetches itself."""
 
     method: str
     path: str
@@ -115,7 +115,7 @@ class Route:
 
 
 def _request(ask: Ask, read: Struct) -> bytes:
-    """The request of a key as it was read: the same one may be spelled in other octets when it is repeated (0 and 0.0,
+    """Returns the request of a key as it was read, because a repeated request may have other octets (0 and 0.0,
     another order of fields)."""
     return b"" if ask.key is None else encode(read)
 
@@ -144,16 +144,17 @@ async def _next(service_state: ServiceState, ask: Ask) -> m.Leased | Text:
     wish: m.Next = ask.query
     service_state.hear(wish.worker_id)
     if service_state.closing.is_set():
-        raise Problem("closing", "no more leases are given; results are taken until the server ends")
+        raise Problem("closing", "the server leases nothing more; results are accepted until it ends")
     service_state.registry.expire(await service_state.frontier.now())
     if service_state.registry.urls + wish.batch_size > SERVICE_LEASED_URLS_MAX:
         raise Problem(
-            "too-many-leases", f"{service_state.registry.urls:,} URLs are out, of {SERVICE_LEASED_URLS_MAX:,} at most"
+            "too-many-leases",
+            f"{service_state.registry.urls:,} URLs are leased, at most {SERVICE_LEASED_URLS_MAX:,} may be",
         )
     if wish.timeout_ms and service_state.frontier.waiting_leases >= SERVICE_WAITERS_MAX:
-        raise Problem("too-many-waiters", f"{SERVICE_WAITERS_MAX:,} requests wait; ask with timeout_ms=0")
+        raise Problem("too-many-waiters", f"{SERVICE_WAITERS_MAX:,} requests wait; use timeout_ms=0")
     began = elapsed()
-    # How long the caller waits is no part of the request: a repeated one may have less time left.
+    # The caller's waiting time is not part of the request: a repeated request may have less time left.
     with service_state.keys.used(
         "next", ask.who, wish.worker_id, ask.key, _request(ask, replace(wish, timeout_ms=0))
     ) as request:
@@ -233,7 +234,7 @@ async def _pages(service_state: ServiceState, ask: Ask, wish: m.Next, request: R
 
 
 async def _waited(service_state: ServiceState, ask: Ask, lease: Awaitable[LeaseBatch]) -> LeaseBatch:
-    """The leases; none are kept for a client that goes away, and a server that closes answers at once."""
+    """Returns the leases. A disconnected client gets none, and a closing server answers at once."""
     taking = asyncio.ensure_future(lease)
     others = [asyncio.ensure_future(ask.gone()), asyncio.ensure_future(service_state.closing.wait())]
     try:
@@ -291,7 +292,7 @@ async def _results(service_state: ServiceState, ask: Ask) -> m.Taken:
     if not counted:
         raise Problem(
             "lease-ended",
-            f"lease {body.lease_id} has ended, or its URLs had results before: they come again when they are due",
+            f"lease {body.lease_id} has ended, or its URLs had results before; URLs that are due are leased again",
             codes=codes,
         )
     return m.Taken(counted, len(codes) - counted, codes, _added([code for row in report.links for code in row]))
@@ -332,7 +333,7 @@ async def _return(service_state: ServiceState, ask: Ask) -> m.Returned:
 async def _open(service_state: ServiceState, ask: Ask) -> IssuedLease:
     text = ask.path["lease_id"]
     if not (text.isascii() and text.isdigit() and 0 < len(text) < 19 and int(text)):
-        raise Problem("unknown-lease", f"lease_id {text!r:.50}: give the number that `next` gave")
+        raise Problem("unknown-lease", f"lease_id {text!r:.50}: use the number from `next`")
     given = await service_state.issued(int(text))
     if given is None:
         if service_state.was_issued(int(text)):
@@ -344,7 +345,7 @@ async def _open(service_state: ServiceState, ask: Ask) -> IssuedLease:
 
 
 def _ended(lease_id: int) -> Problem:
-    return Problem("lease-ended", f"lease {lease_id} has ended: its URLs come again when they are due")
+    return Problem("lease-ended", f"lease {lease_id} has ended; its URLs are leased again when they are due")
 
 
 async def _report(service_state: ServiceState, ask: Ask) -> m.Reported:
@@ -396,7 +397,7 @@ async def _when_ready(service_state: ServiceState, _: Ask) -> m.NextReady:
 
 
 async def _register(service_state: ServiceState, ask: Ask) -> m.Registered:
-    """A worker is heard from its first word on; one that obeys another product's rules is refused."""
+    """Registers a worker at its first request. A worker that obeys another product's rules is refused."""
     ours = service_state.user_agent
     if ask.body.user_agent is not None and ask.body.user_agent.lower() != ours.lower():
         raise Problem(
@@ -406,7 +407,7 @@ async def _register(service_state: ServiceState, ask: Ask) -> m.Registered:
     service_state.hear(ask.body.worker_id)
     # Its name service, guard and certificates may be better than those of the workers before.
     await asyncio.to_thread(service_state.frontier.sync._ask_sooner)
-    # Loopback of this machine is loopback of the worker's where it asks over loopback, and of nobody else's.
+    # The loopback of this machine is that of the worker only if its request arrived over loopback.
     permitted = service_state.permission.loopback if ask.local and service_state.permission is not None else []
     settings = service_state.frontier.sync._machine.settings
     gapless = not (settings.delay or settings.delay_factor)
@@ -445,7 +446,7 @@ async def _stats(service_state: ServiceState, _: Ask) -> m.Stats:
 
 
 async def _look(service_state: ServiceState, name: str, **question: Any) -> dict[str, Any]:
-    """A question of the table that commands ask a running crawl by, in a thread: it may read much."""
+    """Answers a question of the table for a running crawl, in a thread, because it may read much."""
     answer = await service_state.answers[name](question)
     found: dict[str, Any] = await asyncio.to_thread(dated, answer)
     return found
@@ -490,7 +491,7 @@ def _no_host(host: str) -> Problem:
 
 
 async def _rule(service_state: ServiceState, ask: Ask) -> m.Ordered:
-    """An order to a host that the frontier knows."""
+    """Carries out an order to a known host."""
     host, order = ask.path["host"], ask.path["order"]
     if order not in HOST_ORDERS:
         raise Problem("unknown-path", f"order {order!r:.50}: there are {', '.join(HOST_ORDERS)}")
@@ -544,7 +545,7 @@ _API = "/api/v1"
 def _repeatable(
     name: str, answer: Answer, body: type[Struct], gives: type[Struct], words: str, *, fetches: bool = True
 ) -> Route:
-    """A path for workers that may be asked twice: it changes nothing the second time."""
+    """Returns a path for workers whose requests may be repeated: the second one changes nothing."""
     path, problems = f"{_API}/frontier/{name}", ("too-many-rows", "invalid-argument", "invalid-url", "store-full")
     return Route("POST", path, Role.WORK, answer, gives, words, body=body, problems=problems, fetches=fetches)
 
@@ -587,7 +588,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         Role.WORK,
         _add,
         m.Added,
-        "Tell the frontier of URLs; answered means durable.",
+        "Add URLs to the frontier; when it answers, they are durable.",
         body=m.AddUrls,
         problems=("too-many-rows", "invalid-argument", "address-refused", "store-full", "hook-running"),
         idempotent=True,
@@ -633,7 +634,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         Role.WORK,
         _return,
         m.Returned,
-        "Give the rest of a lease back unfetched.",
+        "Release the rest of a lease without fetching it.",
         body=m.Nothing,
         problems=("unknown-lease", "lease-ended"),
         fetches=True,
@@ -655,7 +656,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _repeatable("content", _content, m.Digests, m.Seen, "Whether contents were accepted before.", fetches=False),
     _repeatable("errands", _errands, m.Wanted, m.Codes, "Queue requests for something else than pages."),
     _repeatable("allowed", _allowed, m.Urls, m.Allowed, "Whether robots.txt allows URLs.", fetches=False),
-    _repeatable("addresses", _addresses, m.Addresses, m.Ordered, "Tell where hosts are; how many addresses were new."),
+    _repeatable("addresses", _addresses, m.Addresses, m.Ordered, "Report addresses of hosts; how many were new."),
     Route("GET", f"{_API}/frontier/ready", Role.READ, _when_ready, m.NextReady, "When a lease can be had; the clock."),
     Route(
         "POST",
@@ -720,7 +721,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=m.ListRecords,
         problems=("invalid-argument",),
     ),
-    Route("GET", f"{_API}/workers", Role.READ, _workers, m.Workers, "The workers, and what each holds."),
+    Route("GET", f"{_API}/workers", Role.READ, _workers, m.Workers, "The workers, and the leases of each."),
     Route(
         "POST",
         f"{_API}/hosts/{{host}}/{{order}}",

@@ -1,4 +1,4 @@
-"""Errands that the server itself does for workers that ask with `robots=server`: robots.txt files and addresses."""
+"""Errands that the server does itself for workers with `robots=server`: robots.txt files and addresses."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _LOG: Final = logging.getLogger("outrider.service")
 
 
 class Visits(Protocol):
-    """Asks for the URL of a lease."""
+    """Requests the URL of a lease."""
 
     async def visit(self, lease: Lease) -> Visit:
         """The answer; one that was cancelled says whether the site may have noticed."""
         ...
 
     async def close(self) -> None:
-        """Gives connections back."""
+        """Closes connections."""
         ...
 
 
@@ -48,8 +48,8 @@ class ServerErrands:
         return len(self._under_way)
 
     async def take(self, leases: Sequence[Lease]) -> None:
-        """Does these errands beside the caller, each once; returns when their leases are long enough. Leases beyond
-        SERVICE_ERRANDS_MAX are given back."""
+        """Does these errands in other tasks, each once. Returns when their leases are long enough. Leases beyond
+        SERVICE_ERRANDS_MAX are released."""
         new = [one for one in leases if one.token not in self._under_way]
         room = max(0, SERVICE_ERRANDS_MAX - len(self._under_way))
         if new[room:]:
@@ -68,12 +68,12 @@ class ServerErrands:
             else:
                 await self._frontier.report([errand_of(visit)])
         except OutriderError as error:
-            _LOG.warning("errand %s: %s", lease.url, error)  # its lease ends, and it comes again
+            _LOG.warning("errand %s: %s", lease.url, error)  # its lease ends, and it is leased again
         finally:
             self._under_way.pop(lease.token, None)
 
     async def close(self) -> None:
-        """Breaks off what is under way; those errands come again."""
+        """Interrupts the errands under way. They are leased again."""
         tasks = list(self._under_way.values())
         for task in tasks:
             task.cancel()

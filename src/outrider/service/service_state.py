@@ -1,4 +1,4 @@
-"""The state behind the answers: the frontier, the leases that are out, rates, and the workers that were heard."""
+"""The state behind the answers: the frontier, open leases, rates, and the known workers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ServiceState:
         permission: Permission | None = None,
     ) -> None:
         """crawl: the crawl that fetches from this frontier itself. directory: that of a crawl that does not run.
-        permission: its addresses, None where no settings of a crawl are known."""
+        permission: its addresses, None if no settings of a crawl are known."""
         self.user_agent, self.store = frontier.sync.user_agent, frontier.sync._store.hex()
         self.frontier, self.hosts, self.tokens, self.audit = frontier, hosts, tokens, audit
         self.crawl = crawl
@@ -119,7 +119,7 @@ class ServiceState:
             self.heard.popitem(last=False)
 
     async def workers(self) -> list[Worker]:
-        """The workers that hold leases or were heard since the server began, by name."""
+        """The workers with leases or with requests since the server began, by name."""
         now = wall()
         holding = {one.name: one for one in await self.frontier.workers()}
         told = []
@@ -140,14 +140,14 @@ class ServiceState:
 
     @property
     def silent_seconds(self) -> float | None:
-        """How long the worker has been silent that holds leases and was heard longest ago; None where none was heard
+        """How long the worker with leases is silent that sent its last request first; None if no such worker sent one
         since the server began."""
         heard = [self.heard[one.name] for one in self.frontier.sync.workers() if one.name in self.heard]
         return seconds(max(0, wall() - min(heard))) if heard else None
 
     async def issued(self, lease_id: int, tokens: Iterable[int] = ()) -> IssuedLease | None:
-        """A lease that is out; one of before a restart is asked for in the store, by its id and by these tokens of it,
-        for its first URL may have had its result."""
+        """Returns an open lease. A lease from before a restart is read from the store, by its id and by these tokens,
+        because its first URL may have its result."""
         self.registry.expire(await self.frontier.now())
         known = self.registry.get(lease_id)
         if known is not None:
@@ -166,8 +166,8 @@ class ServiceState:
         return given
 
     async def order(self, who: str, name: str, question: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
-        """Writes down who gave an order of the table that commands give a running crawl, then carries it out: an order
-        without its line is never carried out. One that is refused then has a second line with the error."""
+        """Logs the client of an order of the table for a running crawl, then carries it out. An order
+        without its line is never carried out. A refused order then has a second line with the error."""
         facts = {("rule" if key == "order" else key): value for key, value in told.items()}
         await self._note(who, name, facts)
         try:
@@ -178,8 +178,8 @@ class ServiceState:
             raise
 
     async def verb(self, who: str, name: str, given: Mapping[str, Any], *, order: bool) -> Any:
-        """The answer of a verb, made in a thread: it may wait for a function of a crawl beside. An order is written
-        down first, lists of it by their length."""
+        """Returns the answer of a verb, made in a thread, because it may wait for a function of a crawl. An order is
+        logged first. Its lists are logged by their length."""
         work = partial(getattr(self.frontier.sync, name), **given)
         if not order:
             return await asyncio.to_thread(work)
@@ -192,7 +192,7 @@ class ServiceState:
             raise
 
     async def add(self, links: Sequence[Link], request_id: RequestId | None) -> list[Code]:
-        """Tells the frontier of links, or the crawl, whose functions rank them."""
+        """Adds links to the frontier, or to the crawl, whose functions rank them."""
         if self.crawl is not None:
             return await self.crawl.add(links, request_id)
         return await self.frontier.discover(links, request_id=request_id)
@@ -206,7 +206,7 @@ class ServiceState:
         return await asyncio.to_thread(partial(self.permission.admit, urls, owner=owner))
 
     def _adding(self, permission: Permission, add: Answer) -> Answer:
-        """The order `add` of commands beside this server: they are the owner's."""
+        """Carries out the order `add` of commands on this machine: it is the owner's."""
 
         async def answered(question: Mapping[str, Any]) -> Any:
             urls = [str(url) for url in question.get("urls", ())]

@@ -17,7 +17,7 @@ from outrider.url import spell
 _UNASKED: Final = frozenset(
     {FetchError.DNS_UNKNOWN, FetchError.DNS_TEMPORARY, FetchError.BLOCKED_ADDRESS, FetchError.BLOCKED_PORT}
 )
-"""Errors before any request: the host was not asked and need not rest."""
+"""Errors before any request: no request was sent to the host, and it need not rest."""
 
 
 def link_of(given: str | NewUrl, *, crawl: str | None, referrer: str | None = None, depth: int = 0) -> Link:
@@ -52,8 +52,8 @@ def outcome_from_body(body: OutcomeBody) -> Outcome:
 
 
 def outcome_of(result: Result, lease: Lease) -> Outcome:
-    """The outcome of one lease. A result without `fetch_time_ms` rests the host as a request of no length would, unless
-    the error says that none was sent."""
+    """Returns the outcome of one lease. A result without `fetch_time_ms` rests the host like a request of no length,
+    unless the error means that no request was sent."""
     asked = result.http_status is not None or result.error not in _UNASKED
     seconds = result.fetch_time_ms / 1000 if result.fetch_time_ms is not None else 0.0 if asked else None
     row = ERRANDS.get(lease.kind)
@@ -99,7 +99,7 @@ _OF_ANSWERS: Final[Mapping[str | None, Callable[[Result, Lease, float | None], O
     "robots": _of_robots,
     "address": _of_address,
 }
-"""The errands whose answer is a field of `Outcome`, by that field; the others are answered as pages are."""
+"""Errands whose answer is a field of `Outcome`, by that field. The rest are answered like pages."""
 
 
 def _of_page(result: Result, lease: Lease, seconds: float | None) -> Outcome:

@@ -1,10 +1,10 @@
 """Orders to a crawl that does not run: export, import, replay, repair, a fresh start, and retries after our own faults.
 
-Orders to a running crawl, such as a pause or new URLs, go the way of the questions (`questions/crawl_queries.py`).
+Orders to a running crawl, such as a pause or new URLs, are sent like questions (`questions/crawl_queries.py`).
 
     archive_replay.py  `replay`: hooks over the archive, without a request
     exchange.py        `export` and `import`
-    move_old.py        `--anew`: the old content moves into a folder
+    move_old.py        `--anew`: moves the old content into a folder
     own_faults.py      retries of pages that failed for a fault of our own
     replay_process.py  the process in which hooks of a replay run
     store_repair.py    `verify` and `repair`

@@ -1,14 +1,14 @@
 """Replay: runs `on_page` over the pages in a crawl's archive, without a request, in a process per core.
 
 Pages are replayed in the order of `pages.jsonl`. The partial file `TARGET.partial` has one block per finished chunk of
-pages; each block ends with a mark:
+pages. Each block ends with a mark:
 
     item lines
     # {"pages": lines of pages.jsonl until here, "crc": crc32c of the item lines, "counts": …}
 
-The first line of the file is `# {"replay": 1, "of": …}`. `of` is a digest of what the items depend on: the function and
-the file of its module, the settings, and the first line of `pages.jsonl`. A later run with the same digest continues
-after the last whole block, so each page is in the target once, no matter how often a run was killed.
+The first line of the file is `# {"replay": 1, "of": …}`. `of` is a digest of everything that the items depend on: the
+function and the file of its module, the settings, and the first line of `pages.jsonl`. A later run with the same digest
+continues after the last whole block. So each page is in the target once, however often a run was killed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from outrider.limits import REPLAY_NAMED_MAX, REPLAY_PAGES_AT_ONCE
 from outrider.storage.files import is_no_space
 
 DEFAULT_NAME: Final = "replayed.jsonl"
-"""The target if none is given, in the directory of the crawl."""
+"""The target without `--to`, in the directory of the crawl."""
 PARTIAL: Final = ".partial"
 HOOK_FAILED: Final = 10
 
@@ -81,8 +81,8 @@ class Replay:
 def replay(directory: str, on_page: str, to: str | None, talk: TextIO, *, anew: bool = False) -> Replay:
     """Runs a function over the archived pages of the crawl, or of the worker, in a directory.
 
-    to: the target, else `replayed.jsonl` in the directory. anew: starts from the first page even if an earlier replay
-    could be continued. Raises SettingsError for a function that cannot be loaded, NamedPathError for a directory
+    to: the target, otherwise `replayed.jsonl` in the directory. anew: starts from the first page even if an earlier
+    replay could be continued. Raises SettingsError for a function that cannot be loaded, NamedPathError for a directory
     without an archive and for a target that the crawl writes itself, StoreInUseError while another replay writes it.
     """
     lines = PageLines([directory])

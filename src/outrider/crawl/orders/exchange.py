@@ -1,8 +1,8 @@
 """Export and import: a frontier's records to a file and back with their states; lists of URLs into a frontier.
 
-An import goes in calls of `IMPORT_ROWS_AT_ONCE`, each durable when it returns and harmless when it is repeated: an
-import that was killed is run again. No request ids: the seen-set knows the URLs taken before. A remembered answer would
-also be given again after a scope was widened or a crawl deleted, and then no URL would be taken.
+An import makes calls of `IMPORT_ROWS_AT_ONCE`. Each is durable when it returns and harmless when it is repeated, so
+an import that was killed can be run again. Request ids are not used: the seen-set contains the URLs added before. A
+stored answer would also be returned after a wider scope or a deleted crawl, and then no URL would be added.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Counter:
         self.total = 0
 
     def add(self, count: int) -> None:
-        """So many more; says so now and then."""
+        """Adds `count` rows. From time to time it prints the number."""
         self.total += count
         now = time.monotonic()
         if now - self._shown < SHOW_SECONDS:
@@ -94,9 +94,9 @@ class Counter:
 
 
 def export(directories: Sequence[str], path: str, what: str, talk: TextIO) -> int:
-    """Writes the records of the frontier (or the lines of pages.jsonl) to a file; gives the number of records.
+    """Writes the records of the frontier (or the lines of pages.jsonl) to a file. Returns the number of records.
 
-    The pages of several directories become one list, each token once. Reports of workers tell which lines count.
+    The pages of several directories become one list, each token once. Reports of workers decide which lines count.
 
     A running crawl writes the frontier itself. Raises SettingsError, StoreError; StoreInUseError for a frontier whose
     owner does not answer.
@@ -129,8 +129,8 @@ def export(directories: Sequence[str], path: str, what: str, talk: TextIO) -> in
 
 
 def _reports(directory: str) -> LogContent | None:
-    """The reports of a worker; None in a crawl's directory. Raises SettingsError where some have no answer: nobody here
-    knows whether their lines count."""
+    """Returns the reports of a worker; None in a crawl's directory. Raises SettingsError for reports without an answer:
+    whether their lines count is not known here."""
     folder = os.path.join(directory, FOLDER)
     if not os.path.isdir(folder):
         store_of(directory)
@@ -142,8 +142,8 @@ def _reports(directory: str) -> LogContent | None:
         files.close()
     if kept.unanswered:
         raise SettingsError(
-            f"{directory} has reports that its server did not answer: `outrider work ADDRESS -o "
-            f"{shlex.quote(directory)}` asks for the answers"
+            f"{directory} has reports that its server did not answer; get the answers with `outrider work ADDRESS -o "
+            f"{shlex.quote(directory)}`"
         )
     return kept
 
@@ -173,7 +173,7 @@ class PageLines:
                 try:
                     line = decoder.decode(octets)
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    raise NamedPathError(f"{_path(directory)}, line {number} is no JSON object ({error})") from None
+                    raise NamedPathError(f"{_path(directory)}, line {number} is not a JSON object ({error})") from None
                 token = line.get("token")
                 if isinstance(token, int):
                     if token in tokens:
@@ -215,7 +215,7 @@ def _length(path: str) -> int:
     try:
         return os.path.getsize(path)
     except OSError:
-        return 0  # no file is no line; another fault shows when the file is opened
+        return 0  # a missing file has no lines; another fault shows when the file is opened
 
 
 @dataclass(slots=True)
@@ -245,10 +245,10 @@ class Imported:
 
 
 def import_files(directory: str, paths: Sequence[str], talk: TextIO) -> Imported:
-    """Takes the rows of the files into the frontier of `directory`, which is made where there is none.
+    """Adds the rows of the files to the frontier of `directory`, which is created if it is missing.
 
     Rows that cannot be used are counted and named. Raises SettingsError for a file that cannot be read, before any row
-    is taken, and StoreError.
+    is added, and StoreError.
     """
     for path in paths:
         form_of(path, READ)
@@ -256,7 +256,7 @@ def import_files(directory: str, paths: Sequence[str], talk: TextIO) -> Imported
             with open(path, "rb"):
                 pass
         except OSError as error:
-            raise NamedPathError(f"{path!r} cannot be read ({error.strerror}); give the path of a file") from None
+            raise NamedPathError(f"{path!r} cannot be read ({error.strerror}); name a readable file") from None
     found = Imported()
     counter = Counter(talk, "read")
     with changing(directory, create=True) as frontier:
@@ -291,8 +291,8 @@ def take_file(frontier: Frontier, path: str, found: Imported, counter: Counter) 
 
 
 def _take_sitemap(frontier: Frontier, path: str, found: Imported, counter: Counter) -> None:
-    """A sitemap or feed: its pages become seeds, in the order of their priorities; the sitemaps of an index are queued
-    for the next run of the crawl. Somebody who imports it vouches for it, so it speaks for any host."""
+    """Imports a sitemap or feed: its pages become seeds, in the order of their priorities. The sitemaps of an index are
+    queued for the next run of the crawl. The user vouches for the file, so it may name pages of any host."""
     with open(path, "rb") as file:
         body = file.read(SITEMAP_BYTES_MAX + 1)
     if len(body) > SITEMAP_BYTES_MAX:
@@ -300,7 +300,7 @@ def _take_sitemap(frontier: Frontier, path: str, found: Imported, counter: Count
     sitemap = read_sitemap(body, "")
     for problem in sitemap.problems:
         found.rows += 1
-        found.fault(path, 1, f"it is no sitemap: {problem}" if sitemap.kind == "error" else problem)
+        found.fault(path, 1, f"it is not a sitemap: {problem}" if sitemap.kind == "error" else problem)
     for first in range(0, len(sitemap.entries), IMPORT_ROWS_AT_ONCE):
         links = [link_of(entry) for entry in sitemap.entries[first : first + IMPORT_ROWS_AT_ONCE]]
         found.rows += len(links)
@@ -316,7 +316,7 @@ def _take_sitemap(frontier: Frontier, path: str, found: Imported, counter: Count
 
 
 def _take_lines(frontier: Frontier, path: str, found: Imported, counter: Counter) -> None:
-    """A file of pages, in three readings: URLs that the crawl was through with, then the others, for a URL may
+    """Imports a file of pages in three passes: finished URLs first, then the rest, because a URL may
     have lines of both kinds; then the links of the archived pages, when all seeds are known."""
     for final in (True, False):
         rows = (read for read in read_records(path, PAGES) if _is_final(read) is final)
@@ -340,14 +340,14 @@ def _is_final(read: Read) -> bool:
 
 
 def _take_links(frontier: Frontier, read: Read, files: Directory | None, path: str, found: Imported) -> None:
-    """Takes the links of a line's page in."""
+    """Adds the links of a line's page."""
     try:
         links = links_of(read.record or {}, files, path)
     except FileNotFoundError:
         links = None
     except DamagedStoreError as error:
         found.note(WITHOUT_LINKS)
-        found.name(path, read.place, f"its links are not taken: {error.facts}")
+        found.name(path, read.place, f"its links are not added: {error.facts}")
         return
     if links is None:
         found.note(WITHOUT_LINKS)
@@ -384,21 +384,21 @@ def _fault(record: Mapping[str, Any], *, states: bool) -> str:
         return ""
     state = record.get("state")
     if not isinstance(state, str) or state not in _STATES:
-        return f"state is {state!r:.80}; it takes {', '.join(sorted(_STATES))}"
+        return f"unknown state {state!r:.80}: use {', '.join(sorted(_STATES))}"
     for name, kind in FRONTIER.columns.items():
         value = record.get(name)
         if value is not None and not _fits(value, kind):
-            return f"{name} is {value!r:.80}, which is no {_WORDS[kind]}"
+            return f"{name} is {value!r:.80}, not {_WORDS[kind]}"
     return ""
 
 
 _WRITTEN_BYTES_MAX: Final = 4 * URL_BYTES_MAX
 """A URL may be longer as it is written than its canonical spelling, by dots and triplets."""
 _WORDS: Final = {
-    "text": "text",
-    "whole": "whole number of 64 bits",
-    "instant": "time",
-    "real": "number",
+    "text": "a text",
+    "whole": "a whole number of 64 bits",
+    "instant": "a time",
+    "real": "a number",
     "truth": "true or false",
     "json": "",
 }
@@ -422,7 +422,7 @@ def _discover(frontier: Frontier, good: Sequence[Read], path: str, found: Import
     links = [str((read.record or {})["url"]) for read in good]
     for read, code in zip(good, frontier.discover(links), strict=True):
         if code is Code.INVALID:
-            found.fault(path, read.place, "it is no http or https URL")
+            found.fault(path, read.place, "it is not an http or https URL")
             continue
         found.note(IMPORTED if code is Code.NEW else str(code))
 
@@ -432,7 +432,7 @@ def _restore(frontier: Frontier, good: Sequence[Read], path: str, found: Importe
         _count(found, frontier.restore([read.record or {} for read in good]), len(good))
         return
     except (SettingsError, InvalidUrlError):
-        pass  # one of them is refused: which one is told by asking for each alone
+        pass  # one URL is refused: adding each alone shows which one
     for read in good:
         try:
             _count(found, frontier.restore([read.record or {}]), 1)

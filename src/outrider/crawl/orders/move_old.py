@@ -1,4 +1,4 @@
-"""`--anew`: the content of a crawl's directory goes into a folder there, whole; nothing is removed."""
+"""`--anew`: moves the content of a crawl's directory into a folder there, whole; nothing is removed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from outrider.engine.store_socket import SOCKET_NAME
 from outrider.errors import NamedPathError, StoreError
 from outrider.storage.files import Directory, read_whole, replace
 
-# The store goes first: after a crash in between, the other files have no store, and are refused until put aside too.
+# The store is moved first: after a crash in between, the other files have no store, and are refused until moved too.
 _MOVED: Final = (
     FRONTIER_NAME,
     *FILES.values(),
@@ -40,10 +40,10 @@ _MOVED: Final = (
 
 
 def move_old(path: str, now: Instant) -> str | None:
-    """Moves the crawl in `path` into a new folder there; answers the folder, None when there was nothing to move.
+    """Moves the crawl in `path` into a new folder there. Returns the folder, None if there was nothing to move.
 
-    The settings stay in force, and their file goes along as a copy. Raises StoreInUseError while a process owns the
-    crawl, and NamedPathError where a file cannot be moved.
+    The settings stay in force, and the folder gets a copy of their file. Raises StoreInUseError while a process owns
+    the crawl, and NamedPathError if a file cannot be moved.
     """
     there = [name for name in _MOVED if os.path.lexists(os.path.join(path, name))]
     if not there:
@@ -84,7 +84,7 @@ def _new_folder(path: str, now: Instant) -> str:
 
 
 def _settle(path: str, folder: str) -> None:
-    """Copies the settings, and makes the moves durable: first where the files went to, then where they were."""
+    """Copies the settings, and makes the moves durable: first in the new folder, then in the old one."""
     with contextlib.closing(Directory(path, create=False)) as here:
         with contextlib.closing(Directory(folder, create=False)) as there:
             with contextlib.suppress(FileNotFoundError, StoreError):

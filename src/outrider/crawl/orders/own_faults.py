@@ -47,7 +47,7 @@ def words_of(back: Mapping[str, int]) -> str:
 
 
 def _of_changed(before: Given, options: CrawlOptions) -> tuple[FetchError, ...]:
-    """The errors of settings that are others than before."""
+    """Returns the errors of settings that have changed."""
     if not before:
         return ()
     try:

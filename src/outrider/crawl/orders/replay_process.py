@@ -85,7 +85,7 @@ def replay_options(options: CrawlOptions, directory: str, on_page: str) -> Crawl
 
 
 class ReplayProcess:
-    """A process that replays pages; a new one takes its place if a page ends it."""
+    """A process that replays pages. If a page ends it, a new one replaces it."""
 
     def __init__(self, options: CrawlOptions) -> None:
         self._options = options
@@ -145,7 +145,7 @@ class ReplayProcess:
             process.wait()
 
     def close(self) -> None:
-        """Ends the process and gives its pipes back; no thread replays meanwhile."""
+        """Ends the process and closes its pipes; no thread replays meanwhile."""
         self._ended = True
         self._stop()
 
@@ -162,7 +162,7 @@ class ReplayProcess:
 
 
 def main() -> None:
-    """Replays the pages of each message until there is none. What the functions print goes to standard error."""
+    """Replays the pages of each message until the last. Standard error gets the text that the functions print."""
     from outrider.crawl.questions.crawl_queries import settings_of
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command, which ends this process
@@ -247,7 +247,7 @@ class Replayer:
         address = record.fields.get("warc-ip-address", "127.0.0.1")
         request = self._per_host.of(lease.host).request(requested, address, self._options.user_agent_sent, ())
         content_type = Headers.parse(head + separator).get("content-type")
-        if line.get("bytes", 0) > request.room(len(head), content_type)[1]:  # `on_request` had asked for more
+        if line.get("bytes", 0) > request.room(len(head), content_type)[1]:  # `on_request` had raised the limit
             request = replace(request, bytes_max=line["bytes"], type_bytes_max=())
         truncated = record.fields.get("warc-truncated")
         ended = TransferEnd(

@@ -80,7 +80,7 @@ _NOTHING = Filler(FRAME_KIND, 1, 0, empty_payload(0))
 @dataclass(frozen=True, slots=True)
 class Verified:
     """The findings of a check: damaged places, the recount of a store that can be opened, and why its opening would
-    refuse the output beside it."""
+    refuse the output in the same directory."""
 
     damage: tuple[Loss, ...] = ()
     found: Verification | None = None
@@ -109,10 +109,10 @@ class Repaired:
 
 
 def verify(path: str) -> Verified:
-    """Checks every checksum of a store, recounts the store, and compares with it how far the output of its crawl
-    reaches; changes nothing. A running crawl recounts itself.
+    """Checks every checksum of a store, recounts the store, and compares the length of its crawl's output with it.
+    Changes nothing. A running crawl recounts itself.
 
-    Raises StoreError where it can neither be read nor told why: StoreInUseError, ForeignStoreError.
+    Raises StoreError if it cannot be read and the reason is unknown: StoreInUseError, ForeignStoreError.
     """
     if worker_folder.is_worker(path):
         books = worker_folder.surveyed(path)
@@ -164,10 +164,10 @@ def _verified(store: str, crawl: str | None) -> Verified:
 
 
 def repair(path: str, *, now: Instant | None = None) -> Repaired:
-    """Mends a store without an owner so that it opens: keeps the whole parts, and the replaced files in a folder of the
-    store. now: hosts rest one whole delay from this instant on (default: the wall clock's now), because a visit may be
-    lost. Raises StoreError; the next attempt mends the rest. Raises UnknownOutputError for a store that is older than
-    its output: nothing in it is damaged.
+    """Repairs a store without an owner so that it opens. The whole parts stay, and a folder of the store keeps the
+    replaced files. now: from this instant hosts rest one whole delay (default: the wall clock's now), because a visit
+    may be lost. Raises StoreError; the next attempt repairs the rest. Raises UnknownOutputError for a store that is
+    older than its output: nothing in it is damaged.
     """
     if worker_folder.is_worker(path):
         return Repaired(*worker_folder.mend(path))
@@ -199,8 +199,8 @@ def repair(path: str, *, now: Instant | None = None) -> Repaired:
         losses += found.losses
         facts = {"at": rfc3339(wall()), "store": manifest.store}
         report(files, Mended(folder, tuple(kept), tuple(losses)), facts)
-        # This order survives a kill in between. Behind the new checkpoint no lost part is needed any more; until then
-        # the log stays as it is, and a damaged one refuses to open.
+        # This order survives a kill in between. After the new checkpoint no lost part is needed any more. Until then
+        # the log stays as it is, and a damaged log refuses to open.
         names, more = mend_ledger(files, found, folder)
         kept += names
         losses += more
@@ -218,7 +218,7 @@ def _held(store: str, *, read_only: bool) -> Iterator[Directory]:
     try:
         files = Directory(store, create=False, read_only=read_only)
     except FileNotFoundError as error:
-        raise NoStoreError(f"{error.filename} does not exist; give the directory of a crawl") from None
+        raise NoStoreError(f"{error.filename} does not exist; name the directory of a crawl") from None
     try:
         try:
             files.lock()
@@ -255,7 +255,7 @@ def _survey(files: Directory, manifest: Manifest) -> Survey:
 def _salvage(
     files: Directory, manifest: Manifest, found: Survey, until: Instant, crawl: str | None, losses: list[Loss]
 ) -> Salvaged:
-    """Writes a checkpoint of all facts in whole files, behind the last frame that is known."""
+    """Writes a checkpoint of all facts in whole files, after the last known frame."""
     names = [run.name for run in found.runs]
     ledger = Ledger.open(files, store=found.store, names=[name for name in names if family_of(name) == LEDGER])
     cold = ColdHosts.open(files, store=found.store, names=[name for name in names if family_of(name) == COLD])
@@ -288,7 +288,7 @@ def _salvage(
 
 
 def _frames(files: Directory, found: Survey, after: int) -> Iterator[WholeFrame]:
-    """The whole frames with a higher LSN. Raises ForeignStoreError for frames that hold no facts."""
+    """Yields the whole frames with a higher LSN. Raises ForeignStoreError for frames without facts."""
     for frame in whole_frames(files, found, after):
         if frame.kind != FRAME_KIND:
             raise ForeignStoreError(
@@ -302,7 +302,7 @@ def _payload(frame: WholeFrame) -> bytes:
 
 
 def _apply_frame(frame: WholeFrame, salvage: Salvage) -> str:
-    """Takes the facts of a frame. Why they cannot be applied, "" when they can."""
+    """Applies the facts of a frame. Returns why they cannot be applied, "" if they can."""
     try:
         payload = _payload(frame)
     except DamagedStoreError as error:
@@ -311,7 +311,7 @@ def _apply_frame(frame: WholeFrame, salvage: Salvage) -> str:
 
 
 def _keep_output(crawl: str, files: Directory, found: Survey, tables: Tables, losses: list[Loss]) -> None:
-    """The tables know how far archive and line files really reach, so that opening cuts nothing that is whole."""
+    """Notes the true ends of archive and line files in the tables, so that opening cuts nothing that is whole."""
     tail = 2 * sum(segment.size for segment in found.segments) + _TAIL_BYTES_MIN
     for stream in FILES:
         noted = tables.registry.projections.get(stream, (0, 0))

@@ -1,13 +1,13 @@
-"""The output of a crawl: the archive, the line files, and the text that people see.
+"""The output of a crawl: the archive, the line files, and the text for a terminal.
 
 The archive is written first, then the frontier's fact, then the line files. The line files repeat the facts, so a kill
-loses no line and writes none twice.
+neither loses a line nor writes it twice.
 
     journal.py          `crawl.log`
     line_fields.py      the fields of a line of `politeness.jsonl`
     omissions.py        what a crawl omitted, with the command that lists it
     output.py           archive, fact and line files, in this order
-    output_recovery.py  where archive and line files end, for an opening and a repair
+    omissions.py        omitted URLs and links, with the command that lists them
     parquet.py          rows of a Parquet file in bounded pieces
     progress.py         the progress of a running crawl
     rates.py            rates, remaining time and counts of the status

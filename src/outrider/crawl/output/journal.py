@@ -1,6 +1,6 @@
-"""crawl.log: one line for each event, as text or JSON; a log that cannot be written never stops a crawl.
+"""crawl.log: one line for each event, as text or JSON. A log that cannot be written never stops a crawl.
 
-The events are records of Python's `logging`, of the logger `outrider`; crawl.log is one handler of them, and a program
+The events are records of Python's `logging`, of the logger `outrider`. crawl.log is one handler of them, and a program
 may add its own. A record has the word in `event` and the facts in `facts`.
 """
 
@@ -22,7 +22,7 @@ JOURNAL_FILE: Final = "crawl.log"
 
 
 LOGGER: Final = logging.getLogger("outrider")
-LOGGER.addHandler(logging.NullHandler())  # a library writes nowhere unless it is asked to
+LOGGER.addHandler(logging.NullHandler())  # a library writes nothing without a handler of its program
 _ERRORS: Final = frozenset({"bug", "failure"})
 _WARNINGS: Final = frozenset({"disk_full", "stale", "too_large"})
 
@@ -82,7 +82,7 @@ class Journal(logging.Handler):
             self.flush()
 
     def flush(self) -> None:
-        """Hands the lines to the operating system; it is not asked to keep them."""
+        """Passes the lines to the operating system, without a sync."""
         if not self._parts:
             return
         text = "".join(self._parts).encode("utf-8", "backslashreplace")
@@ -93,7 +93,7 @@ class Journal(logging.Handler):
                 os.write(self._descriptor, text)
 
     def close(self) -> None:
-        """Flushes and gives the file back; a second time nothing happens."""
+        """Flushes and closes the file. A second call does nothing."""
         self.flush()
         if self._descriptor >= 0:
             os.close(self._descriptor)

@@ -1,4 +1,4 @@
-"""The lines of a crawl's output as types: their fields, in the order in which they stand (docs/formats/archive.md)."""
+"""The lines of a crawl's output as types: their fields, in the order of the line (docs/formats/archive.md)."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _page_with_items: Final = msgspec.json.Decoder(_PageWithItems)
 
 
 def item_lines(line: bytes) -> list[bytes]:
-    """The lines of `items.jsonl` for a line of `pages.jsonl`: one per item of the page.
+    """Returns the lines of `items.jsonl` for a line of `pages.jsonl`: one per item of the page.
 
-    The page's URL and token come first, the fields of the item follow. Where the item has a field of that name itself,
-    its field stays, and the page's is called `page_url` or `page_token`.
+    The page's URL and token are first, then the fields of the item. If the item has a field of that name itself, it
+    stays, and the page's field is called `page_url` or `page_token`.
     """
     if _ITEMS_BEGIN not in line:
         return []

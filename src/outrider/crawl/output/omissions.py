@@ -1,4 +1,4 @@
-"""Things a crawl leaves out: parked URLs, links that were not followed, seeds that are no URLs. Each reason has its
+"""Omissions of a crawl: parked URLs, skipped links, seeds that are not URLs. Each reason has its
 number and the command that lists it (pure: counts in, rows out).
 """
 
@@ -15,7 +15,7 @@ from outrider.url.traps import BY_MIRROR, RULES
 
 BAD_SEEDS: Final = "bad_seeds"
 BAD_SEED: Final = "bad_seed"
-"""The event of crawl.log for a seed that is no URL."""
+"""The event of crawl.log for a seed that is not a URL."""
 OVER_LIMIT: Final = "over_limit"
 ROBOTS: Final = "robots"
 TRAP: Final = "trap"

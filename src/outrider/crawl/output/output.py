@@ -1,7 +1,7 @@
 """The output of a crawl, written in one order: archive, sync, the frontier's fact, then line files that repeat it.
 
-An opening cuts the archive at the watermark that the frontier knows, and each line file at its synced length; then it
-writes the log's later lines again. So every line stands there once, also after a crash.
+An opening cuts the archive at the watermark in the frontier, and each line file at its synced length. Then it
+writes the log's later lines again. So the file has every line once, also after a crash.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ PAGES: Final = "pages"
 POLITENESS: Final = "politeness"
 ITEMS: Final = "items"
 FILES: Final = {ITEMS: "items.jsonl", PAGES: "pages.jsonl", POLITENESS: "politeness.jsonl"}
-"""The line files. The lines of items are made of those of pages: their place is noted first, so that the log contains
-each line of a page whose items are not in their file yet."""
+"""The line files. Lines of items are made from lines of pages. Their place is noted first, so that the log contains
+each page line whose items are not in their file yet."""
 CHAIN: Final = {stream: f"{stream} chain" for stream in FILES}
 """The names under which a store keeps how long its line files are, and the digest of their lines."""
 ARCHIVE_WRITER: Final = "archive"
 ARCHIVE_PREFIX: Final = "crawl"
 READ_BACK_BYTES: Final = 1 << 20
 REPLAY_LINES: Final = 10_000  # written at once when a file is brought up to the log
-LOOK_SECONDS: Final = 1.0  # the files are looked at so often: a look costs some microseconds
-NOTE_LINES: Final = 20_000  # after so many lines the files are synced and their lengths noted: that bounds the replay
+LOOK_SECONDS: Final = 1.0  # time between two checks of the files; a check costs some microseconds
+NOTE_LINES: Final = 20_000  # after this many lines the files are synced and noted: that bounds the replay
 
 
 class Logged(Protocol):
-    """The lines of a crawl as a store or the books of a worker have them, and how far the line files reach."""
+    """The lines of a crawl from a store or from the report log of a worker, and the synced length of the line files."""
 
     def projection(self, stream: str) -> tuple[int, int]: ...
     def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]: ...
@@ -59,7 +59,7 @@ def noted_place(known: Logged, stream: str) -> tuple[int, int]:
 
 
 def logged_lines(known: Logged, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file behind an LSN of the log, as (LSN, line)."""
+    """Returns the lines of a file after an LSN of the log, as (LSN, line)."""
     return items_of(known.lines(PAGES, after)) if stream == ITEMS else known.lines(stream, after)
 
 
@@ -125,8 +125,8 @@ class Output:
         return again
 
     def packed(self, answers: Sequence[tuple[Response, Instant, int]]) -> Sequence[Records | None]:
-        """Answers with a head as the archive will have them, each with its instant and the token of its lease; None for
-        each where there is no archive. Any thread may ask."""
+        """Returns the archive records of answers with a head, each with its instant and the token of its lease; None
+        for each without an archive. Any thread may call it."""
         if self._archive is None:
             return [None] * len(answers)
         payloads = [payload_of(response) for response, _, _ in answers]
@@ -148,14 +148,14 @@ class Output:
         return self._archive.records_of(exchanges)
 
     def keep(self, records: Sequence[Records]) -> list[WarcPlace]:
-        """Appends answers to the archive. Raises StoreFullError, and then none of them is there."""
+        """Appends answers to the archive. After StoreFullError, none of the records was added."""
         if not records:
             return []
         assert self._archive is not None, "without an archive nothing is packed for it"
         return self._archive.add_all(records)
 
     def sync_archive(self) -> tuple[str, bytes] | None:
-        """Makes the kept records durable, and gives the watermark that the report carries."""
+        """Makes the kept records durable, and returns the watermark for the report."""
         if self._archive is None:
             return None
         began = self._clock()
@@ -175,14 +175,14 @@ class Output:
         self.settle_debts()
 
     def settle_debts(self) -> None:
-        """Writes the lines that are owed; from time to time also tells the frontier how far the files reach."""
+        """Writes the lines that are owed. From time to time it notes the lengths of the files in the frontier."""
         self._append_owed()
         if self._since_note >= NOTE_LINES:
             self.note()
 
     def check(self) -> None:
-        """Raises LostOutputError where a line file or the newest file of the archive was removed, replaced or cut by
-        somebody else: writing on would fill a file that nobody can read."""
+        """Raises LostOutputError if another program removed, replaced or cut a line file or the newest file of the
+        archive: further lines would fill a file that cannot be read."""
         self._looked_at = self._clock()
         for stream, projection in self._projections.items():
             self._check(FILES[stream], projection.length, self._places.get(stream))
@@ -215,14 +215,14 @@ class Output:
                 self._owed[stream] = []
 
     def note(self) -> None:
-        """Syncs the files and tells the frontier how far they reach; owed lines are written before, or they would count
+        """Syncs the files and notes their lengths in the frontier. Owed lines are written before, or they would count
         as written. Raises StoreFullError, StoreFailedError, LostOutputError."""
         self.check()
         self._append_owed()
         self._since_note = 0
         if all(projection.length == self._noted[stream] for stream, projection in self._projections.items()):
             return
-        # Every stream notes its place, also one that got no line: else the log behind its last line would be kept.
+        # Every stream notes its place, also one without a new line: otherwise the log after its last line would stay.
         for stream, projection in self._projections.items():
             projection.sync()
             self._frontier.note_projection(stream, projection.length, self._lsn)
@@ -239,7 +239,7 @@ class Output:
         return whole_lines(path, self._noted[PAGES])
 
     def close(self) -> None:
-        """Gives the files back; `note` comes before where a clean end is wanted."""
+        """Closes the files. For a clean end, call `note` before."""
         for projection in self._projections.values():
             projection.close()
         if self._archive is not None:
@@ -251,7 +251,7 @@ class Output:
 
 
 def whole_lines(path: str, bytes_max: int | None = None) -> Iterator[bytes]:
-    """The lines of a file up to so many bytes; one that is being written is left out. None where there is no file."""
+    """Yields the lines of a file up to a length in bytes, without an unfinished last line. A missing file has none."""
     left = bytes_max if bytes_max is not None else COUNT_MAX
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
         while left > 0 and (line := file.readline(min(left, OUTPUT_LINE_BYTES_MAX))).endswith(b"\n"):
@@ -260,14 +260,14 @@ def whole_lines(path: str, bytes_max: int | None = None) -> Iterator[bytes]:
 
 
 def last_line(path: str, url: str, bytes_max: int | None = None) -> dict[str, Any] | None:
-    """The last whole line about a URL in a file of pages, read from its end; None where the last `bytes_max` bytes have
-    none, or there is no file. Raises OSError, and DecodeError for a line that is no JSON."""
+    """Returns the last whole line about a URL in a file of pages, read from its end. None if the last `bytes_max` bytes
+    have no such line, or without a file. Raises OSError, and DecodeError for a line that is not JSON."""
     wanted = b'"url":' + msgspec.json.encode(url)
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
         end = file.seek(0, os.SEEK_END)
         least = 0 if bytes_max is None else max(0, end - bytes_max)
         carried = b""  # the end of a line that begins in the piece before
-        whole = False  # what stands behind the last end of a line is being written
+        whole = False  # the bytes after the last end of a line are still being written
         while end > least:
             begin = max(least, end - READ_BACK_BYTES)
             file.seek(begin)
@@ -290,7 +290,7 @@ def last_line(path: str, url: str, bytes_max: int | None = None) -> dict[str, An
 
 
 def chain_at(length: int, noted: bytes | None) -> str | None:
-    """The digest that a store noted for a line file of this length, None if it noted none."""
+    """Returns the digest that a store noted for a line file of this length, None without one."""
     if length == 0:
         return ""
     if noted is None:

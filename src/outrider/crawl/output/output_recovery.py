@@ -1,10 +1,10 @@
-"""Where a crawl's archive and line files really end: for a repair, and for an opening, which cuts them there.
+"""The true ends of a crawl's archive and line files: for a repair, and for an opening, which cuts the files there.
 
-An opening cuts these files at the lengths in the crawl's store. A store that lost the newest facts would cut too much:
-so a repair tells it where the last whole record and the last whole line end, and which log lines are not in the files
-yet. A store that is gone, older than the files or of another crawl would cut too much as well: so an opening looks at
-the bytes that it would cut, and refuses where no process of this store can have written them. A process writes a line
-only when the log holds it, and a record only under a token that the log holds.
+An opening cuts these files at the lengths in the crawl's store. A store that lost the newest facts would cut too much.
+So a repair finds the ends of the last whole record and line, and the log lines that are missing in the files. A store
+that is missing, older than the files or of another crawl would cut too much as well. So an opening reads the
+bytes that it would cut, and refuses if no process of this store can have written them. A process writes a line
+only after the log contains it, and a record only under a token that the log contains.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _HEAD_BYTES: Final = 64 << 10  # the fields of a record, its URL among them, end
 
 
 def judge_of(path: str) -> Callable[[Recovered], None]:
-    """A judge for the opening of the store of the crawl in `path`. The judge raises UnknownOutputError, and changes
-    nothing, where the opening would cut lines that the store does not know.
+    """Returns a judge for the opening of the store of the crawl in `path`. If the opening would cut lines that are not
+    in the store, the judge raises UnknownOutputError and changes nothing.
     """
 
     def judge(known: Recovered) -> None:
@@ -49,7 +49,7 @@ def judge_of(path: str) -> Callable[[Recovered], None]:
 
 
 class KnownOutput(Logged, Protocol):
-    """How far a store, or the books of a worker, know the output beside them."""
+    """The output that a store, or the report log of a worker, knows."""
 
     @property
     def token(self) -> int: ...
@@ -57,7 +57,7 @@ class KnownOutput(Logged, Protocol):
 
 
 def unknown_place(path: str, known: KnownOutput) -> str | None:
-    """The first line or record in `path` that an opening would cut and that is not known, in words; None for none."""
+    """Returns in words the first unknown line or record in `path` that an opening would cut; None without one."""
     for stream, name in FILES.items():
         at = _unknown_line(os.path.join(path, name), stream, known)
         if at is not None:
@@ -68,7 +68,7 @@ def unknown_place(path: str, known: KnownOutput) -> str | None:
 
 
 def cut_short(path: str, known: KnownOutput) -> Iterator[Loss]:
-    """The files of the crawl in `path` that hold less than its store says, for which an opening refuses them."""
+    """Yields the files of the crawl in `path` that are shorter than its store says. An opening refuses them."""
     for stream, name in FILES.items():
         if known.projection(stream)[0]:
             yield from _cut_short(path, name, known.projection(stream)[0], b"\n")
@@ -82,7 +82,7 @@ def _cut_short(path: str, name: str, length: int, end: bytes) -> Iterator[Loss]:
     file = _opened(os.path.join(path, name))
     if file is None:
         if length:
-            yield Loss(name, 0, 0, f"it is not there; the store says {length:,} bytes")
+            yield Loss(name, 0, 0, f"it is missing; the store says {length:,} bytes")
         return
     with file:
         size = os.fstat(file.fileno()).st_size
@@ -93,21 +93,21 @@ def _cut_short(path: str, name: str, length: int, end: bytes) -> Iterator[Loss]:
 
 
 def refuse_output_alone(path: str) -> None:
-    """Raises UnknownOutputError where a crawl's output lies in `path` and its store does not."""
+    """Raises UnknownOutputError if `path` has a crawl's output and not its store."""
     try:
         names = set(os.listdir(os.path.join(path, FRONTIER_NAME)))
     except OSError:
         names = set()
     if names - {LOCK_NAME, MANIFEST_NAME + TEMPORARY_SUFFIX}:
-        return  # a store, whole or not; its opening tells
+        return  # a store, whole or not; its opening checks it
     found = first_output(path)
     if found is not None:
         store = os.path.join(path, FRONTIER_NAME)
-        raise UnknownOutputError(f"{found} is there, and {store}, which knows of it, is not; {_ways_out(path)}")
+        raise UnknownOutputError(f"{store} is missing, but its output {found} exists; {_ways_out(path)}")
 
 
 def first_output(path: str) -> str | None:
-    """The first file of a crawl's output in `path` that is not empty; None where there is none."""
+    """Returns the first file of a crawl's output in `path` that is not empty; None without one."""
     held = [os.path.join(path, name) for name in FILES.values()]
     held += [os.path.join(path, ARCHIVE_NAME, name) for _, name in _archive_files(path)]
     return next((name for name in held if os.path.isfile(name) and os.path.getsize(name)), None)
@@ -116,23 +116,23 @@ def first_output(path: str) -> str | None:
 def _unknown(path: str, place: str) -> UnknownOutputError:
     store = os.path.join(path, FRONTIER_NAME)
     return UnknownOutputError(
-        f"the {place} is none of those that {store} has given out, for that store is older or another's; "
-        f"{_ways_out(path)}"
+        f"the {place} is not from {store}, because that store is older or belongs to another crawl; {_ways_out(path)}"
     )
 
 
 def _ways_out(path: str) -> str:
     lines = shlex.quote(os.path.join(path, FILES["pages"]))
     return (
-        f"bring back the {FRONTIER_NAME} that belongs to it, or take its pages into a new crawl: `outrider import NEW "
-        f"{lines}`, or put all of it aside and begin anew: `outrider crawl URL -o {shlex.quote(path)} --anew`"
+        f"restore the {FRONTIER_NAME} that belongs to it, or import its pages into a new crawl: `outrider import NEW "
+        f"{lines}`, or put everything into a folder and start again: "
+        f"`outrider crawl URL -o {shlex.quote(path)} --anew`"
     )
 
 
 def _unknown_line(path: str, stream: str, known: KnownOutput) -> int | None:
-    """Where the first whole line begins that an opening would cut and the log does not hold; None when there is none.
+    """Returns where the first whole line begins that an opening would cut and that is not in the log; None without one.
 
-    A line that is no JSON was torn by a power cut.
+    A line that is not JSON was torn by a power cut.
     """
     length, lsn = noted_place(known, stream)
     file = _opened(path)
@@ -151,8 +151,8 @@ def _unknown_line(path: str, stream: str, known: KnownOutput) -> int | None:
 
 
 def _opened(path: str) -> BinaryIO | None:
-    """A file of the output, to be read. None where no regular file stands there: nothing can be cut then, and the
-    opening of the output names the thing that stands in its place. Raises NamedPathError."""
+    """Returns an output file, open for reading. None if its path is not a regular file: then nothing can be cut, and
+    the opening of the output names the thing in its place. Raises NamedPathError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -207,10 +207,10 @@ def _is_known_record(record: bytes, last: int) -> bool:
 def line_file_end(
     path: str, stream: str, noted: tuple[int, int], lines: Iterable[tuple[int, bytes]], tail_bytes_max: int
 ) -> tuple[tuple[int, int], Loss | None]:
-    """(length, LSN) at which a projection is to be opened, and the loss in it.
+    """Returns (length, LSN) at which a projection is to be opened, and the loss in it.
 
-    noted: the pair in the store. lines: the lines that the log holds, with their LSNs, in order. tail_bytes_max: how
-    far before its end a line of the log may stand in the file.
+    noted: the pair in the store. lines: the lines in the log with their LSNs, in order. tail_bytes_max: the longest
+    distance of a line of the log from the end of the file.
     """
     name = FILES[stream]
     try:
@@ -237,7 +237,7 @@ def line_file_end(
         if all(found):
             lsn = max(lsn, number)
         elif any(found):
-            # The file was cut inside a frame: its lines come again, all of them.
+            # The file was cut inside a frame: all of its lines are written again.
             ended = b"".join(line + b"\n" for line in frame[: found.index(False)])
             if tail.endswith(ended):
                 length -= len(ended)
@@ -245,8 +245,8 @@ def line_file_end(
 
 
 def archive_end(path: str, noted: tuple[str, int] | None) -> tuple[tuple[str, int] | None, Loss | None]:
-    """(file, offset) behind the last whole record of the archive, and the loss in it. Of an archive that is gone the
-    next file: lines name places in the files that were lost."""
+    """Returns (file, offset) after the last whole record of the archive, and the loss in it. For a missing archive it
+    is the next file, because lines name places in the lost files."""
     numbered = _archive_files(path)
     known = serial_of(ARCHIVE_PREFIX, noted[0]) if noted is not None else None
     for number, name in reversed(numbered):
@@ -277,7 +277,7 @@ def _archive_files(path: str) -> list[tuple[int, str]]:
 
 
 def _whole_members(path: str, begin: int) -> int:
-    """Where the last whole gzip member behind `begin` ends."""
+    """Returns the end of the last whole gzip member after `begin`."""
     end = begin
     with open(path, "rb") as file:
         file.seek(begin)

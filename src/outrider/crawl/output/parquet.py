@@ -1,8 +1,8 @@
-"""Rows of a Parquet file in pieces that have a bound in bytes, whatever the file says.
+"""Rows of a Parquet file in pieces with a bound in bytes, whatever the file says.
 
-A file of some kilobytes may name a value of a megabyte in each of a million rows: by a dictionary, by prefixes that
-values share, or by a packed page. So texts stay in dictionaries until a piece of rows is taken, the heads of all pages
-are looked at before a row group is read, and a piece has as many rows as fit.
+A file of some kilobytes may contain a value of a megabyte in each of a million rows: by a dictionary, by shared
+prefixes, or by a packed page. So texts stay in dictionaries until a piece of rows is used, the heads of all pages
+are read before a row group, and a piece has as many rows as fit.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _HEAD_BYTES: Final = 512  # nearly all heads of pages are shorter
 
 
 def rows_of(pa: Any, pq: Any, path: str, known: Sequence[str]) -> Iterator[Record | str]:
-    """The cells of each row by their columns, or the fault of the row. known: columns that must not be nested; others
-    that are nested are left out.
+    """Yields the cells of each row by their columns, or the fault of the row. known: columns that must not be nested.
+    Other nested columns are left out.
 
-    Raises NamedPathError for a file that takes too much memory, ArrowException and OSError for one that cannot be read.
+    Raises NamedPathError for a file that needs too much memory, ArrowException and OSError for an unreadable file.
     """
     with open(path, "rb") as octets, pq.ParquetFile(path) as file:
         schema = file.schema_arrow
@@ -42,7 +42,7 @@ def rows_of(pa: Any, pq: Any, path: str, known: Sequence[str]) -> Iterator[Recor
         flat = [field.name for field in schema if _is_flat(pa, field.type)]
         for name in known:
             if name in schema.names and name not in flat:
-                raise NamedPathError(f"{path!r}: its column `{name}` is no column of texts or numbers")
+                raise NamedPathError(f"{path!r}: column `{name}` must contain texts or numbers")
         texts = [name for name in flat if _is_text(pa, schema.field(name).type)]
         told = file.metadata
         for group in range(told.num_row_groups):
@@ -65,7 +65,7 @@ def _is_text(pa: Any, kind: Any) -> bool:
 
 
 def _rows(pa: Any, batch: Any) -> Iterator[Record | str]:
-    """The rows of a batch, so many at a time as have a bounded number of bytes."""
+    """Yields the rows of a batch in pieces with a bounded number of bytes."""
     sizes = np.zeros(batch.num_rows, np.int64)
     for column in batch.columns:
         sizes += _sizes(pa, column)
@@ -125,9 +125,10 @@ def _cells(batch: Any) -> list[Record | str]:
 
 
 def _rows_at_once(octets: BinaryIO, path: str, group: Any, wanted: set[str]) -> tuple[int, set[str]]:
-    """How many rows of a row group are read in one step, and the columns with values that repeat parts of others.
+    """Returns how many rows of a row group are read in one step, and the columns with values that repeat parts of other
+    values.
 
-    Raises NamedPathError for a group with pages that take more memory unpacked than an import may.
+    Raises NamedPathError for a group with pages that need more memory unpacked than an import may use.
     """
     held = plain = shared = 0
     sharing: set[str] = set()
@@ -199,12 +200,12 @@ def _head_at(octets: BinaryIO, path: str, at: int) -> tuple[dict[int, Any], int]
 
 
 def _damaged(path: str, at: int) -> NamedPathError:
-    return NamedPathError(f"{path!r} cannot be read as Parquet (byte {at:,} is no head of a page); it is damaged")
+    return NamedPathError(f"{path!r} cannot be read as Parquet: it is damaged (no page header at byte {at:,})")
 
 
 def _struct(octets: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
-    """A struct of Thrift's compact protocol: its numbers, truths and structs by field. Raises IndexError where it goes
-    on behind the octets, ValueError for what is none."""
+    """Returns a struct of Thrift's compact protocol: its numbers, truths and structs by field. Raises IndexError for a
+    struct that is longer than the octets, ValueError for other octets."""
     if depth > 8:
         raise ValueError("structs nest too deep")
     fields: dict[int, Any] = {}

@@ -11,7 +11,7 @@ from outrider.crawl.output.summary import bytes_text, counted, seconds_text
 from outrider.crawl.output.terminal import drawable, safe, say
 
 LOG_LINE_SECONDS = 5.0  # a line every five seconds: a log of a day has 17,000 of them
-LOG_LINE_SECONDS_MAX = 60.0  # later lines come more slowly
+LOG_LINE_SECONDS_MAX = 60.0  # later lines are rarer
 DRAW_SECONDS = 0.25  # four pictures a second look alive and cost nothing
 
 
@@ -21,11 +21,11 @@ class Progress(Protocol):
     seconds: float
 
     def show(self, status: Mapping[str, Any], in_flight: int, elapsed: float) -> None:
-        """How things stand now; called about every `seconds`."""
+        """Shows the current progress. Called about every `seconds`."""
         ...
 
     def say(self, line: str) -> None:
-        """One line of talk that stays."""
+        """Prints one line that stays."""
         ...
 
     def close(self) -> None:
@@ -34,7 +34,7 @@ class Progress(Protocol):
 
 
 def progress_line(status: Mapping[str, Any], in_flight: int, elapsed: float) -> str:
-    """How things stand, in one line of plain text."""
+    """Returns the current progress in one line of plain text."""
     hosts, urls = status["hosts"], status["urls"]
     rates = Rates(**status["pages_per_second"])
     errors = sum(status["errors"].values())
@@ -42,7 +42,7 @@ def progress_line(status: Mapping[str, Any], in_flight: int, elapsed: float) -> 
     parts = [
         f"{since}: {counted(status['answered'], 'page')} ({rates.now:.1f}/s)",
         f"{urls['queued'] + urls['waiting']:,} waiting",
-        f"hosts {hosts['ready']:,} ready, {hosts['resting']:,} resting, {in_flight:,} in flight",
+        f"hosts {hosts['ready']:,} ready, {hosts['resting']:,} in delay, {in_flight:,} in flight",
         bytes_text(status["bytes"]),
         counted(errors, "error") + (_cause(status["errors"]) if not status["answered"] else ""),
         eta_text(status["eta_seconds"]),
@@ -86,7 +86,7 @@ class NoProgress:
         say(line, self._stream)
 
     def close(self) -> None:
-        """Nothing to leave behind."""
+        """Does nothing."""
 
 
 class LogProgress(NoProgress):
@@ -135,7 +135,7 @@ class BarProgress:
         )
         try:
             self._live.update(Group(row, Text(progress_line(status, in_flight, elapsed))), refresh=True)
-        except (OSError, ValueError):  # the terminal went away
+        except (OSError, ValueError):  # the terminal was closed
             return
 
     def say(self, line: str) -> None:
@@ -154,7 +154,7 @@ class BarProgress:
 
 
 def progress_of(kind: str, stream: TextIO, title: str) -> Progress:
-    """The progress that was asked for: `auto` draws a bar where one can be drawn and writes lines elsewhere."""
+    """Returns the wanted progress: `auto` draws a bar on a terminal that can show it, and writes lines elsewhere."""
     if kind == "none":
         return NoProgress(stream)
     if kind == "log" or (kind == "auto" and not drawable(stream)):

@@ -1,4 +1,4 @@
-"""How fast a crawl goes and when it may end: counts and instants in, rates out (no clock of its own)."""
+"""The speed of a crawl and its probable end: counts and instants in, rates out (no clock of its own)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-WINDOW_SECONDS = 10.0  # "now" is the mean of so long: one resting host does not make it jump
+WINDOW_SECONDS = 10.0  # "now" is the mean of this time: one host in its delay does not make it jump
 WINDOW_SECONDS_MIN = 1.0  # a rate over less is noise
 ROBOTS = "robots"  # the frontier's class for a page that robots.txt closes
 SAMPLES_MAX = 64  # samples in the window; older ones are joined
@@ -62,11 +62,11 @@ def eta_seconds(
     wait_seconds: float = 0.0,
     tail_seconds: float = 0.0,
 ) -> float | None:
-    """Seconds until the URLs known now will be done at the present rate; None when that is unknown.
+    """Returns the seconds until the known URLs will be done at the present rate; None if that is unknown.
 
-    wait_seconds: some host rests so long at any rate. tail_seconds: so long the slowest host takes for its URLs at its
-    gap, whatever the others do; a crawl that ends at a limit of pages does not wait for it. Links not found yet are not
-    in it: it is a hint for people, no promise.
+    wait_seconds: the longest wait of a host at any rate. tail_seconds: the time that the slowest host needs for its
+    URLs at its gap. A crawl that ends at a limit of pages does not wait for it. Links that are not found yet are not
+    included: the number is a hint, not a promise.
     """
     urls = statistics["urls"]
     left = int(urls["queued"] + urls["leased"] + urls["waiting"]) + int(statistics.get("held", 0))

@@ -37,7 +37,7 @@ from outrider.journey import Word, is_own_fault
 
 HOSTS_TRACKED_MAX = 50_000  # each keeps a row of counts; hosts beyond are summed into one row
 HOSTS_SHOWN_MAX = 200  # a page a person scrolls through; the rest is a number
-TIMELINE_HOSTS_MAX = 60  # rows a screen or two holds
+TIMELINE_HOSTS_MAX = 60  # rows of a screen or two
 SAME_SECONDS = 5e-6  # instants that differ by less are one: they were rounded
 TIMELINE_REQUESTS_MAX = 400  # per row; more would be a solid bar
 TIMELINE_HOSTS_TRACKED_MAX = 1_000  # candidates for the rows: 24 bytes a request kept
@@ -54,7 +54,7 @@ WORD_SHOWN_MAX = 24  # letters of an outcome or a class of errors; a foreign fil
 URL_SHOWN_MAX = 160  # letters of a URL in a table; its link has all of them
 GAPS_SHOWN_MAX = 20  # hosts with the least margin; politeness.jsonl has all of them
 MOMENT_SECONDS = 0.5  # the shortest axis of time
-PAUSE_SECONDS_MIN = 1.0  # a crawl that was stopped and resumed was paused at least for so long
+PAUSE_SECONDS_MIN = 1.0  # the shortest pause of a crawl that was stopped and resumed
 CLOSED_SHOWN_MAX = 100  # hosts of which robots.txt closes pages
 SLOWEST_SHOWN_MAX = 10
 SEEDS_SHOWN_MAX = 50
@@ -73,7 +73,7 @@ class HostRow:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A URL that gave no page: the first page that links to it, what was met, and how often it was tried."""
+    """A URL that returned no page: the first page that links to it, the reason, and the number of attempts."""
 
     url: str
     referrer: str
@@ -93,7 +93,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """How long the requests to one host took, in seconds."""
+    """The duration of the requests to one host, in seconds."""
 
     host: str
     requests: int
@@ -109,12 +109,12 @@ class TimelineVisit:
     ended: float
     rested_until: float | None
     robots: bool = False
-    early: bool = False  # it came before the required gap was over
+    early: bool = False  # it started before the required gap was over
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The requests to one host, in order, as many as are drawn; `left_out` counts the others."""
+    """The drawn requests to one host, in order; `left_out` counts the other requests."""
 
     host: str
     visits: tuple[TimelineVisit, ...]
@@ -126,7 +126,7 @@ class ReportData:
     """Everything the report shows; made by `collect`."""
 
     totals: Totals
-    hosts: tuple[HostRow, ...] = ()  # most pages first, at most HOSTS_TRACKED_MAX and one row for the others
+    hosts: tuple[HostRow, ...] = ()  # most pages first, at most HOSTS_TRACKED_MAX and one row for the rest
     statuses: Mapping[str, int] = field(default_factory=dict)
     bucket_seconds: float = 1.0
     buckets: tuple[int, ...] = ()  # answered pages per bucket from `started_at`
@@ -145,7 +145,7 @@ class ReportData:
 
     @property
     def broken_urls(self) -> int:
-        """How many URLs gave no page; where only their statuses are known, those with a status."""
+        """The number of URLs without a page. If only their statuses are known: of URLs with a status."""
         return max(len(self.broken) + self.broken_left_out, sum(self.totals.broken.values()))
 
     @property
@@ -176,7 +176,7 @@ class _HostTally:
         self.seconds = self.seconds_max = 0.0
 
     def took(self, seconds: float) -> None:
-        """How long one request took."""
+        """Adds the duration of one request."""
         self.seconds += seconds
         self.seconds_max = max(self.seconds_max, seconds)
 
@@ -218,8 +218,8 @@ class _Pulse:
 
 
 class _Track:
-    """The first requests to one host, in columns: start, end, the rest that was required behind it (seconds, below 0
-    where none is told), robots.txt, too early."""
+    """The first requests to one host, in columns: start, end, the required rest after it (seconds, below 0 if not
+    known), robots.txt, too early."""
 
     __slots__ = ("early", "ended", "left_out", "rests", "robots", "started")
 
@@ -234,8 +234,8 @@ class _Track:
     def add(
         self, started: float, ended: float, gap: float | None, required: float | None, *, robots: bool, early: bool
     ) -> None:
-        """Takes the next request. Its gap leads to the end of the one before, or of an earlier one where the host takes
-        several at once."""
+        """Adds the next request. Its gap begins at the end of the request before, or of an earlier one if the host
+        accepts several at once."""
         if len(self.started) >= TIMELINE_REQUESTS_MAX:
             self.left_out += 1
             return
@@ -286,11 +286,11 @@ def collect(
 ) -> ReportData:
     """Counts the records of a crawl, each iterable once and in the order of its file.
 
-    Memory is bounded by the constants of this module, whatever the crawl's size. A field that is absent or of another
-    type than surface says counts as absent: old and foreign files still give a report. seconds: how long the runs of
-    the crawl took together; None: from the first answer to the last. errors: failed attempts by class; None: those of
-    the lines. hooks: the failures of hooks in the last run. parked: how many URLs are parked. left_out: what the crawl
-    left out, by reason. gone: the URLs that gave no page, for a frontier whose pages others fetched.
+    Memory is bounded by the constants of this module, for a crawl of any size. A field that is absent or of another
+    type than the format counts as absent, so old and foreign files still make a report. seconds: the duration of all
+    runs of the crawl; None: from the first answer to the last. errors: failed attempts by class; None: those in
+    the lines. hooks: the failures of hooks in the last run. parked: the number of parked URLs. left_out: omissions
+    by reason. gone: the number of URLs without a page, for a frontier whose pages workers fetched.
     """
     read = _PageCounts()
     for record in pages:
@@ -374,7 +374,7 @@ class _PageCounts:
             host.bytes += length
 
     def counts(self) -> dict[str, Any]:
-        """The fields of `Totals` that the lines of pages alone give."""
+        """Returns the fields of `Totals` that depend on the lines of pages alone."""
         return {
             "attempts": self._attempts,
             "pages": self._answered,
@@ -385,7 +385,7 @@ class _PageCounts:
         }
 
     def drawn(self) -> dict[str, Any]:
-        """The fields of `ReportData` that the lines of pages give."""
+        """Returns the fields of `ReportData` that depend on the lines of pages."""
         return {
             "statuses": self._statuses,
             "bucket_seconds": self.pulse.width,
@@ -399,14 +399,14 @@ class _PageCounts:
 
 
 def _rows(hosts: Mapping[str, _HostTally]) -> tuple[HostRow, ...]:
-    """A row for each host, the one with most pages first, and the sum of all others at the end."""
+    """Returns a row for each host, the host with most pages first, and the sum of the rest at the end."""
     rows = (HostRow(name, tally.pages, tally.bytes, tally.errors, tally.gaps(name)) for name, tally in hosts.items())
     order = sorted(rows, key=lambda row: (row.host == OTHER_HOSTS, -row.pages, -row.gaps.requests, row.host))
     return tuple(order)
 
 
 class _BrokenLinks:
-    """URLs that gave no page, as they are met; the first `BROKEN_TRACKED_MAX` are kept."""
+    """URLs that returned no page. The first `BROKEN_TRACKED_MAX` are kept."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Broken] = {}
@@ -423,11 +423,11 @@ class _BrokenLinks:
         self._kept[url] = Broken(url, _text(record.get("referrer")), reason, attempts)
 
     def drop(self, url: str) -> None:
-        """A later attempt gave a page."""
+        """Removes a URL whose later attempt returned a page."""
         self._kept.pop(url, None)
 
     def statuses(self) -> dict[str, int]:
-        """How many URLs gave no page, by the status in words; those without an answer have a class of errors."""
+        """Counts the URLs without a page by status in words. A URL without an answer has a class of errors instead."""
         found = Counter(one.reason for one in self._kept.values() if one.reason[:1].isdigit())
         if self.left_out:
             found["other"] += self.left_out
@@ -514,7 +514,7 @@ def _instant(value: object) -> float | None:
 
 
 def _host_of(url: str) -> str:
-    end = url.find("/", 8)  # behind the scheme, its slashes and the host
+    end = url.find("/", 8)  # after the scheme, its slashes and the host
     return _host_of_origin(url if end < 0 else url[: end + 1])
 
 
@@ -672,7 +672,7 @@ def _subtitle(data: ReportData) -> str:
 
 
 def _lead(data: ReportData) -> str:
-    """The crawl in some sentences, for somebody who reads nothing else."""
+    """Returns the crawl in a few sentences."""
     totals = data.totals
     rate = f" ({_rate(totals):,.1f} pages a second)" if totals.seconds else ""
     sentences = [
@@ -685,7 +685,7 @@ def _lead(data: ReportData) -> str:
     breaches = sum(host.breaches for host in data.politeness)
     if breaches:
         early = counted(breaches, "request")
-        sentences.append(f'<span class="bad">{early} came before the required pause was over.</span>')
+        sentences.append(f'<span class="bad">{early} started before the required pause was over.</span>')
     elif tightest_first(data.politeness):
         sentences.append("Every required pause between two requests to a host was kept.")
     return f'<p class="lead">{" ".join(sentences)}</p>'
@@ -713,7 +713,7 @@ def _figures(data: ReportData) -> str:
         ("Pages", f"{totals.pages:,}", f"{counted(totals.attempts, 'attempt')}"),
         ("Time", seconds_text(data.elapsed_seconds), pace),
         ("Errors", f"{errors:,}", f"failed attempts, of {counted(len(totals.errors), 'class', 'classes')}"),
-        ("Broken links", f"{data.broken_urls:,}", "URLs that gave no page"),
+        ("Broken links", f"{data.broken_urls:,}", "URLs that returned no page"),
         ("Politeness", *gap),
         ("Hosts", f"{totals.hosts:,}", f"{counted(totals.requests, 'request')}, with robots.txt"),
         ("Bytes", bytes_text(totals.bytes), "decoded"),
@@ -777,7 +777,7 @@ def _hosts_table(data: ReportData) -> str:
 def _gaps_table(data: ReportData) -> str:
     tight = tightest_first(data.politeness)
     if not tight:
-        return '<p class="soft">No host got two requests, so there was no pause to keep.</p>'
+        return '<p class="soft">Each host got one request only, so no pause was required.</p>'
     rows = []
     for gaps in tight[:GAPS_SHOWN_MAX]:
         margin = f"{gaps.room_seconds_min or 0.0:+.3f}"
@@ -814,7 +814,7 @@ def _errors_table(data: ReportData) -> str:
 
 
 def _counts_table(heading: str, note: str, counts: Mapping[str, int], words: Callable[[str], str]) -> str:
-    """Counts by name with their bars; `words` gives what a name means."""
+    """Draws counts by name with their bars; `words` returns the meaning of a name."""
     if not counts:
         return ""
     most = max(counts.values())
@@ -856,7 +856,7 @@ def _politeness_timeline(data: ReportData) -> str:
         notes.append(f"{counted(more, 'more host')} not drawn.")
     key = (
         '<p class="soft key"><i class="mark"></i>request<i class="robots"></i>request for robots.txt'
-        '<i class="rest"></i>required pause<i class="early"></i>request that came too early</p>'
+        '<i class="rest"></i>required pause<i class="early"></i>request that was too early</p>'
     )
     return f"{heading}{key}{_drawn(draw, ' '.join(notes))}"
 
@@ -898,8 +898,8 @@ def _settings(data: ReportData) -> str:
 
 
 def _table(heading: str, note: str, heads: Sequence[str], rows: Sequence[Sequence[str]], rest: str = "") -> str:
-    """A table of cells that are safe already; nothing where there is no row. The first column is a name, those of
-    `TEXT_HEADS` contain text, and the others numbers."""
+    """Draws a table of cells that are safe already; nothing without rows. The first column is a name, the columns in
+    `TEXT_HEADS` contain text, and the rest numbers."""
     if not rows:
         return ""
     kinds = [' class="name"', *(' class="text"' if name in TEXT_HEADS else "" for name in heads[1:])]
@@ -914,7 +914,7 @@ def _table(heading: str, note: str, heads: Sequence[str], rows: Sequence[Sequenc
 
 
 def _hooks_section(data: ReportData) -> str:
-    """The failures of hooks in the last run; nothing where there were none."""
+    """Draws the failures of hooks in the last run; nothing without failures."""
     rows = "".join(
         f"<li>{_safe(failure_text(one))}. {_safe(way_out(one, data.totals.output))}. First for {_link(one.url)}.</li>"
         for one in data.totals.hooks
@@ -924,7 +924,7 @@ def _hooks_section(data: ReportData) -> str:
 
 def _left_out_table(data: ReportData) -> str:
     rows = [(_safe(row.text), _safe(row.command)) for row in data.totals.left_out]
-    note = "What the crawl left out, with the command that lists it. Run it in the folder above that of the crawl."
+    note = "Omitted URLs and links, with the command that lists them. Run it in the folder above that of the crawl."
     return _table("Left out", note, ("left out", "listed by"), rows)
 
 
@@ -962,7 +962,7 @@ def _first_shown(groups: Sequence[tuple[str, str, list[Broken]]]) -> dict[tuple[
 
 
 def _broken_section(data: ReportData) -> str:
-    """Some broken links of each kind, and the others folded by reason; nothing where there is none."""
+    """Draws some broken links of each kind, and folds the rest by reason; nothing without broken links."""
     if not data.broken:
         return ""
     groups = _broken_groups(data.broken)
@@ -971,7 +971,7 @@ def _broken_section(data: ReportData) -> str:
     named = ", ".join(f"{count:,} × {_safe(_reason(name))}" for name, count in ranked(reasons)[:NAMES_MAX])
     whole = counted(len(data.broken) + data.broken_left_out, "URL")
     parts = [
-        f'<p class="soft">{whole} gave no page: {named}.</p>',
+        f'<p class="soft">{whole} returned no page: {named}.</p>',
         '<p class="soft">A group has one reason and one kind of path. "Found on" is the first page with the link.</p>',
         _broken_table([(*group[:2], group[2], shown.get(group[:2], 0)) for group in groups], beside),
     ]
@@ -998,7 +998,7 @@ def _reason(reason: str) -> str:
 
 
 def _broken_table(groups: Sequence[tuple[str, str, list[Broken], int]], beside: Mapping[str, int]) -> str:
-    """The first links of each group below a row with its reason and pattern. beside: broken links of each page."""
+    """Draws the first links of each group below a row with its reason and pattern. beside: broken links per page."""
     rows = []
     for reason, pattern, links, count in groups:
         if not count:
@@ -1033,5 +1033,5 @@ def _slowest_table(data: ReportData) -> str:
         (_safe(one.host), f"{one.requests:,}", f"{one.seconds_mean:.3f} s", f"{one.seconds_max:.3f} s")
         for one in data.slowest
     ]
-    note = "The hosts whose requests took longest on average."
+    note = "The hosts with the longest requests on average."
     return _table("Slowest hosts", note, ("host", "requests", "mean", "longest"), rows)

@@ -1,13 +1,13 @@
-"""The books of a crawl whose frontier is elsewhere: which of its outcomes the frontier accepted, kept here.
+"""The report log of a crawl whose frontier is on a server: which outcomes the frontier accepted.
 
 `DIR/work/reports.jsonl`, a line each: | crc32c, 8 hex digits | space | JSON |.
 
-    {"state": …}                         how long the line files are, and where the archive ends: all lines before count
+    {"state": …}                  lengths of the line files, and the end of the archive: all lines before count
     {"report": n, "key": …, "outcomes": […], "lines": […], "mark": …}     synced before it is sent
     {"answer": n, "codes": […], "new": […]}                               synced before its lines are written
 
-A report without an answer is sent again under its key, by this process or the next one in the directory, and has the
-first one's answer. So a line stands in a line file if and only if the frontier accepted its token.
+A report without an answer is sent again under its key, by this process or the next one in the directory, and gets the
+first answer. So a line file contains a line if and only if the frontier accepted its token.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class PendingReport(msgspec.Struct):
 
 
 class ReportCodes(msgspec.Struct):
-    """The codes of a report's outcomes; none where the frontier refused it as a whole. new: how many links of each were
-    new; none in a file of an earlier version, whose lines do not say so."""
+    """The codes of a report's outcomes; empty if the frontier refused it as a whole. new: the number of new links of
+    each outcome; empty in a file of an earlier version, whose lines do not contain it."""
 
     answer: int
     codes: list[str]
@@ -106,11 +106,11 @@ class LogContent:
 
     @property
     def unanswered(self) -> list[PendingReport]:
-        """The reports of which nobody here knows whether they count."""
+        """The reports without an answer: whether they count is not known here."""
         return [one for one in self.sent if one.report not in self.answers]
 
     def lines(self, stream: str, after: int, *, unanswered: bool = False) -> Iterator[tuple[int, bytes]]:
-        """The lines of accepted outcomes in reports behind `after`. unanswered: those of all others, too."""
+        """Yields the lines of accepted outcomes in reports after `after`. unanswered: those of the rest, too."""
         place = _STREAMS.index(stream)
         for one in self.sent:
             if one.report <= after:
@@ -127,8 +127,8 @@ class LogContent:
 
 
 def read_reports(files: Files, damage: list[int] | None = None) -> LogContent:
-    """The content of the file; a line that a crash tore is its end. Raises DamagedStoreError for damage before that.
-    damage: takes the places of damaged lines in place of the error; the whole lines behind them count then."""
+    """Returns the content of the file. A line that a crash tore is its end. Raises DamagedStoreError for damage before.
+    damage: collects the places of damaged lines in place of the error. Then the whole lines after them count."""
     kept = LogContent()
     try:
         content = read_whole(files, REPORTS_FILE, bytes_max=REPORTS_FILE_BYTES_MAX)
@@ -176,10 +176,11 @@ def _mark(body: bytes) -> bytes:
 
 
 class ReportLog:
-    """The frontier's stand-in for a crawl's output: its verbs go to the server, its lines stay here. One thread."""
+    """Takes the place of the frontier for a crawl's output: verbs are sent to the server, lines stay here. One
+    thread."""
 
     def __init__(self, remote: RemoteFrontier, files: Files) -> None:
-        """Asks the server about reports without an answer. Raises StoreError and UnreachableError."""
+        """Requests the answers to reports without one. Raises StoreError and UnreachableError."""
         self._remote, self._files = remote, files
         self._kept = read_reports(files)
         self._file: File = files.open(REPORTS_FILE, create=True)
@@ -188,7 +189,7 @@ class ReportLog:
         state = self._kept.state
         self._number = max([state.last, *(one.report for one in self._kept.sent)])
         self._told: dict[int, tuple[Settled, tuple[Code, ...]]] = {}
-        """Answers to outcomes whose caller did not hear them: by token."""
+        """Answers to outcomes whose caller did not receive them: by token."""
         self.settled_again = len(self._kept.unanswered)
         for one in self._kept.unanswered:
             self._send(one)
@@ -212,8 +213,8 @@ class ReportLog:
         request_id: RequestId | None = None,
         watermark: tuple[str, bytes] | None = None,
     ) -> Report:
-        """As the frontier's; the answer has the lines of the outcomes that were accepted. Raises UnreachableError: then
-        the same outcomes may be reported again, also among others."""
+        """As the frontier's. The answer has the lines of the accepted outcomes. Raises UnreachableError: then the same
+        outcomes may be reported again, also in another group of outcomes."""
         assert not isinstance(outcomes, OutcomeBatch)
         for before in self._kept.unanswered:
             self._send(before)
@@ -308,7 +309,7 @@ class ReportLog:
         return (one.token for sent in self._kept.sent for one in sent.outcomes)
 
     def close(self) -> None:
-        """Gives the file back."""
+        """Closes the file."""
         self._file.close()
 
     # -- the rest is the server's -------------------------------------------------------------------------------------
@@ -318,7 +319,7 @@ class ReportLog:
         return self._remote.now()
 
     def extend(self, tokens: Sequence[int], ttl_seconds: float) -> list[Settled]:
-        """As the frontier's; where nobody answers the leases end when they end."""
+        """As the frontier's. If the server is away, the leases end at their deadlines."""
         try:
             return self._remote.extend(tokens, ttl_seconds)
         except UnreachableError:

@@ -1,4 +1,4 @@
-"""The last words of a crawl: plain text from its counts, safe for any terminal (pure: values in, lines out)."""
+"""The summary at the end of a crawl: plain text from its counts, safe for any terminal (pure: values in, lines out)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outrider.causes import error_words
 from outrider.clock import rfc3339
 from outrider.journey import HostStatus, Waits
 
-SUMMARY_HOSTS_MAX = 5  # the hosts with the least room; politeness.jsonl has all of them
+SUMMARY_HOSTS_MAX = 5  # the hosts with the smallest margin; politeness.jsonl has all of them
 SUMMARY_STATUSES_MAX = 12  # a crawl meets a handful of statuses; the report has all of them
 SUMMARY_ERRORS_MAX = 8  # classes are a closed set of some dozens; the rest is summed
 GAP_TOLERANCE_SECONDS = 0.000_001  # both figures are rounded to microseconds on their way through the file
@@ -25,21 +25,21 @@ class HookFailure:
     hook: str
     """The name of the hook, as `on_page`."""
     error: str
-    """The error class of its pages in pages.jsonl, which `outrider retry --error` takes."""
+    """The error class of its pages in pages.jsonl, as for `outrider retry --error`."""
     pages: int
-    """How many pages ended so; with no page at all, how many requests for a robots.txt or sitemap did."""
+    """The number of pages that ended in this way. Without a page: of requests for a robots.txt or sitemap."""
     of_pages: int
-    """How many pages of the run hooks could have seen."""
+    """The number of pages of the run that hooks could have seen."""
     exception: str
     """The commonest exception, in one line."""
     url: str
-    """The page that it failed for first."""
+    """The first page on which it failed."""
     kinds: int
-    """How many kinds of exceptions there were: each class, at each line that raises it."""
+    """The number of kinds of exceptions: each class, at each line that raises it."""
 
 
 class OmissionRow(Protocol):
-    """A reason why something was left out: its word, the number in words, and the command that lists it."""
+    """A reason for an omission: its word, the number in words, and the command that lists it."""
 
     @property
     def reason(self) -> str: ...
@@ -64,9 +64,9 @@ class Totals:
     errors: Mapping[str, int] = field(default_factory=dict)
     output: str = ""
     left: int | None = None  # URLs still queued or waiting; None when they were not counted
-    parked: int = 0  # URLs that are set aside; none of them counts as left
+    parked: int = 0  # parked URLs do not count as left
     statuses: Mapping[str, int] = field(default_factory=dict)  # HTTP statuses of the answered attempts
-    broken: Mapping[str, int] = field(default_factory=dict)  # URLs that gave no page, by status
+    broken: Mapping[str, int] = field(default_factory=dict)  # URLs that returned no page, by status
     left_out: tuple[OmissionRow, ...] = ()  # by reason, each with the command that lists it
     continued_by: str = ""  # the command that continues the crawl, where work is left
     ending: str = ""  # one clause: why the crawl ended
@@ -74,14 +74,14 @@ class Totals:
 
 
 HINTS = {
-    "blocked_address": "an address that is not public needs --allow-address CIDR or --hosts FILE, any other machine "
+    "blocked_address": "addresses that are not public need --allow-address CIDR or --hosts FILE; other machines need "
     "--contact",
-    "dns_unknown": "no such host name; is it spelled right?",
-    "robots_unreachable": "a site is left alone while its robots.txt does not answer; "
-    "`outrider host DIR HOST recheck` and `outrider resume DIR` ask again at once",
-    "tls": "a certificate could not be verified; --ca FILE trusts an authority of your own",
+    "dns_unknown": "this host name does not exist; check its spelling",
+    "robots_unreachable": "no page of a site is fetched while its robots.txt cannot be read; "
+    "`outrider host DIR HOST recheck`, then `outrider resume DIR` tries again at once",
+    "tls": "the certificate could not be verified; --ca FILE adds your own certificate authority",
 }
-"""What a newcomer can do about some classes of errors."""
+"""Ways out of some classes of errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ class HostGaps:
 
     host: str
     requests: int
-    gap_seconds_min: float | None = None  # None: the host was asked once
+    gap_seconds_min: float | None = None  # None: the host got one request
     gap_seconds_required: float | None = None
-    room_seconds_min: float | None = None  # the least of gap - required over all requests; below 0 is a breach
+    room_seconds_min: float | None = None  # the smallest gap - required over all requests; below 0 is a violation
     breaches: int = 0
 
 
@@ -111,7 +111,7 @@ def _spelled(character: str) -> str:
 
 
 def bytes_text(count: int) -> str:
-    """A count of bytes for people: `912 B`, `3.4 MB` (decimal units)."""
+    """Returns a count of bytes as text: `912 B`, `3.4 MB` (decimal units)."""
     size = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1_000:
@@ -121,7 +121,7 @@ def bytes_text(count: int) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """A length of time for people: `0.204 s`, `12.3 s`, `4 min 05 s`, `2 h 07 min`."""
+    """Returns a length of time as text: `0.204 s`, `12.3 s`, `4 min 05 s`, `2 h 07 min`."""
     if seconds < 10:
         return f"{seconds:.3f} s"
     if seconds < 120:
@@ -133,33 +133,33 @@ def seconds_text(seconds: float) -> str:
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """`1 page`, `2,345 pages`."""
+    """Returns a number with its noun: `1 page`, `2,345 pages`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def ranked(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Names with their counts, the largest first, equals by name."""
+    """Returns names with their counts, the largest first, equals by name."""
     return sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
 
 
 def tightest_first(politeness: Iterable[HostGaps]) -> list[HostGaps]:
-    """Hosts that got more than one request, the hosts with the least room above the required gap first."""
+    """Returns hosts that got more than one request, the smallest margin above the required gap first."""
     known = [host for host in politeness if host.room_seconds_min is not None]
     return sorted(known, key=lambda host: (host.room_seconds_min or 0.0, host.host))
 
 
 def breach(gap: float, required: float) -> bool:
-    """Whether a gap fell short of the one required before that request (seconds)."""
+    """Whether a gap was shorter than the gap required before that request (seconds)."""
     return gap + GAP_TOLERANCE_SECONDS < required
 
 
 def summary_lines(totals: Totals, politeness: Iterable[HostGaps]) -> list[str]:
-    """The closing summary, one string per line, none longer than the site's own host names make it.
+    """Returns the closing summary, one string per line. Only host names can make a line long.
 
-    Nothing in it can move a cursor: names from the web pass `visible`.
+    Names from the web pass `visible`, so the text cannot move a cursor.
     """
     rate = totals.pages / totals.seconds if totals.seconds > 0 else 0.0
-    pace = f"  ({rate:,.1f} a second)" if rate else ""
+    pace = f"  ({rate:,.1f} pages/s)" if rate else ""
     whole = f"{counted(totals.pages, 'page')} from {counted(totals.hosts, 'host')} in {seconds_text(totals.seconds)}"
     lines = [
         f"pages       {whole}{pace}",
@@ -186,9 +186,9 @@ def summary_lines(totals: Totals, politeness: Iterable[HostGaps]) -> list[str]:
         lines.append(f"            {visible(way_out(failure, totals.output))}")
     lines.extend(_politeness_lines(list(politeness)))
     if totals.left is not None:
-        lines.append(f"left        {counted(totals.left, 'URL')} not visited")
+        lines.append(f"left        {counted(totals.left, 'URL')} not fetched")
     if totals.parked:
-        lines.append(f"parked      {counted(totals.parked, 'URL')} set aside, not counted as left")
+        lines.append(f"parked      {counted(totals.parked, 'URL')} (not counted as left)")
     lines.extend(omission_lines(totals.left_out))
     if totals.ending:
         lines.append(f"ended       {visible(totals.ending)}")
@@ -200,13 +200,13 @@ def summary_lines(totals: Totals, politeness: Iterable[HostGaps]) -> list[str]:
 
 
 def error_text(name: str, count: int) -> str:
-    """A class of errors with its number and its words: `connect_refused 4 (connection refused)`."""
+    """Returns a class of errors with its number and its words: `connect_refused 4 (connection refused)`."""
     words = error_words(name)
     return f"{visible(name)} {count:,}" + (f" ({words})" if words else "")
 
 
 def errors_text(errors: Mapping[str, int], broken: Mapping[str, int]) -> str:
-    """Failed attempts by class, each with its words, and the URLs that gave no page, by status."""
+    """Returns failed attempts by class, each with its words, and the URLs that returned no page, by status."""
     told = [error_text(name, count) for name, count in ranked(errors)[:SUMMARY_ERRORS_MAX]]
     if rest := sum(count for _, count in ranked(errors)[SUMMARY_ERRORS_MAX:]):
         told.append(f"other {rest:,}")
@@ -217,12 +217,12 @@ def errors_text(errors: Mapping[str, int], broken: Mapping[str, int]) -> str:
 
 
 def omission_lines(rows: Sequence[OmissionRow]) -> list[str]:
-    """A line for each reason why something was left out."""
+    """Returns a line for each reason for an omission."""
     return [f"{'' if number else 'left out':<12}{row.text}: {row.command}" for number, row in enumerate(rows)]
 
 
 def failure_text(failure: HookFailure) -> str:
-    """`on_page failed on 3 of 4 pages: ZeroDivisionError: …`."""
+    """Returns a sentence such as `on_page failed on 3 of 4 pages: ZeroDivisionError: …`."""
     of = (
         f"{failure.pages:,} of {counted(failure.of_pages, 'page')}"
         if failure.of_pages
@@ -237,39 +237,38 @@ def failure_text(failure: HookFailure) -> str:
 
 
 def way_out(failure: HookFailure, place: str) -> str:
-    """The commands that fetch the pages of a failed hook again. place: the crawl's directory, or a server's address."""
+    """Returns the commands that fetch the pages of a failed hook again. place: the crawl's directory, or an address."""
     where = shlex.quote(place)
     resume = "" if "://" in place else f" and `outrider resume {where}`"
-    return f"correct the function, then `outrider retry {where} --error {failure.error}`{resume} to fetch them again"
+    return f"fix the function, then run `outrider retry {where} --error {failure.error}`{resume} to fetch them again"
 
 
 def network_line(network: Mapping[str, float]) -> str:
-    """The share of look-ups that were waited for, and of requests over kept connections, in a run."""
+    """Returns the shares of DNS look-ups with a wait, and of requests over kept connections, in a run."""
     names, requests = network["names"], network["requests"]
     parts = []
     if names:
-        waited = _part(network["names_waited"], names, "look-up")
-        took = f", {seconds_text(network['names_seconds'])} in all" if network["names_waited"] else ""
-        parts.append(f"{waited} waited for{took}")
-    parts.append(_part(network["kept"], requests, "request", "over a kept connection"))
+        took = f", {seconds_text(network['names_seconds'])} in total" if network["names_waited"] else ""
+        parts.append(f"waited for {_share(network['names_waited'], names, 'DNS look-up')}{took}")
+    parts.append(f"{_share(network['kept'], requests, 'request')} reused a connection")
     return f"network     {'; '.join(parts)}"
 
 
-def _part(part: float, whole: float, noun: str, last: str = "") -> str:
-    """A part of things in words, as `none of 1 look-up was` or `98.5 % of 2,110 requests were`."""
-    share = "none" if not part else f"{part / whole:.1%}".replace("%", " %")
-    return f"{share} of {counted(round(whole), noun)} {'was' if round(whole) == 1 else 'were'} {last}".rstrip()
+def _share(part: float, whole: float, noun: str) -> str:
+    """Returns a part in words: `98.5 % of 2,110 requests`."""
+    percent = f"{part / whole if whole else 0.0:.1%}".replace("%", " %")
+    return f"{percent} of {counted(round(whole), noun)}"
 
 
 def finished_before(statistics: Mapping[str, Any], output: str) -> str:
-    """One clause for a command on a crawl of which nothing is left, with the commands that fetch more."""
+    """Returns one clause for a command on a finished crawl, with the commands that fetch more."""
     place = shlex.quote(output)
     gone = statistics["urls"]["gone"]
-    ways = [f"`outrider crawl -o {place} --anew` begins again", f"`outrider add {place} URL` adds a URL"]
+    ways = [f"`outrider crawl -o {place} --anew` starts it again", f"`outrider add {place} URL` adds a URL"]
     if gone:
-        ways.append(f"`outrider retry {place}` puts {counted(gone, 'failed URL')} back")
+        ways.append(f"`outrider retry {place}` queues {counted(gone, 'failed URL')} again")
     pages = counted(int(statistics["answered"]), "page")
-    return f"this crawl is finished ({pages}), and nothing is left to fetch: {', '.join(ways)}"
+    return f"this crawl is finished ({pages}), nothing is left to fetch; {', '.join(ways)}"
 
 
 _NO_GONE: Mapping[str, int] = {}
@@ -281,8 +280,8 @@ def nothing_done(
     gone: Mapping[str, int] = _NO_GONE,
     silent: Collection[str] = (),
 ) -> str:
-    """One clause on why a crawl ends without one page: its seeds failed, or robots.txt closes them. gone: pages of the
-    last run without content, by the class of their status. silent: some hosts whose robots.txt cannot be read."""
+    """Returns one clause on why a crawl ends without a page: its seeds failed, or robots.txt closes them. gone: pages
+    of the last run without content, by the class of their status. silent: hosts whose robots.txt cannot be read."""
     urls = statistics["urls"]
     errors = {**statistics["errors"], **gone}
     reasons = [error_text(name, count) for name, count in ranked(errors)[:SUMMARY_ERRORS_MAX]]
@@ -291,27 +290,27 @@ def nothing_done(
     told = f"no page could be fetched ({', '.join(reasons) or 'nothing was left to fetch'})"
     if urls["gone"]:
         place = shlex.quote(output)
-        told += f"; when the cause is mended, `outrider retry {place}` and `outrider resume {place}` try again"
+        told += f"; when you have fixed the cause, run `outrider retry {place}` and `outrider resume {place}`"
     if silent:
         place, host = shlex.quote(output), visible(next(iter(silent))) if len(silent) == 1 else "HOST"
         again = f"`outrider host {place} {host} recheck` and `outrider resume {place}`"
-        told += f"; when the cause is mended, {again} try again"
+        told += f"; when you have fixed the cause, run {again}"
     return told
 
 
 def left_alone(max_wait: float, waits: Waits, ready_seconds: float) -> str:
-    """One clause on why a crawl ends before hosts that it would have to wait for too long: which, and until when."""
+    """Returns one clause on why a crawl ends before hosts with too long a wait: which hosts, and until when."""
     more = f"more than --max-wait ({max_wait:g} s)"
     if not waits.soonest:
-        return f"what is left is due in {seconds_text(ready_seconds)}, {more}"
+        return f"the URLs left are due in {seconds_text(ready_seconds)}, {more}"
     named = [f"{visible(one.name)} until {rfc3339(one.until)[:19]}Z" for one in waits.soonest[:SUMMARY_HOSTS_MAX]]
     others = waits.hosts - len(named)
     listed = ", ".join(named) + (f" and {counted(others, 'other')}" if others else "")
-    return f"what is left waits {more}: {listed}"
+    return f"the URLs left must wait {more}: {listed}"
 
 
 def held_back(hosts: Sequence[HostStatus], output: str = "DIR") -> str:
-    """One clause on why a crawl ends although URLs are left and none of them will be ready: the hosts that keep them.
+    """Returns one clause on why a crawl ends although URLs are left and will not be ready: the hosts of these URLs.
     hosts: some that are blocked."""
     reasons = {
         visible(one.name): f"is paused; `outrider host {shlex.quote(output)} {visible(one.name)} resume` resumes it"
@@ -325,24 +324,24 @@ def held_back(hosts: Sequence[HostStatus], output: str = "DIR") -> str:
     named = [f"{name} {reason}" for name, reason in list(reasons.items())[:SUMMARY_HOSTS_MAX]]
     others = len(reasons) - len(named)
     more = [f"{counted(others, 'more host')}"] if others else []
-    return ": ".join(["nothing that is left can be fetched now", *([", ".join([*named, *more])] if named else [])])
+    return ": ".join(["the URLs left cannot be fetched now", *([", ".join([*named, *more])] if named else [])])
 
 
 def _politeness_lines(politeness: list[HostGaps]) -> list[str]:
     tight = tightest_first(politeness)
     if not tight:
-        return ["politeness  no host was asked twice"]
+        return ["politeness  no host got more than one request"]
     breaches = sum(host.breaches for host in tight)
-    verdict = "every gap kept" if not breaches else counted(breaches, "gap BROKEN", "gaps BROKEN")
-    lines = [f"politeness  {verdict} on {counted(len(tight), 'host')}; the least room:"]
+    verdict = "no delay violated" if not breaches else counted(breaches, "delay VIOLATED", "delays VIOLATED")
+    lines = [f"politeness  {verdict} on {counted(len(tight), 'host')}; smallest margins:"]
     width = min(48, max(len(visible(host.host)) for host in tight[:SUMMARY_HOSTS_MAX]))
     for host in tight[:SUMMARY_HOSTS_MAX]:
         gap, required = host.gap_seconds_min or 0.0, host.gap_seconds_required or 0.0
         least = host.room_seconds_min or 0.0
         lines.append(
-            f"            {visible(host.host):<{width}}  smallest gap {gap:.3f} s, required {required:.3f} s, "
-            f"least room {least:+.3f} s in {counted(host.requests, 'request')}"
+            f"            {visible(host.host):<{width}}  shortest gap {gap:.3f} s (required {required:.3f} s), "
+            f"margin {least:+.3f} s in {counted(host.requests, 'request')}"
         )
     if len(tight) > SUMMARY_HOSTS_MAX:
-        lines.append(f"            and {counted(len(tight) - SUMMARY_HOSTS_MAX, 'more host')} with more room")
+        lines.append(f"            and {counted(len(tight) - SUMMARY_HOSTS_MAX, 'more host')} with a larger margin")
     return lines

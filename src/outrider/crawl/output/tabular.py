@@ -4,8 +4,8 @@ A record is a mapping of names to JSON values. JSON Lines has it unchanged. CSV 
 `Shape`. `Shape.widened` adds a typed column for each other field of the records. Fields without a column share the last
 column, `more`, as JSON. Reading returns the written records, without the fields whose value is null.
 
-A CSV cell of a text column is the text itself, or a JSON string where the text is empty, begins with a quotation mark,
-holds a control character, or begins as a formula does in a spreadsheet (`=`, `+`, `-`, `@`, tab): the quotation mark
+A CSV cell of a text column is the text itself. It is a JSON string if the text is empty, begins with a quotation mark,
+contains a control character, or begins like a formula of a spreadsheet (`=`, `+`, `-`, `@`, tab): the quotation mark
 makes it harmless there (OWASP, "CSV Injection"). A time is RFC 3339. A cell of any other column is JSON.
 """
 
@@ -196,7 +196,7 @@ class Count:
         self.total = 0
 
     def add(self, count: int) -> None:
-        """So many more."""
+        """Adds `count` rows."""
         self.total += count
 
 
@@ -216,10 +216,10 @@ def form_of(path: str, known: tuple[str, ...]) -> str:
 
 
 def write_records(path: str, records: Iterable[Mapping[str, Any]], shape: Shape, count: Callable[[int], None]) -> None:
-    """Writes all records to a file that is there afterwards as a whole, or as it was before.
+    """Writes all records to a file. Afterwards the file is complete, or as it was before.
 
-    count: told of the rows of each step. Raises NamedPathError for a place that cannot be written, StoreFullError,
-    StoreFailedError.
+    count: is called with the rows of each step. Raises NamedPathError for a place that cannot be written,
+    StoreFullError, StoreFailedError.
     """
     form = form_of(path, WRITTEN)
     with replacing(path) as file:
@@ -327,10 +327,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @contextmanager
 def replacing(path: str) -> Iterator[BinaryIO]:
-    """A new file beside `path` that takes its name, synced, when the block ends well."""
+    """Opens a new file next to `path`. When the block ends well, the file is synced and renamed to `path`."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path):
-        raise NamedPathError(f"{path!r} is a directory; give the name of a file")
+        raise NamedPathError(f"{path!r} is a directory; name a file")
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", suffix=".tmp", dir=folder)
     except OSError as error:
@@ -361,10 +361,10 @@ def _sync_folder(folder: str) -> None:
 def _refusal(error: OSError, path: str) -> NamedPathError | StoreFullError | StoreFailedError:
     why = error.strerror or str(error)
     if is_no_space(error):
-        return StoreFullError(f"{path}: {why}; what was there before is as it was")
+        return StoreFullError(f"{path}: {why}; an existing file was not changed")
     if isinstance(error, FileNotFoundError | NotADirectoryError | PermissionError | IsADirectoryError):
         return NamedPathError(f"{path!r} cannot be written ({why}); choose another place")
-    return StoreFailedError(f"{path}: {why}; what was there before is as it was")
+    return StoreFailedError(f"{path}: {why}; an existing file was not changed")
 
 
 def _arrow() -> tuple[Any, Any]:
@@ -404,7 +404,7 @@ def _bytes_of(value: object) -> int:
 
 
 def in_batches(rows: Iterator[Read]) -> Iterator[list[Read]]:
-    """Rows as they are taken in together: so many, and of so many bytes."""
+    """Yields rows in groups, bounded in number and bytes."""
     batch: list[Read] = []
     room = IMPORT_BYTES_AT_ONCE
     for read in rows:
@@ -418,9 +418,9 @@ def in_batches(rows: Iterator[Read]) -> Iterator[list[Read]]:
 
 
 def read_records(path: str, shape: Shape) -> Iterator[Read]:
-    """The rows of a file in order; one that cannot be read is named and the others go on.
+    """Yields the rows of a file in order. A row that cannot be read is named, and the rest follows.
 
-    A `.txt` holds one URL a line; empty lines and lines that begin with # are passed over. Raises NamedPathError for a
+    A `.txt` has one URL per line. Empty lines and lines that begin with # are skipped. Raises NamedPathError for a
     file that cannot be read at all.
     """
     form = form_of(path, READ)
@@ -474,9 +474,9 @@ def _read_object(place: int, text: str) -> Read:
     try:
         value = _json_of(text)
     except (ValueError, RecursionError) as error:
-        return Read(place, fault=f"it is no JSON ({error})")
+        return Read(place, fault=f"not JSON ({error})")
     if not isinstance(value, dict):
-        return Read(place, fault="it is no JSON object")
+        return Read(place, fault="not a JSON object")
     return Read(place, value)
 
 
@@ -485,7 +485,7 @@ def _json_of(text: str) -> object:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError):
-        return json.loads(text)  # slower, and takes half characters, as they may stand in metadata
+        return json.loads(text)  # slower, and accepts half characters, which metadata may contain
 
 
 class _Texts:
@@ -497,7 +497,7 @@ class _Texts:
         self.place = 0
         self.faults: list[Read] = []
         self.bytes = 0
-        """Of the row that is being read."""
+        """The line number of the row that is being read."""
 
     def __iter__(self) -> _Texts:
         return self
@@ -529,7 +529,7 @@ def _read_csv(file: BinaryIO, path: str, shape: Shape) -> Iterator[Read]:
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            yield Read(texts.place, fault=f"it is no row of a table ({error})")
+            yield Read(texts.place, fault=f"not a row of a table ({error})")
             continue
         yield from texts.faults
         texts.faults.clear()
@@ -543,11 +543,11 @@ def _head(reader: Iterator[list[str]], path: str) -> list[str]:
     try:
         head = next(reader, [])
     except csv.Error as error:
-        raise NamedPathError(f"{path!r}: its first line is no head of a table ({error})") from None
+        raise NamedPathError(f"{path!r}: the first line does not name columns ({error})") from None
     head = [str(_value(name, "text")) for name in head]
     if "url" not in head:
         raise NamedPathError(
-            f"{path!r} has no column `url`; its first line names the columns, as `outrider export` does"
+            f"{path!r} has no column `url`; its first line must name the columns, as in a file of `outrider export`"
         )
     return head
 
@@ -591,7 +591,7 @@ def _read_parquet(path: str, shape: Shape) -> Iterator[Read]:
             yield _of_cells(place, cells, shape) if isinstance(cells, dict) else Read(place, fault=cells)
     except pa.ArrowException as error:
         raise NamedPathError(
-            f"{path!r} cannot be read as Parquet ({error}); give a file that `outrider export` wrote"
+            f"{path!r} cannot be read as Parquet ({error}); use a file that `outrider export` wrote"
         ) from None
 
 
@@ -608,7 +608,7 @@ def _of_cells(place: int, cells: Record, shape: Shape) -> Read:
         try:
             inner = json.loads(value)
         except (ValueError, TypeError, RecursionError) as error:
-            return Read(place, fault=f"{name} is no JSON ({error})")
+            return Read(place, fault=f"{name} is not JSON ({error})")
         if name == MORE and isinstance(inner, dict):
             record.update(inner)
         else:

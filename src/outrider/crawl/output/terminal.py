@@ -16,7 +16,7 @@ def safe(text: object, characters_max: int = TALK_CHARACTERS_MAX) -> str:
 
 
 def drawable(stream: TextIO, environment: dict[str, str] | None = None) -> bool:
-    """Whether the stream takes moving lines: a capable terminal, and no wish for plain text (no-color.org)."""
+    """Whether the stream can show moving lines: a capable terminal without a wish for plain text (no-color.org)."""
     env = os.environ if environment is None else environment
     try:
         terminal = stream.isatty()
@@ -26,7 +26,7 @@ def drawable(stream: TextIO, environment: dict[str, str] | None = None) -> bool:
 
 
 def say(line: str, stream: TextIO) -> None:
-    """One line of talk; a reader that went away is no reason to stop a crawl."""
+    """Prints one line. A closed reader does not stop a crawl."""
     try:
         stream.write(safe(line) + "\n")
         stream.flush()

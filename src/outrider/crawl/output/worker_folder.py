@@ -1,7 +1,7 @@
-"""The folder of a worker: whether its books in `work/` know its output, and how they are mended.
+"""The folder of a worker: whether the report log in `work/` knows its output, and how to repair it.
 
-A start of the worker cuts its files where the books end. Books that are gone, cut, zeroed or older than the files would
-cut pages that count, so a start looks first, and refuses.
+A start of the worker cuts its files where the report log ends. A log that is missing, cut, zeroed or older than the
+files would cut pages that count, so a start checks first, and refuses.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from outrider.storage.files import Directory, read_whole, replace
 from outrider.storage.losses import Loss
 
 LEASES_FILE: Final = "leases"
-"""A line for each lease: token and kind. Behind a crash those without a report are given back, as broken off."""
+"""A line for each lease: token and kind. After a crash, leases without a report are released, as interrupted."""
 _TAIL_BYTES_LEAST: Final = 1 << 20  # bytes at the end of a line file that a repair looks through at least
 _REPORTS: Final = f"{WORKER_FOLDER}/{REPORTS_FILE}"
 
@@ -46,11 +46,11 @@ def is_worker(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KnownWork:
-    """The output that the books of a worker know, as `engine.Recovered` has it for a store."""
+    """The output that the report log of a worker knows, as `engine.Recovered` has it for a store."""
 
     kept: LogContent
     leased: int
-    """The last token in the file of leases, 0 for none."""
+    """The last token in the file of leases, 0 without any."""
 
     @property
     def token(self) -> int:
@@ -67,13 +67,13 @@ class KnownWork:
         return self.kept.state.projections.get(stream, (0, 0))
 
     def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
-        """The lines of all reports behind `after`, those without an answer too: they are in the books."""
+        """Yields the lines of all reports after `after`, also without an answer: they are in the report log."""
         return self.kept.lines(stream, after, unanswered=True)
 
 
 def refuse_unknown_output(path: str) -> None:
-    """Raises UnknownOutputError where a start of the worker would cut output that its books do not know, and
-    DamagedStoreError for books that cannot be read; changes nothing."""
+    """Raises UnknownOutputError if a start of the worker would cut output that its report log does not know, and
+    DamagedStoreError for a log that cannot be read. Changes nothing."""
     found = first_output(path)
     if found is None:
         return
@@ -86,7 +86,7 @@ def refuse_unknown_output(path: str) -> None:
         files.close()
     if place is not None:
         raise UnknownOutputError(
-            f"the {place} is not in the books of this worker, which are cut, lost or older; {_ways_out(path)}"
+            f"the {place} is not in the report log of this worker, which is cut, lost or older; {_ways_out(path)}"
         )
 
 
@@ -97,8 +97,8 @@ def _books(path: str) -> str:
 def _ways_out(path: str) -> str:
     quoted = shlex.quote(path)
     return (
-        f"bring back the {WORKER_FOLDER} that belongs to it, have the books made from the files "
-        f"(`outrider repair {quoted}`), or give the worker another directory with -o"
+        f"restore the {WORKER_FOLDER} that belongs to it, or rebuild it from the files "
+        f"(`outrider repair {quoted}`), or use another directory for the worker with -o"
     )
 
 
@@ -113,7 +113,7 @@ def _last_leased(files: Directory) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """The findings about a worker's folder: damaged places, lines that are no records, counts, and why a start would
+    """The findings about a worker's folder: damaged places, lines that are not records, counts, and why a start would
     refuse the output."""
 
     damage: tuple[Loss, ...]
@@ -147,12 +147,12 @@ def surveyed(path: str) -> Surveyed:
         problems: list[str] = []
         for stream, name in FILES.items():
             counts[stream], wrong = _counted(os.path.join(path, name))
-            problems += [f"{name}: the line at byte {at:,} is no record" for at in wrong]
+            problems += [f"{name}: the line at byte {at:,} is not a record" for at in wrong]
         return Surveyed(tuple(damage), tuple(problems), counts, unknown)
 
 
 def _counted(path: str) -> tuple[int, list[int]]:
-    """How many lines a line file has, and where the first ones begin that are no records."""
+    """Returns the number of lines of a line file, and where the first lines begin that are not records."""
     count, wrong, at = 0, [], 0
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
         while line := file.readline(OUTPUT_LINE_BYTES_MAX):
@@ -168,12 +168,12 @@ def _counted(path: str) -> tuple[int, list[int]]:
 
 
 def mend(path: str) -> tuple[str, tuple[str, ...], tuple[Loss, ...]]:
-    """Makes the books of a worker anew from its files, whose whole lines and records all stay. Returns the folder of
-    the books as they were, the files in it, and the losses. Raises DamagedStoreError where nothing tells whose worker
-    it is."""
+    """Rebuilds the report log of a worker from its files. All whole lines and records stay. Returns the folder with
+    the old log, the files in it, and the losses. Raises DamagedStoreError if the server of the worker is not
+    known."""
     if worker_of(path) is None:
         raise DamagedStoreError(
-            f"{_books(path)} is not there or cannot be read, and nothing else says for which frontier its pages are; "
+            f"{_books(path)} is missing or cannot be read, so the server that these pages belong to is not known; "
             f"restore a copy of it; `outrider export {shlex.quote(path)} --what pages --to FILE` has the pages"
         )
     with _held(path) as files:
@@ -208,8 +208,8 @@ def mend(path: str) -> tuple[str, tuple[str, ...], tuple[Loss, ...]]:
 
 @contextlib.contextmanager
 def known_work(path: str) -> Iterator[KnownWork]:
-    """The output that the books of the worker in `path` know. Raises StoreInUseError while the worker runs, and
-    DamagedStoreError for books that cannot be read."""
+    """Yields the output that the report log of the worker in `path` knows. Raises StoreInUseError while the worker
+    runs, and DamagedStoreError for a log that cannot be read."""
     with _held(path) as files:
         yield KnownWork(read_reports(files), _last_leased(files))
 

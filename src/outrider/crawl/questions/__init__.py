@@ -8,7 +8,7 @@ A running crawl answers over `control.sock` or HTTP. If no process owns the dire
     manual_requests.py   single requests with the settings of a crawl
     politeness_proof.py  the proof from the record that no delay was violated
     remote_queries.py    questions and orders to a server
-    side_server.py       the interface between a crawl and the server beside it
+    side_server.py       the interface between a crawl and its server
     single_page.py       one page: fetched now, or from the archive
     skipped.py           why a crawl did not follow a link
     skipped_links.py     the list of all links that were not followed

@@ -3,8 +3,8 @@
     {"ask": "status"}              ->  {"ok": true, "answer": {…}}
     {"ask": "explain", "url": "…"} ->  {"ok": false, "error": "…", "code": 2}
 
-The name of the socket and how it is bound are those of `engine/store_socket.py`, where a program that keeps a store
-alone answers the same questions.
+`engine/store_socket.py` names and binds the socket. A program that uses a store alone answers the same questions
+there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Answer = Callable[[Mapping[str, Any]], Awaitable[Any]]
 Answers = Mapping[str, Answer]
 """By the name of a question: the function that answers it, given the whole question. It may raise OutriderError."""
 SLOW: Final = ("verify", "export")
-"""Questions that read a whole store: the asking process waits for them."""
+"""Questions that read a whole store. The other process waits longer for them."""
 
 
 class Control:
@@ -45,7 +45,7 @@ class Control:
         self._asking = 0
 
     async def open(self) -> None:
-        """Starts to listen. Raises UnreachableError when there can be no socket here; a crawl goes on without."""
+        """Starts to listen. Raises UnreachableError if a socket is impossible here; a crawl continues without it."""
         listener = listening_in(self._directory)
         self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=CONTROL_QUESTION_BYTES_MAX)
 
@@ -65,24 +65,24 @@ class Control:
             finally:
                 self._asking -= 1
         except (OSError, ValueError, TimeoutError):
-            return  # the asking process went away, or sent no line
+            return  # the other process has ended, or sent no line
         finally:
             writer.close()
 
     async def _answered(self, line: bytes) -> dict[str, Any]:
         question = question_of(line)
         if question is None:
-            return {"ok": False, "error": "the question is no JSON object"}
+            return {"ok": False, "error": "the question must be a JSON object"}
         answer = self._answers.get(str(question.get("ask")))
         if answer is None:
-            return {"ok": False, "error": "this can be asked: " + ", ".join(sorted(self._answers))}
+            return {"ok": False, "error": "unknown question; use one of " + ", ".join(sorted(self._answers))}
         try:
             return {"ok": True, "answer": await answer(question)}
         except OutriderError as error:
             return {"ok": False, "error": error.facts, "code": error.exit_code}
 
     async def close(self) -> None:
-        """Stops listening and takes the name away."""
+        """Stops listening and removes the socket."""
         if self._server is None:
             return
         self._server.close()
@@ -92,8 +92,8 @@ class Control:
 
 
 def ask(directory: str, question: str, *, seconds_max: float = CONTROL_ANSWER_SECONDS_MAX, **arguments: Any) -> Any:
-    """The answer of the crawl that runs in `directory`. Raises UnreachableError when no crawl runs or answers, and
-    SettingsError when it answers that the arguments make no sense, StoreInUseError when it takes no orders."""
+    """Returns the answer of the crawl that runs in `directory`. Raises UnreachableError if no crawl runs or answers,
+    SettingsError for refused arguments, StoreInUseError if the owner accepts no orders."""
     if question in SLOW:
         seconds_max = CONTROL_SLOW_SECONDS_MAX
     try:
@@ -112,13 +112,13 @@ def ask(directory: str, question: str, *, seconds_max: float = CONTROL_ANSWER_SE
                     break
                 line += part
     except OSError as error:
-        raise UnreachableError(f"nobody answers at {directory}/{SOCKET_NAME} ({error.strerror or error})") from None
+        raise UnreachableError(f"{directory}/{SOCKET_NAME} does not answer ({error.strerror or error})") from None
     finally:
         os.close(descriptor)
     try:
         answer = msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise UnreachableError(f"{directory}/{SOCKET_NAME} answered what is no JSON") from None
+        raise UnreachableError(f"{directory}/{SOCKET_NAME} did not answer with JSON") from None
     if answer.get("code") == SettingsError.exit_code:
         raise SettingsError(str(answer.get("error")))
     if answer.get("code") == StoreInUseError.exit_code:

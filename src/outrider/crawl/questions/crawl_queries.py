@@ -55,10 +55,10 @@ Looks = Callable[[str, Mapping[str, Any]], Any]
 
 
 def _with_page(directory: str, question: Mapping[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """An explanation with what a crawl knows beside its frontier: the place of the last answer in the archive, the URL
+    """Adds the facts of a crawl to an explanation: the place of the last answer in the archive, the URL
     of which the page is a copy, and the crawl's function of priority.
 
-    It looks at the end of pages.jsonl alone (EXPLAINED_PAGES_BYTES_MAX), and only for URLs that may stand there."""
+    It reads only the end of pages.jsonl (EXPLAINED_PAGES_BYTES_MAX), and only for URLs that may be in it."""
     ranking = found.get("ranking")
     if ranking is None or question.get("crawl") not in (None, "default"):
         return found
@@ -101,10 +101,10 @@ def with_refused(found: Mapping[str, Any], admitted: Admitted, urls: Sequence[st
 
 @contextmanager
 def ordering(path: str, access: Access | None = None) -> Iterator[Looks]:
-    """Orders to the crawl in `path`, for the length of a block: it is told where it runs, its store is opened else. The
-    address of a server is as good as a path.
+    """Orders to the crawl in `path`, for the length of a block. A running crawl receives them; otherwise its store is
+    opened. `path` may be the address of a server.
 
-    The answer of a crawl that does not run has `stopped`. Raises SettingsError, StoreError (StoreInUseError where the
+    The answer of a crawl that does not run has `stopped`. Raises SettingsError, StoreError (StoreInUseError if the
     owner does not answer) and the errors of the orders.
     """
     if is_address(path):
@@ -151,9 +151,9 @@ def answers_of(
 
 
 def store_of(path: str) -> str:
-    """The folder of the store of a crawl's directory, or of a store that a program keeps alone.
+    """Returns the store's folder in a crawl's directory, or `path` itself for the store of a program.
 
-    Raises NoCrawlError where there is no crawl, NamedPathError, and ForeignStoreError for other content.
+    Raises NoCrawlError without a crawl, NamedPathError, and ForeignStoreError for other content.
     """
     try:
         found = inspect(path, GIVE_A_CRAWL)
@@ -201,7 +201,7 @@ def querying(path: str, access: Access | None = None) -> Iterator[Looks]:
 
 
 class Shell:
-    """The words of answers about a crawl in a directory, for a shell: they add facts from its settings and its archive,
+    """Words answers about a crawl in a directory for a shell: adds facts from its settings and its archive,
     and for a stopped crawl the command that continues it."""
 
     def __init__(self, path: str) -> None:
@@ -215,7 +215,7 @@ class Shell:
                 self._fault = fault
 
     def frontier_settings(self) -> dict[str, object] | None:
-        """The settings that the frontier is looked at with; None where there are none that can be read."""
+        """Returns the settings for reading the frontier; None if there are no readable settings."""
         if self._options is None:
             return None
         try:
@@ -234,8 +234,8 @@ class Shell:
         return self._with_skip(question, found) if name == "explain" else found
 
     def stopped(self, name: str, question: Mapping[str, Any], found: dict[str, Any], look: Looks) -> dict[str, Any]:
-        """The answer of the files, which `look` asks. Raises SettingsError, NamedPathError where the settings cannot be
-        read and decide the answer."""
+        """Returns the answer of the files, which `look` reads. Raises SettingsError and NamedPathError if the settings
+        cannot be read and decide the answer."""
         if name == "explain":
             if self._fault is not None:
                 raise self._fault
@@ -254,7 +254,7 @@ class Shell:
         return {**found, "reason_now": word, "reason_text": text}
 
     def _resume(self) -> str:
-        return f"`outrider resume {shlex.quote(self._path)}` goes on"
+        return f"`outrider resume {shlex.quote(self._path)}` continues"
 
     def _explained(self, found: Mapping[str, Any]) -> str:
         """The reason of a URL whose crawl is stopped."""
@@ -266,31 +266,31 @@ class Shell:
         return text
 
     def _blocked(self, found: Mapping[str, Any], look: Looks) -> str:
-        """Which hosts are held back, and the order that lets each go."""
+        """Returns the hosts that are held back, and for each the order that releases it."""
         rows = look("hosts", {"state": "blocked", "limit": CONTROL_PAGE_ROWS_MAX})["rows"]
         hosts = [msgspec.convert(row, HostStatus) for row in rows]
         if not any(host.queued and (host.paused or host.not_welcome) for host in hosts):
-            return str(found["text"])  # one that waits for its robots.txt goes on by itself
+            return str(found["text"])  # a host that waits for its robots.txt continues by itself
         return held_back(hosts, self._path)
 
     def _idle(self, found: Mapping[str, Any], look: Looks) -> str:
         """Why a crawl that is stopped does nothing, and what to do."""
         text, path = str(found["text"]), shlex.quote(self._path)
         if found["reason"] == "finished":
-            return f"{text}; `outrider add {path} URL` brings more, `outrider retry {path}` tries failed URLs again"
+            return f"{text}; `outrider add {path} URL` adds URLs, `outrider retry {path}` queues failed URLs again"
         if found["reason"] == "limit":
-            return f"{text}; `outrider resume {path} --max-pages N` goes on with another limit"
+            return f"{text}; `outrider resume {path} --max-pages N` continues with another limit"
         if found["reason"] == "leased":
             text = "requests were open when the crawl ended"
         if found["reason"] == "blocked" and (held := self._blocked(found, look)) != text:
-            return f"the crawl is stopped, and {held}; behind that {self._resume()}"
+            return f"the crawl is stopped, and {held}; after that, {self._resume()}"
         if found["reason"] == "paused":
             return f"the crawl is stopped, and {text}; `outrider hosts {path}` lists its hosts, {self._resume()}"
-        return f"the crawl is stopped, and as it stopped {text}; {self._resume()}"
+        return f"the crawl is stopped; when it stopped, {text}; {self._resume()}"
 
 
 def ask_owner(directory: str, owned: StoreInUseError, name: str, /, **question: Any) -> Any:
-    """The answer of the owner: of a crawl, or of a program that opened the store there. Raises StoreInUseError where
+    """Returns the answer of the owner: a crawl, or a program that opened the store. Raises StoreInUseError if
     neither answers."""
     given = {key: value for key, value in question.items() if value is not None}
     silence: UnreachableError | None = None
@@ -302,7 +302,7 @@ def ask_owner(directory: str, owned: StoreInUseError, name: str, /, **question: 
         except StoreInUseError as refusal:
             raise StoreInUseError(f"{owned.facts}; {refusal.facts}") from None
     facts = silence.facts if silence is not None else ""
-    raise StoreInUseError(f"{owned.facts}; it was asked and did not answer ({facts})") from None
+    raise StoreInUseError(f"{owned.facts}; it did not answer ({facts})") from None
 
 
 def _asking(path: str, owned: StoreInUseError) -> Looks:
@@ -327,8 +327,8 @@ def every_row(look: Looks, name: str, question: Mapping[str, Any], limit: int | 
 def changing(path: str, *, create: bool = False, options: CrawlOptions | None = None) -> Iterator[Frontier]:
     """Opens the frontier of `path` for changes, with the settings of its crawl, and owns it meanwhile.
 
-    create: an empty or missing directory gets a new store. options: settings in place of those; outrider.toml keeps
-    them once the store is open. Raises SettingsError and StoreError, with the owner's process where there is one.
+    create: an empty or missing directory gets a new store. options: settings in place of the saved ones; outrider.toml
+    contains them once the store is open. Raises SettingsError and StoreError, with the owner's process if known.
     """
     try:
         store = store_of(path)
@@ -354,7 +354,7 @@ def changing(path: str, *, create: bool = False, options: CrawlOptions | None = 
 
 
 def settings_of(path: str, flags: Mapping[str, object] | None = None) -> CrawlOptions:
-    """The settings of the crawl in `path`; without an outrider.toml those that a crawl there would begin with. flags:
-    settings that were typed, which come before all others."""
+    """Returns the settings of the crawl in `path`; without an outrider.toml, those of a new crawl there. flags: typed
+    settings, which override all the rest."""
     kept = kept_settings(path).options if os.path.isdir(path) else {}
     return resolved(flags or {}, from_environment(os.environ), kept, path)

@@ -1,4 +1,4 @@
-"""The pages of a crawl whose frontier is gone, for another frontier: lines of pages.jsonl as records of URLs, and links
+"""The pages of a crawl without a frontier, for another frontier: lines of pages.jsonl as records of URLs, and links
 from the archive."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def is_line(record: Mapping[str, Any]) -> bool:
 
 
 def is_final(line: Mapping[str, Any]) -> bool:
-    """Whether the URL of a line was through with it: no attempt was to follow."""
+    """Whether the URL of a line is done with: no further attempt was due."""
     word = _WORDS.get(line["outcome"])
     return word is not None and word.final
 
@@ -50,7 +50,7 @@ def record_of(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _hex_of(line: Mapping[str, Any]) -> str | None:
-    """The digest of a page's content in hex digits; None where a line has none."""
+    """Returns the digest of a page's content in hex digits; None for a line without a digest."""
     shown = line.get("content_digest") or line.get("digest")
     if not isinstance(shown, str) or not shown.startswith(_DIGEST):
         return None
@@ -62,7 +62,7 @@ def _hex_of(line: Mapping[str, Any]) -> str | None:
 
 @contextmanager
 def archive_beside(path: str) -> Iterator[Directory | None]:
-    """The archive that lies beside a file of lines, None where there is none."""
+    """Yields the archive in the directory of a line file, None without one."""
     try:
         files = Directory(os.path.join(os.path.dirname(path), ARCHIVE_NAME), create=False, read_only=True)
     except (OSError, OutriderError):

@@ -1,4 +1,4 @@
-"""Sites asked by hand, one request after the other: to a checked address, with the fields and times of its host."""
+"""Single requests, one after the other: to a checked address, with the header fields and time limits of its host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from outrider.url import Url, clock_host, join
 
 @dataclass(frozen=True, slots=True)
 class SiteRules:
-    """The rules that hold at a site. why: in words, where no line of the file decides. error: why no answer came."""
+    """The rules of a site. why: the reason, if no line of the file decides. error: why there is no answer."""
 
     rules: Rules
     why: str = ""
@@ -28,16 +28,16 @@ class SiteRules:
 
     @classmethod
     def of(cls, body: bytes, name: str, *, lenient: bool = False, status: int | None = None) -> SiteRules:
-        """The rules of a file; `name` stands for it in words."""
+        """Returns the rules of a file; `name` is its name in messages."""
         rules = Rules.parse(body, lenient=lenient)
-        why = [] if rules.records else [f"{name} holds no rule: everything is allowed"]
+        why = [] if rules.records else [f"{name} has no rules: everything is allowed"]
         if len(body) > ROBOTS_BYTES_MAX:
-            why.append(f"{name} is longer than {ROBOTS_BYTES_MAX} bytes: the lines behind them are not read")
+            why.append(f"{name} is longer than {ROBOTS_BYTES_MAX} bytes: the lines after them are not read")
         return cls(rules, "; ".join(why), status)
 
 
 class ManualRequests:
-    """Requests by hand with the settings of a crawl; robots.txt is asked for with the same fields as a page."""
+    """Single requests with the settings of a crawl; robots.txt is requested with the same header fields as a page."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ManualRequests:
 
     @classmethod
     def named(cls, urls: Iterable[str], options: CrawlOptions, hosts: Mapping[str, tuple[str, ...]]) -> ManualRequests:
-        """Ready to ask for URLs that the user typed: a loopback address that one of them names is permitted."""
+        """Prepares requests for typed URLs. A loopback address in one of them is permitted."""
         from outrider.fetch.default_downloader import make_downloader
 
         allowed = (*options.allow_address, *loopback_of(urls, hosts, options.allow_address))
@@ -65,9 +65,9 @@ class ManualRequests:
         return await self.get(url, None)
 
     async def get(self, url: str, bytes_max: int | None = BODY_BYTES_MAX) -> Response:
-        """The answer to one request; bytes_max: None for as much as a crawl keeps of a page. Raises SettingsError
-        without a contact, FetchFailure where no address is to be asked."""
-        # A redirect may lead from this machine to others.
+        """Returns the answer to one request; bytes_max: None for as much as a crawl keeps of a page. Raises
+        SettingsError without a contact, FetchFailure if no address may be used."""
+        # A redirect may lead from this machine to another one.
         require_contact([url], self._options.contact, self._hosts)
         target = Url(url)
         address = self._guard.choose(target.host, await self._names.resolve(target.host, target.port))
@@ -91,15 +91,15 @@ class ManualRequests:
             if verdict == "rules":
                 return SiteRules.of(answer.body, asked, lenient=lenient, status=answer.status)
             if verdict in ("allow", "redirect"):
-                return SiteRules(ALLOW_ALL, f"{asked} answers {answer.status}: there are no rules", answer.status)
+                return SiteRules(ALLOW_ALL, f"{asked} answers {answer.status}: no rules apply", answer.status)
             told = f"answers {response.status}" if response.status is not None else f"fails ({response.error})"
             told += f" ({fault})" if response.status is not None and fault is not None else ""
             error = f"{asked}: {response.error}: {response.error_text}" if response.status is None else ""
             why = f"{asked} {told}: nothing is allowed while it cannot be read"
             return SiteRules(REFUSE_ALL, why, response.status, error)
-        return SiteRules(ALLOW_ALL, f"{asked}: more than {REDIRECT_HOPS_MAX} redirects, so there are no rules")
+        return SiteRules(ALLOW_ALL, f"{asked}: more than {REDIRECT_HOPS_MAX} redirects: no rules apply")
 
     async def close(self) -> None:
-        """Gives connections and threads back."""
+        """Closes connections and threads."""
         await self._downloader.close()
         await self._names.close()

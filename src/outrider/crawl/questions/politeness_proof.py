@@ -1,10 +1,11 @@
-"""Proves from the record alone that no gap was broken: `politeness.jsonl` is read anew, and compared with the store.
+"""Proves from the record alone that no gap was violated: reads `politeness.jsonl` again, and compares it with the
+store.
 
-Every line was sealed when it was made, and the store keeps a digest of all lines in their order: a line that was
-edited, removed or put elsewhere is found. The gaps and the requests at once are recomputed from the instants of the
-lines, per host and for each clock that hosts share. The lines of a host stand in the order in which its requests were
-reported. Of a host that takes one at a time it is that of the requests, and each line is judged by the one before; of
-a host that takes several, the lines are judged together, at the end.
+Each line was sealed when it was made, and the store has a digest of all lines in their order. So a line that was
+edited, removed or moved is found. The gaps and the requests at once are computed again from the instants of the
+lines, per host and for each clock that hosts share. The lines of a host are in the order in which its requests were
+reported. For a host with one request at a time this is the order of the requests, and each line is compared with the
+one before. The lines of a host with several requests at a time are judged together, at the end.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Violation:
 
 @dataclass(slots=True)
 class HostProof:
-    """The requests to one host. All lengths of time in seconds; None where the host was asked once."""
+    """The requests to one host. All lengths of time in seconds; None for a host with one request."""
 
     host: str
     requests: int = 0
@@ -69,8 +70,8 @@ class HostProof:
 
 @dataclass(slots=True)
 class Proof:
-    """The findings in one record. violations: the first ones; `broken` counts all. torn: the bytes behind the last
-    whole line. unseen: requests of which the record shows the end and has no line: a crash took their answers."""
+    """The findings in one record. violations: the first ones; `broken` counts all. torn: the bytes after the last
+    whole line. unseen: requests whose end the record shows and that have no line: a crash lost their answers."""
 
     requests: int = 0
     groups: int = 0
@@ -148,9 +149,9 @@ class _Clock(NamedTuple):
 
 
 class _Several:
-    """The requests of a host that takes several at once, in the order of their lines: as a clock has them, then the
-    capacity that held, and the gap and the required gap in seconds, NaN for none. before: the last requests of the time
-    when it took one, which are judged."""
+    """The requests of a host with several at a time, in the order of their lines: as a clock has them, then the
+    capacity at that time, and the gap and the required gap in seconds, NaN for none. before: the last requests from
+    the time with one at a time. They are judged already."""
 
     __slots__ = ("cells", "gaps", "judged", "reasons")
 
@@ -165,7 +166,7 @@ class _Several:
         return len(self.gaps) // 2
 
     def add(self, clock: _Clock, capacity: int, gap: float | None, required: float | None, reason: str | None) -> None:
-        """Takes one more request."""
+        """Adds one more request."""
         if reason:
             self.reasons[len(self)] = sys.intern(reason)
         self.cells.extend((*clock, capacity))
@@ -178,7 +179,7 @@ class _Several:
 
 class _Shared:
     """The requests of a clock that hosts share, in one column: start, end, token, line, a number for the host, and the
-    capacity and the gap in microseconds that held then, -1 for the rest of the host that was visited."""
+    capacity and the gap in microseconds at that time, -1 for the rest of the host that was visited."""
 
     __slots__ = ("cells",)
 
@@ -220,10 +221,10 @@ def prove(path: str) -> Proof:
     if at < length:
         proof.add("store", None, None, f"the record has {at:,} bytes of whole lines; the store says {length:,}")
     elif not chain_held:
-        proof.add("store", None, None, "the lines are not the ones that the store knows, or not in their order")
+        proof.add("store", None, None, "the lines differ from those in the store, or their order does")
     for place, (kept, line) in enumerate(zip(tail, behind, strict=False)):
         if kept != line:
-            proof.add("store", None, None, f"line {place + 1} behind byte {length:,} is not the one that the log has")
+            proof.add("store", None, None, f"line {place + 1} after byte {length:,} differs from the one in the log")
             break
     if worker:
         judge.unseen.clear()  # the gaps of a served frontier count from requests of other workers too
@@ -236,22 +237,22 @@ class Judge:
 
     def __init__(self, proof: Proof) -> None:
         self._proof = proof
-        self._clocks: dict[str, tuple[_Clock, ...]] = {}  # of hosts that take one request: the last two
+        self._clocks: dict[str, tuple[_Clock, ...]] = {}  # of hosts with one request at a time: the last two
         self._several: dict[str, _Several] = {}
         self._shared: dict[str, _Shared] = {}
         self._hosts: dict[str, int] = {}
-        self._rests: dict[int, float] = {}  # seconds that a host had to rest behind a request, by its token
+        self._rests: dict[int, float] = {}  # seconds that a host had to rest after a request, by its token
         self.unseen: list[tuple[str, int]] = []
-        """Hosts and lines of requests before which another one ended that has no line."""
+        """Hosts and lines of requests after an earlier request that has no line."""
 
     def take(self, number: int, line: bytes) -> _Request | None:
-        """Judges one line; gives it back where it is a record."""
+        """Judges one line. Returns it if it is a record."""
         try:
             request = msgspec.json.decode(line, type=_Request)
             started, ended = _instant(request.started_at), _instant(request.ended_at)
             first = _instant(request.first_byte_at) if request.first_byte_at is not None else None
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-            self._proof.add("record", None, number, f"it is no record of a request: {error}")
+            self._proof.add("record", None, number, f"it is not a record of a request: {error}")
             return None
         host = request.host
         self._proof.requests += 1
@@ -284,10 +285,10 @@ class Judge:
         several.add(clock, request.capacity, request.gap, request.gap_required, request.reason)
 
     def _judge_next(self, request: _Request, clock: _Clock, before: _Clock) -> None:
-        """Judges a request to a host that takes one at a time, by the one before."""
+        """Judges a request to a host with one at a time, by the request before."""
         proof, host, number, started = self._proof, request.host, clock.line, clock.started
         if request.token <= before.token:
-            proof.add("order", host, number, f"it was leased before line {before.line}, and stands behind it")
+            proof.add("order", host, number, f"it was leased before line {before.line}, and comes after it in the file")
             return
         gap = seconds(started - before.ended)
         if started < before.ended:
@@ -295,13 +296,11 @@ class Judge:
             return
         required = request.gap_required
         if required is None or request.gap is None:
-            proof.add("gap", host, number, f"it names no gap, and line {before.line} is a request to the same host")
+            proof.add("gap", host, number, f"it has no gap, but line {before.line} is a request to the same host")
             return
         difference = round((gap - request.gap) * 1_000_000)
         if difference < -_TOLERANCE:
-            proof.add(
-                "gap", host, number, f"it says {request.gap:.6f} s; from line {before.line} on {gap:.6f} s passed"
-            )
+            proof.add("gap", host, number, f"it says {request.gap:.6f} s; since line {before.line}, {gap:.6f} s passed")
         elif difference > _TOLERANCE:
             self.unseen.append((host, number))  # a request between them, whose answer was lost, ended there
         self._judge_room(host, number, gap, required, request.reason)
@@ -309,7 +308,7 @@ class Judge:
             self._rests[before.token] = required
 
     def _judge_room(self, host: str, number: int, gap: float, required: float, reason: str | None) -> None:
-        """Judges a gap that is true, by the one that had to be."""
+        """Judges a true gap by the required one."""
         proof, told = self._proof, self._proof.hosts[host]
         if (gap - required) * 1_000_000 < -_TOLERANCE:
             why = f" ({reason})" if reason else ""
@@ -319,46 +318,46 @@ class Judge:
             told.gap_min, told.gap_required, told.room_min = round(gap, 6), required, round(room, 6)
 
     def _judge_several(self, host: str, several: _Several) -> None:
-        """Judges the requests to a host that takes several at once.
+        """Judges the requests to a host with several at a time.
 
-        A lease with a capacity of c was given while fewer than c were open. So of the requests that were leased before
-        it, all but c - 1 at most had been reported, and stand in the first lines, before any that was leased later; and
-        its gap counts from the latest end in so many first lines.
+        A lease with a capacity of c was made while fewer than c were open. So of the requests leased before
+        it, all but c - 1 at most had been reported. Their lines are among the first, before any that was leased later.
+        The gap counts from the latest end in these first lines.
         """
         proof = self._proof
         self._judge_at_once(host, several)
         columns = several.columns()
         starts, ends, tokens, lines, is_grouped, capacities = (column.tolist() for column in columns)
         in_order = np.sort(columns[2])
-        leased_before = np.searchsorted(in_order, columns[2]).tolist()  # so many of them
+        leased_before = np.searchsorted(in_order, columns[2]).tolist()  # numbers of requests
         leased_until = np.searchsorted(in_order, columns[2], side="right").tolist()
-        behind = np.searchsorted(np.maximum.accumulate(columns[2]), columns[2]).tolist()  # of so many first lines
+        behind = np.searchsorted(np.maximum.accumulate(columns[2]), columns[2]).tolist()  # numbers of first lines
         latest: list[Instant] = np.maximum.accumulate(columns[1]).tolist()
         lost: set[Instant] = set()  # ends of requests without a line
         for place in range(several.judged, len(several)):
             line, capacity = lines[place], capacities[place]
-            reported = max(0, leased_before[place] - capacity + 1)  # so many at least
+            reported = max(0, leased_before[place] - capacity + 1)  # at least
             if leased_until[place] - leased_before[place] > 1:
                 proof.add("order", host, line, "it has the token of another line")
                 continue
             if behind[place] < reported:
-                text = f"{capacity} may be open, and more that were leased before it stand behind later ones"
+                text = f"{capacity} may be open, but more requests leased before it are in later lines"
                 proof.add("order", host, line, text)
                 continue
             gap, required = several.gaps[2 * place : 2 * place + 2]
             if math.isnan(gap) or math.isnan(required):
                 if reported:
-                    proof.add("gap", host, line, f"it names no gap, and line {lines[0]} is a request to the same host")
+                    proof.add("gap", host, line, f"it has no gap, but line {lines[0]} is a request to the same host")
                 continue
             told = starts[place] - round(gap * 1_000_000)
             if reported and told < latest[reported - 1] - _TOLERANCE:
                 last = ends.index(latest[reported - 1])
-                text = f"from line {lines[last]} on {seconds(starts[place] - ends[last]):.6f} s passed"
+                text = f"since line {lines[last]}, {seconds(starts[place] - ends[last]):.6f} s passed"
                 proof.add("gap", host, line, f"it says {gap:.6f} s; {text}")
                 continue
             found = bisect_left(latest, told - _TOLERANCE, 0, behind[place])
             if found == behind[place] or latest[found] > told + _TOLERANCE:
-                # An end before the lines that are kept of an earlier time is that of a line: those behind it may have
+                # An end before the kept lines of an earlier time is the end of a line: the requests after it may have
                 # been open, in a train. Any other end is that of a request whose answer was lost.
                 if told not in lost and not (several.judged and told < ends[0]):
                     lost.add(told)
@@ -378,12 +377,12 @@ class Judge:
                 heapq.heappop(open_until)
             heapq.heappush(open_until, ended)
             if len(open_until) > capacity and place >= several.judged:
-                text = f"{len(open_until)} requests at once, and the host takes {capacity}"
+                text = f"{len(open_until)} requests at once, but the host accepts {capacity}"
                 self._proof.add("at once", host, line, text)
 
     def end(self, *, true_to_store: bool) -> None:
-        """Judges the hosts that take several requests, and the clocks that hosts share. A request without a line was
-        lost in a crash, where the lines are the ones that the store knows."""
+        """Judges the hosts with several requests at a time, and the clocks that hosts share. A request without a line
+        was lost in a crash, if the lines match the store."""
         proof = self._proof
         for host, several in self._several.items():
             self._judge_several(host, several)
@@ -408,18 +407,18 @@ class Judge:
                 proof.add(
                     "capacity", names[host], line, f"{len(ends)} requests at once in {name}, which has {capacity}"
                 )
-            # Where several may be open, a turn is held from before the other ended: it keeps no gap to that end.
+            # If several may be open, a turn began before the other request ended: no gap to that end is required.
             if capacity == 1 and before is not None and before[1] <= started:
                 required = gap / 1_000_000 if gap >= 0 else self._rests.get(before[2], 0.0)
                 passed = seconds(started - before[1])
                 if (passed - required) * 1_000_000 < -_TOLERANCE:
-                    text = f"{passed:.6f} s of {required:.6f} s behind {names[before[4]]} in {name}"
+                    text = f"{passed:.6f} s of {required:.6f} s after {names[before[4]]} in {name}"
                     proof.add("group gap", names[host], line, text)
             before = row
 
 
 class _Order:
-    """The pages of the record stand in the order of pages.jsonl, and none that was answered is missing."""
+    """Checks that the pages of the record are in the order of pages.jsonl, without a missing answer."""
 
     def __init__(self, proof: Proof) -> None:
         self._proof = proof
@@ -438,7 +437,7 @@ class _Order:
                 continue
             number, host = found
             if number < last:
-                self._proof.add("order", host, number, f"it stands before line {last}, and was written behind it")
+                self._proof.add("order", host, number, f"it is before line {last}, but was written after it")
             last = max(last, number)
 
 

@@ -16,7 +16,7 @@ Answer = Callable[[RepeatedRequests, Mapping[str, Any]], Any]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The right to ask a server: a token, and a file of certificates to trust."""
+    """The access to a server: a token, and a file of trusted certificates."""
 
     token: str | None = None
     ca: str | None = None

@@ -1,7 +1,7 @@
-"""The place for a server beside a running crawl: what it may ask of the crawl, from a thread and a loop of its own.
+"""The interface of a running crawl for its server, which has its own thread and loop.
 
-Looks go to the frontier at once, past the thread that writes. Orders and the status come to the crawl's loop, by the
-road of the orders over `control.sock`.
+Queries are sent to the frontier at once, past the thread that writes. Orders and the status are sent to the crawl's
+loop, like the orders over `control.sock`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from outrider.engine import Frontier
 from outrider.journey import Code, Link, RequestId
 
 Add = Callable[[Sequence[Link], RequestId | None], Awaitable[list[Code]]]
-"""Tells the crawl of links, durably; a code for each, in their order."""
+"""Adds links to the crawl, durably. Returns a code for each, in their order."""
 Admit = Callable[[Sequence[str], bool], Awaitable[Admitted]]
-"""Tells which URLs may be added; whether the store's owner adds them."""
+"""Says which URLs may be added, and whether the store's owner adds them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningCrawl:
-    """A running crawl as a server beside it sees it. `answers`, `add` and `admit` may be awaited in any loop."""
+    """A running crawl as its server sees it. `answers`, `add` and `admit` may be awaited in any loop."""
 
     directory: str
     frontier: Frontier
@@ -37,7 +37,7 @@ class SideServer(Protocol):
     """A server that lives as long as a crawl."""
 
     def open(self, crawl: RunningCrawl) -> str:
-        """Answers from now on; tells its address. Raises StoreError where the directory takes no file of it."""
+        """Starts to answer, and returns its address. Raises StoreError if a file cannot be written in the directory."""
         ...
 
     def close(self, *, at_once: bool = False) -> None:

@@ -52,18 +52,18 @@ class OnePage:
     url: str
     allowed: bool = True
     robots: str = ""
-    """The line that decided, or why there is none."""
+    """The line that decided, or why no line did."""
     robots_status: int | None = None
     robots_seconds: float = 0.0
     waited_seconds: float = 0.0
     response: Response | None = None
     meaning: Meaning | None = None
-    """What a crawl would write down of the answer; None where none came."""
+    """The entry that a crawl would write about the answer; None without an answer."""
     page: Page | None = None
     links: list[LinkFate] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as values that JSON knows."""
+        """Returns all fields as JSON values."""
         response, page, meaning = self.response, self.page, self.meaning
         return {
             "url": self.url,
@@ -97,10 +97,10 @@ async def fetch_page(
     tell: Callable[[str], None] = lambda _: None,
     rest: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> OnePage:
-    """Asks for robots.txt, rests as a crawl would, and asks for the page if that allows it.
+    """Requests robots.txt, waits as a crawl would, and requests the page if that allows it.
 
-    tell: takes a sentence on a rest that is long. rest: waits so many seconds. Raises SettingsError without a contact,
-    UnreachableError where the robots.txt of the site cannot be asked for.
+    tell: prints a sentence about a long wait. rest: waits a number of seconds. Raises SettingsError without a contact,
+    UnreachableError if robots.txt or the page cannot be requested.
     """
     sites = ManualRequests.named([url], options, hosts)
     found = OnePage(url)
@@ -140,9 +140,7 @@ def _judged(found: OnePage, told: SiteRules, options: CrawlOptions) -> Rules:
     most, delay = options.crawl_delay_max, rules.crawl_delay(options.user_agent) or 0.0
     if found.allowed and most is not None and delay > most and options.crawl_delay_over == "skip":
         found.allowed = False
-        found.robots = (
-            f"its Crawl-delay of {delay:g} s is beyond --crawl-delay-max {most:g}, and such pages are skipped"
-        )
+        found.robots = f"its Crawl-delay of {delay:g} s is above --crawl-delay-max {most:g}, and such pages are skipped"
     return rules
 
 
@@ -158,13 +156,13 @@ async def _rested(
     delay = rules.crawl_delay(options.user_agent) or 0.0
     if options.crawl_delay_max is not None and options.crawl_delay_over == "cap":
         delay = min(delay, options.crawl_delay_max)
-    if options.crawl_delay_as == "window":  # its phase is unknown: one behind the beginning of the request before
+    if options.crawl_delay_as == "window":  # its phase is unknown: one window after the start of the request before
         delay = max(0.0, delay - found.robots_seconds)
     factor = min(options.delay_factor * found.robots_seconds, DELAY_FACTOR_SECONDS_MAX)
     usual = max(options.delay if own is None else own, factor)
     found.waited_seconds = max(usual, delay)
     if found.waited_seconds >= WAIT_TOLD_SECONDS:
-        asked = f"robots.txt asks for a Crawl-delay of {delay:g} s" if delay > usual else "the gap of the settings"
+        asked = f"robots.txt has a Crawl-delay of {delay:g} s" if delay > usual else "the gap of the settings"
         tell(f"waiting {found.waited_seconds:g} s before the page: {asked}; Ctrl-C stops")
     await rest(found.waited_seconds)
 
@@ -186,7 +184,7 @@ def fates(page: Page, options: CrawlOptions, rules: Rules | None = None) -> list
 
 
 def passed_by(link: PageLink, page: Page, *, follow_nofollow: bool) -> str:
-    """Why a link is not followed whatever its URL is, in words; "" for one that may be."""
+    """Returns in words why a link with any URL is not followed; "" for one that may be."""
     if link.kind not in FOLLOWABLE:
         return f"a link of {link.kind} is recorded, not followed"
     if follow_nofollow:
@@ -202,7 +200,7 @@ def passed_by(link: PageLink, page: Page, *, follow_nofollow: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedPage:
-    """A page of a crawl: its last line in pages.jsonl and, where it was archived, what came."""
+    """A page of a crawl: its last line in pages.jsonl and, if archived, the answer."""
 
     line: dict[str, Any]
     head: bytes = b""
@@ -211,15 +209,15 @@ class ArchivedPage:
 
 
 def kept_page(directory: str, url: str) -> ArchivedPage:
-    """The last finished attempt at a URL. Raises NamedPathError where there is none, StoreError for damage."""
+    """Returns the last finished attempt at a URL. Raises NamedPathError without one, StoreError for damage."""
     found = inspect(directory, GIVE_A_CRAWL)
     if found is not DirectoryContent.CRAWL:
         raise no_crawl(directory, found)
     line = _last_line(os.path.join(directory, FILES[PAGES]), url)
     if line is None:
         raise NamedPathError(
-            f"{url} stands in no line of {directory}/{FILES[PAGES]}; `outrider explain {url} -o {directory}` says what "
-            "is known of it"
+            f"{url} is not in {directory}/{FILES[PAGES]}; `outrider explain {url} -o {directory}` shows what is known "
+            "about it"
         )
     if line.get("warc") is None:
         return ArchivedPage(line)

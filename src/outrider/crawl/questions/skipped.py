@@ -1,7 +1,7 @@
-"""Why a crawl did not follow a link: by the page in its archive that names the link, and by its settings.
+"""Why a crawl did not follow a link: by the page in its archive that has the link, and by its settings.
 
-The frontier never sees a link that the crawl passes by, so it can only say that no link named the URL. It is the page
-that knows better; without an archive the settings name what is passed by.
+The frontier never sees a skipped link, so it can only say that no link named the URL. The page has the reason.
+Without an archive, the settings name the kinds of links that are skipped.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _WORD: Final = re.compile(rb"[A-Za-z0-9_-]{3,}")
 
 @dataclass(frozen=True, slots=True)
 class NamingPage:
-    """A page that names a URL: the URL of the page, how many links from a seed it is, and the word and the text of the
-    reason why the link was passed by; both empty where neither the page nor its element gives one."""
+    """A page with a link to a URL: the URL of the page, its links from a seed, and the word and the text of the
+    reason why the link was skipped; both empty if neither the page nor its element has a reason."""
 
     url: str
     depth: int
@@ -50,13 +50,13 @@ class NamingPage:
 
 
 def why_skipped(directory: str, options: CrawlOptions, url: str, ticks: Callable[[], float]) -> tuple[str, str]:
-    """Why no link to a URL that lies inside the scope was followed: the word of the reason, and the words. ticks: a
-    clock that tells seconds, for the length of the search."""
+    """Returns why no link to a URL inside the scope was followed: the word of the reason, and the text. ticks: a
+    clock in seconds that limits the search."""
     if len(url) > URL_BYTES_MAX:
-        return "unknown", f"no link to it is followed: a URL has {URL_BYTES_MAX:,} bytes at most, this has {len(url):,}"
+        return "unknown", f"its URL has {len(url):,} bytes; links of more than {URL_BYTES_MAX:,} bytes are not followed"
     named = naming_page(directory, url, options, ticks)
     if named is None:
-        return "unknown", "it lies inside the scope, and no link or call has named it" + _never_followed(options)
+        return "unknown", "it is in scope, but no link or call has named it" + _never_followed(options)
     who = f"{named.url} links to it"
     if named.text:
         way_out = "; --follow-nofollow follows such links" if named.word == NOFOLLOW else ""
@@ -64,14 +64,14 @@ def why_skipped(directory: str, options: CrawlOptions, url: str, ticks: Callable
     most = options.max_depth
     if most is not None and named.depth + 1 > most:
         far = f"--max-depth {most}: {who}, and it is {counted(named.depth + 1, 'link')} from a seed"
-        return "out_of_scope", f"it lies outside the scope: {far}"
+        return "out_of_scope", f"it is out of scope: {far}"
     if is_function(options.scope):
         return "out_of_scope", f"{who}, and the function of the scope ({spelled(options.scope)}) decides about the link"
-    return "unknown", f"{who}, and the link was not taken when the page was read; `outrider add` brings it"
+    return "unknown", f"{who}, but the link was not added when the page was read; `outrider add` adds it"
 
 
 def _never_followed(options: CrawlOptions) -> str:
-    """The links that these settings pass by, in words."""
+    """Returns in words the links that these settings skip."""
     passed = [] if options.follow_nofollow else ["with rel=nofollow"]
     if options.max_depth is not None:
         passed.append(f"more than {counted(options.max_depth, 'link')} from a seed")
@@ -79,8 +79,8 @@ def _never_followed(options: CrawlOptions) -> str:
 
 
 def naming_page(directory: str, url: str, options: CrawlOptions, ticks: Callable[[], float]) -> NamingPage | None:
-    """The first archived page with a link to a URL, one whose link may be followed before all others. None where there
-    is none, or none was found in `EXPLAINED_SEARCH_SECONDS_MAX`."""
+    """Returns the first archived page with a link to a URL, preferably with a link that may be followed. None if no
+    page was found in `EXPLAINED_SEARCH_SECONDS_MAX`."""
     until, wanted = ticks() + EXPLAINED_SEARCH_SECONDS_MAX, _Wanted(url, options)
     passed: NamingPage | None = None
     try:
@@ -124,8 +124,8 @@ class _Wanted:
         self._rules = LossyRules.parse(options.url_rules or "")
         self._per_host = PerHost(options)
         path = url.partition("://")[2].partition("/")[2].encode()
-        # A word that each page with such a link has, whatever the form of the link: its host may be left out, and what
-        # has percent escapes may be written without.
+        # A word of each page with such a link, in any form of the link: its host may be left out, and characters with
+        # percent escapes may be written without.
         self._sign = b"" if b"%" in path else max(_WORD.findall(path), key=len, default=b"")
 
     def named_by(self, line: Mapping[str, Any], files: Directory) -> Iterator[NamingPage]:
@@ -155,17 +155,17 @@ def page_as_read(headers: Headers, content: bytes, url: str, agent: str) -> Page
 
 
 def whole_page(line: Mapping[str, Any], options: CrawlOptions) -> tuple[str, str]:
-    """The reason why no link of a page was followed; empty where there is none."""
+    """Returns the reason why no link of a page was followed; empty without one."""
     if line.get("error") == SOFT_404:
-        return SOFT_404, "its page is like the answer of the site to any name"
+        return SOFT_404, "its page is like the site's answer for any missing page"
     if line.get("outcome") == Word.DUPLICATE and options.copies == "drop" and line.get("distance") is None:
         return COPY, f"its page is a copy of {line.get('duplicate_of')}"
     return "", ""
 
 
 def passed_why(link: PageLink, page: Page, follow: bool, whole: tuple[str, str], *, beyond: bool) -> tuple[str, str]:
-    """The word and the text of a reason that the page or the link gives; empty where there is none. follow: links with
-    nofollow, too."""
+    """Returns the word and the text of a reason in the page or the link; empty without one. follow: also links with
+    nofollow."""
     if link.kind not in FOLLOWABLE:
         return RECORDED, passed_by(link, page, follow_nofollow=follow)
     if nofollow := passed_by(link, page, follow_nofollow=follow):
@@ -175,5 +175,5 @@ def passed_why(link: PageLink, page: Page, follow: bool, whole: tuple[str, str],
     if len(link.url) > URL_BYTES_MAX:
         return OVER_LIMIT, f"it is longer than {URL_BYTES_MAX:,} bytes"
     if beyond:
-        return OVER_LIMIT, f"it comes after the first {LINKS_PER_PAGE_MAX:,} links of its page"
+        return OVER_LIMIT, f"it is not among the first {LINKS_PER_PAGE_MAX:,} links of its page"
     return "", ""

@@ -1,4 +1,4 @@
-"""A list of the links that a crawl did not follow: read again from the archive, and asked of the frontier."""
+"""A list of the links that a crawl did not follow: read again from the archive, and checked in the frontier."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def skipped(directory: str, reason: str | None = None) -> Iterator[Skipped]:
     with archive_beside(path) as files, querying(directory) as look:
         if files is None:
             raise NamedPathError(
-                f"{directory} has no archive (--no-warc), and links are read from there; pages.jsonl has their number "
-                "for each page, under not_followed"
+                f"{directory} has no archive (--no-warc), which this list is read from; pages.jsonl has the number of "
+                "such links for each page, as not_followed"
             )
-        # Most links of a site are on each of its pages, and each question takes time of a running crawl.
+        # Most links of a site are on each of its pages, and each question costs time of a running crawl.
         stands = lru_cache(SKIPPED_ASKED_MAX)(lambda url: look("stands", {"url": url}))
         for line in archived_lines(path):
             for one in _of_page(line, path, files, options, per_host, stands):
@@ -79,7 +79,7 @@ def _of_page(
     per_host: PerHost,
     stands: Callable[[str], Mapping[str, Any]],
 ) -> Iterator[Skipped]:
-    """The links of one line that were not followed. stands: the state of a URL in the frontier, and its reason."""
+    """Yields the links of one line that were not followed. stands: returns the state of a URL, and its reason."""
     url = str(line["url"])
     if not isinstance(line.get("status"), int) or not 200 <= line["status"] < 300:
         return

@@ -74,9 +74,9 @@ def status_lines(status: Mapping[str, Any], directory: str = "DIR") -> list[str]
         "hosts       " + ", ".join(f"{count:,} {name}" for name, count in hosts.items()),
         f"pages       {status['answered']:,} answered, {counted(status['duplicates'], 'duplicate')}, "
         + bytes_text(status["bytes"]),
-        f"a second    {rates['now']:.1f} now, {rates['average']:.1f} on average, {rates['peak']:.1f} at most",
+        f"pages/s     {rates['now']:.1f} now, {rates['average']:.1f} on average, {rates['peak']:.1f} at most",
         f"errors      {', '.join(part for part in (errors, gone) if part) or 'none'}",
-        f"passed by   {passed or 'no link'}",
+        f"skipped     {f'links: {passed}' if passed else 'no links'}",
     ]
     lines += omission_lines(rows_of(status.get("left_out", {}), directory))
     left = nothing_left(status) or eta_text(status["eta_seconds"])
@@ -84,7 +84,7 @@ def status_lines(status: Mapping[str, Any], directory: str = "DIR") -> list[str]
 
 
 def nothing_left(status: Mapping[str, Any]) -> str:
-    """Words for a frontier that has nothing to fetch, which a served one goes on with; "" where it has something."""
+    """Returns words for a frontier with nothing to fetch; "" otherwise. A served frontier continues without work."""
     urls = status["urls"]
     if urls["queued"] + urls["leased"] + urls["waiting"] + status.get("held", 0) + status.get("errands", 0):
         return ""
