@@ -1,6 +1,6 @@
 """Makes docs/lives.md and its drawings, docs/pictures/life-*.svg, from the tables of `frontier/policy/lives.py`.
 
-A drawing has a line down for each state and an arrow across for each row of the table, so it needs no layout by hand.
+A drawing has a vertical line for each state and an arrow for each row of the table, so it needs no layout by hand.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ INK, PALE = "#1f4e79", "#c8d3de"
 ARTICLES = {"URL": "a URL", "lease": "a lease", "host": "a host"}
 HEAD = """# The lives of a URL, a lease and a host
 
-A frontier moves URLs, leases and hosts between a few states. The tables of this page have every move: the state before,
-what happens, the state after it, and the file below `src/outrider/frontier` that decides. `explain` takes its words
-about states from the same tables. A call that would move a URL otherwise is refused with `TransitionError`, and
-nothing of it is logged. `python scripts/lives.py` makes this page and its drawings from `policy/lives.py`.
+A frontier moves URLs, leases and hosts between a few states. The tables of this page contain every move: the old
+state, the event, the new state, and the file below `src/outrider/frontier` that decides. `explain` uses the same words
+for states. A call that would make any other move of a URL is refused with `TransitionError`, and nothing of it is
+logged. `python scripts/lives.py` makes this page and its drawings from `policy/lives.py`.
 
 One event may lead to several states. A URL that is discovered, deferred or reported waits if it is due later, and is
-queued if it is due now; beyond a budget or as a trap it is parked. A failure leads to `gone` when no attempt is left,
-and a lost lease does when it is the fifth in a row. The state of a host is not stored: it follows from its clock, its
-open requests and its queues whenever somebody asks.
+queued if it is due now. Beyond a budget or as a trap it is parked. A failure leads to `gone` if it was the last
+attempt, and a lost lease does if it is the fifth in a row. The state of a host is not stored: each query derives it
+from its clock, its open requests and its queues.
 """
 
 
 def drawn(life: Life) -> str:
-    """The drawing of a life, as SVG."""
+    """Returns the drawing of a life, as SVG."""
     places = {state: COLUMN // 2 + number * COLUMN for number, state in enumerate(life.states)}
     width, height = COLUMN * len(places), TOP + ROW * len(life.moves) + 16
     out = [
@@ -59,7 +59,7 @@ def drawn(life: Life) -> str:
 
 
 def page() -> str:
-    """docs/lives.md."""
+    """Returns docs/lives.md."""
     out = [HEAD]
     for life in LIVES:
         name = ARTICLES[life.name]
@@ -82,12 +82,12 @@ def page() -> str:
 
 
 def picture(life: Life) -> str:
-    """Where the drawing of a life stands, below docs/."""
+    """Returns the path of the drawing of a life, below docs/."""
     return f"pictures/life-{life.name.lower()}.svg"
 
 
 def files() -> dict[str, str]:
-    """The text of each file that is made, by its path below docs/."""
+    """Returns the text of each made file, by its path below docs/."""
     return {"lives.md": page()} | {picture(life): drawn(life) for life in LIVES}
 
 

@@ -301,7 +301,7 @@ def lease_that_nobody_took_back():
 def moved_for_good():
     world = World().add(A)
     world.report(world.lease()[0].done(seconds=0.1, status=301, location=B))
-    return world, A, "done", "it was fetched, and is not due again", None
+    return world, A, "done", "it was fetched, and no revisit is scheduled", None
 
 
 def target_of_a_move():

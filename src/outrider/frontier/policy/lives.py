@@ -1,7 +1,7 @@
 """The lives of a URL, of a lease and of a host, as tables: state, event, next state, and the file that decides.
 
-`explain` takes its words about states from here, and a draft refuses a move of a URL that no row allows, before it
-is logged. Tests walk every row with a real frontier. `scripts/lives.py` makes docs/lives.md and its drawings.
+`explain` uses these words for states. A draft refuses a move of a URL that no row allows, before it is logged. Tests
+walk every row with a real frontier. `scripts/lives.py` makes docs/lives.md and its drawings.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class Life:
-    """The life of one kind of thing. states: what each means, in words, in the order of their numbers."""
+    """The life of one kind of thing. states: the meaning of each state, in the order of their numbers."""
 
     name: str
     states: Mapping[str, str]
     moves: tuple[Move, ...]
 
     def after(self, state: str, event: str) -> set[str]:
-        """The states that this event may lead to, none where it cannot happen."""
+        """Returns the states that this event may lead to; an empty set if it cannot happen."""
         return {move.then for move in self.moves if (move.state, move.event) == (state, event)}
 
 
@@ -51,10 +51,10 @@ URL: Final = Life(
     {
         State.UNKNOWN: "the frontier has not accepted it",
         State.QUEUED: "it is queued: its host decides when it is leased",
-        State.LEASED: "it is leased: somebody fetches it now",
+        State.LEASED: "it is leased: a holder is fetching it",
         State.WAITING: "it waits",
         State.PARKED: "it is parked",
-        State.DONE: "it was fetched, and is not due again",
+        State.DONE: "it was fetched, and no revisit is scheduled",
         State.GONE: "it is gone",
     },
     (
@@ -85,8 +85,8 @@ URL: Final = Life(
         Move("leased", "stopped", "queued", _STOP),
         Move("waiting", "due", "queued", _WAKE),
         Move("waiting", "changed in place", "waiting", _ORDER),
-        Move("parked", "let go", "queued", _ASK),
-        Move("parked", "let go", "waiting", _ASK),
+        Move("parked", "allowed again", "queued", _ASK),
+        Move("parked", "allowed again", "waiting", _ASK),
         Move("parked", "retried", "queued", _ORDER),
         Move("parked", "changed in place", "parked", _ORDER),
         Move("gone", "retried", "queued", _ORDER),
@@ -99,7 +99,7 @@ URL: Final = Life(
 
 LEASE: Final = Life(
     "lease",
-    {"none": "its token was not given yet", "open": "its holder may fetch and report", "ended": "its token is stale"},
+    {"none": "its token is not issued yet", "open": "its holder may fetch and report", "ended": "its token is stale"},
     (
         Move("none", "leased", "open", _LEASE),
         Move("open", "extended", "open", _REPORT),
@@ -107,7 +107,7 @@ LEASE: Final = Life(
         Move("open", "reported", "ended", _SETTLE),
         Move("open", "released", "ended", _REPORT),
         Move("open", "deferred", "ended", _REPORT),
-        Move("open", "ran out", "ended", _LOSE),
+        Move("open", "expired", "ended", _LOSE),
         Move("open", "its process died", "ended", _STOP),
         Move("open", "stopped", "ended", _STOP),
         Move("ended", "reported", "ended", _SETTLE),
@@ -117,25 +117,25 @@ LEASE: Final = Life(
 HOST: Final = Life(
     "host",
     {
-        "empty": "it holds nothing that could be leased",
+        "empty": "it has nothing to lease",
         "ready": "a lease is possible now",
-        "resting": "its clock runs, a request is open, or others of its group come first",
-        "blocked": "an operator holds it back, or it backs off",
+        "resting": "it is in its delay, a request is open, or other hosts of its group are first",
+        "blocked": "an operator paused or blocked it, or it backs off",
     },
     (
-        Move("empty", "URL comes", "ready", _CENSUS),
-        Move("empty", "URL comes", "resting", _CENSUS),
-        Move("empty", "URL comes", "blocked", _CENSUS),
+        Move("empty", "URL added", "ready", _CENSUS),
+        Move("empty", "URL added", "resting", _CENSUS),
+        Move("empty", "URL added", "blocked", _CENSUS),
         Move("ready", "leased", "resting", _CENSUS),
-        Move("ready", "held", "blocked", _CENSUS),
+        Move("ready", "blocked", "blocked", _CENSUS),
         Move("ready", "emptied", "empty", _CENSUS),
-        Move("resting", "rested", "ready", _CENSUS),
-        Move("resting", "held", "blocked", _CENSUS),
+        Move("resting", "rest over", "ready", _CENSUS),
+        Move("resting", "blocked", "blocked", _CENSUS),
         Move("resting", "emptied", "empty", _CENSUS),
-        Move("resting", "refused us", "blocked", _CENSUS),
-        Move("blocked", "let go", "ready", _CENSUS),
-        Move("blocked", "let go", "resting", _CENSUS),
-        Move("blocked", "backed off", "ready", _CENSUS),
+        Move("resting", "refused a request", "blocked", _CENSUS),
+        Move("blocked", "unblocked", "ready", _CENSUS),
+        Move("blocked", "unblocked", "resting", _CENSUS),
+        Move("blocked", "back-off over", "ready", _CENSUS),
         Move("blocked", "emptied", "empty", _CENSUS),
     ),
 )
@@ -144,13 +144,15 @@ LIVES: Final = (URL, LEASE, HOST)
 
 _NUMBERS: Final = {state: number for number, state in enumerate(URL.states)}
 _ALLOWED: Final = bytes(sorted({_NUMBERS[State(one.state)] << 3 | _NUMBERS[State(one.then)] for one in URL.moves}))
-"""The moves of URLs that some event allows, a byte for each: the old state and, in the last three bits, the new one."""
+"""The moves of URLs that an event allows, a byte for each: the old state and, in the last three bits, the new one."""
 
 
 def check_moves(old: Uint8s, new: Uint8s) -> None:
-    """Raises TransitionError where a URL would go from its old state to one that no event leads to from there."""
-    # Deleting the allowed bytes takes a microsecond where a look at each row would take many.
+    """Raises TransitionError if a URL would move to a state that no event allows after its old one."""
+    # Deleting the allowed bytes costs a microsecond; a look at each row would cost many.
     others = (old << 3 | new).tobytes().translate(None, _ALLOWED)
     if others:
         names = list(URL.states)
-        raise TransitionError(f"a URL goes from {names[others[0] >> 3]} to {names[others[0] & 7]}: no event does that")
+        raise TransitionError(
+            f"a URL cannot move from {names[others[0] >> 3]} to {names[others[0] & 7]}: no event allows it"
+        )
