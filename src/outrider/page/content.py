@@ -29,7 +29,7 @@ Uint32s = npt.NDArray[np.uint32]
 
 
 class PageLink(msgspec.Struct, frozen=True, gc=False):
-    """A link of a page: the canonical absolute URL, the name of the element it stands in, its rel in lower case,
+    """A link of a page: the canonical absolute URL, the name of its element, its rel in lower case,
     and its text: the words of an a, the alt of an area or img, the title of a link, up to `LINK_TEXT_BYTES_MAX`."""
 
     url: str
@@ -62,7 +62,7 @@ class LinkColumns(NamedTuple):
 
 
 class FoundLinks:
-    """The links of a page in columns, in order of appearance; as objects once they are asked for."""
+    """The links of a page in columns, in order of appearance; as objects on first use."""
 
     __slots__ = ("_columns", "_count", "_made", "_make")
 
@@ -82,7 +82,7 @@ class FoundLinks:
 
     @classmethod
     def later(cls, count: int, make: Callable[[], LinkColumns]) -> FoundLinks:
-        """So many links, whose columns are made when they are looked at."""
+        """Makes this number of links; their columns are made on first use."""
         links = cls.__new__(cls)
         links._columns, links._count, links._make, links._made = None, count, make, None
         return links
@@ -146,7 +146,7 @@ class FoundLinks:
         return tuple(Alternate(self.urls[row], hreflang, kind) for row, hreflang, kind in self.columns.alternates)
 
     def with_rel(self, *words: str) -> npt.NDArray[np.bool_] | None:
-        """Whether the rel of each has one of these words; None where none has."""
+        """Returns whether the rel of each has one of these words; None if no rel has."""
         apart = set(words).isdisjoint
         having = [not apart(name.split(" ")) for name in self.rel_names]
         return np.array(having, np.bool_)[self.rel_codes] if True in having else None
@@ -179,13 +179,13 @@ class Page:
     url: str
     """Where it was fetched from."""
     found: FoundLinks = field(default_factory=lambda: NO_LINKS, hash=False)
-    """Its links in columns, the first ones: at most `LINKS_PER_PAGE_MAX` URLs of pages and as many others, and of each
-    sort `LINKS_PER_PAGE_BYTES_MAX`, the page's own URL counted with every one. Links that repeat a URL take none of
-    that room, and have as much again."""
+    """Its first links in columns: at most `LINKS_PER_PAGE_MAX` URLs of pages and the same number of others, and of each
+    sort `LINKS_PER_PAGE_BYTES_MAX`, the page's own URL counted with every one. Links that repeat a URL use no part of
+    that room, and have the same room again."""
     left_out: int = 0
-    """How many links stood behind those bounds; those that repeat a URL that is kept are not counted."""
+    """The number of links above those limits; links that repeat a kept URL are not counted."""
     base: str = ""
-    """What relative links were resolved against."""
+    """The base of relative links."""
     canonical: str | None = None
     """The canonical URL of rel=canonical."""
     title: str = ""
@@ -201,14 +201,14 @@ class Page:
     octets: bytes = b""
     """Its visible text in UTF-8, at most `TEXT_BYTES_MAX`: words parted by one blank, blocks by a line feed."""
     simhash: int = 0
-    """64 bits over the shingles of `text`, three words each; 0 when there are none."""
+    """64 bits over the shingles of `text`, three words each; 0 without shingles."""
     shingles: int = 0
     """How many different shingles it has; with fewer than `SHINGLES_MIN` its SimHash says little."""
     text_digest: int = 0
-    """64 bits over what it says, for telling changes: without words with digits, and without blocks of fewer than
+    """64 bits over its text, to detect changes: without words with digits, and without blocks of fewer than
     `BLOCK_WORDS_MIN` words if it has longer ones; 0 without words."""
     image: Image | None = None
-    """What its bytes say it is, for an image: type, width and height."""
+    """The properties of an image from its bytes: type, width and height."""
     header_links: tuple[HeaderLink, ...] = ()
     """The links that the `Link` fields of its answer name: recorded, not followed."""
     refreshed_to: str | None = None
@@ -279,13 +279,14 @@ class Page:
         )
 
     def forget_links(self) -> None:
-        """Gives up the memory of its links, once they were taken: in place, where another page would cost 4 µs."""
+        """Frees the memory of its links after use: in place, because another page would cost 4 µs."""
         object.__setattr__(self, "found", NO_LINKS)
 
     def link_batch(self, *, nofollow_too: bool = False) -> UrlBatch:
-        """The URLs a crawler goes on to: unique, in order, of `Refresh`, a, area, frame, iframe and meta refresh.
+        """Returns the URLs that a crawler follows: unique, in order, of `Refresh`, a, area, frame, iframe and meta
+        refresh.
 
-        Not those with rel=nofollow, ugc or sponsored, and none at all if a robots meta says nofollow or none, unless
+        Not those with rel=nofollow, ugc or sponsored, and no URL at all if a robots meta says nofollow or none, unless
         `nofollow_too`.
         """
         found = self.found
@@ -304,7 +305,7 @@ class Page:
         return UrlBatch.concatenate([UrlBatch.of([self.refreshed_to]), followed])
 
     def left_alone(self, followed: int) -> int:
-        """How many URLs a crawler leaves alone for nofollow, ugc or sponsored, that follows so many."""
+        """Returns the number of URLs that a crawler ignores because of nofollow, ugc or sponsored."""
         found = self.found
         if not leads_nowhere(self.robots) and found.with_rel(*UNFOLLOWED) is None:
             return 0

@@ -127,9 +127,9 @@ class _WrittenLinks:
 
 
 def spelled(written: _WrittenLinks, base: str, url: str, limits: PagesLimits) -> tuple[FoundLinks, int]:
-    """The links that are URLs, canonical and absolute, and how many others stood behind the bounds of their sort.
+    """Returns the links that are URLs, canonical and absolute, and the number of others above the limits of their sort.
 
-    A relative link has the length of its base, too: so they are spelled piece by piece until the bounds are reached.
+    A relative link adds the length of its base, so they are spelled in pieces until the limits are reached.
     """
     codes, offsets = written.codes, written.offsets
     room = room_of(url, limits)

@@ -9,7 +9,7 @@ from outrider.limits import JPEG_SEGMENTS_MAX
 
 
 class Image(NamedTuple):
-    """An image as its bytes tell it, whatever its Content-Type says; width and height in pixels."""
+    """The properties of an image from its bytes, whatever its Content-Type; width and height in pixels."""
 
     type: str
     width: int
@@ -50,7 +50,7 @@ def _webp(body: bytes) -> Image | None:
 
 
 def _jpeg(body: bytes) -> Image | None:
-    """The size stands in the first start-of-frame segment; DHT, JPG and DAC have numbers among them."""
+    """Reads the size in the first start-of-frame segment; DHT, JPG and DAC have numbers among them."""
     at = 2
     for _ in range(JPEG_SEGMENTS_MAX):
         while body[at : at + 1] == b"\xff" and body[at + 1 : at + 2] == b"\xff":

@@ -15,8 +15,8 @@ SIMHASH_VERSION = 2
 SHINGLES_MIN = 50
 """Pages with fewer shingles are copies by their digest only: a word more or less changes too many bits, or too few."""
 BLOCK_WORDS_MIN = 10
-"""A block of text with fewer words is taken for what stands around a page: the number of words of a block tells that
-best of all that a page shows of itself (Kohlschuetter, Fankhauser, Nejdl 2010)."""
+"""A block of text with fewer words counts as a part around the content: the number of words of a block is the best sign
+of that in a page (Kohlschuetter, Fankhauser, Nejdl 2010)."""
 # Fixed for ever: fingerprints of pages are compared across crawls, and nothing is gained by colliding with oneself.
 LIKENESS_KEY = b"outrider simhash"
 
@@ -27,8 +27,8 @@ def simhash_of_text(text: bytes) -> tuple[int, int]:
 
 
 def text_digest(text: bytes) -> int:
-    """64 bits over what a page says, for telling whether it has changed: words with digits and blocks of few words,
-    as menus and lists of links have, do not count, if others do. 0 for no words."""
+    """Returns 64 bits over the text of a page, to detect changes: words with digits and blocks of few words,
+    such as menus and lists of links, do not count if there are others. 0 without words."""
     return kernels.text_digest(text, LIKENESS_KEY, BLOCK_WORDS_MIN)
 
 
@@ -50,11 +50,11 @@ def simhash(features: Iterable[int | tuple[int, float]]) -> int:
 def near_pairs(
     fingerprints: npt.ArrayLike, known: Iterable[npt.ArrayLike], *, distance: int = 3, tables: int = 4
 ) -> Iterator[tuple[int, int]]:
-    """Pairs (one of `fingerprints`, one of `known`) that differ in no more than `distance` bits: all of them.
+    """Yields all pairs (one of `fingerprints`, one of `known`) that differ in at most `distance` bits.
 
-    For more known fingerprints than memory holds (Manku, Jain, Das Sarma 2007, section 4.1): the index is made of the
-    first ones, and the known ones go past it once, in pieces: of a `numpy.memmap`, of runs, of files. Raises ValueError
-    as `SimHashIndex`.
+    For more known fingerprints than fit into memory (Manku, Jain, Das Sarma 2007, section 4.1): the index contains
+    the first ones, and the known ones are compared once, in pieces: of a `numpy.memmap`, of runs, of files. Raises
+    ValueError as `SimHashIndex`.
     """
     index = kernels.SimHashIndex(distance, tables)
     index.add_many(np.asarray(fingerprints, "<u8").tobytes())

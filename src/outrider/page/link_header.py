@@ -27,10 +27,10 @@ class HeaderLink(NamedTuple):
 
 
 def header_links(values: Iterable[str], url: str) -> tuple[HeaderLink, ...]:
-    """The links of the values of `Link` fields of an answer from `url`, in order: `HEADER_LINKS_MAX` at most.
+    """Returns the links in the values of `Link` fields of an answer from `url`, in order: at most `HEADER_LINKS_MAX`.
 
-    Only http and https count. A link with an `anchor` speaks of another resource and is left out. Text that is no link
-    is passed over.
+    Only http and https count. A link with an `anchor` describes another resource and is skipped, as is text that is not
+    a link.
     """
     written: list[tuple[str, dict[str, str]]] = []
     room = HEADER_LINKS_BYTES_MAX

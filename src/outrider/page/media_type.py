@@ -1,5 +1,5 @@
-"""The media type of a body: what its Content-Type says (WHATWG Fetch, "extract a MIME type"), or its first bytes where
-that says nothing (WHATWG MIME Sniffing 7.1)."""
+"""The media type of a body: from its Content-Type (WHATWG Fetch, "extract a MIME type"), or from its first bytes
+without one (WHATWG MIME Sniffing 7.1)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROOT: Final = re.compile(
     rb"<(?:[A-Za-z_][^\s/>:]*+:)?([A-Za-z_][^\s/>:]*+)"
 )
 _ROOT_BYTES: Final = 65_536
-"""So far the first element of an XML document is looked for: drawings have long comments and document types."""
+"""The first element of an XML document is searched up to here: drawings have long comments and document types."""
 _FEED: Final = re.compile(rb"(?:\xef\xbb\xbf)?[\t\n\r ]{0,256}<(?:\?xml|(rss|feed|rdf:RDF)[\t\n\r >])")
 _OF_PAGES: Final = frozenset({b"<!", b"<h", b"<H"})  # nearly all pages begin so, and no feed
 _FEEDS: Final = frozenset({"rss", "feed", "rdf"})
@@ -31,16 +31,17 @@ XHTML_TYPE: Final = "application/xhtml+xml"
 
 
 def media_type(body: bytes, content_type: str) -> ContentType:
-    """The media type of a body: by its Content-Type, by its first bytes where that names none or an unknown one."""
+    """Returns the media type of a body: by its Content-Type, or by its first bytes without one or for an unknown
+    one."""
     found = declared_type(content_type)
     return ContentType(sniffed(body), found.label) if found.essence in _SAYS_NOTHING else found
 
 
 def sniffed(body: bytes) -> str:
-    """The media type of a body that nothing is said of.
+    """Returns the media type of a body without a Content-Type.
 
-    Beyond the standard any tag in front makes HTML, since fragments of pages begin with all of them, and the root of a
-    feed, sitemap or drawing makes XML.
+    Beyond the standard, any tag at the start means HTML, because fragments of pages begin with all of them, and the
+    root of a feed, sitemap or drawing means XML.
     """
     head = body[:SNIFFED_BYTES]
     front = head.removeprefix(MARKS[-1]).lstrip(_BLANKS)
@@ -65,7 +66,7 @@ def is_feed(body: bytes) -> bool:
 
 
 def root_of(body: bytes) -> str:
-    """The name of the first element of an XML document, without prefix and in lower case; "" for none."""
+    """Returns the name of the first element of an XML document, without prefix and in lower case, or ""."""
     head = body[:_ROOT_BYTES]
     if head[:2] in MARKS[:2]:
         head = head.decode("utf-16", "replace").encode()

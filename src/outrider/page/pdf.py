@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PDF_TYPE: Final = "application/pdf"
 _INHERITED: Final = ("/Resources", "/MediaBox", "/CropBox", "/Rotate")  # by sheets, from the nodes above them
-_END_BYTES: Final = 2_048  # behind `startxref` come a number and a mark; some servers add a few lines
+_END_BYTES: Final = 2_048  # after `startxref` there are a number and a mark; some servers add a few lines
 _CATALOG: Final = re.compile(rb"(\d{1,9})\s{1,9}(\d{1,5})\s{1,9}obj\b[^>]{0,200}/Type\s{0,9}/Catalog\b")
 PDF_READER: Final = "outrider.page.pdf:read_pdf"
 
@@ -41,8 +41,8 @@ def reads_pdf() -> bool:
 def read_pdf(
     body: bytes, url: str, content_type: str, *, clock: Callable[[], float] = time.monotonic
 ) -> Mapping[str, Any]:
-    """Title, description, language, text and links of a document, as a `readers` hook gives them; of its first sheets
-    where it has more than `PDF_SHEETS_MAX`, or than are read in `PDF_SECONDS`."""
+    """Returns title, description, language, text and links of a document, as a `readers` hook does; of its first sheets
+    if it has more than `PDF_SHEETS_MAX`, or more than can be read in `PDF_SECONDS`."""
     import pypdf
 
     until = clock() + PDF_SECONDS
@@ -92,8 +92,8 @@ def _ended(body: bytes) -> bytes:
 
 
 def _sheets(document: pypdf.PdfReader, late: Callable[[], bool]) -> Iterator[pypdf.PageObject]:
-    """The sheets in their order, each when it is asked for: `document.pages` looks at all of them first, which takes
-    ten seconds where a manual has 1,500."""
+    """Yields the sheets in order, each when it is needed: `document.pages` reads all of them first, which needs
+    ten seconds for a manual with 1,500."""
     import pypdf
 
     waiting: list[tuple[Any, dict[str, Any]]] = [(_whole(lambda: document.root_object.raw_get("/Pages")), {})]

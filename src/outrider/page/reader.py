@@ -1,9 +1,9 @@
 """Reads pages: links, base, title, directives, text and its SimHash. Any bytes are read; nothing raises.
 
-Many are read at once, in one call of a kernel, and the links of all that a crawler goes on to stay one batch. Links are
-resolved and spelled canonically, and stay columns until a caller asks for strings. Only http and https count. Comments
-and scripts hold no links; noscript does, since no script is run here, and so does template, whose content scripts put
-into pages.
+Many are read at once, in one call of a kernel, and the followed links of all remain one batch. Links are
+resolved and spelled canonically, and remain columns until a caller needs strings. Only http and https count. Links in
+comments and scripts are ignored. Links in noscript count, because no script is run here, and so do those in template,
+whose content scripts put into pages.
 """
 
 from __future__ import annotations
@@ -91,11 +91,11 @@ class Unread(NamedTuple):
     follow_nofollow: bool = False
     """Whether links are followed that the page, or their rel, says not to follow."""
     robots: frozenset[str] = frozenset()
-    """Directives that came with it, in its head. They close its links as its own do, and do not become its own."""
+    """Directives in its header fields. They forbid its links as its own do, and do not become its own."""
 
 
 class ReadPages:
-    """Pages that were read together, and the links of all of them that a crawler goes on to."""
+    """Pages that were read together, and their followed links."""
 
     __slots__ = ("_kernel", "_key", "_links", "_others", "bounds", "left_alone", "pages")
 
@@ -111,7 +111,7 @@ class ReadPages:
         self.pages = pages
         """In the order that they were given in."""
         self.bounds = bounds
-        """The links of page i stand in `links` from row `bounds[i]` to `bounds[i + 1]`."""
+        """The links of page i are `links[bounds[i]:bounds[i + 1]]`."""
         self.left_alone = left_alone
         """How many different URLs of each page a crawler leaves alone for nofollow, ugc or sponsored."""
         self._kernel = kernel
@@ -142,11 +142,11 @@ class ReadPages:
 
 
 def read(body: bytes, url: str, content_type: str = "text/html", *, agent: str | None = None) -> Page:
-    """The content of a body fetched from the absolute `url`, by its Content-Type header.
+    """Returns the content of a body fetched from the absolute `url`, by its Content-Type header.
 
     text/html and application/xhtml+xml are parsed, and so are XHTML and SVG by any name of XML; text/plain has text and
-    SimHash. RSS, Atom and sitemaps have the links that they name, images their size; any other type has only its URL.
-    The last of several types counts. The first bytes decide where none is named, or an unknown one. `agent` is the
+    SimHash. RSS, Atom and sitemaps have their links, images their size; any other type has only its URL.
+    The last of several types counts. Without a known type the first bytes decide. `agent` is the
     crawler's product token: a meta of that name counts as one named robots.
     """
     page = read_many([Unread(body, url, content_type)], agent=agent).pages[0]
@@ -154,9 +154,9 @@ def read(body: bytes, url: str, content_type: str = "text/html", *, agent: str |
 
 
 def read_many(unread: Sequence[Unread], *, agent: str | None = None, key: bytes | None = None) -> ReadPages:
-    """The same of many bodies, in one call of a kernel that lets go of the GIL once, and the links to follow.
+    """As `read` for many bodies, in one call of a kernel that releases the GIL once, with the followed links.
 
-    With a `key` of 16 bytes the fingerprints of those links are made in the same call. Raises ValueError for a key of
+    With a `key` of 16 bytes the same call computes the fingerprints of those links. Raises ValueError for a key of
     another size.
     """
     agent = agent.lower() if agent else None
@@ -190,14 +190,14 @@ def read_many(unread: Sequence[Unread], *, agent: str | None = None, key: bytes 
 
 
 def followed_of(page: Page, unread: Unread) -> tuple[UrlBatch, int]:
-    """The links of a page that a crawler goes on to, and how many it leaves alone; of one that no kernel read."""
+    """Returns the followed links of a page, and the number of ignored ones; for a page that no kernel read."""
     told = replace(page, robots=page.robots | unread.robots) if unread.robots else page
     links = told.link_batch(nofollow_too=unread.follow_nofollow)[:LINKS_PER_PAGE_MAX]
     return links, 0 if unread.follow_nofollow else told.left_alone(len(links))
 
 
 def _type_of(one: Unread) -> ContentType:
-    """The media type that a body is read as: pages and drawings go by all names of XML."""
+    """Returns the media type for reading a body: pages and drawings have all names of XML."""
     found = declared_type(one.content_type)
     if found.essence in PARSED:
         return found if found.essence != HTML_TYPE or not is_feed(one.body) else ContentType(FEEDS[0], found.label)

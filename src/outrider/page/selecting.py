@@ -1,8 +1,8 @@
 """The decoded text of a body, and CSS selectors and XPath expressions on it through parsel, loaded on first use.
 
-A page comes from the web, so its tree is bounded before it is made: by its size, and by the attributes of one tag. lxml
-compares each attribute with all before it: 100,000 attributes in one tag take 40 seconds. Neither parser nor expression
-reads a file or the network: libxml2 is told so, and parsel registers no function that could.
+A page is from the web, so its tree is bounded before it is made: by its size, and by the attributes of one tag. lxml
+compares each attribute with all earlier ones: 100,000 attributes in one tag need 40 seconds. Neither parser nor
+expression reads a file or the network: libxml2 is configured so, and parsel registers no function that could.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _TEXT_BYTES_MAX: Final = 1 << 30  # a body that was kept is shorter
 
 
 class Source:
-    """The body of a page as text and as a tree; each is made when it is asked for first."""
+    """The body of a page as text and as a tree; each is made on first use."""
 
     def __init__(self, body: bytes, url: str, content_type: str, charset: str) -> None:
-        """charset: the label that a reader found, `utf-8` where it found none."""
+        """charset: the label that a reader found, otherwise `utf-8`."""
         self._body = body
         self._url = url
         self._content_type = content_type
@@ -79,7 +79,7 @@ class Source:
         try:
             return tree.css(_text(selector))
         except (SyntaxError, RuntimeError, ValueError) as error:  # cssselect's errors are some of these
-            raise SelectorError(f"{selector!r:.200} is no CSS selector that parsel reads ({error})") from None
+            raise SelectorError(f"{selector!r:.200} is not a CSS selector that parsel reads ({error})") from None
 
     def xpath(self, expression: str, **variables: Any) -> SelectorList[Selector]:
         """The nodes or the value of an XPath expression. variables: values of its `$name`. Raises SelectorError."""
@@ -88,7 +88,7 @@ class Source:
             return tree.xpath(_text(expression), **variables)
         except ValueError as error:
             told = str(error).removeprefix("XPath error: ").removesuffix(f" in {expression}")
-            raise SelectorError(f"{expression!r:.200} is no XPath expression ({told})") from None
+            raise SelectorError(f"{expression!r:.200} is not an XPath expression ({told})") from None
 
 
 _XML: Final = frozenset({"application/xml", "text/xml"})
@@ -96,5 +96,5 @@ _XML: Final = frozenset({"application/xml", "text/xml"})
 
 def _text(selector: object) -> str:
     if not isinstance(selector, str):
-        raise SelectorError(f"{selector!r:.200} is no text; give a selector such as 'h1::text' or '//h1/text()'")
+        raise SelectorError(f"{selector!r:.200} is not text; use a selector such as 'h1::text' or '//h1/text()'")
     return selector

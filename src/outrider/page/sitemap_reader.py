@@ -1,7 +1,7 @@
-"""Reads sitemaps (sitemaps.org 0.90): XML, an index of others, lines of text, RSS and Atom, each packed or not.
+"""Reads sitemaps (sitemaps.org 0.90): XML, an index of others, lines of text, RSS and Atom, with gzip or without.
 
-The reader goes over the bytes once and knows no DTD and no entity but the five of XML: nothing is expanded, opened or
-asked for. Bad input is told in `problems`, and what was read before it is kept; nothing raises.
+The reader reads the bytes once, without DTDs and with only the five entities of XML: nothing is expanded, opened or
+fetched. Bad input is listed in `problems`, and everything before it is kept; nothing raises.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LINE = re.compile(rb"\S[^\n]*")
 _MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _WIDE = {b"<\0?\0": "utf-16le", b"<\0u\0": "utf-16le", b"\0<\0?": "utf-16be", b"\0<\0u": "utf-16be"}
 _WIDE_LABELS = ("utf-16", "utf16", "unicode", "ucs-2", "csunicode", "iso-10646")
-"""A declaration that reads as ASCII is in none of these."""
+"""A declaration that reads as ASCII is in another encoding."""
 _LIMITS = SitemapLimits(SITEMAP_ENTRIES_MAX, SITEMAP_DEPTH_MAX, SITEMAP_PROBLEMS_MAX, SITEMAP_FIELD_CHARACTERS_MAX)
 _PROBLEMS = (
     "cut off",
@@ -67,7 +67,7 @@ class SitemapEntry(msgspec.Struct, frozen=True, gc=False):
     """When it changed last, as a W3C date and time; None when the sitemap says nothing or no date."""
     changefreq: str | None = None
     priority: float | None = None
-    """From 0 to 1, beside other URLs of the same site."""
+    """From 0 to 1, relative to other URLs of the same site."""
     within: bool = True
     """Whether the sitemap may speak for it (`in_location`)."""
 
@@ -77,19 +77,19 @@ class Sitemap(msgspec.Struct, frozen=True):
 
     url: str
     kind: str
-    """`urlset`, `index`, `text`, `rss`, `atom`, or `error` for what is no sitemap."""
+    """`urlset`, `index`, `text`, `rss`, `atom`, or `error` for a body that is not a sitemap."""
     entries: tuple[SitemapEntry, ...] = ()
     """The pages that it names, at most `SITEMAP_ENTRIES_MAX`: the first ones."""
     children: tuple[SitemapEntry, ...] = ()
     """The sitemaps that an index names."""
     problems: tuple[str, ...] = ()
-    """What is wrong with it, at most `SITEMAP_PROBLEMS_MAX` of each thing."""
+    """Its problems, at most `SITEMAP_PROBLEMS_MAX` of each kind."""
 
 
 def in_location(sitemap: str, url: str) -> bool:
-    """Whether a sitemap may speak for a URL: the same scheme, host and port, and a path below the sitemap's folder.
+    """Whether a sitemap may name a URL: the same scheme, host and port, and a path below the sitemap's folder.
 
-    sitemaps.org, "Sitemap file location". A robots.txt may announce sitemaps that lie elsewhere: then its host counts.
+    sitemaps.org, "Sitemap file location". A robots.txt may announce sitemaps elsewhere: then its host counts.
     """
     try:
         whose, what = urlsplit(sitemap), urlsplit(url)
@@ -100,11 +100,11 @@ def in_location(sitemap: str, url: str) -> bool:
 
 
 def read_sitemap(body: bytes, url: str) -> Sitemap:
-    """Reads a body fetched from `url` as a sitemap; a packed one (gzip) is unpacked first. url: "" for a file that
-    speaks for any host.
+    """Reads a body fetched from `url` as a sitemap; one in gzip is decompressed first. url: "" for a file that
+    may name any host.
 
-    A document that is cut off, or no XML from somewhere on, gives the entries before the break. `kind` is `error` where
-    there is no sitemap: another root element, no entry before the break, a text without any URL.
+    If a document is cut off or stops being XML, the entries before that place count. `kind` is `error` for a body that
+    is not a sitemap: another root element, no entry before the break, a text without any URL.
     """
     reader = _SitemapReader(url)
     octets = _in_utf_8(reader.unpacked(bytes(body)))
@@ -145,8 +145,8 @@ def _is_utf_8(octets: bytes) -> bool:
 
 
 def _without_strays(octets: bytes) -> bytes:
-    """UTF-8 in which octets that are none stand for what they are in windows-1252: parts of a file come from another
-    source. Where there are many, none of the file is UTF-8."""
+    """Decodes UTF-8, and invalid octets as windows-1252: parts of a file may have another source. With many of them,
+    the whole file is not UTF-8."""
     if _is_utf_8(octets):
         return octets
     _strays.left = SITEMAP_STRAYS_MAX
@@ -174,8 +174,8 @@ codecs.register_error(_STRAY, _stray)
 
 
 def _before_the_break(body: bytes, begin: int, known: int, end: int) -> bytes:
-    """The content of the octets from `known` on of a packed member that begins at `begin`, up to its break, which comes
-    before `end`; a wrong checksum is such a break. zlib gives nothing of a step that breaks: octet by octet it does."""
+    """Returns the content of the octets from `known` on of a gzip member that begins at `begin`, up to its break before
+    `end`; a wrong checksum is such a break. zlib returns nothing of a step that breaks, but octet by octet it does."""
     packed = zlib.decompressobj(31)
     for at in range(begin, known, _PACKED_STEP):
         packed.decompress(body[at : min(known, at + _PACKED_STEP)])
@@ -312,8 +312,8 @@ class _SitemapReader:
 
 
 class _Bases:
-    """The URLs of bases, by number; 0 is the URL of the document. Each is made once: those around the last address that
-    was asked for are kept."""
+    """The URLs of bases, by number; 0 is the URL of the document. Each is made once: those around the last address
+    are kept."""
 
     def __init__(self, url: str, texts: list[tuple[int, str]]) -> None:
         self._document = spell([url])[0]
@@ -327,12 +327,12 @@ class _Bases:
         while at not in self._around:
             way.append(at)
             at = self._texts[at - 1][0]
-        while next(reversed(self._around)) != at:  # elements that ended: addresses come in the order of the document
+        while next(reversed(self._around)) != at:  # elements that ended: addresses are in document order
             self._around.popitem()
         base = self._around[at]
         for inner in reversed(way):
             text = self._texts[inner - 1][1]
-            # One that is no URL, or is so long that it came back in each of thousands of addresses, counts as none.
+            # An invalid base is ignored, and so is one so long that it would fill thousands of addresses.
             base = spell([text], base)[0] or base if len(text) <= BASE_CHARACTERS_MAX else base
             base = base if base is None or len(base) <= URL_BYTES_MAX else self._document
             self._around[inner] = base
@@ -340,7 +340,7 @@ class _Bases:
 
 
 def _folder(url: str) -> str | None:
-    """The canonical URL of the folder that a sitemap lies in: what it names begins with that."""
+    """Returns the canonical URL of a sitemap's folder: the URLs in it begin with that."""
     canonical = UrlBatch.of([url])
     if not canonical.valid[0]:
         return None

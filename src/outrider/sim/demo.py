@@ -1,4 +1,4 @@
-"""Runs for `make demo`: the demo web in a child process, the real crawl command beside it, and the web's own verdict.
+"""Runs for `make demo`: the demo web in a child process, the real crawl command, and the web's own verdict.
 
 python -m outrider.sim.demo [--keep DIR]
 """
@@ -42,9 +42,9 @@ class Inspection:
 
 
 def inspect(records: Iterable[Mapping[str, object]], delays: Mapping[str, float]) -> Inspection:
-    """Reads the log's records in order of their start; `delays` has the seconds that each host requires.
+    """Reads the log's records in order of their start; `delays` has the required seconds of each host.
 
-    A violation is a gap that is too small, or whatever the server itself noted.
+    A violation is a gap that is too small, or any fault that the server itself noted.
     """
     ended: dict[str, int] = {}
     violations: list[str] = []
@@ -93,7 +93,7 @@ def records_of(path: Path) -> Iterator[dict[str, object]]:
 
 
 def exit_code(crawl_code: int, violations: int) -> int:
-    """0 when the crawl came to its end and nothing was violated; else what went wrong."""
+    """Returns 0 when the crawl finished without a violation; otherwise the exit code of the failure."""
     return crawl_code or (VIOLATION if violations else 0)
 
 
@@ -124,7 +124,7 @@ def _web(directory: Path) -> Iterator[dict[str, str]]:
 
 
 def _command() -> list[str]:
-    """How the crawl command is called: the script beside this interpreter, else through the interpreter."""
+    """Returns the crawl command: the script next to this interpreter, else through the interpreter."""
     script = Path(sys.executable).with_name("outrider")
     if os.access(script, os.X_OK):
         return [str(script)]
@@ -157,7 +157,7 @@ def _say(*lines: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Crawls the demo web, says what came of it and where it lies; returns the exit code."""
+    """Crawls the demo web, prints the result and where it is, and returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m outrider.sim.demo", description="Crawl a small web on loopback.")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="the folder to fill (default: a new temporary one)")
     keep: Path | None = parser.parse_args(arguments).keep

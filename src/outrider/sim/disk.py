@@ -1,7 +1,7 @@
-"""A disk in memory that can lose what was not synced, run full and refuse calls, behind the same `Files` as a real one.
+"""A disk in memory that can lose unsynced bytes, become full and refuse calls, with the same `Files` as a real one.
 
-`FaultyFiles` keeps files and nothing else. `CrashDisk` also keeps what is on the device and, in order, every change
-that is not: `crash_images` puts disks together as a power cut could leave them.
+`FaultyFiles` contains only files. `CrashDisk` also contains the state of the device and, in order, every change
+that is not on it: `crash_images` makes disks as a power cut could leave them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SECTOR_BYTES, PAGE_BYTES = 512, 4_096
 
 @dataclass(eq=False, slots=True)
 class _Node:
-    """A file's content, whatever its name: as processes see it, and as it is on the device."""
+    """A file's content under any name: as processes see it, and as it is on the device."""
 
     live: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
@@ -51,7 +51,7 @@ class _Naming:
 
 
 _Change = _Write | _Truncation | _Naming
-_Moment = tuple[list[_Change], dict[str, _Node], dict[_Node, bytes]]  # pending, names on the device, what they hold
+_Moment = tuple[list[_Change], dict[str, _Node], dict[_Node, bytes]]  # pending, names on the device, their content
 
 
 @dataclass(slots=True)
@@ -161,7 +161,7 @@ class FaultyFiles:
             self._failures.append(_Failure(nth_call, error, forever, verb, partial))
 
     def mend(self) -> None:
-        """Takes all failures back."""
+        """Ends all failures."""
         with self._guard:
             self._failures.clear()
 
@@ -171,7 +171,7 @@ class FaultyFiles:
             self._other_bytes = length
 
     def used_bytes(self) -> int:
-        """The sizes of all files and what others keep here."""
+        """The sizes of all files and of foreign content."""
         with self._guard:
             return self._other_bytes + sum(len(node.live) for node in self._nodes.values())
 
@@ -181,12 +181,12 @@ class FaultyFiles:
             return {name: bytes(node.live) for name, node in sorted(self._nodes.items())}
 
     def put(self, name: str, data: bytes) -> None:
-        """Makes `data` the content of a file behind the store's back: damage, an older copy, a foreign file."""
+        """Makes `data` the content of a file without the store's knowledge: damage, an older copy, a foreign file."""
         with self._guard:
             self._nodes[name] = _Node(bytearray(data), bytearray(data))
 
     def drop(self, name: str) -> None:
-        """Loses a file behind the store's back."""
+        """Loses a file without the store's knowledge."""
         with self._guard:
             del self._nodes[name]
 
@@ -293,13 +293,13 @@ class CrashDisk(FaultyFiles):
         return len(self._pending)
 
     def crash_images(self, rng: random.Random, count: int) -> Iterator[CrashDisk]:
-        """Disks as a power cut at this moment could leave them, each fresh and unlocked.
+        """Returns disks as a power cut at this moment could leave them, each fresh and unlocked.
 
-        Nothing unsynced survives; everything does; the changes up to a point (each, or `count` of them where there are
+        Nothing unsynced survives; everything does; the changes up to a point (each, or `count` of them if there are
         more); `count` random subsets of them; names without data and data without names; `count` times a prefix or
-        subset with writes torn at 512 or 4,096 bytes and with growth that came without its data.
+        subset with writes torn at 512 or 4,096 bytes and with growth without its data.
         """
-        with self._guard:  # one moment for all images, whatever other threads write meanwhile
+        with self._guard:  # one moment for all images, even if other threads write meanwhile
             pending, device = list(self._pending), dict(self._durable_names)
             durable = {node: bytes(node.durable) for node in (*device.values(), *(one.node for one in pending))}
         moment = (pending, device, durable)
@@ -326,7 +326,7 @@ class CrashDisk(FaultyFiles):
             yield self._image(moment, kept, rng=rng, grain=grain)
 
     def _image(self, moment: _Moment, kept: set[int], *, rng: random.Random | None = None, grain: int = 0) -> CrashDisk:
-        """The device with some of the changes; with `rng` writes come in pieces of `grain` bytes, or not at all."""
+        """Returns the device with some of the changes; with `rng` writes are pieces of `grain` bytes, or missing."""
         pending, device, durable = moment
         nodes: dict[_Node, bytearray] = {}
 
@@ -396,7 +396,7 @@ class _FaultyFile:
         self._files._sync(self._name, self._node)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Closes nothing: it has no descriptor."""
 
 
 def _resize(content: bytearray, length: int) -> None:
@@ -413,7 +413,7 @@ def _place(content: bytearray, offset: int, data: bytes) -> None:
 
 
 def _place_torn(content: bytearray, offset: int, data: bytes, rng: random.Random, grain: int) -> None:
-    """Writes whole, a prefix, or any of the pieces; where the file grew, its length may come without the data."""
+    """Writes all, a prefix, or any of the pieces; if the file grew, its length may change without the data."""
     how = rng.randrange(4)
     end = offset + len(data)
     if how == 0:

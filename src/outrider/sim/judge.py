@@ -1,7 +1,7 @@
 """`outrider judge`: serves a web that misbehaves, runs any crawler against it, and measures from the server's side.
 
-The crawler is told nothing but seeds. `judge_web.py` says which habit each host tests. A host has an address of its own
-on loopback and answers to its name and to that address, so that a crawler without a hosts file can be judged too; only
+The crawler receives only seeds. `judge_web.py` says which habit each host tests. A host has its own address
+on loopback and answers to its name and to that address, so that a crawler without a hosts file can be judged too. Only
 the many names of one machine need a hosts file.
 """
 
@@ -25,18 +25,18 @@ from outrider.sim.web import DemoServer, RunningWeb
 
 GRACE_SECONDS = 10.0  # between SIGTERM and SIGKILL: a crawler may end its requests
 SLACK_SECONDS = 0.002  # two clocks read one after the other; a crawler that pauses pauses longer
-QUIET_ROWS = 20  # hosts of one habit that broke nothing are told in one row beyond so many
+QUIET_ROWS = 20  # above this number, hosts of one habit without a violation share one row
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How a crawler is judged.
+    """How to judge a crawler.
 
-    delay: seconds that had to lie between the end of a request and the next to the same host. agent: whose robots rules
-    count. seconds: after so many the crawler is ended. restarts: so many times it is killed in its midst (SIGKILL) and
-    run again. clocks: by how many seconds the crawler's clock is ahead in each run, the last one also in those that
-    follow. passes: whether that is time that passed, or a wall clock that is wrong. patient, names: hosts with a
-    Crawl-delay, and names on one address. names_at_once, names_gap: how many requests that address bears, and the
+    delay: required seconds between the end of a request and the next to the same host. agent: the agent whose robots
+    rules count. seconds: after this time the crawler is ended. restarts: how often it is killed (SIGKILL) and
+    run again. clocks: the seconds by which the crawler's clock is ahead in each run, the last one also in later runs.
+    passes: whether that is time that passed, or a wrong wall clock. patient, names: hosts with a Crawl-delay, and names
+    on one address. names_at_once, names_gap: the number of requests that this address accepts at once, and the
     seconds between the end of one and the next; None: `delay`.
     """
 
@@ -112,9 +112,9 @@ class Judged:
 def judged(command: list[str], trial: Trial) -> Judged:
     """Runs a crawler against the web and judges it by the web's log.
 
-    command: words in which `{seeds}` and `{hosts}` stand for files, `{addresses}` for one of seeds by address, and
-    `{clock}` for the seconds by which its clock is to be ahead in this run ("+0" and so on).
-    Raises SettingsError for a command that cannot be started or asks for no page: that is no pass.
+    command: words in which `{seeds}` and `{hosts}` mean files, `{addresses}` one of seeds by address, and
+    `{clock}` the seconds by which its clock must be ahead in this run ("+0" and so on).
+    Raises SettingsError for a command that cannot start or requests no page: that is not a pass.
     """
     with tempfile.TemporaryDirectory(prefix="outrider-judge-") as folder:
         with DemoServer(trial.web, Path(folder)) as served:
@@ -172,7 +172,7 @@ def _filled(command: list[str], served: RunningWeb) -> list[str]:
 
 
 def _run(words: list[str], seconds: float, *, kill: bool) -> int | None:
-    """Runs the command for so long; its exit code, None where it was ended. kill: with SIGKILL."""
+    """Runs the command for this time; returns its exit code, None if it was ended. kill: with SIGKILL."""
     try:
         null = subprocess.DEVNULL
         running = subprocess.Popen(words, stdin=null, stdout=null, start_new_session=True)  # noqa: S603 -- as it was told
@@ -197,9 +197,9 @@ def _end(running: subprocess.Popen[bytes], *, kill: bool) -> None:
 
 
 def _signalled(running: subprocess.Popen[bytes], sign: int) -> bool:
-    """Sends a signal to the group of the command's processes, 0 for none. Whether anything of it lives; the command
-    itself does not count once it ended."""
-    running.poll()  # reaps it: an ended process that nobody waited for still stands in its group
+    """Sends a signal to the process group of the command, 0 for no signal. Returns whether any process of it lives; the
+    command itself does not count once it ended."""
+    running.poll()  # reaps it: an ended process remains in its group until then
     try:
         os.killpg(running.pid, sign)
     except ProcessLookupError:

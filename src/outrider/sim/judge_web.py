@@ -1,18 +1,18 @@
-"""The web of `outrider judge`: each host tests one habit of a crawler, and an address of its own answers to its name.
+"""The web of `outrider judge`: each host tests one habit of a crawler, and has its own address.
 
-steady      nothing odd: one request at a time, and a pause
-slow        each page takes 0.4 s
-delayed     robots.txt asks for a Crawl-delay of two seconds
-closed      robots.txt closes a folder that pages link to
-moved       the same, and robots.txt is behind a redirect
+steady      an ordinary host: one request at a time, and a pause
+slow        each page needs 0.4 s
+delayed     robots.txt has a Crawl-delay of two seconds
+closed      robots.txt forbids a folder that pages link to
+moved       the same, and robots.txt redirects
 unruled     has no robots.txt (404)
 broken      robots.txt is an error (500): nothing may be fetched
 busy        the first page answers 503 with Retry-After: 2
 refusing    the same with 429
 storm       all pages answer 500, 503 or 429 (a host each) in the first three seconds, without a Retry-After
-patient     a Crawl-delay of one, two or three seconds; so many hosts as are asked for
-name        one of many names of one machine, which has one address; as many as are asked for
-fading      robots.txt closes a folder, and is an error from the fourth second on; where time is said to pass
+patient     a Crawl-delay of one, two or three seconds; the number of hosts is an option
+name        one of many names of one machine, which has one address; the number of names is an option
+fading      robots.txt forbids a folder, and is an error from the fourth second on; if time seems to pass
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CRAWL_DELAY_SECONDS = 2
 RETRY_AFTER_SECONDS = 2
 STORM_SECONDS = 3.0
 FADING_SECONDS = 3.0
-FADING_PAGES = 100_000  # no run of a polite crawler comes to their end, so that later runs have pages to leave alone
+FADING_PAGES = 100_000  # no polite crawler finishes them, so that later runs have pages to leave alone
 SLOW_SECONDS = 0.4
 NAME_PAGES = 2
 MACHINE = "machine"
@@ -48,10 +48,10 @@ def _words(name: str) -> str:
 
 
 class JudgeWeb:
-    """Hosts, a habit to test each; pages link to one another and to a closed folder.
+    """Hosts, each with a habit to test; pages link to one another and to a forbidden folder.
 
-    patient: so many hosts with a Crawl-delay. names: so many names on one address. fading: whether there is a host
-    whose robots.txt fails later.
+    patient: the number of hosts with a Crawl-delay. names: the number of names on one address. fading: whether there is
+    a host whose robots.txt fails later.
     """
 
     def __init__(self, *, port: int = 8080, patient: int = 0, names: int = 0, fading: bool = False) -> None:
@@ -67,11 +67,11 @@ class JudgeWeb:
         return host.split(".", maxsplit=1)[0].partition("-")[0]
 
     def number(self, host: str) -> int:
-        """The number in the name of a host, 0 for none."""
+        """The number in the name of a host, or 0."""
         return int(host.split(".", maxsplit=1)[0].partition("-")[2] or 0)
 
     def machine(self, host: str) -> str:
-        """The machine of a host: all names of one lie at one address."""
+        """The machine of a host: all names of one machine have one address."""
         return MACHINE if self.habit(host) == "name" else host
 
     def seeds(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """A shop on loopback for spiders: a front page, categories with pages of products, and the products themselves.
 
-The model is pure, as that of `sim/web.py`, whose server serves it. It knows the items that a whole crawl extracts.
+The model is pure, like that of `sim/web.py`, whose server serves it. It contains the items that a whole crawl extracts.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """How busy B back queues keep T threads: Mercator's heap of hosts on a virtual clock, by the frontier's rule of rest.
 
-A back queue holds one host's URLs. A thread takes the queue that may be asked first, waits until it may, fetches for d
-seconds, and puts the queue back with the rest that `frontier/policy/politeness.py` asks for, k x d. So a queue is
-fetched from for d of (k + 1) x d seconds, and threads are busy for min(1, B / ((k + 1) x T)) of their time, however d
-is spread (Heydon and Najork, "Mercator", 1999, has the structure; the law follows from it). No queue runs empty here.
+A back queue contains one host's URLs. A thread removes the queue that is due first, waits until then, fetches for d
+seconds, and returns the queue with the rest from `frontier/policy/politeness.py`, k x d. So a queue is
+fetched from for d of (k + 1) x d seconds, and threads are busy for min(1, B / ((k + 1) x T)) of their time, for any
+distribution of d (Heydon and Najork, "Mercator", 1999, has the structure; the law follows). No queue runs empty here.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from outrider.frontier.policy.politeness import GapReason, rests_after
 from outrider.limits import DELAY_FACTOR, DELAY_FACTOR_SECONDS_MAX
 
 QUEUES_PER_THREAD: Final = (1, 3, 5, 8, 11, 15, 22)
-"""B / T of the experiment: Mercator's advice is 3, the law at k = 10 asks for 11."""
+"""B / T of the experiment: Mercator's advice is 3, the law at k = 10 needs 11."""
 THREADS: Final = 100
-THREADS_MAX: Final = 1_000  # the largest run then takes some seconds
+THREADS_MAX: Final = 1_000  # the largest run then needs some seconds
 FACTOR_MAX: Final = 1_000.0
 DURATION_SECONDS_MEDIAN: Final = 0.05  # so short that the longest rest of the rule, 60 s, is far off at k = 10
-DURATION_SIGMA: Final = 1.0  # standard deviation of the logarithm: the mean is 1.65 medians, one fetch in 100 takes ten
+DURATION_SIGMA: Final = 1.0  # standard deviation of the logarithm: the mean is 1.65 medians, one in 100 is ten medians
 FETCHES_PER_QUEUE: Final = 40
 FETCHES_MIN: Final = 20_000  # fetches of one run, so that few queues are measured closely too
 FETCHES_MAX: Final = 100_000
@@ -45,11 +45,11 @@ class QueueRun:
     queues: int
     fetches: int
     seconds: float
-    """Of virtual time that were measured."""
+    """Seconds of virtual time that were measured."""
     busy: float
     law: float
     rests_cut: int
-    """Rests that were shorter than factor x duration, since the rule ends at 60 s; the law does not know of them."""
+    """Rests shorter than factor x duration, because the rule ends at 60 s; the law ignores them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def law(queues: int, threads: int, factor: float) -> float:
 
 
 def experiment(threads: int = THREADS, factor: float = DELAY_FACTOR, seed: int = 0) -> Experiment:
-    """A run for each of QUEUES_PER_THREAD; the same arguments give the same numbers. Raises SettingsError."""
+    """Makes a run for each of QUEUES_PER_THREAD; equal arguments produce equal numbers. Raises SettingsError."""
     if not 1 <= threads <= THREADS_MAX:
         raise SettingsError(f"threads {threads!r}: give 1 to {THREADS_MAX}")
     if not 0 <= factor <= FACTOR_MAX:
@@ -79,10 +79,10 @@ def experiment(threads: int = THREADS, factor: float = DELAY_FACTOR, seed: int =
 
 
 def simulate(threads: int, queues: int, factor: float = DELAY_FACTOR, seed: int = 0) -> QueueRun:
-    """`threads` fetch from `queues`, each of which rests `factor` x the duration of its last fetch."""
+    """Simulates `threads` that fetch from `queues`, each of which rests `factor` x the duration of its last fetch."""
     chance = random.Random(seed)
     free: list[Instant] = [0] * threads  # a heap: when each thread ends what it does
-    ready: list[Instant] = [0] * queues  # a heap: t_e of each queue, the earliest moment it may be asked again
+    ready: list[Instant] = [0] * queues  # a heap: t_e of each queue, the earliest time of its next fetch
     fetches = min(max(queues * FETCHES_PER_QUEUE, FETCHES_MIN), FETCHES_MAX)
     warm_up = int(fetches * WARM_UP_SHARE)
     begun = start = busy = 0
@@ -101,7 +101,7 @@ def simulate(threads: int, queues: int, factor: float = DELAY_FACTOR, seed: int 
         if fetch == warm_up:
             begun = start
             busy = _still_busy(free, begun)
-        # Both heads only grow, so starts come in order: no thread that starts later could have taken this queue.
+        # Both heads only grow, so starts are in order: a thread that starts later could not have used this queue.
         start = max(free[0], ready[0])
         ended = start + instant(seconds)
         busy += ended - start
@@ -132,7 +132,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 60.0, 30.0, 78.0, 74.0
 
 
 def svg(made: Experiment) -> str:
-    """The experiment as a drawing by itself: dots are simulated, the line is the law, durations stand below it."""
+    """Returns the experiment as a drawing: dots are simulated, the line is the law, durations are below it."""
     most = max(run.queues_per_thread for run in made.runs)
     floor, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
     x, y = Scale(0, most, _LEFT, right), Scale(0, 1, floor, _TOP)
@@ -152,7 +152,7 @@ def svg(made: Experiment) -> str:
     for run in made.runs:
         place, height = x(run.queues_per_thread), y(run.busy)
         picture.dot(place, height, 5)
-        # Below and to the right, since the law's line comes from the left.
+        # Below and to the right, because the law's line starts at the left.
         last = run.queues_per_thread == most
         value = f"{run.busy:.3f}"
         picture.text(place if last else place + 6, height + 18, value, anchor="end" if last else "start", kind="value")

@@ -16,9 +16,9 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 ROBOTS_AGE_SECONDS_MAX = 86_400.0  # RFC 9309 section 2.4
-ROBOTS_TURN_SECONDS = 300.0  # the copy of one turn holds for the next one, begun at most so long after the gap
+ROBOTS_TURN_SECONDS = 300.0  # the copy of one turn is valid for the next one, if that begins this soon after the gap
 ROBOTS_LOST_SECONDS = 30 * 86_400.0  # section 2.3.1.4
-STORM_FACTOR = 2.0  # behind two failures in a row a host has so many times its gap, at least
+STORM_FACTOR = 2.0  # after two failures in a row the gap of a host is at least multiplied by this
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class PolitenessVerdict:
         }
 
     def asked_often(self) -> dict[tuple[str, str], int]:
-        """(host, path) asked more than once with 200 as the answer each time, and how often."""
+        """(host, path) requested more than once and each time answered with 200, and how often."""
         counts: dict[tuple[str, str], int] = {}
         for request in self.requests:
             if request.status == 200 and request.path != "/robots.txt":
@@ -126,8 +126,8 @@ def read(lines: Iterable[str]) -> list[LoggedRequest]:
 
 @dataclass(frozen=True)
 class CrawlerRun:
-    """One run of a crawler: its start by the server's clock, and the seconds that are said to have passed before it,
-    beyond those that did."""
+    """One run of a crawler: its start by the server's clock, and the seconds that seem to have passed before it, in
+    addition to the real ones."""
 
     start: float
     passed: float = 0.0
@@ -146,9 +146,9 @@ def judge(
 ) -> PolitenessVerdict:
     """Judges a whole log: at least `delay` seconds, or the host's Crawl-delay, between requests to one host.
 
-    storms: a host that fails is to be given more room. runs: of the crawler, in order. machines: by host, the name of
-    the machine that it shares with others. machine_clock: how many requests a machine bears at once, and the seconds
-    for which each of these turns had to rest; None: those of one host.
+    storms: whether a failing host must get longer pauses. runs: of the crawler, in order. machines: by host, the name
+    of the machine that it shares with others. machine_clock: (requests at once, gap in seconds) of a shared machine;
+    None: 1 and the host's gap.
     """
     with log.open(encoding="utf-8") as lines:
         requests = [_passed(request, runs) for request in read(lines)]
@@ -176,7 +176,7 @@ def _passed(request: LoggedRequest, runs: Sequence[CrawlerRun]) -> LoggedRequest
 def _judge_machine(
     machine: str, requests: list[LoggedRequest], most: int, required: float, slack: float
 ) -> HostVerdict:
-    """One address with many names: it has so many turns, and each rests behind the end of its request."""
+    """One address with many names: it has a number of turns, and each rests after the end of its request."""
     verdict = HostVerdict(machine, len(requests), required)
     verdict.connections = len({request.connection for request in requests})
     verdict.concurrent = _concurrent(requests)
@@ -186,7 +186,7 @@ def _judge_machine(
         )
     ends: list[float] = []  # ends of earlier requests, in order
     for request in requests:
-        if len(ends) >= most:  # so many turns, of which each rests behind its request
+        if len(ends) >= most:  # all turns are in use, and each rests after its request
             gap = request.start - ends[-most]
             verdict.smallest_gap = gap if verdict.smallest_gap is None else min(verdict.smallest_gap, gap)
             if gap + slack < required:

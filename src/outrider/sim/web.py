@@ -1,8 +1,9 @@
-"""A small web on loopback, grown from a seed: `DemoWeb` says what each host answers, `DemoServer` says it over HTTP.
+"""A small web on loopback, made from a seed: `DemoWeb` has the answers of each host, `DemoServer` serves them over
+HTTP.
 
-The model is pure: the same seed gives the same hosts, pages, links and misbehaviour, and it knows which URLs a complete
-polite crawl fetches. The server gives every host name a loopback address of its own on one shared port and writes one
-line of JSON per request, from which the visitor can be judged.
+The model is pure: the same seed makes the same hosts, pages, links and misbehaviour, and it contains the URLs that a
+complete polite crawl fetches. The server gives every host name its own loopback address on one shared port and writes
+one line of JSON per request, by which the visitor can be judged.
 
     python -m outrider.sim.web --directory DIR      serves until standard input ends; prints one line when it is ready
 """
@@ -38,13 +39,13 @@ from urllib.parse import quote
 SUFFIX = "demo.test"  # .test can never be a real name (RFC 6761)
 LARGE_BYTES = 2_400_000  # beyond what a page may have (limits.BODY_BYTES_MAX), so that the cut is seen
 SLOW_SECONDS = 0.3
-SLOW_PAGES = 6  # at ten times 0.3 s of rest they take 20 s
+SLOW_PAGES = 6  # at ten times 0.3 s of rest they need 20 s
 PATIENT_PAGES = 14  # one second each
 CRAWL_DELAY_SECONDS = 1
 BUSY_SECONDS = 3.0  # from the first request on; shorter than the first retry, so that each URL is refused once at most
 RETRY_AFTER_SECONDS = 2
 LAST_MODIFIED = "Thu, 01 Jan 2026 00:00:00 GMT"
-REQUEST_BYTES_MAX = 32_768  # request line and headers; more is no browser and no crawler
+REQUEST_BYTES_MAX = 32_768  # request line and headers; browsers and crawlers send less
 CONNECTION_IDLE_SECONDS_MAX = 30.0
 PIECE_BYTES = 65_536  # bytes of a body handed to the kernel at once
 
@@ -53,7 +54,7 @@ class HostRole(StrEnum):
     """The traits of a host."""
 
     PLAIN = "plain"
-    SLOW = "slow"  # every page takes 0.3 s
+    SLOW = "slow"  # every page needs 0.3 s
     CLOSED = "closed"  # robots.txt closes a folder that pages link to
     PATIENT = "patient"  # Crawl-delay: 1
     BUSY = "busy"  # 503 with Retry-After: 2 at first
@@ -186,12 +187,12 @@ FILLERS = (
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """A link as the model means it: where it leads, whatever way it is spelled on the page."""
+    """A link in the model: its target, in any spelling on the page."""
 
     host: str
     path: str
     nofollow: bool = False
-    behind_cut: bool = False  # it stands beyond the size limit, where a crawler does not read
+    behind_cut: bool = False  # it is beyond the size limit, where a crawler does not read
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,17 +207,17 @@ class Entry:
     refresh: Anchor | None = None
     base: str = ""  # the <base href> of the page, a path
     charset: str = "utf-8"
-    declared: bool = True  # the charset stands in Content-Type; else in <meta>
+    declared: bool = True  # the charset is in Content-Type; else in <meta>
     text_of: str = ""  # the page whose text this one repeats
-    altered: int = 0  # so many words differ from that text
+    altered: int = 0  # the number of words that differ from that text
     large: bool = False
     closed: bool = False  # by robots.txt
-    content: str = ""  # the body itself, when it is no page
+    content: str = ""  # the body itself, for an answer that is not a page
     content_type: str = "text/html"
 
 
 class WebAnswer(NamedTuple):
-    """An HTTP answer, and how long the host takes over it."""
+    """An HTTP answer, and the time that the host needs for it."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -273,20 +274,20 @@ class DemoWeb:
         return float(CRAWL_DELAY_SECONDS) if self.roles[host] is HostRole.PATIENT else None
 
     def must_fetch(self) -> frozenset[str]:
-        """The URLs that a complete polite crawl from the seeds gets answered with 200.
+        """The URLs that are answered with 200 in a complete polite crawl from the seeds.
 
-        It stays on the hosts of the seeds and of what these redirect to, obeys robots.txt, leaves rel=nofollow links
-        and those beyond the size limit alone, and reads no sitemap. The months and days of the calendar are not in the
+        It stays on the hosts of the seeds and of their redirects, obeys robots.txt, ignores rel=nofollow links
+        and those beyond the size limit, and reads no sitemap. The months and days of the calendar are not in the
         set: which of them are fetched depends on the limit and on the order.
         """
         return frozenset(self.url(entry.host, entry.path) for entry in self._reached() if entry.status == 200)
 
     def may_fetch(self) -> frozenset[str]:
-        """All URLs such a crawl asks for: `must_fetch`, the redirects and what is missing. Not the calendar."""
+        """All URLs that such a crawl requests: `must_fetch`, the redirects and missing pages. Not the calendar."""
         return frozenset(self.url(entry.host, entry.path) for entry in self._reached())
 
     def out_of_reach(self) -> frozenset[str]:
-        """Pages that exist and that such a crawl must not ask for: closed, behind nofollow or the cut, only mapped."""
+        """Pages that such a crawl must not request: forbidden, after nofollow or the cut, only in a sitemap."""
         every = {
             self.url(entry.host, entry.path)
             for entries in self._entries.values()
@@ -335,7 +336,7 @@ class DemoWeb:
         return self._entry(host, path).closed
 
     def faulty(self, host: str) -> bool:
-        """Whether the host's robots.txt is an error: none is here."""
+        """Whether the host's robots.txt is an error: never here."""
         return False
 
     def machine(self, host: str) -> str:
@@ -407,8 +408,7 @@ class DemoWeb:
                 links["/"].extend(
                     Anchor(other, "/")
                     for other in self.hosts[1:]
-                    if self.roles[other]
-                    is not HostRole.TARGET  # it must not come into scope before the redirect says so
+                    if self.roles[other] is not HostRole.TARGET  # it must enter the scope only by the redirect
                 )
             pages = {path: Entry(host, path, links=tuple(links[path])) for path in paths}
             self._entries[host].update(pages)
@@ -456,7 +456,7 @@ class DemoWeb:
             HostRole.COPIES: "",
             HostRole.LARGE: "# Everybody is welcome.\n",
         }.get(self.roles[host])
-        if lines is not None or self.hosts.index(host) % 5 == 0:  # the others have none, which means the same
+        if lines is not None or self.hosts.index(host) % 5 == 0:  # the others have no rules, which means the same
             text = lines if lines is not None else "User-agent: *\nDisallow:\n"
             self._put(Entry(host, "/robots.txt", content=text, content_type="text/plain"))
 
@@ -591,7 +591,7 @@ class DemoWeb:
         return self._enlarged(entry, head + body, end, chance) if entry.large else page
 
     def _enlarged(self, entry: Entry, page: str, end: str, chance: Random) -> bytes:
-        """The page with a long list after it, and the links behind the cut at its very end."""
+        """Returns the page with a long list after it, and the links after the cut at its very end."""
         topic = self._topics[entry.host]
         rows = [f"<li>{_sentence(topic, chance)}</li>\n" for _ in range(200)]
         hidden = "".join(
@@ -725,12 +725,12 @@ class _HostState:
 
 
 class DemoServer:
-    """Serves a `DemoWeb` in a thread of its own; a context manager.
+    """Serves a `DemoWeb` in its own thread; a context manager.
 
     Each line of the log has `host`, `method`, `path`, `status`, `bytes`, `start` and `end` (microseconds of one
-    monotonic clock: request read, last byte about to be handed to the kernel), `at` (wall clock, RFC 3339),
-    `connection`, `retry_after`, `robots` (the text, when that was asked for) and `violations` (what the server itself
-    saw: `wrong-host overlap closed before-robots before-retry-after`).
+    monotonic clock: request read, last byte about to be written), `at` (wall clock, RFC 3339), `connection`,
+    `retry_after`, `robots` (the text, for a request for it) and `violations` (seen by the server itself:
+    `wrong-host overlap closed before-robots before-retry-after`).
     """
 
     def __init__(self, make_web: Callable[[int], Web], directory: Path, *, port: int = 0):
@@ -821,7 +821,7 @@ class DemoServer:
         path, _, version = rest.rpartition(" ")
         fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
         host = fields.get("host", "").lower().rpartition(":")[0] or fields.get("host", "").lower()
-        host = self._named.get(host, host)  # a crawler that knows no hosts file asks by address
+        host = self._named.get(host, host)  # a crawler without a hosts file requests by address
         state = self._states.get(host)
         keep = version == "HTTP/1.1" and fields.get("connection", "").lower() != "close"
         retry_after: str | None = None
@@ -895,12 +895,12 @@ def _head(reply: WebAnswer, keep: bool) -> bytes:
 
 
 def _listen(count: int, port: int) -> tuple[list[socket.socket], list[str], int]:
-    """So many listening sockets on one port, each on a loopback address of its own where the system has them."""
+    """Makes listening sockets on one port, each on its own loopback address if the system has them."""
     addresses = [f"127.20.{row // 250}.{row % 250 + 1}" for row in range(count)]
     try:
         with socket.create_server((addresses[-1], 0)):
             pass
-    except OSError:  # macOS has 127.0.0.1 alone until the others are made: all names share it there
+    except OSError:  # macOS has only 127.0.0.1 until the others are made: all names share it there
         with contextlib.closing(socket.create_server(("127.0.0.1", port))) as only:
             return [only.dup()], ["127.0.0.1"] * count, int(only.getsockname()[1])
     for attempt in range(20):
