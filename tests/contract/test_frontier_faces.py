@@ -541,11 +541,11 @@ def test_a_reading_continues_after_a_lost_answer_and_ends_when_it_is_forgotten()
 @pytest.mark.parametrize(
     ("record", "words"),
     [
-        (5, "is no record"),
+        (5, "is not a record"),
         ({"url": A, "state": "lost"}, "lost"),
         ({"url": A, "state": "done", "digest": "xyz"}, "hex digits"),
         ({"url": A, "state": "done", "etag": "\ud800"}, "half a surrogate"),
-        ({"url": "no url", "state": "done"}, "is no http or https URL"),
+        ({"url": "no url", "state": "done"}, "is not an http or https URL"),
         ({"url": A, "state": "done", "metadata": {"a": 1j}}, "cannot be kept"),
     ],
 )

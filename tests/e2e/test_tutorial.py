@@ -25,7 +25,7 @@ def test_the_crawl_stops_at_its_limit_and_goes_on_to_the_end(walked):
 
 def test_the_page_that_robots_closes_is_explained_and_every_gap_was_kept(walked):
     said = walked[1][2]
-    assert "it is parked: its robots.txt closes it, line 2: Disallow: /private" in said
+    assert "it is parked by robots.txt, line 2: Disallow: /private" in said
     assert "no delay violated" in said
 
 

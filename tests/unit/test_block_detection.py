@@ -163,7 +163,7 @@ def test_a_challenge_page_parks_its_host_within_three_fetches_until_an_operator_
     host = world.frontier.host("a.test")
     assert ("not_welcome", True) == (words(world), host.paused)
     assert "it answers with challenges for browsers or people" == host.not_welcome
-    assert "`outrider host DIR a.test resume` wakes it" in world.frontier.explain(f"{A}59").reason_text
+    assert "`outrider host DIR a.test resume` continues it" in world.frontier.explain(f"{A}59").reason_text
     world.clock.move(40 * 86_400.0)
     assert ["http://b.test/"] == world.urls()
     world.discover(f"{A}later")
@@ -261,8 +261,8 @@ def test_a_server_that_was_down_for_minutes_is_crawled_completely():
     assert 12 == asked(world, 12, error="first_byte_timeout")
     explained = world.frontier.explain(f"{A}59")
     assert ("not_welcome", True) == (explained.reason_now, explained.next_at > world.clock())
-    assert "it is asked again at " in explained.reason_text
-    assert "`outrider host DIR a.test resume` wakes it before" in explained.reason_text
+    assert "it is visited again at " in explained.reason_text
+    assert "or earlier after `outrider host DIR a.test resume`" in explained.reason_text
     world.kill()
     assert ([], "not_welcome") == (world.urls(), words(world))
     world.clock.move(SILENT_SECONDS_FIRST)

@@ -100,7 +100,7 @@ EXPLAINED = {
     "url": "http://a.com/",
     "state": "queued",
     "reason_now": "host_resting",
-    "reason_text": "a.com rests for 1 s more (floor)",
+    "reason_text": "a.com pauses for 1 s more (floor)",
     "status": STATUS,
     "slot": 17,
     "fingerprint": 255,
@@ -115,7 +115,7 @@ EXPLAINED = {
 }
 IDLE = {
     "reason": "resting",
-    "text": "all 2 hosts that hold something rest",
+    "text": "all 2 hosts with URLs left are in their delay",
     "known": 3,
     "hosts": {"ready": 0, "resting": 2, "blocked": 0, "leased": 0, "empty": 1},
     "urls": {"queued": 1200, "done": 4},
@@ -135,7 +135,7 @@ def test_explain_says_the_reason_first_and_then_all_known_facts(crawl, capsys):
     assert [
         "url           http://a.com/",
         "state         queued",
-        "why not now   a.com rests for 1 s more (floor)",
+        "why not now   a.com pauses for 1 s more (floor)",
         "next at       2023-11-14T22:13:20.000Z",
         "priority      0.5",
     ] == said[:5]
@@ -152,7 +152,7 @@ def test_explain_in_json_is_one_object(crawl, capsys):
 def test_why_idle_says_the_reason_the_next_event_and_the_tail(crawl, capsys):
     assert 0 == cli.run(["why-idle", crawl(FakeFrontier(said=IDLE))])
     assert [
-        "all 2 hosts that hold something rest",
+        "all 2 hosts with URLs left are in their delay",
         "next      2023-11-14T22:13:20.000Z, in 0.25 s",
         "hosts     3 known: 0 ready, 2 resting, 0 blocked, 0 leased, 1 empty",
         "urls      1,200 queued, 4 done",

@@ -399,7 +399,7 @@ def test_a_cursor_from_before_the_first_cold_host_skips_no_host(world):
 @pytest.mark.parametrize("cursor", ["h", "hx", "h1.2", "-1", "h" + "f" * 17, "h-1"])
 def test_an_invalid_cursor_is_refused(world, cursor):
     gone_cold(world, "http://a.com/")
-    with pytest.raises(SettingsError, match="give the cursor of an earlier list of hosts"):
+    with pytest.raises(SettingsError, match="use the cursor of an earlier list of hosts"):
         world.frontier.hosts(after=cursor)
 
 

@@ -68,11 +68,11 @@ def out_of_scope():
 
 
 def ready():
-    return World().add(A), A, "ready", "whoever leases next", 0
+    return World().add(A), A, "ready", "the next lease call may return it", 0
 
 
 def behind():
-    return World().add(A, A + "b"), A + "b", "behind", "1 other URL of its queue may go first", 0
+    return World().add(A, A + "b"), A + "b", "behind", "1 other URL of its queue may be fetched first", 0
 
 
 def leased_here():
@@ -105,14 +105,14 @@ def host_resting():
     world = World().add(A, A + "b")
     (lease,) = world.lease()
     world.report(lease.done(seconds=0.1, status=200)).after(2)
-    return world, A if lease.url != A else A + "b", "host_resting", "rests for 3 s more (floor)", 3
+    return world, A if lease.url != A else A + "b", "host_resting", "pauses for 3 s more (floor)", 3
 
 
 def retry_after():
     world = World().add(A, A + "b")
     (lease,) = world.lease()
     world.report(lease.retry(status=429, seconds=0.1, retry_after_seconds=100))
-    return world, A if lease.url != A else A + "b", "host_resting", "rests for 100 s more (retry_after)", 100
+    return world, A if lease.url != A else A + "b", "host_resting", "pauses for 100 s more (retry_after)", 100
 
 
 def crawl_delay():
@@ -121,14 +121,14 @@ def crawl_delay():
     world.add(A, A + "b")
     (lease,) = world.lease()
     world.report(lease.done(seconds=0.1, status=200))
-    return world, A if lease.url != A else A + "b", "host_resting", "rests for 30 s more (crawl_delay)", 30
+    return world, A if lease.url != A else A + "b", "host_resting", "pauses for 30 s more (crawl_delay)", 30
 
 
 def lease_that_ran_out():
     world = World().add(A)
     world.lease(ttl_seconds=10)
     world.after(11).lease()
-    return world, A, "host_resting", "rests for 5 s more", 5
+    return world, A, "host_resting", "pauses for 5 s more", 5
 
 
 def not_before():
@@ -224,26 +224,26 @@ def blocked_queue():
 
 
 def robots_first():
-    return World(robots="errands").add(A), A, "robots", "is to be asked for first", 0
+    return World(robots="errands").add(A), A, "robots", "must be requested first", 0
 
 
 def robots_being_asked_for():
     world = World(robots="errands").add(A)
     assert "robots" == world.lease(errands=True)[0].kind
-    return world, A, "robots", "is being asked for", None
+    return world, A, "robots", "is being requested", None
 
 
 def robots_asked_for_again():
     world = World(robots="errands").add(A)
     world.report(world.lease(errands=True)[0].robots(503, b""))
-    return world, A, "robots", "is to be asked for first, from 2023-11-14T22:13:30", 10
+    return world, A, "robots", "must be requested first, from 2023-11-14T22:13:30", 10
 
 
 def robots_of_another_authority_first():
     world = World(robots="errands").add(A)
     world.report(world.lease(errands=True)[0].robots(404, b""))
     world.after(6).add("https://a.example.org/")
-    return world, "https://a.example.org/", "robots", "is to be asked for first", 0
+    return world, "https://a.example.org/", "robots", "must be requested first", 0
 
 
 def group_is_busy():
@@ -256,7 +256,7 @@ def group_rests():
     world = World(group=("domain",)).add(A, B)
     (lease,) = world.lease(2)
     world.report(lease.done(seconds=0.1, status=200))
-    return world, A if lease.url != A else B, "group_resting", "belongs to it", 5
+    return world, A if lease.url != A else B, "group_resting", "is in the group", 5
 
 
 def keyed_queues_share_a_clock():
@@ -267,13 +267,13 @@ def keyed_queues_share_a_clock():
 
 def address_first():
     world = World(addresses="errands", group=("address",)).add(A)
-    return world, A, "address", "the address of a.example.org is to be asked for first", 0
+    return world, A, "address", "the address of a.example.org must be resolved first", 0
 
 
 def address_being_asked_for():
     world = World(addresses="errands", group=("address",)).add(A)
     assert "address" == world.lease(errands=True)[0].kind
-    return world, A, "address", "is being asked for", None
+    return world, A, "address", "is being resolved", None
 
 
 def paused_and_blocked():
@@ -295,7 +295,7 @@ def limit_before_pause_and_block():
 def lease_that_nobody_took_back():
     world = World().add(A)
     world.lease(worker="ann", ttl_seconds=10)
-    return world.after(11), A, "leased", "ann has not reported it: the next lease takes it back", None
+    return world.after(11), A, "leased", "not reported by ann: the next lease call queues it again", None
 
 
 def moved_for_good():
@@ -306,7 +306,7 @@ def moved_for_good():
 
 def target_of_a_move():
     world, *_ = moved_for_good()
-    return world, B, "ready", "whoever leases next", 0
+    return world, B, "ready", "the next lease call may return it", 0
 
 
 def moved_to_itself():
@@ -325,7 +325,7 @@ def brought_back():
     world = World().add(A)
     world.report(world.lease()[0].gone(status=404, error="http_404"))
     assert 1 == world.after(60).frontier.retry(error="http_404")
-    return world, A, "ready", "whoever leases next", 0
+    return world, A, "ready", "the next lease call may return it", 0
 
 
 SITUATIONS = (
@@ -356,13 +356,13 @@ def test_a_url_is_explained(situation):
 
 # A stop ends the leases of its process. Their hosts wait a whole delay, because the sites may have got requests.
 ENDED_BY_A_STOP = {
-    leased_here: ("host_resting", "a.example.org rests for 5 s more", 5),
-    host_busy: ("host_resting", "a.example.org rests for 5 s more", 5),
-    two_at_once_are_busy: ("host_resting", "a.example.org rests for 5 s more", 5),
-    group_is_busy: ("group_resting", "belongs to it", 5),
-    keyed_queues_share_a_clock: ("group_resting", "the queues of the key team rest for 5 s more", 5),
-    robots_being_asked_for: ("host_resting", "a.example.org rests for 5 s more", 5),
-    address_being_asked_for: ("address", "is to be asked for first", 0),
+    leased_here: ("host_resting", "a.example.org pauses for 5 s more", 5),
+    host_busy: ("host_resting", "a.example.org pauses for 5 s more", 5),
+    two_at_once_are_busy: ("host_resting", "a.example.org pauses for 5 s more", 5),
+    group_is_busy: ("group_resting", "is in the group", 5),
+    keyed_queues_share_a_clock: ("group_resting", "the queues of the key team pause for 5 s more", 5),
+    robots_being_asked_for: ("host_resting", "a.example.org pauses for 5 s more", 5),
+    address_being_asked_for: ("address", "must be resolved first", 0),
 }
 
 

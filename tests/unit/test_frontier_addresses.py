@@ -305,7 +305,7 @@ def test_a_failure_is_retried_after_5_30_and_300_seconds_then_the_host_uses_its_
     lease = errand(world)
     assert 4 == lease.attempt
     world.report(lease.retry(error="dns_temporary"))
-    assert "cannot be had (dns_temporary)" in world.frontier.explain("http://a.com/1").reason_text
+    assert "its address is unknown (dns_temporary)" in world.frontier.explain("http://a.com/1").reason_text
     page = world.one(errands=True)
     assert ("page", None, {"dns_temporary": 4}) == (page.kind, page.address, world.frontier.statistics()["errors"])
     world.report(page.done())
@@ -410,13 +410,13 @@ def test_explain_and_explain_idle_name_the_awaited_address():
         found = world.frontier.explain("http://a.com/")
         return found.reason_now, found.reason_text
 
-    assert ("address", "the address of a.com is to be asked for first, by whoever leases errands") == told()
+    assert ("address", "the address of a.com must be resolved first, by a lease with errands") == told()
     idle = world.frontier.explain_idle()
     assert ("resting", True, 1) == (idle.reason, "their addresses" in idle.text, idle.errands)
     lease = errand(world)
-    assert ("address", "the address of a.com is being asked for") == told()
+    assert ("address", "the address of a.com is being resolved") == told()
     world.report(lease.retry(error="dns_temporary"))
-    assert "could not be had (dns_temporary)" in told()[1]
+    assert "could not be resolved (dns_temporary)" in told()[1]
     assert world.clock.at + instant(5) == world.frontier.explain("http://a.com/").next_at
     world.clock.move(5)
     world.report(errand(world).located("192.0.2.1"))

@@ -383,7 +383,7 @@ def test_an_errand_at_a_host_of_another_frontier_is_refused_and_changes_no_state
         codes = frontier.discover(urls)
         own = [url for url, code in zip(urls, codes, strict=True) if code != Code.HELD]
         assert 0 < len(own) < len(urls)
-        with pytest.raises(SettingsError, match="another frontier's; queue its errands there"):
+        with pytest.raises(SettingsError, match="belongs to another frontier; queue its errands there"):
             frontier.queue_errands("sitemap", urls)
         assert 0 == frontier.statistics()["errands"]
         assert [Code.NEW] * len(own) == frontier.queue_errands("sitemap", own)

@@ -579,7 +579,7 @@ def test_explain_names_the_group_that_delays_a_url():
     world.report(*[lease.done() for lease in leases])
     resting = world.frontier.explain("http://b.x.com/")
     assert ("group_resting", world.clock.at + instant(3)) == (resting.reason_now, resting.next_at)
-    assert "the group x.com rests for 3 s more" in resting.reason_text
+    assert "the group x.com, which pauses for 3 s more" in resting.reason_text
 
 
 def test_the_group_with_the_longest_wait_is_named():
@@ -595,7 +595,7 @@ def test_the_group_with_the_longest_wait_is_named():
     world.report(first.done(seconds=0), second.done(seconds=0))
     told = world.frontier.explain(other)
     assert ("group_resting", world.clock.at + instant(9)) == (told.reason_now, told.next_at)
-    assert "the group slow rests for 9 s more" in told.reason_text
+    assert "the group slow, which pauses for 9 s more" in told.reason_text
 
 
 def test_a_host_that_waits_alone_is_not_reported_as_waiting_for_other_hosts():
@@ -606,7 +606,7 @@ def test_a_host_that_waits_alone_is_not_reported_as_waiting_for_other_hosts():
     told = world.frontier.explain(other)
     assert ("group_busy", True) == (
         told.reason_now,
-        told.reason_text.endswith("in the group x.com, which is being visited"),
+        told.reason_text.endswith("in the group x.com, whose turns are all in use"),
     )
 
 

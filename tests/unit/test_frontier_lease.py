@@ -572,7 +572,7 @@ def test_an_outcome_that_cannot_be_stored_is_refused_and_changes_no_state(world,
 
 
 def test_a_value_of_another_type_is_refused_as_an_outcome(world):
-    with pytest.raises(SettingsError, match="no outcome"):
+    with pytest.raises(SettingsError, match="is not an outcome"):
         world.frontier.report([7])
 
 

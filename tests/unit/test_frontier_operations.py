@@ -576,7 +576,7 @@ def test_urls_that_a_refused_call_dropped_are_queued_as_before(monkeypatch):
     world.discover(Link(A, priority=0.1))
     with monkeypatch.context() as patch:
         patch.setattr(deciding, "FRAME_PAYLOAD_BYTES_MAX", 10)
-        with pytest.raises(SettingsError, match="cut it into smaller ones"):
+        with pytest.raises(SettingsError, match="split it into smaller calls"):
             world.discover(Link("http://a.com/2", priority=0.9))
     assert ("queued", []) == (world.state(A), recount(world.frontier))
     assert [A] == world.lease(1).urls

@@ -179,7 +179,7 @@ def test_a_foreign_cursor_is_refused(cursor):
 
 
 def test_an_unknown_state_of_hosts_is_refused():
-    with pytest.raises(SettingsError, match="give one of empty, ready"):
+    with pytest.raises(SettingsError, match="use one of empty, ready"):
         World().frontier.hosts(state="lost")
 
 

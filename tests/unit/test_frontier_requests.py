@@ -135,7 +135,7 @@ def test_unreadable_outcomes_are_refused_and_the_frontier_continues(world, outco
 def test_links_that_are_not_a_list_are_refused_and_the_lease_stays_open(world, links):
     world.discover(A)
     (lease,) = world.lease()
-    with pytest.raises(SettingsError, match="give a list of links"):
+    with pytest.raises(SettingsError, match="they must be a list of links"):
         world.frontier.report([lease.done(links=links)])
     assert ["ok"] == list(world.frontier.report([lease.done()]))
 

@@ -84,7 +84,7 @@ def test_a_copy_from_the_caller_is_valid_for_a_day_once_its_file_is_unreachable(
     world.clock.move(1.0)
     assert [] == asked(world)
     assert "parked" == world.state(f"{OPEN}0")
-    assert "it cannot be read" in world.frontier.explain(f"{OPEN}0").reason_text
+    assert "the file cannot be read" in world.frontier.explain(f"{OPEN}0").reason_text
     if killed:
         world.kill()
     assert [] == asked(world)

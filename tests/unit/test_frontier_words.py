@@ -58,7 +58,7 @@ def test_a_key_in_its_delay_delays_its_other_hosts():
     other = {A: B, B: A}[lease.url]
     asked.frontier.report([lease.done(seconds=0.1)])
     assert ("group_resting", "resting") == asked.words(other)
-    assert "the queues of the key both rest for 2 s more" in asked.frontier.explain(other).reason_text
+    assert "the queues of the key both pause for 2 s more" in asked.frontier.explain(other).reason_text
     assert asked.time + 2 * SECOND == asked.frontier.explain(other).next_at
     assert {"resting": 1, "empty": 1} == asked.hosts()
     assert [] == asked.frontier.lease(5)
@@ -81,7 +81,7 @@ def test_explain_names_the_line_of_robots_txt_that_decides():
     assert ("line 2: Disallow: /private", "rules") == (told.robots, told.robots_state)
     asked.frontier.lease(5)
     told = asked.frontier.explain(closed)
-    assert ("parked", "it is parked: its robots.txt closes it, line 2: Disallow: /private") == (
+    assert ("parked", "it is parked by robots.txt, line 2: Disallow: /private") == (
         told.reason_now,
         told.reason_text,
     )
@@ -89,7 +89,8 @@ def test_explain_names_the_line_of_robots_txt_that_decides():
 
 
 @pytest.mark.parametrize(
-    ("status", "words"), [(404, "the site has none: everything is allowed"), (503, "it cannot be read: nothing is")]
+    ("status", "words"),
+    [(404, "the site has no robots.txt: everything is allowed"), (503, "the file cannot be read: nothing is")],
 )
 def test_explain_says_why_no_line_decides(status, words):
     asked = Asked()
@@ -111,7 +112,7 @@ def test_explain_names_the_rule_of_the_scope_that_refuses_an_unknown_url(setting
     asked = Asked(settings=settings)
     asked.frontier.discover([A])
     told = asked.frontier.explain(url)
-    assert ("unknown", "out_of_scope", f"it lies outside the scope: {words}") == (
+    assert ("unknown", "out_of_scope", f"it is out of scope: {words}") == (
         told.state,
         told.reason_now,
         told.reason_text,
@@ -229,7 +230,7 @@ def test_a_page_whose_robots_txt_was_not_requested_is_not_reported_as_ready():
     for _ in range(2):
         told = asked.frontier.explain(A)
         assert ("robots", asked.time) == (told.reason_now, told.next_at)
-        assert "is to be asked for first, by whoever leases errands" in told.reason_text
+        assert "must be requested first, by a lease with errands" in told.reason_text
         with pytest.raises(PagesNeedErrandsError):
             asked.frontier.lease(5)
         assert "lease from it with errands=True: 1 waits for a robots.txt" in asked.frontier.explain_idle().text
@@ -250,13 +251,13 @@ def test_a_robots_txt_that_is_requested_at_another_host_delays_its_pages():
     asked.time += 60 * SECOND
     told = asked.frontier.explain(A)
     assert ("robots", asked.time) == (told.reason_now, told.next_at)
-    assert "is to be asked for at b.example, where a redirect led, first" in told.reason_text
+    assert "must be requested at b.example (after a redirect) first" in told.reason_text
     (hop,) = asked.frontier.lease(5, errands=True)
     assert f"{B}robots.txt" == hop.url
     for url in (A, f"{A}2"):
         told = asked.frontier.explain(url)
         assert ("robots", None) == (told.reason_now, told.next_at)
-        assert "is being asked for at b.example, where a redirect led" in told.reason_text
+        assert "is being requested at b.example (after a redirect)" in told.reason_text
     asked.frontier.report([hop.robots(200, b"", seconds=0.0)])
     assert asked.frontier.explain(A).reason_now in ("behind", "ready")
 

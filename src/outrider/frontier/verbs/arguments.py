@@ -1,5 +1,5 @@
-"""Checks of the arguments of calls, before anything is decided: a wrong value raises an error with its name and changes
-nothing."""
+"""Checks of the arguments of calls before a decision. A wrong value raises an error with its name, and nothing
+changes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from outrider.url import UrlBatch, authority_of, spell, spelled_host
 Uint64s = npt.NDArray[np.uint64]
 
 INSTANT_MAX = limits.INSTANT_MAX
-SPAN_SECONDS_MAX = INSTANT_MAX / 2 / 1_000_000  # an instant plus so many seconds still fits
+SPAN_SECONDS_MAX = INSTANT_MAX / 2 / 1_000_000  # an instant plus this span still fits
 HTTP_STATUS_MAX = 999
 _HOPS_MAX = 255
 _SEQUENCE_MAX = (1 << 63) - 1
@@ -55,91 +55,91 @@ _TEXT = frozenset((str,))
 
 
 def whole(name: str, value: object, least: int, most: int) -> int:
-    """A whole number between two bounds. Raises SettingsError naming it."""
+    """Returns a whole number between two bounds. Raises SettingsError with its name."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise SettingsError(f"{name} {shown(value)}: give a whole number from {least} to {most}")
+        raise SettingsError(f"{name} {shown(value)}: it must be a whole number from {least} to {most}")
     return int(value)
 
 
 def ttl(value: object) -> float:
-    """How long a lease lives, in seconds."""
+    """Returns the duration of a lease in seconds."""
     if not is_number(value) or not 0 < value <= LEASE_SECONDS_MAX:
-        raise SettingsError(f"ttl_seconds {shown(value)}: give seconds above 0, at most {LEASE_SECONDS_MAX:.0f}")
+        raise SettingsError(f"ttl_seconds {shown(value)}: it must be above 0 and at most {LEASE_SECONDS_MAX:.0f}")
     return value
 
 
 def seconds(what: str, value: object) -> float:
-    """A length of time of at most a day."""
+    """Returns a duration of at most a day."""
     return _seconds_up_to(LEASE_SECONDS_MAX, what, value)
 
 
 def span(what: str, value: object) -> float:
-    """A length of time that fits when it is added to an instant."""
+    """Returns a duration that fits when it is added to an instant."""
     return _seconds_up_to(SPAN_SECONDS_MAX, what, value)
 
 
 def _seconds_up_to(most: float, what: str, value: object) -> float:
     if not is_number(value) or not 0 <= value <= most:
-        raise SettingsError(f"{what} {shown(value)}: give seconds from 0 to {most:.0f}")
+        raise SettingsError(f"{what} {shown(value)}: it must be a number of seconds from 0 to {most:.0f}")
     return float(value)
 
 
 def until(value: object) -> int:
-    """An instant until which something waits."""
+    """Returns the instant at which a wait ends."""
     return whole("until", value, 0, INSTANT_MAX)
 
 
 def train(value: object) -> float | None:
-    """How long the turns of one queue may last, in seconds; None for as long as the lease."""
+    """Returns the longest duration of a train in seconds; None for the duration of the lease."""
     return None if value is None else seconds("train_seconds", value)
 
 
 def delay(value: object) -> float | None:
-    """The least gap of a queue in seconds; None for that of the settings."""
+    """Returns the least gap of a queue in seconds; None for the gap of the settings."""
     return None if value is None else seconds("delay", value)
 
 
 def requests_at_once(value: object) -> int | None:
-    """How many requests of a queue may be open; None for one."""
+    """Returns how many requests of a queue may be open; None for one."""
     return None if value is None else whole("limit", value, 1, 65_535)
 
 
 def rows(value: object) -> int:
-    """How many rows a piece of a list has."""
+    """Returns the number of rows in a piece of a list."""
     return whole("limit", value, 1, limits.LISTED_ROWS_MAX)
 
 
 def lease_id(value: object) -> int:
-    """The first token of a call."""
+    """Returns the first token of a call."""
     return whole("lease_id", value, 1, 2**64 - 1 - limits.HELD_ROWS_MAX)
 
 
 def name(what: str, value: object) -> str | None:
-    """The name of a crawl, key, worker or client; None for no name."""
+    """Returns the name of a crawl, key, worker or client; None for no name."""
     if value is None:
         return None
     if not isinstance(value, str) or not value:
-        raise SettingsError(f"{what} {shown(value)}: give a text of 1 to {NAME_CHARACTERS_MAX} characters")
+        raise SettingsError(f"{what} {shown(value)}: it must be a text of 1 to {NAME_CHARACTERS_MAX} characters")
     unicode(what, value)
     return text(what, value, NAME_CHARACTERS_MAX)
 
 
 def request(value: object) -> RequestId | None:
-    """A request id: (client, sequence)."""
+    """Returns a request id: (client, sequence)."""
     if value is None:
         return None
     if not isinstance(value, tuple | list) or len(value) != 2:
-        raise SettingsError(f"request_id {shown(value)}: give (client, sequence), a text and a whole number")
+        raise SettingsError(f"request_id {shown(value)}: it must be (client, sequence), a text and a whole number")
     client = name("the client of a request_id", value[0])
     if client is None:
-        raise SettingsError(f"request_id {shown(value)}: its client has no name")
+        raise SettingsError(f"request_id {shown(value)}: its client needs a name")
     return client, whole("the sequence of a request_id", value[1], 0, _SEQUENCE_MAX)
 
 
 def text(what: str, value: object, characters_max: int | None = None) -> str:
-    """A text of any kind."""
+    """Returns a text of any kind."""
     if not isinstance(value, str):
-        raise SettingsError(f"{what} {shown(value)}: give a text")
+        raise SettingsError(f"{what} {shown(value)}: it must be a text")
     value = str.__str__(value)
     if characters_max is not None and len(value) > characters_max:
         raise SettingsError(
@@ -149,7 +149,7 @@ def text(what: str, value: object, characters_max: int | None = None) -> str:
 
 
 def kept(what: str, value: str | bytes | None, bytes_max: int) -> None:
-    """A text or bytes that the log, a card and a checkpoint have room for. Raises SettingsError naming both sizes."""
+    """Checks that a text or bytes fit into the log, a card and a checkpoint. Raises SettingsError with both sizes."""
     if value is None:
         return
     if isinstance(value, bytes) or value.isascii():
@@ -161,25 +161,25 @@ def kept(what: str, value: str | bytes | None, bytes_max: int) -> None:
 
 
 def unfit(why: object) -> SettingsError:
-    """The error for a call whose facts could be logged but not applied."""
-    return SettingsError(f"a value of this call cannot be kept ({why}); nothing of it was taken")
+    """Returns the error for a call whose facts could be logged but not applied."""
+    return SettingsError(f"a value of this call cannot be kept ({why}); nothing was changed")
 
 
 def host(value: object) -> str:
-    """A host as people write it, spelled as in a URL and without the dot behind it."""
+    """Returns a host in canonical spelling, without a dot at its end."""
     spelled = spelled_host(value) if isinstance(value, str) else None
     if spelled is None:
-        raise SettingsError(f"host {shown(value, 200)}: give a host's name, as in a URL")
+        raise SettingsError(f"host {shown(value, 200)}: it must be a host name as in a URL")
     kept("host", spelled, URL_BYTES_MAX)
     return spelled
 
 
 def robots_url(authority: object) -> str:
-    """The URL of an authority's robots.txt, from scheme, host and port as people write them."""
+    """Returns the URL of an authority's robots.txt. authority: scheme, host and port in any spelling."""
     found = spell([authority.rstrip("/") + "/robots.txt"])[0] if isinstance(authority, str) else None
     if found is None:
         raise SettingsError(
-            f"authority {shown(authority, 200)}: give it as https://example.org or http://example.org:8080"
+            f"authority {shown(authority, 200)}: write it as https://example.org or http://example.org:8080"
         )
     if len(found) > URL_BYTES_MAX:
         raise SettingsError(f"authority {shown(found)} …: with /robots.txt it is longer than {URL_BYTES_MAX} bytes")
@@ -187,9 +187,9 @@ def robots_url(authority: object) -> str:
 
 
 def authorities(given: object, known: Container[str] = ()) -> list[str]:
-    """Authorities as people write them, each spelled as its URLs spell it. known: some that are spelled so already."""
+    """Returns authorities in canonical spelling. known: authorities that already have this spelling."""
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise SettingsError(f"authorities {shown(given, 200)}: give a list, as [https://example.org]")
+        raise SettingsError(f"authorities {shown(given, 200)}: it must be a list, as [https://example.org]")
     return [
         one if type(one) is str and one in known else authority_of(robots_url(one))
         for one in listed("authorities", given)
@@ -197,28 +197,28 @@ def authorities(given: object, known: Container[str] = ()) -> list[str]:
 
 
 def listed(what: str, given: Iterable[Any]) -> list[Any]:
-    """A list of everything that a caller's iterable gives. Raises SettingsError where reading it fails."""
+    """Returns all items of a caller's iterable as a list. Raises SettingsError if reading it fails."""
     try:
         return list(given)
     except Exception as error:  # the caller's iterator may raise anything
-        raise SettingsError(f"the {what} cannot be read ({type(error).__name__}: {error}); give a list") from error
+        raise SettingsError(f"the {what} cannot be read ({type(error).__name__}: {error}); use a list") from error
 
 
 def digests(given: Iterable[bytes]) -> list[bytes]:
-    """Digests of contents."""
+    """Returns digests of contents."""
     found = listed("digests", given)
     for one in found:
         if not isinstance(one, bytes):
-            raise SettingsError(f"digest {shown(one)}: give bytes")
+            raise SettingsError(f"digest {shown(one)}: it must be bytes")
     return found
 
 
 def parcels(given: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-    """Links on their way between logs, as `outbox` gives them."""
+    """Returns links on their way between logs, as `outbox` returns them."""
     rows = listed("parcels", given)
     for place, row in enumerate(rows):
         if not isinstance(row, tuple | list) or len(row) != _PARCEL_FIELDS:
-            raise SettingsError(f"parcel {shown(row)}: give those that `outbox` gave, of {_PARCEL_FIELDS} fields each")
+            raise SettingsError(f"parcel {shown(row)}: it must be a row from `outbox`, of {_PARCEL_FIELDS} fields")
         row = rows[place] = list(plain_values(row))
         source, sequence, target, crawl, key, due, priority, depth, hops, seed, referrer, octets, url = row
         whole("the source of a parcel", source, 0, SLOTS - 1)
@@ -228,7 +228,7 @@ def parcels(given: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
         name("the key of a parcel", text("the key of a parcel", key) or None)
         whole("the due date of a parcel", due, NO_DUE, INSTANT_MAX)
         if not is_number(priority) or not 0 <= priority <= 1:
-            raise SettingsError(f"the priority of a parcel {shown(priority)}: give a number from 0 to 1")
+            raise SettingsError(f"the priority of a parcel {shown(priority)}: it must be a number from 0 to 1")
         whole("the depth of a parcel", depth, 0, DEPTH_MAX)
         whole("the hops of a parcel", hops, 0, _HOPS_MAX)
         whole("the seed of a parcel", seed, 0, 1)
@@ -236,20 +236,20 @@ def parcels(given: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
         kept("the referrer of a parcel", text("the referrer of a parcel", referrer), REFERRER_BYTES_MAX)
         text("the URL of a parcel", url)
         if not isinstance(octets, bytes):
-            raise SettingsError(f"the metadata of a parcel {shown(octets)}: give bytes of JSON")
+            raise SettingsError(f"the metadata of a parcel {shown(octets)}: it must be bytes of JSON")
         kept("the metadata of a parcel", octets, METADATA_BYTES_MAX)
         metadata.checked(octets, "the metadata of a parcel")
     return rows
 
 
 def status(value: object) -> None:
-    """An HTTP status, or None."""
+    """Checks an HTTP status, or None."""
     if value is not None:
         whole("status", value, 0, HTTP_STATUS_MAX)
 
 
 def link(given: Link) -> Link:
-    """Checks everything of a link but its URL: a URL that is none gets the answer `invalid`, and raises no error.
+    """Checks all fields of a link except its URL: an invalid URL gets the answer `invalid` and raises no error.
     Returns the link as `plain` copies it."""
     given = plain_link(given)
     name("key", given.key)
@@ -264,8 +264,8 @@ def link(given: Link) -> Link:
 
 
 def plain(value: Any) -> Any:
-    """A copy of a value in Python's own types. A caller may give a value of a subclass (a member of an enumeration, a
-    number of numpy): it is copied here, where it enters the frontier, and nothing inside meets the subclass."""
+    """Returns a copy of a value in Python's own types. A caller may pass a value of a subclass, such as a member of an
+    enumeration or a number of numpy. The copy keeps subclasses out of the frontier."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Outcome | Link):
@@ -280,19 +280,19 @@ def plain(value: Any) -> Any:
 
 
 def plain_values(values: Sequence[Any]) -> Sequence[Any]:
-    """The values as `plain` copies them."""
+    """Returns the values as `plain` copies them."""
     return values if PLAIN.issuperset(map(type, values)) else list(map(plain, values))
 
 
 def plain_link(one: Any) -> Any:
-    """A link or text as `plain` copies it."""
+    """Returns a link or text as `plain` copies it."""
     if type(one) is Link and PLAIN.issuperset(map(type, map(one.__getattribute__, _FIELDS[Link]))):
         return one
     return one if type(one) is str else plain(one)
 
 
 def plain_links(given: Any) -> Any:
-    """The links of an outcome as a list of texts and links, or as columns."""
+    """Returns the links of an outcome as a list of texts and links, or as columns."""
     if isinstance(given, UrlBatch):
         return given
     if type(given) not in (list, tuple):
@@ -301,7 +301,7 @@ def plain_links(given: Any) -> Any:
 
 
 def tokens(given: npt.ArrayLike) -> Uint64s:
-    """Tokens of leases. Raises SettingsError for a value that is no token."""
+    """Returns tokens of leases. Raises SettingsError for a value that is not a token."""
     try:
         numbers = np.asarray(given)
         if not numbers.size:
@@ -309,21 +309,21 @@ def tokens(given: npt.ArrayLike) -> Uint64s:
         if numbers.dtype == object:
             numbers = np.array([int(one) for one in numbers.tolist()], np.uint64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise SettingsError(f"tokens {shown(given)}: give whole numbers") from error
+        raise SettingsError(f"tokens {shown(given)}: they must be whole numbers") from error
     if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
-        raise SettingsError(f"tokens {shown(given)}: give a list of whole numbers")
-    # A negative number becomes a token of 64 bits that no lease has.
+        raise SettingsError(f"tokens {shown(given)}: they must be a list of whole numbers")
+    # A negative number becomes a token of 64 bits that belongs to no lease.
     wide = np.int64 if numbers.dtype.kind == "i" else np.uint64
     if numbers is given or numbers.base is not None or numbers.dtype != wide:
-        # The caller may change its array while the call goes on.
+        # The caller may change its array during the call.
         numbers = np.ascontiguousarray(numbers.astype(wide))
     found: Uint64s = numbers.view(np.uint64)
     return found
 
 
 def ranks(batches: Sequence[UrlBatch], leasts: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Depth and priority of each link in columns, batch by batch: the least depth of its batch, or its value in the
-    column `depth` where that is more; NaN where there is no column `priority`."""
+    """Returns depth and priority of each link in columns, batch by batch. The depth is the least depth of the batch, or
+    the value in the column `depth` if it is larger. Without a column `priority` the priority is NaN."""
     sizes = list(map(len, batches))
     depths = constant_column(leasts[0], sum(sizes), "i8")
     if len(set(leasts)) > 1:
@@ -345,93 +345,93 @@ def ranks(batches: Sequence[UrlBatch], leasts: Sequence[int]) -> tuple[npt.NDArr
 
 
 def _column(links: UrlBatch, name: str, kinds: str, most: int, what: str) -> npt.NDArray[Any] | None:
-    """A further column of links with values from 0 to `most`, None where they have none of that name."""
+    """Returns a further column of links with values from 0 to `most`; None if there is no such column."""
     given = links.columns.get(name)
     if given is None:
         return None
     some = given[links.valid]
     if given.dtype.kind not in kinds or not ((some >= 0) & (some <= most)).all():
-        raise SettingsError(f"the column `{name}` of links: give {what} from 0 to {most}")
+        raise SettingsError(f"the column `{name}` of links: it must contain {what} from 0 to {most}")
     return given
 
 
 def outcome_rows(links: UrlBatch, outcomes: int) -> npt.NDArray[np.int64]:
-    """The row of the outcome that each link in columns names."""
+    """Returns the row of the outcome of each link in columns."""
     rows = links.columns.get("outcome")
     if rows is None:
         raise SettingsError("links in columns need a column `outcome`: links.with_columns(outcome=rows)")
     if rows.dtype.kind not in "iu" or not ((rows >= 0) & (rows < outcomes)).all():
-        raise SettingsError(f"the column `outcome` of links: give rows of outcomes, from 0 to {outcomes - 1}")
+        raise SettingsError(f"the column `outcome` of links: it must contain rows from 0 to {outcomes - 1}")
     return rows.astype(np.int64)
 
 
 def pairs(given: Iterable[tuple[int, str | Link]]) -> list[tuple[int, str | Link]]:
-    """Links that name the row of their outcome."""
+    """Returns links with the row of their outcome."""
     found = listed("links", given)
     for pair in found:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise SettingsError(f"the links cannot be read ({shown(pair)}); give a list of (row of the outcome, link)")
+            raise SettingsError(f"the links cannot be read ({shown(pair)}); use a list of (row of the outcome, link)")
     return [(whole("the row of a link's outcome", row, -CALL_ROWS_MAX, CALL_ROWS_MAX), link) for row, link in found]
 
 
 def kept_text(what: str, value: object, bytes_max: int) -> None:
-    """Checks a text that a record has room for, or None."""
+    """Checks a text that is stored in a record, or None."""
     unicode(what, value)
     kept(what, value if isinstance(value, str) else None, bytes_max)
 
 
 def flag(what: str, value: object) -> None:
-    """A value that is True or False."""
+    """Checks a value that is True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise SettingsError(f"{what} {shown(value)}: give True or False")
+        raise SettingsError(f"{what} {shown(value)}: it must be True or False")
 
 
 def unicode(what: str, value: object) -> None:
-    """A text that UTF-8 can encode, or None."""
+    """Checks a text that UTF-8 can encode, or None."""
     _text(what, value)
     if isinstance(value, str) and not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise SettingsError(f"{what} {shown(value)}: it holds half a surrogate pair, which is no text") from None
+            raise SettingsError(f"{what} {shown(value)}: it contains half a surrogate pair, not text") from None
 
 
 def watermark(value: object, known: Mapping[str, bytes]) -> tuple[str, bytes] | None:
-    """The place up to which an archive is synced: (writer, opaque bytes) of Python's own types, or None."""
+    """Returns the place up to which an archive is synced: (writer, opaque bytes) in Python's own types, or None."""
     if value is None:
         return None
     pair = plain_values(listed("watermark", value)) if isinstance(value, tuple | list) else ()
     if len(pair) != 2 or not isinstance(pair[1], bytes):
-        raise SettingsError(f"watermark {shown(value)}: give (archive writer, place), a text and bytes")
+        raise SettingsError(f"watermark {shown(value)}: it must be (archive writer, place), a text and bytes")
     writer, place = name("the writer of a watermark", pair[0]), pair[1]
     if writer is None:
-        raise SettingsError(f"watermark {shown(value)}: its writer has no name")
+        raise SettingsError(f"watermark {shown(value)}: its writer needs a name")
     kept("the place of a watermark", place, WATERMARK_BYTES_MAX)
     if writer not in known and len(known) >= WATERMARK_WRITERS_MAX:
         raise SettingsError(
-            f"archive writer {shown(writer)} is one more than the {WATERMARK_WRITERS_MAX} whose places are kept for "
-            "ever; go on under one of their names"
+            f"archive writer {shown(writer)} exceeds the limit of {WATERMARK_WRITERS_MAX}, whose places are kept for "
+            "ever; use one of their names"
         )
     return writer, place
 
 
 def robots(answer: object) -> None:
-    """An answer to the errand for a robots.txt."""
+    """Checks an answer to the errand for a robots.txt."""
     if not isinstance(answer, RobotsAnswer):
-        raise SettingsError(f"robots {shown(answer)}: give a RobotsAnswer, as lease.robots(status, body) makes it")
+        raise SettingsError(f"robots {shown(answer)}: it must be a RobotsAnswer from lease.robots(status, body)")
     status(answer.status)
     _text("location", answer.location)
     fresh = answer.fresh_seconds
     if fresh is not None and not (is_number(fresh) and 0 <= fresh <= SPAN_SECONDS_MAX):
-        raise SettingsError(f"fresh_seconds {shown(fresh)}: give seconds from 0 on, or None")
+        raise SettingsError(f"fresh_seconds {shown(fresh)}: it must be at least 0, or None")
     if not isinstance(answer.body, bytes):
-        raise SettingsError(f"body {shown(answer.body)}: give the bytes of the robots.txt")
+        raise SettingsError(f"body {shown(answer.body)}: it must be the bytes of the robots.txt")
 
 
 def addresses(given: Mapping[str, str | None]) -> dict[str, str]:
-    """Hosts and their addresses, both in canonical spelling; "" for an address that is not known."""
+    """Returns hosts and their addresses, both in canonical spelling; "" for an unknown address."""
     if not isinstance(given, Mapping):
-        raise SettingsError(f"addresses {shown(given)}: give a mapping of hosts to addresses")
+        raise SettingsError(f"addresses {shown(given)}: it must be a mapping of hosts to addresses")
     found: dict[str, str] = {}
     for name_given, address in given.items():
         spelled = host(name_given)
@@ -439,27 +439,27 @@ def addresses(given: Mapping[str, str | None]) -> dict[str, str]:
             found[spelled] = "" if address is None else _address(address)
         except ValueError:
             raise SettingsError(
-                f"address {shown(address)} of {shown(name_given, 200)}: give an IPv4 or IPv6 address"
+                f"address {shown(address)} of {shown(name_given, 200)}: it must be an IPv4 or IPv6 address"
             ) from None
     return found
 
 
 def address(value: object) -> None:
-    """An address of a host."""
+    """Checks an address of a host."""
     text("address", value)
     try:
         _address(value)
     except ValueError:
-        raise SettingsError(f"address {shown(value)}: give an IPv4 or IPv6 address") from None
+        raise SettingsError(f"address {shown(value)}: it must be an IPv4 or IPv6 address") from None
 
 
 def _address(value: object) -> str:
-    """An address in its one form; a zone (RFC 4007 section 11) is the short name of an interface. Raises ValueError."""
+    """Returns an address in its one form. A zone (RFC 4007 section 11) is a short interface name. Raises ValueError."""
     if not isinstance(value, str | ipaddress.IPv4Address | ipaddress.IPv6Address):
-        raise ValueError("it is no text")
+        raise ValueError("it is not text")
     found = str(address_of(str(value)))
     if len(found) > ADDRESS_TEXT_MAX or not found.isascii() or not found.isprintable():
-        raise ValueError("its zone is no name of an interface")
+        raise ValueError("its zone is not an interface name")
     return found
 
 
@@ -469,5 +469,5 @@ def _text(what: str, value: object, characters_max: int | None = None) -> None:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a value is a number, and not True or False."""
+    """Whether a value is a number, but not True or False."""
     return isinstance(value, int | float) and not isinstance(value, bool)

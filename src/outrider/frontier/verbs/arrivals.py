@@ -1,4 +1,4 @@
-"""Links on their way into the frontier, in columns: one row per link that a caller, a page or another log gave."""
+"""Arriving links in columns: one row per link from a caller, a page or another log."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from outrider.url import UrlBatch
 
 NO_DUE = -1
 _TOLD = ("outcome", "depth", "priority")
-"""The columns that are read when links arrive; every other column goes to the function of priority."""
+"""The columns that are read when links arrive. The priority function gets all other columns."""
 
 
 LINK_BYTES = 2 * HEAD_BYTES
-"""About what a frame holds of a new link beside its texts: head, queue, host."""
+"""About how many bytes of a frame a new link needs in addition to its texts: head, queue, host."""
 
 
 class Origin(NamedTuple):
-    """Where links were found. source: the slot of the page, -1 for none; page: True when a page of this crawl gave the
-    links, False when a caller did."""
+    """Where links were found. source: the slot of the page, or -1; page: True for links of a page of this crawl,
+    False for links of a caller."""
 
     referrer: str = ""
     depth: int = 0
@@ -38,7 +38,7 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One link with everything a caller can give for it. priority: None when none was given; due: None for at once."""
+    """One link with all fields that a caller can set. priority: None if it is not set; due: None for at once."""
 
     url: str
     origin: int
@@ -53,15 +53,15 @@ class Arrival:
     seed: bool = False
 
     def of_origin(self, origin: int) -> Arrival:
-        """The same link, found at another origin."""
+        """Returns the same link, found at another origin."""
         return replace(self, origin=origin)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrivals:
-    """depth, hops, crawl: whole numbers; due: instants, NO_DUE for at once; priority: NaN when none was given; origin:
-    the place in `origins`; odd: the links with a key, a referrer or metadata of their own, by row; signals: further
-    columns, for functions of priority."""
+    """Links in columns. depth, hops, crawl: whole numbers; due: instants, NO_DUE for at once; priority: NaN if it is
+    not set; origin: the place in `origins`; odd: the links with a key, a referrer or metadata of their own, by row;
+    signals: further columns, for functions of priority."""
 
     urls: UrlBatch
     origins: Sequence[Origin]
@@ -82,7 +82,7 @@ class Arrivals:
     def of_columns(
         cls, urls: UrlBatch, origin: npt.NDArray[np.intp], origins: Sequence[Origin], depth: Any, priority: Any
     ) -> Arrivals:
-        """Links that come with depth, priority and further columns, and with nothing else."""
+        """Returns links that have only depth, priority and further columns."""
         rows = len(urls)
         crawls = {one.crawl for one in origins}
         pages = {one.page for one in origins}
@@ -112,7 +112,7 @@ class Arrivals:
     def of_batches(
         cls, batches: Sequence[UrlBatch], places: Sequence[int], origins: Sequence[Origin], depth: Any, priority: Any
     ) -> Arrivals:
-        """The links of several origins, one after the other; each origin brings its links in one batch."""
+        """Returns the links of several origins in order; each origin has its links in one batch."""
         columns = [urls.columns for urls in batches]
         if all(told.keys() == columns[0].keys() for told in columns):
             together = UrlBatch.concatenate(batches)
@@ -134,7 +134,7 @@ class Arrivals:
     def of_links(
         cls, links: Sequence[Arrival], origins: Sequence[Origin], spelled: Callable[[Iterable[str]], UrlBatch]
     ) -> Arrivals:
-        """Links that came one by one."""
+        """Returns links that arrived as single links."""
         return cls(
             spelled([link.url for link in links]),
             origins,
@@ -153,8 +153,8 @@ class Arrivals:
         )
 
     def pieces(self, bytes_max: int) -> list[tuple[int, int]]:
-        """First and last row of each piece. The cards of a piece take about `bytes_max` bytes, or the piece is a single
-        row."""
+        """Returns first and last row of each piece. The cards of a piece need about `bytes_max` bytes, or the piece is
+        a single row."""
         rows = len(self)
         longest = max((len(one.referrer) for one in self.origins), default=0)
         if not self.odd and len(self.urls.arena) + rows * (LINK_BYTES + longest) <= bytes_max:
@@ -166,7 +166,7 @@ class Arrivals:
         return pieces_of(costs, bytes_max)
 
     def piece(self, first: int, last: int) -> Arrivals:
-        """The rows from `first` on, before `last`."""
+        """Returns the rows from `first` on, before `last`."""
         if last - first == len(self):
             return self
         some = slice(first, last)
@@ -180,7 +180,7 @@ class Arrivals:
         )
 
     def in_crawls(self, rows: Mapping[int, int]) -> Arrivals:
-        """The same links where crawls have other rows, by the rows they had; those that are not named keep theirs."""
+        """Returns the same links after crawls got other rows, by their old rows. Other crawls keep their rows."""
         if all(old == new for old, new in rows.items()):
             return self
         crawls, places = np.unique(self.crawl, return_inverse=True)
@@ -189,7 +189,7 @@ class Arrivals:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Arrivals]) -> Arrivals:
-        """The rows of several parts; the parts share their origins."""
+        """Returns the rows of several parts; the parts share their origins."""
         if len(parts) == 1:
             return parts[0]
         odd: dict[int, Arrival] = {}
@@ -216,15 +216,15 @@ class Arrivals:
 
 
 def _joined(columns: Sequence[npt.NDArray[Any] | None], parts: Sequence[Sized]) -> npt.NDArray[Any]:
-    """A further column of several parts; NaN where a part has none."""
+    """Returns a further column of several parts; NaN where a part lacks it."""
     return np.concatenate(
         [np.full(len(part), np.nan) if column is None else column for column, part in zip(columns, parts, strict=True)]
     )
 
 
 def pieces_of(costs: npt.NDArray[np.int64], most: int) -> list[tuple[int, int]]:
-    """First and last row of each piece. The costs of a piece sum to `most` at the utmost, or the piece is a single row;
-    without rows there is one empty piece."""
+    """Returns first and last row of each piece. The costs of a piece sum to at most `most`, or the piece is a single
+    row. Without rows there is one empty piece."""
     ends = costs.cumsum()
     bounds = [0]
     while bounds[-1] < len(costs):

@@ -1,7 +1,7 @@
-"""A census: the state of every host, and counts over all of them, in bounded steps between which other calls come.
+"""A census: the state of every host, and counts over all hosts, in bounded steps. Other calls run between the steps.
 
-Each step looks at some thousand rows; a store of fewer hosts is counted in one step, at one instant. A change
-between two steps counts where its row was not looked at yet.
+Each step reads some thousand rows. A store with fewer hosts is counted in one step, at one instant. A change between
+two steps counts if its row was not read yet.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ _Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class DueErrands:
-    """Hosts where errands are lined up that operators allow, in the order of rows, and when the first one of each may
-    be asked."""
+    """Hosts with queued errands that operators allow, in the order of rows, and the instant from which the first errand
+    of each may be leased."""
 
     hosts: npt.NDArray[np.int64]
     at: npt.NDArray[np.int64]
 
     @classmethod
     def of(cls, found: Mapping[int, Instant]) -> DueErrands:
-        """From a mapping of rows to instants."""
+        """Makes it from a mapping of rows to instants."""
         hosts = np.fromiter(found, np.int64, len(found))
         order = np.argsort(hosts)
         return cls(hosts[order], np.fromiter(found.values(), np.int64, len(found))[order])
 
     def at_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The instant of each of these hosts, -1 for none."""
+        """Returns the instant of each of these hosts, or -1."""
         places = self.hosts.searchsorted(rows)
         here = self.hosts.take(places, mode="clip") == rows
         return np.where(here, self.at.take(places, mode="clip"), -1)
@@ -66,8 +66,9 @@ NOBODY = DueErrands(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 class Holdings:
-    """The queues of some hosts, summed: whether a host has queued URLs (pending), in a queue that no operator holds
-    (going), in one whose own rules allow a request (may), and how many URLs are queued or wait (urls).
+    """The queues of some hosts, summed. pending: whether a host has queued URLs; going: whether it has them in a queue
+    that no operator paused or blocked; may: whether the rules of such a queue allow a request; urls: the number of
+    queued and waiting URLs.
 
     hosts: the rows of the hosts, sorted; a number: all rows below it.
     """
@@ -79,14 +80,14 @@ class Holdings:
         self.urls = np.zeros(self.count, np.int64)
 
     def _places(self, hosts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], _Bools]:
-        """The place of each host here, and which of them have one."""
+        """Returns the place of each host here, and which of them have one."""
         if self._hosts is None:
             return hosts, hosts < self.count
         places = self._hosts.searchsorted(hosts)
         return places, self._hosts.take(places, mode="clip") == hosts
 
     def take(self, tables: Tables, turns: HostSchedule, rows: Rows, now: Instant) -> None:
-        """Counts some queues in."""
+        """Adds some queues to the sums."""
         queues = tables.queues
         places, known = self._places(queues.host[rows].astype(np.int64))
         if not known.all():
@@ -106,11 +107,11 @@ class Holdings:
     def states(
         self, tables: Tables, own: slice, now: Instant, asked: DueErrands, shared: GroupTurns, seeking: _Bools
     ) -> npt.NDArray[np.uint8]:
-        """The state of these hosts, by their places here.
+        """Returns the state of these hosts, by their places here.
 
-        ready: a lease of a page or an errand is possible now; resting: it rests, has a request open, or waits for a
-        turn of its groups or its key; blocked: it backs off, or operators paused or blocked all its queues with URLs;
-        empty: it holds nothing. seeking: which of them need an address first.
+        ready: a page or an errand can be leased now; resting: it rests, has a request open, or waits for a turn of its
+        groups or its key; blocked: it is in back-off, or operators paused or blocked all its queues with URLs;
+        empty: it has no URLs. seeking: the hosts that need an address first.
         """
         hosts, rows = tables.hosts, own if self._hosts is None else self._hosts[own]
         pending, going, may = self.pending[own], self.going[own], self.may[own].copy()
@@ -137,9 +138,9 @@ class Holdings:
 
 
 class Census:
-    """Counts over all hosts. hosts: by state; leased: those that rest and have a request open; pages: those that are
-    ready for a page; errands: lined up and awaited; in_flight: open requests; busiest: the most at one host.
-    tail: the host that takes longest for its URLs at its gap, how many, and the seconds; None: none holds any."""
+    """Counts over all hosts. hosts: by state; leased: resting hosts with an open request; pages: hosts that are ready
+    for a page; errands: queued errands that are awaited; in_flight: open requests; busiest: the most at one host.
+    tail: the host that needs the longest time for its URLs at its gap, their number, and the seconds; None: no URLs."""
 
     def __init__(self) -> None:
         self.hosts = dict.fromkeys(HOST_STATES, 0)
@@ -147,11 +148,11 @@ class Census:
         self.waits_for_group = self.waits_for_address = 0
         self.tail: tuple[str, int, float] | None = None
         self.failing: list[Authority] = []
-        """Some authorities of whose robots.txt the last request failed, those that are tried again first."""
+        """Some authorities whose last robots.txt request failed, the earliest retry first."""
         self.failed = 0
-        """How many there are of them."""
+        """The number of such authorities."""
         self.largest: list[tuple[int, str]] = []
-        """Up to ten hosts with the most URLs that are queued or wait, the most first."""
+        """Up to ten hosts with the most queued and waiting URLs, the most first."""
 
     def take(self, tables: Tables, turns: HostSchedule, now: Instant, delay: float) -> Steps:
         """Counts all hosts, and yields between the steps."""
@@ -159,7 +160,7 @@ class Census:
         for first, end in pieces(look.holdings.count):
             if first:
                 yield
-            if (end := min(end, tables.hosts.count)) > first:  # hosts go, too, between two steps
+            if (end := min(end, tables.hosts.count)) > first:  # hosts may leave memory between two steps
                 self._count(tables, look, first, end, now, turns.shared, delay)
         self.waits_for_group = turns.shared.waiting
         self.waits_for_address = len(turns.shared.seeking)
@@ -203,7 +204,7 @@ _FAILING_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class HostCensus:
-    """Queues summed by host, and the hosts where errands are lined up or that need an address first."""
+    """Queues summed by host, and the hosts with queued errands or without a needed address."""
 
     holdings: Holdings
     asked: DueErrands
@@ -212,7 +213,7 @@ class HostCensus:
     def states(
         self, tables: Tables, first: int, end: int, now: Instant, shared: GroupTurns, *, errands: bool = True
     ) -> npt.NDArray[np.uint8]:
-        """The state of the hosts from one row to before another; errands: whether one counts that may be leased."""
+        """Returns the state of the hosts in a range of rows. errands: whether a leasable errand counts."""
         asked = self.asked if errands else NOBODY
         return self.holdings.states(tables, slice(first, end), now, asked, shared, self.seeking[first:end])
 
@@ -220,8 +221,8 @@ class HostCensus:
 def host_census(
     tables: Tables, turns: HostSchedule, now: Instant, census: Census | None = None
 ) -> Generator[None, None, HostCensus]:
-    """All queues summed by host, for a look at all hosts. It yields between its steps. census: gets the number of
-    awaited errands."""
+    """Returns all queues summed by host, for a census of all hosts. It yields between its steps. census: gets the
+    number of awaited errands."""
     found: dict[int, Instant] = {}
     hosts = list(turns.errands_at)
     for first in range(0, len(hosts), CENSUS_ERRANDS_PER_STEP):
@@ -250,13 +251,13 @@ def host_census(
 
 
 def pieces(count: int) -> list[tuple[int, int]]:
-    """Ranges of as many rows as are looked at in one step."""
+    """Yields ranges of rows, one for each step."""
     firsts = range(0, count, CENSUS_ROWS_PER_STEP)
     return [(first, min(first + CENSUS_ROWS_PER_STEP, count)) for first in firsts]
 
 
 def rows_in(state: int, tables: Tables, turns: HostSchedule, now: Instant) -> Generator[None, None, Rows]:
-    """The rows of the hosts in memory that are in a state. It yields between its steps."""
+    """Returns the rows of the hosts in memory that are in a state. It yields between its steps."""
     look = yield from host_census(tables, turns, now)
     rows = [np.zeros(0, np.uint32)]
     for first, end in pieces(look.holdings.count):
@@ -271,9 +272,9 @@ def rows_in(state: int, tables: Tables, turns: HostSchedule, now: Instant) -> Ge
 
 @dataclass(frozen=True, slots=True)
 class ScheduleCounts:
-    """Counts of hosts that hold URLs, as the schedule knows them without a look at each: ready, resting (by their own
-    clocks, or for a turn of their groups), gated (their robots.txt is waited for), paused. queued: URLs. outage:
-    our own network is at fault."""
+    """Counts of hosts with URLs, from the schedule without reading each host: ready, resting (by their own clocks, or
+    for a turn of their groups), gated (waiting for their robots.txt), paused. queued: URLs. outage: our own network
+    is down."""
 
     ready: int = 0
     resting: int = 0
@@ -284,7 +285,7 @@ class ScheduleCounts:
 
 
 def schedule_counts(tables: Tables, turns: HostSchedule, now: Instant, paused_until: Instant) -> ScheduleCounts:
-    """How it stands now. A few thousand gates and paused queues are looked at; of more, so many tell of all."""
+    """Returns the counts of now. It reads at most a few thousand gates and paused queues and scales the result up."""
     resting, gated = len(turns.timetable), 0
     if turns.gates:
         some = list(islice(turns.gates.items(), CENSUS_ERRANDS_PER_STEP))
@@ -304,7 +305,7 @@ def schedule_counts(tables: Tables, turns: HostSchedule, now: Instant, paused_un
 
 
 def _paused_queues(tables: Tables, turns: HostSchedule, now: Instant) -> int:
-    """How many queues that hold URLs are paused or blocked, themselves or with their crawls, among the first ones."""
+    """Returns how many of the first queues with URLs are paused or blocked, by themselves or with their crawls."""
     queues = tables.queues
     if any(tables.crawls.states[row] == CrawlState.PAUSED for row in tables.crawls.rows.values()):
         rows = np.arange(min(queues.count, CENSUS_ROWS_PER_STEP), dtype=np.uint32)
@@ -316,8 +317,8 @@ def _paused_queues(tables: Tables, turns: HostSchedule, now: Instant) -> int:
 
 @dataclass(slots=True)
 class RobotsCounts:
-    """by_status: how many robots.txt files in memory answered with each status, 0 for none; age_p95: an age in seconds
-    that 95 of 100 copies in force do not exceed, None without any."""
+    """by_status: the number of robots.txt files in memory by status, 0 for no status; age_p95: the age in seconds
+    that 95 of 100 copies in force do not exceed, None without copies."""
 
     by_status: dict[int, int] = field(default_factory=dict)
     age_p95: float | None = None
@@ -342,7 +343,7 @@ def robots_counts(tables: Tables, now: Instant) -> Generator[None, None, RobotsC
 
 
 def states_of(tables: Tables, hosts: Iterable[int], now: Instant, turns: HostSchedule) -> list[str]:
-    """The states of some hosts by their rows, in their order."""
+    """Returns the states of some hosts by their rows, in their order."""
     given = np.fromiter(hosts, np.int64)
     rows, shared = np.unique(given), turns.shared
     holdings = Holdings(rows)
@@ -357,8 +358,8 @@ def states_of(tables: Tables, hosts: Iterable[int], now: Instant, turns: HostSch
 def waits(
     tables: Tables, turns: HostSchedule, now: Instant, *, beyond_seconds: float, within_seconds: float | None
 ) -> Generator[None, None, Waits]:
-    """Hosts that hold URLs and rest for longer than `beyond_seconds`, and no longer than `within_seconds`. It yields
-    between its steps."""
+    """Returns hosts that have URLs and rest for longer than `beyond_seconds`, but not longer than `within_seconds`. It
+    yields between its steps."""
     look = yield from host_census(tables, turns, now)
     hosts = tables.hosts
     count, last = 0, now

@@ -1,7 +1,7 @@
-"""The check of each argument of each verb by its name, for a frontier elsewhere: it refuses what the parts refuse, in
-their words, before anything is sent.
+"""The check of each argument of each verb by its name, for a remote frontier. It refuses what the parts refuse, with
+the same messages, before a request is sent.
 
-A check returns the value as JSON has it. Whether a crawl of that name is there is asked where the tables are.
+A check returns the value as JSON has it. Only the process with the tables checks whether a crawl exists.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Check = Callable[[Any], Any]
 
 
 def checked(verb: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a verb as they are sent. Raises SettingsError for those that the verb would refuse."""
+    """Returns the arguments of a verb as they are sent. Raises SettingsError for arguments that the verb refuses."""
     found: dict[str, Any] = {}
     for name, value in given.items():
         check = CHECKS.get(f"{verb}.{name}") or CHECKS[name]
@@ -27,7 +27,7 @@ def checked(verb: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sendable(text: Any) -> str:
-    """A URL that can be sent; whatever is no text, or has half a surrogate pair, is as wrong as an empty one."""
+    """Returns a URL that can be sent. A value that is not text, or has half a surrogate pair, becomes an empty URL."""
     if not isinstance(text, str):
         return ""
     return text if text.isascii() or text.encode("utf-8", "ignore").decode() == text else ""
@@ -139,7 +139,7 @@ CHECKS: Final[dict[str, Check]] = {
     "authority": lambda value: arguments.robots_url(value).removesuffix("/robots.txt"),
     "status": _status,
     "body": _body,
-    "records": lambda value: value,  # `carried.checked_records` made them
+    "records": lambda value: value,  # `transfer.checked_records` made them
     "addresses": lambda value: {host: address or None for host, address in arguments.addresses(value).items()},
 }
-"""By the name of the argument, or by verb and argument where a verb has its own."""
+"""By the name of the argument, or by verb and argument if a verb has its own check."""

@@ -1,4 +1,4 @@
-"""Homes: the hosts whose clocks count for URLs, by name, row and slot."""
+"""The hosts whose clocks count for URLs, by name, row and slot."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ class ClockHosts:
         self.tables, self._slot_key, self.owned = tables, slot_key, owned
 
     def owns(self, name: str) -> bool:
-        """Whether the slot of a host is of this frontier: another one's requests go by another clock."""
+        """Whether this frontier owns the slot of a host. Hosts of other slots have their clock in another frontier."""
         return self.owned is None or self.slot_of(self.tables.home_of(name)) in self.owned
 
     def slot_of(self, name: str) -> int:
-        """The slot of a host: the top 12 bits of the keyed hash of its registrable domain, or of its name if it has
-        none."""
+        """Returns the slot of a host: the top 12 bits of the keyed hash of its registrable domain, or of its name if it
+        has no registrable domain."""
         text = name.encode("ascii")
         return int(self.slots_of_spans(text, np.zeros(1, np.int64), np.array([len(text)], np.int64))[0])
 
     def slots_of_spans(self, arena: bytes, starts: Any, ends: Any) -> npt.NDArray[np.uint16]:
-        """The slots of hosts whose names lie in an arena."""
+        """Returns the slots of hosts whose names are in an arena."""
         starts, ends = domain_spans(arena, np.ascontiguousarray(starts), np.ascontiguousarray(ends))
         numbers = np.frombuffer(kernels.hash_spans(arena, starts, ends, self._slot_key), np.uint64)
         return (numbers >> np.uint64(52)).astype(np.uint16)
 
     def hashes(self, urls: UrlBatch) -> npt.NDArray[np.uint64]:
-        """The hashes of the hosts whose clocks count for these URLs, by the rule of `home_of`."""
+        """Returns the hashes of the hosts whose clocks count for these URLs, by the rule of `home_of`."""
         names = urls.clock_fingerprints(self.tables.fingerprint_key)
         written = urls.host_fingerprints(self.tables.fingerprint_key)
         rows = np.flatnonzero(names != written) if names is not written else np.zeros(0, np.intp)
@@ -53,13 +53,13 @@ class ClockHosts:
     def slots(
         self, urls: UrlBatch, names: npt.NDArray[np.uint64], rows: npt.NDArray[np.intp]
     ) -> npt.NDArray[np.uint16]:
-        """The slots of these rows. names: the result of `hashes` for all rows."""
+        """Returns the slots of these rows. names: the result of `hashes` for all rows."""
         starts, ends = urls.clock_hosts()
         ends = ends + (names != urls.clock_fingerprints(self.tables.fingerprint_key))
         return self.slots_of_spans(urls.arena, starts[rows], ends[rows])
 
     def cold_ones(self, names: Any, hosts: Rows) -> npt.NDArray[np.intp]:
-        """The places of hosts that have no row and are cold."""
+        """Returns the places of hosts without a row that are cold."""
         places = np.flatnonzero(hosts == NONE)
         if not len(self.tables.cold):
             return places[:0]
@@ -67,7 +67,7 @@ class ClockHosts:
 
     def add(self, draft: Draft, name: str, crawl: int | None = None) -> None:
         """Adds facts for a host and its queue, unless it is known. crawl: the row of a crawl that gets a queue of the
-        host in any case, None for the default crawl and new hosts only."""
+        host in any case. With None only the default crawl gets one, and only for a new host."""
         tables = self.tables
         name = tables.home_of(name)
         host = tables.host_row(name)
@@ -87,8 +87,8 @@ class ClockHosts:
             draft.add(Fact.QUEUE_RULES, rules_cells(slot, queue, rules))
 
     def leave_addresses(self, draft: Draft, hosts: Iterable[int]) -> None:
-        """Keeps the addresses of hosts with open requests, before they get others: until these end, the hosts count in
-        the groups of the address that they leave, also after a kill."""
+        """Keeps the addresses of hosts with open requests before new addresses are set. Until these requests end, the
+        hosts count in the groups of the old address, also after a kill."""
         tables = self.tables
         busy = [host for host in hosts if tables.hosts.in_flight[host]]
         if not busy:

@@ -1,4 +1,4 @@
-"""The core under all verbs: a call decides a draft, logs it and applies it. Also the changes that time alone brings."""
+"""The core under all verbs: a call decides a draft, logs it and applies it. Also the changes by time alone."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class LogOut(Protocol):
     """The part of a log that the machine uses."""
 
     def append(self, kind: int, payload: bytes, *, version: int = 1, codec: int = 0, reserve: bool = False) -> int:
-        """Adds a frame and returns its LSN. reserve: it may use the space that is held back for a full disk. Raises
+        """Adds a frame and returns its LSN. reserve: it may use the space that is reserved for a full disk. Raises
         StoreFullError."""
         ...
 
 
 class Core:
-    """The state of a frontier and its log, and the way from a decision to a fact. The verbs are parts built on it."""
+    """The state of a frontier and its log, and the way from a decision to a fact. The verbs are parts on it."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Core:
         self.delays = Delays()
         self.woken: Instant = tables.now  # waiting URLs that were due at this instant are queued
         self.verdicts_since: Instant = 0
-        """An older verdict on a robots.txt whose cause may be on our own side does not hold any more."""
+        """An older verdict on a robots.txt with a possible cause on our own side is not valid any more."""
         self.lsn = 0
         self.orders = tables.orders_replayed  # frames with orders about crawls and queues in the log
         self.asked = ""  # the caller's function that runs now, in words for an error
@@ -108,18 +108,18 @@ class Core:
         return self.settings.url_rules or _NO_RULES
 
     def draft(self, now: Instant) -> Draft:
-        """An empty draft, for the decisions of a call at this instant."""
+        """Returns an empty draft, for the decisions of a call at this instant."""
         return Draft(self.tables, now, keeps_lines=self.keeps_lines)
 
     def commit(self, draft: Draft, *, reserve: bool = False) -> None:
         """Logs a draft, then applies it; the same `apply` replays the frame after a crash."""
         blocks, payload = self._sealed(draft)
         if draft.barren:
-            self.scopes.forget()  # other crawls get their rows
+            self.scopes.forget()  # the rows of the crawls change
         if blocks:
             if len(payload) > FRAME_PAYLOAD_BYTES_MAX:
                 self.take_back(draft)
-                raise SettingsError(f"{len(payload)} bytes in one call; cut it into smaller ones")
+                raise SettingsError(f"the call needs {len(payload)} bytes, too many; split it into smaller calls")
             packed_payload, codec = self._compressor.pack(payload)
             try:
                 self.lsn = self._log.append(FRAME_KIND, packed_payload, codec=codec, reserve=reserve)
@@ -140,8 +140,8 @@ class Core:
         self.settle(draft.now)
 
     def _sealed(self, draft: Draft) -> tuple[list[tuple[Block, KnownRows | None]], bytes]:
-        """The facts of a draft, and the payload of their frame. Raises SettingsError for facts that could be logged but
-        not applied: with them in its log the store could not be opened."""
+        """Returns the facts of a draft, and the payload of their frame. Raises SettingsError for facts that could be
+        logged but not applied: a log with such facts could not be opened."""
         if draft.order > self.tables.urls.order and self.tables.registry.wants_date(draft.now):
             draft.add(Fact.ACCEPTED, (OWN_SLOT, self.tables.urls.order, draft.now))
         try:
@@ -152,13 +152,13 @@ class Core:
             raise arguments.unfit(error) from error
 
     def take_back(self, draft: Draft) -> None:
-        """Undoes a draft that is not logged: puts the cards that it drew back, and drops the scopes that it widened."""
+        """Undoes a draft that is not logged: returns the drawn cards to their queues, and drops the widened scopes."""
         self.scopes.forget()
         for queues, cards in draft.drawn:
             self.tables.urls.backlog.put(queues, cards)
 
     def settle(self, now: Instant) -> None:
-        """Brings timetable and rings up to date with the applied facts."""
+        """Updates timetable and rings from the applied facts."""
         changed, self.tables.changed = self.tables.changed, []
         begun, self.tables.begun = self.tables.begun, []
         if begun and self.turns.shared.used:
@@ -167,7 +167,7 @@ class Core:
             self.turns.touch(changed, now)
 
     def repeated(self, request_id: RequestId | None, verb: str) -> bytes | None:
-        """The kept answer to a call that is repeated; None for a new one. Raises SettingsError for an id that was used
+        """Returns the kept answer to a repeated call; None for a new call. Raises SettingsError for an id that was used
         for another verb."""
         if request_id is None:
             return None
@@ -178,31 +178,31 @@ class Core:
             return None
         if known[0] & ~_BEGUN != _VERBS[verb]:
             raise SettingsError(
-                f"request_id {request_id!r} was used for another verb: give each call a sequence of its own"
+                f"request_id {request_id!r} was used for another verb: use a new sequence for each call"
             )
         return known[1]
 
     def is_begun(self, request_id: RequestId) -> bool:
-        """Whether the kept answer covers only the first frames of a call that broke off behind them."""
+        """Whether the kept answer covers only the first frames of an interrupted call."""
         return bool(self.tables.registry.requests[request_id[0]][request_id[1]][0] & _BEGUN)
 
     def answered(
         self, draft: Draft, request_id: RequestId | None, verb: str, answer: bytes, *, begun: bool = False
     ) -> None:
         """Keeps the answer in the frame. begun: the answer covers this frame and the ones before it, not the whole
-        call. The last frame brings the whole answer; when it is missing, a repeated call goes on from here."""
+        call. The last frame has the whole answer. If it is missing, a repeated call continues from here."""
         if request_id is not None:
             number = _VERBS[verb] | (_BEGUN if begun else 0)
             draft.add(Fact.REQUEST, (OWN_SLOT, request_id[0], request_id[1], number, answer))
 
     def advance(self, now: Instant) -> Instant:
-        """The later of `now` and the last instant: time stands still while a clock that stepped back catches up.
-        `rest_everybody` lets all hosts rest then."""
+        """Returns the later of `now` and the last instant: after a clock stepped back, time stops until the clock has
+        caught up. `rest_everybody` lets all hosts rest in this case."""
         self.now = now = max(now, self.now)
         return now
 
     def wake(self, now: Instant) -> None:
-        """Makes the changes of time alone: waiting URLs become queued, leases expire, resting hosts become ready."""
+        """Makes the changes by time alone: waiting URLs become queued, leases expire, resting hosts become ready."""
         tables = self.tables
         lost: list[int] = []
         if 0 <= tables.urls.leases.next() <= now:
@@ -236,7 +236,7 @@ class Core:
             self.let_queues_go(LEAVING_QUEUES_PER_CALL)
 
     def let_queues_go(self, most: int) -> None:
-        """Removes queues of deleted crawls. That is no fact: no later fact names them."""
+        """Removes queues of deleted crawls. This needs no fact, because no later fact names them."""
         rows = self.tables.leaving.ready(most)
         if len(rows):
             self.turns.ready.withdraw(rows)
@@ -244,13 +244,13 @@ class Core:
             self.tables.leaving.remove(rows)
 
     def take_lines(self, draft: Draft) -> tuple[Line, ...]:
-        """Takes the lines of this call, behind the lines that `wake` kept for the next call that returns lines."""
+        """Returns the lines of this call, after the lines that `wake` kept for the next call that returns lines."""
         lines, self.lines_of_wakes = (*self.lines_of_wakes, *draft.lines), []
         return lines
 
     def lose(self, draft: Draft, tokens: Sequence[int], now: Instant) -> None:
-        """Ends leases whose holders died or let them expire. The URL itself may kill its holders: from now on it goes
-        behind its class, and after LEASES_LOST_MAX losses in a row it is gone."""
+        """Ends leases that expired or whose holders died. The URL itself may kill its holders: from now on it is
+        the last of its class, and after LEASES_LOST_MAX losses in a row it is gone."""
         if not tokens:
             return
         given = np.array(tokens, np.uint64)
@@ -262,7 +262,7 @@ class Core:
             self.rests.whole(draft, int(self.tables.queues.host[queue]), self.rests.floor_of_page(queue), now)
             record = CardRecord.of(leases.cards, row)
             record.losses = min(record.losses + 1, 255)
-            # One microsecond after now: URLs that came into the queue at this instant go first.
+            # One microsecond after now: URLs that were queued at this instant are first.
             record.due = max(record.due, now) + 1
             if record.losses >= LEASES_LOST_MAX and not dead[row]:
                 draft.move(record, GONE, Reason.LOST, error="lost")
@@ -273,7 +273,7 @@ class Core:
             draft.record(record, LEASED, token=token)
 
     def lose_errand(self, draft: Draft, errand: Errand, now: Instant) -> None:
-        """Ends an errand whose holder died or let it expire; it comes again."""
+        """Ends an errand that expired or whose holder died; it is queued again."""
         draft.tally("lost", 1)
         self.rests.whole_of_host(draft, errand.busy, now)
         draft.add(*errand.ending(0, lost=True))
@@ -288,8 +288,8 @@ class Part:
 
 
 def codes_of(numbers: bytes) -> list[Code]:
-    """The codes behind their numbers."""
-    if numbers.count(numbers[:1]) == len(numbers):  # most often all are alike
+    """Returns the codes of their numbers."""
+    if numbers.count(numbers[:1]) == len(numbers):  # usually all are equal
         return [CODES[numbers[0]]] * len(numbers)
     found: list[Code] = _CODES.take(np.frombuffer(numbers, np.uint8)).tolist()
     return found
@@ -297,4 +297,4 @@ def codes_of(numbers: bytes) -> list[Code]:
 
 def bounded(rows: int, what: str) -> None:
     if rows > CALL_ROWS_MAX:
-        raise SettingsError(f"{rows} {what} in one call; cut it into calls of at most {CALL_ROWS_MAX}")
+        raise SettingsError(f"{rows} {what} in one call are too many; split it into calls of at most {CALL_ROWS_MAX}")

@@ -1,4 +1,4 @@
-"""discover: finds the links that are URLs, inside their scope, new and within the limits; and links between logs."""
+"""discover: finds the links that are new URLs in scope and within the limits. Also links between logs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from outrider.url import UrlBatch, clock_host, is_host_of, spell
 
 
 class Discovering(Part):
-    """The part of the machine that takes links in."""
+    """The part of the machine that accepts links."""
 
     def __init__(self, core: Core, traps: Trapping) -> None:
         super().__init__(core)
@@ -56,11 +56,11 @@ class Discovering(Part):
         request_id: RequestId | None = None,
         together: bool = False,
     ) -> list[Code]:
-        """One code per link. Links that are too long for one frame go in as several; together: the call refuses them
-        instead.
+        """Returns one code per link. Links that are too long for one frame are logged in several frames. together: the
+        call refuses such links instead.
 
-        Raises SettingsError for a priority that is no number in [0, 1], before any change (where a priority function
-        fails behind the first frame: before that frame), and StoreFullError; then the first frames may be in already.
+        Raises SettingsError for a priority outside [0, 1], before any change. If a priority function fails after the
+        first frame, the earlier frames stay. Raises StoreFullError; then the first frames may be accepted already.
         """
         request_id = arguments.request(request_id)
         now = self._core.advance(now)
@@ -86,8 +86,8 @@ class Discovering(Part):
             arrivals = arrivals.piece(min(len(answer), len(arrivals)), len(arrivals))
         pieces = arrivals.pieces(CALL_BYTES_PER_FRAME)
         if together and len(pieces) > 1:
-            raise SettingsError("the links of these calls are more than one frame; make each call alone")
-        asked = draft  # it has drawn the rows of crawls that are new
+            raise SettingsError("the links of these calls need more than one frame; use a call for each")
+        asked = draft  # it has reserved the rows of new crawls
         for first, last in pieces:
             piece = arrivals.piece(first, last)
             if first:
@@ -132,7 +132,7 @@ class Discovering(Part):
         targets: Mapping[int, int],
         draft: Draft,
     ) -> tuple[dict[int, bytes], dict[int, int]]:
-        """Takes the links of many outcomes in. Returns the numbers of their codes by row of the outcome, and by row
+        """Accepts the links of many outcomes. Returns the numbers of their codes by row of the outcome, and by row
         whether a redirect's target was new."""
         parts = [Arrivals.of_links(wanted, origins, self.spelled_batch)] if wanted else []
         if columns:
@@ -151,7 +151,7 @@ class Discovering(Part):
         return found, {row: int(numbers[place] == NEW) for row, place in targets.items()}
 
     def _accept(self, links: Arrivals, draft: Draft) -> npt.NDArray[np.uint8]:
-        """Tests links against the scope and the seen-set; the draft gets cards of the new ones. Returns a code per
+        """Tests links against the scope and the seen-set; the draft gets cards of the new URLs. Returns a code per
         link."""
         urls = links.urls
         if not len(urls):
@@ -190,7 +190,7 @@ class Discovering(Part):
             fresh = np.arange(len(rows))
         equals = None
         if len(fresh) > 1:
-            # The first of equal links is new, the others are known.
+            # The first of equal links is new, its repetitions are known.
             firsts, _ = firsts_of(marks if len(fresh) == len(rows) else marks[fresh])
             if len(firsts) < len(fresh):
                 equals = rows[fresh], marks[fresh]
@@ -210,8 +210,8 @@ class Discovering(Part):
             raise
         draft.known.append(marks if kept is None else marks[kept])
         if kept is not None and equals is not None:
-            # Links that equal a refused one are refused, too, for the frontier does not know the URL. `_limit` counted
-            # the first of each.
+            # Links that equal a refused link are refused, too, because the frontier does not have the URL. `_limit`
+            # counted the first of each.
             places, of_equals = equals
             again = np.isin(of_equals, marks[~kept])
             codes[places[again]] = CODE_NUMBERS[Code.OVER_LIMIT]
@@ -221,8 +221,8 @@ class Discovering(Part):
     def _look_up(
         self, urls: UrlBatch, rows: npt.NDArray[np.intp], crawls: npt.NDArray[np.uint32], prints: Any
     ) -> tuple[Any, Rows, npt.NDArray[np.uint16], npt.NDArray[np.bool_]]:
-        """The hashes of the hosts of these rows, the rows of the hosts, their slots (0 for new ones), and whether each
-        URL was accepted before."""
+        """Returns the hashes of the hosts of these rows, the rows of the hosts, their slots (0 for new hosts), and
+        whether each URL was accepted before."""
         tables = self.tables
         homes = names = self._homes.hashes(urls)
         if len(rows) < len(urls):
@@ -238,7 +238,7 @@ class Discovering(Part):
                 known[there] = tables.urls.seen.check(chosen(crawls, there), slots[there], prints[there])
             cold = self._homes.cold_ones(names, hosts)
             if len(cold):
-                # Known URLs do not need the rows of a cold host, so only new ones recall it.
+                # Known URLs do not need the row of a cold host, so only new URLs recall it.
                 slots[cold] = self._homes.slots(urls, homes, rows[cold])
                 known[cold] = tables.urls.seen.check(chosen(crawls, cold), slots[cold], prints[cold])
                 if tables.recall(names[cold[~known[cold]]]):
@@ -253,8 +253,8 @@ class Discovering(Part):
         return names, hosts, slots, known
 
     def _met(self, links: Arrivals, marks: Any) -> npt.NDArray[np.bool_] | None:
-        """Which links lead to URLs that were accepted lately; these lie inside the scope, which only grows. None where
-        the settings judge a link by more than its host, domain or prefix."""
+        """Returns which links lead to URLs that were accepted lately. These are in scope, because a scope only grows.
+        None if the settings judge a link by more than its host, domain or prefix."""
         s = self.settings
         if s.include or s.exclude or s.max_depth is not None:
             return None
@@ -269,7 +269,7 @@ class Discovering(Part):
 
     @staticmethod
     def _marks(crawls: npt.NDArray[np.uint32], prints: Any) -> npt.NDArray[np.uint64]:
-        """The marks under which `Recent` keeps these URLs."""
+        """Returns the marks under which `Recent` keeps these URLs."""
         if is_constant(crawls):
             alone: npt.NDArray[np.uint64] = prints ^ _salt(int(crawls[0]))
             return alone
@@ -281,8 +281,8 @@ class Discovering(Part):
     def _wanted(
         self, links: Arrivals, met: npt.NDArray[np.bool_] | None, codes: npt.NDArray[np.uint8], draft: Draft
     ) -> npt.NDArray[np.bool_]:
-        """Which links are URLs within the limits and inside their crawl's scope; the others get their codes. met: links
-        to leave out."""
+        """Returns which links are URLs within the limits and in the scope of their crawl; the other links get their
+        codes. met: links to leave out."""
         urls = links.urls
         fit = urls.valid if met is None else urls.valid & ~met
         if links.odd or not is_constant(links.hops) or urls.lengths.max() > URL_BYTES_MAX:
@@ -313,7 +313,7 @@ class Discovering(Part):
         return fit
 
     def slots_at(self, hosts: Rows, there: npt.NDArray[np.intp]) -> npt.NDArray[np.uint16]:
-        """The slots of hosts, 0 for unknown ones; there: the places of known ones."""
+        """Returns the slots of hosts, 0 for unknown hosts. there: the places of known hosts."""
         column = self.tables.hosts.slot
         slots: npt.NDArray[np.uint16]
         if len(there) == len(hosts):
@@ -334,8 +334,8 @@ class Discovering(Part):
         codes: npt.NDArray[np.uint8],
         draft: Draft,
     ) -> npt.NDArray[np.bool_] | None:
-        """Adds cards of new URLs to the draft, and facts of new hosts and queues. Returns which URLs had room, None for
-        all. slots: filled in for known hosts."""
+        """Adds cards of new URLs to the draft, and facts of new hosts and queues. Returns which URLs fitted the limits,
+        None for all. slots: set here for new hosts."""
         there = hosts != NONE
         homes = hosts if there.all() else self._new_hosts(links.urls, rows, names, hosts, slots, draft)
         crawls = chosen(links.crawl, rows)
@@ -371,8 +371,8 @@ class Discovering(Part):
         crawls: npt.NDArray[np.uint32],
         draft: Draft,
     ) -> tuple[Any, Rows, Rows]:
-        """The queues of new URLs: their hashes, the rows of known ones (NONE for new ones), and the rows that all of
-        them have or get; the draft gets facts of new queues."""
+        """Returns the queues of new URLs: their hashes, the rows of known queues (NONE for new queues), and the rows of
+        all of them. The draft gets facts of new queues."""
         tables, urls = self.tables, links.urls
         there = hosts != NONE
         queues = queue_hashes(names, crawls)
@@ -413,7 +413,7 @@ class Discovering(Part):
     def _fill_heads(
         self, heads: Any, links: Arrivals, rows: npt.NDArray[np.intp], crawls: npt.NDArray[np.uint32], draft: Draft
     ) -> None:
-        """Fills the heads of new URLs in: order, due time, state, priority, class, and what the links brought."""
+        """Fills the heads of new URLs: order, due time, state, priority, class, and the fields of the links."""
         heads["order"] = np.arange(draft.order, draft.order + len(rows), dtype=np.uint64)
         draft.order += len(rows)
         if is_constant(links.due) and links.due[0] == NO_DUE:
@@ -444,7 +444,7 @@ class Discovering(Part):
         crawls: npt.NDArray[np.uint32],
         keys: Sequence[str],
     ) -> None:
-        """Adds facts for new queues whose crawl or key has rules already. new: their places; keys: the text of each."""
+        """Adds facts for new queues whose crawl or key already has rules. new: their places; keys: the text of each."""
         tables = self.tables
         for place, key in zip(new.tolist(), keys, strict=True):
             rules = tables.rules_of_new(int(crawls[place]), key)
@@ -453,7 +453,7 @@ class Discovering(Part):
             draft.add(Fact.QUEUE_RULES, rules_cells(int(slots[place]), int(queues[place]), rules))
             host = int(homes[place])
             if rules.limit > 1 and host < tables.hosts.count and self._stays_busy(draft, host):
-                # A second request may begin beside the open one: their beginnings keep the gap.
+                # A second request may begin during the open one: their beginnings keep the gap.
                 floor = max(self._rests.floor_under(rules), self._rests.floor_of_host(host))
                 self._rests.whole(draft, host, floor, draft.now, over=False)
 
@@ -463,7 +463,7 @@ class Discovering(Part):
         return bool(self.tables.hosts.in_flight[host] > ending)
 
     def _queues_at(self, hosts: npt.NDArray[np.intp], queues: Any) -> Rows:
-        """The rows of queues by hash at known hosts, NONE for new ones; most hosts have one queue."""
+        """Returns the rows of queues by hash at known hosts, NONE for new queues. Most hosts have one queue."""
         tables = self.tables
         first: Rows = tables.hosts.first_queue[hosts]
         if first.max() < tables.queues.count:
@@ -480,7 +480,7 @@ class Discovering(Part):
         codes: npt.NDArray[np.uint8],
         draft: Draft,
     ) -> bool:
-        """Back-pressure: refuses URLs beyond the limits, or drops queued URLs of lower classes for them. Returns
+        """Back-pressure: refuses URLs above the limits, or drops queued URLs of lower classes for them. Returns
         whether it refused any."""
         s = self.settings
         if s.when_full in ("spill", "delay") or (s.max_urls is None and s.max_urls_per_queue is None):
@@ -519,8 +519,8 @@ class Discovering(Part):
         return bool(over.any())
 
     def _lowest(self, draft: Draft, queue: int, classes: Sequence[int]) -> list[CardRecord | None]:
-        """Takes a queued URL out for each new URL of one queue (`classes`): the one that would be drawn last, if its
-        class is lower; None where there is none. It reads the queue once for all of them."""
+        """Removes a queued URL for each new URL of one queue (`classes`): the URL that is drawn last, if its class is
+        lower; None if there is no such URL. It reads the queue once for all of them."""
         backlog = self.tables.urls.backlog
         # In a long queue it compares only some cards on disk: reading all of them for one place costs too much.
         long = int(backlog.waiting(np.array([queue], np.uint32))[0]) > DROP_LOOKS_AT_CARDS
@@ -544,7 +544,7 @@ class Discovering(Part):
         return [None if victim is None else CardRecord.of(dropped, victim) for victim in victims]
 
     def _priorities(self, links: Arrivals, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
-        """The priority that came with each link, else that of the priority function, else the default."""
+        """Returns the priority of each link, else that of the priority function, else the default."""
         function = self.settings.priority
         if function is None and is_constant(links.priority) and np.isnan(links.priority[0]):
             return constant_column(PRIORITY_DEFAULT, len(rows), "f8")
@@ -576,8 +576,8 @@ class Discovering(Part):
     def _new_hosts(
         self, urls: UrlBatch, rows: npt.NDArray[np.intp], names: Any, hosts: Rows, slots: Any, draft: Draft
     ) -> Rows:
-        """Adds facts for new hosts in the order of their appearance, not of hashes: so every store with the same seed
-        draws alike. Fills in their slots. Returns the rows of all hosts, with the coming rows of new ones."""
+        """Adds facts for new hosts in the order of their appearance, not of hashes. So every store with the same seed
+        draws equally. Sets their slots. Returns the rows of all hosts, with the future rows of new hosts."""
         places = np.flatnonzero(hosts == NONE)
         firsts, which = firsts_of(names[places])
         starts, ends = urls.clock_hosts()  # a host that is known with a dot has a row
@@ -593,7 +593,7 @@ class Discovering(Part):
         return homes
 
     def _bodies(self, links: Arrivals, rows: npt.NDArray[np.intp], heads: Any) -> Cards:
-        """The cards of links: their heads, and url, referrer and extra in one arena."""
+        """Returns the cards of links: their heads, and url, referrer and extra in one arena."""
         urls = links.urls
         every = len(rows) == len(urls)  # all rows, in order
         starts, ends = urls.offsets[:-1], urls.offsets[1:]
@@ -607,7 +607,7 @@ class Discovering(Part):
             offsets = np.zeros(len(rows) + 1, np.int64)
             np.cumsum(lengths, out=offsets[1:])
             return Cards(heads, kernels.gather_spans(urls.arena, starts, ends), offsets)
-        # The spans of each body, piece by piece: url, referrer, and extra where there is any.
+        # The spans of each body, piece by piece: url, referrer, and extra if it is not empty.
         sizes = np.array([0, *map(len, referrers)], np.int64).cumsum() + len(urls.arena)
         origin = chosen(links.origin, rows)
         pieces = 3 if links.odd else 2
@@ -639,7 +639,7 @@ class Discovering(Part):
         return Cards(heads, kernels.gather_spans(b"".join(arena), begins.reshape(-1), stops.reshape(-1)), offsets)
 
     def spelled(self, urls: Sequence[str], base: str | None = None) -> list[str | None]:
-        """Canonical texts under the rules of this store, None where a text is no URL."""
+        """Returns canonical texts under the rules of this store, None for a text that is not a URL."""
         texts = spell(urls, base)
         return [None if text is None else self._core.rules.apply(text) for text in texts] if self._core.rules else texts
 
@@ -697,7 +697,7 @@ class Discovering(Part):
         return np.array(stay, np.intp)
 
     def outbox(self, most: int) -> list[Row]:
-        """Up to `most` links for other logs, as OUTBOX rows, in order per source slot."""
+        """Returns up to `most` links for other logs, as OUTBOX rows, in order per source slot."""
         most = arguments.whole("most", most, 0, arguments.INSTANT_MAX)
         rows: list[Row] = []
         for home in self.tables.transit.homes.values():
@@ -707,8 +707,8 @@ class Discovering(Part):
         return rows
 
     def receive(self, parcels: Sequence[Row], now: Instant) -> list[Code]:
-        """Takes OUTBOX rows of other logs in: each (source slot, sequence) once, however often it comes. Raises
-        SettingsError for a value that is no such row."""
+        """Accepts OUTBOX rows of other logs: each (source slot, sequence) once, however often it arrives. Raises
+        SettingsError for a value that is not such a row."""
         rows = arguments.parcels(parcels)
         now = self._core.advance(now)
         codes = [Code.KNOWN] * len(rows)
@@ -722,7 +722,7 @@ class Discovering(Part):
         return codes
 
     def _received(self, rows: Sequence[Sequence[Any]], draft: Draft) -> list[Code]:
-        """One code per parcel. The draft also notes the highest sequence that arrived."""
+        """Returns one code per parcel. The draft also notes the highest sequence that arrived."""
         wanted: list[Arrival] = []
         taken: list[int] = []
         codes = [Code.KNOWN] * len(rows)
@@ -769,12 +769,12 @@ class Discovering(Part):
 
 @lru_cache(maxsize=1_024)
 def _salt(crawl: int) -> np.uint64:
-    """A number that keeps the marks of different crawls apart."""
+    """Returns a number that separates the marks of different crawls."""
     return np.uint64(mixed(np.array([crawl], np.uint64))[0])
 
 
 def origins_of(heads: Heads, urls: Sequence[str], rows: Iterable[int]) -> list[Origin]:
-    """The pages of these rows, where links were found one deeper. urls: of all pages."""
+    """Returns the pages of these rows, as origins of links that are one link deeper. urls: of all pages."""
     depths, crawls, slots = heads["depth"].tolist(), heads["crawl"].tolist(), heads["slot"].tolist()
     priorities = heads["priority"].tolist()
     return [

@@ -1,6 +1,6 @@
-"""A draft: the facts that a call has decided so far. None of them is logged or applied yet.
+"""A draft: the facts that a call has decided and not logged or applied yet.
 
-A call that ends in an error throws its draft away, and the tables stay as they were.
+If a call raises an error, its draft is dropped and the tables stay unchanged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from outrider.limits import ERROR_CLASSES_KEPT_MAX, ERROR_CLASSES_MAX, HOLDERS_N
 Tokens = npt.NDArray[np.uint64]
 _CELLS_OF_RETURNS = tuple(attrgetter(field.name) for field in fields(Returns))
 _Part: TypeAlias = tuple[Cards, Tokens, npt.NDArray[np.uint8], Rows | None]
-"""Cards, the tokens of the leases that end, the states the cards leave, the rows of their queues."""
+"""Cards, the tokens of the leases that end, the states that the cards leave, the rows of their queues."""
 
 
 class Clock(HostCells[int, float]):
@@ -44,12 +44,12 @@ class Clock(HostCells[int, float]):
             setattr(self, name, value)
 
     def rest_at_least(self, until: Instant) -> None:
-        """Rest until an instant, or longer if the clock says so already."""
+        """Lets the host rest until an instant, or longer if its clock says so already."""
         self.rest_until = max(self.rest_until, until)
 
 
 class Draft:
-    """The facts of one call, by kind. Rare kinds come in rows, cards and clocks also in columns."""
+    """The facts of one call, by kind. Rare kinds are rows; cards and clocks may also be columns."""
 
     def __init__(self, tables: Tables, now: Instant, *, keeps_lines: bool = False) -> None:
         self.now = now
@@ -58,15 +58,13 @@ class Draft:
         self.lines: list[Line] = []
         self.order = tables.urls.order
         self.known: list[npt.NDArray[np.uint64]] = []  # marks of URLs that `Recent` notes after applying
-        self.drawn: list[
-            tuple[Rows, Cards]
-        ] = []  # taken out of their queues: they go back if the log refuses the frame
-        self.barren: set[int] = set()  # rows of new crawls that got no URL
+        self.drawn: list[tuple[Rows, Cards]] = []  # removed from their queues: they return if the log refuses the frame
+        self.barren: set[int] = set()  # rows of new crawls without a URL
         self._crawls: dict[str, int] = {}  # rows of new crawls, by name
         self.hosts_made: set[str] = set()  # names of hosts that an errand needs and that this call makes
         self.left: npt.NDArray[np.uint32] | None = None  # hosts of the page requests that this call ends, one for each
-        self.crawl_delays: dict[int, float] = {}  # seconds, by host, of robots rules that came with this call
-        self.robots_files: set[int] = set()  # digests of the robots.txt files that came with this call
+        self.crawl_delays: dict[int, float] = {}  # seconds, by host, of robots rules that this call brings
+        self.robots_files: set[int] = set()  # digests of the robots.txt files that this call brings
         self._tables = tables
         self._keeps_lines = keeps_lines
         self._first_lines: set[str] = set()  # streams that get their first line
@@ -78,10 +76,10 @@ class Draft:
         self._returns: dict[int, tuple[int, Returns]] = {}  # by name: slot, and as this call leaves them
         self._tallies: dict[str, int] = {}
         self._errors: dict[str, int] = {}
-        self._sent: dict[int, int] = {}  # by slot: the highest sequence given to its outbox
+        self._sent: dict[int, int] = {}  # by slot: the highest sequence in its outbox
 
     def add(self, kind: Fact, row: Row) -> None:
-        """One fact of this kind."""
+        """Adds one fact of this kind."""
         rows = self.rows.get(kind)
         if rows is None:
             self.rows[kind] = [row]
@@ -89,13 +87,13 @@ class Draft:
             rows.append(row)
 
     def add_columns(self, kind: Fact, columns: list[Any], hand: KnownRows | None = None) -> None:
-        """Facts of one kind in columns, as a block of their own beside rows of that kind. hand: what the call knows of
-        them beyond the logged columns."""
+        """Adds facts of one kind in columns, as a separate block next to rows of that kind. hand: further values that
+        the call has about these rows and that are not logged."""
         self.columns.setdefault(kind, []).append((columns, hand))
 
     def blocks(self) -> list[tuple[Block, KnownRows | None]]:
-        """All facts, in the order in which they can be applied, and the hand for each block. Call it once, when the
-        call has decided. Raises TransitionError for a URL that leaves the table of its life."""
+        """Returns all facts in the order in which they can be applied, and the hand for each block. Call it once, after
+        the last decision. Raises TransitionError for a URL that leaves the table of its life."""
         if self._crawls:
             self._add_crawls()
         if self._clocks:
@@ -162,21 +160,21 @@ class Draft:
     # -- what changes -------------------------------------------------------------------------------------------------
 
     def heads(self, cards: Cards, tokens: Tokens, old: npt.NDArray[np.uint8], queues: Rows | None = None) -> None:
-        """Cards with new heads; their bodies stay. tokens: the leases that end with it, 0 for none; old: the states the
-        cards leave; queues: the rows of their queues, where they are known."""
+        """Adds cards with new heads; their bodies stay. tokens: the leases that end with it, or 0; old: the
+        states that the cards leave; queues: the rows of their queues, if they are known."""
         self._bare.append((cards, tokens, old, queues))
 
     def cards(self, cards: Cards, queues: Rows | None = None) -> None:
-        """New URLs. queues: the rows of their queues, where they are known."""
+        """Adds new URLs. queues: the rows of their queues, if they are known."""
         self._whole.append((cards, np.zeros(len(cards), np.uint64), np.zeros(len(cards), np.uint8), queues))
 
     def taken_back(self) -> list[Cards]:
-        """Takes the new URLs out of the draft again, so that the caller can change them."""
+        """Removes the new URLs from the draft, so that the caller can change them."""
         found, self._whole = self._whole, []
         return [cards for cards, *_ in found]
 
     def record(self, record: CardRecord, old: int, *, token: int = 0, whole: bool = False) -> None:
-        """A URL as this call leaves it. old: the state it leaves; whole: its body changed, too."""
+        """Adds a URL as this call leaves it. old: the state it leaves; whole: its body changed, too."""
         self._records.append((record, token, old, whole))
 
     def rewritten(self, cards: Cards, tokens: Tokens, old: npt.NDArray[np.uint8], queues: Rows | None = None) -> None:
@@ -184,18 +182,18 @@ class Draft:
         self._whole.append((cards, tokens, old, queues))
 
     def move(self, record: CardRecord, state: int, reason: int, *, error: str | None = None) -> None:
-        """Moves a record to another state, for `record` to take in; error: None leaves it as it is."""
+        """Moves a record to another state, for a later call of `record`. error: None leaves it as it is."""
         record.state, record.reason = state, int(reason)
         if error is not None:
             record.error = self.error_number(error)
 
     def authority(self, authority: Authority) -> None:
-        """Adds the fact of an authority, which must come before facts that name it."""
+        """Adds the fact of an authority, which must be before the facts that name it."""
         if not authority.logged:
             self.add(Fact.AUTHORITY, (authority.slot, authority.name))
 
     def clock(self, host: int) -> Clock:
-        """The host's clock, for the caller to change. It becomes a fact in any case."""
+        """Returns the host's clock, for the caller to change. It becomes a fact in any case."""
         clock = self._clocks.get(host)
         if clock is None:
             place, columns = host, None
@@ -212,7 +210,7 @@ class Draft:
         return clock
 
     def clocks(self, hosts: Rows) -> dict[str, npt.NDArray[Any]]:
-        """The clocks of these hosts in columns by name, for the caller to change in place. Each host comes
+        """Returns the clocks of these hosts in columns by name, for the caller to change in place. Each host appears
         once, and a draft has such columns once. They become facts in any case."""
         columns = self._tables.hosts
         places = hosts.astype(np.intp)
@@ -229,24 +227,24 @@ class Draft:
         return cells
 
     def returns(self, slot: int, name: int) -> Returns:
-        """The returns under a name, for the caller to change. They become a fact in any case."""
+        """Returns the returns under a name, for the caller to change. They become a fact in any case."""
         found = self._returns.get(name)
         if found is None:
             found = self._returns[name] = slot, Returns(*self._tables.returns.get(name).cells())
         return found[1]
 
     def returns_seen(self, name: int) -> Returns:
-        """The returns under a name as this call leaves them, to be looked at only."""
+        """Returns the returns under a name as this call leaves them, only to read."""
         found = self._returns.get(name)
         return found[1] if found is not None else self._tables.returns.get(name)
 
     def tally(self, name: str, more: int) -> None:
-        """Adds to a count of the whole frontier, which stays at `TALLY_MAX` once it is there."""
+        """Adds to a count of the whole frontier, which never exceeds `TALLY_MAX`."""
         count = self._tallies.get(name, self._tables.registry.tallies.get(name, 0)) + more
         self._tallies[name] = min(count, TALLY_MAX)
 
     def error(self, error: str) -> None:
-        """Counts an error by its class; beyond a bound of classes as `other`."""
+        """Counts an error by its class; after a limit of classes as `other`."""
         name = f"error.{error}"
         known, new = self._tables.registry.tallies, self._tallies
         if name not in known and name not in new:
@@ -256,7 +254,8 @@ class Draft:
         self.tally(name, 1)
 
     def error_number(self, error: str) -> int:
-        """The number of an error's class, a new one for a new class; beyond a bound every new class is `other`."""
+        """Returns the number of an error's class, a new number for a new class. After a limit each new class is
+        `other`."""
         number = self._tables.registry.error_numbers.get(error, self._errors.get(error))
         if number is None:
             number = len(self._tables.registry.errors) + len(self._errors)
@@ -267,14 +266,14 @@ class Draft:
         return number
 
     def error_text(self, number: int) -> str:
-        """The class of a number, also of one that this call gave."""
+        """Returns the class of a number, also of a number that this call made."""
         known = self._tables.registry.errors
         if number < len(known):
             return known[number]
         return next(text for text, drawn in self._errors.items() if drawn == number)
 
     def line(self, slot: int, token: int, stream: str, text: bytes, new_links: int) -> None:
-        """A line of output (JSON), durable with this call; new_links: -1 for lines without this count."""
+        """Adds a line of output (JSON), durable with this call; new_links: -1 for lines without this count."""
         if not self._keeps_lines:
             return
         self._first_line(stream)
@@ -282,7 +281,7 @@ class Draft:
         self.lines.append((stream, completed(text, new_links)))
 
     def refusal(self, record: CardRecord, now: Instant, *, outcome: Word, error: str | None) -> None:
-        """The line of a page that was not fetched."""
+        """Adds the line of a page that was not fetched."""
         line = refusal(
             record.url,
             now,
@@ -308,14 +307,14 @@ class Draft:
 
     def _first_line(self, stream: str) -> None:
         if stream not in self._first_lines and not self._tables.registry.projections[stream][1]:
-            # The first line of a stream: this fact makes every checkpoint keep the log for the stream from here on.
+            # The first line of a stream: because of this fact every later checkpoint keeps the log for the stream.
             self._first_lines.add(stream)
             self.add(Fact.PROJECTION, (OWN_SLOT, stream, self._tables.registry.projections[stream][0], LINES_AFTER))
 
     # -- names and their rows -----------------------------------------------------------------------------------------
 
     def crawl(self, name: str | None) -> int:
-        """The row of a crawl, a new one for a new name; None is the default crawl."""
+        """Returns the row of a crawl, a new row for a new name; None is the default crawl."""
         if name is None:
             name = "default"
         row = self._tables.crawls.rows.get(name)
@@ -326,18 +325,18 @@ class Draft:
         return row
 
     def drawn_again(self, before: Draft) -> dict[int, int]:
-        """The rows of the crawls that an earlier draft has drawn, by the rows they had there: those that came to be
-        keep theirs, the others are drawn anew."""
+        """Returns the rows of the crawls that an earlier draft has made, by their rows in it. Crawls that exist by now
+        keep these rows, the other crawls get new ones."""
         return {row: self.crawl(name) for name, row in before._crawls.items()}
 
     def crawl_name(self, row: int) -> str:
-        """The name of a crawl by its row, also for a crawl that this call makes."""
+        """Returns the name of a crawl by its row, also for a crawl that this call makes."""
         if row < self._tables.crawls.next_row:
             return self._tables.crawls.name_of(row)
         return next(name for name, made in self._crawls.items() if made == row)
 
     def _add_crawls(self) -> None:
-        """Makes facts of the new crawls that got a queue, and drops the scope of the others."""
+        """Makes facts of the new crawls that got a queue, and drops the scope of the other new crawls."""
         queues = [columns[3] for columns, _ in self.columns.get(Fact.QUEUE, ())]
         named = {int(row) for column in queues for row in np.unique(column)}
         named |= {int(row[3]) for row in self.rows.get(Fact.QUEUE, ())}
@@ -352,14 +351,14 @@ class Draft:
                 self.add(Fact.SCOPE, seed)
 
     def sequence(self, source: int) -> int:
-        """The next number in a slot's outbox."""
+        """Returns the next number in a slot's outbox."""
         home = self._tables.transit.homes.get(source)
         number = self._sent.get(source, home.sent if home is not None else 0) + 1
         self._sent[source] = number
         return number
 
     def holder(self, worker: str | None) -> int:
-        """The row of a named worker, a new one for a new name; None is this process, row 0."""
+        """Returns the row of a named worker, a new row for a new name; None is this process, row 0."""
         if worker is None:
             return 0
         row = self._tables.registry.holder_rows.get(worker)

@@ -1,9 +1,9 @@
-"""Drawing: the URLs and errands of one lease call, from the rings, in rounds.
+"""Draws the URLs and errands of one lease call from the rings, in rounds.
 
-A round draws queues. One mask tells which of them may be visited now: clock, open requests, gate, budget, groups and
-operators' rules. The backlog gives a card of each, and robots rules judge the cards authority by authority. A
-card that they refuse, or that is a trap, is parked, and its queue gives the next one; a card whose rules are not known
-goes back, and its host is gated.
+A round draws queues. One mask selects the queues that may be visited now: clock, open requests, gate, budget, groups
+and operators' rules. The backlog returns a card of each, and robots rules judge the cards authority by authority. A
+card that they refuse, or that is a trap, is parked, and the queue returns its next card. A card whose rules are unknown
+returns to its queue, and its host is gated.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NO_PLACES = np.zeros(0, np.intp)
 _Places: TypeAlias = npt.NDArray[np.intp]
 _Mask: TypeAlias = npt.NDArray[np.bool_]
 _Verdict: TypeAlias = tuple[RobotsVerdict, Authority | None, int]
-"""The authority whose rules judged, and the number of the rule of a trap, or the class that a URL falls to."""
+"""The authority whose rules judged, and the number of the rule of a trap, or the new class of the URL."""
 _GO, _HOLD = RobotsVerdict.GO, RobotsVerdict.HOLD
 _ALLOWED: _Verdict = (_GO, None, 0)
 _LATER: _Verdict = (RobotsVerdict.LATER, None, 0)
@@ -52,9 +52,9 @@ _BACK = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class LeaseRequest:
-    """The arguments of a lease call. want: how many leases, pages_left: how many pages at most; before: the instant
-    before which the turn of each URL comes; queues_max: how many queues may give some; crawl: a row, None for all
-    crawls; errands: whether the caller takes errands."""
+    """The arguments of a lease call. want: how many leases; pages_left: how many pages at most; before: the turn of
+    each URL must be before this instant; queues_max: how many queues may contribute; crawl: a row, None for all crawls;
+    errands: whether the caller accepts errands."""
 
     want: int
     pages_left: int
@@ -69,8 +69,8 @@ class LeaseRequest:
 
 
 class _Pick:
-    """Queues that may be visited now, a host each, in columns. most: how many URLs each may give; gaps: microseconds
-    between the URLs of one, None where each gives one; odd: places of hosts that were looked at one by one."""
+    """Queues that may be visited now, one for each host, in columns. most: how many URLs each may contribute; gaps:
+    microseconds between the URLs of one queue, None for single URLs; odd: places of hosts that are checked singly."""
 
     __slots__ = ("gaps", "got", "hosts", "most", "odd", "queues")
 
@@ -82,8 +82,8 @@ class _Pick:
 
 
 class LeaseDraw:
-    """The draw of one call. refusals: how many more verdicts it may spend. asked: the errands that are leased; sought:
-    the hosts whose address is asked for."""
+    """The draw of one call. refusals: how many more verdicts it may use. asked: the errands that are leased; sought:
+    the hosts whose address is requested."""
 
     def __init__(
         self, core: Core, robots: RobotsFiles, traps: Trapping, draft: Draft, wish: LeaseRequest, refusals: int
@@ -96,12 +96,12 @@ class LeaseDraw:
         self.sought: list[int] = []
         self.tried: list[Rows] = []  # hosts that were drawn
         self.count = 0  # pages
-        self._gave = 0  # queues that gave a page
+        self._gave = 0  # queues that contributed a page
         self._cards: list[Cards] = []
         self._queues: list[Rows] = []
         self._later: list[npt.NDArray[np.int64] | None] = []  # microseconds from now before each may be fetched
         self._lapsed: list[Rows] = []
-        self._taken: set[int] = set()  # hosts that gave a URL or an errand, of those looked at one by one
+        self._taken: set[int] = set()  # hosts that contributed a URL or an errand, of those checked singly
         self._refused: set[Errand] = set()  # errands that end with this call
         self._groups: set[KeyGroup] = set()
         self._claimed = False
@@ -111,16 +111,16 @@ class LeaseDraw:
 
     @property
     def left(self) -> int:
-        """How many leases the call still wants."""
+        """How many leases the call still needs."""
         return self._wish.want - self.count - len(self.asked) - len(self.sought)
 
     @property
     def uneven(self) -> bool:
-        """Whether a drawn host has to be looked at again when the call ends."""
+        """Whether a drawn host must be checked again at the end of the call."""
         return sum(map(len, self.tried)) > self._gave or bool(self._taken)
 
     def run(self) -> None:
-        """Draws until the call has what it wants, or nothing is ready."""
+        """Draws until the call has enough leases, or nothing is ready."""
         wish = self._wish
         while self.refusals > 0:
             queues_left = wish.queues_max - self._gave - len(self.asked)
@@ -132,8 +132,8 @@ class LeaseDraw:
                 self._visit(drawn)
 
     def settle(self) -> None:
-        """Looks at hosts again whose groups moved on since they were offered, or where an errand was lined up. A host
-        that gave a page has its next turn after this call."""
+        """Checks hosts again whose group clocks changed after they were offered, or that got a queued errand. A host
+        that contributed a page has its next turn after this call."""
         if self._lapsed:
             rows = np.concatenate(self._lapsed)
             gave = self._tables.queues.host[np.concatenate([_NO_ROWS, *self._queues]).astype(np.intp)]
@@ -141,7 +141,7 @@ class LeaseDraw:
             self._lapsed = []
 
     def columns(self) -> tuple[Cards, Rows, npt.NDArray[np.int64]]:
-        """The cards of the pages, the rows of their queues, and the instants before which they must not be fetched."""
+        """Returns the cards of the pages, the rows of their queues, and the earliest instants to fetch them."""
         if not self.count:
             return Cards.none(), _NO_ROWS, np.zeros(0, np.int64)
         cards = Cards.concatenate(self._cards)
@@ -160,8 +160,8 @@ class LeaseDraw:
         return None if key is None else self._turns.queues_by_key(key, self._wish.crawl)
 
     def _drawn(self, left: int) -> Rows | None:
-        """Up to `left` ready queues, which leave the rings; none after hosts were offered anew, None when nothing is
-        ready."""
+        """Removes up to `left` ready queues from the rings and returns them. It returns no queue after hosts were
+        offered anew, and None if nothing is ready."""
         turns, wish = self._turns, self._wish
         if self._by_key is not None:
             drawn, self._by_key = self._by_key[:left], self._by_key[left:]
@@ -181,7 +181,7 @@ class LeaseDraw:
         return _NO_ROWS
 
     def _visit(self, drawn: Rows) -> None:
-        """Takes URLs and errands from drawn queues."""
+        """Draws URLs and errands from queues."""
         hosts = self._tables.queues.host[drawn.astype(np.intp)]
         self.tried.append(hosts)
         shared = self._turns.shared
@@ -189,7 +189,7 @@ class LeaseDraw:
         if shared.used:
             shared.hold(hosts)
             may_go = shared.may_go(hosts, self._wish.now)
-            if np.count_nonzero(may_go) < len(hosts):  # a clock of their groups moved on, or their addresses expired
+            if np.count_nonzero(may_go) < len(hosts):  # a clock of their groups changed, or their addresses expired
                 self._lapsed.append(hosts[~may_go])
                 good &= may_go
         pick = self._open(drawn, hosts, good)
@@ -201,8 +201,8 @@ class LeaseDraw:
     # -- which hosts may be visited ------------------------------------------------------------------------------------
 
     def _open(self, drawn: Rows, hosts: Rows, good: npt.NDArray[np.bool_]) -> _Pick:
-        """The queues that may be visited now. good: whether the clocks of their hosts allow it. A host with several
-        queues, operators' rules, a gate or an errand is looked at alone: another queue of it may be first."""
+        """Returns the queues that may be visited now. good: whether the clocks of their hosts allow it. A host with
+        several queues, operators' rules, a gate or an errand is checked singly: another queue of it may be first."""
         columns, places = self._tables.hosts, hosts.astype(np.intp)
         flags, busy = columns.flags[places], columns.in_flight[places]
         odd = _NO_PLACES
@@ -228,7 +228,7 @@ class LeaseDraw:
         return pick
 
     def _choose(self, host: int) -> int | None:
-        """The queue of a host that is visited next, None for none; leases the errand that is lined up there instead."""
+        """Returns the queue of a host that is visited next, None for none; or leases a queued errand instead."""
         flags = self._tables.hosts.flags[host]
         if host in self._taken:
             return None
@@ -243,10 +243,10 @@ class LeaseDraw:
         return queue
 
     def _ask(self, host: int, queue: int | None = None) -> bool:
-        """Leases the errand that is lined up at a host, if it may be leased now. One for a robots.txt comes before all
-        pages. Others come before pages of their class, but sitemaps and pages take turns; behind pages of a better
-        class an errand has every eighth turn. With several requests at once it takes the next free one, and keeps the
-        gap between their beginnings. queue: the queue whose page is next."""
+        """Leases the errand that is queued at a host, if it may be leased now. An errand for a robots.txt is before all
+        pages. Other errands are before pages of their class, but sitemaps and pages alternate. After pages of a better
+        class an errand has every eighth turn. If the host allows several requests at once, the errand uses the next
+        free one, and their beginnings keep the gap. queue: the queue whose page is next."""
         if self.left <= 0 or host in self._taken:
             return False
         room, now = self._turns.room(host), self._wish.now
@@ -265,8 +265,8 @@ class LeaseDraw:
         return True
 
     def _errand_for(self, host: int) -> Errand | None:
-        """The errand that is leased at a host now. Where the rules for an errand of a caller are not known or too old,
-        the errand for that robots.txt goes first; one that they refuse ends."""
+        """Returns the errand that is leased at a host now. If the rules for a caller's errand are unknown or too old,
+        the errand for that robots.txt is first. An errand that the rules refuse ends."""
         turns, now = self._turns, self._wish.now
         errand = turns.errand_for(host, now)
         if not isinstance(errand, CallersErrand) or not turns.judges_errands:
@@ -290,7 +290,8 @@ class LeaseDraw:
         return None
 
     def _queue_of(self, host: int) -> int | None:
-        """The next queue of a host: the best class first, among equals the queue that was served longest ago."""
+        """Returns the next queue of a host: the best class first, among equals the queue that was served longest
+        ago."""
         tables, queues, wish = self._tables, self._tables.queues, self._wish
         fair = self._is_fair_turn(host)
         best: tuple[int, int, int] | None = None
@@ -318,36 +319,36 @@ class LeaseDraw:
         return int(self._tables.urls.backlog.best(np.array([queue], np.uint32))[0])
 
     def _is_turn_of(self, errand: Errand, host: int, klass: int) -> bool:
-        """Whether an errand goes before the page of a class. An index may name 50,000 sitemaps: one after another they
-        would keep the first page waiting for hours. A host with other requests open gives pages beside them anyway."""
+        """Whether an errand is before the page of a class. An index may name 50,000 sitemaps: all in a row, they would
+        delay the first page for hours. A host with other open requests serves pages at the same time anyway."""
         if errand.klass < klass:
             return self._is_fair_turn(host)
         alternates = errand.alternates and not self._tables.hosts.in_flight[host]
         return not alternates or int(self._tables.hosts.turns[host]) % 2 == 0
 
     def _is_fair_turn(self, host: int) -> bool:
-        """Whether classes do not count this time, so that nothing waits for ever behind a better class."""
+        """Whether classes do not count this time, so that nothing waits for ever after a better class."""
         return int(self._tables.hosts.turns[host]) % OLDEST_DRAW_EVERY == OLDEST_DRAW_EVERY - 1
 
     def _measured(self, pick: _Pick, flags: npt.NDArray[np.uint16], busy: npt.NDArray[np.uint16]) -> _Pick:
-        """How many URLs each queue may give, within the deadline and the budgets of its host, and the gaps between
-        them."""
+        """Sets how many URLs each queue may contribute, within the deadline and the budgets of its host, and the gaps
+        between them."""
         wish = self._wish
         gaps = self._rests.gaps(self._draft, pick.hosts, pick.queues)
-        most = np.where((flags & np.uint16(GROUPED)) != 0, 1, wish.per_queue)  # several would not keep their gaps
+        most = np.where((flags & np.uint16(GROUPED)) != 0, 1, wish.per_queue)  # a train would break the group's gap
         if np.count_nonzero(gaps):
-            # A URL whose turn comes after the deadline would be lost, and gone in the end.
+            # A URL whose turn is after the deadline would be lost, and gone in the end.
             in_time = 1 + (wish.before - wish.now - 1) // np.maximum(gaps, 1)
             most = np.where(gaps > 0, np.minimum(most, in_time), most)
         if self._tables.queues.rules:
-            # A host that takes several requests at once gives no train: that would be one request, with all turns.
+            # A host that allows several requests at once gets no train, which would be one request with all turns.
             for place in pick.odd.tolist():
                 if self._turns.capacity(int(pick.queues[place])) > 1:
                     most[place] = min(most[place], 1)
         if self._budgets.parks:
             given = self._tables.queues.host[np.concatenate([_NO_ROWS, *self._queues]).astype(np.intp)]
             most = self._budgets.lets(pick.hosts, busy, most, given)
-            for host in pick.hosts[most <= 0].tolist():  # open leases of other hosts may use a budget up
+            for host in pick.hosts[most <= 0].tolist():  # open leases of other hosts may use up a budget
                 self._draft.clock(host).rest_at_least(wish.now + instant(BUDGET_REST_SECONDS))
         pick.most, pick.gaps = most, gaps
         return pick
@@ -355,8 +356,8 @@ class LeaseDraw:
     # -- what they give ------------------------------------------------------------------------------------------------
 
     def _take(self, pick: _Pick) -> None:
-        """Takes cards from queues, round by round, until each has given what it may or the call has what it wants. In a
-        round all give alike: one each, and more where the call wants more than one of each."""
+        """Draws cards from queues, round by round, until each has contributed its share or the call has enough. In a
+        round all contribute equally: one card each, or more if the call needs more than one of each."""
         going = np.arange(len(pick.queues)) if pick.most is None else np.flatnonzero(pick.most > 0)
         first = len(self._cards)
         while len(going) and self.refusals > 0:
@@ -376,13 +377,13 @@ class LeaseDraw:
             if pick.most is not None:
                 stay |= gave & (pick.got[rows] < pick.most[rows])
             if away is not None and np.count_nonzero(held := ~(gave | away)):
-                stay &= ~np.isin(rows, rows[held])  # these hosts are gated by now, and may have given their errands
+                stay &= ~np.isin(rows, rows[held])  # these hosts are gated now, and may have contributed their errands
             going = rows[stay] if pick.most is None else distinct(rows[stay])
         if len(self._cards) - first > 1 and pick.most is not None and pick.most.max() > 1:
             self._in_trains(first, pick)
 
     def _round(self, pick: _Pick, going: _Places) -> _Places:
-        """The places of queues that give a card in this round, each as often as it gives one."""
+        """Returns the places of queues that contribute a card in this round, each as often as it contributes one."""
         room = max(0, min(self.left, self._wish.pages_left - self.count))
         going = going[:room]
         if pick.most is None or not len(going) or room < 2 * len(going):
@@ -391,8 +392,8 @@ class LeaseDraw:
         return np.repeat(going, np.maximum(times, 1))
 
     def _sort_out(self, pick: _Pick, going: _Places, queues: Rows, cards: Cards) -> tuple[_Mask, _Mask | None]:
-        """Picks the cards that may be fetched, refuses or parks others, and puts the rest back. Returns which were
-        picked, and which of the others are out of their queues (None for none)."""
+        """Selects the cards that may be fetched, refuses or parks others, and returns the rest to the queues. Returns
+        the mask of selected cards, and the mask of the other cards that left their queues (None for none)."""
         hosts = pick.hosts[going]
         verdicts = self._verdicts(hosts, queues, cards)
         if verdicts is None:
@@ -418,7 +419,7 @@ class LeaseDraw:
         return go, away
 
     def _verdicts(self, hosts: Rows, queues: Rows, cards: Cards) -> list[_Verdict] | None:
-        """A verdict for each card and, where it is not GO, its authority; None when all may be fetched."""
+        """Returns a verdict for each card and, if it is not GO, its authority; None if all may be fetched."""
         traps, places = self._traps, hosts.astype(np.intp)
         spent = self._budgets.over(places)
         ruled = self._errands_mode or np.count_nonzero(self._tables.hosts.flags[places] & np.uint16(ROBOTS))
@@ -454,8 +455,8 @@ class LeaseDraw:
         return None if plain else out
 
     def _by_robots(self, hosts: _Places, cards: Cards, spent: _Mask | None) -> tuple[list[RobotsVerdict], list[int]]:
-        """The judgements by robots rules on cards whose hosts are not spent, and the costs of these on top of a
-        refusal; of the first cards alone where the costs of all are beyond the verdicts that are left."""
+        """Returns the verdicts of robots rules on cards whose hosts are not spent, and their costs in addition to a
+        refusal. If all together cost more verdicts than are left, it judges only the first cards."""
         if spent is not None:
             hosts, cards = hosts[~spent], cards.filter(~spent)
         standings = self._robots.standings(hosts, cards, self._wish.now)
@@ -466,15 +467,15 @@ class LeaseDraw:
         return judged(standings, cards.urls()[: len(standings)]), costs
 
     def _by_hosts(self, host: int, slot: int, url: str) -> _Verdict:
-        """The verdict on a page whose host is asked for its robots.txt next, by the other new hosts of its domain."""
+        """Judges a page whose host needs a robots.txt next, by the other new hosts of its domain."""
         found = self._traps.judge_host(self._draft, slot, host, url) if self._wish.errands else TrialState.GO
         if found is TrialState.HELD:
             return _LATER
         return (RobotsVerdict.TRAP, None, BY_HOSTS) if found is TrialState.POOR else _ALLOWED
 
     def seek(self, most: int) -> None:
-        """Finds up to `most` hosts whose addresses are asked for. New hosts whose domain brought nothing by its others
-        are parked instead, or held while many of them are tried."""
+        """Finds up to `most` hosts whose addresses are requested. If the other new hosts of a domain had no new
+        content, its next ones are parked instead. While many of them are tried, the next ones wait."""
         most += len(self.sought)
         while (left := most - len(self.sought)) > 0 and self.refusals > 0:
             hosts = self._turns.seekers_of(left, self._wish.crawl, self._wish.key)
@@ -486,7 +487,7 @@ class LeaseDraw:
                 self.tried.append(np.array([host for host in hosts if host not in found], np.uint32))
 
     def _may_seek(self, host: int) -> bool:
-        """Whether the address of a host is asked for: a URL of it would be fetched, as far as its host decides."""
+        """Whether the address of a host is requested: a URL of it would be fetched if only its host decides."""
         if self._tables.hosts.answered[host]:
             return True
         queues = np.array(list(self._tables.queues_of(host)), np.uint32)
@@ -519,13 +520,13 @@ class LeaseDraw:
         rule, klass = self._traps.judge(self._draft, slot, before, url, suspect, queue)
         if rule:
             return RobotsVerdict.TRAP, None, rule
-        # A URL that has fallen goes back only where its queue has better ones.
+        # A URL in a lower class returns only if its queue has better ones.
         falls = klass is not None and klass < self._class_of(queue) < EMPTY
         return (RobotsVerdict.LOWER, None, klass) if falls and klass is not None else _ALLOWED
 
     def _gate(self, host: int, authority: Authority, *, idle: bool, unread: bool) -> None:
-        """Gates a host until the rules of its authority are known, and leases the errand at once where it may be asked
-        for now. idle: the call has taken no page of the host."""
+        """Gates a host until the rules of its authority are known, and leases the errand at once if it may be requested
+        now. idle: the call has no page of the host."""
         if host in self._turns.gates:
             return
         self._gates.shut(authority, unread=unread)
@@ -539,8 +540,8 @@ class LeaseDraw:
             self._lapsed.append(np.array([authority.wanted], np.uint32))
 
     def _put_away(self, record: CardRecord, judgement: RobotsVerdict, authority: Authority | None, number: int) -> None:
-        """Takes a card that was drawn out of its queue for good, or for as long as rules and budget stay, or back to a
-        lower class of it."""
+        """Removes a drawn card from its queue: for good, while a rule or budget excludes it, or to a lower class of the
+        same queue."""
         draft = self._draft
         if authority is not None:
             self._robots.refuse(draft, record, authority, judgement, self._wish.now)
@@ -567,7 +568,7 @@ class LeaseDraw:
         self.count += len(cards)
 
     def _in_trains(self, first: int, pick: _Pick) -> None:
-        """Puts the URLs of one queue behind each other, in the order in which they are fetched."""
+        """Orders the URLs of one queue in a train, in the order in which they are fetched."""
         cards, queues = Cards.concatenate(self._cards[first:]), np.concatenate(self._queues[first:])
         later = np.concatenate([some for some in self._later[first:] if some is not None])
         places = {queue: place for place, queue in enumerate(pick.queues.tolist())}
@@ -579,14 +580,15 @@ class LeaseDraw:
         )
 
     def _note_turns(self, pick: _Pick) -> None:
-        """Notes the turns of hosts with several queues, and the beginnings of requests to hosts that take several."""
+        """Notes the turns of hosts with several queues, and the beginnings of requests to hosts with several at
+        once."""
         tables = self._tables
         for place in pick.odd.tolist():
             host, queue, count = int(pick.hosts[place]), int(pick.queues[place]), int(pick.got[place])
             if not count:
                 continue
             if pick.gaps is not None and self._turns.room(host) > 1:
-                # Several requests at once: their beginnings keep the gap, for their ends are not known yet.
+                # Several requests at once: their beginnings keep the gap, because their ends are not known yet.
                 self._draft.clock(host).rest_at_least(self._wish.now + count * int(pick.gaps[place]))
             tables.turn += 1
             tables.queues.served[queue] = tables.turn & 0xFFFFFFFF

@@ -1,8 +1,9 @@
-"""Hosts that answer with 403: whether they close everything to a crawler, or one folder, which any other site may link.
+"""Hosts that answer with status 403: whether they close everything to a crawler, or only one folder.
 
-403s are counted by shape of path, in a row with no healthy answer between them. A host whose 403s all have one shape is
-not judged while URLs of other shapes wait there, or brought content: these are requested first. All of it is in memory
-alone: a restart begins to count anew, which parks a host later and none wrongly.
+A single closed folder says little, because any other site may link into it. 403s in a row, without a healthy answer
+between them, are counted by shape of path. A host whose 403s all have one shape is not judged while URLs of other
+shapes wait there or had content. These are requested first. All counts are in memory alone. A restart begins to count
+anew, so a host may be parked later, but never wrongly.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ class Forbidden:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._rows: dict[str, tuple[str, int]] = {}  # by name of the host: the shape of its 403s, and how many
-        self._closed: dict[str, str] = {}  # the shape whose URLs wait behind others
+        self._rows: dict[str, tuple[str, int]] = {}  # by name of the host: the shape of its 403s, and their number
+        self._closed: dict[str, str] = {}  # the shape whose URLs are fetched last
 
     def hear(self, hosts: Rows, cards: Cards, signals: npt.NDArray[np.uint8]) -> None:
-        """Takes in the signs of requests, and makes those neutral that would judge a host by one shape alone."""
+        """Counts the signs of requests, and makes signs neutral that would judge a host by one shape alone."""
         tables = self._tables
         if self._rows:
             for row in np.flatnonzero(signals == BlockSignal.HEALTHY).tolist():
@@ -54,11 +55,11 @@ class Forbidden:
                     del self._closed[next(iter(self._closed))]
 
     def is_closed(self, url: str) -> bool:
-        """Whether a URL waits behind others of its host, as those of its shape were answered with 403."""
+        """Whether a URL is fetched after the other URLs of its host, because its shape was answered with 403."""
         return bool(self._closed) and self._closed.get(host_of(url)) == shape_of(url[url.index("/", 8) :])
 
     def _brought_others(self, url: str, shape: str) -> bool:
-        """Whether the host brings content under other shapes."""
+        """Whether the host has content under other shapes."""
         authority, tables = url.partition("://")[2].partition("/")[0], self._tables
         own, there = (tables.returns.get(tables.hash_of(f"{authority}\n{text}")) for text in (shape, ""))
         return there.fetched - own.fetched >= UNWELCOME_POINTS_MAX and there.share >= HALVED_BELOW

@@ -1,4 +1,4 @@
-"""Gates: hosts whose robots rules are unknown, the errands in line at hosts, and authorities whose URLs are judged
+"""Gates: hosts whose robots rules are unknown, the errand queues of hosts, and authorities whose URLs are judged
 again."""
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from outrider.limits import DEADLINES_KEPT_MAX
 from outrider.url import authority_of, host_of
 
 Place: TypeAlias = tuple[int, int]
-"""A place in a slot of the ledger: the row of a crawl, and the fingerprint of its last URL that was looked at (-1: of
-none)."""
+"""A place in a slot of the ledger: the row of a crawl, and the fingerprint of its last read URL (-1: before the
+first)."""
 FIRST: Place = (0, -1)
 
 
 class Gates:
-    """Hosts and errands that wait for robots rules. deadlines: a heap of those of open errands; again: authorities by
-    name whose parked URLs are being judged again, with the last place that was looked at in the ledger; unread:
-    authorities by name whose rules are to be read first; returning: hosts, by the name of their returns, whose parked
-    traps are being judged again, each with its slot and the last place."""
+    """Hosts and errands that wait for robots rules. deadlines: a heap of the deadlines of open errands; again:
+    authorities by name whose parked URLs are judged again, with the last place that was read in the ledger; unread:
+    authorities by name whose rules must be read first; returning: hosts, by the name of their returns, whose parked
+    traps are judged again, each with its slot and the last place."""
 
     def __init__(self, tables: Tables, turns: HostSchedule, *, errands: bool) -> None:
         self.tables, self.turns, self._errands = tables, turns, errands
@@ -40,7 +40,7 @@ class Gates:
         self.returning: dict[int, tuple[int, Place]] = {}
 
     def errands_changed(self, draft: Draft) -> None:
-        """Brings gates and lines up to date with the facts of a draft that name errands."""
+        """Updates gates and errand queues from the facts of a draft that name errands."""
         self._forget_deadlines()
         for row in draft.rows.get(Fact.ROBOTS, ()):
             self._robots_changed(self.tables.robots.by_name[row[1]], draft.now)
@@ -55,11 +55,11 @@ class Gates:
         called.dropped.clear()
 
     def _robots_changed(self, authority: Authority, now: Instant) -> None:
-        """After a fact about a robots.txt: its errand goes on or ends, the gate of its host opens, and parked URLs are
-        judged again."""
+        """Handles a fact about a robots.txt: its errand continues or ends, the gate of its host opens, and parked URLs
+        are judged again."""
         self.leave_line(authority)
         if authority.token:
-            return  # rules from the caller beside an open errand
+            return  # a caller set the rules during an open errand
         host = authority.host
         if unanswered(authority, now) and self._errands:
             # Another hop or attempt follows, or the errand was lost.
@@ -67,7 +67,7 @@ class Gates:
                 self.line_up(authority)
         else:
             if authority.state == RobotsState.REFUSED and self._errands:
-                self.line_up(authority)  # tried again daily, while the crawl goes on
+                self.line_up(authority)  # requested again daily, while the crawl continues
             if self.turns.gates.get(host) is authority:
                 self.turns.open_gate(host)
         self.judge_later(authority)
@@ -81,7 +81,7 @@ class Gates:
             heapq.heapify(self.deadlines)
 
     def shut(self, authority: Authority, *, unread: bool) -> None:
-        """Gates the host of an authority until its rules are known. unread: the rules are there, and too long to be
+        """Gates the host of an authority until its rules are known. unread: the rules are stored, but too long to be
         read in this call."""
         self.turns.gate(authority)
         if unread:
@@ -91,7 +91,7 @@ class Gates:
         self.tables.changed.append(np.array([authority.host], np.uint32))
 
     def next_in_series(self, series: ErrandSeries) -> None:
-        """Lines up the errand of callers that comes next in its line."""
+        """Queues the next errand of a series at its host."""
         called = self.tables.errands.called
         for errand in called.lined_up(series):
             self.leave_line(errand)
@@ -100,7 +100,7 @@ class Gates:
             self.line_up(following)
 
     def line_up(self, errand: Errand) -> None:
-        """Lines an errand up at the host that the request will go to."""
+        """Queues an errand at the host that gets its request."""
         if errand.wanted != NONE or errand.token:
             return
         host = self.tables.host_row(self.tables.home_of(host_of(errand.url)))
@@ -110,13 +110,13 @@ class Gates:
         self.tables.changed.append(np.array([host], np.uint32))
 
     def leave_line(self, errand: Errand) -> None:
-        """Takes an errand out of its line."""
+        """Removes an errand from its errand queue."""
         host = self.turns.leave_line(errand)
         if host != NONE:
             self.tables.changed.append(np.array([host], np.uint32))
 
     def judge_later(self, authority: Authority) -> None:
-        """Has parked URLs of an authority judged again, from the first one, where its rules changed."""
+        """Schedules parked URLs of an authority to be judged again, from the first URL on, if its rules changed."""
         if authority.again and authority.state in (RobotsState.RULES, RobotsState.ALLOW):
             self.again[authority.name] = FIRST
         else:

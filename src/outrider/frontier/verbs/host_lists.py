@@ -1,4 +1,4 @@
-"""Lists of queues and hosts, some rows at a time: hosts in memory, and cold ones from their records."""
+"""Lists of queues and hosts, some rows at a time: hosts in memory, and cold hosts from their records."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from outrider.limits import (
 
 
 def check_state(state: object) -> None:
-    """Raises SettingsError for a word that is no state of hosts."""
+    """Raises SettingsError for a word that is not a state of hosts."""
     if not isinstance(state, str) or state not in HOST_STATES:
-        raise SettingsError(f"state {shown(state)}: give one of {', '.join(HOST_STATES)}")
+        raise SettingsError(f"state {shown(state)}: use one of {', '.join(HOST_STATES)}")
 
 
 def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int) -> ListPage[QueueStatus]:
-    """Queues in the order of their hosts' hashes."""
+    """Yields queues in the order of their hosts' hashes."""
     limit = arguments.rows(limit)
     wanted = None
     if crawl is not None:
         wanted = tables.crawls.rows.get(crawl)
         if wanted is None:
-            raise SettingsError(f"crawl {shown(crawl, 200)}: there is none of that name")
+            raise SettingsError(f"crawl {shown(crawl, 200)}: this frontier has no crawl of that name")
     found: list[QueueStatus] = []
     host_after, queue_after = hashes_after(after, 2, "queues")
     cursor = ""
@@ -63,7 +63,7 @@ def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int
 def list_hosts(
     tables: Tables, turns: HostSchedule, now: Instant, after: str | None, limit: int
 ) -> Generator[None, None, ListPage[HostStatus]]:
-    """Hosts in the order of their hashes. It yields between its steps."""
+    """Lists hosts in the order of their hashes. It yields between its steps."""
     limit = arguments.rows(limit)
     found: list[HostStatus] = []
     (beyond,) = hashes_after(after, 1, "hosts")
@@ -85,7 +85,8 @@ def list_hosts(
 def list_hosts_in(
     state: str, tables: Tables, turns: HostSchedule, now: Instant, after: str | None, limit: int
 ) -> Generator[None, None, ListPage[HostStatus]]:
-    """Hosts in one state, as `list_hosts`; it looks at all hosts in memory, in bounded steps. Raises SettingsError."""
+    """Lists hosts in one state, as `list_hosts`. It reads all hosts in memory, in bounded steps. Raises
+    SettingsError."""
     limit = arguments.rows(limit)
     check_state(state)
     if state == "empty" and tables.cold.ever:
@@ -105,7 +106,7 @@ def list_hosts_in(
 
 
 def hashes_after(after: str | None, count: int, what: str) -> tuple[int, ...]:
-    """The hashes behind which a list goes on, from its cursor. Raises SettingsError."""
+    """Returns the hashes after which a list continues, from its cursor. Raises SettingsError."""
     if after is None:
         return (-1,) * count
     try:
@@ -113,13 +114,13 @@ def hashes_after(after: str | None, count: int, what: str) -> tuple[int, ...]:
     except (AttributeError, TypeError, ValueError):
         hashes = ()
     if len(hashes) != count or not after.startswith("h") or max(hashes) >= 1 << 64 or min(hashes) < 0:
-        raise SettingsError(f"after {shown(after)}: give the cursor of an earlier list of {what}")
+        raise SettingsError(f"after {shown(after)}: use the cursor of an earlier list of {what}")
     return hashes
 
 
 def _hosts_from(tables: Tables, least: int) -> Iterator[tuple[int, int | tuple[ColdRecords, int]]]:
-    """All hosts with hashes from `least` on, in the order of hashes, each with its row or, when it is cold, its record
-    and the place in it. Memory holds about a thousand of them at a time."""
+    """Yields all hosts with hashes from `least` on, in the order of hashes, each with its row or, if it is cold, with
+    its record and the place in it. Memory contains about a thousand of them at a time."""
     if least >= 1 << 64:
         return
     cold = _cold_from(tables, least)
@@ -141,8 +142,8 @@ def _cold_from(tables: Tables, least: int) -> Iterator[tuple[int, tuple[ColdReco
 
 
 def _hot_from(tables: Tables, least: int) -> Iterator[tuple[int, int]]:
-    """Hosts in memory by their hashes: a window of all hashes after another, of some hosts each, for hashes lie evenly.
-    The window grows where it holds few."""
+    """Yields hosts in memory by their hashes, in windows of the range of hashes, of some hosts each, because hashes are
+    spread evenly. The window grows if it contains few hosts."""
     hosts, least = tables.hosts, max(least, 0)
     width = ((1 << 64) // max(1, len(hosts)) + 1) * LISTED_HOSTS_PER_STEP
     while least < 1 << 64:
@@ -159,7 +160,7 @@ def _hot_from(tables: Tables, least: int) -> Iterator[tuple[int, int]]:
 def _queues_there(
     tables: Tables, number: int, home: int | tuple[ColdRecords, int], crawl: int | None
 ) -> list[tuple[int, QueueStatus]]:
-    """The queues of one host, ordered by their hashes: of one crawl, or of all crawls that were not deleted."""
+    """Returns the queues of one host, ordered by their hashes: of one crawl, or of all crawls that are not deleted."""
     if not isinstance(home, tuple):
         queues = tables.queues
         rows = [(int(queues.hash[row]), row) for row in tables.queues_of(home)]

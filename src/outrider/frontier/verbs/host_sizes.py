@@ -1,4 +1,4 @@
-"""How many fetches the hosts of a frontier have had, counted in steps: the bound of `host_quantile` comes from them."""
+"""Counts of hosts by their number of fetches, in steps: `host_quantile` computes its limit from them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from outrider.frontier.state.returns_table import ReturnsTable
 
 
 class HostSizes:
-    """The counts, which lie among the returns under names of their own. quantile: the share of hosts that bounds the
-    others, None for no bound."""
+    """The counts, stored among the returns under names of their own. quantile: the share of hosts that sets the limit
+    for the other hosts, None for no limit."""
 
     def __init__(self, kept: ReturnsTable, key: bytes, quantile: float | None) -> None:
         self._kept = kept
@@ -21,7 +21,7 @@ class HostSizes:
         self._last: tuple[int, Sizes | None] | None = None  # as of this LSN
 
     def at(self, lsn: int) -> Sizes | None:
-        """The sizes as they are at an LSN, the present one; None where they bound nothing."""
+        """Returns the sizes at the present LSN; None if they set no limit."""
         if self._quantile is None:
             return None
         if self._last is None or self._last[0] != lsn:
@@ -30,7 +30,7 @@ class HostSizes:
         return self._last[1]
 
     def name_of(self, step: int) -> int:
-        """The name under which the hosts are counted that reached a level."""
+        """Returns the name under which hosts that reached a level are counted."""
         if not self._names:
             texts = [f"\nhosts of {level}" for level in LEVELS]
             self._names = np.frombuffer(kernels.fingerprints(texts, self._key), np.uint64).tolist()

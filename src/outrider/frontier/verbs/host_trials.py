@@ -1,9 +1,9 @@
-"""New hosts of registrable domains that are tried at once: a page may name 200 hosts that nobody has heard of, and each
-costs a look-up and a robots.txt before it can show a page.
+"""Trials of new hosts of registrable domains. A page may name 200 unknown hosts, and each costs a look-up and a
+robots.txt before its first page.
 
-While nobody knows what the new hosts of a domain bring, so many are tried at once; the others are held. A trial ends
-with the first answer of the host, or by its age. All of it is in memory alone: after a restart the trials begin anew,
-and what the hosts brought is known from facts (`returns`).
+Until the returns of the new hosts of a domain are known, a limited number of them are tried at once. Further hosts
+wait. A trial ends with the first answer of the host, or by its age. Trials are in memory alone: after a restart they
+begin anew, but the returns of the hosts are facts (`returns`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from outrider.limits import (
 @dataclass(slots=True)
 class _Domain:
     """begun: rows of hosts on trial, with the instants at which their trials began; held: rows of hosts that wait for
-    one; looked: the instant at which trials that ended were looked for, and how many reports had come."""
+    a trial; looked: the instant of the last search for ended trials, and the number of reports at that time."""
 
     begun: dict[int, Instant] = field(default_factory=dict)
     held: dict[int, None] = field(default_factory=dict)
@@ -37,18 +37,18 @@ class _Domain:
 
 
 class HostTrials:
-    """The trials of new hosts, by the names under which the returns of the new hosts of domains are kept."""
+    """The trials of new hosts, by the names under which the returns of the new hosts of domains are stored."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._domains: dict[int, _Domain] = {}
-        self._holding: dict[int, None] = {}  # domains with hosts that are held
-        self._held: dict[int, int] = {}  # by host that is held: its domain
+        self._holding: dict[int, None] = {}  # domains with hosts that wait
+        self._held: dict[int, int] = {}  # by waiting host: its domain
         self._just_held: dict[int, None] = {}
-        self.reports = 0  # how many have come
+        self.reports = 0  # how many have arrived
 
     def begins(self, name: int, host: int, now: Instant) -> bool:
-        """Whether a host is on trial, or may begin now; else it is held."""
+        """Whether a host is on trial, or may begin now; otherwise it waits."""
         domain = self._domains.get(name)
         if domain is None:
             domain = self._domains[name] = _Domain()
@@ -76,14 +76,14 @@ class HostTrials:
             domain.begun.pop(host, None)
 
     def forget(self, name: int) -> None:
-        """Forgets the trials of a domain. Hosts that are held come again by their time."""
+        """Forgets the trials of a domain. Its waiting hosts are offered again when their time is over."""
         domain = self._domains.pop(name, None)
         self._holding.pop(name, None)
         for host in domain.held if domain is not None else ():
             self._held.pop(host, None)
 
     def _room(self, domain: _Domain, now: Instant) -> int:
-        """How many hosts may begin now. Those with an answer, and old ones, are on trial no more."""
+        """Returns how many hosts may begin now. Hosts with an answer, and old ones, are not on trial any more."""
         if len(domain.begun) >= HOST_TRIALS_MAX and (now, self.reports) != domain.looked:
             domain.looked = now, self.reports
             rows = np.fromiter(domain.begun, np.intp)
@@ -93,7 +93,7 @@ class HostTrials:
         return HOST_TRIALS_MAX - len(domain.begun)
 
     def just_held(self, now: Instant) -> dict[int, Instant]:
-        """The hosts that are held since the last call, each with the instant at which it is looked at again if no trial
+        """Returns the hosts that began to wait since the last call, each with the instant of its next check if no trial
         ends before."""
         found: dict[int, Instant] = {}
         for host in self._just_held:
@@ -113,8 +113,8 @@ class HostTrials:
         return any(is_decided(name) or self._room(self._domains[name], now) > 0 for name in self._holding)
 
     def released(self, is_decided: Callable[[int], bool], now: Instant) -> Rows:
-        """Hosts that need to wait no longer, a bounded number of them. is_decided: whether it is known what the new
-        hosts of a domain bring, by its name."""
+        """Returns a bounded number of hosts that need not wait any more. is_decided: whether the returns of the new
+        hosts of a domain are known, by its name."""
         found: list[int] = []
         for name in list(self._holding):
             domain, left = self._domains[name], WAKES_PER_CALL_MAX - len(found)

@@ -1,4 +1,4 @@
-"""The result of a lease call in columns; `leases` makes a `Lease` of each row when the caller asks for them."""
+"""The result of a lease call in columns; `leases` makes a `Lease` of each row when the caller reads them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from outrider.journey import LEASE_FIELDS, Kind, Lease, Line, RequestId
 from outrider.url import authorities_of, hosts_of
 
 GAP_WORDS = {int(reason): reason.name.lower() if reason else None for reason in GapReason}
-"""The word for each number of a reason, None for none."""
+"""The word for each number of a reason, None for no reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unclaimed:
-    """The tokens and lines of a lease call whose caller never gets them. request_id: set for a call that may be
+    """The tokens and lines of a lease call that never reached its caller. request_id: set for a call that may be
     repeated."""
 
     tokens: Sequence[int]
@@ -38,8 +38,7 @@ class Unclaimed:
 
 
 class LeasedColumns:
-    """Pages first, then errands; tokens are consecutive. The clocks are those of the moment at which the leases were
-    made."""
+    """Pages first, then errands; tokens are consecutive. The clocks are those at the moment of the lease."""
 
     __slots__ = (
         *("_addresses", "_capacities", "_cards", "_deadline", "_ended", "_errands", "_first", "_gaps", "_keys"),
@@ -60,7 +59,7 @@ class LeasedColumns:
         self._tables = tables
         self._first = first
         self._cards = cards
-        # Keys are read now: later another queue may have the row.
+        # Keys are read now, because later another queue may have the row.
         own = tables.queues.keys
         self._keys = {row: own[queue] for row, queue in enumerate(queues.tolist()) if queue in own} if own else {}
         self._not_before = not_before
@@ -78,15 +77,15 @@ class LeasedColumns:
         return len(self._cards) + len(self._errands)
 
     def tokens(self) -> list[int]:
-        """A token per lease, in order."""
+        """Returns a token per lease, in order."""
         return list(range(self._first, self._first + len(self)))
 
     def urls(self) -> list[str]:
-        """A URL per lease, in order."""
+        """Returns a URL per lease, in order."""
         return self._cards.urls() + [lease.url for lease in self._errands]
 
     def leases(self) -> Sequence[Lease]:
-        """The leases, in the order of their tokens."""
+        """Returns the leases, in the order of their tokens."""
         tables, cards, heads = self._tables, self._cards, self._cards.heads
         rows, crawls, urls = len(cards), tables.crawls.names, self._cards.urls()
         authorities = authorities_of(urls)
@@ -133,7 +132,7 @@ class LeasedColumns:
 
 
 def errand_lease(errand: Errand, tables: Tables, turns: HostSchedule, now: Instant) -> Lease:
-    """The lease of an open errand."""
+    """Returns the lease of an open errand."""
     lease = partial(
         Lease,
         errand.url,

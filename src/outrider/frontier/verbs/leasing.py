@@ -1,4 +1,4 @@
-"""lease: draws ready queues, checks that their URLs may be fetched, and gives tokens for them."""
+"""lease: draws ready queues, checks that their URLs may be fetched, and makes tokens for them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 class Leasing(Part):
-    """The part of the machine that gives leases."""
+    """The part of the machine that makes leases."""
 
     def __init__(self, core: Core, robots: RobotsFiles, traps: Trapping, returning: Unparking) -> None:
         super().__init__(core)
@@ -59,8 +59,8 @@ class Leasing(Part):
         self._odd = 0  # how `_seekers_share` halved an odd number the last time: 1 rounded up
 
     def lease(self, want: int, now: Instant, *, request_id: RequestId | None = None, **how: Any) -> LeaseBatch:
-        """Up to `want` leases of queues whose clocks allow it now. how: the other arguments of `Verbs.lease`. Raises
-        SettingsError for numbers that make no sense."""
+        """Returns up to `want` leases of queues whose clocks allow it now. how: the other arguments of `Verbs.lease`.
+        Raises SettingsError for invalid numbers."""
         how = {**LEASE_KEYWORDS, **how, "want": want, "request_id": request_id}
         how = {name: check(how[name]) for name, check in CHECKS.items()}
         want, per_queue, errands, request_id = how["want"], how["per_queue"], how["errands"], how["request_id"]
@@ -70,7 +70,7 @@ class Leasing(Part):
         now = self._core.advance(now)
         self._core.wake(now)
         known = self._core.repeated(request_id, "lease")
-        if known:  # empty where the leases never reached the caller
+        if known:  # empty if the leases never reached the caller
             return self.same_leases(known)
         key = None if key is None else self._key_meant(key)
         if errands and not self.turns.runs_errands:
@@ -92,8 +92,8 @@ class Leasing(Part):
         return self._logged_leases(draft, drawing, wish, holder, request_id)
 
     def _key_meant(self, key: str) -> str:
-        """The key that a text stands for: the text itself where a queue has it, else the host that it spells, known or
-        not yet. Raises SettingsError for a text that is neither, as no queue can match it."""
+        """Returns the key that a text means: the text itself if a queue has it, else the host that it spells, known or
+        not yet. Raises SettingsError for any other text, because no queue can match it."""
         queues = self.tables.keys
         if next(queues.queues_with(key, None), None) is not None:
             return key
@@ -101,40 +101,39 @@ class Leasing(Part):
             name = arguments.host(key)
         except SettingsError:
             raise SettingsError(
-                f"key {shown(key, 200)}: no queue has this key, and it cannot be the name of a host; give a host as in "
+                f"key {shown(key, 200)}: no queue has this key, and it is not a valid host name; use a host such as "
                 "`example.org`, or the key of a Link"
             ) from None
-        # A store of an earlier version may have the host with a dot at the end only.
+        # A store of an earlier version may have the host only with a dot at its end.
         dotted = name + "."
         known = next(queues.queues_with(name, None), None) is not None
         return dotted if not known and next(queues.queues_with(dotted, None), None) is not None else name
 
     def network_lets(self, now: Instant, want: int) -> int:
-        """How many leases our own network allows: all, and in an outage none but a few that try it behind each
-        pause."""
+        """Returns how many leases our own network allows: all, or in an outage only a few attempts after each pause."""
         if not self._core.network.down:
             return want
         tried = len(self.tables.urls.leases) + len(self.tables.errands.open)
         return 0 if now < self._core.network.until else min(want, max(0, NETWORK_PROBES - tried))
 
     def releases_hosts(self) -> bool:
-        """Whether the next call takes hosts up that waited until fewer new hosts of their domain are on trial."""
+        """Whether the next call may try hosts that waited for other new hosts of their domain."""
         return self._traps.releases()
 
     def _left_to_judge(self, now: Instant) -> int:
-        """Judges parked URLs again where rules changed, or where their host brought new content. Returns
-        how many verdicts are left for URLs that are drawn."""
+        """Judges parked URLs again after changes of rules, or after new content of their host. Returns how many
+        verdicts are left for drawn URLs."""
         refusals = ROBOTS_REFUSALS_PER_CALL_MAX
         self.tables.robots.rulebook.begin_call()
         if self._gates.again:
-            # Half of them are left for URLs that are drawn, or nobody would be leased until all are judged.
+            # Half of them are left for drawn URLs. Otherwise no URL would be leased until all are judged.
             refusals = max(refusals - self._robots.judge_again(now, refusals - refusals // 2), refusals // 2)
         if self._gates.returning:
             refusals = max(refusals - self._returning.judge_again(now, refusals - refusals // 2), refusals // 2)
         return refusals
 
     def _draw(self, drawing: LeaseDraw, wish: LeaseRequest) -> None:
-        """Draws pages and errands, and hosts that need an address: some of these first, the others behind all pages."""
+        """Draws pages and errands, and hosts that need an address: some of these before the pages, the rest after."""
         if wish.errands:
             most = self._seekers_share(min(wish.want, wish.pages_left))
             drawing.seek(most)
@@ -148,7 +147,7 @@ class Leasing(Part):
     def _logged_leases(
         self, draft: Draft, drawing: LeaseDraw, wish: LeaseRequest, holder: int, request_id: RequestId | None
     ) -> LeaseBatch:
-        """Logs what was drawn as leases, and answers with them."""
+        """Logs the drawn cards and errands as leases, and returns them."""
         tables, now, asked, sought = self.tables, wish.now, drawing.asked, drawing.sought
         first = self._next_token()
         cards, queues, not_before = drawing.columns()
@@ -180,8 +179,8 @@ class Leasing(Part):
         return LeaseBatch(leases, lines=self._core.take_lines(draft), lsn=self._core.lsn)
 
     def _seekers_share(self, most: int) -> int:
-        """How many leases of a call go to errands for addresses: half while hosts are ready (an odd number is rounded
-        up and down by turns), all while none is ready."""
+        """Returns how many leases of a call are errands for addresses: half while hosts are ready (an odd number is
+        rounded up and down alternately), otherwise all."""
         if not len(self.turns.seekers) or most <= 0:
             return 0
         if not len(self.turns.ready):
@@ -230,15 +229,15 @@ class Leasing(Part):
             draft.add(Fact.LOCATING, (int(hosts.slot[host]), int(hosts.hash[host]), token, deadline, holder))
 
     def spent(self) -> bool:
-        """Whether URLs are parked for a budget. The count decides, too: `spent` may hold cards of deleted queues."""
+        """Whether URLs are parked for a budget. The count decides, too: `spent` may have cards of deleted queues."""
         return len(self.tables.urls.spent) > 0 and self.tables.urls.counts[PARKED] > 0
 
     def _next_token(self) -> int:
-        """Epoch (the number of the opening) and counter: tokens grow within an opening and across openings."""
+        """Returns epoch (the number of the opening) and counter: tokens grow within an opening and across openings."""
         return max(self.tables.token + 1, self.tables.registry.opening[0] << 40)
 
     def same_leases(self, tokens: bytes) -> LeaseBatch:
-        """The answer to a repeated call: those of its leases that are still open."""
+        """Returns the answer to a repeated call: its leases that are still open."""
         given = np.frombuffer(tokens, np.uint64)
         found = self.tables.urls.by_token(given)
         leases: list[Lease] = []

@@ -1,4 +1,4 @@
-"""The life of a frontier: its opening after a recovery, its clock that stepped back, its close."""
+"""The life of a frontier: its opening after a recovery, a clock that stepped back, its close."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Lifecycle(Part):
         tables.errands.called.dropped.clear()
         tables.forget_changed()
         self.turns.shared.rest_all(tables.cold.floor_end())
-        self.turns.shared.meet()  # all hosts join their groups before the first one is offered
+        self.turns.shared.meet()  # all hosts join their groups before the first host is offered
         for first in range(0, tables.hosts.count, WAKES_PER_CALL_MAX):
             self.turns.touch(
                 (np.arange(first, min(first + WAKES_PER_CALL_MAX, tables.hosts.count), dtype=np.uint32),), now
@@ -63,7 +63,7 @@ class Lifecycle(Part):
         self._core.now = max(self._core.now, now)
 
     def _gate_again(self, authority: Authority) -> None:
-        """Gates the host of an authority whose robots.txt was asked for, or was to be, when the store was closed."""
+        """Gates the hosts whose robots.txt was requested, or was needed, when the store was closed."""
         tables = self.tables
         queues = np.array(list(tables.queues_of(authority.host)), np.uint32)
         asked = authority.state == RobotsState.RETRYING or authority.token or authority.hops or authority.next_at
@@ -75,20 +75,20 @@ class Lifecycle(Part):
     def open_facts(
         self, opening: tuple[int, Instant, Instant, str, Instant], now: Instant, passed: Instant | None
     ) -> int:
-        """Logs a new opening: leases of dead processes end and their hosts rest one whole delay; resting hosts go on
-        resting, and leases of named workers live on for the time they had left.
+        """Logs a new opening: leases of dead processes end and their hosts rest one whole delay. Resting hosts continue
+        to rest, and leases of named workers live for the time that they had left.
 
-        passed: real time in microseconds since the last logged instant where it is known (same boot, or the caller's
+        passed: real time in microseconds since the last logged instant if it is known (same boot, or the caller's
         clock), else None. Returns how many leases ended.
         """
         tables = self.tables
         last = tables.now
         shared = self.turns.shared
-        # How far the clock has moved beyond the time that passed.
+        # How much more the clock has moved than the time that passed.
         jump = max(0, now - last - (passed or 0))
         if shared.used:
-            # The clock of a group comes from its hosts in memory. Hosts that went cold beside groups add nothing to it;
-            # these may have gone before there were groups, or when their gap was shorter.
+            # The clock of a group is computed from its hosts in memory. A host does not affect it when it becomes cold,
+            # but the group may be newer than that, or its gap longer now.
             tables.recall_busy(last, shared.gap_max)
         count = tables.hosts.count
         rests = tables.hosts.rest_until[:count] > last
@@ -100,15 +100,14 @@ class Lifecycle(Part):
         ended = len(dead) + len(errands)
         moved = self._moved_deadlines(now, passed)
         while len(moved[1]) > RESTS_PER_FRAME_MAX:
-            # As with the rests below, dated at the last logged instant: a crash in between leaves deadlines that are
-            # late, never early.
+            # As with the rests below, dated at the last logged instant: after a crash in between, deadlines are late,
+            # never early.
             draft = self._core.draft(last)
             draft.add_columns(Fact.EXTEND, [column[:RESTS_PER_FRAME_MAX] for column in moved])
             moved = [column[RESTS_PER_FRAME_MAX:] for column in moved]
             self._core.commit(draft, reserve=True)
         while len(resting) + len(dead) > RESTS_PER_FRAME_MAX:
-            # Logged before the opening, dated at the last logged instant: a crash in between leaves hosts that rest
-            # longer.
+            # Logged before the opening, dated at the last logged instant: after a crash in between, hosts rest longer.
             draft = self._core.draft(last)
             some = slice(RESTS_PER_FRAME_MAX)
             self._rest_on(draft, resting[some], until[some], since[some], dead)
@@ -141,8 +140,8 @@ class Lifecycle(Part):
         return ended
 
     def _moved_deadlines(self, now: Instant, passed: Instant | None) -> list[npt.NDArray[Any]]:
-        """The columns of EXTEND for leases of named workers. Deadlines are instants of the clock that dated the log,
-        and between two openings that clock may have jumped."""
+        """Returns the columns of EXTEND for leases of named workers. Deadlines are instants of the clock that dated the
+        log, and that clock may have jumped between two openings."""
         tables = self.tables
         tokens = np.frombuffer(tables.urls.leases.tokens(), np.uint64)
         leases = self.tables.urls.by_token(tokens, bodies=False)
@@ -152,7 +151,7 @@ class Lifecycle(Part):
         return [np.ascontiguousarray(leases.cards.heads["slot"][rows]), tokens[rows], new[rows]]
 
     def _rested_on(self, hosts: _Places, now: Instant, passed: Instant | None) -> tuple[_Places, _Instants, _Instants]:
-        """Lets hosts rest from the opening on for the time that they had left at the last logged instant. Returns the
+        """Lets hosts rest from the opening on for the time that was left at the last logged instant. Returns the
         hosts whose clocks change, the ends of their rests, and the ends of their last visits."""
         columns, last = self.tables.hosts, self.tables.now
         old, ended = columns.rest_until[hosts], columns.ended[hosts]
@@ -160,8 +159,8 @@ class Lifecycle(Part):
         if passed is not None:
             until = now + np.maximum(0, left - passed)
         else:
-            # Another boot: the wall clock may have jumped, so in doubt one whole delay, but never more than the host
-            # had left.
+            # Another boot: the wall clock may have jumped. In doubt hosts rest one whole delay, but never longer than
+            # their rest had left.
             delays = np.ceil(np.maximum(columns.gap[hosts], self.settings.delay) * MICROSECONDS).astype(np.int64)
             until = np.maximum(old, now + np.minimum(left, delays))
         since = ended
@@ -201,7 +200,7 @@ class Lifecycle(Part):
                 self._core.commit(draft, reserve=True)
 
     def rest_everybody(self, now: Instant) -> None:
-        """Lets every host that was visited rest one whole delay from now on, after the clock stepped back."""
+        """Lets every visited host rest one whole delay from now on, after the clock stepped back."""
         now = self._core.advance(now)
         hosts = self.tables.hosts
         if len(self.tables.cold):
@@ -209,7 +208,7 @@ class Lifecycle(Part):
             draft.add(Fact.COLD_REST, (OWN_SLOT, now, self.settings.delay))
             self._core.commit(draft, reserve=True)
             self.turns.shared.rest_all(self.tables.cold.floor_end())
-        # A rest without a visit counts as one, too: it comes from a lost lease, whose holder may have fetched.
+        # A rest without a visit counts, too: it is from a lost lease, whose holder may have fetched.
         visited = np.flatnonzero((hosts.ended[: hosts.count] > 0) | (hosts.rest_until[: hosts.count] > 0)).tolist()
         for first in range(0, len(visited), RESTS_PER_FRAME_MAX):
             draft = self._core.draft(now)
@@ -219,7 +218,7 @@ class Lifecycle(Part):
             self._core.commit(draft, reserve=True)
 
     def note_closing(self, state: str, now: Instant) -> None:
-        """Logs a clean stop. Leases of this process end, which counts as no loss."""
+        """Logs a clean stop. Leases of this process end, which does not count as a loss."""
         now = self._core.advance(now)
         draft = self._core.draft(now)
         tables = self.tables
@@ -240,7 +239,7 @@ class Lifecycle(Part):
 
 
 def _lived_on(deadlines: npt.ArrayLike, last: Instant, now: Instant, passed: Instant | None) -> npt.NDArray[np.int64]:
-    """Deadlines above `last` after an opening at `now`: the time left at the last logged instant, less the time that
-    `passed` since; where that is not known, all of it."""
+    """Returns deadlines after an opening at `now`, above `last`: the time left at the last logged instant, less the
+    time that `passed` since. If that is unknown, all of it is left."""
     left = np.asarray(deadlines, np.int64) - last
     return now + np.maximum(0, left - (passed or 0))

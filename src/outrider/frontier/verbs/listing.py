@@ -1,7 +1,7 @@
-"""Lists of URLs in bounded steps, between which other calls come: by state, host, crawl and key.
+"""Lists of URLs in bounded steps, between which other calls run: by state, host, crawl and key.
 
-The URLs of a host or key lie in the ledger's ranges of their slots; leased ones are found by their leases. Every other
-list reads the ledger from its cursor on, heads alone, and the bodies of the rows that it gives.
+The URLs of a host or key are in the ledger's ranges of their slots; leased URLs are found by their leases. Every other
+list reads the ledger from its cursor on: only heads, and the bodies of the rows that it returns.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _CRAWL_SHIFT = np.uint64(40)
 _QUEUES_PER_STEP = 1 << 18
 _FIRST_ROWS = 512
 _RANGES_MAX = 256
-"""In more queues than this, the whole ledger is read rather than their ranges."""
+"""For more queues than this, the whole ledger is read instead of their ranges."""
 Answer = TypeVar("Answer")
 Range: TypeAlias = tuple[int, int]
 """A part of the ledger: (crawl, slot)."""
 Reading: TypeAlias = Generator[Callable[[], Any] | None, Any, Answer]
-"""A look in steps. It yields what is to be read outside of the frontier's lock, and is sent what that gave; None where
-other calls may come between."""
+"""A query in steps. It yields a read that runs outside of the frontier's lock, and is sent the result. It yields None
+if other calls may run in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class UrlFilter:
-    """Which URLs a list has; None: all of them. queues: the rows of these queues alone. reason: a word of
+    """Which URLs a list contains; None: all URLs. queues: only the rows of these queues. reason: a word of
     `reason_text`, the rule of a trap, or a class of errors."""
 
     state: int | None = None
@@ -64,7 +64,7 @@ _COUNTED = {WAITING: "waiting", PARKED: "parked", DONE: "done", GONE: "gone"}
 
 
 def _ranges(tables: Tables, wish: UrlFilter) -> Reading[list[Range] | None]:
-    """(crawl, slot) of all URLs of a wish, in the order of the ledger; None: they may be anywhere."""
+    """Returns (crawl, slot) of all URLs of a filter, in the order of the ledger; None: they may be anywhere."""
     queues = tables.queues
     rows = wish.queues
     if rows is None and wish.state is not None and not tables.urls.counts[wish.state]:
@@ -76,7 +76,7 @@ def _ranges(tables: Tables, wish: UrlFilter) -> Reading[list[Range] | None]:
             counted += int(column.sum())
             found.append((np.flatnonzero(column) + first).astype(np.uint32))
             yield None
-        # The others are those of cold hosts, or came meanwhile.
+        # The other slots are those of cold hosts, or became known meanwhile.
         rows = np.concatenate(found) if found and counted >= tables.urls.counts[wish.state] else None
     if rows is None or len(rows) > _RANGES_MAX:
         return None
@@ -86,17 +86,17 @@ def _ranges(tables: Tables, wish: UrlFilter) -> Reading[list[Range] | None]:
 
 
 def state_number(state: str | None) -> int | None:
-    """The number of a state. Raises SettingsError for a word that is none."""
+    """Returns the number of a state. Raises SettingsError for an unknown word."""
     if state is not None and state not in [one.value for one in State]:
-        raise SettingsError(f"state {shown(state)}: give one of {', '.join(one.value for one in State)}")
+        raise SettingsError(f"state {shown(state)}: use one of {', '.join(one.value for one in State)}")
     return _NAMES.index(state) if state is not None else None
 
 
 def chosen_heads(
     tables: Tables, wish: UrlFilter, woken: Instant, take: Callable[[Heads], bool], after: Key | None = None
 ) -> Reading[None]:
-    """Gives `take` the heads of all URLs of a wish above a key, in the order of the ledger, some at a time, each in the
-    state that time and leases have given it; until it answers that it has enough."""
+    """Passes the heads of all URLs of a filter above a key to `take`, in the order of the ledger, some at a time. Each
+    head has the state of now, after time and leases. It ends when `take` returns that it has enough."""
     leased = leased_heads(tables)
     if wish.state == LEASED:
         keys = np.lexsort((_prints(leased), leased["slot"], leased["crawl"]))
@@ -104,7 +104,7 @@ def chosen_heads(
         return
     names = np.sort(_names(leased))
     ranges = yield from _ranges(tables, wish)
-    rows = _FIRST_ROWS  # at first a few: most lists have enough then
+    rows = _FIRST_ROWS  # at first a few, which are enough for most lists
     for bounds, scan in _scans(tables, ranges, after):
         while (heads := (yield partial(next, scan, None))) is not None:
             own = heads if bounds is None else heads[(heads["crawl"] == bounds[0]) & (heads["slot"] == bounds[1])]
@@ -125,7 +125,7 @@ def listed(
     limit: int,
     token_of: Callable[[CardRecord], int],
 ) -> Reading[ListPage[UrlStatus]]:
-    """Up to `limit` URLs above a key, and the cursor behind them."""
+    """Returns up to `limit` URLs above a key, and the cursor after them."""
     chosen: list[Heads] = []
 
     def take(heads: Heads) -> bool:
@@ -165,8 +165,8 @@ def gathered(
     least: int,
     mask_of: Callable[[Heads], npt.NDArray[np.bool_]],
 ) -> Reading[tuple[Heads, Key | None]]:
-    """The heads above a key that a mask leaves, `least` of them and some more, and the key behind which the next ones
-    stand; None: there are no more."""
+    """Returns the heads above a key that a mask selects, `least` of them and some more, and the key after which the
+    next ones follow; None: no more heads follow."""
     chosen: list[Heads] = []
 
     def take(heads: Heads) -> bool:
@@ -185,13 +185,13 @@ def _key_of(head: Any) -> Key:
 
 
 def cursor_of(heads: Heads, row: int) -> str:
-    """The cursor behind a head in a list of URLs: its key in the ledger."""
+    """Returns the cursor after a head in a list of URLs: its key in the ledger."""
     head = heads[row]
     return f"{int(head['crawl'])}.{int(head['slot'])}.{int(head['fingerprint']):016x}"
 
 
 def after_of(cursor: str | None) -> Key | None:
-    """The key behind which a list of URLs goes on. Raises SettingsError for a text that is no cursor."""
+    """Returns the key after which a list of URLs continues. Raises SettingsError for an invalid cursor."""
     if cursor is None:
         return None
     try:
@@ -200,14 +200,14 @@ def after_of(cursor: str | None) -> Key | None:
     except (AttributeError, TypeError, ValueError):
         key = -1, -1, -1
     if not (0 <= key[0] < 1 << 32 and 0 <= key[1] < 1 << 16 and 0 <= key[2] < 1 << 64):
-        raise SettingsError(f"after {shown(cursor)}: give the cursor of an earlier list of URLs")
+        raise SettingsError(f"after {shown(cursor)}: use the cursor of an earlier list of URLs")
     return key
 
 
 def _scans(
     tables: Tables, ranges: list[Range] | None, after: Key | None
 ) -> Iterator[tuple[Range | None, Iterator[Heads]]]:
-    """The parts of the ledger to read, and where each ends: behind its last URL of a slot, or at the end."""
+    """Returns the parts of the ledger to read, and where each ends: after its last URL of a slot, or at the end."""
     ledger = tables.urls.ledger
     if ranges is None:
         yield None, ledger.scan_heads(after=after, bytes_at_once=LISTED_READ_BYTES)
@@ -240,13 +240,14 @@ def _prints(heads: Heads) -> npt.NDArray[np.uint64]:
 
 
 def _names(heads: Heads) -> npt.NDArray[np.uint64]:
-    """A number for each URL: its fingerprint, and the crawl in bits that differ between two crawls."""
+    """Returns a number for each URL: its fingerprint, and the crawl in bits that differ between two crawls."""
     names: npt.NDArray[np.uint64] = heads["fingerprint"] ^ (heads["crawl"].astype(np.uint64) << _CRAWL_SHIFT)
     return names
 
 
 def _has_reason(tables: Tables, heads: Heads, states: npt.NDArray[np.uint8], word: str) -> npt.NDArray[np.bool_]:
-    """Which URLs have this word as the class of their last error, or as the reason why they are parked or gone."""
+    """Returns which URLs have this word as the class of their last error, or as the reason why they are parked or
+    gone."""
     numbers, reasons = tables.registry.error_numbers, heads["reason"]
     found: npt.NDArray[np.bool_] = np.zeros(len(heads), np.bool_)
     if word and word in numbers:
@@ -259,7 +260,7 @@ def _has_reason(tables: Tables, heads: Heads, states: npt.NDArray[np.uint8], wor
 
 
 def parked_by_reason(tables: Tables, woken: Instant) -> Reading[dict[str, int]]:
-    """How many URLs are parked, by the rule of a trap, or by the word of `reason_text`."""
+    """Counts parked URLs by the rule of a trap, or by the word of `reason_text`."""
     pairs: Counter[tuple[int, int]] = Counter()
 
     def take(heads: Heads) -> bool:
@@ -278,7 +279,7 @@ def parked_by_reason(tables: Tables, woken: Instant) -> Reading[dict[str, int]]:
 
 
 def _filtered(tables: Tables, heads: Heads, wish: UrlFilter, woken: Instant, leased: npt.NDArray[np.uint64]) -> Heads:
-    """The heads of a wish, copied, in their states. leased: the names of leased URLs, sorted."""
+    """Returns the heads of a filter, copied, in their states. leased: the names of leased URLs, sorted."""
     states = heads["state"].copy()
     states[(states == WAITING) & (heads["due"] <= woken)] = QUEUED
     mask = np.ones(len(heads), np.bool_)

@@ -1,4 +1,4 @@
-"""Notes: what callers tell a frontier of the world outside: addresses of hosts, and how far their output is synced."""
+"""Notes that callers make: the addresses of hosts, and how much of their output is synced."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from outrider.limits import OWN_SLOT
 
 
 class Notes(Part):
-    """The part of the machine that takes notes."""
+    """The part of the machine that stores notes."""
 
     def set_addresses(self, addresses: Mapping[str, str | None], now: Instant) -> int:
-        """Sets the addresses of hosts by name (None: not known any more); groups follow at a host's next offer. Returns
-        how many addresses changed. Raises SettingsError."""
+        """Sets the addresses of hosts by name (None: no longer known). Groups change when a host is offered next.
+        Returns how many addresses changed. Raises SettingsError."""
         now = self._core.advance(now)
         told = {self.tables.home_of(name): address for name, address in arguments.addresses(addresses).items()}
         draft = self._core.draft(now)
@@ -44,9 +44,10 @@ class Notes(Part):
         return len(rows)
 
     def note_projection(self, stream: str, length: int, lsn: int, now: Instant) -> None:
-        """Notes that a projection is synced to this length and holds the lines up to this LSN. Raises SettingsError."""
+        """Notes that a projection is synced to this length and contains the lines up to this LSN. Raises
+        SettingsError."""
         if stream not in PROJECTIONS:
-            raise SettingsError(f"stream {shown(stream)}: there are {', '.join(PROJECTIONS)}")
+            raise SettingsError(f"stream {shown(stream)}: use one of {', '.join(PROJECTIONS)}")
         length = arguments.whole("length", length, 0, arguments.INSTANT_MAX)
         lsn = arguments.whole("lsn", lsn, 0, arguments.INSTANT_MAX)
         draft = self._core.draft(self._core.advance(now))

@@ -45,8 +45,8 @@ class Operations(Part):
     # -- queues and crawls --------------------------------------------------------------------------------------------
 
     def chosen(self, key: str | None, crawl: str | None) -> Rows:
-        """The queues with a key (None: all of the crawl) in a crawl (None: in all crawls for a key, else the default
-        one). Raises SettingsError for an unknown crawl or key."""
+        """Returns the queues with a key in a crawl. key None: all queues of the crawl; crawl None: all crawls for a
+        key, else the default crawl. Raises SettingsError for an unknown crawl or key."""
         key, crawl = arguments.name("key", key), arguments.name("crawl", crawl)
         if key is None:
             row = self.crawl_row(crawl or "default")
@@ -56,27 +56,28 @@ class Operations(Part):
         of_crawl = self.crawl_row(crawl) if crawl is not None else None
         rows = self._queues_with(key, of_crawl)
         if not rows:
-            with contextlib.suppress(SettingsError):  # a text that is no host's name may still be a key
+            with contextlib.suppress(SettingsError):  # a text that is not a host name may still be a key
                 rows = self._queues_with(arguments.host(key), of_crawl)
         if not rows and (of_crawl is not None or not self._word_of(key)):
-            raise SettingsError(f"key {key!r:.200}: no queue has it; `queues` lists those there are")
+            raise SettingsError(f"key {key!r:.200}: no queue has it; `queues` lists all keys")
         return np.array(sorted(rows), np.uint32)
 
     def _word_of(self, key: str) -> list[int]:
-        """The number of the word about a key in all crawls; none where there is no such word. It outlives the queues of
-        the key, and can be taken back without them."""
+        """Returns the number of the order about a key in all crawls; nothing if there is no such order. The order
+        remains after the queues of the key are deleted, and can be withdrawn without them."""
         number = int(words_of_keys(np.array([self.tables.hash_of(undotted(key))], np.uint64))[0])
         return [number] if number in self.tables.words else []
 
     def _queues_with(self, key: str, crawl: int | None) -> set[int]:
-        """The living queues with a key in this spelling, with or without a dot behind it, of one crawl or of all."""
+        """Returns the living queues with a key in this spelling, with or without a final dot, of one crawl or of
+        all."""
         tables, spellings = self.tables, (undotted(key), undotted(key) + ".")
         rows = {queue for spelling in spellings for queue in tables.keys.queues_with(spelling, crawl)}
         return {row for row in rows if tables.crawls.states[int(tables.queues.crawl[row])] != CrawlState.DELETED}
 
     def host_named(self, host: str) -> int:
-        """The row of a host by any spelling, NONE for an unknown host. Raises SettingsError for a text that is no
-        host."""
+        """Returns the row of a host by any spelling, NONE for an unknown host. Raises SettingsError for an invalid host
+        name."""
         name = arguments.host(host)
         row = self.tables.host_row(name)
         return row if row != NONE else self.tables.host_row(name + ".")
@@ -85,12 +86,11 @@ class Operations(Part):
         row = self.tables.crawls.rows.get(crawl)
         if row is None:
             known = ", ".join(sorted(self.tables.crawls.rows)[:10])
-            raise SettingsError(f"crawl {crawl!r:.200}: there is none of that name; there are {known}")
+            raise SettingsError(f"crawl {crawl!r:.200}: this frontier has no crawl of that name, only {known}")
         return row
 
     def pause(self, key: str | None, crawl: str | None, now: Instant, *, paused: bool) -> int:
-        """Pauses queues or lets them go on: while they are paused no URL of theirs is leased. Returns how many
-        queues."""
+        """Pauses or resumes queues: no URL of a paused queue is leased. Returns how many queues."""
         key, crawl = arguments.name("key", key), arguments.name("crawl", crawl)
         if key is None:
             row = self.crawl_row(crawl or "default")
@@ -112,7 +112,7 @@ class Operations(Part):
         return count
 
     def _forget_signs(self, queues: Rows, now: Instant) -> None:
-        """Forgets the signs of hosts that an operator wakes."""
+        """Forgets the signs of hosts that an operator resumes."""
         draft = self._core.draft(self._core.advance(now))
         for host in np.unique(self.tables.queues.host[queues.astype(np.intp)]).tolist():
             if self.tables.hosts.block_score[host]:
@@ -120,12 +120,12 @@ class Operations(Part):
         self._core.commit(draft, reserve=True)
 
     def block_until(self, until: Instant, key: str | None, crawl: str | None, now: Instant) -> int:
-        """Keeps these queues from being leased before an instant."""
+        """Blocks these queues until an instant."""
         until = arguments.until(until)
         return self._rule(key, crawl, now, lambda rules: replace(rules, blocked_until=until))
 
     def set_delay(self, seconds: float | None, key: str | None, crawl: str | None, now: Instant) -> int:
-        """Sets the least gap behind a request of these queues, in seconds; None: that of the settings."""
+        """Sets the least gap after a request of these queues, in seconds; None: the gap of the settings."""
         seconds = arguments.delay(seconds)
         return self._rule(key, crawl, now, lambda rules: replace(rules, delay=seconds))
 
@@ -145,9 +145,9 @@ class Operations(Part):
         *,
         rests: bool = False,
     ) -> int:
-        """Changes the rules of queues that are there, and of later ones: of a crawl, or of a key in all crawls.
+        """Changes the rules of present and later queues: of a crawl, or of a key in all crawls.
 
-        rests: a host with an open request rests one whole delay, for another request may now come beside it.
+        rests: a host with an open request rests one whole delay, because another request may now begin during it.
         """
         tables = self.tables
         key, crawl = arguments.name("key", key), arguments.name("crawl", crawl)
@@ -179,8 +179,8 @@ class Operations(Part):
         change: Callable[[QueueRules], QueueRules],
         now: Instant,
     ) -> None:
-        """Notes the change for queues that are made later. A key in one crawl needs no note: its later queues take the
-        rules of those that are there."""
+        """Notes the change for later queues. A key in one crawl needs no note, because its later queues use the rules
+        of its present ones."""
         tables = self.tables
         if key is None:
             numbers = words_of_crawls(np.array([self.crawl_row(crawl or "default")], np.uint32)).tolist()
@@ -215,7 +215,7 @@ class Operations(Part):
             self._core.commit(draft, reserve=True)
 
     def _rest_longer(self, draft: Draft, host: int, delay: float) -> None:
-        """Stretches the rest behind a host's last request to a delay at least. A rest that is over stays over."""
+        """Extends the rest after a host's last request to at least a delay. A rest that is over stays over."""
         hosts = self.tables.hosts
         until = int(hosts.rest_until[host])
         if until <= draft.now:
@@ -236,12 +236,12 @@ class Operations(Part):
         unknown host."""
         row = self.host_named(arguments.text("host", host))
         if row == NONE:
-            raise SettingsError(f"host {host!r:.200}: it is unknown here; `hosts` lists those there are")
+            raise SettingsError(f"host {host!r:.200}: this frontier has no such host; `hosts` lists all hosts")
         return self._robots.recheck(row, now)
 
     def delete(self, key: str | None, crawl: str | None, now: Instant) -> int:
-        """Deletes these queues, or a whole crawl, as if they had never been: one fact each, in one frame. Returns how
-        many queues."""
+        """Deletes these queues, or a whole crawl, as if they had never existed: one fact each, in one frame. Returns
+        how many queues."""
         key, crawl = arguments.name("key", key), arguments.name("crawl", crawl)
         now = self._core.advance(now)
         tables = self.tables
@@ -269,8 +269,7 @@ class Operations(Part):
         crawl: str | None,
         now: Instant,
     ) -> list[State]:
-        """Gives URLs another priority, also where they wait on disk. Returns the state of each; unknown URLs stay
-        unknown."""
+        """Sets the priority of URLs, also of URLs on disk. Returns the state of each; unknown URLs stay unknown."""
         wishes = url_priorities(urls, priority)
         values = [wish for _, wish in wishes]
         crawl = arguments.name("crawl", crawl)
@@ -281,7 +280,7 @@ class Operations(Part):
         states = [State.UNKNOWN] * len(wishes)
         places = np.flatnonzero(mask).tolist()
         draft = self._core.draft(now)
-        moving: dict[int, tuple[CardRecord, float]] = {}  # by order: the last wish for a URL counts
+        moving: dict[int, tuple[CardRecord, float]] = {}  # by order: the last priority for a URL counts
         for place, record in zip(places, records, strict=True):
             states[place] = STATES[record.state]
             if record.state in (QUEUED, WAITING, PARKED):
@@ -299,8 +298,8 @@ class Operations(Part):
     def _change(
         self, draft: Draft, records: Sequence[CardRecord], values: Sequence[float]
     ) -> tuple[Cards, npt.NDArray[np.uint8]]:
-        """Takes records that are queued, waiting or parked out of their places, and adds them to the draft with other
-        priorities. Returns the cards as they were, and the states they leave."""
+        """Removes queued, waiting or parked records from their places, and adds them to the draft with other
+        priorities. Returns the old cards, and the states that they leave."""
         heads = np.zeros(len(records), HEAD)
         for row, record in enumerate(records):
             heads[row]["fingerprint"], heads[row]["queue"] = record.fingerprint, record.queue
@@ -313,8 +312,8 @@ class Operations(Part):
         return cards, old
 
     def records_of(self, urls: Sequence[str], crawl: int) -> tuple[np.ndarray[Any, Any], list[CardRecord]]:
-        """Whether a crawl knows each of these URLs, by any spelling, and the records of the known ones as they are
-        now."""
+        """Returns whether a crawl has each of these URLs, by any spelling, and the records of the known ones as they
+        are now."""
         tables = self.tables
         texts = self._links.spelled(urls)
         mask = np.array([text is not None for text in texts], np.bool_)
@@ -333,7 +332,7 @@ class Operations(Part):
         return mask, [self._as_it_is(record) for record in map(CardRecord.of, [cards] * len(cards), range(len(cards)))]
 
     def _as_it_is(self, record: CardRecord) -> CardRecord:
-        """A record of the ledger in the state that time and leases have given it."""
+        """Returns a record of the ledger in its state of now, after time and leases."""
         if record.state in (QUEUED, WAITING) and self.token_of(record):
             record.state = LEASED
         elif record.state == WAITING and record.due <= self._core.woken:
@@ -341,12 +340,12 @@ class Operations(Part):
         return record
 
     def token_of(self, record: CardRecord) -> int:
-        """The token of the open lease of a record, 0 for none."""
+        """Returns the token of the open lease of a record, or 0."""
         prints = np.array([record.fingerprint], np.uint64)
         token = int(np.frombuffer(self.tables.urls.leases.find_urls(prints), np.uint64)[0])
         if not token:
             return 0
-        # The lease may belong to another crawl's record of this URL, or to one whose queue was deleted since.
+        # The lease may belong to another crawl's record of this URL, or to a record whose queue was deleted since.
         heads = self.tables.urls.by_token(np.array([token], np.uint64), bodies=False).cards.heads
         if int(heads["order"][0]) == record.order:
             return token
@@ -355,8 +354,8 @@ class Operations(Part):
         return int(np.frombuffer(self.tables.urls.leases.tokens(), np.uint64)[place[0]]) if len(place) else 0
 
     def given_up_mask(self, heads: Heads, error: str | None) -> npt.NDArray[np.bool_]:
-        """Which of these are dead letters, of an error class if one is named. URLs that robots.txt or a trap's rule
-        parked count only by that class, and all traps by "trap"."""
+        """Returns which of these are dead letters, of an error class if one is named. URLs that were parked by
+        robots.txt or a trap rule count only by that class, and all traps by "trap"."""
         mask: npt.NDArray[np.bool_] = heads["state"] == GONE
         if error is not None:
             number = self.tables.registry.error_numbers.get(error, -1)
@@ -368,8 +367,7 @@ class Operations(Part):
         return mask
 
     def retry(self, chosen: Heads, error: str | None, now: Instant) -> int:
-        """Puts these URLs back into their queues, in one frame, as far as they are dead letters still. Returns how
-        many."""
+        """Queues those of these URLs again that are still dead letters, in one frame. Returns how many."""
         now = self._core.advance(now)
         self._core.wake(now)
         if not len(chosen):
@@ -391,13 +389,15 @@ class Operations(Part):
 
 
 def url_priorities(urls: str | Sequence[str] | Mapping[str, float], priority: float | None) -> list[tuple[str, float]]:
-    """Each URL and the priority that it shall have. Raises SettingsError."""
+    """Returns each URL and its new priority. Raises SettingsError."""
     if isinstance(urls, str):
         urls = [urls]
     found = arguments.plain_values(arguments.listed("URLs", urls))
     wishes = [(url, urls[url] if isinstance(urls, Mapping) else priority) for url in found]
     if len(wishes) > CALL_ROWS_MAX:
-        raise SettingsError(f"{len(wishes)} URLs in one call; cut it into calls of at most {CALL_ROWS_MAX}")
+        raise SettingsError(
+            f"{len(wishes)} URLs in one call are too many; split it into calls of at most {CALL_ROWS_MAX}"
+        )
     if any(wish is None for _, wish in wishes):
-        raise SettingsError("reprioritise: give a priority, or a mapping of URLs to priorities")
+        raise SettingsError("reprioritise needs a priority, or a mapping of URLs to priorities")
     return [(url, checked(wish)) for url, wish in wishes]

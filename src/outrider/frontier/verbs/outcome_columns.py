@@ -1,7 +1,7 @@
 """Outcomes in columns: a report reads the outcomes of its caller once, a column for each field, and checks them.
 
-Numbers are arrays, a row per outcome; texts and answers to errands are mappings from the rows that have one. A list of
-`Outcome` and an `OutcomeBatch` are read by the same checks.
+Numbers are arrays, a row per outcome; texts and answers to errands are mappings from the rows that have a value. A list
+of `Outcome` and an `OutcomeBatch` are read by the same checks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Instants = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 DONE, GONE, AGAIN, RETRY = range(4)
-"""The verdicts as numbers; from AGAIN on the URL comes back to a queue."""
+"""The verdicts as numbers; from AGAIN on the URL returns to a queue."""
 _VERDICTS: Final[Mapping[Verdict, int]] = {
     Verdict.DONE: DONE, Verdict.GONE: GONE, Verdict.AGAIN: AGAIN, Verdict.RETRY: RETRY,
 }  # fmt: skip
@@ -42,8 +42,8 @@ _NO_TEXTS: Final[Mapping[int, Any]] = MappingProxyType({})
 
 
 class _FieldColumn(NamedTuple):
-    """The values of a field, one per outcome, with what `kinds_of` tells of them; as it stands here, a field that every
-    outcome leaves out."""
+    """The values of a field, one per outcome, with the result of `kinds_of`. Without arguments it is a field that no
+    outcome sets."""
 
     values: Sequence[Any] = ()
     kinds: frozenset[type] = frozenset()
@@ -55,8 +55,8 @@ _LEFT: Final = _FieldColumn()
 
 class OutcomeColumns:
     """The outcomes of a call. seconds, after_seconds, retry_after_seconds: NaN for none; statuses: 0 for none;
-    ended_at, at: instants, NO_INSTANT for none; verdicts: DONE …; answered: whether the site gave an HTTP answer. A
-    column of numbers is None where no row has a value."""
+    ended_at, at: instants, NO_INSTANT for none; verdicts: DONE …; answered: whether the site returned an HTTP answer. A
+    column of numbers is None if no row has a value."""
 
     tokens: Uint64s
     verdicts: npt.NDArray[np.uint8]
@@ -76,29 +76,29 @@ class OutcomeColumns:
         return len(self.tokens)
 
     def rewritten(self) -> list[int]:
-        """The rows whose URLs may get another text beside them: a digest, validators or metadata."""
+        """Returns the rows whose URLs may get another stored text: a digest, validators or metadata."""
         told = self._columns(_KEPT)
         return list(range(len(self))) if len(self) in map(len, told) else sorted(set(chain(*told)))
 
     def rewritten_most(self) -> int:
-        """About how many `rewritten` names, and no fewer."""
+        """Returns about the number of rows of `rewritten`, never less."""
         return min(len(self), sum(map(len, self._columns(_KEPT))))
 
     def needs_bodies(self) -> bool:
-        """Whether the texts of some URLs are needed: they change, come back to a queue, or name a redirect's base."""
+        """Whether the texts of some URLs are needed: they change, return to a queue, or are a redirect's base."""
         if self.locations or any(self._columns(_KEPT)):
             return True
         if self.errors and not NAMELESS.isdisjoint(self.errors.values()):
-            return True  # such a page may come back to its queue, whatever its verdict
+            return True  # such a page may return to its queue, with any verdict
         return not self.all_done and int(self.verdicts.max(initial=0)) >= AGAIN
 
     def text_bytes(self) -> int:
-        """The bytes of all texts and answers."""
+        """Returns the bytes of all texts and answers."""
         texts = sum(sum(map(len, some.values())) for some in self._columns(_SIZED) if some)
         return texts + (sum(map(_answer_bytes, self.robots.values())) if self.robots else 0)
 
     def text_bytes_by_row(self) -> npt.NDArray[np.int64]:
-        """The bytes of the texts and answers of each row."""
+        """Returns the bytes of the texts and answers of each row."""
         sizes = np.zeros(len(self), np.int64)
         for texts in self._columns(_SIZED):
             for row, text in texts.items():
@@ -111,20 +111,20 @@ class OutcomeColumns:
         return [getattr(self, name) for name in names]
 
     def seconds_of(self, name: str, row: int) -> float | None:
-        """The value of a column of seconds in one row."""
+        """Returns the value of a column of seconds in one row."""
         column = getattr(self, name)
         return None if column is None or np.isnan(column[row]) else float(column[row])
 
     def come_again(self, rows: Sequence[int], at: int) -> None:
-        """Lets the URLs of these rows go back to their queues, as if they had not been asked for. at: not before this
-        instant, NO_INSTANT for at once."""
+        """Returns the URLs of these rows to their queues, without a counted attempt. at: not before this instant,
+        NO_INSTANT for at once."""
         self.verdicts = self.verdicts.copy()
         self.verdicts[rows] = AGAIN
         self.at = np.full(len(self), NO_INSTANT) if self.at is None else self.at.copy()
         self.at[rows] = at
 
     def take(self, rows: npt.NDArray[np.intp]) -> OutcomeColumns:
-        """The outcomes of these rows, in this order."""
+        """Returns the outcomes of these rows, in this order."""
         found = OutcomeColumns()
         chosen = rows.tolist()
         for name, column in vars(self).items():
@@ -137,7 +137,7 @@ class OutcomeColumns:
         return found
 
     def piece(self, first: int, last: int) -> OutcomeColumns:
-        """The rows from `first` on, before `last`."""
+        """Returns the rows from `first` on, before `last`."""
         return self if last - first == len(self) else self.take(np.arange(first, last))
 
 
@@ -146,13 +146,13 @@ def _answer_bytes(answer: RobotsAnswer) -> int:
 
 
 def outcomes_of(given: Iterable[Outcome] | OutcomeBatch) -> OutcomeColumns:
-    """The outcomes of a call after all checks of their values. Raises SettingsError naming the value."""
+    """Returns the outcomes of a call after all checks of their values. Raises SettingsError with the value."""
     return _of_batch(given) if isinstance(given, OutcomeBatch) else _of_list(given)
 
 
 def _of_list(given: Iterable[Outcome]) -> OutcomeColumns:
     if isinstance(given, Outcome):
-        raise SettingsError("outcomes is one outcome; give a list: report([lease.done()])")
+        raise SettingsError("outcomes is one outcome; pass a list: report([lease.done()])")
     given = arguments.listed("outcomes", given)
     _bounded(len(given))
     fields = _fields_of(given)
@@ -168,14 +168,16 @@ def _of_list(given: Iterable[Outcome]) -> OutcomeColumns:
 
 
 def _fields_of(given: Sequence[Outcome]) -> dict[str, _FieldColumn]:
-    """The values of each field that not all outcomes leave out, in order, and their types. Raises SettingsError for
-    what is no outcome."""
+    """Returns the values of each field that some outcome sets, in order, and their types. Raises SettingsError for a
+    value that is not an outcome."""
     if set(map(type, given)) <= _OUTCOME_ALONE:
         rows = list(map(_astuple, given))
     else:
         for one in given:
             if not isinstance(one, Outcome):
-                raise SettingsError(f"{shown(one)} is no outcome: make one from its lease, as lease.done(seconds=0.2)")
+                raise SettingsError(
+                    f"{shown(one)} is not an outcome: make one from its lease, as lease.done(seconds=0.2)"
+                )
         rows = [_astuple(one if type(one) is Outcome else arguments.plain(one)) for one in given]
     columns = list(zip(*rows, strict=True))
     found: dict[str, _FieldColumn] = {}
@@ -186,7 +188,7 @@ def _fields_of(given: Sequence[Outcome]) -> dict[str, _FieldColumn]:
 
 
 def _field(values: Sequence[Any], told: tuple[frozenset[type], int] | None = None) -> _FieldColumn:
-    """The values of a field as `plain` copies them. told: what `kinds_of` tells of them, where that is known."""
+    """Returns the values of a field as `plain` copies them. told: the result of `kinds_of`, if it is known."""
     told = told or kernels.kinds_of([values])[0]
     if not told[0] <= arguments.PLAIN:
         values = arguments.plain_values(values)
@@ -196,7 +198,7 @@ def _field(values: Sequence[Any], told: tuple[frozenset[type], int] | None = Non
 
 _FIELDS: Final = Outcome.__struct_fields__
 _LEFT_OUT: Final = {field.name for field in msgspec.structs.fields(Outcome) if field.default is None}
-"""The fields of which None says that there is none."""
+"""The fields that accept None for no value."""
 _OUTCOME_ALONE: Final = {Outcome}
 _astuple = msgspec.structs.astuple
 
@@ -218,7 +220,7 @@ def _of_batch(given: OutcomeBatch) -> OutcomeColumns:
         raise SettingsError(f"an OutcomeBatch of {rows} tokens has {len(verdicts)} verdicts")
     right = (found.seconds >= 0) & (found.seconds <= SPAN_SECONDS_MAX)
     if np.count_nonzero(right) < rows and not (right | np.isnan(found.seconds)).all():
-        raise SettingsError("the seconds of an OutcomeBatch: give finite ones from 0 on, or NaN for none")
+        raise SettingsError("the seconds of an OutcomeBatch: they must be finite and at least 0, or NaN for none")
     if same is Verdict.DONE:
         found.verdicts, found.all_done = np.zeros(rows, np.uint8), True
     else:
@@ -233,10 +235,10 @@ def _of_batch(given: OutcomeBatch) -> OutcomeColumns:
 
 
 def _spread(name: str, given: Any, rows: int) -> list[Any]:
-    """One value per row: from a list, from a mapping of rows, or the same for all."""
+    """Returns one value per row: from a list, from a mapping of rows, or one value for all rows."""
     if type(given) is not list and isinstance(given, Mapping):
         if not all(type(row) is int and 0 <= row < rows for row in given):
-            raise SettingsError(f"{name} of an OutcomeBatch: give a mapping of rows from 0 to {rows - 1}")
+            raise SettingsError(f"{name} of an OutcomeBatch: it must be a mapping of rows from 0 to {rows - 1}")
         return [given.get(row, _DEFAULTS.get(name)) for row in range(rows)]
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         return [given] * rows
@@ -251,7 +253,7 @@ def _spread(name: str, given: Any, rows: int) -> list[Any]:
 _DEFAULTS: Final = {
     column: Outcome.__struct_defaults__[_FIELDS.index(name) - len(_FIELDS)] for column, name in OUTCOME_COLUMNS.items()
 }
-"""What a row has that a mapping leaves out, by column."""
+"""The value of a row that a mapping leaves out, by column."""
 
 
 def _completed(found: OutcomeColumns, fields: Mapping[str, _FieldColumn]) -> OutcomeColumns:
@@ -277,14 +279,14 @@ def _completed(found: OutcomeColumns, fields: Mapping[str, _FieldColumn]) -> Out
 
 def _bounded(rows: int) -> None:
     if rows > CALL_ROWS_MAX:
-        raise SettingsError(f"{rows} outcomes in one call; cut it into calls of at most {CALL_ROWS_MAX}")
+        raise SettingsError(f"{rows} outcomes in one call are too many; split it into calls of at most {CALL_ROWS_MAX}")
 
 
 def _tokens(given: _FieldColumn) -> Uint64s:
     values = given.values
     for value in values if not given.kinds <= {int} else ():
         if not isinstance(value, int | np.integer) or isinstance(value, bool):
-            raise SettingsError(f"token {shown(value)}: give that of a lease, a whole number")
+            raise SettingsError(f"token {shown(value)}: it must be the token of a lease, a whole number")
     try:
         return np.fromiter(values, np.int64, len(values)).view(np.uint64)
     except OverflowError:
@@ -295,17 +297,17 @@ def _verdicts(found: OutcomeColumns, given: _FieldColumn) -> None:
     values = given.values
     for value in values if not given.kinds <= {Verdict} else ():
         if not isinstance(value, Verdict):
-            raise SettingsError(f"verdict {shown(value)}: give one of Verdict")
+            raise SettingsError(f"verdict {shown(value)}: it must be a Verdict")
     found.verdicts = np.frombuffer(bytes(map(_VERDICTS.__getitem__, values)), np.uint8)
     found.all_done = not np.count_nonzero(found.verdicts)
 
 
 def _links(given: _FieldColumn) -> dict[int, Any]:
-    """The links of each row that has any."""
+    """Returns the links of each row that has links."""
     values, kinds, _ = given
     for links in values if not kinds <= {tuple, list, UrlBatch} else ():
         if isinstance(links, str | bytes) or not (isinstance(links, Sequence) or hasattr(links, "strings")):
-            raise SettingsError(f"links {shown(links)}: give a list of links")
+            raise SettingsError(f"links {shown(links)}: they must be a list of links")
     if kinds == {tuple} and not any(values):
         return {}
     own = values if kinds == {UrlBatch} else map(arguments.plain_links, values)
@@ -317,7 +319,7 @@ def _links(given: _FieldColumn) -> dict[int, Any]:
 
 def _check_seconds(name: str, value: object) -> None:
     if value is not None and not (arguments.is_number(value) and 0 <= value <= SPAN_SECONDS_MAX):
-        raise SettingsError(f"{name} {shown(value)}: give seconds from 0 on, or None")
+        raise SettingsError(f"{name} {shown(value)}: it must be at least 0, or None")
 
 
 def _check_instant(name: str, value: object) -> None:
@@ -331,7 +333,7 @@ def _check_flag_or_none(name: str, value: object) -> None:
 
 
 class _Number:
-    """A field of numbers: how one value is checked, and its column. absent: stands for a value that is left out."""
+    """A field of numbers: how one value is checked, and its column. absent: the value of the column for None."""
 
     def __init__(
         self, check: Callable[[str, object], object], types: Iterable[type], dtype: str, absent: Any, most: float
@@ -357,12 +359,11 @@ _NUMBERS: Final = {
     name: _NUMBER_FORMS[told.form] for name, told in OUTCOME_FIELDS.items() if told.form in _NUMBER_FORMS
 }
 _NUMBERS_LEFT_OUT: Final = tuple(name for name in OUTCOME_COLUMNS.values() if name in _NUMBERS and name != "answered")
-"""The fields of numbers that most outcomes leave out; the others are read first."""
+"""The fields of numbers that most outcomes leave out; the other fields are read first."""
 
 
 def _numbers(name: str, given: _FieldColumn) -> npt.NDArray[Any] | None:
-    """The column of a field; None where no row has a value other than the one that stands for none. Raises
-    SettingsError."""
+    """Returns the column of a field; None if no row has a value other than the absent one. Raises SettingsError."""
     field, (values, kinds, _) = _NUMBERS[name], given
     if kinds == _NONE_ALONE and field.absent is not None and field is not _FLAG:
         return None
@@ -381,7 +382,7 @@ def _numbers(name: str, given: _FieldColumn) -> npt.NDArray[Any] | None:
             column = np.array(
                 [field.absent if value is None else value for value in values] if nones else values, field.dtype
             )
-        # The number that stands for None lies outside of the bounds, or is 0; no other may lie outside.
+        # The absent value is outside of the bounds, or 0; every other value must be inside.
         missing = values.count(None) if nones and field.absent != 0 else 0
         right = int(np.count_nonzero((column >= 0) & (column <= field.most)))
         if column.shape == (len(values),) and right + missing == len(values):
@@ -403,7 +404,7 @@ def _check_octets(name: str, value: object) -> None:
 
 
 def _present(name: str, given: _FieldColumn) -> dict[int, Any]:
-    """The values of a field by row, without None, after their checks. Raises SettingsError."""
+    """Returns the values of a field by row, without None, after their checks. Raises SettingsError."""
     values, kinds, longest = given
     if kinds <= _NONE_ALONE:
         return {}
@@ -431,7 +432,7 @@ _PLAIN: Final = {
     for name, told in OUTCOME_FIELDS.items()
     if told.bytes_max
 }
-"""The type of a text of a field, and its bytes at the most."""
+"""The type of a text of a field, and its largest number of bytes."""
 _CHECKS_OF: Final[Mapping[Form, Callable[[str, Any], object]]] = {
     Form.OCTETS: _check_octets,
     Form.TEXT: lambda name, value: arguments.kept_text(name, value, OUTCOME_FIELDS[name].bytes_max),
@@ -442,12 +443,12 @@ _CHECKS_OF: Final[Mapping[Form, Callable[[str, Any], object]]] = {
     Form.ADDRESS: lambda _, value: arguments.address(value),
 }
 _TEXTS: Final = _columns_with(*set(_CHECKS_OF) - {Form.METADATA})
-"""The mappings of Outcomes, and the field of Outcome that each holds."""
+"""The mappings of `OutcomeColumns`, and the field of Outcome that each contains."""
 _SIZED: Final = tuple(_columns_with(Form.ERROR, Form.LOCATION, Form.TEXT, Form.OCTETS, Form.METADATA))
 """The mappings whose bytes count."""
 _KEPT: Final = tuple(column for column, name in OUTCOME_COLUMNS.items() if OUTCOME_FIELDS[name].kept)
-"""The mappings that go into the records of URLs."""
-for _column_name, _field_name in OUTCOME_COLUMNS.items():  # most calls have few: a field that no row has costs nothing
+"""The mappings that are stored in the records of URLs."""
+for _column_name, _field_name in OUTCOME_COLUMNS.items():  # most calls have few: an absent field costs nothing
     setattr(OutcomeColumns, _column_name, None if _field_name in _NUMBERS else _NO_TEXTS)
 
 
@@ -455,7 +456,7 @@ for _column_name, _field_name in OUTCOME_COLUMNS.items():  # most calls have few
 
 
 def _statuses(given: Any, rows: int) -> npt.NDArray[np.uint16]:
-    """HTTP statuses of an OutcomeBatch, 0 where there is none."""
+    """Returns HTTP statuses of an OutcomeBatch, or 0."""
     if given is None:
         given = 0
     if type(given) is int and 0 <= given <= HTTP_STATUS_MAX:
@@ -463,7 +464,7 @@ def _statuses(given: Any, rows: int) -> npt.NDArray[np.uint16]:
     statuses = _column(given, rows)
     statuses = np.where(np.isnan(statuses), 0.0, statuses)
     if not ((statuses >= 0) & (statuses <= HTTP_STATUS_MAX) & (statuses % 1 == 0)).all():
-        raise SettingsError(f"the statuses of an OutcomeBatch: give whole numbers from 0 to {HTTP_STATUS_MAX}")
+        raise SettingsError(f"the statuses of an OutcomeBatch: they must be whole numbers from 0 to {HTTP_STATUS_MAX}")
     return statuses.astype(np.uint16)
 
 

@@ -1,4 +1,4 @@
-"""Looks: the calls that only read a frontier. Most answers come from the other files of looks."""
+"""The calls that only read a frontier. Most answers are made by `statuses.py`, `census.py`, `listing.py` and so on."""
 
 from __future__ import annotations
 
@@ -53,32 +53,33 @@ from outrider.url import authority_of, spell
 
 
 class Queries(Part):
-    """The part of the machine that answers questions."""
+    """The part of the machine that answers queries."""
 
     def __init__(self, core: Core, links: Discovering, leases: Leasing, operators: Operations) -> None:
         super().__init__(core)
         self._links, self._leases, self._operators = links, leases, operators
 
     def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
-        """Whether content with each digest was accepted for any URL."""
+        """Returns whether content with each digest was accepted for any URL."""
         hashes = np.array(self.tables.content_hashes(digests), np.uint64)
         return self.tables.urls.seen.has_contents(hashes)
 
     def finished(self) -> bool:
-        """Whether no URL is queued, leased, waiting, in transit or to be judged again, and no errand is open or
-        wanted."""
+        """Whether no work is left: no URL is queued, leased, waiting, in transit or to be judged again, and no errand
+        is open or needed."""
         counts = self.tables.urls.counts
         waiting = counts[QUEUED] or counts[LEASED] or counts[WAITING] or self.errands() or self.tables.transit.under_way
         return not (waiting or self._gates.again or self._gates.returning)
 
     def at_limit(self) -> bool:
-        """Whether a budget ends the crawl: no page may be leased any more, or the rest is parked for a budget."""
+        """Whether a budget ends the crawl: no page may be leased any more, or all other URLs are parked for a
+        budget."""
         return self._core.budgets.ends(finished=self.finished(), parked=self._leases.spent())
 
     def errands(self, lined_up: int | None = None) -> int:
-        """How many errands are open or wanted; an errand of a caller does not count while its host is closed, for a
-        robots.txt out of reach keeps no crawl open. lined_up: how many of those in lines are awaited, where a census
-        counted them."""
+        """Returns how many errands are open or needed. An errand of a caller does not count while its host is closed,
+        because an unreachable robots.txt does not keep a crawl running. lined_up: the number of awaited errands in
+        errand queues, if a census counted them."""
         open_ones = {errand.host for errand in self.tables.errands.open.values() if isinstance(errand, HostAddress)}
         if lined_up is None:
             lined_up = sum(map(self.turns.is_awaited, chain.from_iterable(self.turns.errands_at.values())))
@@ -92,11 +93,11 @@ class Queries(Part):
         return self._core.errands_mode and not self.turns.runs_errands and self.errands() > 0
 
     def next_ready(self, now: Instant) -> Instant | None:
-        """The first instant at which anything can be leased; `now` when that is so already; None when time alone will
-        bring nothing."""
+        """Returns the first instant at which anything can be leased: `now` if that is possible already, None if time
+        alone changes nothing."""
         budgets = self._core.budgets
         if budgets.pages_left() <= 0:
-            # A lease that ends without an answer gives its page back.
+            # A lease that ends without an answer returns its page.
             return None if budgets.is_over() else self._next_deadline(now)
         if self._gates.again or self._gates.unread or self._gates.returning or self._leases.releases_hosts():
             return now
@@ -121,7 +122,7 @@ class Queries(Part):
         return max(now, min(times)) if times else None
 
     def status(self, url: str, crawl: str | None = None) -> UrlStatus:
-        """The status of one URL, by any spelling, in the default crawl or the one named."""
+        """Returns the status of one URL, by any spelling, in the default crawl or the named one."""
         text = self._links.spelled([url])[0]
         row = self.tables.crawls.rows.get(crawl or "default")
         if text is None or row is None:
@@ -132,7 +133,7 @@ class Queries(Part):
         return statuses.status_of(records[0], self.tables, self._operators.token_of(records[0]))
 
     def explain_idle(self, now: Instant) -> Generator[None, None, Idle]:
-        """Why nothing, or no more, can be leased now. It yields between its steps."""
+        """Returns why nothing, or no more, can be leased now. It yields between its steps."""
         census = yield from self._census(now)
         now = max(now, self._core.now)
         return idle(
@@ -152,20 +153,20 @@ class Queries(Part):
         return census
 
     def waits(self, now: Instant, beyond_seconds: float, within_seconds: float | None) -> Generator[None, None, Waits]:
-        """Hosts that hold URLs and rest for longer than one and no longer than the other number of seconds. Raises
+        """Returns hosts that have URLs and rest for longer than one and at most the other number of seconds. Raises
         SettingsError."""
         least = arguments.span("beyond_seconds", beyond_seconds)
         most = None if within_seconds is None else arguments.span("within_seconds", within_seconds)
         return waits(self.tables, self.turns, max(now, self._core.now), beyond_seconds=least, within_seconds=most)
 
     def queues(self, crawl: str | None, after: str | None, limit: int) -> ListPage[QueueStatus]:
-        """A piece of the list of queues."""
+        """Returns a piece of the list of queues."""
         return host_lists.list_queues(self.tables, crawl, after, limit)
 
     def hosts(
         self, now: Instant, state: str | None, after: str | None, limit: int
     ) -> Generator[None, None, ListPage[HostStatus]]:
-        """A piece of the list of hosts. It yields between its steps."""
+        """Returns a piece of the list of hosts. It yields between its steps."""
         now = max(now, self._core.now)
         if state is None:
             return host_lists.list_hosts(self.tables, self.turns, now, after, limit)
@@ -193,13 +194,13 @@ class Queries(Part):
         reason: str | None,
         limit: int,
     ) -> Reading[ListPage[UrlStatus]]:
-        """A piece of the list of URLs, in the order of their keys."""
+        """Returns a piece of the list of URLs, in the order of their keys."""
         limit = arguments.rows(limit)
         wish = replace(self._filter(state, host, crawl, key), reason=arguments.name("reason", reason))
         return listed(self.tables, wish, self._core.woken, after_of(after), limit, self._operators.token_of)
 
     def given_up(self, error: str | None, host: str | None, after: Key | None) -> Reading[tuple[Heads, Key | None]]:
-        """Heads of dead letters for `retry`, some at a time, and the key behind them. Raises SettingsError."""
+        """Returns heads of dead letters for `retry`, some at a time, and the key after them. Raises SettingsError."""
         if error is not None:
             arguments.text("error", error)
             arguments.unicode("error", error)
@@ -208,11 +209,11 @@ class Queries(Part):
         return gathered(self.tables, wish, self._core.woken, after, RETRIED_ROWS_AT_ONCE, mask_of)
 
     def parked(self) -> Reading[dict[str, int]]:
-        """How many URLs are parked, by reason."""
+        """Counts parked URLs by reason."""
         return parked_by_reason(self.tables, self._core.woken)
 
     def count(self, *, state: str | None, host: str | None, crawl: str | None, key: str | None) -> Reading[int]:
-        """How many URLs match."""
+        """Counts the URLs that match."""
         if host is crawl is key is None:
             number = state_number(state)
             if number != 0:
@@ -228,14 +229,14 @@ class Queries(Part):
         return count
 
     def statistics(self, now: Instant) -> Generator[None, None, dict[str, object]]:
-        """Counts of URLs, hosts, errands and fetches, under the names of `status --json`. It yields between its
+        """Returns counts of URLs, hosts, errands and fetches, under the names of `status --json`. It yields between its
         steps."""
         census = yield from self._census(now)
         return self._statistics(census.errands, census)
 
     def metrics(self, now: Instant) -> Generator[None, None, dict[str, object]]:
-        """Numbers of this process, of a census and of robots.txt files, beside those of `statistics`. It yields between
-        its steps."""
+        """Returns numbers of this process, of a census and of robots.txt files, in addition to those of `statistics`.
+        It yields between its steps."""
         census = yield from self._census(now)
         files = yield from robots_counts(self.tables, max(now, self._core.now))
         return {
@@ -250,11 +251,11 @@ class Queries(Part):
         }
 
     def standing(self, now: Instant) -> ScheduleCounts:
-        """Counts of hosts that hold URLs, as the schedule knows them."""
+        """Returns counts of hosts with URLs, from the schedule."""
         return schedule_counts(self.tables, self.turns, max(now, self._core.now), self._core.network.until)
 
     def tallies(self) -> dict[str, object]:
-        """The same without counts of hosts."""
+        """Returns the same without counts of hosts."""
         return self._statistics(self.errands(), None)
 
     def _statistics(self, errands: int, census: Census | None) -> dict[str, object]:
@@ -267,14 +268,14 @@ class Queries(Part):
         )
 
     def host(self, name: str, now: Instant) -> HostStatus | None:
-        """One host by any spelling; None for an unknown one."""
+        """Returns one host by any spelling; None for an unknown host."""
         row = self._operators.host_named(name)
         if row == NONE:
             return None
         return statuses.host_statuses(self.tables, (row,), max(now, self._core.now), self.turns)[0]
 
     def crawl_delays(self, authorities: Sequence[str]) -> list[float | None]:
-        """The Crawl-delay of each authority in seconds, 0 for none; None where no rules were read. Raises
+        """Returns the Crawl-delay of each authority in seconds, or 0; None if its rules were not read. Raises
         SettingsError."""
         found: list[float | None] = []
         robots = self.tables.robots
@@ -285,8 +286,8 @@ class Queries(Part):
         return found
 
     def robots_allow(self, urls: Sequence[str]) -> list[bool | None]:
-        """Whether robots.txt allows each URL; None for no URL, and where that of its authority was not read. The empty
-        query of `/x?` is judged too, though the URL is that of `/x`: it may be requested so."""
+        """Returns whether robots.txt allows each URL; None for an invalid URL, and if the robots.txt of its authority
+        was not read. `/x?` is judged with its empty query, because it may be requested so, although its URL is `/x`."""
         found: list[bool | None] = []
         rulebook = self.tables.robots.rulebook
         rulebook.begin_call()
@@ -309,12 +310,12 @@ class Queries(Part):
         return found
 
     def workers(self) -> list[WorkerStatus]:
-        """The named workers with open leases, by name."""
+        """Returns the named workers with open leases, by name."""
         return statuses.workers(self.tables)
 
     def held(self, lease_id: int) -> LeaseBatch:
-        """The open leases of one call, by its first token: the ones behind it with its holder and its deadline, which
-        two calls at different instants cannot share. Empty where that token is not open."""
+        """Returns the open leases of one call, by its first token: the following leases with its holder and its
+        deadline, which two calls at different instants cannot share. Empty if that token is not open."""
         lease_id = arguments.lease_id(lease_id)
         tokens = np.arange(lease_id, lease_id + HELD_ROWS_MAX, dtype=np.uint64)
         found = self.tables.urls.by_token(tokens, bodies=False)
@@ -330,11 +331,11 @@ class Queries(Part):
         return self._leases.same_leases(np.array(same, np.uint64).tobytes())
 
     def verify(self) -> Verification:
-        """Recounts everything from the records and compares it with the counters."""
+        """Counts everything again from the records and compares it with the counters."""
         return recount(self.tables)
 
     def pressure(self) -> float:
-        """How far the limit of URLs is used up: 1 and above asks callers to slow down."""
+        """Returns the used share of the limit of URLs: from 1 on callers should slow down."""
         limit = self.settings.max_urls
         counts = self.tables.urls.counts
         return (counts[QUEUED] + counts[WAITING] + counts[LEASED]) / limit if limit else 0.0

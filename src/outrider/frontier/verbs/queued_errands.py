@@ -1,4 +1,4 @@
-"""The errands that callers queue: requests for something else than a page, such as a sitemap, on the clock of its
+"""The errands that callers queue: requests for files that are not pages, such as a sitemap, on the clock of their
 host."""
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from outrider.url import host_of, spell
 
 
 class QueuedErrands(Part):
-    """The part of the machine that takes errands from callers."""
+    """The part of the machine that accepts errands from callers."""
 
     def queue_errands(self, kind: str, urls: str | Sequence[str], crawl: str | None, now: Instant) -> list[Code]:
-        """Queues an errand of this kind for each URL, in a crawl (None: the default one). Answers for each `new`,
-        `known` (it is queued or leased already), `invalid` or `over_limit`. Raises SettingsError for a kind that
+        """Queues an errand of this kind for each URL, in a crawl (None: the default one). Returns for each `new`,
+        `known` (it is already queued or leased), `invalid` or `over_limit`. Raises SettingsError for a kind that
         callers cannot queue or a host whose slot another frontier owns, StoreFullError."""
         number, given = kind_number(kind), urls_of(urls)
         crawl = arguments.name("crawl", crawl)
@@ -52,16 +52,16 @@ class QueuedErrands(Part):
         return codes
 
     def _own_slot_of(self, host: str) -> int:
-        """The slot of a host. Raises SettingsError where another frontier owns it: the host would get requests by two
-        clocks."""
+        """Returns the slot of a host. Raises SettingsError if another frontier owns it, because two clocks would then
+        send requests to the host."""
         slot = self._homes.slot_of(host)
         if self._homes.owned is not None and slot not in self._homes.owned:
-            raise SettingsError(f"host {shown(host)}: slot {slot} is another frontier's; queue its errands there")
+            raise SettingsError(f"host {shown(host)}: slot {slot} belongs to another frontier; queue its errands there")
         return slot
 
 
 def kind_number(kind: str) -> int:
-    """The number of a kind that callers queue. Raises SettingsError."""
+    """Returns the number of a kind that callers queue. Raises SettingsError."""
     named = arguments.text("kind", kind) if isinstance(kind, str) else None
     number = next((row.number for row in KINDS.values() if row.number and row.kind == named), None)
     if number is None:
@@ -71,7 +71,7 @@ def kind_number(kind: str) -> int:
 
 
 def urls_of(urls: str | Sequence[str]) -> list[str]:
-    """The URLs of errands, of which one may be given alone. Raises SettingsError."""
+    """Returns the URLs of errands; a single URL may be passed alone. Raises SettingsError."""
     given = [urls] if isinstance(urls, str) else arguments.listed("urls", urls)
     bounded(len(given), "errands")
     return [arguments.text("url", url) for url in given]

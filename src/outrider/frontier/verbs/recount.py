@@ -1,4 +1,4 @@
-"""A recount: everything counted anew from the records, and compared with the counters."""
+"""A recount: counts everything again from the records, and compares the counts with the counters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from outrider.kernels.card_layout import Heads
 
 
 def recount(tables: Tables) -> Verification:
-    """Recount everything from the ledger and the leases, and compare it with the counters."""
+    """Counts everything again from the ledger and the leases, and compares it with the counters."""
     found = _Recount(tables)
     for cards in tables.urls.ledger.scan():
         if tables.urls.voids():
@@ -37,7 +37,7 @@ def recount(tables: Tables) -> Verification:
 
 
 class _Recount:
-    """Counts of the records themselves: URLs by state, in all, by queue, and for cold hosts."""
+    """Counts of the records themselves: URLs by state, in total, by queue, and for cold hosts."""
 
     def __init__(self, tables: Tables) -> None:
         leased = leased_heads(tables)
@@ -94,7 +94,7 @@ class _Recount:
             self.counts[QUEUED] += woken
 
     def wrong_totals(self) -> Iterator[str]:
-        """Totals that differ from the records."""
+        """Yields totals that differ from the records."""
         tables, counts = self._tables, self.counts
         if self._unseen:
             yield f"{self._unseen} URLs have no key in the seen-set"
@@ -103,13 +103,13 @@ class _Recount:
                 yield f"{STATES[state].value}: the counter says {counted}, the records say {counts[state]}"
         queued = len(tables.urls.backlog)
         if queued < counts[QUEUED]:
-            yield f"{counts[QUEUED]} URLs are queued, the queues hold {queued}"
+            yield f"{counts[QUEUED]} URLs are queued, the queues contain {queued}"
         transit = sum(len(home.outbox) for home in tables.transit.homes.values())
         if transit != tables.transit.under_way:
-            yield f"in_transit: the counter says {tables.transit.under_way}, the outboxes hold {transit}"
+            yield f"in_transit: the counter says {tables.transit.under_way}, the outboxes contain {transit}"
 
     def wrong_queues(self) -> Iterator[str]:
-        """For each count, the first queue where it differs from the records."""
+        """Yields, for each count, the first queue where it differs from the records."""
         queues = self._tables.queues
         for state, column in ((PARKED, queues.parked), (DONE, queues.done), (GONE, queues.gone)):
             there = self._of_queues[state]
@@ -122,7 +122,7 @@ class _Recount:
                 )
 
     def wrong_cold(self) -> Iterator[str]:
-        """Totals of cold hosts that differ from the records."""
+        """Yields totals of cold hosts that differ from the records."""
         told, weights = self._tables.cold.totals(self._tables.crawls.gone)
         for state, (count, weight) in self._of_cold.items():
             if (count, weight & 0xFFFF_FFFF_FFFF_FFFF) != (told[state], weights[state]):
@@ -130,7 +130,7 @@ class _Recount:
 
 
 def _wrong_turns(tables: Tables) -> Iterator[str]:
-    """Up to ten hosts whose count of turns differs from their number of open leases."""
+    """Yields up to ten hosts whose count of turns differs from their number of open leases."""
     turns = np.zeros(tables.hosts.count, np.int64)
     np.add.at(turns, tables.queues.host[leased_queues(tables)], 1)
     for authority in tables.errands.open.values():
@@ -139,6 +139,6 @@ def _wrong_turns(tables: Tables) -> Iterator[str]:
     wrong = np.flatnonzero(turns != tables.hosts.in_flight[: tables.hosts.count])
     for row in wrong[:10].tolist():
         yield (
-            f"host {tables.hosts.name(row)}: {int(tables.hosts.in_flight[row])} turns are taken, "
+            f"host {tables.hosts.name(row)}: {int(tables.hosts.in_flight[row])} turns are used, "
             f"{int(turns[row])} leases are open"
         )

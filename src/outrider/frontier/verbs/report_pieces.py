@@ -1,8 +1,8 @@
-"""Long reports in pieces: the bytes of outcomes and their links in a frame, and the answer as far as it has come.
+"""Long reports in pieces: the bytes of outcomes and their links in a frame, and the answer that is complete up to now.
 
-An outcome and its links are one frame. Where they are longer than a frame should be, the links go ahead in frames of
-their own, and the outcome comes last: a crash in between leaves its lease open, and when the page is fetched again its
-links are known. A call of many outcomes becomes several frames of whole outcomes.
+An outcome and its links are one frame. If they are longer than a frame should be, the links are logged first, in frames
+of their own, and the outcome is last. After a crash in between its lease is still open, and when the page is fetched
+again its links are known. A call of many outcomes becomes several frames of whole outcomes.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Links = Sequence[str | Link] | UrlBatch
 ByRow = Mapping[int, Links]
 
 _OUTCOME_BYTES = 160
-"""About how many bytes of a frame an outcome takes beside its texts: a head and the host's clock."""
+"""About how many bytes of a frame an outcome needs in addition to its texts: a head and the host's clock."""
 _CARD_BYTES_MAX = 2 * URL_BYTES_MAX + 2 * METADATA_BYTES_MAX
 
 
 def costs_of(links: Links, page_bytes: int) -> npt.NDArray[np.int64]:
-    """About how many bytes of a frame each of these links takes. page_bytes: the length of the URL of their page, which
-    each card keeps."""
+    """Returns about how many bytes of a frame each of these links needs. page_bytes: the length of the URL of their
+    page, which each card contains."""
     if isinstance(links, UrlBatch):
         return links.lengths + (LINK_BYTES + page_bytes)
     return np.fromiter(map(_cost_of, links), np.int64, len(links)) + (LINK_BYTES + page_bytes)
@@ -43,7 +43,7 @@ def _cost_of(link: object) -> int:
 
 
 class Costs:
-    """The bytes that the outcomes of a call and their links take, by row."""
+    """The bytes of the outcomes of a call and their links, by row."""
 
     def __init__(self, outcomes: OutcomeColumns, *found: ByRow) -> None:
         self._outcomes = outcomes
@@ -66,8 +66,8 @@ class Costs:
         return most + sum(self._counts.values()) * (LINK_BYTES + page) <= bytes_max
 
     def by_row(self, pages: npt.NDArray[np.int64], bodies: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Bytes of each outcome with its links. pages: the bytes of each lease's URL; bodies: the bytes of its whole
-        card."""
+        """Returns the bytes of each outcome with its links. pages: the bytes of each lease's URL; bodies: the bytes of
+        its whole card."""
         costs = self._outcomes.text_bytes_by_row() + _OUTCOME_BYTES
         rewritten = self._outcomes.rewritten()
         costs[rewritten] += bodies[rewritten]
@@ -77,8 +77,8 @@ class Costs:
 
 
 class ReportProgress:
-    """The answer of `report`, as far as it has come: a code per outcome, and the numbers of its links' codes by row;
-    perhaps also codes of some links of the next row."""
+    """The answer of `report` up to now: a code per outcome, and the numbers of its links' codes by row; perhaps also
+    codes of some links of the next row."""
 
     __slots__ = ("codes", "settled")
 
@@ -88,7 +88,7 @@ class ReportProgress:
 
     @classmethod
     def unpacked(cls, octets: bytes) -> ReportProgress:
-        """An answer from the bytes of `packed`."""
+        """Returns an answer from the bytes of `packed`."""
         flags, codes = msgspec.msgpack.decode(octets)
         return cls(
             (Settled.OK if ok else Settled.STALE for ok in flags),
@@ -96,13 +96,13 @@ class ReportProgress:
         )
 
     def packed(self) -> bytes:
-        """The answer as bytes, kept in a frame for a call that may be repeated."""
+        """Returns the answer as bytes, stored in a frame for a call that may be repeated."""
         rows = max([len(self.settled), *(row + 1 for row in self.codes)])
         flags = bytes(code is Settled.OK for code in self.settled)
         return msgspec.msgpack.encode([flags, [self.codes.get(row, b"") for row in range(rows)]])
 
     def add(self, settled: Iterable[Settled], codes: Mapping[int, bytes]) -> None:
-        """Adds the next outcomes; codes: by their rows among these. A stale outcome keeps no codes of links."""
+        """Adds the next outcomes; codes: by their rows among these. A stale outcome has no codes of links."""
         first = len(self.settled)
         self.settled += settled
         for row, numbers in codes.items():

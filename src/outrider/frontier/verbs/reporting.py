@@ -1,4 +1,4 @@
-"""report, extend, release, defer: end leases or prolong them, let hosts rest, and set when URLs come again."""
+"""report, extend, release, defer: end or prolong leases, let hosts rest, and set when URLs are fetched again."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _NO_CODES: tuple[Code, ...] = ()
 
 
 class Piece(NamedTuple):
-    """The outcomes of one frame: from row `first` on, before `last`. ahead: a single outcome whose links go in frames
-    before it."""
+    """The outcomes of one frame: from row `first` on, before `last`. ahead: a single outcome whose links are logged in
+    frames before it."""
 
     first: int
     last: int
     ahead: bool = False
 
     def rows_of(self, found: ByRow) -> ByRow:
-        """The links of these outcomes, by their rows among them."""
+        """Returns the links of these outcomes, by their rows among them."""
         if not self.first and (not found or max(found) < self.last):
             return found
         return {row - self.first: links for row, links in found.items() if self.first <= row < self.last}
@@ -55,8 +55,8 @@ class Reporting(Part):
     def __init__(self, core: Core, settling: Settling, links: Discovering) -> None:
         super().__init__(core)
         self._settling, self._links = settling, links
-        # The codes of links, by token, of outcomes whose report broke off behind their frame: a full disk kept their
-        # answer from the caller.
+        # The codes of links, by token, of outcomes that were logged before their report was interrupted: a full disk
+        # kept their answer from the caller.
         self._unanswered: dict[int, bytes] = {}
 
     def report(
@@ -69,13 +69,14 @@ class Reporting(Part):
         watermark: tuple[str, bytes] | None = None,
         together: bool = False,
     ) -> Report:
-        """Ends leases by token; an outcome and the links found in it are one frame, or the links come before it in
-        frames of their own. Old tokens change nothing and get the answer `stale`. together: the call refuses outcomes
-        that are longer than one frame.
+        """Ends leases by token. An outcome and its links are one frame, or the links are logged before it in frames of
+        their own. Old tokens change nothing and get the answer `stale`. together: the call refuses outcomes that are
+        longer than one frame.
 
-        Raises SettingsError before any change, but for a priority function that fails on links behind the first frame.
-        Raises StoreFullError; then the first frames may be in already. A repeated call goes on from there and answers
-        for all; without a request_id only in this process: behind a restart the outcomes in them are stale.
+        Raises SettingsError before any change, except for a priority function that fails after the first frame.
+        Raises StoreFullError; then the first frames may be accepted already. A repeated call continues there and
+        answers for all. Without a request_id this works only in this process: after a restart the accepted outcomes
+        are stale.
         """
         request_id = arguments.request(request_id)
         now = self._core.advance(now)
@@ -90,7 +91,7 @@ class Reporting(Part):
         pieces = self._pieces(whole, given, extra, answer)
         if len(pieces) > 1 or pieces[0].ahead:
             if together:
-                raise SettingsError("the reports of these calls are more than one frame; make each call alone")
+                raise SettingsError("the reports of these calls need more than one frame; use a call for each")
             self._check(whole, given, extra, now)
         lines: list[Line] = []
         durable = 0  # outcomes
@@ -121,7 +122,7 @@ class Reporting(Part):
         return _report_of(answer, tuple(lines), self._core.lsn)
 
     def _remember(self, tokens: npt.NDArray[np.uint64], answer: ReportProgress) -> None:
-        """Keeps the answers of a call that broke off, for the call that repeats it."""
+        """Keeps the answers of an interrupted call, for the call that repeats it."""
         for row, (token, code) in enumerate(zip(tokens.tolist(), answer.settled, strict=False)):
             if code is _OK:
                 self._unanswered[token] = answer.codes.get(row, b"")
@@ -129,7 +130,7 @@ class Reporting(Part):
             del self._unanswered[next(iter(self._unanswered))]
 
     def _pieces(self, outcomes: OutcomeColumns, given: ByRow, extra: ByRow, answer: ReportProgress) -> list[Piece]:
-        """Divides the outcomes without an answer into frames; nearly always one frame takes them all."""
+        """Divides the outcomes without an answer into frames; nearly always one frame is enough."""
         rows, first = len(outcomes), len(answer.settled)
         costs = Costs(outcomes, given, extra)
         begun = [Piece(first, first + 1, True)] if first in answer.codes else []
@@ -148,8 +149,8 @@ class Reporting(Part):
         ]
 
     def _check(self, outcomes: OutcomeColumns, given: ByRow, extra: ByRow, now: Instant) -> None:
-        """Checks all outcomes and links before the first of several frames: an error must come before any change.
-        Raises SettingsError."""
+        """Checks all outcomes and links before the first of several frames, so that errors are raised before any
+        change. Raises SettingsError."""
         draft, origin = self._core.draft(now), Origin()
         ends = self._settling.ends(outcomes, bodies=False)
         of_their_kinds(outcomes, ends.errands, ends.ended)
@@ -207,8 +208,7 @@ class Reporting(Part):
         begun: bool,
         watermark: tuple[str, bytes] | None,
     ) -> tuple[Line, ...]:
-        """Logs the next outcomes with their links as one frame. Returns its lines. begun: more outcomes come behind
-        them."""
+        """Logs the next outcomes with their links as one frame. Returns its lines. begun: more outcomes follow."""
         draft = self._core.draft(now)
         ends = self._settling.ends(outcomes, bodies=bool(links[0] or links[1]))
         of_their_kinds(outcomes, ends.errands, ends.ended)
@@ -226,7 +226,7 @@ class Reporting(Part):
         draft.left = ends.hosts[ends.ended]
         self._settling.park_blocking_hosts(draft)
         targets = self._settling.move_pages(draft, ends, until, ended)
-        # The links of stale outcomes stay unread: the present holder of the URL will report them.
+        # The links of stale outcomes are not read: the present holder of the URL will report them.
         codes, new_targets = self._settling.take_links(draft, ends, links, targets)
         new = dict(new_targets)
         for row, numbers in codes.items():
@@ -254,7 +254,7 @@ class Reporting(Part):
         return self._core.take_lines(draft)
 
     def _taken_before(self, outcomes: OutcomeColumns, accepted: npt.NDArray[np.bool_]) -> dict[int, int]:
-        """The tokens, by row, of stale outcomes that a call which broke off has taken."""
+        """Returns the tokens, by row, of stale outcomes that an interrupted call has accepted."""
         if not self._unanswered:
             return {}
         rows = np.flatnonzero(~accepted).tolist()
@@ -289,17 +289,17 @@ class Reporting(Part):
         return answer
 
     def release(self, tokens: Sequence[int], now: Instant) -> list[Settled]:
-        """Gives leases back unfetched: the URLs are queued again, and their hosts keep their clocks."""
+        """Returns leases unfetched: the URLs are queued again, and their hosts keep their clocks."""
         return self._give_back(arguments.tokens(tokens), None, now)
 
     def defer(self, tokens: Sequence[int], until: Instant, now: Instant) -> list[Settled]:
-        """Gives leases back unfetched: the URLs wait until an instant, and errands are put off until then."""
+        """Returns leases unfetched: the URLs wait until an instant, and errands are postponed until then."""
         until = arguments.until(until)
         return self._give_back(arguments.tokens(tokens), until, now)
 
     def unclaim(self, call: Unclaimed, now: Instant) -> None:
-        """Gives leases back that never reached their caller, also past their deadline. The caller may repeat the call
-        under its request id; its lines come with the next answer that has lines."""
+        """Returns leases that never reached their caller, also after their deadline. The caller may repeat the call
+        under its request id; its lines are returned with the next answer that has lines."""
         now = self._core.advance(now)
         draft = self._core.draft(now)
         self._back(draft, arguments.tokens(call.tokens), None)
@@ -318,7 +318,7 @@ class Reporting(Part):
     def _back(self, draft: Draft, given: npt.NDArray[np.uint64], until: Instant | None) -> list[Settled]:
         tokens, firsts = np.unique(given, return_index=True)
         leases = self.tables.urls.by_token(tokens)
-        answer: list[Settled] = [_STALE] * len(given)  # the second naming of a token finds the lease ended
+        answer: list[Settled] = [_STALE] * len(given)  # a token that is named twice finds its lease ended
         for row, (token, first) in enumerate(zip(tokens.tolist(), firsts.tolist(), strict=True)):
             errand = self.tables.errands.open.get(token)
             if errand is not None:
@@ -344,7 +344,7 @@ class Reporting(Part):
 def by_outcome(
     links: Sequence[tuple[int, str | Link]] | UrlBatch, outcomes: int
 ) -> Mapping[int, list[str | Link] | UrlBatch]:
-    """Links that name their outcome, by outcome. Raises SettingsError for an outcome that does not exist."""
+    """Returns links by the outcome that they name. Raises SettingsError for an outcome that does not exist."""
     if isinstance(links, UrlBatch):
         rows = arguments.outcome_rows(links, outcomes)
         if len(rows) and not np.count_nonzero(rows[1:] < rows[:-1]):
@@ -354,7 +354,7 @@ def by_outcome(
     extra: dict[int, list[str | Link]] = {}
     for row, link in arguments.pairs(links):
         if not 0 <= row < outcomes:
-            raise SettingsError(f"link {shown(link)} names outcome {row}; there are {outcomes}")
+            raise SettingsError(f"link {shown(link)} names outcome {row}, but the call has {outcomes} outcomes")
         extra.setdefault(row, []).append(link)
     return extra
 

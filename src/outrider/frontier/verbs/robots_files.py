@@ -50,7 +50,7 @@ from outrider.robots import AgentRules, verdict_of_status
 from outrider.url import authority_of, host_of
 
 THROUGH: Place = (1 << 32, -1)
-"""The place behind the last URL."""
+"""The place after the last URL."""
 NO_HEADS = np.zeros(0, HEAD)
 
 
@@ -62,8 +62,8 @@ def parked_after(
     most: int,
     chosen_of: Callable[[Heads], npt.NDArray[np.bool_]],
 ) -> tuple[Cards, Place, int]:
-    """Up to `most` parked URLs behind a place in a slot of the ledger, the place of the last row that was looked at,
-    and how many rows that were. crawls: the rows of crawls that are looked into; chosen_of: which heads are wanted."""
+    """Returns up to `most` parked URLs after a place in a slot of the ledger, the place of the last row that was read,
+    and how many rows were read. crawls: the rows of crawls that are searched; chosen_of: selects heads."""
     crawl = next((crawl for crawl in crawls if crawl >= place[0]), None)
     if crawl is None:
         return Cards.none(), THROUGH, 1
@@ -86,14 +86,14 @@ def parked_after(
 
 
 class RobotsFiles(Part):
-    """Judges URLs by robots.txt files, and decides when to ask for a file again."""
+    """Judges URLs by robots.txt files, and decides when to request a file again."""
 
     def living(self, cards: Cards) -> Cards:
-        """The cards that are not void."""
+        """Returns the cards that are not void."""
         return cards.filter(~self.tables.urls.void(cards.heads)) if self.tables.urls.voids() else cards
 
     def requeue(self, draft: Draft, cards: Cards, old: int, now: Instant) -> None:
-        """Cards that nothing forbids any more become queued, or waiting when their due time lies ahead."""
+        """Queues cards that are not forbidden any more, or lets them wait if their due time is in the future."""
         if not len(cards):
             return
         heads = cards.changed()
@@ -103,8 +103,8 @@ class RobotsFiles(Part):
         draft.heads(cards.with_heads(heads), np.zeros(len(cards), np.uint64), states)
 
     def set_robots(self, authority: str, status: int | None, body: bytes, now: Instant) -> None:
-        """Rules for an authority (scheme://host[:port]) from the caller, as its robots.txt answered. Raises
-        SettingsError."""
+        """Sets the rules for an authority (scheme://host[:port]) from the caller, by the answer to its robots.txt
+        request. Raises SettingsError."""
         arguments.robots(RobotsAnswer(status, body))
         found = arguments.robots_url(authority)
         now = self._core.advance(now)
@@ -117,7 +117,7 @@ class RobotsFiles(Part):
         self._core.commit(draft)
 
     def standing(self, now: Instant) -> Callable[[Authority], RobotsStanding]:
-        """A function that tells how the pages of an authority stand at this instant, as the settings take its rules."""
+        """Returns a function that judges an authority's pages at this instant, with its rules and the settings."""
         stands = standing_at(
             now,
             errands=self._core.errands_mode,
@@ -130,7 +130,7 @@ class RobotsFiles(Part):
         return lambda authority: found if (found := stands(authority)) is not RobotsVerdict.REFUSE else RobotsVerdict.GO
 
     def _of_file(self, digest: int) -> RobotsStanding:
-        """How pages stand under the rules of a file, as the settings take them."""
+        """Returns the verdict on pages, or the rules, by a file and the settings."""
         if not self.settings.obey_robots:
             return RobotsVerdict.GO
         rulebook = self.tables.robots.rulebook
@@ -141,7 +141,7 @@ class RobotsFiles(Part):
         return rules or RobotsVerdict.READ
 
     def standings(self, hosts: npt.NDArray[np.intp], cards: Cards, now: Instant) -> list[RobotsStanding]:
-        """How the pages of their authorities stand for these cards, whose hosts have these rows."""
+        """Returns the standings of these cards' authorities. hosts: the rows of their hosts."""
         robots = self.tables.robots
         known, digests = robots.open_files(hosts, cards, now)
         files = digests.tolist()
@@ -157,7 +157,7 @@ class RobotsFiles(Part):
         return found
 
     def _opens(self) -> bool:
-        """Whether the owner's settings open a host whose robots.txt is out of reach."""
+        """Whether the owner's settings open a host whose robots.txt is unreachable."""
         return self.settings.robots_unreachable == "open" or not self.settings.obey_robots
 
     def unanswered(self, authority: Authority, now: Instant) -> bool:
@@ -187,18 +187,18 @@ class RobotsFiles(Part):
     # -- parked URLs whose rules changed -------------------------------------------------------------------------------
 
     def judge_again(self, now: Instant, most: int) -> int:
-        """Judges parked URLs again where the rules of their authority changed: at most so many, and `RECHECK_ROWS_MAX`
-        rows of the ledger, per call. Returns how many verdicts that took."""
+        """Judges parked URLs again after changes of their authority's rules: at most `most`, and `RECHECK_ROWS_MAX`
+        rows of the ledger, per call. Returns how many verdicts were used."""
         count, room = 0, RECHECK_ROWS_MAX
         for name in list(self._gates.again):
             authority = self.tables.robots.by_name.get(name)
             if authority is None or not authority.again:
-                del self._gates.again[name]  # its host went cold, and has no parked URL
+                del self._gates.again[name]  # its host became cold, and has no parked URL
                 continue
             while name in self._gates.again and count < most and room > 0:
                 state = self._judgeable(authority, now)
                 if state is not RobotsVerdict.GO:
-                    if state is not RobotsVerdict.READ:  # a fact about its robots.txt brings it back
+                    if state is not RobotsVerdict.READ:  # a fact about its robots.txt adds it again
                         del self._gates.again[name]
                     if state is RobotsVerdict.HOLD:
                         self._gates.line_up(authority)
@@ -209,8 +209,8 @@ class RobotsFiles(Part):
         return count
 
     def _judgeable(self, authority: Authority, now: Instant) -> RobotsVerdict:
-        """GO when the rules of an authority are at hand, HOLD when an errand must fetch them first, REFUSE when the
-        caller must, READ when they are too long to be read in this call: then they are asked for."""
+        """Returns GO if the rules of an authority are available, HOLD if an errand must fetch them first, REFUSE if the
+        caller must. READ: they are too long for this call, so the reading thread reads them."""
         if self._core.errands_mode and (authority.token or self.unanswered(authority, now)):
             return RobotsVerdict.HOLD
         if self.is_closed(authority, now):
@@ -222,7 +222,7 @@ class RobotsFiles(Part):
 
     def _judge_some(self, authority: Authority, now: Instant, most: int) -> tuple[int, int]:
         """Judges some parked URLs of an authority again, in a frame of their own. Returns the cost of the verdicts, and
-        how many rows of the ledger were looked at."""
+        how many rows of the ledger were read."""
         stands = self.standing(now)(authority)
         each = 1 + sum(costs_of([stands]))
         cards, place, rows = self._parked_after(authority, self._gates.again[authority.name], max(1, most // each))
@@ -239,7 +239,7 @@ class RobotsFiles(Part):
         return len(cards) * each, rows
 
     def _refuse_again(self, draft: Draft, cards: Cards) -> None:
-        """Cards that were refused because no server answered are refused by rules now."""
+        """Updates cards that were refused because no server answered and are refused by rules now."""
         rules = draft.error_number("robots")
         cards = cards.filter(cards.heads["error"] != rules)
         if len(cards):
@@ -248,8 +248,8 @@ class RobotsFiles(Part):
             draft.heads(cards.with_heads(heads), np.zeros(len(cards), np.uint64), np.full(len(cards), PARKED, np.uint8))
 
     def _parked_after(self, authority: Authority, place: Place, most: int) -> tuple[Cards, Place, int]:
-        """Up to `most` parked URLs of an authority behind a place in its slot of the ledger, the place of the last row
-        that was looked at, and how many rows that were."""
+        """Returns up to `most` parked URLs of an authority after a place in its slot of the ledger, the place of the
+        last row that was read, and how many rows were read."""
         tables, slot = self.tables, authority.slot
         own = [queue for queue in tables.queues_of(authority.host) if tables.queues.parked[queue]]
         crawls = sorted({int(tables.queues.crawl[queue]) for queue in own})
@@ -267,8 +267,8 @@ class RobotsFiles(Part):
     # -- verdicts that are dropped ------------------------------------------------------------------------------------
 
     def ask_sooner(self, now: Instant) -> int:
-        """A process or a worker has come that may do better: verdicts whose cause may be on our own side hold for a
-        minute at most. Returns how many robots.txt files are asked for sooner."""
+        """Handles a new process or worker, which may have better access: verdicts with a possible cause on our own side
+        are valid for a minute at most. Returns how many robots.txt files are requested sooner."""
         now = self._core.advance(now)
         self._core.verdicts_since = now
         if not self._core.errands_mode:
@@ -283,8 +283,8 @@ class RobotsFiles(Part):
         return len(found)
 
     def recheck(self, host: int, now: Instant) -> tuple[int, list[str]]:
-        """Drops all verdicts on robots.txt files of a host: each is asked for before the host's next page, and at once
-        where pages are parked. Returns how many these are, and the classes of errors that ended pages."""
+        """Drops all verdicts on robots.txt files of a host: each is requested before the host's next page, and at once
+        if pages are parked. Returns the number of these pages, and the classes of errors that ended pages."""
         now = self._core.advance(now)
         known = [one for one in self.tables.robots.of_host.get(host, ()) if one.state != RobotsState.UNKNOWN]
         errors = sorted({one.error for one in known if one.state == RobotsState.DEAD and one.error})
@@ -313,9 +313,9 @@ class RobotsFiles(Part):
         *,
         told: bool = False,
     ) -> None:
-        """The draft gets the meaning of an answer as a fact, which ends the authority's errand. told: a caller gave the
-        rules unasked; then an open errand goes on, for its request may be under way, and the host gets no second
-        request beside it."""
+        """Adds the meaning of an answer to the draft as a fact, which ends the authority's errand. told: a caller set
+        the rules without a request. Then an open errand continues, because its request may be under way, and the host
+        gets no second request at the same time."""
         opens, retries = self._opens(), self._core.errands_mode and self.settings.obey_robots
         of_answer = partial(after_answer, authority, answer, error, retry_after, now, retries=retries, opens=opens)
         of_answer = partial(of_answer, elsewhere=not told and authority.holder != 0)
@@ -342,8 +342,8 @@ class RobotsFiles(Part):
             return
         delay = self._rests.obeyed(self.tables.robots.rulebook.delay_of(digest, body))
         if delay:
-            # The delay counts from the last request to the host, also where a redirect led to the rules of another
-            # host; and from requests that end in this call.
+            # The delay counts from the last request to the host, also if a redirect led to the rules of another host,
+            # and from requests that end in this call.
             draft.crawl_delays[authority.host] = max(delay, draft.crawl_delays.get(authority.host, 0.0))
             clock = draft.clock(authority.host)
             if clock.ended:
@@ -357,7 +357,8 @@ class RobotsFiles(Part):
     # -- rules that are too long to be read in a call ------------------------------------------------------------------
 
     def digest_of(self, body: bytes) -> int:
-        """The keyed hash by which authorities name a robots.txt, 0 for an empty file. Any thread may call it."""
+        """Returns the keyed hash by which authorities name a robots.txt, 0 for an empty file. Any thread may call
+        it."""
         return self.tables.hash_of(body.decode("latin-1")) if body else 0
 
     @property
@@ -366,8 +367,8 @@ class RobotsFiles(Part):
         return bool(self._gates.unread)
 
     def to_be_read(self) -> list[tuple[int, bytes]]:
-        """Files to read outside of the calls: (digest, body) for `AgentRules`, which `read_now` takes. One file at
-        least, whatever its length; several have `RULES_READ_BYTES_AT_ONCE` at most together."""
+        """Returns files to read outside of the calls: (digest, body) for `AgentRules`, which `read_now` accepts. It
+        returns at least one file, of any length. Several have at most `RULES_READ_BYTES_AT_ONCE` together."""
         found: dict[int, bytes] = {}
         room = RULES_READ_BYTES_AT_ONCE
         for authority in self._gates.unread.values():
@@ -379,8 +380,8 @@ class RobotsFiles(Part):
         return list(found.items())
 
     def read_now(self, read: Iterable[tuple[int, float, AgentRules | None]]) -> None:
-        """Takes files that were read: digest, Crawl-delay, rules (None where only the delay was looked for). Hosts with
-        URLs that waited for these rules get their turn looked at again."""
+        """Accepts files that were read: digest, Crawl-delay, rules (None if only the delay was needed). Hosts with URLs
+        that waited for these rules are checked again."""
         known: set[int] = set()
         for digest, delay, rules in read:
             self.tables.robots.rulebook.note_delay(digest, delay)
@@ -389,7 +390,7 @@ class RobotsFiles(Part):
                 known.add(digest)
         for authority in list(self._gates.unread.values()):
             if self.tables.robots.by_name.get(authority.name) is not authority:
-                del self._gates.unread[authority.name]  # its host went cold: no URL waits
+                del self._gates.unread[authority.name]  # its host became cold: no URL waits
             elif authority.digest in known or not self.tables.robots.rulebook.size(authority.digest):
                 del self._gates.unread[authority.name]
                 if self.turns.gates.get(authority.host) is authority and not authority.token:
@@ -399,8 +400,8 @@ class RobotsFiles(Part):
 
 
 def _failed(answer: RobotsAnswer, error: str | None, found: RobotsUpdate) -> str | None:
-    """The class under which a failed request for a robots.txt is counted; None for one that did not fail. Where no
-    server answers for an authority, each of its pages is counted instead."""
+    """Returns the class under which a failed request for a robots.txt is counted; None for a request that did not fail.
+    If no server answers for an authority, each of its pages is counted instead."""
     if found.state == RobotsState.DEAD or error == STOPPED:
         return None
     if error is None and answer.status and verdict_of_status(answer.status) == "unreachable":

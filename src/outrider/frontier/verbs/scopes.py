@@ -1,4 +1,4 @@
-"""The scopes of crawls, made from their seeds when they are first asked for."""
+"""The scopes of crawls, made from their seeds at first use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Scopes:
         self._spans: dict[int, set[str]] = {}
 
     def of(self, crawl: int) -> Scope:
-        """The scope of a crawl."""
+        """Returns the scope of a crawl."""
         scope = self._scopes.get(crawl)
         if scope is None:
             s = self._settings
@@ -31,8 +31,8 @@ class Scopes:
         return scope
 
     def widen(self, draft: Draft, crawl: int, seeds: Iterable[str]) -> None:
-        """Widens the scope of a crawl by these seeds. It changes before the draft is logged: call `forget` when that
-        fails."""
+        """Widens the scope of a crawl by these seeds. It changes before the draft is logged: call `forget` if the
+        logging fails."""
         known = self._spans_of(crawl)
         wider: list[str] = []
         for text in seeds:
@@ -45,7 +45,7 @@ class Scopes:
             self._scopes[crawl] = self.of(crawl).widened(*wider)
 
     def _spans_of(self, crawl: int) -> set[str]:
-        """The hosts, domains or prefixes of all its seeds."""
+        """Returns the hosts, domains or prefixes of all its seeds."""
         spans = self._spans.get(crawl)
         if spans is None:
             seeds = self._crawls.scope.get(crawl, {})
@@ -53,6 +53,6 @@ class Scopes:
         return spans
 
     def forget(self) -> None:
-        """Drops all of them; the next use makes them from the tables."""
+        """Drops all scopes; the next use makes them from the tables."""
         self._scopes.clear()
         self._spans.clear()

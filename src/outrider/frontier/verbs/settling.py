@@ -1,4 +1,5 @@
-"""Outcomes become facts: hosts rest, URLs move on, texts change, lines are kept. All in columns; an errand is a row."""
+"""Turns outcomes into facts: rests of hosts, states and texts of URLs, lines of output. In columns; errands are
+rows."""
 
 from __future__ import annotations
 
@@ -73,11 +74,11 @@ _KEPT_COLUMNS = tuple((told.column or name, EMPTY[name]) for name, told in RECOR
 """The columns of outcomes that records keep, and their empty values."""
 _DIGEST = list(RECORD_FIELDS).index("digest")
 _STAYING = tuple(place for place, told in enumerate(RECORD_FIELDS.values()) if not told.renewed)
-"""The places of fields that a record keeps until another value comes."""
-NOT_MODIFIED = 304  # the answer to a request with validators: no bad one
-HEALTHY = int(BlockSignal.HEALTHY)  # numpy asks an enumeration of Python 3.11 for names that it lacks, which is slow
+"""The places of fields that a record keeps until it gets another value."""
+NOT_MODIFIED = 304  # the answer to a request with validators; it is not a bad answer
+HEALTHY = int(BlockSignal.HEALTHY)  # numpy looks for names that an enumeration of Python 3.11 lacks, which is slow
 _OF_STATUSES = np.full(HTTP_STATUS_MAX + 1, BlockSignal.NEUTRAL, np.uint8)
-"""The sign that an answer of each HTTP status gives."""
+"""The sign of an answer, by its HTTP status."""
 _OF_STATUSES[200:500] = HEALTHY
 _OF_STATUSES[403] = BlockSignal.WALL
 _PHASES = np.uint64((1 << 50) - 1)  # the windows of a Crawl-delay begin at another instant for each host
@@ -86,8 +87,9 @@ _PHASES = np.uint64((1 << 50) - 1)  # the windows of a Crawl-delay begin at anot
 @dataclass(slots=True)
 class Ends:
     """The leases that the outcomes of one frame end. ended: outcomes of open leases of pages; hosts: rows of the
-    pages' hosts; dead: ended ones whose URLs were deleted meanwhile; errands: open errands, by row; network: as these
-    outcomes show it; spared: rows that failed in an outage of it; nameless: pages whose host has lost its address."""
+    pages' hosts; dead: ended ones whose URLs were deleted meanwhile; errands: open errands, by row; network: its state
+    after these outcomes; spared: rows that failed in an outage of it; nameless: pages whose host has lost its
+    address."""
 
     outcomes: OutcomeColumns
     leases: OpenLeases
@@ -100,7 +102,7 @@ class Ends:
     nameless: frozenset[int] = frozenset()
 
     def accepted(self) -> Flags:
-        """The outcomes that are not stale."""
+        """Returns the outcomes that are not stale."""
         found = self.ended if self.dead is None else self.ended & ~self.dead
         if self.errands:
             found = found.copy()
@@ -110,9 +112,9 @@ class Ends:
 
 @dataclass(slots=True)
 class _EndedPages:
-    """The pages of a frame that end, a row each, and the columns that they get. until: the instants at which the rests
-    of their hosts end; ended: the ends of the requests; keeps: pages whose new text counts; targets: where redirects
-    lead, by row; rows: of the frame."""
+    """The pages of a frame that end, a row each, and their new columns. until: the instants at which the rests of their
+    hosts end; ended: the ends of the requests; keeps: pages whose new text counts; targets: the targets of redirects,
+    by row; rows: of the frame."""
 
     outcomes: OutcomeColumns
     cards: Cards
@@ -125,7 +127,7 @@ class _EndedPages:
     rows: Places | None
 
     def at(self, column: Any, rows: Places) -> Any:
-        """The values of these rows, of a column or a value for all."""
+        """Returns the values of these rows, of a column or a value for all."""
         return column[rows] if isinstance(column, np.ndarray) else column
 
 
@@ -135,16 +137,16 @@ class Settling(Part):
     def __init__(self, core: Core, links: Discovering, traps: Trapping, robots: RobotsFiles) -> None:
         super().__init__(core)
         self._links, self._traps, self._robots = links, traps, robots
-        # Cells of the hosts that the draft at hand parks or leaves alone, by row.
+        # Cells of the hosts that the present draft parks or pauses, by row.
         self.block_score: dict[int, int] = {}
-        # In memory alone: a restart begins to count anew, which parks a host later and none wrongly.
+        # In memory alone. A restart begins to count anew, so a host may be parked later, but never wrongly.
         self._same_bodies = kernels.SameBodies(UNWELCOME_RUNS_MAX, UNWELCOME_SAME_BODIES)
 
     def ends(self, outcomes: OutcomeColumns, *, bodies: bool) -> Ends:
-        """Looks up the leases of these outcomes. bodies: whether their texts are needed in any case."""
+        """Finds the leases of these outcomes. bodies: whether their texts are needed in any case."""
         tables, tokens = self.tables, outcomes.tokens
         rows = len(outcomes)
-        # A URL that was fetched and brought nothing new needs only its head.
+        # A URL that was fetched without a new text needs only its head.
         bodies = bodies or self._traps.counts_returns or outcomes.needs_bodies()
         leases = self.tables.urls.by_token(tokens, bodies=bodies)
         if not bodies and np.count_nonzero(leases.cards.heads["flags"]):
@@ -152,7 +154,7 @@ class Settling(Part):
         ended, first = leases.found, None
         if has_equals(tokens):
             first = np.zeros(rows, np.bool_)
-            first[np.unique(tokens, return_index=True)[1]] = True  # the second naming of a token finds the lease ended
+            first[np.unique(tokens, return_index=True)[1]] = True  # a token that is named twice finds its lease ended
             ended = ended & first
         dead = ended & tables.urls.void(leases.cards.heads) if tables.urls.voids() else None
         errands = {}
@@ -168,12 +170,12 @@ class Settling(Part):
     # -- our own network -----------------------------------------------------------------------------------------------
 
     def hear_network(self, draft: Draft, ends: Ends) -> None:
-        """Finds in these outcomes whether our own network is at fault. In an outage no host is marked: its pages and
-        errands come again behind the pause, as if they had not been asked for, and the hosts whose failures told of it
-        get the rates back that they had."""
+        """Detects an outage of our own network from these outcomes. In an outage no host is marked: its pages and
+        errands are queued again after the pause, without a counted attempt. The hosts whose failures showed the outage
+        get their old rates back."""
         outcomes, hosts, network = ends.outcomes, self.tables.hosts, self._core.network
         if not outcomes.errors and not (network.down or network.silent or network.given_up):
-            return  # as nearly always
+            return  # the usual case
         accepted = ends.accepted()
         failed = {row for row, error in outcomes.errors.items() if accepted[row] and error in SILENT}
         failed = {row for row in failed if not outcomes.statuses[row]}
@@ -199,8 +201,8 @@ class Settling(Part):
             outcomes.come_again(pages, ends.network.until)
 
     def hear_names(self, ends: Ends) -> None:
-        """Finds the pages whose host has lost its address, though it had one. That says nothing about a page: it goes
-        back to its queue as if it had not been asked for, and its host is left alone."""
+        """Finds the pages whose host had an address and has lost it. This says nothing about a page: it returns to its
+        queue without a counted attempt, and its host is paused."""
         outcomes, hosts, robots = ends.outcomes, self.tables.hosts, self.tables.robots
         found = [
             row
@@ -211,7 +213,7 @@ class Settling(Part):
         for row in found.copy():
             host = int(ends.hosts[row])
             if not (hosts.answered[host] or any(one.fetched for one in robots.of_host.get(host, ()))):
-                found.remove(row)  # it was never there
+                found.remove(row)  # the host never answered
         if found:
             ends.nameless = frozenset(found)
             outcomes.come_again(found, verdicts.NO_INSTANT)
@@ -219,7 +221,7 @@ class Settling(Part):
     # -- errands -------------------------------------------------------------------------------------------------------
 
     def answer_errands(self, draft: Draft, ends: Ends) -> None:
-        """Takes the answers to errands, row by row."""
+        """Handles the answers to errands, row by row."""
         outcomes = ends.outcomes
         for row, errand in ends.errands.items():
             error = outcomes.errors.get(row)
@@ -246,7 +248,7 @@ class Settling(Part):
                     self._homes.add(draft, host_of(cells[4]))  # the host of the next hop
             if not isinstance(errand, HostAddress):
                 continue
-            # It was no request to the host, so the host does not rest.
+            # It was not a request to the host, so the host does not rest.
             self.turns.shared.moved([errand.host])
             cells = errand.after_answer(
                 outcomes.addresses.get(row),
@@ -259,13 +261,13 @@ class Settling(Part):
             if cells[0] != errand.address:
                 self._homes.leave_addresses(draft, [errand.host])
             draft.add(Fact.LOCATED, (*errand.place, *cells))
-            if not cells[0] and cells[1]:  # nobody asks for it again soon
+            if not cells[0] and cells[1]:  # it is not requested again soon
                 self._traps.count_nameless(draft, errand.slot, errand.host)
 
     def lengthen_copies(self, draft: Draft, ends: Ends) -> None:
-        """Lets each robots.txt that these outcomes brought hold for the next turn of its host. The host may rest for
-        longer than the file holds by its own word: then the copy would be too old at every turn, and no page would ever
-        be fetched. The instants at which the hosts' rests end must be in the draft."""
+        """Keeps each robots.txt that these outcomes brought valid until the next turn of its host. If the host rests
+        for longer than the file is valid, the copy would be too old at every turn, and no page would ever be fetched.
+        The draft must contain the instants at which the hosts' rests end."""
         brought = {one.name: one for row, one in ends.errands.items() if isinstance(one, Authority)}
         rows = draft.rows.get(Fact.ROBOTS) if brought else None
         for place, row in enumerate(rows or ()):
@@ -282,8 +284,8 @@ class Settling(Part):
     # -- hosts ---------------------------------------------------------------------------------------------------------
 
     def rest_hosts(self, draft: Draft, ends: Ends) -> tuple[Instants, Instants | Instant]:
-        """Lets hosts rest after these requests: the longest of floor, factor, crawl delay, Retry-After, back-off
-        and strain. Returns for each outcome the end of the rest as it stands behind it, and the end of the request."""
+        """Lets hosts rest after these requests: the longest of floor, factor, Crawl-delay, Retry-After, back-off
+        and throttle. Returns for each outcome the end of the rest after it, and the end of the request."""
         outcomes, tables = ends.outcomes, self.tables
         requested = {row: one for row, one in ends.errands.items() if not isinstance(one, HostAddress)}
         rested, hosts = ends.ended, ends.hosts
@@ -328,7 +330,8 @@ class Settling(Part):
         return until, ended
 
     def _ends_of_requests(self, ends: Ends, requested: Mapping[int, Errand]) -> Instants | Instant:
-        """The instants at which requests ended, by what their holders said; now for all where nobody said any."""
+        """Returns the instants at which requests ended, as their holders reported them; now for all if no holder
+        did."""
         given, now = ends.outcomes.ended_at, self._core.now
         if given is None:
             return now
@@ -341,7 +344,7 @@ class Settling(Part):
         return ends_of(given, ends.outcomes.seconds, begun=begun, now=now)
 
     def _rest(self, draft: Draft, hosts: Rows, requests: _EndedRequests) -> Instants:
-        """Sets the clocks of hosts after these requests, in order where a host comes more than once. Returns the ends
+        """Sets the clocks of hosts after these requests, in order if a host appears more than once. Returns the ends
         of their rests."""
         if not has_equals(hosts):
             clocks = draft.clocks(hosts)
@@ -366,7 +369,7 @@ class Settling(Part):
         requests: _EndedRequests,
         delays: npt.NDArray[np.float64] | None,
     ) -> None:
-        """Sets the clocks at these places, of which each comes once."""
+        """Sets the clocks at these places, each of which appears once."""
         windows = delays is not None and self.settings.crawl_delay_as == "window"
         drawn = windows or requests.refused is not None
         hashes = self.tables.hosts.hash[hosts[at].astype(np.intp)] if drawn else _NO_HASHES
@@ -389,8 +392,8 @@ class Settling(Part):
             first_byte=requests.first_byte,
             latency_ms=latency_ms,
         )
-        # The request that ended last of several at once may be reported before another: a lease tells its end, so the
-        # gap behind that one stays.
+        # Of several requests at once, the last to end may be reported first. The clock has its end, so the gap after it
+        # stays.
         before = clocks["ended"][at]
         last = requests.ended >= before
         gap, reason, ended = rests.gap, rests.reason, requests.ended
@@ -413,24 +416,24 @@ class Settling(Part):
     def _count_block_signs(
         self, hosts: Rows, clocks: Mapping[str, npt.NDArray[Any]], at: Places | slice, signals: Signals
     ) -> None:
-        """Counts the signs of these requests in the clocks of their hosts."""
+        """Counts the block signs of these requests in the clocks of their hosts."""
         before = clocks["block_score"][at]
         if not np.count_nonzero(before) and signals.max() <= HEALTHY:
-            return  # as nearly always
+            return  # the usual case
         before = before.copy()
         signals = np.where(
             (signals == BlockSignal.BROKEN) & (clocks["answered"][at] == 0), BlockSignal.NEUTRAL, signals
         )
         lost = (signals == BlockSignal.BROKEN) | (signals == BlockSignal.NAMELESS)
         for place in np.flatnonzero(is_silent(before) & lost).tolist():
-            if self._left_alone(int(hosts[at][place])):  # a request that was open when it fell silent tells nothing new
+            if self._left_alone(int(hosts[at][place])):  # a request from before the host fell silent shows nothing new
                 signals[place] = BlockSignal.NEUTRAL
         after = clocks["block_score"][at] = block_scores_after(before, signals)
         told = (after != before) & (is_silent(after) | (after >= PARKED_FROM))
         self.block_score.update(zip(hosts[at][told].tolist(), after[told].tolist(), strict=True))
 
     def _signals(self, ends: Ends, hosts: Rows, rested: Flags) -> Signals:
-        """The signs that requests give about the welcome of a crawler."""
+        """Returns the signs in these requests that hosts block crawlers."""
         outcomes = ends.outcomes
         statuses = outcomes.statuses
         signals: Signals = _OF_STATUSES[statuses]
@@ -449,10 +452,11 @@ class Settling(Part):
         return signals
 
     def _count_bodies(self, ends: Ends, hosts: Rows, healthy: Flags) -> Places:
-        """Counts the bodies of healthy answers. Returns the rows of those at the end of a long run of same ones."""
+        """Counts the bodies of healthy answers. Returns the rows of answers at the end of a long run of equal
+        bodies."""
         outcomes, cards = ends.outcomes, ends.leases.cards
         rows = np.fromiter(outcomes.digests, np.intp, len(outcomes.digests))
-        # Python's own hash: keyed, and nothing but this run knows it.
+        # Python's own hash is keyed: only this run can compute it.
         bodies = np.fromiter(map(hash, outcomes.digests.values()), np.int64, len(rows)).view(np.uint64)
         told = healthy[rows]
         rows, bodies = rows[told], bodies[told]
@@ -465,20 +469,21 @@ class Settling(Part):
         return rows[np.frombuffer(same, np.uint32)]
 
     def _draws(self, hashes: Uint64s, ended: Instants | Instant) -> npt.NDArray[np.float64]:
-        """Chance from 0 to below 1 for each host, by the frontier's seed: the same request draws the same."""
+        """Returns a random number from 0 to below 1 for each host, by the frontier's seed: the same request draws the
+        same number."""
         instants = np.broadcast_to(np.asarray(ended, np.int64), hashes.shape).astype(np.uint64)
         drawn = mixed(hashes ^ mixed(instants ^ np.uint64(self._core.seed)))
         found: npt.NDArray[np.float64] = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53
         return found
 
     def _left_alone(self, host: int) -> bool:
-        """Whether a host that fell silent is left alone just now."""
+        """Whether a host that fell silent is paused just now."""
         rules = [self.tables.queues.rules.get(queue) for queue in self.tables.queues_of(host)]
         return host in self.block_score or any(one is not None and one.blocked_until > self._core.now for one in rules)
 
     def park_blocking_hosts(self, draft: Draft) -> None:
-        """Pauses the queues of hosts at which a crawler is not welcome, as an operator would, and blocks those of hosts
-        that fell silent for a while: those that are there, and those that come later under the hosts' names."""
+        """Pauses the queues of hosts that block crawlers, as an operator would. Blocks the queues of silent hosts for a
+        while. Both apply to present queues and to later ones under the hosts' names."""
         tables = self.tables
         for host, cell in sorted(self.block_score.items()):
             again = 0 if cell >= PARKED_FROM else draft.now + instant(silent_seconds(cell))
@@ -545,14 +550,14 @@ class Settling(Part):
         self._set_schedules(draft, pages)
 
     def _set_schedules(self, draft: Draft, pages: _EndedPages) -> None:
-        """Keeps the schedules of pages that are visited regularly. A bad answer does not end their visits, but makes
-        them rarer, until there were too many in a row."""
+        """Keeps the schedules of pages that are visited regularly. A bad answer does not end their visits. It makes
+        them rarer, until there are too many in a row."""
         outcomes, heads, chosen = pages.outcomes, pages.heads, pages.outcomes.verdicts
         old = pages.cards.heads
         codes = old["flags"] >> SCHEDULE_SHIFT
         if not outcomes.all_done and (again := chosen == verdicts.AGAIN).any():
-            # With an error, the page goes back as if it had not been asked for, and its schedule stays as it is. So
-            # does one that was redirected to another spelling of the same URL, which is requested next.
+            # With an error, the page is queued again without a counted attempt, and its schedule stays as it is. The
+            # same applies to a redirect to another spelling of the same URL, which is requested next.
             moved = (outcomes.statuses // 100 == 3) & (outcomes.statuses != NOT_MODIFIED)
             unasked = again & (self._with_errors(outcomes) | moved)
             heads["attempts"] = np.where(unasked & (codes != 0), old["attempts"], heads["attempts"])
@@ -560,11 +565,11 @@ class Settling(Part):
             pauses = (heads["due"][rows] - pages.at(pages.ended, rows)) / MICROSECONDS
             heads["flags"][rows] = heads["flags"][rows] & HAS_CONTENT | codes_of(pauses) << SCHEDULE_SHIFT
         if not np.count_nonzero(codes):
-            return  # as nearly always
+            return  # the usual case
         answers = np.minimum(old["attempts"].astype(np.int64) + 1, 65_535)
         ended = (codes != 0) & ((heads["state"] == DONE) | (heads["state"] == GONE))
         kept = ended & self._answered_badly(outcomes) & (answers < BAD_ANSWERS_MAX)
-        # One that is given up keeps its schedule for an operator who puts it back.
+        # A gone URL keeps its schedule, because an operator may queue it again.
         heads["flags"][ended & ~kept & (heads["state"] == DONE)] &= HAS_CONTENT
         rows = np.flatnonzero(kept)
         if not len(rows):
@@ -578,21 +583,21 @@ class Settling(Part):
         pages.keeps[rows] = False
 
     def _with_errors(self, outcomes: OutcomeColumns) -> Flags:
-        """The outcomes that name an error."""
+        """Returns the outcomes with an error."""
         found = np.zeros(len(outcomes), np.bool_)
         found[[row for row, error in outcomes.errors.items() if error]] = True
         return found
 
     def _answered_badly(self, outcomes: OutcomeColumns) -> Flags:
-        """The outcomes that a page with a schedule survives: a redirect, a status from 300 on, an error. A page that
-        its caller calls gone or done without any of these is not visited again."""
+        """Returns the outcomes that a page with a schedule survives: a redirect, a status from 300 on, an error. A page
+        that its caller reports as gone or done without any of these is not visited again."""
         found: Flags = self._with_errors(outcomes) | ((outcomes.statuses >= 300) & (outcomes.statuses != NOT_MODIFIED))
         found |= outcomes.verdicts == verdicts.RETRY
         found[[row for row in outcomes.locations if int(outcomes.verdicts[row]) == verdicts.DONE]] = True
         return found
 
     def _set_others(self, draft: Draft, pages: _EndedPages) -> None:
-        """Sets the heads of pages that are not done. `attempts` stands in the heads already."""
+        """Sets the heads of pages that are not done. The heads contain `attempts` already."""
         outcomes, heads, now = pages.outcomes, pages.heads, draft.now
         chosen = outcomes.verdicts
         gone = chosen == verdicts.GONE
@@ -642,7 +647,7 @@ class Settling(Part):
                 ended = int(pages.ended[row]) if isinstance(pages.ended, np.ndarray) else pages.ended
                 due = ended + instant(min(asked, RETRY_AFTER_SECONDS_MAX))
             depth, hops = int(head["depth"]), int(head["hops"])
-            is_last = hops >= REDIRECT_HOPS_MAX  # beyond, a target is a link like one on a page
+            is_last = hops >= REDIRECT_HOPS_MAX  # from here on, a target is a link like a link on a page
             pages.targets[row] = Arrival(
                 target or location,
                 0,
@@ -677,7 +682,7 @@ class Settling(Part):
                 draft.error(error)
 
     def _put_pages(self, draft: Draft, pages: _EndedPages) -> None:
-        """Adds the heads of pages to the draft, and whole cards where their texts changed."""
+        """Adds the heads of pages to the draft, and whole cards if their texts changed."""
         cards, tokens, queues = pages.cards, pages.outcomes.tokens, pages.queues
         rows, values, contents = self._new_values(pages)
         if not rows:
@@ -696,8 +701,8 @@ class Settling(Part):
 
     def _new_values(self, pages: _EndedPages) -> tuple[list[int], Any, Uint64s]:
         """Returns the rows of pages whose records change, the columns of the kept fields, and the hashes of contents
-        without a digest. An outcome without a kept value changes no field; one with any also replaces the fields that
-        are `renewed`."""
+        without a digest. An outcome without a kept value changes no field; an outcome with one also replaces the fields
+        that are `renewed`."""
         outcomes, cards, heads = pages.outcomes, pages.cards, pages.heads
         rows = outcomes.rewritten()
         if pages.keeps is not None:
@@ -728,13 +733,13 @@ class Settling(Part):
     def take_links(
         self, draft: Draft, ends: Ends, links: tuple[ByRow, ByRow], targets: Mapping[int, Arrival]
     ) -> tuple[dict[int, bytes], dict[int, int]]:
-        """Takes the links of pages in. Returns the numbers of their codes by row of the outcome, and by row whether a
+        """Accepts the links of pages. Returns the numbers of their codes by row of the outcome, and by row whether a
         redirect's target was new."""
         given, extra = links
         if not given and not extra and not targets:
             return {}, {}
         wanted: list[Arrival] = []
-        spans: dict[int, tuple[int, int]] = {}  # the links of an outcome that come one by one, among `wanted`
+        spans: dict[int, tuple[int, int]] = {}  # the single links of an outcome, among `wanted`
         columns: list[tuple[int, UrlBatch]] = []
         pages = (ends.ended if ends.dead is None else ends.ended & ~ends.dead).tolist()
         called = {row: errand for row, errand in ends.errands.items() if isinstance(errand, CallersErrand)}
@@ -783,8 +788,8 @@ class Settling(Part):
 
 @dataclass(slots=True)
 class _EndedRequests:
-    """The requests that hosts rest after, a row each; a value stands for a column of equal ones, None for one without
-    any."""
+    """The requests after which hosts rest, a row each. A single value means the same value for all rows, None no
+    value."""
 
     seconds: npt.NDArray[np.float64]
     ended: Instants | Instant
@@ -797,18 +802,18 @@ class _EndedRequests:
     signals: Signals
 
     def take(self, rows: Places) -> _EndedRequests:
-        """The requests of these rows."""
+        """Returns the requests of these rows."""
         columns = (getattr(self, name) for name in self.__slots__)
         return _EndedRequests(*(one[rows] if isinstance(one, np.ndarray) else one for one in columns))
 
 
 def origin_of_errand(errand: CallersErrand) -> Origin:
-    """The file that an errand of a caller fetched, where links were found."""
+    """Returns the file that an errand of a caller fetched, as the origin of links."""
     return Origin(errand.name, 1, errand.crawl, errand.slot, errand.priority, True)
 
 
 def _rounds(places: Places) -> Iterator[Places]:
-    """Rows in rounds: the first row of each place, then the second of each, and so on."""
+    """Yields rows in rounds: the first row of each place, then the second of each, and so on."""
     order = np.argsort(places, kind="stable")
     ordered = places[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
@@ -818,12 +823,12 @@ def _rounds(places: Places) -> Iterator[Places]:
 
 
 def _robots_of(outcomes: OutcomeColumns, row: int) -> RobotsAnswer:
-    """The answer to an errand for a robots.txt; an outcome without one has at most a status."""
+    """Returns the answer to an errand for a robots.txt; an outcome without one has at most a status."""
     return outcomes.robots.get(row) or RobotsAnswer(int(outcomes.statuses[row]) or None)
 
 
 def _answer_of(outcomes: OutcomeColumns, row: int, error: str | None) -> dict[str, Any]:
-    """The arguments of `CallersErrand.after_answer` that an outcome has."""
+    """Returns the arguments of `CallersErrand.after_answer` that an outcome has."""
     verdict = int(outcomes.verdicts[row])
     at = None
     if verdict == verdicts.AGAIN:
@@ -838,8 +843,8 @@ def _answer_of(outcomes: OutcomeColumns, row: int, error: str | None) -> dict[st
 
 
 def _retry_after_of_hosts(outcomes: OutcomeColumns, errands: Mapping[int, Errand]) -> npt.NDArray[np.float64] | None:
-    """Seconds that sites asked for. On a redirect Retry-After speaks of the target (RFC 9110 §10.2.3), otherwise it
-    rests the whole host."""
+    """Returns the seconds of Retry-After for hosts. On a redirect Retry-After means the target (RFC 9110 §10.2.3),
+    otherwise the whole host rests."""
     asked: npt.NDArray[np.float64] | None = outcomes.retry_after_seconds
     if asked is None:
         return None
@@ -854,9 +859,9 @@ def _retry_after_of_hosts(outcomes: OutcomeColumns, errands: Mapping[int, Errand
 
 
 def _strained(outcomes: OutcomeColumns, hosts: Rows, rested: Flags, spared: frozenset[int]) -> Flags | None:
-    """The requests by which hosts show strain: answers from 500 on that were no refusals, resets, timeouts. None
-    where there is none, and where many hosts were asked and none answered: that is our own network. spared: rows that
-    failed in an outage of it."""
+    """Returns the requests that show an overloaded host: answers from 500 on that are not refusals, resets, timeouts.
+    None without such requests. None, too, if many hosts got requests and no host answered, because that is our own
+    network. spared: rows that failed in an outage of it."""
     strained = outcomes.statuses >= 500  # a status from 600 on is read as one of these (RFC 9110 section 15)
     if outcomes.refused is not None:
         strained &= ~outcomes.refused
@@ -873,8 +878,8 @@ def _strained(outcomes: OutcomeColumns, hosts: Rows, rested: Flags, spared: froz
 
 
 def of_their_kinds(outcomes: OutcomeColumns, errands: Mapping[int, Errand], ended: Flags) -> None:
-    """Raises SettingsError when an outcome answers an errand of another kind than that of its lease, so that no page is
-    done that was never fetched."""
+    """Raises SettingsError if an outcome answers an errand of another kind than its lease. So no page becomes done
+    without a fetch."""
     for row in sorted(outcomes.robots.keys() | outcomes.addresses.keys()):
         errand = errands.get(row)
         if errand is None and not ended[row]:
@@ -884,7 +889,7 @@ def of_their_kinds(outcomes: OutcomeColumns, errands: Mapping[int, Errand], ende
             if row in answers and ANSWERS[answered] is not kind:
                 raise SettingsError(
                     f"lease {int(outcomes.tokens[row])} is of kind {kind}, and its outcome answers an errand of kind "
-                    f"{answered}; lease.kind says what is asked for"
+                    f"{answered}; lease.kind names the kind of answer that it needs"
                 )
     for row, errand in errands.items():
         if (
@@ -893,7 +898,7 @@ def of_their_kinds(outcomes: OutcomeColumns, errands: Mapping[int, Errand], ende
             and int(outcomes.verdicts[row]) == verdicts.DONE
             and int(outcomes.statuses[row]) // 100 in (0, 2)
         ):
-            # Without its body, a robots.txt that is there would count as one that allows everything.
+            # Without its body, an existing robots.txt would count as a file that allows everything.
             raise SettingsError(
                 f"lease {int(outcomes.tokens[row])} is of kind robots, and its outcome has no answer; "
                 "report lease.robots(status, body)"

@@ -1,4 +1,4 @@
-"""Answers read from the tables: the status of a URL, a queue, a host, a worker, and counts.
+"""Answers from the tables: the status of a URL, a queue, a host, a worker, and counts.
 
 No function here changes the tables.
 """
@@ -39,9 +39,9 @@ _TALLIES = ("answered", "bytes", "duplicates", "stale", "lost", "dropped", "refu
 
 
 def status_of(record: CardRecord, tables: Tables, token: int, queue: int | None = None) -> UrlStatus:
-    """The status of one URL. token: the token of its open lease, 0 for none. queue: its row, where the caller knows."""
+    """Returns the status of one URL. token: the token of its open lease, or 0. queue: its row, if it is known."""
     queue = int(tables.queues.find(np.array([record.queue], np.uint64))[0]) if queue is None else queue
-    # A cold host has queues of its own name alone.
+    # A cold host has only queues of its own name.
     key = tables.key_of(queue) if queue != NONE else tables.home_of(host_of(record.url))
     return UrlStatus(
         record.url,
@@ -61,7 +61,7 @@ def status_of(record: CardRecord, tables: Tables, token: int, queue: int | None 
 
 
 def reason_text(record: CardRecord, tables: Tables) -> str | None:
-    """Why a URL is parked or gone."""
+    """Returns why a URL is parked or gone."""
     if record.state not in (PARKED, GONE):
         return None
     error = tables.registry.errors[record.error]
@@ -77,8 +77,8 @@ def host_counts(tables: Tables, census: Census) -> dict[str, int]:
 def statistics(
     tables: Tables, *, errands: int, census: Census | None, shared: GroupTurns, recent_bytes: int = 0
 ) -> dict[str, object]:
-    """Counts of URLs, hosts, errands and fetches, under the names of `status --json`; without a census none of
-    hosts."""
+    """Returns counts of URLs, hosts, errands and fetches, under the names of `status --json`; without a census no
+    counts of hosts."""
     tallies = tables.registry.tallies
     seen = [found.statistics() for found in tables.urls.seen.of_crawls.values()]
     ledger, cold = tables.urls.ledger.statistics(), tables.cold.statistics()
@@ -117,7 +117,7 @@ def statistics(
 
 
 def workers(tables: Tables) -> list[WorkerStatus]:
-    """The named workers with open leases, by name."""
+    """Returns the named workers with open leases, by name."""
     leases = tables.urls.open_leases()
     deadlines, holders = leases.deadlines, leases.holders
     kinds = np.zeros(len(holders), np.int64)
@@ -136,20 +136,20 @@ def workers(tables: Tables) -> list[WorkerStatus]:
 
 
 def leased_heads(tables: Tables) -> Heads:
-    """The heads of all URLs that are leased, void ones left out."""
+    """Returns the heads of all leased URLs that are not void."""
     heads: Heads = tables.urls.open_leases().cards.heads
     living: Heads = heads[~tables.urls.void(heads)]
     return living
 
 
 def leased_queues(tables: Tables) -> Rows:
-    """The queue of each open lease of a page."""
+    """Returns the queue of each open lease of a page."""
     queues: Rows = tables.urls.open_leases().queues
     return queues
 
 
 def queue_status(tables: Tables, row: int) -> QueueStatus:
-    """One queue by its row: its counts, and the rules that operators gave it."""
+    """Returns one queue by its row: its counts, and the rules of operators."""
     queues = tables.queues
     one = np.array([row], np.uint32)
     queued = int(tables.urls.backlog.waiting(one)[0])
@@ -177,7 +177,7 @@ def status_of_queue(
 
 
 def host_statuses(tables: Tables, rows: Iterable[int], now: Instant, turns: HostSchedule) -> list[HostStatus]:
-    """Hosts by their rows, as `hosts` lists them."""
+    """Returns hosts by their rows, as `hosts` lists them."""
     rows = list(rows)
     states = states_of(tables, rows, now, turns)
     return [_host_status(tables, row, state, now) for row, state in zip(rows, states, strict=True)]
@@ -204,7 +204,7 @@ def status_of_host(
     robots: tuple[RobotsStatus, ...],
     now: Instant,
 ) -> HostStatus:
-    """named: name, state, and how many URLs are queued and leased. cells: the durable ones. queues: the crawl of each,
+    """named: name, state, and how many URLs are queued and leased. cells: the durable cells. queues: the crawl of each,
     and its rules."""
     rules = [rule for _, rule in queues if rule is not None]
     blocked_until = min((0 if rule is None else rule.blocked_until for _, rule in queues), default=0)
@@ -229,7 +229,7 @@ def status_of_host(
 
 
 def robots_status(one: Authority, tables: Tables) -> RobotsStatus:
-    """The robots.txt of an authority as it is known."""
+    """Returns the stored facts about the robots.txt of an authority."""
     ruled = one.state == RobotsState.RULES
     body = tables.robots.rulebook.body(one.digest) if ruled else b""
     return status_of_robots(one, body, tables.robots.rulebook.crawl_delay(one.digest) if ruled else 0.0)

@@ -1,7 +1,6 @@
-"""Records of URLs as plain values, out of one frontier and into another, with everything that belongs to a URL, also
-its state.
+"""Export and import of URL records as plain values, with all that belongs to a URL, also its state.
 
-A record has no lease and nothing that belongs to the host: no clock, no robots rules, no count of answers. Records come
+A record has no lease and nothing that belongs to the host: no clock, no robots rules, no count of answers. Records are
 in the order in which their URLs were accepted, and `restore` keeps this order: a copy of a copy equals the first copy.
 """
 
@@ -46,7 +45,7 @@ _REASONS: Final = {reason.name.lower(): reason for reason in Reason if reason is
 
 
 class Transfer(Part):
-    """The part of the machine that gives and takes records."""
+    """The part of the machine that exports and imports records."""
 
     def __init__(self, core: Core, links: Discovering) -> None:
         super().__init__(core)
@@ -55,7 +54,7 @@ class Transfer(Part):
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def orders(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
-        """The order numbers of all accepted URLs, ascending."""
+        """Returns the order numbers of all accepted URLs, ascending."""
         parts = [self._living_heads(heads)["order"] for heads in self.tables.urls.ledger.scan_heads()]
         found = np.concatenate(parts) if parts else np.zeros(0, np.uint64)
         found.sort()
@@ -65,7 +64,7 @@ class Transfer(Part):
         return heads[~self.tables.urls.void(heads)] if self.tables.urls.voids() else heads
 
     def cards_between(self, first: int, last: int) -> Cards:
-        """The cards with order numbers from `first` to `last`, both included, in that order."""
+        """Returns the cards with order numbers from `first` to `last`, both included, in that order."""
         parts = []
         for cards in self.tables.urls.ledger.scan():
             orders = cards.heads["order"]
@@ -78,7 +77,7 @@ class Transfer(Part):
         return found.take(np.argsort(found.heads["order"], kind="stable")) if len(found) else found
 
     def record_of(self, cards: Cards, row: int) -> dict[str, Any]:
-        """A card as plain values; None for an absent one."""
+        """Returns a card as plain values; None for an absent card."""
         record = CardRecord.of(cards, row)
         tables = self.tables
         queue = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
@@ -107,7 +106,7 @@ class Transfer(Part):
     def restore(self, records: Iterable[Mapping[str, Any]], now: Instant) -> int:
         """Accepts URLs with the states in their records; known URLs stay as they are. Returns how many are new.
 
-        Raises SettingsError for a record that makes no sense; the pieces before it stay accepted.
+        Raises SettingsError for an invalid record; the pieces before it stay accepted.
         """
         count = 0
         for piece in _pieces(records):
@@ -119,18 +118,18 @@ class Transfer(Part):
                 self._core.take_back(draft)
                 raise
             self._core.commit(draft)
-            self._core.wake(now)  # queues URLs that fell due meanwhile, so that counts are right
+            self._core.wake(now)  # queues URLs that became due meanwhile, so that counts are right
         return count
 
     def _restore(self, records: Sequence[Mapping[str, Any]], draft: Draft) -> int:
-        # All records are checked before the first makes another URL give way (`drop_lowest`).
+        # All records are checked before the first record displaces another URL (`drop_lowest`).
         arrivals = [_arrival(record, draft.crawl) for record in records]
         words = [_checked_record(record, draft.now) for record in records]
         links = Arrivals.of_links(arrivals, [Origin()], self._links.spelled_batch)
         urls, tables = links.urls, self.tables
         if not urls.valid.all():
             wrong = arrivals[int(np.flatnonzero(~urls.valid)[0])].url
-            raise SettingsError(f"url {shown(wrong, 200)} is no http or https URL")
+            raise SettingsError(f"url {shown(wrong, 200)} is not an http or https URL")
         if urls.lengths.max(initial=0) > URL_BYTES_MAX:
             arguments.kept("url", urls[int(urls.lengths.argmax())], URL_BYTES_MAX)
         prints = urls.fingerprints(self.tables.fingerprint_key)
@@ -204,11 +203,11 @@ class _CheckedRecord:
     losses: int
     status: int
     error: str | None
-    kept: Mapping[str, Any]  # metadata left out: it comes with the link
+    kept: Mapping[str, Any]  # without metadata, which is part of the link
 
 
 def _checked_record(record: Mapping[str, Any], now: Instant) -> _CheckedRecord:
-    """The values of a record, checked. Raises SettingsError for values that make no sense."""
+    """Returns the values of a record, checked. Raises SettingsError for invalid values."""
     state = _STATE_NUMBERS[_text("state", record["state"]) or ""]
     state = QUEUED if state == LEASED else state
     due = _whole("due", record.get("due"), arguments.INSTANT_MAX)
@@ -235,7 +234,7 @@ def _octets(name: str, value: object, most: int) -> bytes:
     try:
         octets = bytes.fromhex(digits)
     except ValueError:
-        raise SettingsError(f"{name} {shown(digits)}: give hex digits") from None
+        raise SettingsError(f"{name} {shown(digits)}: it must be hex digits") from None
     arguments.kept(name, octets, most)
     return octets
 
@@ -249,12 +248,12 @@ _OF_FORM: Final = {Form.OCTETS: _octets, Form.TEXT: _kept_text}
 
 
 def _shown(value: Any) -> Any:
-    """A value of a record as JSON has it: hex digits for octets."""
+    """Returns a value of a record as JSON has it: hex digits for octets."""
     return value.hex() if isinstance(value, bytes) else value
 
 
 def _pieces(records: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    """Records in pieces that fit a frame. Raises SettingsError when the caller's iterator raises anything."""
+    """Yields records in pieces that fit a frame. Raises SettingsError if the caller's iterator raises any error."""
     try:
         piece: list[Mapping[str, Any]] = []
         size = 0
@@ -267,17 +266,17 @@ def _pieces(records: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, 
         if piece:
             yield piece
     except Exception as error:  # nothing of this piece was decided yet
-        raise SettingsError(f"the records cannot be read ({type(error).__name__}: {error}); give a list") from error
+        raise SettingsError(f"the records cannot be read ({type(error).__name__}: {error}); use a list") from error
 
 
 def _plain(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A record with values as `arguments.plain` copies them."""
-    is_one = isinstance(record, Mapping)  # `_arrival` raises for another
+    """Returns a record with values as `arguments.plain` copies them."""
+    is_one = isinstance(record, Mapping)  # `_arrival` raises for other types
     return dict(zip(record, arguments.plain_values(list(record.values())), strict=True)) if is_one else record
 
 
 def _bytes_of(record: object) -> int:
-    """About how many bytes a record takes: its texts, and for metadata the most that it may have."""
+    """Returns about how many bytes a record needs: its texts, and the largest size of metadata."""
     if not isinstance(record, Mapping):
         return 0  # `_arrival` raises for it
     return sum(
@@ -292,7 +291,8 @@ def _error(value: object) -> str | None:
 
 
 def checked_records(records: Iterable[Mapping[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """The records in pieces as JSON has them, for a frontier elsewhere. Raises SettingsError where `restore` does."""
+    """Yields the records in pieces as JSON has them, for a remote frontier. Raises SettingsError where `restore`
+    does."""
     for piece in _pieces(records):
         for record in piece:
             _arrival(record, lambda _: 0)
@@ -304,18 +304,18 @@ def _sent(name: str, value: object) -> Any:
     if isinstance(value, Mapping):
         return unpacked(packed(value, str(name)))
     if value is not None and not isinstance(value, str | int | float):
-        raise SettingsError(f"{name} {shown(value)} of a record: a server takes JSON values only")
+        raise SettingsError(f"{name} {shown(value)} of a record: a server accepts only JSON values")
     arguments.unicode(str(name), value if isinstance(value, str) else None)
     return value
 
 
 def _arrival(told: Mapping[str, Any], crawl_number: Callable[[str | None], int]) -> Arrival:
     if not isinstance(told, Mapping):
-        raise SettingsError(f"{shown(told)} is no record: give mappings as `records` does")
+        raise SettingsError(f"{shown(told)} is not a record: use mappings from `records`")
     url = _text("url", told.get("url"))
     state = told.get("state")
     if url is None or not isinstance(state, str) or state not in _STATE_NUMBERS:
-        raise SettingsError(f"state {shown(state)} of {shown(url, 200)}: there are {', '.join(_STATE_NUMBERS)}")
+        raise SettingsError(f"state {shown(state)} of {shown(url, 200)}: use one of {', '.join(_STATE_NUMBERS)}")
     octets = packed(told.get("metadata"), f"metadata of {shown(url, 200)}")
     arguments.kept("metadata", octets, METADATA_BYTES_MAX)
     referrer = _text("referrer", told.get("referrer"))
@@ -345,7 +345,7 @@ def _whole(name: str, value: object, most: int) -> int:
 
 
 def _schedule(value: object) -> int:
-    """The code of a usual pause between visits; 0 for a page without one."""
+    """Returns the code of a usual pause between visits; 0 for a page without one."""
     return 0 if value is None else int(codes_of(arguments.span("revisit_seconds", value)))
 
 
@@ -358,5 +358,5 @@ def _reason(value: object) -> int:
     if name is None:
         return 0
     if name not in _REASONS:
-        raise SettingsError(f"reason {shown(name)}: there are {', '.join(_REASONS)}")
+        raise SettingsError(f"reason {shown(name)}: use one of {', '.join(_REASONS)}")
     return int(_REASONS[name])

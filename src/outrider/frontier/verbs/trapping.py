@@ -1,10 +1,10 @@
-"""Traps: URLs that a site makes without end are parked when they are drawn, as robots rules park others.
+"""Traps: URLs that a site generates without end are parked when they are drawn, as robots rules park URLs.
 
-Rules look at one URL alone; returns (policy/returns.py) tell of its host, its shape and its domain. None of
-them judges a seed, a URL that was fetched before, or one that an operator put back.
+Rules look at one URL alone. Returns (policy/returns.py) describe its host, its shape and its domain. Both never judge a
+seed, a URL that was fetched before, or a URL that an operator queued again.
 
-The new hosts of a registrable domain are judged together, each by its first page with new content, or by a look-up that
-failed. They are judged before anybody asks for an address or a robots.txt of theirs.
+The new hosts of a registrable domain are judged together, each by its first page with new content, or by a failed
+look-up. They are judged before their address or robots.txt is requested.
 """
 
 from __future__ import annotations
@@ -65,22 +65,22 @@ _MAY_BE_SESSION: Final = MAY_BE_SESSION.encode()
 Suspect: TypeAlias = tuple[bool, tuple[int, int] | None]
 """Whether a URL may break a rule by itself, and the names of the returns of its shape and its host."""
 GO: Final = (0, None)
-"""Neither a trap nor of another class."""
+"""Neither a trap nor in another class."""
 NO_SUCH_NAME: Final = "dns_unknown"
 """The error of a host that has no address."""
 
 
 class TrialState(Enum):
-    """What is done with a host before anybody asks for its address or its robots.txt."""
+    """The decision about a host before its address or its robots.txt is requested."""
 
     GO = "go"
-    HELD = "held"  # many new hosts of its domain are tried now, and nobody knows what they bring
-    POOR = "poor"  # the new hosts of its domain brought nothing
+    HELD = "held"  # many new hosts of its domain are tried now, without a result yet
+    POOR = "poor"  # the new hosts of its domain had no new content
 
 
 class UrlMarks(NamedTuple):
-    """Looks of URLs, in columns. names: the names under which the returns of shape and host are kept; lengths: in
-    bytes; slashes: behind the authority; months: whether they may name a month."""
+    """Marks of URLs, in columns. names: the names under which the returns of shape and host are stored; lengths: in
+    bytes; slashes: after the authority; months: whether they may name a month."""
 
     names: list[tuple[int, int]]
     lengths: npt.NDArray[np.int64]
@@ -89,7 +89,7 @@ class UrlMarks(NamedTuple):
 
 
 class Trapping(Part):
-    """The part of the machine that knows traps."""
+    """The part of the machine that detects traps."""
 
     def __init__(self, core: Core) -> None:
         super().__init__(core)
@@ -98,7 +98,7 @@ class Trapping(Part):
         self.walls = Forbidden(self.tables)
         self.trials = HostTrials(self.tables)
         self._only_ways: set[tuple[int, int]] = set()  # one of each possible mirror in a call
-        self._has_poor_hosts = False  # whether any domain was found so, in this run: most crawls meet none
+        self._has_poor_hosts = False  # whether any domain was found poor in this run: most crawls meet no such domain
         self._let: dict[str, None] = {}  # hosts of poor domains that are tried all the same
 
     @property
@@ -108,7 +108,7 @@ class Trapping(Part):
         return traps is not None and (traps.returns_min is not None or traps.host_quantile is not None)
 
     def _looks_of(self, cards: Cards, rows: npt.NDArray[np.intp]) -> UrlMarks:
-        """The looks of the URLs of these cards."""
+        """Returns the marks of the URLs of these cards."""
         starts = cards.offsets[rows]
         lengths = cards.heads["url_bytes"][rows].astype(np.int64)
         how = (self.tables.fingerprint_key, SHAPE_BYTES_MAX, _MAY_BE_SESSION)
@@ -122,15 +122,16 @@ class Trapping(Part):
         return UrlMarks(list(zip(shapes, found[1::2], strict=True)), lengths, np.frombuffer(slashes, np.uint32), months)
 
     def _name_of_hosts(self, host: str) -> int | None:
-        """The name under which the returns of the new hosts of a host's domain are kept; None where the host is the
-        domain itself, with `www` or without, or has none."""
+        """Returns the name under which the returns of the new hosts of a host's domain are stored. None if the host is
+        the domain itself, with `www` or without, or has no registrable domain."""
         domain = registrable_domain(host)
         if domain is None or host.removeprefix("www.") == domain:
             return None
         return self.tables.hash_of(f"{domain}\nhosts")
 
     def suspects(self, cards: Cards) -> dict[int, Suspect]:
-        """The drawn URLs that are judged, by row. The names of their returns are missing before a fetch was counted."""
+        """Returns the drawn URLs that are judged, by row. Before the first counted fetch, the names of their returns
+        are missing."""
         traps, heads = self.settings.traps, cards.heads
         if traps is None:
             return {}
@@ -147,8 +148,8 @@ class Trapping(Part):
     def judge(
         self, draft: Draft, slot: int, before: int, url: str, suspect: Suspect, queue: int
     ) -> tuple[int, int | None]:
-        """The rule that makes a drawn URL a trap (0: none), and the class that it falls to (None: it keeps its own).
-        before: its class; suspect: as `suspects` gives it; queue: the row of its queue."""
+        """Returns the rule that makes a drawn URL a trap (0: no rule), and its lower class (None: it keeps its own).
+        before: its class; suspect: as `suspects` returns it; queue: the row of its queue."""
         traps, (odd, names) = self.settings.traps, suspect
         if traps is None:
             return GO
@@ -179,7 +180,7 @@ class Trapping(Part):
         if closed:
             return 0, 0
         if before and not own.fetched and self._are_poor(draft, (host, *others), traps.returns_min):
-            # The one trial of a new shape is under way: its other URLs wait behind those of shapes that are known.
+            # The one trial of a new shape is under way: its other URLs wait until those of known shapes are fetched.
             if own.passed:
                 return 0, 0
             draft.returns(slot, shape).passed = 1
@@ -187,21 +188,22 @@ class Trapping(Part):
         return 0, klass if klass < before else None
 
     def _name_of_kind(self, url: str) -> int | None:
-        """The name under which the returns of the shapes of a URL's kind are kept; None where it has no folder."""
+        """Returns the name under which the returns of the shapes of a URL's kind are stored; None for a URL without a
+        folder."""
         host, slash, rest = url.partition("://")[2].partition("/")
         kind = kind_of(slash + rest)
         return self.tables.hash_of(f"{host}\n{kind}") if kind is not None else None
 
     def _others_of(self, draft: Draft, url: str, own: Returns, host: int) -> tuple[int, ...]:
-        """The names of the returns, beside those of its host, that a URL of a shape with few fetches is judged by."""
+        """Returns further names of returns, apart from its host's, that judge a URL of a shape with few fetches."""
         if own.fetched >= RETURNS_FETCHES_MIN or not has_kinds(draft.returns_seen(host)):
             return ()
         kind = self._name_of_kind(url)
         return (kind,) if kind is not None else ()
 
     def _is_only_way(self, draft: Draft, queue: int, mirror: int) -> bool:
-        """Whether a URL of a possible mirror is fetched because its queue has no other, and nothing of its host is
-        under way: its pages may stand in a chain. mirror: the name of its copies of pages of other hosts."""
+        """Whether a URL of a possible mirror is fetched because its queue has no other URL and its host no open
+        request: its pages may form a chain. mirror: the name of its copies of pages of other hosts."""
         tables, copies = self.tables, draft.returns_seen(mirror)
         if copies.fetched >= MIRROR_CHAIN_MAX * (1 + copies.since) or (self._core.lsn, mirror) in self._only_ways:
             return False
@@ -214,8 +216,9 @@ class Trapping(Part):
 
     @staticmethod
     def _held_by(draft: Draft, names: tuple[int, ...], least: float) -> tuple[int, int | None] | None:
-        """The name of the returns for which a URL is parked, and that of the copies of pages of other hosts where these
-        are why; None where it is not parked. names: of the returns of its shape, its host and its kind."""
+        """Returns the name of the returns for which a URL is parked, and, if copies of pages of other hosts are the
+        cause, the name of these. None if it is not parked. names: of the returns of its shape, its host and its
+        kind."""
         shape, host, *_ = names
         own = draft.returns_seen(shape)
         for name in names[1:]:
@@ -231,7 +234,8 @@ class Trapping(Part):
         return None
 
     def are_free(self, draft: Draft, cards: Cards, host: int) -> npt.NDArray[np.bool_]:
-        """Which of these URLs are of a host, by the name of its returns, and not to be parked for returns any more."""
+        """Returns which of these URLs belong to a host and are not to be parked for returns any more. host: the name of
+        its returns."""
         least = self.settings.traps.returns_min if self.settings.traps is not None else None
         free = np.zeros(len(cards), np.bool_)
         for row, (shape, there) in enumerate(self._looks_of(cards, np.arange(len(cards))).names):
@@ -245,12 +249,12 @@ class Trapping(Part):
         return any(draft.returns_seen(name).is_poor(least, RETURNS_FETCHES_MIN_OF_HOST) for name in names)
 
     def _is_too_large(self, host: Returns) -> bool:
-        """Whether a host has had so many more fetches than others that no more are made."""
+        """Whether the host exceeds `host_quantile` and is parked."""
         sizes = self._sizes.at(self._core.lsn)
         return sizes is not None and host.fetched >= sizes.bound
 
     def _is_of_poor_hosts(self, draft: Draft, slot: int, url: str, least: float) -> bool:
-        """Whether a URL of a new host is parked for the other new hosts of its domain."""
+        """Whether a URL of a new host is parked because of the other new hosts of its domain."""
         host = host_of(url)
         name = self._name_of_hosts(host)
         if name is None or not are_poor_hosts(draft.returns_seen(name), least):
@@ -259,7 +263,7 @@ class Trapping(Part):
         return not self._is_let(draft, slot, name, host)
 
     def _is_let(self, draft: Draft, slot: int, name: int, host: str) -> bool:
-        """Whether a new host of a poor domain is tried all the same: one in many, and then in all that it takes."""
+        """Whether a new host of a poor domain is tried all the same: one in many, and then with all its steps."""
         if host in self._let:
             return True
         if not draft.returns(slot, name).is_probed():
@@ -270,7 +274,7 @@ class Trapping(Part):
         return True
 
     def judge_host(self, draft: Draft, slot: int, row: int, url: str) -> TrialState:
-        """Judges the host of a URL, before it costs a look-up or a robots.txt. row: of the host."""
+        """Judges the host of a URL, before it costs a look-up or a robots.txt. row: the row of the host."""
         least = self.settings.traps.returns_min if self.settings.traps is not None else None
         if least is None or self.tables.hosts.answered[row]:
             return TrialState.GO
@@ -284,21 +288,21 @@ class Trapping(Part):
         return TrialState.GO if free else TrialState.HELD
 
     def released(self) -> Rows:
-        """Hosts that were held, and may be tried or parked now."""
+        """Returns hosts that waited, and may be tried or parked now."""
         return self.trials.released(self._is_decided, self._core.now)
 
     def releases(self) -> bool:
-        """Whether any host that was held may be tried or parked now."""
+        """Whether any host that waited may be tried or parked now."""
         return self.trials.releases(self._is_decided, self._core.now)
 
     def _is_decided(self, name: int) -> bool:
-        """Whether it is known what the new hosts of a domain bring."""
+        """Whether the new hosts of a domain are known to be good or poor."""
         least = self.settings.traps.returns_min if self.settings.traps is not None else None
         known = self.tables.returns.get(name)
         return least is None or are_good_hosts(known) or are_poor_hosts(known, least)
 
     def count_nameless(self, draft: Draft, slot: int, row: int) -> None:
-        """Counts a host without an address, as a new host of its domain that brought nothing."""
+        """Counts a host without an address, as a new host of its domain without new content."""
         if not self.counts_returns or self.tables.hosts.answered[row]:
             return
         name = self._name_of_hosts(self.tables.hosts.name(row))
@@ -309,7 +313,7 @@ class Trapping(Part):
     def park_new(
         self, urls: UrlBatch, rows: npt.NDArray[np.intp], heads: Heads, codes: npt.NDArray[np.uint8], draft: Draft
     ) -> None:
-        """Parks new URLs of hosts and registrable domains that have made as many as they may in a window, and those of
+        """Parks new URLs of hosts and registrable domains that have reached their limit in a window, and new URLs of
         new hosts of poor domains; no seeds."""
         if self.settings.traps is None:
             return
@@ -355,8 +359,8 @@ class Trapping(Part):
         draft: Draft,
         least: float,
     ) -> None:
-        """Parks URLs of new hosts whose domain brought nothing by its others, before anybody asks for an address or a
-        robots.txt of theirs."""
+        """Parks URLs of new hosts if the other new hosts of their domain had no new content, before their addresses or
+        robots.txt are requested."""
         of_domains = urls.keys("domain")
         told = of_domains.codes[rows]
         poor = {
@@ -390,9 +394,9 @@ class Trapping(Part):
         draft.tally(f"trap.{rule}", int(np.count_nonzero(mask)))
 
     def count_returns(self, draft: Draft, cards: Cards, outcomes: OutcomeColumns) -> None:
-        """Counts the first fetches of these pages by host and shape. A redirect counts where it leads to; the last one
-        of a chain brought nothing, so that chains without end are noticed. One that leads to another spelling of its
-        own URL counts for nothing. Nor does a failure on our own side."""
+        """Counts the first fetches of these pages by host and shape. A redirect counts at its target. The last redirect
+        of a chain counts as old content, so that chains without end are noticed. A redirect to another spelling of its
+        own URL and a failure on our own side do not count."""
         self.trials.reports += 1
         chosen, statuses = outcomes.verdicts, outcomes.statuses
         told = (chosen == verdicts.DONE) | (chosen == verdicts.AGAIN) | ((chosen == verdicts.GONE) & (statuses > 0))
@@ -440,14 +444,14 @@ class Trapping(Part):
                 count_level(draft.returns(slot, self._sizes.name_of(step)))
 
     def returns_text(self, url: str, rule: int) -> str | None:
-        """The returns for which a URL is parked by a rule, in words."""
+        """Returns the returns for which a URL is parked by a rule, in words."""
         host_name, slash, rest = url.partition("://")[2].partition("/")
         shape, host = (self.tables.hash_of(f"{host_name}\n{text}") for text in (shape_of(slash + rest), ""))
         if rule == BY_HOSTS:
             name = self._name_of_hosts(host_of(url))
             hosts = self.tables.returns.get(name) if name is not None else Returns()
             told = f"{hosts.fetched} new hosts of its domain were tried, by their first pages and addresses, and lately"
-            return f"{told} {100 * hosts.share:.1f} % brought new content; {hosts.passed} URLs were drawn since"
+            return f"{told} {100 * hosts.share:.1f} % had new content; {hosts.passed} URLs were drawn since"
         if rule == BY_HOST_SIZE:
             told, sizes = (
                 f"{self.tables.returns.get(host).fetched} pages of its host were fetched",
@@ -478,6 +482,6 @@ class Trapping(Part):
 
 def _shown(returns: Returns) -> str:
     return (
-        f"{returns.fetched} pages were fetched, and lately {100 * returns.share:.1f} % brought new content; "
+        f"{returns.fetched} pages were fetched, and lately {100 * returns.share:.1f} % had new content; "
         f"{returns.passed} URLs were drawn since"
     )

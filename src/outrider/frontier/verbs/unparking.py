@@ -1,4 +1,4 @@
-"""Parked URLs that come back: those of shapes and hosts that were parked for what they brought, and brought new content
+"""Judges parked URLs again: those of shapes and hosts that were parked for their returns, and had new content
 since."""
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from outrider.url.traps import BY_MIRROR, BY_RETURNS, BY_SESSION, RULES
 
 
 class Unparking(Part):
-    """The part of the machine that puts parked URLs back."""
+    """The part of the machine that queues parked URLs again."""
 
     def __init__(self, core: Core, robots: RobotsFiles, traps: Trapping) -> None:
         super().__init__(core)
         self._robots, self._traps = robots, traps
 
     def resume(self) -> None:
-        """Goes on with the hosts whose parked URLs were judged again when the store was closed."""
+        """Continues with the hosts whose parked URLs were judged again when the store was closed."""
         if self._traps.counts_returns:
             self._gates.returning.update({name: (slot, FIRST) for name, slot in self.tables.returns.judged_again()})
 
     def judge_again(self, now: Instant, most: int) -> int:
-        """Judges parked URLs of hosts that brought new content again: at most so many, and `RECHECK_ROWS_MAX` rows of
-        the ledger, per call. Returns how many were judged."""
+        """Judges parked URLs of hosts with new content again: at most `most`, and `RECHECK_ROWS_MAX` rows of the
+        ledger, per call. Returns how many were judged."""
         count, room, returning = 0, RECHECK_ROWS_MAX, self._gates.returning
         for host in list(returning):
             while host in returning and count < most and room > 0:
@@ -42,7 +42,7 @@ class Unparking(Part):
 
     def _judge_some(self, host: int, now: Instant, most: int) -> tuple[int, int]:
         """Judges some parked URLs of a host again, in a frame of their own. Returns how many, and how many rows of the
-        ledger were looked at."""
+        ledger were read."""
         tables, (slot, place) = self.tables, self._gates.returning[host]
         queues = tables.queues
         parked = queues.parked[: queues.count] > 0
