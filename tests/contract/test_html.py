@@ -152,7 +152,7 @@ def test_a_link_behind_many_that_repeat_others_is_kept_and_those_are_no_loss(ker
         ("<select><option>a<option>b</select><button>c</button>", "a\nb\nc"),
     ],
 )
-def test_text_is_what_a_reader_sees(kernel, markup, expected):
+def test_the_text_is_the_visible_text(kernel, markup, expected):
     assert expected == texts(kernel, markup)
 
 

@@ -111,7 +111,7 @@ def test_a_queue_offered_for_another_crawl_leaves_the_first(kernel):
 
 
 @BOTH
-def test_the_same_seed_draws_the_same(kernel):
+def test_the_same_seed_draws_the_same_urls(kernel):
     drawn = []
     for seed in (5, 5, 6):
         ready = kernel(seed)

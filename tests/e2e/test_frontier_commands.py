@@ -66,7 +66,7 @@ def test_a_running_crawl_is_asked_and_not_disturbed(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
-def test_export_import_export_is_the_same(finished, tmp_path, form):
+def test_an_export_of_an_import_equals_the_first_export(finished, tmp_path, form):
     _, output = finished
     first, second = tmp_path / f"1.{form}", tmp_path / f"2.{form}"
     assert 0 == crawling.outrider("export", output, "--to", first).returncode

@@ -76,7 +76,7 @@ def test_text_that_is_not_exactly_one_address_is_not_public(text: str) -> None:
     assert False is is_public_address(text)
 
 
-def test_the_first_permitted_answer_is_chosen() -> None:
+def test_the_first_permitted_address_of_an_answer_is_chosen() -> None:
     """A forbidden answer is never dialled, and does not stop the permitted answers."""
     guard = AddressGuard()
     assert "93.184.216.34" == guard.choose("example.org", ["10.0.0.1", "93.184.216.34", "93.184.216.35"])
@@ -93,7 +93,7 @@ def test_a_name_with_only_forbidden_answers_is_a_blocked_address() -> None:
     assert "intranet.example.org is at 10.0.0.1, ::1" in str(caught.value)
 
 
-def test_no_answer_at_all_is_a_blocked_address() -> None:
+def test_an_empty_answer_is_a_blocked_address() -> None:
     with pytest.raises(BlockedAddress, match="no address"):
         AddressGuard().choose("example.org", [])
 

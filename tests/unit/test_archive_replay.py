@@ -167,7 +167,7 @@ def test_a_page_whose_function_fails_is_named_and_other_pages_have_their_items(p
         assert ({"mine"}, COUNT) == ({one["url"] for one in found}, len({one["page_url"] for one in found}))
 
 
-def test_a_function_that_fails_on_most_pages_ends_with_10(place, tmp_path, capsys):
+def test_a_replay_whose_function_fails_on_most_pages_ends_with_10(place, tmp_path, capsys):
     words = ["replay", str(place / "shop"), "--on-page", "shop_spider_5127:raises", "--to", str(tmp_path / "x.jsonl")]
     assert 10 == run(words)
     said = capsys.readouterr()
@@ -176,7 +176,7 @@ def test_a_function_that_fails_on_most_pages_ends_with_10(place, tmp_path, capsy
 
 
 @pytest.mark.parametrize("form", [".csv", ".parquet"])
-def test_the_target_may_be_a_table(place, tmp_path, form):
+def test_the_target_of_a_replay_may_be_a_table(place, tmp_path, form):
     replayed(place / "shop", "items", tmp_path / f"x{form}")
     if form == ".csv":
         head = (tmp_path / "x.csv").read_text().splitlines()[0]

@@ -117,7 +117,7 @@ def test_a_better_card_on_disk_is_first():
     assert expected == orders(backlog.drain(1, 1_000))
 
 
-def test_the_best_class_counts_the_tail():
+def test_the_best_class_of_a_queue_includes_its_tail():
     backlog = TailedBacklog(MemoryFiles(), name="b", head_cards_max=1, chunk_cards=2)
     backlog.put([1] * 12, cards_of(range(12), klass=9))
     while backlog.statistics()["cards_in_memory"] > 0:
@@ -306,7 +306,7 @@ def test_chunks_longer_than_one_read_are_returned_whole():
     assert chunk == scratch.read(place, 3)
 
 
-def test_garbage_is_bounded_while_a_queue_lives():
+def test_garbage_is_bounded_while_a_queue_is_used():
     """Cards enter and leave for a long time: the disk contains at most a few times the bytes that are needed."""
     files = MemoryFiles()
     backlog = TailedBacklog(files, name="b", head_cards_max=4, chunk_cards=8)

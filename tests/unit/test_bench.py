@@ -25,7 +25,7 @@ def test_the_median_of_an_even_number_is_the_mean_of_the_two_middle_values():
     assert (2.5, 3) == (middle([4, 1, 2, 3]), middle([9, 3, 1]))
 
 
-def test_a_table_sets_its_numbers_to_the_right():
+def test_a_table_aligns_its_numbers_to_the_right():
     lines = Table("t", "Title", ("what", "µs"), (("a", 1234), ("longer", 0.5)), ("A note.",)).lines()
     assert [
         "Title",
@@ -47,7 +47,7 @@ def test_a_childs_cpu_time_is_its_own():
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-def test_a_childs_largest_size_is_measured_without_that_of_its_parent():
+def test_the_largest_memory_of_a_child_is_measured_without_that_of_its_parent():
     small = run([sys.executable, "-c", "import time; time.sleep(0.3)"])
     large = run([sys.executable, "-c", "import time; x = b'x' * 60_000_000; time.sleep(0.3)"])
     assert 50_000_000 <= large.peak_bytes - small.peak_bytes <= 70_000_000
@@ -128,7 +128,7 @@ def test_a_frontier_with_clocks_of_machines_is_measured_together_with_one_withou
     assert all(figure.measured > 0 for figure in frontier.figures({}, {}, {}, [], {}, shared={100: found}))
 
 
-def test_the_embedded_frontier_and_the_served_one_lease_and_report_each_batch(tmp_path, monkeypatch):
+def test_the_embedded_and_the_served_frontier_lease_and_report_each_batch(tmp_path, monkeypatch):
     monkeypatch.setattr(service, "CACHE", tmp_path)
     for way in (service.EMBEDDED, service.REST):
         found = service._ours(way, 20, {1: 3, 10: 20})
@@ -173,14 +173,14 @@ def test_the_memory_of_hosts_is_printed_as_a_slope(tmp_path, monkeypatch):
     ]
 
 
-def test_a_figure_is_missed_when_its_share_of_the_limit_is_above_one():
+def test_a_target_is_missed_when_its_share_of_the_limit_is_above_one():
     slow = frontier.Figure("lease", 8.0, "µs", most=4.0)
     fast = frontier.Figure("rate", 600_000.0, "URL/s", least=300_000)
     assert (2.0, "MISSED") == (slow.share, slow.row()[-1])
     assert (0.5, "reached") == (fast.share, fast.row()[-1])
 
 
-def test_an_item_of_the_peers_protocol_is_written_as_proto3_has_it():
+def test_an_item_of_the_peers_protocol_is_encoded_as_in_proto3():
     url = "http://a.org/" + "x" * 200
     info = b"\x0a\xd5\x01" + url.encode() + b"\x12\x05a.org"
     discovered = b"\x0a\xdf\x01" + info

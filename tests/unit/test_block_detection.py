@@ -116,7 +116,7 @@ _SIGNALS = st.sampled_from([*BlockSignal, *[BlockSignal.BROKEN] * 40, *[BlockSig
 
 
 @given(st.lists(st.lists(_SIGNALS, min_size=30, max_size=30), min_size=1, max_size=3))
-def test_the_columns_count_signs_as_the_plain_rule_does(hosts):
+def test_the_columns_count_signs_like_the_plain_rule(hosts):
     cells = np.zeros(len(hosts), np.uint8)
     for signals in zip(*hosts, strict=True):
         cells = block_scores_after(cells, np.array(signals, np.uint8))

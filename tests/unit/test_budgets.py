@@ -99,7 +99,7 @@ def test_all_hosts_of_a_domain_are_over_budget_at_the_same_time():
     assert DOMAIN.reason_text == found.parked(0)
 
 
-def test_pages_are_counted_for_their_domains_where_one_has_a_budget():
+def test_pages_are_counted_for_domains_with_a_budget():
     assert {"answered.example.org": 3, "answered.c.com": 1} == dict(budgets(Counts(), domain=9).tallies(of(0, 1, 1, 2)))
     assert [] == list(budgets(Counts(), host=9).tallies(of(0, 1)))
 

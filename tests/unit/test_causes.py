@@ -8,7 +8,7 @@ from outrider.causes import ERRORS, error_words, span_words, status_words
 from outrider.fetch import FetchError
 
 
-def test_every_error_of_a_fetch_has_words():
+def test_every_error_of_a_fetch_is_described():
     assert set() == {str(error) for error in FetchError} - set(ERRORS)
     assert len(set(ERRORS.values())) == len(ERRORS)
 
@@ -22,7 +22,7 @@ def test_a_status_has_its_name(status, words):
     assert f"the server answered {words}" == error_words(f"http_{status}")
 
 
-def test_an_unknown_class_has_no_words():
+def test_an_unknown_class_is_not_described():
     assert ["", "", "", "connection refused"] == [
         error_words(error) for error in ("", "http_", "hook_on_page", "connect_refused")
     ]

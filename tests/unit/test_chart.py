@@ -18,7 +18,7 @@ def test_a_scale_maps_its_first_and_last_value_to_its_ends():
 
 
 @pytest.mark.parametrize("span", [0.4, 7, 45, 119, 200, 1_000, 7_199, 8_000, 100_000, 300_000, 400_000, 40_000_000])
-def test_places_on_an_axis_of_time_are_whole_in_their_unit(span):
+def test_labels_of_a_time_axis_are_whole_numbers(span):
     ticks = list(time_ticks(span))
     assert 3 <= len(ticks) <= 11
     if span > 10:
@@ -27,7 +27,7 @@ def test_places_on_an_axis_of_time_are_whole_in_their_unit(span):
     assert len({tick_text(tick, span).split()[1] for tick in ticks}) == 1
 
 
-def test_lines_are_all_drawn_and_their_labels_do_not_cover_one_another():
+def test_all_lines_are_drawn_and_their_labels_do_not_overlap():
     lines = [ChartLine("ours & theirs", ((100, 5e5), (1e6, 4e5)), ours=True)]
     lines += [ChartLine(f"peer {row}", ((100, 6e4), (1e5, 26 + row)), ending="fails") for row in range(6)]
     root = ElementTree.fromstring(log_log(lines, title="<out>", x_title="hosts", y_title="URLs"))
@@ -43,7 +43,7 @@ def test_an_empty_chart_says_so():
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_text_cannot_leave_its_element(alone):
+def test_text_stays_inside_its_element(alone):
     hostile = '</text><script>alert("1")</script>\'&'
     drawn = str(Drawing(10, 10, hostile, alone=alone).text(1, 2, hostile))
     root = ElementTree.fromstring(drawn)

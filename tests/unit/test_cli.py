@@ -17,7 +17,7 @@ from outrider.crawl.setup.options import SETTINGS, from_environment
 from outrider.errors import DamagedStoreError, SettingsError, StoreFullError, StoreInUseError
 
 
-def test_the_reference_is_what_the_commands_say(project):
+def test_the_reference_is_the_output_of_the_commands(project):
     """`python -m outrider.cli.reference > docs/cli.md` writes it again."""
     assert (project / "docs" / "cli.md").read_text() == reference()
 
@@ -109,7 +109,7 @@ def test_settings_of_a_faulty_value_are_refused(capsys):
     assert "delay is 'soon'" in capsys.readouterr().err
 
 
-def test_the_version_is_an_option_too(capsys):
+def test_the_version_is_also_an_option(capsys):
     assert 0 == cli.run(["--version"])
     told = capsys.readouterr().out
     assert 0 == cli.run(["version"])

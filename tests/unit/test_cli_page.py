@@ -161,7 +161,7 @@ def test_show_of_a_missing_page_says_where_to_look(site, tmp_path, capsys):
     assert (2, True) == (code, f"outrider explain {url}/other" in err)
 
 
-def test_show_writes_control_characters_of_the_content_out_on_a_terminal(site, tmp_path, capsys, monkeypatch):
+def test_show_escapes_control_characters_of_the_content_on_a_terminal(site, tmp_path, capsys, monkeypatch):
     url, _ = site
     directory = str(tmp_path / "o")
     assert 0 == said(capsys, "crawl", url + "/", "-o", directory, "--max-pages", "1", "--delay", "0")[0] % 3

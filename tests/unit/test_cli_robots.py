@@ -50,7 +50,7 @@ def test_each_url_is_judged_with_its_line(check, file):
     ] == said.out.splitlines()
 
 
-def test_the_rules_are_those_of_the_agent_that_is_typed_or_set(check, tmp_path, monkeypatch):
+def test_the_rules_apply_to_the_agent_on_the_command_line_or_in_the_settings(check, tmp_path, monkeypatch):
     path = tmp_path / "robots.txt"
     path.write_bytes(b"User-agent: bot\nCrawl-delay: 7\nDisallow: /\n\nUser-agent: other\nUser-agent: *\nAllow: /\n")
 
@@ -68,7 +68,7 @@ def test_the_rules_are_those_of_the_agent_that_is_typed_or_set(check, tmp_path, 
     assert "refused" in check(str(path), "/x").out
 
 
-def test_json_has_all_that_is_known(check, file):
+def test_json_contains_all_known_facts(check, file):
     told = json.loads(check(file, "--json", "/private").out)
     assert {
         "url": "/private",

@@ -49,7 +49,7 @@ def test_verify_ends_with_5_where_a_file_is_damaged(store, capsys):
     assert (True, True) == (log.name in said.out, "outrider repair" in said.err)
 
 
-def test_verify_reads_a_store_that_no_crawl_made(store, capsys):
+def test_verify_reads_a_store_without_a_crawl(store, capsys):
     assert 0 == cli.run(["verify", str(store / "frontier")])
 
 

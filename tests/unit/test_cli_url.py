@@ -76,7 +76,7 @@ def test_normalize_explains_in_json_too(command: Command) -> None:
     ] == objects(command("normalize", "--rules=trailing_slash", "--explain", "--json", "HTTP://u@example.org/a/"))
 
 
-def test_relative_urls_are_read_on_the_page_that_is_named(command: Command) -> None:
+def test_relative_urls_are_resolved_against_the_named_page(command: Command) -> None:
     assert "http://example.org/b\n" == command("normalize", "--base", "http://example.org/a", "b").out
 
 
@@ -91,7 +91,7 @@ def test_a_url_that_cannot_be_crawled_is_named_with_its_reason_and_the_other_url
     assert said.err.endswith("'http://exa mple.org/': the character at position 10 may not stand in a host name\n")
 
 
-def test_in_json_it_has_a_line_of_its_own(command: Command) -> None:
+def test_in_json_an_invalid_url_has_a_line_of_its_own(command: Command) -> None:
     said = command("normalize", "--json", "http://exa mple.org/", "http://example.org/")
     reason = "the character at position 10 may not stand in a host name"
     assert [

@@ -40,7 +40,7 @@ def test_a_content_is_unpacked_whole(coding: str) -> None:
 
 
 @pytest.mark.parametrize("coding", PACK)
-def test_a_content_longer_than_the_bound_is_cut_at_it(coding: str) -> None:
+def test_a_content_longer_than_the_limit_is_cut_there(coding: str) -> None:
     packed = PACK[coding](TEXT)
     assert (TEXT[:-1], Decoding.CUT) == decoded(packed, [coding], len(TEXT) - 1)
 
@@ -74,7 +74,7 @@ def test_frames_of_zstd_are_one_content_and_skippable_frames_are_ignored() -> No
     assert (b"one two", Decoding.WHOLE) == decoded(packed, ["zstd"], 100)
 
 
-def test_thousands_of_frames_are_cut() -> None:
+def test_a_content_with_thousands_of_frames_is_cut() -> None:
     packed = zstd.compress(b"") * 5_000 + zstd.compress(b"end")
     assert (b"", Decoding.CUT) == decoded(packed, ["zstd"], 100)
 
@@ -185,7 +185,7 @@ def test_members_before_a_long_tail_need_time_in_proportion_to_the_size(
 
 
 @pytest.mark.parametrize("size", [1, 65_535, 65_536, 65_537, 600_000])
-def test_members_of_any_size_are_all_there(size: int) -> None:
+def test_members_of_any_size_are_decoded_completely(size: int) -> None:
     contents = [random.Random(size + n).randbytes(size) for n in range(3)]
     for name, pack in (("gzip", gzip.compress), ("zstd", zstd.compress)):
         body = b"".join(map(pack, contents))

@@ -164,7 +164,7 @@ def test_a_waiting_url_recalls_its_host_when_due(world):
     assert [] == recount(world.frontier)
 
 
-def test_a_dead_letter_recalls_its_host_when_it_is_tried_again(world):
+def test_a_dead_letter_recalls_its_host_when_it_is_retried(world):
     world.discover("http://a.com/", "http://b.com/")
     world.report(*[outcome(lease, "gone", error="dns_unknown") for lease in world.lease()])
     world.clock.move(1)

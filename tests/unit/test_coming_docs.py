@@ -16,7 +16,7 @@ def page(project, name):
 
 
 @pytest.mark.parametrize("name", ["coming.md", "cannot.md"])
-def test_every_option_is_one_of_a_crawl(project, name):
+def test_every_option_of_the_page_is_an_option_of_crawl(project, name):
     text = page(project, name)
     if name == "coming.md":  # the first cell of a row is the option of the other tool
         text = "\n".join("|".join(row.split("|")[2:]) for row in text.splitlines() if row.startswith("| "))
@@ -34,7 +34,7 @@ def test_every_value_that_is_shown_for_an_option_is_accepted(project):
         SETTINGS[name.replace("-", "_")].read(value)
 
 
-def test_the_numbers_are_those_of_the_limits(project):
+def test_the_numbers_of_the_page_are_the_limits(project):
     text = " ".join(page(project, "cannot.md").split())
     assert f"{BODY_BYTES_MAX // 1_000_000} MB of an answer" in text
     assert f"to {TRUNCATE_BYTES_MAX // 1_000_000} MB at most" in text

@@ -50,7 +50,7 @@ def test_the_same_bytes_name_the_first_page_with_them(house):
         assert ("duplicate", first, True) == (line["outcome"], line["duplicate_of"], "distance" not in line)
 
 
-def test_nearly_the_same_text_names_its_page_and_how_near_it_is(house):
+def test_nearly_the_same_text_names_its_page_and_the_similarity(house):
     leases = house.pages()
     other = LONG.replace(b"word399", b"changed")
     house.settler.turn([house.visit(leases[0], body=LONG), house.visit(leases[1], body=other)], 0)
@@ -107,7 +107,7 @@ def test_only_a_limited_number_of_pages_is_kept():
 
 
 @pytest.mark.parametrize("together", [1, 2, 3, 100])
-def test_the_first_page_of_each_value_stays_whether_the_indexes_have_it_or_not(together, monkeypatch):
+def test_the_first_page_of_each_value_stays_with_or_without_indexes(together, monkeypatch):
     monkeypatch.setattr(copies_of_pages, "_INDEXED_TOGETHER", together)
     copies = Copies()
     for row, (digest, simhash) in enumerate([(b"d", 7 << 20), (b"d", 7 << 40), (b"e", 7 << 20), (b"f", 0), (b"d", 0)]):
@@ -257,7 +257,7 @@ def test_a_foreign_copy_is_the_first_copy_of_a_page_of_another_host() -> None:
     assert not copies.is_first_of_host(f"{B}/page", None)
 
 
-def test_first_copies_are_known_up_to_a_bound() -> None:
+def test_first_copies_are_recognised_up_to_a_limit() -> None:
     copies = Copies(pages_max=2)
     told = [copies.is_first_of_shape(f"{A}/es/{name}", (f"{A}/en/{name}", None)) for name in "abc"]
     assert [True, True, False] == told

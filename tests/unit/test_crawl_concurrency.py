@@ -95,7 +95,7 @@ def test_a_cancelled_request_returns_its_place():
     assert (0, ["h0", "h1", "h3"]) == asyncio.run(main())
 
 
-def test_one_timer_serves_requests_that_begin_at_different_times():
+def test_one_timer_serves_requests_that_start_at_different_times():
     async def main():
         time, begun = Moved(), []
         places = RequestPlaces(2, 8, lambda: None)

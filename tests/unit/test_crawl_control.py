@@ -33,7 +33,7 @@ def asked(directory, question, before=None, **arguments):
     return asyncio.run(both())
 
 
-def test_a_question_is_answered_over_a_private_socket(tmp_path):
+def test_a_query_is_answered_over_a_private_socket(tmp_path):
     assert (0o600, {"pages": 3}) == asked(tmp_path, "status")
 
 
@@ -60,7 +60,7 @@ def test_an_unknown_query_is_answered_with_the_known_ones(tmp_path):
         asked(tmp_path, "secrets")
 
 
-def test_a_question_has_arguments(tmp_path):
+def test_a_query_may_have_arguments(tmp_path):
     assert {"pages": 3, "of": "http://a.com/"} == asked(tmp_path, "status", url="http://a.com/")[1]
 
 

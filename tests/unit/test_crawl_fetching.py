@@ -135,7 +135,7 @@ def test_every_address_passes_the_guard():
     assert ["8.8.8.8"] == only.dialled
 
 
-def test_all_addresses_share_the_time_of_one():
+def test_all_addresses_share_the_time_limit_of_one():
     """Sixteen silent addresses need half a minute, not three, and the rest of the time is for the answer."""
     silent = {f"at_8_8_8_{number}": FetchError.CONNECT_TIMEOUT for number in range(16)}
     wire = Wire(**silent)
@@ -239,7 +239,7 @@ def test_names_that_resolve_at_once_cause_no_more_requests_than_allowed(tmp_path
     assert 3 == house.site.most
 
 
-def test_a_lease_outlives_the_wait_for_a_name(tmp_path, soon, monkeypatch):
+def test_a_lease_lasts_longer_than_the_wait_for_a_name(tmp_path, soon, monkeypatch):
     """A name that waits longer than its lease lasts costs its URL no attempt, and its outcome is not stale."""
     for name, seconds in {"LEASE_SECONDS": 0.4, "EXTEND_STEP_SECONDS": 0.02, "EXTEND_SECONDS": 0.3}.items():
         monkeypatch.setattr(f"outrider.crawl.run.loop.{name}", seconds)
@@ -428,7 +428,7 @@ def test_each_visit_of_a_train_has_the_end_of_the_visit_before_it():
 
 
 @in_loop
-def test_visits_that_a_downloader_leaves_out_were_never_sent():
+def test_visits_that_a_downloader_skips_were_never_sent():
     trains = Trains()
     trains.begin(1, 2, 3)
     trains.hand.answers(1, response(503))

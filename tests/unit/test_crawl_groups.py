@@ -79,7 +79,7 @@ def test_this_machine_private_networks_and_content_delivery_are_exempt(address, 
     assert clocks == list(SharedClocks(machines()).of("www.example.org", address))
 
 
-def test_the_exempt_networks_are_the_ones_that_are_not_public():
+def test_the_exempt_networks_are_those_that_are_not_public():
     for network in special_networks():
         assert [False] * 2 == [is_public_address(str(network[place])) for place in (0, -1)], network
 
@@ -115,7 +115,7 @@ def test_the_settings_file_reads_back(file):
     assert options.group == resolved({}, {}, kept.options, "").group
 
 
-def test_a_file_named_in_outrider_toml_is_seen_from_there(tmp_path, file):
+def test_a_file_named_in_outrider_toml_is_relative_to_its_directory(tmp_path, file):
     for text in ('group = ["domain", "groups.toml"]', 'group = "groups.toml"'):
         kept = from_file(text, "outrider.toml", str(tmp_path))
         assert file == resolved({}, {}, kept.options, "").group[-1]
@@ -124,12 +124,12 @@ def test_a_file_named_in_outrider_toml_is_seen_from_there(tmp_path, file):
     ).group
 
 
-def test_the_environment_names_several(file):
+def test_the_environment_may_name_several_groups(file):
     given = from_environment({"OUTRIDER_GROUP": f"domain {file}"})
     assert ("domain", file) == resolved({}, given, {}, "").group
 
 
-def test_the_file_in_the_docs_is_one(project):
+def test_the_example_in_the_docs_is_a_valid_file(project):
     text = (project / "docs" / "groups.md").read_text("utf-8")
     (example,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     found = Grouping.of(tomllib.loads(example))

@@ -147,7 +147,7 @@ def test_the_limit_of_requests_in_flight_is_never_exceeded(tmp_path):
     assert 3 == house.site.most
 
 
-def test_answers_beyond_the_limit_of_a_turn_wait_and_bound_the_leases(tmp_path, monkeypatch):
+def test_answers_beyond_the_limit_of_a_turn_wait_and_limit_the_leases(tmp_path, monkeypatch):
     """Every answer that had arrived was once in one turn, however large. An answer uses no place, but these answers
     limit the leases."""
     set_limits(monkeypatch, TURN_BYTES_MAX=1)
@@ -168,7 +168,7 @@ def test_answers_beyond_the_limit_of_a_turn_wait_and_bound_the_leases(tmp_path, 
     assert (1, 6, 3) == (max(turns), max(leased), house.site.most)
 
 
-def test_answers_that_wait_to_be_read_bound_the_leases(tmp_path, monkeypatch):
+def test_answers_that_wait_to_be_read_limit_the_leases(tmp_path, monkeypatch):
     """When hosts need no gap, a crawl has more leases than places. But it adds no lease while too many bytes wait."""
     set_limits(monkeypatch, ANSWERS_BYTES_MAX=1)
     wanted = []
@@ -194,12 +194,12 @@ def test_a_limit_of_pages_is_kept_with_any_requests_in_flight(tmp_path):
     assert (3, 11) == (result.exit_code, result.statistics["answered"])
 
 
-def test_a_crawl_without_seeds_says_what_is_missing(tmp_path):
+def test_a_crawl_without_seeds_says_that_they_are_missing(tmp_path):
     with pytest.raises(SettingsError, match="seeds are missing"):
         asyncio.run(House(tmp_path).run(seeds=[]))
 
 
-def test_the_first_stop_lets_requests_end(tmp_path):
+def test_the_first_stop_lets_running_requests_end(tmp_path):
     async def beside(house):
         await until(lambda: house.site is not None and house.site.running >= 4)
         house.crawler.stop()
@@ -220,7 +220,7 @@ def test_requests_that_do_not_end_are_cancelled_after_a_stated_time(tmp_path):
     assert (4, 0, 8) == (result.exit_code, result.statistics["urls"]["leased"], result.statistics["accepted"])
 
 
-def test_a_second_stop_is_at_once(tmp_path):
+def test_a_second_stop_ends_the_crawl_at_once(tmp_path):
     async def beside(house):
         await until(lambda: house.site is not None and any("robots" not in url for url in house.site.urls))
         house.crawler.stop()
@@ -305,7 +305,7 @@ def test_a_crawl_waits_only_up_to_its_limit(tmp_path):
     assert "(5 s): h3.test until" in result.ending
 
 
-def test_a_retry_after_within_the_limit_is_waited_for(tmp_path, monkeypatch):
+def test_the_crawl_waits_for_a_retry_after_within_the_limit(tmp_path, monkeypatch):
     set_limits(monkeypatch, RETRY_SECONDS=(0.1, 0.1, 0.1))
 
     async def beside(house):
@@ -339,7 +339,7 @@ def test_progress_shows_the_wait(tmp_path):
     assert 35_990 < told[0]["eta_seconds"] <= 36_000
 
 
-def test_the_end_of_a_crawl_names_a_few_of_many():
+def test_the_end_of_a_crawl_names_a_few_of_many_waiting_hosts():
     hosts = tuple(HostWait(f"h{number}\x1b.test", 0, 1e6, 1, "retry_after", True) for number in range(7))
     words = left_alone(60.0, Waits(9, 1e6, hosts), 1e6)
     assert (5, True, False) == (words.count("until 1970-01-01T00:00:00Z"), " and 4 others" in words, "\x1b" in words)

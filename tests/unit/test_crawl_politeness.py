@@ -75,7 +75,7 @@ def changed(line: bytes, *, seal: bool = False, **fields) -> bytes:
     return sealed(plain) if seal else plain[:-1] + b',"seal":"%b"}' % old.encode()
 
 
-def test_an_untouched_record_proves_every_gap(record):
+def test_an_unchanged_record_proves_every_gap(record):
     proof = prove(str(record.parent))
     assert ([], len(lines_of(record)), 4, 0, 0) == (
         *(proof.violations, proof.requests, len(proof.hosts)),
@@ -218,7 +218,7 @@ def test_the_gap_of_a_group_is_its_own_or_the_delay_of_the_host_before():
     assert [("group gap", "b.test", 2)] == judged(requests(*asked, groups=group()))
 
 
-def test_a_group_of_several_turns_keeps_its_turns_and_no_gap_to_ends():
+def test_a_group_of_several_turns_needs_no_gap_to_the_ends_of_requests():
     asked = [("a.test", 0, 1), ("b.test", 0.5, 2), ("c.test", 1.1, 3)]
     assert [] == judged(requests(*asked, groups=group(2, gap=1.0)))
 

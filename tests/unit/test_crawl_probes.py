@@ -179,7 +179,7 @@ def test_short_not_found_pages_are_like_other_pages_and_pages_with_their_own_con
     assert 1 == len(books.queued)
 
 
-def test_a_probe_that_fails_is_not_tried_again() -> None:
+def test_a_failed_probe_is_not_retried() -> None:
     one, _ = probes()
     failed = Judgement("retry", Verdict.RETRY, "http_503", refused=True)
     lease = SimpleNamespace(url=f"{A}/d/qzkvxw", referrer=None, hops=0)
@@ -528,7 +528,7 @@ def test_robots_txt_applies_to_probes(house) -> None:
     assert SOFT_404 not in {line.get("error") for line in house.lines("pages.jsonl")}
 
 
-def test_a_site_that_answers_404_has_no_soft_ones(house) -> None:
+def test_a_site_that_answers_404_has_no_soft_404s(house) -> None:
     fetch = type(house.web).fetch
     same = {f"{A}/same/{number}": "<p>The same page was not found to be another.</p>" for number in range(9)}
     house.web.pages |= {f"{A}/": "".join(f"<a href={url}>x</a>" for url in same), **same}

@@ -50,7 +50,7 @@ def test_a_reading_is_returned_once(tmp_path):
     assert reader.of(visit) is not reader.of(visit)
 
 
-def test_a_visit_of_the_same_lease_that_was_not_read_is_read(tmp_path):
+def test_an_unread_visit_of_the_same_lease_is_read(tmp_path):
     """A reading belongs to its answer: a reading of another answer under the same token is not used."""
     house = House(tmp_path)
     reader = Reader(house.options, Hooks(house.options), house.output)

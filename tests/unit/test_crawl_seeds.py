@@ -44,7 +44,7 @@ def test_a_missing_file_is_named():
         read_seeds(["@/nowhere/seeds"])
 
 
-def test_sources_mean_the_same_from_every_directory(tmp_path, monkeypatch):
+def test_sources_have_the_same_meaning_in_every_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert (f"@{tmp_path}/seeds", "-", "http://a.test/") == placed(["@seeds", "-", "http://a.test/"])
 
@@ -57,7 +57,7 @@ def test_this_machine_needs_no_contact(url):
 
 
 @pytest.mark.parametrize("url", ["http://example.org/", "http://10.0.0.1/", "http://both.test/", "http://[fd00::1]/"])
-def test_any_other_host_needs_one(url):
+def test_any_other_host_needs_a_contact(url):
     with pytest.raises(SettingsError, match="contact is missing"):
         require_contact([url], None, {"both.test": ("127.0.0.9", "192.0.2.1")})
 

@@ -166,7 +166,7 @@ def test_a_cancelled_request_is_recorded_and_requested_again(house):
     assert house.frontier.status(first.url).state in (State.WAITING, State.QUEUED)
 
 
-def test_an_error_without_an_answer_has_a_line_and_no_record(house):
+def test_an_error_without_an_answer_has_a_line_but_no_record(house):
     lease = house.pages()[0]
     house.output.kept.clear()
     house.settler.settle([Visit(lease, wall(), house.frontier.now(), None, FetchError.BLOCKED_ADDRESS, "10.0.0.1")])
@@ -328,7 +328,7 @@ def test_a_full_disk_between_the_pieces_of_a_turn_archives_no_record_twice(house
     assert ([lease.url for lease in leases], 4) == (house.output.kept, len(house.lines()))
 
 
-def test_an_outcome_that_cannot_be_kept_ends_its_url_and_not_the_crawl(house, monkeypatch):
+def test_an_outcome_that_cannot_be_stored_ends_its_url_and_not_the_crawl(house, monkeypatch):
     """A refusal of one page's outcome was once reported as `wrong settings`, exit code 2, at each resume."""
     leases = house.pages()
     report = house.frontier.report
@@ -345,7 +345,7 @@ def test_an_outcome_that_cannot_be_kept_ends_its_url_and_not_the_crawl(house, mo
     assert ["gone", "done"] == [house.frontier.status(lease.url).state for lease in leases[1:3]]
 
 
-def test_lines_of_outcomes_that_are_reported_one_by_one_are_written_before_a_disk_fills_up(house, monkeypatch):
+def test_lines_of_outcomes_that_are_reported_one_by_one_are_written_before_a_disk_is_full(house, monkeypatch):
     """The lines before the full disk were once left out of pages.jsonl, and their pages settled twice."""
     leases = house.pages()
     report = house.frontier.report

@@ -218,7 +218,7 @@ def test_entries_obey_scope_and_depth(house):
     assert {f"{A}/", f"{A}/yes"} == set(house.pages())
 
 
-def test_no_depth_means_no_page_of_a_sitemap(house):
+def test_without_a_maximum_depth_no_pages_of_sitemaps_are_fetched(house):
     house.names(MAP)
     house.web.pages |= {MAP: urlset(f"{A}/yes")}
     house.crawl(max_depth=0)
@@ -286,11 +286,11 @@ def test_the_well_known_sitemap_is_requested_if_robots_txt_names_no_sitemap(hous
         *((line, []) for line in ("<>", ", ;")),
     ],
 )
-def test_a_line_names_sitemaps_as_people_write_them(line, expected):
+def test_a_sitemap_line_is_read_in_all_common_spellings(line, expected):
     assert expected == sitemaps.references(line, ROBOTS)
 
 
-def test_a_line_without_a_scheme_leads_to_its_host(house):
+def test_a_sitemap_line_without_a_scheme_leads_to_its_host(house):
     house.web.pages[ROBOTS] = "Sitemap: a.test/1.xml\nSitemap: <http://a.test/2.xml>, /3.xml\n"
     for name in "123":
         house.web.pages[f"{A}/{name}.xml"] = urlset(f"{A}/only-{name}")

@@ -90,11 +90,11 @@ class Terminal(io.StringIO):
     ("environment", "expected"),
     [({"TERM": "xterm"}, True), ({"TERM": "dumb"}, False), ({"TERM": "xterm", "NO_COLOR": "1"}, False)],
 )
-def test_a_bar_is_drawn_only_where_it_is_wanted(environment, expected):
+def test_a_bar_is_drawn_only_on_a_suitable_terminal(environment, expected):
     assert expected == drawable(Terminal(), environment)
 
 
-def test_a_pipe_gets_lines():
+def test_a_pipe_gets_lines_instead_of_a_bar():
     assert isinstance(progress_of("auto", io.StringIO(), "x"), LogProgress)
 
 
@@ -120,7 +120,7 @@ def test_lines_become_rarer_in_a_long_crawl():
     assert 40 <= talk.getvalue().count("\n") <= 80
 
 
-def test_a_bar_shows_names_from_outside_safely():
+def test_a_bar_escapes_names_from_the_web():
     talk = Terminal()
     bar = BarProgress(talk, f"[red]{EVIL}")
     bar.show(status(), 1, 2.0)
@@ -224,7 +224,7 @@ def test_the_time_left_is_at_least_that_of_the_slowest_host():
     assert [240.0, 1.0] == left
 
 
-def test_errors_are_failed_attempts_wherever_they_are_counted():
+def test_errors_are_failed_attempts_in_every_count():
     statistics = {**STATISTICS, "errors": {"http_503": 2, "robots": 7}}
     found = status_fields(statistics, Rates(), "running", None)
     assert {"http_503": 2} == found["errors"]

@@ -79,7 +79,7 @@ def test_a_slow_train_returns_its_leases(tmp_path, monkeypatch):
     assert 0 < sum(unsent for _, unsent in turns)
 
 
-def test_a_stop_sends_no_more_of_a_train(tmp_path):
+def test_a_stop_sends_no_further_request_of_a_train(tmp_path):
     asked = []
 
     async def beside(house):

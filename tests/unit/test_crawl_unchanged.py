@@ -103,5 +103,5 @@ def test_a_304_without_a_conditional_request_counts_as_no_page():
         (None, ()),
     ],
 )
-def test_from_names_a_contact_that_is_a_mail_address(contact, expected):
+def test_the_from_header_is_a_contact_that_is_a_mail_address(contact, expected):
     assert expected == CrawlOptions(output="x", contact=contact).headers_sent

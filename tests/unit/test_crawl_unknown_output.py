@@ -96,7 +96,7 @@ def test_a_directory_or_pipe_in_place_of_a_file_is_named(tmp_path, place, make):
 
 
 @pytest.mark.parametrize("left", OUTPUT)
-def test_any_one_file_of_output_without_its_frontier_is_enough(tmp_path, left):
+def test_any_single_output_file_without_its_frontier_causes_a_refusal(tmp_path, left):
     house = crawled(tmp_path)
     shutil.rmtree(house.output / "frontier")
     for name in OUTPUT:
@@ -120,13 +120,13 @@ def options_of(house) -> dict[str, object]:
     return {name: getattr(house.options, name) for name in CrawlOptions.__dataclass_fields__}
 
 
-def test_an_older_frontier_does_not_cost_the_newer_output(tmp_path):
+def test_an_older_frontier_does_not_destroy_the_newer_output(tmp_path):
     """A backup of the store is copied over today's crawl. The later lines and records are not cut."""
     house = with_older_frontier(tmp_path)
     assert "line at byte" in refused(house)
 
 
-def test_an_older_frontier_does_not_cost_the_newer_archive(tmp_path):
+def test_an_older_frontier_does_not_destroy_the_newer_archive(tmp_path):
     """Where only the archive is newer, the tokens of its records show it."""
     house = crawled(tmp_path, max_pages=11)
     for name in ("frontier", *OUTPUT[:2]):
@@ -152,7 +152,7 @@ def test_a_file_put_into_the_archive_is_not_removed(tmp_path):
     assert "crawl-000001.warc.gz" in refused(house)
 
 
-def test_the_frontier_of_another_crawl_does_not_cost_the_output(tmp_path):
+def test_the_frontier_of_another_crawl_does_not_destroy_the_output(tmp_path):
     house, other = crawled(tmp_path), crawled(tmp_path / "other", max_pages=3)
     shutil.rmtree(house.output / "frontier")
     shutil.copytree(other.output / "frontier", house.output / "frontier")

@@ -171,7 +171,7 @@ def test_a_visit_without_a_request_delays_no_host_and_counts_as_no_answer():
     assert (None, False, None) == (outcome.seconds, outcome.answered, outcome.politeness)
 
 
-def test_a_connection_that_failed_was_a_request_to_the_site():
+def test_a_failed_connection_was_a_request_to_the_site():
     seen = visit(response(None, error=FetchError.CONNECT_REFUSED, body=b""))
     assert "connect_refused" == json.loads(politeness_line(seen) or b"")["error"]
 
@@ -196,7 +196,7 @@ def test_an_overlong_header_is_cut_in_the_line():
     assert 1_000 == len(json.loads(outcome_of(visit(response(etag="x" * 9_000))).line)["etag"])
 
 
-def test_digests_of_content_and_of_bytes_differ_where_a_body_was_packed():
+def test_digests_of_content_and_of_bytes_differ_for_a_packed_body():
     plain, packed = (
         content_digest(response()),
         content_digest(response(body=b"5\r\nhello\r\n0\r\n\r\n", content=b"hello")),

@@ -51,7 +51,7 @@ def named(text):
 
 
 @pytest.mark.parametrize("name", ["alerts.yml", "grafana.json"])
-def test_every_metric_that_is_watched_is_exposed(project, name):
+def test_every_watched_metric_is_exposed(project, name):
     metrics = {one.name for family in families().values() for one in family.samples}
     told = named((project / "deploy" / name).read_text("utf-8"))
     assert set() == {one for one in told if one not in metrics}

@@ -45,7 +45,7 @@ def test_a_new_store_is_fresh_and_numbers_its_openings():
     assert (Opening(1, True), (2, False, "stopped")) == (first, (second.number, second.fresh, second.previous_state))
 
 
-def test_an_opening_after_a_kill_says_so():
+def test_after_a_kill_the_next_opening_says_so():
     world = World()
     world.discover(A)
     world.one()
@@ -106,7 +106,7 @@ def test_every_verb_of_a_closed_frontier_says_that_it_is_closed():
             call()
 
 
-def test_closing_twice_is_closing_once():
+def test_a_second_close_has_no_effect():
     frontier = World().frontier
     frontier.close()
     frontier.close()
@@ -119,7 +119,7 @@ def test_a_frontier_in_memory_needs_no_directory():
         assert [A] == frontier.lease(1).urls
 
 
-def test_a_frontier_in_a_directory_is_there_again(tmp_path):
+def test_a_frontier_in_a_directory_can_be_opened_again(tmp_path):
     with Frontier.open(tmp_path / "store", robots="caller") as frontier:
         frontier.discover([A])
     with Frontier.open(tmp_path / "store", robots="caller") as frontier:
@@ -204,7 +204,7 @@ def test_a_read_only_opening_of_a_missing_store_is_an_error():
 
 
 @pytest.mark.parametrize("verb", ["discover", "lease", "report", "extend", "release", "set_robots", "note_watermark"])
-def test_a_verb_answers_when_its_frame_is_synced(verb):
+def test_a_verb_returns_after_its_frame_is_synced(verb):
     world = World()
     world.discover(A, "http://b.com/")
     lease = world.lease(1)[0]
@@ -305,7 +305,7 @@ def test_four_threads_use_the_three_verbs_at_once_and_every_page_is_fetched_once
 # -- what failed stays failed
 
 
-def test_an_exception_inside_a_verb_stops_the_store_until_it_is_opened_again(monkeypatch):
+def test_an_exception_inside_a_verb_stops_the_store_until_the_next_opening(monkeypatch):
     world = World()
     world.discover(A)
     with monkeypatch.context() as patch:
@@ -402,7 +402,7 @@ def test_each_host_is_ready_resting_blocked_or_empty():
     assert {"known": 4, "ready": 1, "resting": 1, "blocked": 1, "empty": 1} == world.frontier.statistics()["hosts"]
 
 
-def test_bytes_duplicates_and_errors_are_added_up():
+def test_bytes_duplicates_and_errors_are_summed():
     world = World()
     world.discover(A, "http://b.com/")
     first, second = world.lease()
@@ -512,7 +512,7 @@ def test_the_record_shows_the_whole_gap_wherever_the_wall_clock_was_set_between_
         assert frontier.now() - (leases[0].ended_before or 0) >= instant(20)
 
 
-def test_a_wall_clock_set_forward_between_two_openings_ends_no_rest(tmp_path, monkeypatch):
+def test_a_wall_clock_set_forward_between_two_openings_ends_no_delay(tmp_path, monkeypatch):
     """The really elapsed time is known: the machine was not restarted."""
     with Frontier.open(tmp_path, settings={"delay": 100}, robots="caller") as frontier:
         frontier.discover([A, "http://a.com/2"])
@@ -675,7 +675,7 @@ def fill(world: World) -> None:
     raise AssertionError("the disk was never full")
 
 
-def test_a_full_disk_refuses_discover_with_an_error_to_repeat():
+def test_a_full_disk_refuses_discover_with_a_retryable_error():
     world = full_world()
     with pytest.raises(StoreFullError) as caught:
         fill(world)

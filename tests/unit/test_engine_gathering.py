@@ -225,7 +225,7 @@ def test_a_call_of_a_task_that_an_interruption_left_unmade_may_be_repeated(monke
     assert (True, ["new"]) == asyncio.run(run())
 
 
-def test_tasks_of_one_turn_of_the_loop_call_together():
+def test_tasks_of_one_turn_of_the_loop_make_one_call():
     world = World()
     counts = counted(world)
 

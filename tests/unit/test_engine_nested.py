@@ -97,7 +97,7 @@ def test_a_priority_function_that_catches_the_refusal_returns_and_the_call_conti
     assert (1, True) == (frontier.statistics()["accepted"], frontier.verify().ok)
 
 
-def test_a_priority_function_that_fails_widens_no_scope(tmp_path):
+def test_a_failing_priority_function_widens_no_scope(tmp_path):
     """The seed of a refused call once widened the scope of this process, and no fact recorded it."""
     function = Asked(lambda frontier: frontier.lease(1))
     settings = {"priority": function, "scope": "host", "delay": 0.0}

@@ -47,7 +47,7 @@ def test_every_method_declares_how_it_is_made():
         (lambda frontier: frontier.hosts(), "thread", None),
     ],
 )
-def test_a_method_is_awaited_where_its_declaration_says(call, made, waited):
+def test_an_awaited_method_runs_where_its_declaration_says(call, made, waited):
     """A decision runs on the loop, and a thread waits for the disk. A short query runs on the loop, a long one in a
     thread."""
     found = {}
@@ -71,7 +71,7 @@ def test_a_method_is_awaited_where_its_declaration_says(call, made, waited):
     assert (made, waited) == asyncio.run(ask())
 
 
-def test_a_host_of_any_type_is_refused_where_it_is_awaited():
+def test_a_host_of_a_wrong_type_is_refused_in_an_awaited_call():
     """A list cannot be a key of a dict: it once raised a TypeError."""
 
     async def ask():

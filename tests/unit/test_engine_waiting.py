@@ -96,7 +96,7 @@ def test_a_waiting_lease_gets_the_next_url_of_its_host_when_the_clock_allows_it(
     assert ({A, A + "2"}, 2.0) == lived(live)
 
 
-def test_a_waiting_lease_gets_the_url_of_a_lease_that_ran_out():
+def test_a_waiting_lease_gets_the_url_of_an_expired_lease():
     async def live(frontier, loop):
         await frontier.discover([A])
         await frontier.lease(1, worker="dead", ttl_seconds=7)

@@ -65,7 +65,7 @@ def test_a_record_reads_back_unchanged(tmp_path, form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_no_records_are_a_file_too(tmp_path, form):
+def test_a_file_may_have_no_records(tmp_path, form):
     assert [] == read(written(tmp_path / f"none{form}", []))
 
 
@@ -85,14 +85,14 @@ ODD = [
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_any_text_survives(tmp_path, form):
+def test_any_text_reads_back_unchanged(tmp_path, form):
     records = [{"url": "http://a.com/", "etag": text, "metadata": text} for text in ODD]
     path = written(tmp_path / f"odd{form}", records)
     assert records == [one.record for one in read(path)]
 
 
 @given(text=st.text(st.characters(codec="utf-8"), max_size=20))
-def test_any_text_survives_a_cell(text):
+def test_any_text_in_a_cell_reads_back_unchanged(text):
     for kind in ("text", "json"):
         line = tabular._csv_line([tabular._cell(text, kind)])
         assert [text] == [tabular._value(cell, kind) for cell in next(csv.reader([line]))]
@@ -161,7 +161,7 @@ def test_own_fields_have_types_in_parquet(tmp_path):
     assert ["string", "double", "bool", "int64"] == [types[name] for name in ("sku", "price", "sold", "stock")]
 
 
-def test_fields_after_the_most_columns_share_one(tmp_path, monkeypatch):
+def test_fields_beyond_the_column_limit_share_one_column(tmp_path, monkeypatch):
     set_limits(monkeypatch, EXPORT_COLUMNS_MAX=3)
     record = {"url": "http://a.com/", **{f"f{number}": number for number in range(5)}}
     shape = PAGES.widened([record])
@@ -250,7 +250,7 @@ def test_an_export_of_pages_reads_the_same_lines_twice_while_the_crawl_writes(tm
     assert ([1, 2], before) == ([line["token"] for line in before], list(lines))
 
 
-def test_a_name_without_a_known_ending_is_refused(tmp_path):
+def test_a_name_with_an_unknown_suffix_is_refused(tmp_path):
     with pytest.raises(SettingsError, match=r"\.jsonl, \.csv, \.parquet"):
         written(tmp_path / "x.xlsx", [])
 
@@ -380,7 +380,7 @@ def taken(frontier, path):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_export_import_export_is_the_same(tmp_path, form):
+def test_an_export_of_an_import_equals_the_first_export(tmp_path, form):
     first, second = FakeFrontier(), FakeFrontier()
     first.kept = {
         f"http://h{number}.test/": without_nothing({**RECORD, "url": f"http://h{number}.test/", "depth": number})

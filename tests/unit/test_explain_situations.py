@@ -341,8 +341,8 @@ SITUATIONS = (
 
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.__name__)
-def test_a_url_is_explained(situation):
-    """Word, words, and the seconds until that changes. A lease agrees: only a ready URL is leased."""
+def test_a_url_is_explained_in_every_situation(situation):
+    """A reason, its text, and the seconds until it changes. A lease agrees: only a ready URL is leased."""
     world, url, word, words, seconds = situation()
     found = world.frontier.explain(url)
     assert (word, True) == (found.reason_now, words in found.reason_text), found.reason_text
@@ -427,7 +427,7 @@ def holder(world):
     return found.reason_now, found.worker, found.lease_until
 
 
-def test_every_named_situation_is_tried():
+def test_every_named_situation_is_tested():
     assert len(SITUATIONS) == len(set(SITUATIONS)) >= 40
 
 
@@ -538,7 +538,7 @@ def test_a_weighted_priority_is_explained_in_its_parts():
     assert (None, found.parts) == (other.source, other.parts)
 
 
-def test_a_function_of_the_user_is_named_and_not_called_again():
+def test_a_function_of_the_user_is_named_without_another_call():
     calls = []
 
     def mine(urls, page):

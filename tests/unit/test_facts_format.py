@@ -155,7 +155,7 @@ def test_a_packed_payload_that_is_damaged_or_of_another_codec_is_refused():
         unpacked(small, 2, bytes_max=1_000)
 
 
-def test_every_kind_is_drawn_and_applied():
+def test_every_kind_of_fact_is_generated_and_applied():
     assert sorted(Fact) == sorted(KINDS)
     ledger = Ledger.open(MemoryFiles(), store=bytes(16), names=[])
     tables = Tables(ledger, fingerprint_key=bytes(16), scratch=None)
@@ -169,7 +169,7 @@ def test_every_fact_begins_with_the_slot_it_changes():
     assert {"slot"} <= set(HEAD.names or ())
 
 
-def test_numbers_are_never_reused():
+def test_numbers_of_facts_are_never_reused():
     """A number keeps its meaning for ever: a change here changes the format."""
     assert {
         1: "OPENING", 2: "CLOSING", 3: "CRAWL", 4: "HOLDER", 5: "REQUEST", 6: "WATERMARK", 7: "PROJECTION", 8: "TALLY",

@@ -73,7 +73,7 @@ def test_an_answer_is_used_for_its_ttl_within_limits(ttl: int, held: int) -> Non
     run(test)
 
 
-def test_a_name_that_does_not_exist_is_unknown_and_one_without_address_too() -> None:
+def test_a_name_that_does_not_exist_and_a_name_without_an_address_are_unknown() -> None:
     async def test() -> None:
         async with served(Stub({"empty.test": []})) as servers:
             names = resolver(servers)
@@ -101,7 +101,7 @@ def test_a_failing_server_is_replaced_by_the_next(rcode: int) -> None:
     run(test)
 
 
-def test_servers_that_all_fail_are_a_temporary_failure_that_names_one() -> None:
+def test_when_all_servers_fail_the_failure_is_temporary_and_names_one() -> None:
     async def test() -> None:
         async with served(Stub({}, rcode=SERVFAIL), Stub({}, rcode=SERVFAIL)) as servers:
             names = resolver(servers)
@@ -278,7 +278,7 @@ def test_names_that_dns_does_not_have_are_looked_up_by_the_system() -> None:
         ("[2620:fe::fe]:5353", "[2620:fe::fe]:5353"),
     ],
 )
-def test_a_server_is_an_address_and_perhaps_a_port(text: str, server: str) -> None:
+def test_a_server_is_an_address_with_an_optional_port(text: str, server: str) -> None:
     assert server == read_server(text) == read_server(server)
 
 

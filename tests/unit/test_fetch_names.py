@@ -117,7 +117,7 @@ def test_only_a_name_without_address_is_unknown(error: OSError, expected: FetchE
     assert expected == failure_of("a.test", error).error
 
 
-def test_an_answer_is_used_until_its_time_is_over() -> None:
+def test_an_answer_is_used_until_it_expires() -> None:
     names, asked, clock = resolver({"a.test": ("8.8.8.8",)}, ttl_seconds=10)
 
     async def run() -> list[int]:
@@ -131,7 +131,7 @@ def test_an_answer_is_used_until_its_time_is_over() -> None:
     assert [1, 1, 2] == asyncio.run(run())
 
 
-def test_a_failure_is_remembered_for_a_shorter_time() -> None:
+def test_a_failure_is_cached_for_a_shorter_time() -> None:
     names, asked, clock = resolver({"a.test": socket.gaierror(socket.EAI_AGAIN, "again")}, ttl_seconds=3_600)
 
     async def run() -> list[int]:
@@ -198,7 +198,7 @@ def test_a_caller_that_stops_waiting_does_not_affect_other_callers() -> None:
     assert ("8.8.8.8",) == asyncio.run(run())
 
 
-def test_a_thousand_answers_are_cut() -> None:
+def test_a_thousand_answers_are_cut_to_sixteen() -> None:
     names, _, _ = resolver({"a.test": tuple(f"8.8.{n // 256}.{n % 256}" for n in range(1_000))})
     assert 16 == len(asyncio.run(names.resolve("a.test", 80)))
 
@@ -322,7 +322,7 @@ def test_old_addresses_are_used_while_no_server_answers() -> None:
     assert [("8.8.8.8",)] * 4 + [("9.9.9.9",)] == asyncio.run(run())
 
 
-def test_old_addresses_serve_for_a_day_and_not_longer() -> None:
+def test_old_addresses_are_used_for_a_day_at_most() -> None:
     async def run() -> FetchError:
         names, asked, clock = resolver({"a.test": ("8.8.8.8",)})
         await names.resolve("a.test", 80)
@@ -335,7 +335,7 @@ def test_old_addresses_serve_for_a_day_and_not_longer() -> None:
     assert FetchError.DNS_TEMPORARY is asyncio.run(run())
 
 
-def test_a_name_that_is_gone_has_no_old_addresses() -> None:
+def test_a_deleted_name_has_no_old_addresses() -> None:
     async def run() -> FetchError:
         names, asked, clock = resolver({"a.test": ("8.8.8.8",)})
         await names.resolve("a.test", 80)

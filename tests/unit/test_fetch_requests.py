@@ -49,7 +49,7 @@ def test_a_response_is_a_frozen_value_with_all_its_fields():
     assert b"other" == dataclasses.replace(made, content=b"other").content
 
 
-def test_a_body_without_codings_is_its_content_as_it_is():
+def test_a_body_without_codings_is_its_content_unchanged():
     made = response()
     assert made.content is made.body
 

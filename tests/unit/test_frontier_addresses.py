@@ -267,7 +267,7 @@ def test_a_host_that_waited_longer_than_its_address_lasts_keeps_its_place_during
     assert (24, 12) == (len(order), len(set(order[:14])))  # no host is second long before another is first
 
 
-def test_a_change_counts_from_the_next_offer_on():
+def test_a_changed_address_counts_from_the_next_offer_on():
     world = world_of(delay=1)
     world.discover("http://a.com/1", "http://a.com/2", "http://b.com/1", "http://b.com/2")
     for lease in world.lease(errands=True):
@@ -356,7 +356,7 @@ def test_an_errand_is_extended_returned_and_repeated_like_a_lease():
 # -- over openings
 
 
-def test_answers_failures_and_open_errands_outlive_a_kill_and_a_checkpoint():
+def test_answers_failures_and_open_errands_survive_a_kill_and_a_checkpoint():
     for checkpoint in (False, True):
         world = world_of(delay=1)
         world.discover(*[f"http://{name}.com/{n}" for name in "abcd" for n in range(2)])

@@ -124,7 +124,7 @@ def test_the_lease_of_a_deleted_crawl_keeps_its_queue_until_it_ends(store, way):
     assert store.frontier.verify().ok
 
 
-def test_open_leases_of_a_deleted_crawl_are_looked_for_once(store, monkeypatch):
+def test_open_leases_of_a_deleted_crawl_are_searched_once(store, monkeypatch):
     """Each call once looked through all open leases, as long as one of the deleted crawl was open."""
     hosts = [f"h{number}.example" for number in range(100)]
     store.crawl("stays", *(f"http://{host}/" for host in hosts))
@@ -147,7 +147,7 @@ def test_open_leases_of_a_deleted_crawl_are_looked_for_once(store, monkeypatch):
     assert store.frontier.verify().ok
 
 
-def test_many_keys_of_a_deleted_crawl_leave_together(store):
+def test_many_keys_of_a_deleted_crawl_are_removed_in_one_step(store):
     """All groups were once copied for each deleted group: 64 copies of thousands with each call."""
     links = [Link(f"http://{host}.example/", crawl="gone", key=f"k{key}") for key in range(50) for host in (key, "x")]
     store.crawl("stays", "http://x.example/", *(f"http://{host}.example/" for host in range(50)))
@@ -161,7 +161,7 @@ def test_many_keys_of_a_deleted_crawl_leave_together(store):
     assert store.frontier.verify().ok
 
 
-def test_a_host_whose_only_crawl_was_deleted_is_a_host_of_the_next(store):
+def test_a_host_whose_only_crawl_was_deleted_serves_the_next_crawl(store):
     """Its last queue keeps its place, and makes room when another appears."""
     store.crawl("gone", "http://same.example/")
     store.frontier.delete(crawl="gone")

@@ -203,7 +203,7 @@ def test_a_found_link_is_one_deeper_and_has_its_referrer(world):
     assert (1, A) == (lease.depth, lease.referrer)
 
 
-def test_depth_stops_counting_at_16_bits(world):
+def test_the_depth_has_a_maximum_of_16_bits(world):
     world.discover(Link(A, depth=65_535))
     world.report(world.one().done(links=["http://b.com/"]))
     assert 65_535 == world.one().depth
@@ -296,7 +296,7 @@ def test_a_redirect_to_no_url_ends_the_source(world):
     assert {"done": 1} == world.counts()
 
 
-def test_retry_after_on_a_redirect_is_the_targets_not_before(world):
+def test_retry_after_on_a_redirect_is_the_not_before_of_the_target(world):
     world.discover(A)
     lease = world.one()
     world.report(outcome(lease, status=301, location="http://b.com/", retry_after_seconds=100.0, seconds=0.0))
@@ -335,12 +335,12 @@ def test_a_lease_names_its_crawl_and_its_links_stay_in_it(world):
     assert ("other", "other") == (lease.crawl, world.one().crawl)
 
 
-def test_a_lease_can_be_had_of_one_crawl_alone(world):
+def test_a_lease_may_be_limited_to_one_crawl(world):
     world.discover(A, Link("http://b.com/", crawl="other"))
     assert (["http://b.com/"], []) == (world.urls(crawl="other"), world.urls(crawl="nobody's"))
 
 
-def test_a_lease_can_be_had_of_one_key_alone(world):
+def test_a_lease_may_be_limited_to_one_key(world):
     world.discover(A, Link("http://b.com/", key="k"))
     assert ["http://b.com/"] == world.urls(key="k")
 
@@ -383,7 +383,7 @@ def test_a_crawl_that_is_added_later_does_not_catch_up_on_earlier_turns(world):
     assert ["other", "default", "other", "default"] == turns
 
 
-def test_a_crawl_of_low_priority_is_not_starved_by_another_ones_better_urls(world):
+def test_better_urls_of_another_crawl_do_not_starve_a_crawl_of_low_priority(world):
     """At every eighth turn of a host its queues are equal."""
     world.discover(*[Link(f"http://a.com/{n}", priority=1.0) for n in range(40)])
     world.discover(Link(A, crawl="other", priority=0.0))

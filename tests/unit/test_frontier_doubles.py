@@ -51,7 +51,7 @@ def test_a_crawl_deleted_while_one_of_its_urls_is_leased_is_found_deleted(then):
 
 
 @pytest.mark.parametrize("end", ["reported", "released", "expired", "closed"])
-def test_a_late_end_of_a_deleted_urls_lease_leaves_its_successor_alone(then, end):
+def test_a_late_end_of_a_deleted_urls_lease_does_not_affect_its_successor(then, end):
     world = World(delay=0, delay_factor=0)
     world.discover(Link(URL, referrer="http://of-the-first-life/"))
     lease = world.one(worker=None if end == "closed" else "w", ttl_seconds=10)
@@ -153,7 +153,7 @@ def test_a_url_that_two_crawls_lease_at_once_is_leased_in_both(then):
     }
 
 
-def test_a_delete_in_the_middle_of_a_checkpoint_is_found_whole(monkeypatch):
+def test_a_delete_in_the_middle_of_a_checkpoint_is_recovered_whole(monkeypatch):
     """Queues are copied after the delete, leases and the ledger before it. The log contains the events between."""
     set_limits(monkeypatch, CHECKPOINT_STEP_BYTES=1)
     world = World(delay=0, delay_factor=0)

@@ -64,13 +64,13 @@ def test_only_one_errand_of_a_url_is_queued_at_a_time_in_any_spelling(world):
     assert [Code.NEW] == queued(world, MAP)
 
 
-def test_callers_queue_no_errands_of_other_kinds(world):
+def test_callers_cannot_queue_errands_of_other_kinds(world):
     for kind in ("robots", "address", "page", "map", 7):
         with pytest.raises(SettingsError, match=r"kind .*: callers queue errands of kind sitemap"):
             world.frontier.queue_errands(kind, [MAP])
 
 
-def test_more_errands_than_the_limit_are_over_it(world, monkeypatch):
+def test_errands_above_the_limit_are_over_the_limit(world, monkeypatch):
     set_limits(monkeypatch, CALLERS_ERRANDS_MAX=2)
     assert [Code.NEW, Code.NEW, Code.OVER_LIMIT] == queued(world, *[f"http://a.com/{n}" for n in range(3)])
 
@@ -448,7 +448,7 @@ def owned_and_foreign(frontier: Frontier) -> list[tuple[str, int]]:
     return [next(one for one in names.items() if (one[1] < 2_048) is lower) for lower in (True, False)]
 
 
-def test_a_kind_is_a_row_of_the_table():
+def test_each_kind_of_errand_is_a_row_of_the_table():
     """The kinds with a number are those that callers queue."""
     assert {1: Kind.SITEMAP, 2: Kind.PROBE} == {number: row.kind for number, row in errands.OF_CALLERS.items()}
     assert {"robots": Kind.ROBOTS, "address": Kind.ADDRESS} == errands.ANSWERS

@@ -75,7 +75,7 @@ def test_a_refusal_of_one_host_delays_its_domain():
     assert 40 == world.ready_in()
 
 
-def test_a_gap_of_its_own_counts_from_the_end_of_a_request():
+def test_the_own_gap_of_a_group_counts_from_the_end_of_a_request():
     world = World(group={"domain": {"gap": 10}}, delay=1)
     world.discover("http://a.x.com/", "http://b.x.com/", "http://a.x.com/2")
     assert [(0, "http://a.x.com/"), (10.5, "http://b.x.com/"), (21, "http://a.x.com/2")] == finish(world, 0.5)
@@ -447,7 +447,7 @@ def test_an_invalid_address_is_refused(address):
 # -- over openings
 
 
-def test_a_kill_keeps_the_gap_of_a_group():
+def test_the_gap_of_a_group_survives_a_kill():
     world = World(group={"domain": {"gap": 10}}, delay=1)
     world.discover("http://a.x.com/", "http://b.x.com/")
     world.report(world.one().done())
@@ -468,7 +468,7 @@ def test_a_kill_during_a_request_delays_the_group_from_the_opening_on():
     assert (8, 1) == ((found := next_lease(world))[0], len(found[1]))
 
 
-def test_a_request_of_a_named_worker_keeps_its_turn_over_a_kill():
+def test_a_request_of_a_named_worker_keeps_its_turn_after_a_kill():
     world = World(group="domain")
     world.discover("http://a.x.com/", "http://b.x.com/")
     lease = world.one(worker="w", ttl_seconds=100)
@@ -495,7 +495,7 @@ def test_a_clock_that_jumped_while_no_process_ran_does_not_shorten_the_gap_of_a_
     assert 50 == world.ready_in()
 
 
-def test_addresses_outlive_a_kill_and_a_checkpoint():
+def test_addresses_survive_a_kill_and_a_checkpoint():
     world = World(group="address", delay=1)
     world.frontier.set_addresses({"a.com": "192.0.2.1", "b.org": "192.0.2.1", "c.net": "192.0.2.3"})
     world.discover("http://a.com/", "http://b.org/", "http://c.net/")
@@ -535,7 +535,7 @@ def test_an_open_request_counts_for_the_old_group_of_its_host_even_after_a_new_a
     assert [] == problems(world)
 
 
-def test_an_address_that_is_found_while_a_request_is_open_counts_from_the_next_one_also_after_a_kill():
+def test_an_address_found_during_a_request_counts_from_the_next_one_even_after_a_kill():
     """As above, but an errand for the address ends after the lease."""
     world = World(group="address", delay=1, addresses="errands")
     world.discover("http://a.com/")

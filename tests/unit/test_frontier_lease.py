@@ -126,7 +126,7 @@ def test_high_classes_are_drawn_more_often_than_low_ones():
     assert first.count(0.96) > 35
 
 
-def test_the_same_seed_draws_the_same(world):
+def test_the_same_seed_draws_the_same_urls(world):
     links = [Link(f"http://h{n}.com/", priority=n / 40) for n in range(40)]
 
     def order(seed: int) -> list[str]:
@@ -143,7 +143,7 @@ def test_a_priority_has_a_class(priority, klass):
     assert klass == class_of(priority)
 
 
-def test_no_priority_is_one_half():
+def test_the_default_priority_is_one_half():
     assert 0.5 == checked(None)
 
 
@@ -167,7 +167,7 @@ def test_tokens_grow_across_openings(world):
     assert sorted(set(tokens)) == tokens
 
 
-def test_a_lease_says_what_a_fetch_needs(world):
+def test_a_lease_contains_all_facts_for_a_fetch(world):
     world.discover(Link("http://a.com:8080/x", priority=0.7, depth=2, referrer="http://r.com/"))
     lease = world.one(ttl_seconds=30)
     assert ("http://a.com:8080/x", "a.com", Kind.PAGE, "http://a.com:8080", "a.com", 0.7, 2, 1, "http://r.com/") == (
@@ -210,12 +210,12 @@ def test_an_invalid_request_is_refused_and_changes_no_state(world, how):
 # -- not early, not twice
 
 
-def test_a_url_is_leased_to_one_at_a_time(world):
+def test_a_url_is_leased_to_one_caller_at_a_time(world):
     world.discover(A)
     assert (1, 0) == (len(world.lease()), len(world.lease()))
 
 
-def test_a_host_is_leased_to_one_at_a_time(world):
+def test_a_host_is_leased_to_one_caller_at_a_time(world):
     world.discover(A, "http://a.com/2")
     assert (1, 0) == (len(world.lease()), len(world.lease()))
 
@@ -372,7 +372,7 @@ def test_a_train_is_no_longer_than_the_request(world):
     assert 2 == len(world.lease(2, per_queue=4))
 
 
-def test_a_train_ends_before_its_leases_do(world):
+def test_a_train_ends_before_its_leases_expire(world):
     """A waggon that may only be fetched after its deadline would be lost, and after three losses gone."""
     world.discover(*[f"http://a.com/{n}" for n in range(9)])
     world.frontier.set_robots("http://a.com", 200, b"User-agent: *\nCrawl-delay: 30")
@@ -390,7 +390,7 @@ def test_a_refusal_within_a_train_is_kept_after_the_next_outcome(world):
 
 
 @pytest.mark.parametrize("off", [-3_600.0, -1.5, 0.0, 3_600.0])
-def test_a_workers_clock_shortens_no_gap(off):
+def test_the_clock_of_a_worker_shortens_no_gap(off):
     """A worker whose clock was 1.5 s slow once had its host visited at the instant of its report."""
     world = World(delay=1.0)
     world.discover("http://a.com/1", "http://a.com/2")
@@ -401,7 +401,7 @@ def test_a_workers_clock_shortens_no_gap(off):
     assert (1.0, []) == (world.ready_in(), world.urls())
 
 
-def test_an_errands_worker_shortens_no_gap_by_its_clock():
+def test_the_clock_of_an_errands_worker_shortens_no_gap():
     """The same for an errand."""
     world = World(robots="errands", delay=1.0)
     world.discover("http://a.com/1")
@@ -411,7 +411,7 @@ def test_an_errands_worker_shortens_no_gap_by_its_clock():
     assert (1.0, []) == (world.ready_in(), world.urls())
 
 
-def test_the_end_of_a_request_of_this_process_is_by_its_own_clock(world):
+def test_the_end_of_a_request_of_this_process_is_an_instant_of_its_own_clock(world):
     """A late report does not delay the host again."""
     world.discover("http://a.com/1", "http://a.com/2")
     lease = world.one()
@@ -521,7 +521,7 @@ def test_an_own_token_of_an_earlier_opening_is_stale(world):
     assert before == world.frontier.statistics()["urls"]
 
 
-def test_a_token_whose_lease_expired_is_stale_and_the_url_can_be_had_again(world):
+def test_a_token_with_an_expired_lease_is_stale_and_the_url_can_be_leased_again(world):
     world.discover(A)
     old = world.one(ttl_seconds=10)
     world.clock.move(10)
@@ -828,7 +828,7 @@ def test_two_keys_of_one_host_share_its_clock(world):
     assert 1 == len(world.lease())
 
 
-def test_a_key_that_is_being_visited_leaves_its_hosts_their_other_queues(world):
+def test_a_key_that_is_being_visited_does_not_block_other_queues_of_its_hosts(world):
     b, c = "http://b.com/", "http://c.com/"
     world.discover(Link(A, key="k"), Link(b, key="k"), b + "own", Link(c, key="k"), Link(c + "other", crawl="other"))
     assert [A] == world.urls(1, key="k")

@@ -131,7 +131,7 @@ HALF = "\ud800x"  # half a surrogate pair: no character, so that neither UTF-8 n
         lambda frontier, lease: frontier.lease(1, worker=HALF),
     ],
 )
-def test_texts_that_no_answer_can_write_are_refused(way):
+def test_texts_that_cannot_be_written_in_an_answer_are_refused(way):
     with Frontier.memory(robots="caller") as frontier:
         frontier.discover([B])
         lease = frontier.lease(1)[0]
@@ -140,7 +140,7 @@ def test_texts_that_no_answer_can_write_are_refused(way):
         assert [B] == [record["url"] for record in frontier.records()]
 
 
-def test_texts_of_older_stores_that_no_answer_can_write_are_written_with_a_replacement(monkeypatch):
+def test_unwritable_texts_of_older_stores_are_written_with_a_replacement(monkeypatch):
     served = Served()
     with monkeypatch.context() as before:
         before.setattr("outrider.frontier.verbs.arguments.unicode", lambda what, value: None)

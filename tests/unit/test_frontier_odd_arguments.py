@@ -288,7 +288,7 @@ def test_a_url_that_waits_beyond_the_year_9999_is_explained_and_exported():
         assert far == copy.status(A).due
 
 
-def test_instants_beyond_the_year_9999_have_the_text_of_the_last_one():
+def test_instants_beyond_the_year_9999_are_shown_as_the_last_representable_one():
     assert "9999-12-31T23:59:59.999Z" == rfc3339(1 << 62)
     assert "9999-12-31T23:59:59.999999Z" == rfc3339_exact(1 << 62)
 

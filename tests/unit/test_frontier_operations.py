@@ -441,7 +441,7 @@ def test_a_url_with_a_better_priority_is_leased_first(world):
     assert (["http://a.com/2"], 0.9) == (world.urls(), world.frontier.status("http://a.com/2").priority)
 
 
-def test_many_urls_are_reprioritised_at_once_also_on_disk(world):
+def test_many_urls_are_reprioritised_at_once_even_on_disk(world):
     world.discover(*[f"http://a.com/{n}" for n in range(400)])
     states = world.frontier.reprioritise({f"http://a.com/{n}": 0.9 for n in range(390, 400)} | {"http://x.com/": 0.1})
     assert [State.QUEUED] * 10 + [State.UNKNOWN] == states
@@ -635,7 +635,7 @@ def test_urls_are_listed_by_state_host_crawl_and_key(world):
     )
 
 
-def test_urls_are_listed_in_pieces_each_once(world):
+def test_a_list_in_pieces_has_each_url_once(world):
     urls = {f"http://h{n % 7}.com/{n}" for n in range(100)}
     world.discover(*urls)
     found, cursor = [], None
@@ -667,7 +667,7 @@ def test_hosts_show_their_clocks(world):
 # -- why
 
 
-def test_a_url_explains_why_it_is_not_fetched_now(world):
+def test_explain_says_why_a_url_is_not_fetched_now(world):
     world.discover(A, "http://a.com/2", Link(B, not_before=START + MICROSECONDS))
     why = world.frontier.explain
     assert "behind" == why("http://a.com/2").reason_now
@@ -718,7 +718,7 @@ def test_hosts_that_wait_with_urls_left_are_listed_with_their_waits(world):
 
 
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "1", True, None])
-def test_a_wait_is_a_length_of_time(world, value):
+def test_a_wait_is_a_duration(world, value):
     with pytest.raises(SettingsError, match="beyond_seconds"):
         world.frontier.waits(beyond_seconds=value)
 
@@ -726,7 +726,7 @@ def test_a_wait_is_a_length_of_time(world, value):
 # -- outcomes in columns
 
 
-def test_outcomes_in_columns_mean_what_outcomes_mean(world):
+def test_outcomes_in_columns_mean_the_same_as_single_outcomes(world):
     world.discover(*[f"http://h{n}.com/" for n in range(4)])
     leases = world.lease()
     batch = OutcomeBatch(

@@ -50,7 +50,7 @@ def made(rng: random.Random, token: int, now: int) -> Outcome:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_batch_writes_the_frames_that_a_list_of_the_same_outcomes_writes(seed, monkeypatch):
+def test_a_batch_writes_the_same_frames_as_a_list_of_its_outcomes(seed, monkeypatch):
     found = []
     for columns in (False, True):
         rng = random.Random(seed)
@@ -145,7 +145,7 @@ def test_a_wrong_value_in_a_batch_is_named_and_changes_no_state(columns, named):
     assert {"leased": 2} == world.counts()
 
 
-def test_a_batch_answers_errands():
+def test_a_batch_may_answer_errands():
     world = World(robots="errands")
     world.discover(A, B)
     leases = list(world.lease(errands=True))

@@ -39,7 +39,7 @@ def test_links_without_a_priority_get_that_of_the_function():
         assert {"http://a.example/": 0.9, "http://b.example/": 0.1} == drawn(made)
 
 
-def test_seeds_have_no_page_and_links_have_theirs():
+def test_the_function_gets_no_page_for_seeds_but_the_page_of_found_links():
     asked = Asked()
     with frontier(asked) as made:
         made.discover(["http://a.example/"])
@@ -73,7 +73,7 @@ def test_columns_survive_lossy_rules_of_spelling():
         assert {f"http://h{row}.example/": 0.25 for row in range(40)} == drawn(made)
 
 
-def test_columns_of_one_page_are_unknown_to_another():
+def test_columns_of_one_page_are_not_used_for_another():
     with frontier(Weighted({"page_rank": 1})) as made:
         made.discover(["http://a.example/", "http://b.example/"])
         first, second = made.lease(want=2)

@@ -96,7 +96,7 @@ def test_a_query_in_many_steps_answers_like_one_in_one_step(small_steps, robots)
     assert whole == world.told()
 
 
-def test_states_of_hosts_are_listed_as_they_are_counted():
+def test_lists_and_counts_of_hosts_by_state_agree():
     told = World().told()
     assert {name: len(rows) for name, rows in told["by state"].items()} == {
         name: told["hosts"][name] for name in told["by state"]
@@ -106,7 +106,7 @@ def test_states_of_hosts_are_listed_as_they_are_counted():
     assert all(by_name[name] == state for state, names in told["by state"].items() for name in names)
 
 
-def test_urls_are_listed_by_state_as_they_are_counted():
+def test_lists_and_counts_of_urls_by_state_agree():
     world = World()
     told, urls = world.told(), world.frontier.statistics()["urls"]
     assert urls == {state: len(rows) for state, rows in told["of"].items()}

@@ -179,7 +179,7 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32), calls=st.integers(5, 120), deletes=st.booleans(), robots=st.booleans(),
        checkpoints=st.booleans())  # fmt: skip
-def test_every_verb_at_random(patch, seed, calls, deletes, robots, checkpoints):
+def test_every_verb_at_random_is_replayed(patch, seed, calls, deletes, robots, checkpoints):
     rng = random.Random(seed)
     world = World(
         robots="errands" if robots else "caller", seed=seed, output=True,
@@ -261,13 +261,13 @@ def test_common_calls_are_applied_together(patch):
 
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32), calls=st.integers(5, 150))
-def test_common_calls_at_random(patch, seed, calls):
+def test_common_calls_at_random_are_replayed(patch, seed, calls):
     world = World()
     plain_history(world, random.Random(seed), calls)
     assert_alike(world.disk, patch, (3, 40, 16_384))
 
 
-def test_keys_that_span_hosts(patch):
+def test_keys_that_span_hosts_are_replayed(patch):
     rng = random.Random(1)
     world = World()
     for call in range(60):
@@ -280,7 +280,7 @@ def test_keys_that_span_hosts(patch):
     assert window.together > 1
 
 
-def test_a_second_queue_after_a_visit(patch):
+def test_a_second_queue_after_a_visit_is_replayed(patch):
     world = World()
     world.discover("http://a.com/1", "http://b.com/1", Link("http://c.com/1", crawl="new"))
     world.report(*[outcome(lease, seconds=0.1, status=200) for lease in world.lease() if lease.host == "a.com"])
@@ -306,7 +306,7 @@ def test_the_digest_of_a_page_between_two_visits_was_seen(patch):
     tables.close()
 
 
-def test_a_lease_that_outlives_its_queue_ends_after_the_delete(patch):
+def test_a_lease_that_lasts_longer_than_its_queue_ends_after_the_delete(patch):
     world = World()
     world.discover("http://a.com/1", "http://b.com/1")
     leases = world.lease()
@@ -360,7 +360,7 @@ FINE = encode(5, [(Fact.TALLY, columns_of([(0, "pages", 1)]))])
 
 
 @pytest.mark.parametrize("cut", range(1, len(FINE)))
-def test_a_frame_cut_short_says_where(cut):
+def test_a_cut_frame_is_reported_with_its_place(cut):
     if cut == 8:
         return  # an instant alone is a whole frame
     with pytest.raises(DamagedStoreError) as windowed:
@@ -383,7 +383,7 @@ def test_facts_of_another_release_are_reported():
         window_of([FINE, other])
 
 
-def test_a_window_closes_itself():
+def test_a_full_window_is_applied_by_itself():
     tables = Tables(Ledger.open(FaultyFiles(), store=KEY, names=[]), fingerprint_key=KEY, scratch=None)
     window = Window(tables, rows_max=3)
     for value in range(1, 6):

@@ -53,7 +53,7 @@ def test_rules_from_a_caller_leave_the_errand_open_and_its_host_unvisited(world)
     assert ([A], []) == (world.urls(), recount(world.frontier))
 
 
-def test_the_limit_of_a_deleted_crawl_lets_no_two_errands_visit_a_host(world):
+def test_the_limit_of_a_deleted_crawl_does_not_allow_two_errands_at_a_host(world):
     """An errand was once leased during another one, by the limit of a deleted crawl."""
     world.discover(A, "http://a.com:8080/", Link("http://a.com/1", crawl="gone"))
     world.frontier.set_limit(2, crawl="gone")
@@ -76,7 +76,7 @@ def test_an_errand_continues_from_its_hop_despite_a_callers_rules_and_survives_a
     assert (["ok"], []) == (world.report(hop.robots(404, seconds=0.0)), recount(world.frontier))
 
 
-def test_without_rules_the_caller_gets_everything():
+def test_without_rules_the_caller_gets_all_urls():
     world = World()
     world.discover(A)
     assert [A] == world.urls()
@@ -90,7 +90,7 @@ def test_the_callers_rules_are_judged_when_a_url_is_drawn():
 
 
 @pytest.mark.parametrize("status", [404, 401, 403, 410])
-def test_an_authority_without_rules_allows_everything(status):
+def test_an_authority_without_rules_allows_all_urls(status):
     world = World()
     world.discover(A)
     world.frontier.set_robots("http://a.com", status)
@@ -98,7 +98,7 @@ def test_an_authority_without_rules_allows_everything(status):
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, None])
-def test_an_authority_that_cannot_answer_forbids_everything(status):
+def test_an_unreachable_authority_forbids_all_urls(status):
     world = World()
     world.discover(A)
     world.frontier.set_robots("http://a.com", status)
@@ -139,7 +139,7 @@ def test_the_callers_rules_survive_a_kill():
     assert ([], "parked") == (world.urls(), world.state(A))
 
 
-def test_the_caller_is_given_no_errands():
+def test_the_caller_gets_no_errands():
     world = World()
     world.discover(A)
     world.frontier.set_robots("http://a.com", 503)
@@ -241,7 +241,7 @@ def test_each_authority_of_a_host_is_judged_by_its_own_rules(turned):
         assert 2 * expected == world.states(urls[name])
 
 
-def test_errands_are_counted_outside_accepted(world):
+def test_errands_do_not_count_as_accepted_urls(world):
     world.discover(A)
     errand(world)
     statistics = world.frontier.statistics()
@@ -363,7 +363,7 @@ def test_a_named_workers_errand_survives_a_kill(world):
     assert [A] == world.urls(errands=True)
 
 
-def test_an_extended_errand_lives_longer(world):
+def test_an_extended_errand_lasts_longer(world):
     world.discover(A)
     lease = errand(world)
     world.frontier.extend([lease.token], 500)
@@ -404,7 +404,7 @@ def test_a_gate_opens_when_the_urls_that_wait_for_it_are_deleted(world):
     assert (True, [], {}) == (world.frontier.finished(), world.urls(errands=True), world.inspect().turns.gates)
 
 
-def test_deleting_a_crawl_leaves_the_daily_errand_of_another(world):
+def test_deleting_a_crawl_keeps_the_daily_errand_of_another(world):
     """Parked URLs of the other crawl wait for the unanswered robots.txt."""
     world.discover(Link(A, crawl="one"), Link("http://a.com/2", crawl="two"))
     for wait in (5, 30, 300, 1):
@@ -605,7 +605,7 @@ def unreachable(world: World) -> list[float]:
     return waits
 
 
-def test_an_unreachable_robots_txt_is_tried_again_after_5_30_and_300_seconds_and_then_daily(world):
+def test_an_unreachable_robots_txt_is_retried_after_5_30_and_300_seconds_and_then_daily(world):
     world.discover(A)
     assert [5.0, 30.0, 300.0] == unreachable(world)
     assert float(DAY - 1) == world.ready_in()

@@ -364,7 +364,7 @@ def test_other_hosts_do_not_wait_for_one_with_a_long_robots_txt(reads):
     assert ["http://b.com/"] == world.urls()
 
 
-def test_one_call_reads_no_more_than_a_bounded_number_of_bytes(reads):
+def test_one_call_reads_a_bounded_number_of_bytes(reads):
     """Three hundred hosts whose rules are not in memory: each call gets one step further."""
     world = World()
     hosts = [f"http://h{n}.com" for n in range(300)]
@@ -412,7 +412,7 @@ def test_parked_urls_are_judged_again_by_a_long_robots_txt_outside_of_the_call(r
     assert not world.inspect().robots.unread
 
 
-def test_a_host_whose_rules_are_to_be_read_may_be_deleted_meanwhile():
+def test_a_host_may_be_deleted_before_its_rules_are_read():
     world = World()
     world.frontier.set_robots("http://a.com", 200, LONG)
     world.discover("http://a.com/open")

@@ -124,7 +124,7 @@ def test_attempts_are_counted_from_one(world):
     assert [1, 2, 3, 4] == attempts
 
 
-def test_success_makes_the_attempts_start_again(world):
+def test_a_success_resets_the_attempts(world):
     world.discover(A)
     world.report(world.one().retry(error="timeout", seconds=0))
     world.clock.move(10)
@@ -183,7 +183,7 @@ def test_a_returned_lease_queues_its_url_at_once(world):
     assert [A] == world.urls()
 
 
-def test_the_fifth_loss_in_a_row_makes_a_url_gone(world):
+def test_the_fifth_loss_in_a_row_ends_a_url(world):
     world.discover(A)
     states = []
     for _ in range(5):
@@ -195,7 +195,7 @@ def test_the_fifth_loss_in_a_row_makes_a_url_gone(world):
     assert (["queued"] * 4 + ["gone"], "lost") == (states, world.reason(A))
 
 
-def test_the_fifth_death_of_its_holder_in_a_row_makes_a_url_gone(world):
+def test_the_fifth_death_of_its_holder_in_a_row_ends_a_url(world):
     """Four processes that died with a URL leased leave it queued. After the fifth it is a dead letter."""
     world.discover(A)
     states = []
@@ -237,7 +237,7 @@ def test_the_line_of_a_lost_url_is_in_the_next_answer_with_lines():
     assert [("pages", True)] == [(stream, b'"error":"lost"' in line) for stream, line in world.lease(1).lines]
 
 
-def test_losses_count_only_in_a_row(world):
+def test_only_consecutive_losses_count(world):
     world.discover(A)
     for _ in range(4):
         world.one(ttl_seconds=10)
@@ -288,7 +288,7 @@ def test_a_url_parked_for_a_budget_still_waits_for_its_not_before_when_the_budge
     assert ({"done": 1, "waiting": 1}, []) == (world.counts(), world.urls())
 
 
-def test_changed_rules_bring_parked_urls_back(world):
+def test_changed_rules_release_parked_urls(world):
     world.discover(A)
     world.frontier.set_robots("http://a.com", 200, b"User-agent: *\nDisallow: /")
     world.lease()

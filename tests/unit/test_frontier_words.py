@@ -71,7 +71,7 @@ def test_a_key_in_its_delay_delays_its_other_hosts():
 # -- rules
 
 
-def test_explain_names_the_line_of_robots_txt_that_decides():
+def test_explain_names_the_deciding_line_of_robots_txt():
     asked = Asked()
     closed, other = A + "private/x", A + "open"
     asked.frontier.discover([closed, other])
@@ -262,7 +262,7 @@ def test_a_robots_txt_that_is_requested_at_another_host_delays_its_pages():
     assert asked.frontier.explain(A).reason_now in ("behind", "ready")
 
 
-def test_a_robots_txt_that_is_tried_again_later_says_when():
+def test_a_robots_txt_that_is_retried_later_says_when():
     asked = Asked(robots="errands")
     asked.frontier.discover([A])
     (errand,) = asked.frontier.lease(5, errands=True)

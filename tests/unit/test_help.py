@@ -52,7 +52,7 @@ def test_every_command_has_a_purpose(capsys):
 
 
 @pytest.mark.parametrize("words", [[], ["url"], ["robots"], ["sim"]])
-def test_a_group_alone_prints_its_help_with_line_breaks(capsys, words):
+def test_a_command_group_without_a_command_prints_its_help_with_line_breaks(capsys, words):
     assert 2 == cli.run(words)
     told = capsys.readouterr().err
     assert told.startswith("Usage: outrider")

@@ -210,13 +210,13 @@ def test_an_invalid_result_of_on_page_is_refused_by_its_name(crawled, nonsense, 
         assert words in crawled.log()
 
 
-def test_a_hook_that_exits_ends_its_page_alone(crawled):
+def test_a_hook_that_exits_ends_only_its_page(crawled):
     lines = crawled(on_page=lambda page: sys.exit(3) if page.url.endswith("/a") else None)
     assert ("hook_on_page", "done") == (lines["/a"]["error"], lines["/b"]["outcome"])
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError, GeneratorExit, BaseException])
-def test_a_hook_that_raises_no_usual_exception_ends_its_page_alone(crawled, error):
+def test_a_hook_that_raises_an_unusual_exception_ends_only_its_page(crawled, error):
     def raises(page):
         if page.url.endswith("/a"):
             raise error
@@ -334,7 +334,7 @@ def test_a_ready_made_priority_is_used_by_its_name(crawled):
     assert lines["/deep"]["priority"] < lines["/a"]["priority"]
 
 
-def test_a_link_of_a_hook_brings_its_own_priority_and_metadata(crawled):
+def test_a_link_from_a_hook_may_have_its_own_priority_and_metadata(crawled):
     seen = []
 
     def on_page(page):
@@ -417,7 +417,7 @@ class PanicError(BaseException):
     """A panic of a kernel reaches Python as such an exception."""
 
 
-def test_a_panic_in_a_reader_of_ours_ends_its_page_alone(crawled, monkeypatch):
+def test_a_panic_in_a_reader_of_ours_ends_only_its_page(crawled, monkeypatch):
     monkeypatch.setattr(Web, "types", {"/a": "application/x-panics"})
 
     def panics(*_):
@@ -453,7 +453,7 @@ def test_a_reader_that_hangs_ends_its_page_and_not_the_crawl(tmp_path, crawled, 
     assert not Hooks(CrawlOptions(output=str(tmp_path), readers=names)).look_at_answers  # reading threads
 
 
-def test_pdf_is_read_where_pypdf_is_there_and_by_a_reader_of_the_users_own(tmp_path, crawled, monkeypatch):
+def test_pdf_is_read_with_pypdf_and_by_a_reader_of_the_user(tmp_path, crawled, monkeypatch):
     pytest.importorskip("pypdf")
     monkeypatch.setattr(Web, "types", {"/a": "application/pdf"})
     page = b"%PDF-1.7\n1 0 obj << /Type /Catalog /Pages 2 0 R >> endobj\n2 0 obj << /Kids [3 0 R] /Count 1 >> endobj\n"
@@ -527,7 +527,7 @@ def test_a_response_with_invalid_parts_ends_its_page_and_not_the_crawl(crawled, 
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), KeyError()])
-def test_any_error_of_a_downloader_ends_its_page_alone(crawled, error):
+def test_any_error_of_a_downloader_ends_only_its_page(crawled, error):
     class Faulty(Web):
         async def fetch(self, request):
             if request.url.endswith("/a"):
@@ -804,7 +804,7 @@ def test_the_focused_example_follows_its_topic(tmp_path, crawled, project):
     assert len((project / "examples" / "focused.py").read_text().splitlines()) <= 40
 
 
-def test_links_that_say_nofollow_are_counted(crawled, monkeypatch):
+def test_nofollow_links_are_counted(crawled, monkeypatch):
     monkeypatch.setitem(PAGES, "/", b"<a href=/a rel=nofollow>a</a><a href=/b>b</a><a href=http://other.test/>c</a>")
     lines = crawled()
     assert {"/", "/b"} == set(lines)

@@ -147,7 +147,7 @@ def test_long_lines_are_read_piece_by_piece(tmp_path, form):
     assert (60, True) == (rows, most < 6 * IMPORT_BYTES_AT_ONCE)
 
 
-def test_a_row_of_csv_over_many_lines_has_a_bound(tmp_path):
+def test_a_row_of_csv_over_many_lines_has_a_limit(tmp_path):
     text = io.StringIO()
     text.write("url,a\nhttp://a.test/1,x\n")
     text.write('http://a.test/2,"' + "y" * 99 + "\n" + ('z","' + "y" * 99 + "\n") * 40_000)

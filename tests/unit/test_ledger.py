@@ -166,7 +166,7 @@ def test_any_history_reads_like_a_dict(steps: list[tuple[str, object]]) -> None:
         assert {key: value for key, value in model.items() if key > middle} == content(ledger, middle)
 
 
-def test_a_head_alone_keeps_the_body_and_its_lengths_across_runs() -> None:
+def test_new_heads_keep_the_bodies_and_their_lengths_across_runs() -> None:
     ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     ledger.append(cards_of({(1, 2, 3): (b"https://a.test/", b"from", b"extra!")}))
     round_trip(ledger)
@@ -281,7 +281,7 @@ def test_a_head_keeps_every_field() -> None:
         assert expected[name].tolist() == scanned[name].tolist(), name
 
 
-def test_heads_alone_are_those_of_the_cards() -> None:
+def test_separately_read_heads_equal_those_of_the_cards() -> None:
     ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     ledger.append(simple(range(2000)))
     round_trip(ledger)
@@ -462,7 +462,7 @@ def test_no_flipped_byte_is_read_as_another_value() -> None:
     assert noticed == 3 * len(good)
 
 
-def test_no_cut_or_grown_run_is_opened() -> None:
+def test_a_run_that_was_cut_or_extended_is_not_opened() -> None:
     files, name = small_run()
     good = files.contents()[name]
     for other in [good[:length] for length in range(len(good))] + [good + b"\0", good + good, b""]:
@@ -563,7 +563,7 @@ def test_callers_may_reuse_their_heads_after_a_call() -> None:
     assert {0} == {order for order, _ in content(ledger).values()}
 
 
-def test_a_closed_ledger_says_so() -> None:
+def test_a_closed_ledger_raises_an_error() -> None:
     ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
     ledger.append(simple([1]))
     ledger.freeze()

@@ -174,7 +174,7 @@ def test_the_document_is_the_output_of_the_table(project):
         (999, "retry", "http_999", False),
     ],
 )
-def test_the_words_at_the_borders_of_the_table(status, word, error, refused):
+def test_the_words_change_at_the_borders_of_the_table(status, word, error, refused):
     found = meaning_of(status, None)
     assert (word, error, refused) == (found.word, found.error, found.refused)
 

@@ -42,7 +42,7 @@ U = "http://a.test/d/p"
         ("unknown/unknown; charset=gbk", "unknown/unknown", "gbk"),
     ],
 )
-def test_a_content_type_is_read_as_fetch_extracts_it(field: str, essence: str, label: str | None) -> None:
+def test_a_content_type_is_read_as_in_fetch(field: str, essence: str, label: str | None) -> None:
     assert (essence, label) == declared_type(field)
 
 
@@ -80,7 +80,7 @@ def test_the_first_bytes_do_not_matter_where_a_type_is_named(field: str) -> None
     assert [] == list(read(b"<!doctype html><a href=1>x</a>", U, field).link_batch())
 
 
-def test_several_fields_are_one_list() -> None:
+def test_several_content_type_fields_are_one_list() -> None:
     fields = Headers([("Content-Type", "application/octet-stream"), ("content-type", "text/html; charset=koi8-r")])
     assert ("text/html", "koi8-r") == declared_type(fields.joined("content-type"))
     assert "" == Headers().joined("content-type")
@@ -108,14 +108,14 @@ HEAD = b'<?xml version="1.0"?>\n<!-- <rss> --><!DOCTYPE x PUBLIC "a>" "b" [<!ENT
     "field", ["image/svg+xml", "text/xml", "application/xml", "image/svg+xml;charset=utf-8", "*/*"]
 )
 @pytest.mark.parametrize("head", [b"", HEAD])
-def test_a_drawing_has_its_links(field: str, head: bytes) -> None:
+def test_the_links_of_an_svg_drawing_are_read(field: str, head: bytes) -> None:
     page = read(head + DRAWING % LINKS, U, field)
     assert ["http://a.test/d/1", "http://a.test/2"] == [str(url) for url in page.link_batch()]
 
 
 @pytest.mark.parametrize("field", ["text/xml", "application/xml; charset=utf-8", "application/xhtml+xml", "a/b+xml"])
 @pytest.mark.parametrize("head", [b"", codecs.BOM_UTF8, HEAD])
-def test_xhtml_is_read_by_any_name_of_xml(field: str, head: bytes) -> None:
+def test_xhtml_is_read_under_any_xml_type(field: str, head: bytes) -> None:
     assert ["http://a.test/d/1"] == [str(url) for url in read(head + XHTML, U, field).link_batch()]
 
 
@@ -130,7 +130,7 @@ def test_xhtml_that_names_no_encoding_is_utf_8() -> None:
 
 
 @given(st.binary(max_size=60), st.text(alphabet='text/hml;,*"\\= charset\t', max_size=40))
-def test_any_bytes_of_any_type_have_one(body: bytes, field: str) -> None:
+def test_any_bytes_have_a_media_type(body: bytes, field: str) -> None:
     assert isinstance(media_type(body, field).essence, str)
     assert isinstance(read(b"<" + body, U, field), Page)
 

@@ -70,7 +70,7 @@ def test_the_hosts_that_showed_the_outage_lose_one_attempt_and_the_other_hosts_l
     assert (NETWORK_HOSTS_MIN - 1, 2) == (attempts.count(2), max(attempts))
 
 
-def test_a_night_without_a_network_costs_no_page():
+def test_a_night_without_a_network_loses_no_page():
     world = world_of()
     fail_one_by_one(world)
     asked, end = 0, world.clock() + instant(8 * 3_600)
@@ -84,7 +84,7 @@ def test_a_night_without_a_network_costs_no_page():
     assert {"done": HOSTS * 6} == world.counts()
 
 
-def test_a_crawl_of_hosts_that_died_ends_after_a_day():
+def test_a_crawl_of_dead_hosts_ends_after_a_day():
     world = world_of(hosts=NETWORK_HOSTS_MIN, pages=3)
     begun = world.clock()
     while not world.frontier.finished():

@@ -111,7 +111,7 @@ def test_links_of_a_page_with_a_nofollow_header_are_listed_despite_a_damaged_lin
     }
 
 
-def test_bad_seeds_are_in_crawl_log_where_the_command_looks(crawled):
+def test_bad_seeds_are_in_the_log_that_the_command_reads(crawled):
     (row,) = rows_of({"bad_seeds": 2}, str(crawled[0]))
     _, word, path = shlex.split(row.command)
     found = [line for line in Path(path).read_text().splitlines() if word in line and "reason=" not in line]
@@ -126,7 +126,7 @@ def test_a_crawl_without_an_archive_says_why_it_lists_no_links(tmp_path, capsys)
     assert "--no-warc" in capsys.readouterr().err
 
 
-def test_parked_urls_are_not_counted_as_left_and_have_words_of_their_own():
+def test_parked_urls_are_not_counted_as_left_and_have_their_own_text():
     lines = summary_lines(Totals(left=0, parked=7, left_out=tuple(rows_of({"trap_date": 7}, "out"))), ())
     told = {line.split()[0]: line for line in lines if not line.startswith(" ")}
     assert ("0 URLs" in told["left"], "7 URLs" in told["parked"]) == (False, True)

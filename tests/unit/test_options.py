@@ -124,7 +124,7 @@ def test_a_flag_replaces_a_wrong_value_of_a_lower_source():
     assert 1.0 == resolved({"delay": 1}, {}, file, "/tmp/x").delay
 
 
-def test_an_environment_variable_is_named_in_the_refusal():
+def test_an_environment_variable_is_named_in_the_error():
     with pytest.raises(SettingsError, match=r"delay \(OUTRIDER_DELAY\) is 'soon'"):
         resolved({}, from_environment({"OUTRIDER_DELAY": "soon"}), {}, "/tmp/x")
 
@@ -185,7 +185,7 @@ def test_settings_written_to_the_file_read_back_unchanged(values, seeds):
     assert (options, seeds) == (resolved({}, {}, kept.options, "/tmp/x"), kept.seeds)
 
 
-def test_every_setting_is_written_with_its_meaning():
+def test_every_setting_is_written_with_its_description():
     text = as_toml(CrawlOptions(), ())
     left_out = {"output", "host"}  # tables are after the keys, if there are any
     kept = {name: setting for name, setting in SETTINGS.items() if name not in left_out and not setting.once}

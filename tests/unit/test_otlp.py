@@ -144,7 +144,7 @@ def test_no_call_waits_for_a_slow_or_missing_collector(collector):
     assert line.startswith("outrider: metrics do not reach http://127.0.0.1:1/v1/metrics: ")
 
 
-def test_a_server_sends_its_metrics_and_ends_without_its_collector(collector, tmp_path):
+def test_a_server_sends_its_metrics_and_can_end_without_its_collector(collector, tmp_path):
     command = [sys.executable, "-m", "outrider", "serve", str(tmp_path / "crawl"), "--http", "127.0.0.1:0"]
     command += ["--otlp", f"http://127.0.0.1:{collector.server_port}", "--drain", "0"]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -164,7 +164,7 @@ def test_a_server_sends_its_metrics_and_ends_without_its_collector(collector, tm
 
 
 @pytest.mark.parametrize("wrong", [["--otlp", "collector"], ["--otlp", "http://127.0.0.1:1"]])
-def test_a_collector_needs_an_address_and_a_server(wrong, tmp_path):
+def test_the_option_otlp_needs_an_address_and_a_server(wrong, tmp_path):
     command = ["crawl", "http://a.test/", "--output", str(tmp_path / "crawl"), *wrong]
     done = subprocess.run([sys.executable, "-m", "outrider", *command], capture_output=True, text=True, timeout=60)
     assert (2, True) == (done.returncode, "--otlp" in done.stderr)

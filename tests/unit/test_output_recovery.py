@@ -27,7 +27,7 @@ def test_lines_that_the_store_forgot_stay(tmp_path):
     assert ((72, 7), None) == ended(tmp_path, text_of(LINES[:9]), (16, 7))
 
 
-def test_lines_of_the_log_that_the_file_has_are_not_written_again(tmp_path):
+def test_lines_of_the_log_that_are_in_the_file_are_not_written_again(tmp_path):
     log = [(5, LINES[3]), (5, LINES[4]), (6, LINES[5])]
     assert ((48, 6), None) == ended(tmp_path, text_of(LINES[:6]), (16, 3), log)
 

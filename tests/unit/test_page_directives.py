@@ -62,5 +62,5 @@ def test_any_texts_are_read_and_one_more_text_never_allows_more(metas, headers, 
     assert all(word == word.lower() for word in found)
 
 
-def test_a_page_of_directives_is_bounded():
+def test_the_directives_of_a_page_are_bounded():
     assert len(page_directives([("robots", ",".join(map(str, range(100_000))))], [], "a")) <= 100

@@ -70,7 +70,7 @@ def test_a_cut_document_yields_its_whole_parts():
     assert ("Hello PDF words", ["http://b.test/"]) == (found["text"], found["links"])
 
 
-def test_a_locked_document_has_no_words():
+def test_a_locked_document_has_no_text():
     writer = pypdf.PdfWriter(clone_from=io.BytesIO(document()))
     writer.encrypt("secret", algorithm="RC4-128")
     out = io.BytesIO()
@@ -78,7 +78,7 @@ def test_a_locked_document_has_no_words():
     assert {} == told(out.getvalue())
 
 
-def test_links_end_at_their_limit(monkeypatch):
+def test_the_number_of_links_is_limited(monkeypatch):
     set_limits(monkeypatch, LINKS_PER_PAGE_MAX=50)
     assert 50 == len(told(document(annots=link(b"x") * 60))["links"])
 
@@ -114,6 +114,6 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", list(HOSTILE))
-def test_no_document_raises(name):
+def test_no_document_raises_an_error(name):
     found = told(HOSTILE[name])
     assert set(found) <= {"title", "description", "language", "text", "links"}

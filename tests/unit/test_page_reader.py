@@ -126,7 +126,7 @@ def test_nofollow_links_are_kept_and_not_followed() -> None:
     assert ["http://example.org/dir/x", "http://example.org/dir/y"] == read_page.followed(nofollow_too=True)
 
 
-def test_the_links_to_follow_are_a_batch_before_they_are_strings() -> None:
+def test_the_links_to_follow_are_available_as_a_batch() -> None:
     read_page = page(
         "<a href=x></a><a href='mailto:x'></a><img src=i><a href=/y#z></a><a href='/%79'></a><a href=é></a>"
     )
@@ -171,7 +171,7 @@ def test_title_description_canonical_and_language() -> None:
     assert expected == (read_page.title, read_page.description, read_page.canonical, read_page.language)
 
 
-def test_the_title_of_a_picture_is_not_the_pages() -> None:
+def test_the_title_of_a_picture_is_not_the_title_of_the_page() -> None:
     assert "page" == page("<body><svg><title>picture</title></svg><title>page</title>").title
 
 
@@ -203,7 +203,7 @@ def test_an_invalid_language_tag_is_ignored(language: str) -> None:
         (b"<meta charset=sjis>", "text/plain; charset=iso_8859-1:1987", "windows-1252", "<meta charset=sjis>"),
     ],
 )
-def test_the_encoding_is_the_marks_the_headers_the_metas_or_guessed(
+def test_the_encoding_is_from_the_mark_the_header_the_meta_or_a_guess(
     body: bytes, content_type: str, charset: str, text: str
 ) -> None:
     read_page = page(body, content_type)
@@ -218,7 +218,7 @@ def test_xhtml_with_elements_closed_in_place_loses_no_text() -> None:
 
 
 @pytest.mark.parametrize("content_type", ["image/png", "application/pdf", "application/json", "non/sense", "text/css"])
-def test_other_types_have_no_links_and_no_text(content_type: str) -> None:
+def test_pages_of_other_types_have_no_links_and_no_text(content_type: str) -> None:
     read_page = page("<a href=x>text</a>", content_type)
     assert ((), "", 0) == (read_page.links, read_page.text, read_page.simhash)
 
@@ -234,7 +234,7 @@ def test_without_a_type_a_tag_at_the_start_makes_a_page(body: str, links: int) -
     assert links == len(page(body, "").links)
 
 
-def test_text_is_what_a_reader_sees() -> None:
+def test_the_text_is_the_visible_text() -> None:
     markup = "<title>t</title><p>one <b>t</b>wo</p><p>three<script>no</script><style>no</style><template>no</template>"
     assert ["one", "two", "three"] == page(markup + "<!-- no -->").text.split()
 
@@ -296,13 +296,13 @@ RARE_TAGS = st.sampled_from(
 
 
 @given(st.lists(TAGS | ODD_TAGS | RARE_TAGS, max_size=40))
-def test_any_mess_of_tags_can_be_read(tags: list[str]) -> None:
+def test_any_broken_markup_can_be_read(tags: list[str]) -> None:
     read_page = page("".join(tags))
     assert all(link.url.startswith(("http://", "https://")) for link in read_page.links)
 
 
 @pytest.mark.parametrize("url", ["", "nonsense", "ftp://example.org/", "http://["])
-def test_a_page_from_nowhere_has_only_absolute_links_if_any(url: str) -> None:
+def test_a_page_without_a_url_has_only_absolute_links(url: str) -> None:
     read_page = read(b"<a href=x></a>", url)
     assert () == read_page.links
 
@@ -318,7 +318,7 @@ def test_links_beyond_the_limit_are_dropped_by_kind() -> None:
 
 
 @pytest.mark.parametrize("folder", ["", "x" * 2_000 + "/"], ids=["short URLs", "long URLs"])
-def test_pages_that_an_index_names_late_are_among_its_links(folder: str) -> None:
+def test_pages_named_late_in_an_index_are_among_its_links(folder: str) -> None:
     """An index of a library named 97 pages 82,000 times. The pages after the first ten thousand links were once
     lost."""
     url = f"http://example.org/{folder}index.html"
@@ -342,7 +342,7 @@ def test_links_below_a_long_url_are_bounded_in_bytes() -> None:
     assert LINKS_PER_PAGE_MAX == kept + read_page.left_out
 
 
-def test_short_links_on_a_page_with_a_long_url_are_bounded_with_it() -> None:
+def test_short_links_on_a_page_with_a_long_url_share_its_limit() -> None:
     """Each link is stored with the URL of its page: ten thousand short links once used 80 MB of the log."""
     url = "http://example.org/" + "x" * 8_000
     read_page = read("".join(f"<a href=/{n}>" for n in range(LINKS_PER_PAGE_MAX)).encode(), url)
@@ -365,7 +365,7 @@ def test_links_become_absolute_in_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
     assert sum(made) < LINKS_PER_PAGE_BYTES_MAX + 2 * LINKS_SPELLED_BYTES_STEP
 
 
-def test_long_pictures_push_out_no_links() -> None:
+def test_long_picture_urls_displace_no_links() -> None:
     markup = "<base href='/" + "b" * 2_000 + "/'>" + "<img src=i>" * 5_000 + "<a href=a></a>" * 100
     kinds = [link.kind for link in page(markup).links]
     assert (100, True) == (kinds.count("a"), 400 < kinds.count("img") < 600)

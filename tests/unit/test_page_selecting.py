@@ -56,7 +56,7 @@ def test_html_is_the_body_decoded_as_browsers_do(body, content_type, text):
     ("body", "words"),
     [(b"", []), (b" \n", []), (b"\x00", ["�"]), (b"just text", ["just text"]), (b"<p>a\x00b", ["a�b"])],
 )
-def test_a_body_that_is_hardly_html_has_a_tree(body, words):
+def test_a_body_with_hardly_any_html_has_a_tree(body, words):
     assert words == read(body, URL).xpath("//text()").getall()
 
 

@@ -34,7 +34,7 @@ def test_the_value_of_a_text_never_changes() -> None:
     assert [0xD434A7A465D9C379, 0x65100378C01389D5] == [of_text("Word!"), of_text("A rose is a rose is a rose")]
 
 
-def test_case_and_punctuation_do_not_count_and_order_does() -> None:
+def test_word_order_counts_but_case_and_punctuation_do_not() -> None:
     assert 0 == distance("One two, three", "one TWO (three)")
     assert 0 < distance("one two three", "two one three")
 
@@ -54,7 +54,7 @@ def test_a_frequent_feature_has_no_greater_weight() -> None:
 
 
 @given(st.text(max_size=200))
-def test_any_text_has_64_bits(text: str) -> None:
+def test_the_hash_of_any_text_has_64_bits(text: str) -> None:
     assert 0 <= of_text(text) < 1 << 64
 
 

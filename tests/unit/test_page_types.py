@@ -83,7 +83,7 @@ def test_a_refresh_field_is_not_followed_from_a_page_that_says_nofollow() -> Non
     assert ([], ["http://a.test/a"]) == (page.followed(), page.followed(nofollow_too=True))
 
 
-def test_a_target_that_the_page_links_too_is_followed_once() -> None:
+def test_a_target_that_is_also_linked_by_the_page_is_followed_once() -> None:
     page = read(b"<a href=/a>a</a><a href=/b>b</a>", U).with_header([], "0; url=/a")
     assert ["http://a.test/a", "http://a.test/b"] == page.followed()
 
@@ -104,7 +104,7 @@ def test_any_link_fields_are_read(values: list[str]) -> None:
     header_links(values, U)
 
 
-def test_a_feed_that_a_link_leads_to_has_links_that_are_followed() -> None:
+def test_links_of_a_linked_feed_are_followed() -> None:
     rss = b"<rss><channel><item><link>http://a.test/1</link></item><item><link>/2</link></item></channel></rss>"
     atom = b'<feed xmlns="http://www.w3.org/2005/Atom"><entry><link href="http://a.test/3"/></entry></feed>'
     assert "http://a.test/1" in read(rss, U, "application/rss+xml; charset=utf-8").followed()
@@ -150,5 +150,5 @@ def test_an_image_that_is_cut_anywhere_has_its_size_or_no_size(body: bytes) -> N
 
 
 @given(st.binary(max_size=80), st.sampled_from(["image/png", "text/xml", "application/rss+xml", "application/x"]))
-def test_any_bytes_of_any_type_are_read(body: bytes, content_type: str) -> None:
+def test_any_bytes_of_any_type_can_be_read(body: bytes, content_type: str) -> None:
     assert isinstance(read(body, U, content_type), Page)

@@ -114,7 +114,7 @@ def test_a_success_long_after_a_refusal_forgets_it():
     assert 0.0 == rest(back_off=120.0, refused_at=ENDED - instant(2_000)).back_off
 
 
-def test_retry_after_does_not_double_anything():
+def test_retry_after_does_not_double_the_back_off():
     assert 60.0 == rest(refused=True, retry_after=5.0, back_off=60.0, refused_at=ENDED - instant(10)).back_off
 
 
@@ -163,7 +163,7 @@ def test_a_request_delays_its_host_equally_in_a_batch_and_alone(rows):
 
 
 @given(st.lists(st.none() | st.floats(0, 20), min_size=1, max_size=6), st.sampled_from([0.0, 30.0]))
-def test_columns_without_any_value_may_be_left_out(seconds_taken, back_off):
+def test_columns_without_values_may_be_left_out(seconds_taken, back_off):
     rows = [{"seconds": took, "back_off": back_off, "refused_at": ENDED - instant(1_900)} for took in seconds_taken]
     left_out = rests_after(
         ENDED, seconds=np.array(seconds_taken, np.float64), floor=1.0, factor=10.0,
@@ -186,7 +186,7 @@ def test_a_strained_host_gets_half_of_its_rate_after_each_failure():
     assert GapReason.STRAIN == found.reason
 
 
-def test_a_host_that_works_again_has_its_rate_after_eight_answers():
+def test_a_recovered_host_has_its_rate_after_eight_answers():
     gaps, pace = [], 1 / 64
     for _ in range(9):
         found = rest(pace=pace)

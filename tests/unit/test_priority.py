@@ -44,7 +44,7 @@ def test_classes_are_equal_slices_and_rise_with_the_priority():
 
 
 @given(st.lists(st.floats(0, 1)))
-def test_classes_of_many_are_those_of_each(many):
+def test_classes_of_a_batch_equal_those_of_single_urls(many):
     assert [class_of(one) for one in many] == classes_of(np.array(many, np.float64)).tolist()
 
 
@@ -132,12 +132,12 @@ def test_age_halves_with_each_half_life():
     assert [1.0, 1.0, 0.5, 0.25, 0.0] == of_age([-5, 0, 60, 120, float("inf")], half_life_seconds=60).tolist()
 
 
-def test_counts_saturate():
+def test_parts_of_counts_stay_below_1():
     assert [0.0, 0.5, 0.9] == of_count([0, 10, 90]).tolist()
     assert of_count(10**12) < 1
 
 
-def test_the_depth_of_seeds_and_links_without_a_column():
+def test_seeds_have_depth_0_and_links_without_a_column_are_one_deeper():
     alone = Weighted({"depth": 1})
     assert [1.0] * 3 == alone(URLS, None).tolist()
     assert [0.729] * 3 == alone(URLS, PAGE).round(6).tolist()
@@ -258,7 +258,7 @@ def test_unusable_signals_are_refused(signals):
 
 
 @pytest.mark.parametrize("wrong", [0, -1, float("nan"), float("inf"), "week"])
-def test_a_half_life_is_above_0(wrong):
+def test_a_half_life_must_be_above_0(wrong):
     with pytest.raises(SettingsError, match="half_life_seconds"):
         weighted(half_life_seconds=wrong)
 
@@ -271,7 +271,7 @@ def test_a_part_without_weight_is_not_even_read():
     assert 3 == len(found)
 
 
-def test_the_parts_make_up_the_priority():
+def test_the_weighted_parts_add_up_to_the_priority():
     batch = URLS.with_columns(page_rank=[0.1, 0.2, 0.3], age_seconds=[0, 1e6, 1e7])
     function = by_domain_page_freshness(signals={"domain_trust": {"example.org": 0.9}})
     parts = function.parts(batch, PAGE)
@@ -386,5 +386,5 @@ def test_a_batch_costs_little_per_url():
     assert 2 > least_beside(lambda: priorities(function, batch, PAGE), pace, turns=20)
 
 
-def test_the_module_says_what_it_keeps():
+def test_without_a_value_the_priority_is_the_default():
     assert 0.5 == priority.PRIORITY_DEFAULT == checked(None)

@@ -96,7 +96,7 @@ def test_a_file_that_contradicts_the_log_is_damage_and_named(
 
 
 @given(st.text())
-def test_a_tame_line_is_one_line_and_means_the_same(text: str) -> None:
+def test_an_escaped_line_is_one_line_with_the_same_meaning(text: str) -> None:
     text = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
     written = tame(json.dumps({"t": text}, ensure_ascii=False).encode())
     assert {"t": text} == json.loads(written)

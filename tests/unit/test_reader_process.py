@@ -180,7 +180,7 @@ def test_a_function_that_cannot_be_loaded_is_a_failure(place, function):
     assert "died" == kind(ReaderProcess(function, path=[*sys.path, place]))
 
 
-def test_one_process_serves_many_pages_and_threads_have_one_each(apart):
+def test_one_process_serves_many_pages_and_each_thread_has_its_own(apart):
     reader = apart("knows")
     assert 1 == len({reader(b"", U, "").title for _ in range(5)})
     found = set()

@@ -78,11 +78,11 @@ def test_the_frontier_of_the_example_leases_no_page_that_robots_txt_closes(proje
 
 
 @pytest.mark.parametrize("name", ["robots="])
-def test_the_page_names_what_makes_it_polite(project, name):
+def test_the_readme_names_all_rules_of_politeness(project, name):
     assert name in (project / "README.md").read_text("utf-8")
 
 
-def test_the_landing_page_of_the_documents_makes_the_same_crawl(project, tmp_path, monkeypatch, capsys):
+def test_the_landing_page_of_the_docs_makes_the_same_crawl(project, tmp_path, monkeypatch, capsys):
     (example,) = re.findall(r"```python\n(.*?)```", (project / "docs" / "index.md").read_text("utf-8"), re.DOTALL)
     with site() as url:
         monkeypatch.chdir(tmp_path)

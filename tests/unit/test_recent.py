@@ -65,7 +65,7 @@ def test_a_longer_table_still_contains_the_urls_of_the_shorter_one():
     assert held[-1_000:].mean() > 0.98
 
 
-def test_it_grows_to_its_bound_and_no_further():
+def test_the_table_grows_only_to_its_limit():
     recent = Recent()
     for seed in range(40):
         recent.note(many(100_000, seed))

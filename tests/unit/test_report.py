@@ -60,7 +60,7 @@ def test_a_robots_txt_that_failed_counts_as_an_error_of_its_host():
     assert [("a.test", 1), ("b.test", 0)] == [(row.host, row.errors) for row in data.hosts]
 
 
-def test_duplicates_are_the_attempts_with_that_outcome():
+def test_attempts_with_the_outcome_duplicate_are_counted_as_duplicates():
     assert 1 == collect([page(), page(outcome="duplicate")]).totals.duplicates
 
 
@@ -90,7 +90,7 @@ def test_fields_of_a_wrong_type_count_as_absent():
     assert (1, 0, 0) == (data.totals.attempts, data.totals.pages, data.totals.bytes)
 
 
-def test_pages_over_time_keep_their_number_when_buckets_are_joined():
+def test_joined_buckets_keep_the_number_of_pages():
     data = collect([page(seconds=row * 7.0) for row in range(500)])
     assert 500 == sum(data.buckets)
     assert len(data.buckets) <= report.BUCKETS_MAX
@@ -224,7 +224,7 @@ def test_urls_of_one_kind_have_one_pattern(url: str, expected: str):
     assert expected == report._pattern(url)
 
 
-def test_the_time_of_the_tile_is_that_of_the_axis():
+def test_the_tile_and_the_axis_show_the_same_time():
     data = collect([page(seconds=30.0), page(seconds=55.0)], [request("a.test", 0)], seconds=61.5)
     text = render(data)
     assert ("<dt>Time</dt><dd>61.5 s" in text, 61.5) == (True, data.elapsed_seconds)
@@ -383,7 +383,7 @@ def test_a_url_that_was_fetched_in_the_end_is_not_a_broken_link():
         ),
     ],
 )
-def test_the_host_of_a_record_is_that_of_its_whole_url(url: str):
+def test_the_host_of_a_record_is_read_from_its_whole_url(url: str):
     try:
         expected = urlsplit(url).hostname or ""
     except ValueError:

@@ -37,7 +37,7 @@ def test_an_accepted_outcome_has_its_lines_and_a_late_one_has_no_lines():
     assert ([b'{"a":1,"new_links":0}'], {"archive": b"9"}) == (lines(accounts), accounts.watermarks())
 
 
-def test_the_line_of_a_page_says_how_many_links_were_new_also_when_it_is_written_again():
+def test_the_line_of_a_page_has_its_number_of_new_links_even_when_it_is_written_again():
     world, files = World("remote"), MemoryFiles()
     (lease,) = leased(world, A)
     accounts = ReportLog(world.face, files)

@@ -92,7 +92,7 @@ def test_a_line_counts_the_new_links_of_all_its_frames():
 
 
 @pytest.mark.usefixtures("small")
-def test_many_outcomes_are_cut_between_them():
+def test_a_frame_ends_only_between_two_outcomes():
     world = World()
     world.discover(*(f"http://h{n}.com/" for n in range(40)))
     leases = world.lease()

@@ -13,7 +13,7 @@ NOW = 1_767_225_600_000_000
 USUAL = [NOW + instant(wait) for wait in RETRY_SECONDS]
 
 
-def test_the_usual_waits_follow_each_other_and_then_no_attempt_is_left():
+def test_after_the_usual_waits_no_attempt_is_left():
     assert [*USUAL, None, None] == [retry_at(attempt, NOW) for attempt in range(1, 6)]
 
 

@@ -43,7 +43,7 @@ def test_a_group_may_name_several_agents() -> None:
 
 
 @pytest.mark.parametrize("line", ["FooBot", "foobot", "FooBot 1.0", "FooBot/1.0", "FooBot # ours", "\tFooBot\t"])
-def test_an_agent_line_counts_by_its_token(line: str) -> None:
+def test_only_the_token_of_an_agent_line_counts(line: str) -> None:
     assert not allows(f"User-agent: {line}\nDisallow: /\n", "/")
 
 
@@ -152,7 +152,7 @@ def test_invalid_bytes_lose_no_rule(body: bytes) -> None:
     assert not allows(body, "/x")
 
 
-def test_characters_that_end_lines_elsewhere_stay_in_their_line() -> None:
+def test_unicode_line_separators_do_not_end_a_line() -> None:
     """Only CR and LF end a line. U+2028 or U+0085 in a path must not hide the following rules."""
     body = "User-agent: *\nDisallow: /a\u2028Allow: /\n".encode()
     assert not allows(body, "/a\u2028Allow: /")
@@ -334,6 +334,6 @@ def test_each_status_of_robots_txt_has_its_verdict(status: int | None, verdict: 
     assert verdict == verdict_of_status(status)
 
 
-def test_the_ready_made_rules() -> None:
+def test_the_ready_made_rules_allow_all_or_no_urls() -> None:
     assert [True, False] == [rules.allowed("FooBot", SITE + "/x") for rules in (ALLOW_ALL, REFUSE_ALL)]
     assert REFUSE_ALL.allowed("FooBot", SITE + "/robots.txt")

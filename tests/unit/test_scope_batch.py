@@ -67,7 +67,7 @@ def test_schemes_exclude_all_other_schemes() -> None:
     assert [True, True] == wanted("http://a.org/", "https://a.org/", schemes=["https", "http"])
 
 
-def test_refused_extensions_are_those_of_file_names() -> None:
+def test_refused_extensions_are_matched_in_file_names() -> None:
     urls = ["http://a.org/x.ZIP", "http://a.org/x.zip?y", "http://a.org/x.tar.gz", "http://a.org/.zip", "http://x.zip/"]
     assert [False, False, True, True, True] == wanted(*urls, extensions_refused=["zip"])
     assert [True, True] == wanted("http://a.org/x.zip/", "http://a.org/?x.zip", extensions_refused=["zip"])
@@ -119,6 +119,6 @@ def test_a_seed_that_cannot_be_crawled_is_refused_with_its_reason() -> None:
 
 
 @pytest.mark.parametrize("depths", [0, [0], [[0, 0]], [0, 0, 0]])
-def test_each_url_needs_its_depth(depths: Any) -> None:
+def test_each_url_needs_a_depth(depths: Any) -> None:
     with pytest.raises(ValueError, match="2 URLs need 2 depths"):
         Scope.of_seeds("any", []).verdicts(["http://a.org/", "http://b.org/"], depths)

@@ -24,7 +24,7 @@ def pages(world: World) -> list[str]:
     return [lease.url for lease in world.lease(errands=True) if lease.kind == "page"]
 
 
-def test_two_of_the_hosts_at_one_address_are_visited_at_once_and_explain_names_the_machine():
+def test_two_hosts_at_one_address_are_visited_at_once_and_explain_names_the_machine():
     world = world_of()
     urls = [f"http://h{number}.com/" for number in range(5)]
     world.discover(*urls)

@@ -30,7 +30,7 @@ def test_no_delay_was_cut_at_ten_times_the_duration(made):
     assert 0 == sum(run.rests_cut for run in made.runs)
 
 
-def test_the_law_is_an_upper_bound_and_close_away_from_its_corner(made):
+def test_the_law_is_an_upper_bound_and_close_except_near_its_corner(made):
     for run in made.runs:
         assert run.busy <= run.law + 0.005
         if run.queues_per_thread != 11:
@@ -48,12 +48,12 @@ def test_the_law_is_an_upper_bound_and_close_away_from_its_corner(made):
         (1, 1, 3, 0.25),
     ],
 )
-def test_the_law(queues, threads, factor, expected):
+def test_the_law_returns_the_expected_shares(queues, threads, factor, expected):
     assert expected == law(queues, threads, factor)
 
 
 @pytest.mark.parametrize(("threads", "queues", "factor"), [(1, 1, 4.0), (1, 2, 4.0), (4, 4, 1.0)])
-def test_few_queues_are_busy_for_just_their_share(threads, queues, factor):
+def test_few_queues_are_busy_for_exactly_their_share(threads, queues, factor):
     """No queue waits for a thread if there are at least nearly as many threads as queues."""
     run = simulate(threads, queues, factor)
     assert run.busy == pytest.approx(law(queues, threads, factor), abs=0.05)
@@ -95,7 +95,7 @@ def test_the_plot_shows_every_run_and_states_the_durations(made):
     assert sorted(heights, reverse=True) == heights
 
 
-def test_the_plot_of_a_law_that_is_never_reached_stays_inside():
+def test_the_plot_of_a_law_that_is_never_reached_stays_inside_its_frame():
     small = experiment(threads=2, factor=99.0)
     root = ET.fromstring(svg(small))
     points = root.find("{http://www.w3.org/2000/svg}polyline").get("points").split()
@@ -132,7 +132,7 @@ def test_the_command_prints_json(capsys):
 
 
 @pytest.mark.parametrize("arguments", [["--threads", "0"], ["--factor", "-1"], ["--svg", "/nowhere/there/plot.svg"]])
-def test_the_command_refuses_in_one_sentence(capsys, arguments):
+def test_the_command_refuses_with_one_sentence(capsys, arguments):
     assert 2 == cli.run(["sim", "utilisation", "--threads", "1", *arguments])
     told = capsys.readouterr()
     assert ("", 1) == (told.out, told.err.count("\n"))

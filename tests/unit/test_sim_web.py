@@ -92,7 +92,7 @@ def test_the_web_has_twenty_hosts_and_some_six_hundred_pages(web):
     assert (20, True) == (len(web.hosts), 550 <= len(web.must_fetch()) <= 650)
 
 
-def test_no_host_but_the_calendar_has_many_pages(web):
+def test_only_the_calendar_host_has_many_pages(web):
     counts = {host: sum(urlsplit(url).hostname == host for url in web.may_fetch()) for host in web.hosts}
     assert [] == [host for host, count in counts.items() if count > 50]
 
@@ -101,7 +101,7 @@ def test_every_page_that_must_be_fetched_is_answered_with_200(web):
     assert {200} == {ask(web, url).status for url in web.must_fetch()}
 
 
-def test_pages_out_of_reach_exist(web):
+def test_some_pages_are_unreachable(web):
     assert {200} == {ask(web, url).status for url in web.out_of_reach()}
 
 
@@ -185,7 +185,7 @@ def visited(tmp_path, *asked: tuple[str, str], **settings: float):
     return judge.judge(served.log_file, delay=settings.get("delay", 0.0))
 
 
-def test_connections_are_kept_between_requests(tmp_path):
+def test_connections_are_reused_between_requests(tmp_path):
     verdict = visited(tmp_path, ("harbour", "/robots.txt"), ("harbour", "/"), ("harbour", "/x"))
     assert (3, 1, []) == (len(verdict.requests), verdict.hosts["harbour.demo.test"].connections, verdict.breaches)
 
@@ -219,7 +219,7 @@ def test_the_judge_finds_a_broken_retry_after(tmp_path):
     assert verdict.breaches[0].endswith("before Retry-After had passed")
 
 
-def test_requests_at_once_are_counted():
+def test_simultaneous_requests_are_counted():
     one = judge.LoggedRequest("a", "/", 200, 1.0, 3.0, 0, 1, None, None)
     two = judge.LoggedRequest("a", "/", 200, 2.0, 4.0, 0, 2, None, None)
     after = judge.LoggedRequest("a", "/", 200, 4.0, 5.0, 0, 2, None, None)

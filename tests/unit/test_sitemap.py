@@ -217,7 +217,7 @@ def test_addresses_of_feeds_are_relative_to_their_base(feed: str, expected: list
     assert expected == [str(url) for url in read_page(feed.encode(), FEED, "text/xml").link_batch()]
 
 
-def test_a_feed_of_no_place_has_its_absolute_addresses() -> None:
+def test_a_feed_without_a_url_has_only_its_absolute_addresses() -> None:
     feed = b"<rss><item><link>/x</link></item><item xml:base='http://b.org/'><link>y</link></item></rss>"
     assert ["http://b.org/y"] == urls(read_sitemap(feed, ""))
 

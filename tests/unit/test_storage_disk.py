@@ -22,7 +22,7 @@ def synced(name: str, data: bytes) -> CrashDisk:
     return disk
 
 
-def test_with_everything_synced_there_is_one_image() -> None:
+def test_after_a_sync_there_is_only_one_image() -> None:
     disk = synced("a", b"old")
     file = disk.open("a")
     file.write_at(0, b"new")
@@ -55,7 +55,7 @@ def test_later_writes_may_survive_earlier_ones() -> None:
 
 
 @pytest.mark.parametrize("grain", [512, 4096])
-def test_a_write_tears_at_sectors_and_pages(grain: int) -> None:
+def test_a_write_is_torn_at_sectors_and_pages(grain: int) -> None:
     disk = synced("a", bytes(16_384))
     disk.open("a").write_at(0, b"x" * 16_384)
     lengths = {len(image["a"].rstrip(b"\0")) for image in images(disk)}
@@ -146,7 +146,7 @@ def test_the_nth_call_and_all_after_it_fail_until_mended() -> None:
     file.write_at(0, b"x")
 
 
-def test_a_failure_may_wait_for_one_kind_of_call() -> None:
+def test_a_failure_may_be_set_for_one_kind_of_call() -> None:
     files = FaultyFiles()
     file = files.open("a", create=True)
     files.fail(1, errno.EIO, verb="sync")

@@ -51,7 +51,7 @@ sys.stdin.read()
 """
 
 
-def test_directories_and_files_are_for_their_owner_only(tmp_path: Path) -> None:
+def test_directories_and_files_are_private_to_their_owner(tmp_path: Path) -> None:
     directory = Directory(tmp_path / "store")
     directory.open("a", create=True).close()
     directory.lock()
@@ -217,7 +217,9 @@ def test_a_refused_sync_is_a_failure_for_any_reason(
         file.sync()
 
 
-def test_bytes_that_cannot_be_read_are_damage_by_file_and_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_bytes_are_reported_as_damage_with_file_and_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = Directory(tmp_path / "store").open("a", create=True)
     monkeypatch.setattr(os, "pread", refuse(errno.EIO))
     with pytest.raises(DamagedStoreError, match="store/a at byte 5"):

@@ -156,7 +156,7 @@ def test_segments_double_up_to_their_largest_and_are_named_by_their_first_lsn() 
     assert "log-0000000000000001.seg" == segments(files)[0]
 
 
-def test_segments_are_zeroed_before_they_are_used() -> None:
+def test_segments_are_filled_with_zeros_before_they_are_used() -> None:
     files = FaultyFiles()
     log = opened(files)
     log.append(1, b"payload")
@@ -167,7 +167,7 @@ def test_segments_are_zeroed_before_they_are_used() -> None:
     )
 
 
-def test_the_next_segment_is_there_before_the_current_one_is_full() -> None:
+def test_the_next_segment_exists_before_the_current_one_is_full() -> None:
     files = FaultyFiles()
     log = opened(files)
     while log.statistics()["segments"] == 1:
@@ -176,7 +176,7 @@ def test_the_next_segment_is_there_before_the_current_one_is_full() -> None:
     assert 2048 == len(before["next.seg"])
 
 
-def test_after_opening_the_next_segment_is_caught_up_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_opening_the_next_segment_is_completed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A single step would delay the first caller. Until the segment is whole, the finished part serves as a smaller
     one."""
     set_limits(monkeypatch, LOG_ZERO_BYTES_STEP=256)
@@ -367,7 +367,7 @@ def test_frames_above_the_sync_point_are_written_again_on_opening() -> None:
     assert [("write", name), ("sync", name)] == [call for call in files.calls if call[1] == name]
 
 
-def test_dropping_removes_whole_segments_below_and_never_the_current_one() -> None:
+def test_dropping_removes_whole_older_segments_but_never_the_current_one() -> None:
     files = FaultyFiles()
     log = filled(files, 60)
     firsts = [int(name[4:20], 16) for name in segments(files)]
@@ -499,7 +499,7 @@ def test_no_space_during_a_sync_is_a_failure_and_not_a_full_disk() -> None:
         log.sync()
 
 
-def test_a_closed_log_says_so() -> None:
+def test_a_closed_log_raises_an_error() -> None:
     log = opened(FaultyFiles())
     log.close()
     for call in (log.sync, lambda: log.append(1, b"x"), lambda: list(log.replay(0))):

@@ -41,7 +41,7 @@ def test_keys_and_id_are_also_returned_as_bytes() -> None:
     )
 
 
-def test_people_can_read_it() -> None:
+def test_the_manifest_is_readable_for_people() -> None:
     files = FaultyFiles()
     created(files)
     written = json.loads(files.contents()[MANIFEST_NAME])
@@ -81,7 +81,7 @@ def test_a_store_is_never_made_over_another() -> None:
 
 
 @pytest.mark.parametrize("content", [b'{"name": "an npm package"}', b"[]", b"3", b'"text"', b"null"])
-def test_another_programs_manifest_is_foreign(content: bytes) -> None:
+def test_the_manifest_of_another_program_is_foreign(content: bytes) -> None:
     files = FaultyFiles()
     files.put(MANIFEST_NAME, content)
     with pytest.raises(ForeignStoreError, match="not the manifest of an Outrider store"):

@@ -144,7 +144,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.name != "lock"}
 
 
-def test_a_whole_store_is_left_as_it_is(store):
+def test_a_whole_store_is_not_changed(store):
     before = contents(store)
     found, mended = repaired(store)
     assert (True, "", before) == (found.whole, mended.folder, contents(store))
@@ -157,7 +157,7 @@ def test_every_frame_can_be_read_without_the_log(store):
 
 
 @pytest.mark.parametrize("at", [0, 2, 4, 9, 17, 25, 28, 31, 40])
-def test_a_byte_of_one_frame_costs_that_frame_alone(store, at):
+def test_a_damaged_byte_of_a_frame_loses_only_that_frame(store, at):
     path, begin, length = place_of(store, 200)
     flip(path, begin + at)
     with pytest.raises(DamagedStoreError):
@@ -250,7 +250,7 @@ def test_a_header_is_written_again_from_the_name(store):
         holds(store)
 
 
-def test_a_renamed_segment_gets_its_name_back(store):
+def test_a_renamed_segment_gets_its_old_name(store):
     path = segments(store)[5]
     path.rename(store / "log-00000000000fffff.seg")
     found, mended = repaired(store)
@@ -314,7 +314,7 @@ def test_a_frame_inside_a_page_is_not_read_as_a_frame(made, tmp_path):
     ]
 
 
-def test_a_log_of_a_newer_format_is_refused_and_left(store):
+def test_a_log_of_a_newer_format_is_refused_and_not_changed(store):
     path = segments(store)[-1]
     files = Directory(store)
     data = bytearray(path.read_bytes())
@@ -342,7 +342,7 @@ def range_at(store, number):
 
 
 @pytest.mark.parametrize("at", [0, 4, 8, 12, 16, 24, 32, 40, 44, 100])
-def test_a_byte_of_one_range_costs_that_range_alone(store, at):
+def test_a_damaged_byte_of_a_range_loses_only_that_range(store, at):
     flip(the_checkpoint(store), range_at(store, 17) + at)
     with pytest.raises(DamagedStoreError):
         opened(store)
@@ -595,7 +595,7 @@ def test_whole_runs_are_unchanged(ledger):
 
 
 @pytest.mark.parametrize("at", [0, 5, 21, 25, 60, -1])
-def test_a_byte_of_one_block_costs_its_records_and_their_newer_heads(ledger, at):
+def test_a_damaged_byte_of_a_block_loses_its_records_and_their_newer_heads(ledger, at):
     folder, names = ledger
     begin, end, numbers = blocks_of(folder, names[0])[2]
     before = (folder / names[0]).read_bytes()

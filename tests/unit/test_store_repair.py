@@ -134,7 +134,7 @@ def frames(store):
     return out, found
 
 
-def test_a_whole_store_is_left_as_it_is(store, expected):
+def test_a_whole_store_is_not_changed(store, expected):
     before = {path.name: path.read_bytes() for path in store.iterdir() if path.name != "lock"}
     done = repair(str(store))
     assert ("", (), ()) == (done.folder, done.kept, done.losses)

@@ -107,7 +107,7 @@ def test_a_limit_without_effect_is_refused(name: str, value: float) -> None:
 
 
 @given(st.text(max_size=60))
-def test_any_url_is_judged(text: str) -> None:
+def test_any_url_can_be_judged(text: str) -> None:
     urls = UrlBatch.of(["http://a.test/" + text])
     if urls.valid[0]:
         rule(urls[0])
@@ -427,7 +427,7 @@ def test_after_folders_of_copies_a_new_shape_still_has_its_trial(tmp_path) -> No
         (lambda number: FIRST_COPY if not number % 10 else REPEATS, RETURNS_FETCHES_MIN + 16),
     ],
 )
-def test_a_shape_of_copies_ends(tmp_path, brings: Callable[[int], dict[str, bool]], most: int) -> None:
+def test_a_shape_with_only_copies_ends(tmp_path, brings: Callable[[int], dict[str, bool]], most: int) -> None:
     with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
         assert RETURNS_FETCHES_MIN <= fetch_shape(frontier, "old/manual", range(3_000), brings) <= most + 6  # probes
         assert frontier.verify().ok
@@ -511,7 +511,7 @@ def test_a_possible_mirror_with_endless_new_shapes_ends(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_parked_pages_return_when_their_shape_brings_new_content(tmp_path, closed: bool) -> None:
+def test_parked_pages_return_when_their_shape_has_new_content(tmp_path, closed: bool) -> None:
     """closed: the store is closed, and opened again, before they return."""
     brought = 0
     with Frontier.open(tmp_path / "store", settings=RETURNS, robots="caller") as frontier:
@@ -742,7 +742,7 @@ def visit_all(frontier: Frontier, named: Callable[[str], bool], repeats: Callabl
 ASKING: Final = {"robots": "errands", "addresses": "errands", "settings": RETURNS | {"group": "address"}}
 
 
-def test_hosts_that_were_queued_before_their_domain_was_judged_cost_no_look_up_and_no_robots(tmp_path) -> None:
+def test_hosts_queued_before_a_verdict_on_their_domain_cost_no_look_up_and_no_robots_txt(tmp_path) -> None:
     """1,000 hosts without an address, and 1,000 with one same page, next to 1,000 blogs with a page each."""
     with Frontier.open(tmp_path / "store", **ASKING) as frontier:
         for name in ("dead", "same", "blog"):

@@ -64,7 +64,7 @@ def test_hosts_and_origins_are_at_the_places_that_the_batch_returns(urls, base):
 
 
 @given(URLS, BASES, st.booleans())
-def test_fingerprints_are_those_of_texts_and_hosts_made_at_once_or_later(urls, base, at_once):
+def test_fingerprints_are_those_of_texts_and_hosts_whenever_they_are_computed(urls, base, at_once):
     batch = UrlBatch.of(urls, base, key=KEY if at_once else None)
     texts = batch.strings()
     hosts = [host_of(text) if text else "" for text in texts]
@@ -86,7 +86,7 @@ def test_a_key_of_another_size_is_refused():
 
 
 @given(URLS, st.sampled_from(["host", "domain", "origin", "address", len, "function"]))
-def test_keys_are_those_of_each_url(urls, by):
+def test_the_keys_of_a_batch_are_those_of_its_urls(urls, by):
     batch = UrlBatch.of(urls)
     if by is len:
         if any(batch.valid):
@@ -171,7 +171,7 @@ def test_slices_are_the_chosen_rows_with_their_fingerprints(urls, data):
     assert [text for piece in pieces[::-1] for text in piece.strings()] == backwards.strings()
 
 
-def test_all_rows_of_a_batch_are_that_batch():
+def test_a_slice_of_all_rows_equals_the_batch():
     batch = batch_of(*SOME)
     assert batch is batch[:]
     assert batch is UrlBatch.concatenate([batch[:2], batch[2:]])
@@ -304,7 +304,7 @@ def test_a_key_that_is_not_bytes_is_refused(key):
         batch.fingerprints(key)
 
 
-def test_a_batch_without_its_columns_is_the_batch_before():
+def test_removing_the_columns_restores_the_batch():
     batch = batch_of(*SOME)
     assert (batch, True) == (batch.with_columns(depth=1).without_columns(), batch.without_columns() is batch)
 
@@ -400,7 +400,7 @@ def test_a_value_that_is_not_an_arrow_array_is_refused():
         UrlBatch.from_arrow([])
 
 
-def test_an_arrow_stream_is_refused_with_a_way_out():
+def test_an_arrow_stream_is_refused_with_the_way_out():
     chunked = type("ChunkedArray", (), {"__arrow_c_stream__": None})()
     with pytest.raises(TypeError, match="of an array in chunks give each chunk"):
         UrlBatch.from_arrow(chunked)

@@ -57,7 +57,7 @@ def test_suffixes_addresses_and_malformed_names_have_no_registrable_domain(host:
 
 
 @given(st.text(max_size=40))
-def test_any_text_has_an_answer(host: str) -> None:
+def test_any_text_has_a_result(host: str) -> None:
     domain = registrable_domain(host)
     assert domain is None or domain.count(".") >= 1
 
@@ -98,7 +98,7 @@ def test_a_key_needs_a_url_that_can_be_crawled() -> None:
         ("http://www.example.org/", None, "www.example.org"),
     ],
 )
-def test_the_key_by_address_is_the_servers_or_the_host_until_it_is_known(
+def test_the_key_by_address_is_the_address_of_the_server_or_else_the_host(
     url: str, address: str | None, expected: str
 ) -> None:
     assert expected == key(url, "address", address=address)
@@ -134,7 +134,7 @@ HOSTS = ["a.someone.github.io", "WWW.Example.co.uk.", "com", "[::1]", "www.\u98d
 
 
 @pytest.mark.parametrize("private", [True, False])
-def test_many_hosts_have_the_domains_that_each_has(private: bool) -> None:
+def test_a_batch_of_hosts_has_the_domains_of_single_hosts(private: bool) -> None:
     expected = [registrable_domain(host, private) for host in HOSTS]
     assert [expected, expected] == [registrable_domains(HOSTS, private), registrable_domains(iter(HOSTS), private)]
 
@@ -172,7 +172,7 @@ def test_the_key_by_domain_works_with_or_without_the_private_section() -> None:
     assert ("someone.github.io", "github.io") == (key(url, "domain"), key(url, "domain", private=False))
 
 
-def test_the_list_is_named_by_its_date() -> None:
+def test_the_list_has_its_date_in_its_name() -> None:
     assert PUBLIC_SUFFIX_VERSION.startswith(PUBLIC_SUFFIX_DATE)
     assert re.fullmatch(r"20[0-9]{2}-[01][0-9]-[0-3][0-9]", PUBLIC_SUFFIX_DATE)
 

@@ -74,7 +74,7 @@ def test_a_url_can_be_sent_to_another_process() -> None:
     assert (url, url.given) == ((copy := pickle.loads(pickle.dumps(url))), copy.given)
 
 
-def test_a_reference_is_read_on_a_page() -> None:
+def test_a_reference_is_resolved_against_a_page() -> None:
     page = Url.parse("http://example.org/a/b")
     assert ["http://example.org/a/c", "http://example.org/d"] == [str(page.join("c")), Url.parse("/d", page).text]
 
@@ -100,7 +100,7 @@ def test_the_dropped_parts_are_named(text: str, dropped: tuple[str, ...]) -> Non
     assert dropped == Url.parse(text).dropped
 
 
-def test_a_secret_is_not_shown_by_a_url_made_directly() -> None:
+def test_the_repr_of_a_url_made_directly_shows_no_secret() -> None:
     assert "<Url http://a/ given as 'http://…@a/'>" == repr(Url("http://a/", given="http://u:secret@a/"))
     with pytest.raises(InvalidUrlError, match=r"'http://…@a/' is not canonical"):
         Url("http://u:secret@a/")
@@ -163,13 +163,13 @@ def test_no_host_is_guessed_from_a_text_without_one(typed: str) -> None:
         ("http://1.2.3.999/", 7, "its host is neither a valid name nor a valid address"),
     ],
 )
-def test_an_error_says_where_and_why(text: str, position: int | None, reason: str) -> None:
+def test_an_error_contains_the_position_and_the_reason(text: str, position: int | None, reason: str) -> None:
     with pytest.raises(InvalidUrlError) as caught:
         Url.parse(text)
     assert (text, position, reason) == (caught.value.url, caught.value.position, caught.value.reason)
 
 
-def test_an_error_of_normalize_says_where_and_why_too() -> None:
+def test_an_error_of_normalize_contains_the_position_and_the_reason_too() -> None:
     with pytest.raises(InvalidUrlError) as caught:
         normalize("http://exa mple.org/")
     assert ("http://exa mple.org/", 10) == (caught.value.url, caught.value.position)

@@ -115,7 +115,7 @@ def test_every_rule_of_a_parameter_table_is_written_in_lower_case() -> None:
     assert names == [name.lower() for name in names]
 
 
-def test_dot_segments_that_a_rule_uncovers_are_resolved() -> None:
+def test_dot_segments_that_appear_after_a_rule_are_resolved() -> None:
     assert f"{H}/b" == LossyRules.of("session_ids").apply(f"{H}/a/..;jsessionid=1/b")
 
 
@@ -182,12 +182,12 @@ def test_a_replacement_can_name_groups() -> None:
     assert f"{H}/title?p=12&x=\\" == rules.apply(f"{H}/p/12/title")
 
 
-def test_a_host_with_patterns_alone_keeps_the_crawls_rules() -> None:
+def test_a_host_with_only_patterns_keeps_the_rules_of_the_crawl() -> None:
     rules = LossyRules.of("tracking", hosts={"example.org": {"replace": [["^/old", "/new"]]}})
     assert f"{H}/new" == rules.apply(f"{H}/old?gclid=1")
 
 
-def test_a_replacement_never_reaches_the_host() -> None:
+def test_a_replacement_never_changes_the_host() -> None:
     rules = LossyRules.of(
         hosts={"example.org": {"replace": [["^/x", ".evil.example"], ["^/y", ":81/"], ["^/z", "@h/"]]}}
     )
@@ -299,7 +299,7 @@ def test_rules_out_of_order_are_refused() -> None:
         LossyRules(("sort_query", "tracking"))
 
 
-def test_rules_are_keys_of_a_dictionary() -> None:
+def test_rules_can_be_keys_of_a_dictionary() -> None:
     assert {LossyRules.of("www"): 1}[LossyRules.parse("www")] == 1
 
 
@@ -416,7 +416,7 @@ def test_a_batch_is_rewritten_like_each_of_its_urls(texts: list[str]) -> None:
     assert [rules.apply(url) for url in canonical] == rules.apply_batch(canonical)
 
 
-def test_a_nest_of_index_files_ends() -> None:
+def test_nested_index_files_end() -> None:
     """Deeper than the number of rounds: the URL is unchanged, so that a second call returns the same."""
     rules = LossyRules.of("index_files,trailing_slash")
     deep = f"{H}" + "/index.html" * (ROUNDS_MAX + 5) + "/"
@@ -437,7 +437,7 @@ def test_long_urls_cost_time_in_proportion_to_their_length(piece: str) -> None:
     assert seconds_of(lambda: rules.apply(url)) < 1
 
 
-def test_a_url_that_is_never_crawled_is_left_alone() -> None:
+def test_a_url_that_is_never_crawled_is_unchanged() -> None:
     longest, longer = (f"{H}/?utm_x=" + "a" * (size - len(H) - 8) for size in (URL_BYTES_MAX, URL_BYTES_MAX + 1))
     assert [f"{H}/", longer] == LossyRules.of("tracking").apply_batch([longest, longer])
 
@@ -452,6 +452,6 @@ def test_hosts_are_a_mapping() -> None:
         LossyRules.of(hosts=cast(Any, ["a.org"]))
 
 
-def test_an_address_can_have_rules_of_its_own() -> None:
+def test_an_address_may_have_rules_of_its_own() -> None:
     rules = LossyRules.of(hosts={"[0::1]": "trailing_slash"})
     assert ["http://[::1]/a", f"{H}/a/"] == rules.apply_batch(["http://[::1]/a/", f"{H}/a/"])

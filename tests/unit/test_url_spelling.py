@@ -126,7 +126,7 @@ def test_every_path_has_the_result_of_the_parser(url: str, base: str | None) -> 
 
 
 @given(st.lists(URLS, max_size=5))
-def test_a_batch_is_spelled_as_its_urls_are(urls: list[str]) -> None:
+def test_a_batch_is_spelled_like_its_urls(urls: list[str]) -> None:
     assert [spell([url])[0] for url in urls] == spell(urls)
 
 
@@ -177,7 +177,7 @@ def test_a_value_that_is_not_a_text_is_refused_by_type(wrong: object) -> None:
         ("http://1.2.3.4.5/", "neither a valid name nor a valid address"),
     ],
 )
-def test_a_refusal_says_why(url: str, reason: str) -> None:
+def test_a_refusal_names_its_reason(url: str, reason: str) -> None:
     with pytest.raises(InvalidUrlError, match=reason):
         normalize(url)
 
@@ -275,7 +275,7 @@ def test_100_kb_are_spelled_or_refused_in_linear_time(name: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["é" * 9_000, "0" * 9_000, "a:" + "0" * 9_000])
-def test_an_odd_host_that_no_url_has_room_for_is_refused(host: str) -> None:
+def test_an_odd_host_that_is_too_long_for_a_url_is_refused(host: str) -> None:
     with pytest.raises(InvalidUrlError):
         normalize(f"http://{host}/")
 
@@ -291,13 +291,13 @@ def test_an_odd_host_that_no_url_has_room_for_is_refused(host: str) -> None:
         ("h\tttp:/\n/us\ter:secret@exa mple.org/@a", "@exa mple.org/@a'"),
     ],
 )
-def test_a_refusal_shows_no_secret(url: str, shown: str) -> None:
+def test_an_error_shows_no_secret(url: str, shown: str) -> None:
     with pytest.raises(InvalidUrlError) as caught:
         normalize(url)
     assert (True, False, url) == (shown in str(caught.value), "sec" in str(caught.value), caught.value.url)
 
 
-def test_a_refused_reference_shows_no_secret_of_its_page() -> None:
+def test_an_error_for_a_reference_shows_no_secret_of_its_page() -> None:
     with pytest.raises(InvalidUrlError, match=r"^[^:]+: '//' on a page at 'http://…@example\.org/'$"):
         join("http://user:secret@example.org/", "//")
 

@@ -83,6 +83,6 @@ def test_a_sorted_list_keeps_a_domain_together() -> None:
 
 
 @given(st.text(max_size=60))
-def test_any_text_has_an_answer(text: str) -> None:
+def test_any_text_has_a_result(text: str) -> None:
     assert isinstance(surt_as_written(text), str)
     assert all(surt(url) == surt_as_written(url) for url in spell([text]) if url is not None)

@@ -182,7 +182,7 @@ def test_warcio_decodes_the_codings_of_the_head(archive: Path, kind: str, conten
     assert content == found
 
 
-def test_the_fields_of_a_response(tmp_path: Path) -> None:
+def test_a_response_record_has_its_fields(tmp_path: Path) -> None:
     made = writer(tmp_path)
     place = made.add(exchange(3, truncated="time"))
     record = read_record(directory(tmp_path), place)

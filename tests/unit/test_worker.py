@@ -145,7 +145,7 @@ def test_a_worker_prints_the_first_failure_of_a_class_at_once(house):
     assert 1 == sum("http_503" in line for line in served.said)
 
 
-def test_the_directory_of_a_worker_names_the_worker_and_its_server(house, capsys):
+def test_queries_of_a_workers_directory_name_the_worker_and_its_server(house, capsys):
     served = house()
     served.run(served.worker())
     place = str(served.directory / "ann")
@@ -257,7 +257,7 @@ def test_a_request_whose_lease_ends_first_is_cancelled_and_its_page_counts_once(
     assert sorted(set(asked)) == sorted(page["url"] for page in served.pages())
 
 
-def test_a_request_is_cut_by_the_end_of_its_lease_while_extending_fails(house, monkeypatch):
+def test_a_hanging_request_is_cut_at_the_end_of_its_lease_while_extending_fails(house, monkeypatch):
     """The server answers all but `extend`: requests that hang end before their leases do, and the pages count once."""
     monkeypatch.setattr(loop, "EXTEND_STEP_SECONDS", 0.05)
     monkeypatch.setattr(loop, "EXTEND_SECONDS", 1_000.0)
@@ -300,7 +300,7 @@ def test_a_worker_that_stays_waits_for_more_work(house):
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="the certificate is made by openssl")
-def test_a_worker_shows_its_token_over_tls_and_needs_the_role(house, tmp_path):
+def test_a_worker_sends_its_token_over_tls_and_needs_the_role(house, tmp_path):
     certificate, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key,
