@@ -39,7 +39,7 @@ class Cards:
     heads: Heads
     arena: bytes
     offsets: Int64s
-    _urls: list[list[str]] = field(default_factory=list)  # once they were asked for
+    _urls: list[list[str]] = field(default_factory=list)  # computed on first use
 
     @classmethod
     def none(cls) -> Cards:
@@ -54,7 +54,7 @@ class Cards:
 
     @classmethod
     def concatenate(cls, parts: Iterable[Cards]) -> Cards:
-        """All cards, one part after the other; a single part comes back as it is, not copied."""
+        """Returns all cards, one part after the other; a single part is returned uncopied."""
         some = [part for part in parts if len(part)]
         if not some:
             return cls.none()
@@ -119,7 +119,7 @@ class Cards:
         return self.arena[start : start + int(self.heads["url_bytes"][row])].decode("ascii")
 
     def referrer(self, row: int) -> str:
-        """The page where the URL was found first; empty where none was given."""
+        """The page where the URL was found first; empty without one."""
         start = int(self.offsets[row]) + int(self.heads["url_bytes"][row])
         return self.arena[start : start + int(self.heads["referrer_bytes"][row])].decode("utf-8", "surrogatepass")
 

@@ -17,9 +17,9 @@ from outrider.kernels.card_layout import HAS_CONTENT, HEAD, SCHEDULE_SHIFT
 _TYPES: Final[Mapping[Form, type]] = {Form.TEXT: str, Form.OCTETS: bytes, Form.METADATA: bytes}
 """The type that a card has for the values of a form; metadata is JSON."""
 EMPTY: Final[Mapping[str, Any]] = {name: _TYPES[field.form]() for name, field in RECORD_FIELDS.items()}
-"""The value of each field of a record that means none."""
+"""The empty value of each field of a record."""
 CARD_FIELDS: Final = " ".join(f"{RECORD_FIELDS[name].kept}:{type(none).__name__}" for name, none in EMPTY.items())
-"""The fields of a record as `kernels.with_extras` takes them."""
+"""The fields of a record in the form for `kernels.with_extras`."""
 _KeptFields: Any = msgspec.defstruct(
     "_Kept",
     [(name, type(none), msgspec.field(name=RECORD_FIELDS[name].kept, default=none)) for name, none in EMPTY.items()],
@@ -30,7 +30,7 @@ _KeptFields: Any = msgspec.defstruct(
 
 
 class KeptFields(_KeptFields):  # type: ignore[misc]
-    """The values of the fields of a record (`journey.RECORD_FIELDS`); an empty value means none."""
+    """The values of the fields of a record (`journey.RECORD_FIELDS`); an absent field has an empty value."""
 
 
 _decode = msgspec.msgpack.Decoder(KeptFields).decode
@@ -39,7 +39,7 @@ NOTHING_KEPT: Final = KeptFields()
 
 
 class CardRecord:
-    """Everything that is kept of one URL. due: an instant; content: a hash of the page's content, 0 for none."""
+    """The stored state of one URL. due: an instant; content: a hash of the page's content, or 0."""
 
     __slots__ = (
         *("fingerprint", "queue", "order", "due", "priority", "crawl", "slot", "depth", "attempts", "status"),
@@ -64,7 +64,7 @@ class CardRecord:
     losses: int
     error: int  # the number of its class
     fetched: int  # as in the head of its card
-    schedule: int  # the code of the usual pause between visits, 0 for none
+    schedule: int  # the code of the usual pause between visits, or 0
     url: str
     referrer: str
     kept: KeptFields
@@ -86,7 +86,7 @@ class CardRecord:
         return record
 
     def extra(self) -> bytes:
-        """The last part of the card's body, behind url and referrer."""
+        """The last part of the card's body, after url and referrer."""
         return extra_of(self.kept, self.content)
 
     def __repr__(self) -> str:
@@ -94,13 +94,13 @@ class CardRecord:
 
 
 def value_of(kept: KeptFields, name: str) -> Any:
-    """The value of a field as leases have it; None for none."""
+    """Returns the value of a field as leases have it, or None."""
     value = getattr(kept, name)
     return unpacked(value) if RECORD_FIELDS[name].form is Form.METADATA else value or None
 
 
 def extra_of(kept: KeptFields, content: int = 0) -> bytes:
-    """Packs the last part of a body; it is empty without values. content: a hash, 0 for none."""
+    """Packs the last part of a body; it is empty without values. content: a hash, or 0."""
     packed_values: bytes = b"" if kept == NOTHING_KEPT else _encode(kept)
     return content.to_bytes(8, "little") + packed_values if content else packed_values
 

@@ -1,4 +1,4 @@
-"""Columns of one value for all rows: memory holds the value once, and `is_constant` tells such a column from others."""
+"""Columns of one value for all rows: memory contains the value once, and `is_constant` recognises such a column."""
 
 from __future__ import annotations
 

@@ -2,12 +2,12 @@
 u32
 | columns |.
 
-A block holds facts of one kind, column by column. Fixed-width columns are little-endian and shuffled: the first bytes
-of all rows, then the second bytes … (bytes that hardly change from row to row then lie together, and compress). `text`
-and `blob` columns are their lengths (u32 each) and then their bytes. `cards` are the heads, shuffled likewise, and then
-the bodies, whose lengths stand in the heads; `heads` are heads alone. Every fact names the slot it changes and holds
-absolute values, never differences: so replay of a fact twice, or of an older one before a newer one, ends in the same
-state."""
+A block contains facts of one kind, column by column. Fixed-width columns are little-endian and shuffled: the first
+bytes of all rows, then the second bytes … (bytes that hardly change from row to row are then neighbours, and compress).
+`text` and `blob` columns are their lengths (u32 each) and then their bytes. `cards` are the heads, shuffled likewise,
+and then the bodies, whose lengths are in the heads; `heads` are heads alone. Every fact names the slot it changes and
+contains absolute values, never differences. So replay of a fact twice, or of an older one before a newer one, ends in
+the same state."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ INSTANT_BYTES = _NOW.size
 
 
 _VERSION_FAR = 31
-"""No release skips so many versions: a higher number is a byte of a text, because a length before it is wrong."""
+"""No release skips this number of versions: a higher number is a byte of a text, because a length before it is
+wrong."""
 
 
 class Fact(IntEnum):
@@ -104,8 +105,8 @@ class HostCells(Generic[Whole, Real]):
     """The durable cells of a host, as the type checker knows them: columns in memory, numbers in a draft. They are the
     columns of HOST_CELLS, below.
 
-    ended, rest_until, refused_at: instants; gap, back_off: seconds; reason: a GapReason; answered: pages; strain: the
-    share of its rate that a host under strain is not given; usual: milliseconds to a first byte; unwelcome: points for
+    ended, rest_until, refused_at: instants; gap, back_off: seconds; reason: a GapReason; answered: pages; throttle: the
+    share of its rate that an overloaded host loses; latency_ms: milliseconds to a first byte; block_score: points for
     signs (policy/block_detection.py)."""
 
     __slots__ = ()
@@ -127,13 +128,13 @@ class Applied(Enum):
 
     BY_ROW = "by_row"  # one fact after the other
     IN_COLUMNS = "in_columns"  # all facts of a block at once
-    NOWHERE = "nowhere"  # the tables keep none of them: lines belong to the projections, runs to the checkpoint
+    NOWHERE = "nowhere"  # the tables keep no such facts: lines belong to the projections, runs to the checkpoint
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column of a kind of fact: its name and its type (u8 u16 u32 u64 i64 f64 text blob cards heads). since: the
-    first version of the kind that has it; default: its value in facts of older versions."""
+    first version of the kind with it; default: its value in facts of older versions."""
 
     name: str
     type: str
@@ -143,7 +144,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class FactKind:
-    """The declaration of a kind of facts. version: the version that is written, which its newest column brought;
+    """The declaration of a kind of facts. version: the written version, that of its newest column;
     in_windows: recovery may gather facts of this kind and apply their net effect (replay.py)."""
 
     fact: Fact
@@ -157,7 +158,7 @@ _FIRST_VERSION = 2  # version 1 belonged to store format 1
 
 
 def _column(text: str) -> Column:
-    """`name:type`, or `name:type=default@version` for a column that came later; defaults are numbers or empty texts."""
+    """`name:type`, or `name:type=default@version` for a later column; defaults are numbers or empty texts."""
     name, _, rest = text.partition(":")
     kind, _, later = rest.partition("=")
     if not later:
@@ -174,8 +175,8 @@ def _kind(fact: Fact, columns: str, *, applied: Applied = Applied.BY_ROW, in_win
     return FactKind(fact, max(column.since for column in found), found, applied, in_windows)
 
 
-# The order of the kinds is the order of blocks in a frame: a fact that makes a host, queue or crawl stands before the
-# facts that name it. The order of the columns is the format. A new column goes to the end, with its default and the
+# The order of the kinds is the order of blocks in a frame: a fact that makes a host, queue or crawl precedes the
+# facts that name it. The order of the columns is the format. Append a new column at the end, with its default and the
 # next version of the kind.
 KINDS: dict[int, FactKind] = {
     kind.fact: kind
@@ -284,7 +285,7 @@ _FIXED: dict[int, tuple[np.dtype[Any], ...]] = {
 
 STREAMS = ("pages", "politeness")  # LINE.stream is the place in this list
 PROJECTIONS = (*STREAMS, "items")  # files whose lengths are kept; that of items repeats a part of the lines of pages
-LINES_AFTER = 1  # lines stand behind this LSN: the first frame of a log is that of an opening and has none
+LINES_AFTER = 1  # lines are after this LSN: the first frame of a log is that of an opening and has no lines
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -322,7 +323,7 @@ class TextColumn:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> TextColumn:
-        """From strings, which may hold half surrogate pairs."""
+        """Makes a column from strings, which may contain half surrogate pairs."""
         joined = "".join(texts)
         octets = joined.encode("utf-8", "surrogatepass")
         if len(octets) == len(joined):  # all ASCII
@@ -382,7 +383,7 @@ UNFIT = (ArithmeticError, LookupError, TypeError, ValueError)
 
 
 class UnfitFactsError(ValueError):
-    """A fact has a value that its column cannot hold, or that the tables cannot keep."""
+    """A fact has a value that does not fit its column, or that the tables cannot store."""
 
 
 def sealed(now: Instant, blocks: Sequence[Block]) -> bytes:
@@ -447,7 +448,8 @@ def encode_in_pieces(now: Instant, blocks: Sequence[Block], bytes_max: int) -> I
 
 
 def encode(now: Instant, blocks: Sequence[Block]) -> bytes:
-    """The payload of one frame, not compressed. Columns come in the declared order; each has one value per fact."""
+    """Returns the payload of one frame, uncompressed. Columns are in the declared order; each has one value per
+    fact."""
     parts = [_NOW.pack(now)]
     for kind, values in blocks:
         rows = len(values[0])
@@ -578,8 +580,8 @@ def _unshuffled(payload: bytes, at: int, rows: int, dtype: np.dtype[Any]) -> tup
 
 
 def unshuffled(places: Sequence[tuple[bytes, int]], rows: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """One column from its shuffled pieces: each place is (bytes, offset in them) and holds `rows` rows. The result is
-    read-only."""
+    """Returns one column from its shuffled pieces: each place is (bytes, offset in them) with `rows` rows. The result
+    is read-only."""
     width = dtype.itemsize
     if not rows:
         return np.zeros(0, dtype)
@@ -587,7 +589,7 @@ def unshuffled(places: Sequence[tuple[bytes, int]], rows: int, dtype: np.dtype[A
         octets = b"".join(payload[at : at + width * rows] for payload, at in places)
     else:
         # Each plane (all first bytes, all second bytes …) counts as one item of `rows` bytes: shuffling the planes
-        # gives rows.
+        # produces rows.
         plane = np.dtype((np.void, rows))
         octets = shuffle_columns(np.frombuffer(payload, plane, width, at) for payload, at in places)
     return np.frombuffer(octets, dtype)
@@ -606,7 +608,7 @@ def _cards(payload: bytes, at: int, rows: int) -> tuple[Cards, int]:
 
 
 def drawing() -> str:
-    """The schema as a table in Markdown, for docs/formats/facts.md (a test holds the two together)."""
+    """Returns the schema as a table in Markdown, for docs/formats/facts.md (a test compares the two)."""
     lines = ["| fact | number | version | columns |", "|---|---|---|---|"]
     for fact in Fact:
         cells = ", ".join(map(_drawn, KINDS[fact].columns))

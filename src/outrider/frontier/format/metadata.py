@@ -13,11 +13,11 @@ from outrider.limits import JSON_DEPTH_MAX, METADATA_BYTES_MAX
 
 _LEVELS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{}]', re.DOTALL)
 """Texts, which may contain brackets, and the brackets that open and close arrays and objects. A text without an end
-goes on to the end of the octets: they may be no JSON, and no part of them is read twice."""
+continues to the end of the octets: they may not be JSON, and no part of them is read twice."""
 
 
 def packed(value: object, what: str = "metadata") -> bytes:
-    """Checks metadata and encodes it as JSON. Its size is checked where the frontier takes it in: `discover` answers
+    """Checks metadata and encodes it as JSON. The frontier checks its size on entry: `discover` returns
     `over_limit`. Raises SettingsError."""
     if value is None:
         return b""
@@ -46,7 +46,7 @@ def checked(octets: bytes, what: str) -> bytes:
 
 
 def unpacked(octets: bytes) -> dict[str, Any] | None:
-    """Decodes metadata of a store, None where there is none. An older store may contain values that are nested too
+    """Decodes metadata of a store, or returns None. An older store may contain values that are nested too
     deep to be read: null replaces each value beyond JSON_DEPTH_MAX levels."""
     if not octets:
         return None

@@ -13,7 +13,8 @@ from outrider.journey import PageLine, Word
 
 
 def completed(text: bytes, new_links: int) -> bytes:
-    """A line with the number of new links, which only the frontier knows; a number below 0 leaves the line as it is."""
+    """Returns a line with the number of new links, which only the frontier can count; unchanged for a number below
+    0."""
     if new_links < 0:
         return text
     opened = text[:-1] if text.endswith(b"}") else text.rstrip().removesuffix(b"}")

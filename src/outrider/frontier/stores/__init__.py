@@ -1,15 +1,15 @@
 """The containers of URLs and robots rules, each with a bound on its memory.
 
-An accepted URL has its newest card in the ledger, for ever. Beside that the card stands in one place, by its state: a
-queued URL in the backlog, a waiting URL in the calendar, a leased URL with the open leases (a kernel). Backlog and
+The ledger contains the newest card of each accepted URL, for ever. In addition the card is in one place, by its state:
+a queued URL in the backlog, a waiting URL in the calendar, a leased URL with the open leases (a kernel). Backlog and
 calendar keep their ends in scratch files, which the next opening makes anew from the ledger.
 
     ledger.py          the newest card of every URL ever accepted: memory, and sorted runs
     tailed_backlog.py  the cards of queued URLs: heads in memory, tails on disk
-    chunks.py          the pieces in which tails lie on disk
+    chunks.py          the pieces in which tails are on disk
     calendar.py        the cards that wait for an instant
     recent.py          URLs that were accepted or met lately: known at once
     rulebook.py        robots.txt files and their rules: a bounded part in memory, the rest on disk
 
-A store knows cards and files; it knows no host, no clock and no policy.
+A store handles cards and files, but no hosts, clocks or policies.
 """

@@ -1,7 +1,7 @@
-"""Cards that wait for an instant: a wheel of buckets, near ones narrow and far ones wide, whose tails lie on disk.
+"""Cards that wait for an instant: a wheel of buckets, near ones narrow and far ones wide, with their tails on disk.
 
 A bucket is a queue of a `TailedBacklog`. The narrowest are 2^20 µs (one second) wide, and each of eight levels has
-buckets 64 times as wide as those of the level before, so that every instant has its place in 512 buckets (G. Varghese
+buckets 64 times as wide as those of the previous level, so that every instant has its place in 512 buckets (G. Varghese
 and A. Lauck, "Hashed and hierarchical timing wheels", SOSP 1987). When a bucket begins, calls move its cards bit by
 bit: from a wide bucket into narrower ones, from a narrow one into the queue of coming cards, which is in order.
 """
@@ -24,27 +24,28 @@ _BUCKETS = 1 << _LEVEL_BITS  # buckets of one level
 _LEVELS = 8  # the widest buckets have 2^62 µs
 _CLASS_SHIFT = 60
 _ORDER_MAX = (1 << _CLASS_SHIFT) - 1
-_LOOK_CARDS = 64  # the first look takes so many cards to see which are due
+_LOOK_CARDS = 64  # the first step reads this number of cards to see which are due
 _LEVEL_WHOLE = -1  # a bucket of this level (a minute) or a narrower one is moved whole if it can be
 
 
 class Calendar:
     """Cards by their `due` (microseconds). One thread at a time.
 
-    Cards due at one instant come by class, the highest first, then by order. `now` is an argument and may go back.
+    Cards due at one instant are ordered by class, the highest first, then by order. `now` is an argument and may be
+    earlier than before.
     """
 
     def __init__(self, files: Files | None, *, name: str, now: int = 0) -> None:
         """`now`: about the instant of the first `due`. Files and errors are those of `TailedBacklog`."""
         self._waiting = TailedBacklog(files, name=name)
         self._coming = TailedBacklog(files, name=f"{name}-coming", head_cards_max=CALENDAR_COMING_CARDS_MAX)
-        """Queue 0 holds, in order, all cards that are due before the horizon."""
+        """Queue 0 contains, in order, all cards that are due before the horizon."""
         self._horizon = max(0, now)
         self._begins: list[tuple[int, int, int]] = []
-        """A heap of (begin, -level, row) of buckets that may hold cards: a wide bucket before the narrow ones in it."""
+        """A heap of (begin, -level, row) of buckets that may have cards: a wide bucket before the narrow ones in it."""
         self._filled: set[int] = set()
         self._least: dict[int, int] = {}
-        """The earliest due of each bucket that holds cards, or an earlier instant when `remove` took cards out."""
+        """The earliest due of each bucket with cards, or an earlier instant after `remove` removed cards."""
 
     def __repr__(self) -> str:
         return f"<Calendar {len(self)} cards in {len(self._filled)} buckets>"
@@ -61,7 +62,7 @@ class Calendar:
         orders, classes = heads["order"], heads["klass"]
         if classes.max() > 15 or orders.max() > _ORDER_MAX:
             raise ValueError(f"a class of {classes.max()} or an order of {orders.max()} finds no place in a calendar")
-        # The backlog sorts by class first; here due comes first, so the class goes where order is.
+        # The backlog sorts by class first; here due is first, so the class moves to the place of order.
         heads["order"] = (np.uint64(15) - classes) << np.uint64(_CLASS_SHIFT) | orders
         heads["klass"] = 0
         self._place(cards.with_heads(heads))
@@ -94,8 +95,8 @@ class Calendar:
         self._waiting.put(rows.astype(np.uint32), cards)
 
     def due(self, now: int, most: int) -> Cards:
-        """Takes up to `most` cards that are due at `now`, the earliest first. While buckets are being moved it may give
-        fewer than are due: when `next()` is not after `now`, call it again. Raises DamagedStoreError."""
+        """Removes and returns up to `most` cards that are due at `now`, the earliest first. While buckets are being
+        moved it may return fewer: if `next()` is not after `now`, call it again. Raises DamagedStoreError."""
         parts: list[Cards] = []
         wanted, movable, moves = most, CALENDAR_MOVE_CARDS, 0
         while wanted > 0:
@@ -132,7 +133,7 @@ class Calendar:
         """Moves up to about `most` cards of a bucket that has begun to their next place. Returns how many."""
         begin, level, row = bucket
         self._horizon = max(self._horizon, begin)
-        # The rest of a minute that one call can move goes to the coming cards directly, not through seconds.
+        # The rest of a minute that one call can move becomes coming cards directly, without seconds.
         last = level >= _LEVEL_WHOLE and self._count(row) <= most
         cards = self._waiting.unload(row, most)
         if level == 0 or last:
@@ -144,7 +145,7 @@ class Calendar:
         return len(cards)
 
     def _take_coming(self, until: int, most: int) -> Cards:
-        """Takes up to `most` coming cards that are due at `until` or before, the earliest first."""
+        """Removes and returns up to `most` coming cards that are due at `until` or before, the earliest first."""
         parts: list[Cards] = []
         look = _LOOK_CARDS
         if not len(self._coming) or self._first_coming() > until:
@@ -183,8 +184,8 @@ class Calendar:
         return best
 
     def remove(self, fingerprints: npt.ArrayLike) -> Cards:
-        """Takes these URLs out, in the order of their buckets. For rare use: it reads chunks on disk until it has found
-        all. Raises DamagedStoreError."""
+        """Removes and returns these URLs, in the order of their buckets. For rare use: it reads chunks on disk until it
+        has found all. Raises DamagedStoreError."""
         missing = np.ascontiguousarray(fingerprints, np.uint64)
         parts: list[Cards] = []
         for backlog, row in [(self._coming, 0), *((self._waiting, row) for row in sorted(self._filled))]:
@@ -204,7 +205,7 @@ class Calendar:
         self._least.clear()
 
     def statistics(self) -> dict[str, int]:
-        """The counts of `TailedBacklog` (cards, bytes, disk_bytes …), and buckets: how many hold cards."""
+        """Returns the counts of `TailedBacklog` (cards, bytes, disk_bytes …), and buckets: the number with cards."""
         coming = self._coming.statistics()
         added = {key: number + coming[key] for key, number in self._waiting.statistics().items()}
         return {**added, "buckets": len(self._filled)}

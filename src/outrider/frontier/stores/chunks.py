@@ -1,9 +1,9 @@
 """Chunks: some dozens of cards of one queue as bytes, a third of the size of the cards.
 
-| count u8 | dictionary u8 | fingerprints u64 × count | zstd frame |. The frame holds the first order and due, the first
-head without its fingerprint, a bit for each byte of it that differs between heads, the differing bytes column by column
-(order and due as differences), and the bodies. Fingerprints stand outside: they do not compress, and a search reads
-only them.
+| count u8 | dictionary u8 | fingerprints u64 × count | zstd frame |. The frame contains the first order and due, the
+first head without its fingerprint, a bit for each byte of it that differs between heads, the differing bytes column by
+column (order and due as differences), and the bodies. Fingerprints are outside: they do not compress, and a search
+reads only them.
 
 `laid_out` writes the few cards of a short queue uncompressed.
 """
@@ -28,7 +28,7 @@ else:
     from backports import zstd
 
 CARDS_MAX = 255
-"""The most that one chunk may hold."""
+"""The most cards of one chunk."""
 _LEVEL = 3
 _PRINT_BYTES = 8  # the fingerprint leads a head
 _PLANES = HEAD_BYTES - _PRINT_BYTES
@@ -37,8 +37,8 @@ _START = _FIRST.size + _PLANES + _PLANES // 8
 
 
 class Packer:
-    """Packs and unpacks chunks. The dictionary is made of the ends of the first chunks, which costs nothing; a trained
-    one would save only 5 % more and take 70 ms in which all calls wait."""
+    """Packs and unpacks chunks. The dictionary is made of the ends of the first chunks, which costs nothing. A trained
+    one would save only 5 % more and need 70 ms in which all calls wait."""
 
     def __init__(self) -> None:
         self._samples = bytearray()
@@ -113,8 +113,8 @@ class Packer:
 
 
 def laid_out(counts: npt.NDArray[np.uint32], cards: Cards) -> list[bytes]:
-    """Chunks of few cards, `counts` says how many each, as they lie in memory: | heads | bodies |. Packing one card
-    takes ten times as long as writing it, and saves half of its bytes."""
+    """Returns chunks of few cards, `counts` cards each, as they are in memory: | heads | bodies |. Packing one card
+    needs ten times as long as writing it, and saves half of its bytes."""
     ends = counts.cumsum().tolist()
     heads, arena, offsets = cards.heads.tobytes(), cards.arena, cards.offsets.tolist()
     chunks, start = [], 0

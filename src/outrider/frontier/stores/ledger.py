@@ -1,7 +1,7 @@
 """The ledger: the newest card of every accepted URL, found by key, listed in the order of keys.
 
-Appended cards lie in memory, in pieces that are sorted as they fill. A checkpoint freezes them and writes them as one
-run; after a crash, replay of the log appends the later ones again. Later appends count before earlier ones, memory
+Appended cards are in memory, in pieces that are sorted when they are full. A checkpoint freezes them and writes them as
+one run; after a crash, replay of the log appends the later ones again. Later appends count before earlier ones, memory
 before runs, newer runs before older ones (`outrider.storage.tiers`).
 """
 
@@ -38,7 +38,8 @@ _NO_BODIES: Int64s = np.zeros(MEMTABLE_CHUNK_ROWS + 1, np.int64)
 
 
 def before_slot(crawl: int, slot: int) -> Key | None:
-    """The last key before those of a slot, for `scan`: all keys of the slot lie behind it. None: all keys do."""
+    """Returns the last key before those of a slot, for `scan`: all keys of the slot are after it. None: all keys
+    are."""
     if slot:
         return crawl, slot - 1, FINGERPRINT_MAX
     return (crawl - 1, 0xFFFF, FINGERPRINT_MAX) if crawl else None
@@ -68,7 +69,7 @@ class Ledger:
         self._joined = 0  # how many of the open pieces join several appends
         self._tail: RecordColumns | None = None
         self.unfrozen_bytes = 0
-        """About how many bytes of memory the cards take that were appended since the last `freeze`."""
+        """About how many bytes of memory the cards use that were appended since the last `freeze`."""
 
     @classmethod
     def open(cls, files: Files, *, store: bytes, names: Sequence[str], family: str = LEDGER) -> Ledger:
@@ -133,7 +134,7 @@ class Ledger:
         return self._tail
 
     def freeze(self) -> None:
-        """Marks everything appended so far for `write_frozen`; later versions wait for the next round."""
+        """Marks everything appended until now for `write_frozen`; later versions wait for the next round."""
         with self._tiers.lock:
             self._seal()
             self._tiers.hold(self._sealed)
@@ -177,7 +178,8 @@ class Ledger:
     def find(
         self, crawls: npt.ArrayLike, slots: npt.ArrayLike, fingerprints: npt.ArrayLike
     ) -> tuple[npt.NDArray[np.bool_], Cards]:
-        """Whether each of these URLs has a record (n of bool), and the cards of the URLs that have, in the order asked.
+        """Returns whether each of these URLs has a record (n of bool), and the cards of those with one, in the order of
+        the request.
 
         The columns are u32, u16 and u64 of one length. Raises DamagedStoreError.
         """
@@ -208,9 +210,8 @@ class Ledger:
     def scan_heads(
         self, *, after: Key | None = None, last: Key | None = None, bytes_at_once: int = RUN_READ_BYTES
     ) -> Iterator[Heads]:
-        """As `scan`, only the heads, at a fraction of the cost. last: a key behind which the caller reads no further;
-        what lies in memory behind it is left out. bytes_at_once: how much of a run is read for a step; few make a cheap
-        first step."""
+        """As `scan`, only the heads, at a fraction of the cost. last: the last key that the caller reads; later cards
+        in memory are skipped. bytes_at_once: the size of a read of a run; a small one makes a cheap first step."""
         for cards in self._scan(after, last=last, bodies=False, bytes_at_once=bytes_at_once):
             yield cards.heads
 
@@ -221,7 +222,7 @@ class Ledger:
         layers, memory = self._look()
         pieces = _between((*layers.frozen, *memory), after, last)
         if sum(map(len, pieces)) <= MERGE_ROWS:
-            pieces = [newest(RecordColumns.concatenate(pieces))]  # part by part takes longer where the parts are short
+            pieces = [newest(RecordColumns.concatenate(pieces))]  # part by part is slower if the parts are short
         streams = [run.read(after=bound, bodies=bodies, bytes_at_once=bytes_at_once) for run in layers.runs]
         for records in merged(streams, pieces):
             for begin in range(0, len(records), SCAN_ROWS):
@@ -292,7 +293,7 @@ def _packed(key: Key) -> Keys:
 
 
 def _between(pieces: Iterable[RecordColumns], after: Key | None, last: Key | None) -> list[RecordColumns]:
-    """The records of each piece behind one key up to another, None for no bound; without the pieces that have none."""
+    """Returns the records of each piece after one key up to another, None for no bound; without empty pieces."""
     if after is None and last is None:
         return [piece for piece in pieces if len(piece)]
     # One search of each piece for both ends: of the pieces, which are many, few have URLs of one host.

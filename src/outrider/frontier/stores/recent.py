@@ -36,7 +36,7 @@ class Recent:
         table = self._table
         table.noted += len(marks)
         if table.noted > len(table) // 2 and table.bits < RECENT_BITS_STEPS[-1]:
-            # The longer table starts empty; beside it the shorter one still counts until the longer is half full.
+            # The longer table starts empty; the shorter one also counts until the longer is half full.
             self._older = table
             table = self._table = _Table(next(bits for bits in RECENT_BITS_STEPS if bits > table.bits))
         elif self._older is not None and table.noted > len(table) // 2:
@@ -49,12 +49,12 @@ class Recent:
         self._table = _Table(RECENT_BITS_STEPS[0])
 
     def bytes(self) -> int:
-        """Bytes of the tables; untouched pages of them take no memory."""
+        """Bytes of the tables; their untouched pages use no memory."""
         return 8 * sum(len(table) for table in (self._table, self._older) if table is not None)
 
 
 class _Table:
-    """One table of marks. Its zeros take no memory until they are touched."""
+    """One table of marks. Its zeros use no memory until they are touched."""
 
     __slots__ = ("_marks", "_shift", "bits", "noted")
 

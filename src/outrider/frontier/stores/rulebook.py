@@ -1,15 +1,15 @@
-"""The robots.txt files of all authorities, each kept once: a bounded number of bytes in memory, the rest on disk.
+"""The robots.txt files of all authorities, each stored once: a bounded number of bytes in memory, the rest on disk.
 
-An authority names its file by its digest, a keyed hash of the bytes. The rulebook keeps the packed file, and after the
-first use its rules for our agent. The file that was used longest ago leaves memory first: its rules go, to be parsed
-again at the next use, and the packed bytes go to a scratch file, like the tails of queues. Only the digest and the
+An authority names its file by its digest, a keyed hash of the bytes. The rulebook stores the packed file, and after the
+first use its rules for our agent. The least recently used file leaves memory first: its rules are dropped and parsed
+again at the next use, and the packed bytes move to a scratch file, like the tails of queues. Only the digest and the
 bytes are facts.
 
-Authorities of cold hosts name files, too, so that a file which many have lies on disk once; those of so many files as
-`cold_files_max`, since each takes some hundred bytes here. A host gets places for its files before it goes (`promise`),
-for it goes only if its record has room for the files that got none. A file that no authority names stays until the next
-checkpoint begins (`drop_unused`): until then a call that decides may name it again. A recovery reads files and names in
-any order, and looks at its end for names without a file (`missing`).
+Authorities of cold hosts name files too, so that a common file is on disk once. They name at most `cold_files_max`
+files, because each needs some hundred bytes here. A host gets places for its files before it goes cold (`promise`),
+because it goes cold only if its record has room for the other files. A file that no authority names remains until the
+next checkpoint begins (`drop_unused`): until then a call may name it again. A recovery reads files and names in
+any order, and checks at its end for names without a file (`missing`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ else:
     from backports import zstd
 
 _LEVEL = 1
-_LEAVE_AT_ONCE = 64  # a call tries so many files at most, when the disk takes none of them
+_LEAVE_AT_ONCE = 64  # a call tries at most this number of files when the disk refuses all of them
 _DELAYS_MAX = 4_096  # delays of files that `put` will bring; a report brings some hundreds
 _OWNER = (1 << 32) - 1  # the bits of a digest that a chunk on disk has room for
 
@@ -52,8 +52,8 @@ def robots_bytes(memory_bytes: int) -> int:
 
 
 class _RobotsFile:
-    """One robots.txt. users: how many authorities have it; cold: how many of cold hosts. packed: its bytes in memory;
-    place: its place on disk; one of the two is set, except before its bytes have come. number: its place among the
+    """One robots.txt. users: the number of authorities with it; cold: those of cold hosts. packed: its bytes in memory;
+    place: its place on disk; one of the two is set, except before its bytes have arrived. number: its place among the
     files that a checkpoint copies."""
 
     __slots__ = ("cold", "crawl_delay", "number", "packed", "place", "rules", "size", "users")
@@ -73,14 +73,14 @@ class _RobotsFile:
 
 
 class Rulebook:
-    """Files by digest, and their rules for `agent`, a setting. scratch: the files for bytes beyond the limit, None to
-    keep all in memory. bytes_max: the limit for memory; only the file that was used last may exceed it."""
+    """Files by digest, and their rules for `agent`, a setting. scratch: the files for bytes above the limit, None to
+    keep all in memory. bytes_max: the limit for memory; only the most recently used file may exceed it."""
 
     def __init__(self, scratch: Files | None, *, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.agent = ""
         self._scratch = None if scratch is None else Scratch(scratch, name="robots")
-        self._patience = 0  # a disk that was full is tried again after so many files
+        self._patience = 0  # a full disk is tried again after this number of files
         self._files: dict[int, _RobotsFile] = {}
         self._at: dict[int, _RobotsFile] = {}  # files on disk, by place
         # bytes of files in memory by digest, the last used at the end
@@ -91,7 +91,7 @@ class Rulebook:
         self._listed: list[int] = []  # digests of the files whose bytes are here, each at its `number`
         self._unused: set[int] = set()  # files that no authority names, in `_files` until `drop_unused`
         self._cold_files = 0  # files that an authority of a cold host names
-        self._promised: set[int] = set()  # and files of hosts that go cold next
+        self._promised: set[int] = set()  # and files of hosts that are next to go cold
 
     def __len__(self) -> int:
         return len(self._files)
@@ -127,7 +127,7 @@ class Rulebook:
         self._tidy()
 
     def name(self, digest: int) -> None:
-        """Counts one more authority for a file; 0 is no file."""
+        """Counts one more authority for a file; 0 means no file."""
         if digest:
             self._files.setdefault(digest, _RobotsFile()).users += 1
             self._unused.discard(digest)
@@ -146,28 +146,29 @@ class Rulebook:
 
     @property
     def cold_files_max(self) -> int:
-        """How many files authorities of cold hosts may name: their entries take a tenth of the memory for files."""
+        """The number of files that authorities of cold hosts may name: their entries use a tenth of the memory for
+        files."""
         return max(ROBOTS_COLD_FILES_LEAST, self.bytes_max // ROBOTS_COLD_FILE_SHARE)
 
     def places_for(self, digests: Sequence[int]) -> tuple[list[int], int]:
-        """The files that get a place if a host goes cold whose authorities have these, the longest first, and how many
-        bytes its record takes along for those that get none. digests: one for each authority."""
+        """Returns the files that get a place if a host with these goes cold, the longest first, and the number of bytes
+        of the others in its record. digests: one for each authority."""
         left = max(0, self.cold_files_max - self._cold_files - len(self._promised))
         new = sorted({one for one in digests if one in self._files and not self.stays(one)}, key=self.size)
         without = set(new[: max(0, len(new) - left)])
         return new[len(without) :], sum(self.size(one) for one in digests if one in without)
 
     def promise(self, digests: Sequence[int]) -> None:
-        """Gives places to files of a host that is to go cold next."""
+        """Reserves places for files of a host that is next to go cold."""
         self._promised.update(digests)
 
     def stays(self, digest: int) -> bool:
-        """Whether an authority whose host goes cold names its file, which then stays here."""
+        """Whether an authority of a host that goes cold names its file, which then remains here."""
         kept = self._files.get(digest)
         return kept is not None and (kept.cold > 0 or digest in self._promised)
 
     def go_cold(self, digest: int) -> None:
-        """An authority that has a file goes cold, and names it."""
+        """Counts an authority with a file that goes cold, and names it."""
         self.note_cold(digest)
         self._promised.discard(digest)
         self._files[digest].users -= 1
@@ -239,8 +240,8 @@ class Rulebook:
         self._room = RULES_READ_BYTES_PER_CALL
 
     def rules(self, digest: int) -> AgentRules | None:
-        """The rules of a file for our agent; None when it is too long to be parsed in this call: then another thread
-        parses it, and `keep` takes the rules."""
+        """Returns the rules of a file for our agent; None if it is too long to parse in this call: then another thread
+        parses it, and `keep` stores the rules."""
         kept = self._files.get(digest)
         if kept is None:
             return NO_RULES
@@ -260,7 +261,7 @@ class Rulebook:
             self._delays.popitem(last=False)
 
     def delay_of(self, digest: int, body: bytes) -> float:
-        """The Crawl-delay of a file that has just come. `crawl_delay` answers for files that are here."""
+        """Returns the Crawl-delay of a file that has just arrived; `crawl_delay` is for stored files."""
         kept = self._files.get(digest)
         known = kept.crawl_delay if kept is not None else self._delays.get(digest)
         if known is None:
@@ -280,7 +281,7 @@ class Rulebook:
         self._use(digest, kept)
 
     def crawl_delay(self, digest: int) -> float:
-        """The Crawl-delay of a file for our agent in seconds, 0 for none; parsed once."""
+        """Returns the Crawl-delay of a file for our agent in seconds, 0 without one; parsed once."""
         kept = self._files.get(digest)
         if kept is None:
             return 0.0
@@ -301,7 +302,7 @@ class Rulebook:
             self._leave(oldest, self._files[oldest])
 
     def _leave(self, digest: int, kept: _RobotsFile) -> None:
-        """Takes a file out of memory; its packed bytes stay when the disk does not take them."""
+        """Removes a file from memory; its packed bytes remain if the disk refuses them."""
         self._bytes -= self._in_memory.pop(digest)
         kept.rules = None
         if not kept.size:
@@ -361,7 +362,7 @@ def _packed(body: bytes) -> bytes:
 
 
 def crawl_delay_of(body: bytes, agent: str) -> float:
-    """The Crawl-delay in seconds, 0 for none. Most files have no such line and are not parsed."""
+    """Returns the Crawl-delay in seconds, 0 without one. Most files have no such line and are not parsed."""
     if b"delay" not in body.replace(b"\0", b"").lower():
         return 0.0
     return Rules.parse(body).crawl_delay(agent) or 0.0

@@ -1,8 +1,8 @@
 """The cards of all queues, the best of each first: heads in memory, tails on disk, one exact order over both.
 
 A queue that grows past its head writes its worst cards to disk in chunks of one class. Memory keeps 24 bytes per chunk:
-its class, the due and order of its best card, and its place. `take` first loads every chunk that could hold a better
-card. Tails are scratch: after a restart recovery fills the backlog anew from the ledger.
+its class, the due and order of its best card, and its place. `take` first loads every chunk that could contain a better
+card. Tails are scratch: after a restart, recovery fills the backlog anew from the ledger.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Rows = npt.NDArray[np.uint32]
 _DUE_BIAS = 1 << 63  # makes an int64 a u64 of the same order
 _PLACES = (1 << PLACE_BITS) - 1
 _SWEEP_CARDS_FIRST = 1 << 10
-_SWEEP_KEEP = 2  # cards of a swept queue that stay, so that not every take goes to disk
+_SWEEP_KEEP = 2  # cards that remain of a swept queue, so that not every take reads the disk
 _TAILS_COMPARED_MAX = 8  # tails that are compared with all rows one by one: np.isin costs as much as nine
 
 _Key = tuple[int, int, int]
@@ -85,7 +85,7 @@ class _Tail:
         return self.refs[3 * at] & _PLACES
 
     def remove(self, at: int) -> None:
-        """Takes one reference out; the last one costs nothing."""
+        """Removes one reference; removing the last one is free."""
         last = len(self) - 1
         self._swap(at, last)
         del self.refs[3 * last :]
@@ -121,11 +121,11 @@ class TailedBacklog:
     """Queues are u32 rows. One thread at a time.
 
     A queue keeps its best `head_cards_max` cards in memory, and up to `chunk_cards` more before it spills. When the
-    cards in memory take more than `bytes_max`, each call looks at some rows and spills queues down to their two best
-    cards: queues of a thousand cards first, then shorter ones down to eight; after that it sets short queues aside
+    cards in memory use more than `bytes_max`, each call visits some rows and spills queues down to their two best
+    cards: queues of a thousand cards first, then shorter ones down to eight. After that it sets short queues aside
     whole.
 
-    Without `files`, and as long as the disk is full, all cards stay in memory.
+    Without `files`, and while the disk is full, all cards remain in memory.
     """
 
     def __init__(
@@ -175,8 +175,8 @@ class TailedBacklog:
         self._settle(len(cards) + loaded)
 
     def take(self, queues: npt.ArrayLike) -> tuple[npt.NDArray[np.bool_], Cards]:
-        """Takes the best card of the queue of each row; a queue named twice gives its two best. Returns which rows had
-        one, and their cards in row order. Raises DamagedStoreError; nothing is taken then."""
+        """Removes the best card of the queue of each row; a queue named twice returns its two best. Returns which rows
+        had one, and their cards in row order. Raises DamagedStoreError; then nothing is removed."""
         rows = _rows(queues)
         loaded = self._bring_aside(rows)
         if self._tails:
@@ -192,7 +192,8 @@ class TailedBacklog:
         return self._kernel
 
     def led_by_tail(self, queues: Rows) -> npt.NDArray[np.bool_] | None:
-        """Which of these queues have a better class on disk than in memory; None where none has, as nearly always."""
+        """Returns the queues among these with a better class on disk than in memory; None without one, the usual
+        case."""
         tails = self._tails
         here = tails.keys() & set(queues.tolist()) if tails else ()
         if not here:
@@ -203,7 +204,7 @@ class TailedBacklog:
         return np.isin(queues, led) if led else None
 
     def best(self, queues: npt.ArrayLike) -> npt.NDArray[np.uint8]:
-        """The class of each queue's best card, 255 where there is none."""
+        """Returns the class of each queue's best card, 255 for an empty queue."""
         rows = _rows(queues)
         best = np.frombuffer(self._kernel.best(rows), np.uint8)
         if self._tails:
@@ -214,7 +215,7 @@ class TailedBacklog:
         return best
 
     def waiting(self, queues: npt.ArrayLike) -> Rows:
-        """How many cards each queue holds."""
+        """Returns the number of cards of each queue."""
         rows = _rows(queues)
         counts = np.frombuffer(self._kernel.waiting(rows), np.uint32)
         if self._tails:
@@ -224,9 +225,9 @@ class TailedBacklog:
         return counts
 
     def remove(self, queues: npt.ArrayLike, fingerprints: npt.ArrayLike) -> tuple[npt.NDArray[np.bool_], Cards]:
-        """Takes the URL of each row out of its queue. Returns which rows were found, and their cards in row order. It
+        """Removes the URL of each row from its queue. Returns which rows were found, and their cards in row order. It
         searches memory first, then the chunks of the queue on disk, one read each; of several cards with one
-        fingerprint the first one found goes. Raises DamagedStoreError; nothing is taken then."""
+        fingerprint it removes the first. Raises DamagedStoreError; then nothing is removed."""
         rows = _rows(queues)
         prints = np.ascontiguousarray(fingerprints, np.uint64)
         aside = self._bring_aside(rows)
@@ -259,7 +260,8 @@ class TailedBacklog:
         return mask, together.take(back)
 
     def drain(self, queue: int, most: int) -> Cards:
-        """Takes the best `most` cards of one queue, the best first. Raises DamagedStoreError; nothing is taken then."""
+        """Removes and returns the best `most` cards of one queue, the best first. Raises DamagedStoreError; then
+        nothing is removed."""
         return self._best_of(queue, most, self._kernel.drain)
 
     def peek(self, queue: int, most: int) -> Cards:
@@ -274,8 +276,8 @@ class TailedBacklog:
         return cards
 
     def unload(self, queue: int, most: int) -> Cards:
-        """Takes some cards of one queue in no order, at the least cost: at least one if there is one, and less than a
-        chunk more than `most`. Raises DamagedStoreError; nothing is taken then."""
+        """Removes and returns some cards of one queue, unordered, at the least cost: at least one if there is one, and
+        less than a chunk more than `most`. Raises DamagedStoreError; then nothing is removed."""
         parts: list[Cards] = []
         count = 0
         self._bring_aside(_rows([queue]))
@@ -323,9 +325,9 @@ class TailedBacklog:
             self._scratch.close()
 
     def statistics(self) -> dict[str, int]:
-        """Counts by name. cards, cards_in_memory, cards_on_disk; bytes: in memory, references included; queues: those
-        with cards in memory; queues_on_disk; chunks; disk_bytes: garbage included; since the start: spilled and loaded
-        (cards), refused (times the disk was full)."""
+        """Returns counts by name. cards, cards_in_memory, cards_on_disk; bytes: in memory, references included; queues:
+        those with cards in memory; queues_on_disk; chunks; disk_bytes: garbage included; since the start: spilled and
+        loaded (cards), refused (times the disk was full)."""
         memory = self._kernel.statistics()
         scratch = self._scratch
         return {
@@ -385,7 +387,7 @@ class TailedBacklog:
         return [(row, tails[int(rows[row])]) for row in places.tolist()]
 
     def _take_chunk(self, queue: int, tail: _Tail, at: int) -> Cards:
-        """Takes one chunk from disk and returns its cards."""
+        """Removes one chunk from disk and returns its cards."""
         assert self._scratch is not None
         place = tail.place(at)
         cards = self._packer.unpack(self._scratch.read(place, queue))
@@ -404,7 +406,7 @@ class TailedBacklog:
         return len(cards)
 
     def _bring_best(self, rows: Rows) -> int:
-        """Loads the cards that a take of these rows will give. Returns how many it loaded."""
+        """Loads the cards that a take of these rows will return. Returns the number of loaded cards."""
         needed: dict[int, int] = {}
         for queue in rows.tolist():
             if queue in self._tails:
@@ -445,14 +447,14 @@ class TailedBacklog:
                     worst = (255 - int(last["klass"]), int(last["due"]) + _DUE_BIAS, int(last["order"]))
                 if worst < tail.first:
                     break
-            # One chunk at a time, the best first, until no chunk can hold a better card.
+            # One chunk at a time, the best first, until no chunk can contain a better card.
             count = self._load(queue, tail)
             waiting += count
             loaded += count
         return loaded
 
     def _bring_these(self, queue: int, fingerprints: npt.NDArray[np.uint64]) -> int:
-        """Loads the chunks that hold one of these fingerprints. Returns how many cards it loaded."""
+        """Loads the chunks with one of these fingerprints. Returns the number of loaded cards."""
         assert self._scratch is not None
         tail = self._tails[queue]
         places = [tail.place(at) for at in range(len(tail))]
@@ -543,10 +545,10 @@ class TailedBacklog:
         return cards.take(kept) if kept else Cards.none()
 
     def _sweep(self, came: int, budget: int, mean: int) -> None:
-        """Looks through some rows for queues to spill or to set aside. came: cards of this call; mean: cards per queue
+        """Searches some rows for queues to spill or to set aside. came: cards of this call; mean: cards per queue
         in memory."""
         if self._sweep_row == 0:
-            # Skips lengths far above the mean at once: few queues have so many cards.
+            # Skips lengths far above the mean at once: few queues are that long.
             while self._sweep_most and self._sweep_most > 2 * mean:
                 self._sweep_most = self._shorter()
         if not self._sweep_most:
@@ -569,8 +571,8 @@ class TailedBacklog:
         return shorter if shorter >= BACKLOG_SWEEP_CARDS_MIN else 0
 
     def _sweep_aside(self, budget: int) -> int:
-        """Sets short queues of some rows aside, about `budget` cards. Returns the row to go on with, 0 at the end.
-        Raises StoreFullError, StoreFailedError; the cards are in memory then."""
+        """Sets short queues of some rows aside, about `budget` cards. Returns the next row, 0 at the end.
+        Raises StoreFullError, StoreFailedError; then the cards are in memory."""
         short, following = self._kernel.short(self._sweep_row, BACKLOG_SWEEP_ROWS)
         queues = np.frombuffer(short, np.uint32)
         for start in range(0, len(queues), BACKLOG_ASIDE_QUEUES):
