@@ -1,1 +1,1 @@
-"""Every figure that the README and the docs claim, rerunnable, with its peers beside it in the same run."""
+"""Benches for every figure in README and docs. Each one measures other products in the same run."""

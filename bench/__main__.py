@@ -1,4 +1,4 @@
-"""python -m bench [NAME…] [--json]: runs the benches named, or all, prints their tables and keeps them as JSON."""
+"""python -m bench [NAME…] [--json]: runs the named benches or all, prints their tables and stores them as JSON."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`cold`: hosts that were asked once and hold nothing: their bytes in memory and on disk, and the price of one that
-comes back."""
+"""`cold`: hosts that were visited once and have no URLs: their bytes in memory and on disk, and the cost of bringing
+one back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ENDINGS = ("com", "net", "org", "de", "fr", "co.uk", "io")
 
 
 def tables(hosts: int | None = None) -> list[Table]:
-    """One row a state: so many hosts known, and their bytes."""
+    """Returns one row for each number of known hosts, with their bytes."""
     CACHE.mkdir(parents=True, exist_ok=True)
     path = Path(tempfile.mkdtemp(prefix="cold-", dir=CACHE))
     columns = ("hosts known", "in memory", "RSS MB", "disk bytes per cold host", "longest call ms")
@@ -45,7 +45,7 @@ def tables(hosts: int | None = None) -> list[Table]:
 
 
 def names(first: int, last: int) -> Iterator[str]:
-    """Host names as they are on the web, more or less: some twenty letters, two in three with `www`."""
+    """Returns host names that look like real ones: about twenty letters, two in three with `www`."""
     for number in range(first, last):
         mixed = number * 0x9E3779B97F4A7C15 & (1 << 64) - 1
         words = f"{_WORDS[mixed % 14]}{_WORDS[(mixed >> 8) % 14]}{number:x}"
@@ -65,8 +65,8 @@ class _Clock:
 def steps(
     path: Path, hosts: int, *, machines: bool = False, memory_bytes: int = MEMORY_BYTES
 ) -> tuple[tuple[tuple[object, ...], ...], tuple[str, ...]]:
-    """A row a quarter, a half and all of these hosts known, and notes. machines: with the clock of shared machines that
-    `crawl` has, four hosts an address, which errands ask for."""
+    """Returns one row for a quarter, a half and all of these known hosts, and notes. machines: uses the clock of shared
+    machines as `crawl` does, with four hosts per address; errands request the addresses."""
     clock, draw = _Clock(), np.random.default_rng(7)
     before = resident_bytes()
     settings = {"memory_bytes": memory_bytes} | ({"group": shared_machines()} if machines else {})
@@ -116,7 +116,7 @@ def steps(
 
 
 def _located(lease: Lease, hosts: int) -> Outcome:
-    """The answer to an errand for an address; hosts that come together lie on different machines."""
+    """Returns the answer to an errand for an address. Hosts that are leased together are on different machines."""
     at = zlib.crc32(lease.url.encode()) % max(1, hosts // 4)
     return lease.located(f"93.{at >> 16}.{at >> 8 & 255}.{at & 255}", ttl_seconds=3600)
 

@@ -1,8 +1,8 @@
-"""`crawl`: whole crawls by `outrider crawl` beside others; the same web, seeds, hosts and concurrency, in turns.
+"""`crawl`: whole crawls by `outrider crawl` and by other crawlers, with the same web, seeds, hosts and concurrency.
 
-Ours has its kill-safe store, and writes its WARC archive where the row says so, with pauses off; the others keep
-nothing but what is in their memory. BENCH_WEB chooses the web (small, medium), BENCH_ROUNDS the rounds of ours and
-BENCH_PEER_ROUNDS those of the others.
+Ours has its kill-safe store, and writes its WARC archive if the row says so. Pauses are off. The other crawlers store
+nothing on disk. BENCH_WEB selects the web (small, medium), BENCH_ROUNDS the number of our rounds, and BENCH_PEER_ROUNDS
+that of the other crawlers.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 PEER_ROUNDS = int(os.environ.get("BENCH_PEER_ROUNDS", "1"))
 PRESET = os.environ.get("BENCH_WEB", "medium")
 CONCURRENCY = 64
-CRAWL_SECONDS_MAX = 900.0  # wget2 may stop in the midst of a web without an end
+CRAWL_SECONDS_MAX = 900.0  # wget2 may stop within an endless web
 KEPT = "import sys; from outrider.cli.main import main; sys.exit(main())"
 NOT_KEPT = f"from outrider.fetch import native; native.IDLE_CONNECTION_SECONDS_MAX = 0.0; {KEPT}"
-"""Programs of our crawls: `outrider`, and the same with a new connection for each page."""
+"""The programs of our crawls: `outrider`, and the same with a new connection for each page."""
 OURS = {
     "outrider": ("--warc",),
     "outrider, on_page": ("--warc", "--on-page", "bench.hooked:title"),
     "outrider, on_page with a selector": ("--warc", "--on-page", "bench.hooked:selected"),
     "outrider, no WARC": ("--no-warc",),
 }
-"""Our crawls by name, and the options in which they differ."""
+"""Our crawls by name, and the options that differ."""
 OURS_TLS = {"outrider, TLS": KEPT, "outrider, TLS, no connection kept": NOT_KEPT}
 """Our crawls of the same web by https with WARC, and the program of each."""
 
 
 @dataclass(frozen=True)
 class Crawl:
-    """One crawl: its price, how many answers it got, and their share of the pages that it had to get."""
+    """One crawl: its cost, the number of its answers, and their share of the required pages."""
 
     measured: Measured
     pages: int
@@ -58,14 +58,14 @@ class Crawl:
 
 
 def tables() -> list[Table]:
-    """Runs all in turns. A peer that fails or is not here is named with the reason."""
+    """Runs all crawlers in turns. If a peer fails or is missing, it is named with the reason."""
     CACHE.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="crawl-", dir=CACHE))
     absent: list[str] = []
     try:
         with serving(directory / "web", PRESET) as web, serving_tls(PRESET) as tls:
             found: dict[str, list[Crawl]] = {name: [] for name in OURS}
-            others = rivals() if PEER_ROUNDS else []  # some are built first, which takes minutes
+            others = rivals() if PEER_ROUNDS else []  # some are compiled first, in minutes
             for row in range(max(ROUNDS, PEER_ROUNDS)):
                 for name, more in OURS.items() if row < ROUNDS else ():
                     found[name].append(ours(web, directory / f"out-{row}", *more))
@@ -89,7 +89,7 @@ def tables() -> list[Table]:
 
 
 def ours(web: BenchWeb, output: Path, *more: str | Path, parts: Path | None = None, program: str = KEPT) -> Crawl:
-    """One crawl of our own. parts: a file for the CPU seconds of its parts."""
+    """Runs one crawl of our own. parts: a file for the CPU seconds of its parts."""
     command: list[str | Path] = [sys.executable]
     if parts is not None:
         command += ["-m", "bench.parts", parts]

@@ -1,4 +1,4 @@
-"""The peer of `crawl`: Crawlee for Python with Parsel, robots obeyed, so many requests at once. Run by .venv-bench.
+"""The peer of `crawl`: Crawlee for Python with Parsel, robots.txt obeyed, N requests at once. Run by .venv-bench.
 
 python bench/crawlee_peer.py --seeds FILE --directory DIR --concurrency N
 """
@@ -29,7 +29,7 @@ SITES = {urlsplit(url).netloc for url in SEEDS}
 async def main() -> None:
     service_locator.set_configuration(Configuration(storage_dir=str(given.directory)))
     service_locator.set_storage_client(MemoryStorageClient())
-    # Fixed: its own scaling goes by the load of the whole machine, the server's too.
+    # Fixed: its own scaling depends on the load of the whole machine, including the server's.
     fixed = given.concurrency
     crawler = ParselCrawler(
         respect_robots_txt_file=True,

@@ -1,6 +1,6 @@
-"""`fetching`: one page from loopback by each downloader, in CPU time of the client's process, its threads included.
+"""`fetching`: one page from loopback by each downloader, in CPU time of the client's process with all its threads.
 
-A server in a process of its own answers with the same 30 kB; 32 hosts are asked at once, each over one connection.
+A server in its own process answers with the same 30 kB. 32 hosts are requested at once, each over one connection.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def served() -> Iterator[int]:
 
 
 def price(kind: type[CurlDownloader | NativeDownloader], port: int, path: str) -> float:
-    """CPU microseconds of one fetch."""
+    """Returns the CPU microseconds of one fetch."""
 
     async def main() -> float:
         downloader = kind(clock=wall)
@@ -85,7 +85,7 @@ def price(kind: type[CurlDownloader | NativeDownloader], port: int, path: str) -
 
 
 def tables() -> list[Table]:
-    """Each way by each downloader, in turns; the least of the rounds counts."""
+    """Measures each way by each downloader, in turns. The smallest value of the rounds counts."""
     kinds: list[type[CurlDownloader | NativeDownloader]] = [CurlDownloader]
     if in_use() == "native":
         kinds.append(NativeDownloader)

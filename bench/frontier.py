@@ -1,8 +1,8 @@
-"""`frontier`: the price of the three verbs at 10^4, 10^5 and 10^6 queues, beside that of other schedulers.
+"""`frontier`: the cost of the three verbs at 10^4, 10^5 and 10^6 queues, compared with other schedulers.
 
-Each size runs in a process of its own, in memory and on the disk, under a virtual clock (bench/frontier_engine.py); the
-disk's one is abandoned with leases open and opened again. The peers are filled for 10^2 to 10^5 hosts and taken out
-(bench/frontier_peers.py). Tables, the contract's figures with the limit beside each, and a drawing.
+Each size runs in its own process, in memory and on disk, on a virtual clock (bench/frontier_engine.py). The store on
+disk is abandoned with open leases and opened again. The peers are filled with 10^2 to 10^5 hosts and emptied
+(bench/frontier_peers.py). It prints tables, the contract's figures with their limits, and makes a drawing.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from outrider.limits import LOG_BYTES_BEFORE_CHECKPOINT
 QUEUES = (10_000, 100_000, 1_000_000)
 QUEUES_QUICK = (2_000,)
 BUDGETS = ((10_000, 150, 64), (10_000, 450, 256), (1, 1_500_000, 64))
-"""(queues, URLs each, megabytes) of what is filled beyond its budget."""
+"""(queues, URLs each, megabytes) of the frontiers that are filled beyond their budget."""
 BUDGETS_QUICK = ((1_000, 200, 16),)
 HOSTS_DUE = (1 << 19, 1 << 20)
-"""Sizes between which it is seen what one more host takes that is due soon: columns of hosts fill huge pages then."""
+"""Sizes that show the memory of one more host that is due soon: columns of hosts fill huge pages at these sizes."""
 HOSTS_DUE_QUICK = (2_000, 20_000)
-HOSTS_DUE_BUDGET = 16  # megabytes, which cards fill at either size, but for the quick ones
-HOSTS_DRAWN = (100, 1_000)  # sizes that are measured for the drawing alone
+HOSTS_DUE_BUDGET = 16  # megabytes; cards use all of it at either size, except at the quick ones
+HOSTS_DRAWN = (100, 1_000)  # sizes that are measured only for the drawing
 HOSTS_OF_PEERS = (100, 1_000, 10_000, 100_000)
 HOSTS_OF_PEERS_QUICK = (100, 1_000)
 JAR = "OUTRIDER_BENCH_URLFRONTIER_JAR"
@@ -61,7 +61,7 @@ class Figure:
 
     @property
     def share(self) -> float:
-        """The used part of the limit: above 1 it is missed."""
+        """The used share of the limit. A value above 1 misses the limit."""
         if self.most is not None:
             return self.measured / self.most
         assert self.least is not None
@@ -74,8 +74,8 @@ class Figure:
 
 
 def tables(*, quick: bool = False, queues: Sequence[int] | None = None, drawn: Sequence[int] = ()) -> list[Table]:
-    """All of it. quick: small sizes, half a minute. queues: sizes instead of 10^4, 10^5 and 10^6. drawn: further ones,
-    in memory and for the drawing alone."""
+    """Runs everything. quick: small sizes, half a minute. queues: sizes that replace 10^4, 10^5 and 10^6. drawn:
+    further sizes, in memory and only for the drawing."""
     sizes = tuple(sorted(queues or (QUEUES_QUICK if quick else QUEUES)))
     memory: dict[int, Found] = {}
     crawls: dict[int, Found] = {}
@@ -142,12 +142,12 @@ def tables(*, quick: bool = False, queues: Sequence[int] | None = None, drawn: S
 
 
 def each_of(queues: int) -> int:
-    """URLs a queue: enough that none runs empty while it is visited."""
+    """Returns the number of URLs per queue, large enough that no queue is empty during the visits."""
     return {2: 400, 3: 60, 4: 20, 5: 8, 6: 3}.get(len(str(queues)) - 1, 2)
 
 
 def visits_of(queues: int) -> int:
-    """Leases and reports that are measured of each kind."""
+    """Returns the number of leases and reports that are measured of each kind."""
     return min(60_000, queues * each_of(queues) // 8)
 
 
@@ -206,8 +206,8 @@ def _directory() -> Iterator[Path]:
 
 
 def _peers(sizes: Sequence[int]) -> tuple[dict[str, dict[int, Found]], list[str]]:
-    """The cost of each peer at each number of hosts, until a step takes too long; and the peers that could not run,
-    with the reason."""
+    """Returns the cost of each peer at each number of hosts, until a step needs too long, and the peers that could not
+    run, with the reason."""
     found: dict[str, dict[int, Found]] = {}
     missing: list[str] = []
     if not PEERS_PYTHON.exists():
@@ -234,7 +234,7 @@ def has_redis() -> bool:
 
 
 def peer(name: str, hosts: int, jar: Path) -> Found:
-    """One peer at one number of hosts: `fill` and `take`; without the second where filling took too long."""
+    """Measures one peer at one number of hosts: `fill` and `take`. If filling needed too long, `take` is missing."""
     with _directory() as directory, contextlib.ExitStack() as ending:
         arguments: list[str] = []
         try:
@@ -270,7 +270,7 @@ def _free_port() -> int:
 
 @contextlib.contextmanager
 def _redis(port: int, directory: Path) -> Iterator[int]:
-    """A Redis of its own on loopback that keeps nothing on disk; gives its process id."""
+    """Starts a Redis on loopback that stores nothing on disk, and returns its process id."""
     command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
     server = subprocess.Popen([*command, "--dir", directory], stdout=subprocess.DEVNULL)
     try:
@@ -288,7 +288,7 @@ def _redis(port: int, directory: Path) -> Iterator[int]:
 
 
 def discover_table(durable: Mapping[int, Found]) -> Table:
-    """Per URL, in calls of 1,000, on the disk."""
+    """Returns the figures per URL, in calls of 1,000, on disk."""
     kinds = {
         "new_hosts": "new, and its host",
         "new_texts": "new, list[str]",
@@ -319,7 +319,7 @@ def discover_table(durable: Mapping[int, Found]) -> Table:
 def visit_table(
     memory: Mapping[int, Found], durable: Mapping[int, Found], crawls: Mapping[int, Found] | None = None
 ) -> Table:
-    """Per URL: lease and report, on the road with robots="caller" and bare outcomes, and on that of a crawl."""
+    """Returns the cost of lease and report per URL: with robots="caller" and bare outcomes, and as in a crawl."""
     rows: list[tuple[object, ...]] = []
     for where, sizes in (("memory", memory), ("disk", durable)):
         for size, found in sizes.items():
@@ -357,7 +357,7 @@ def _road(one: Found) -> str:
 
 
 def shared_table(shared: Mapping[int, Found]) -> Table:
-    """Per URL: lease and report with clocks that the hosts of a machine share, beside a frontier without them."""
+    """Returns the cost of lease and report per URL with and without clocks that the hosts of a machine share."""
     rows = tuple(
         (_road(one), size, one["without"] * 1e6, one["shared"] * 1e6, f"{one['ratio']:.2f}")
         for size, found in shared.items()
@@ -373,14 +373,14 @@ def shared_table(shared: Mapping[int, Found]) -> Table:
 
 
 def spread_over_rounds(found: Found) -> float:
-    """CPU seconds per lease and report in calls of 100, with the share of a checkpoint that a long run pays."""
+    """Returns CPU seconds per lease and report in calls of 100, with the share of a checkpoint in a long run."""
     plain, beside = _plain(found, 100), _plain(found, 100, checkpointing=True)
     round_seconds = max(0.0, beside["cpu"] - plain["cpu"]) * beside["visits"]
     return float(plain["cpu"] + round_seconds * plain["log_bytes"] / LOG_BYTES_BEFORE_CHECKPOINT)
 
 
 def stalls_table(memory: Mapping[int, Found], durable: Mapping[int, Found]) -> Table:
-    """How long one call takes."""
+    """Returns the duration of one call."""
     rows = []
     for where, sizes in (("memory", memory), ("disk", durable)):
         for size, found in sizes.items():
@@ -413,7 +413,7 @@ def stalls_table(memory: Mapping[int, Found], durable: Mapping[int, Found]) -> T
 
 
 def store_table(durable: Mapping[int, Found], recovered: Mapping[int, Found]) -> Table:
-    """Memory, disk, recovery, and questions about one URL."""
+    """Returns memory, disk, recovery, and queries about one URL."""
     rows: list[tuple[object, ...]] = []
     sizes = tuple(durable)
 
@@ -452,7 +452,7 @@ def store_table(durable: Mapping[int, Found], recovered: Mapping[int, Found]) ->
 
 
 def budgets_table(budgets: Sequence[Found]) -> Table:
-    """The growth of a process beyond the budget for its memory."""
+    """Returns the growth of a process beyond the budget for its memory."""
     rows = [
         (
             f"{one['queues']:,} queues, {_urls(one):,} URLs",
@@ -475,7 +475,7 @@ def peers_table(
     peers: Mapping[str, Mapping[int, Found]],
     missing: Sequence[str],
 ) -> Table:
-    """URLs taken out and reported, a CPU second and a second."""
+    """Returns the URLs that are leased and reported per CPU second and per second."""
     sizes = sorted({*memory, *(hosts for found in peers.values() for hosts in found)})
     rows: list[tuple[object, ...]] = []
     for title, found in (("Outrider, memory", memory), ("Outrider, on the disk", durable)):
@@ -509,13 +509,13 @@ def peers_table(
 
 
 def per_host(due: Sequence[Found], what: str) -> float:
-    """Bytes of one more host: the slope between the two sizes."""
+    """Returns the bytes of one more host: the slope between the two sizes."""
     first, last = due
     return float((last[what] - first[what]) / (last["queues"] - first["queues"]))
 
 
 def due_table(due: Sequence[Found]) -> Table:
-    """The memory of hosts that are due soon, and the part that does not depend on their number."""
+    """Returns the memory of hosts that are due soon, and the part that does not depend on their number."""
     rows = []
     for moment, title in (
         ("ready", "one URL, never visited, all ready"),
@@ -551,7 +551,7 @@ def figures(
     crawls: Mapping[int, Found] | None = None,
     shared: Mapping[int, Found] | None = None,
 ) -> list[Figure]:
-    """The lines of the contract that were measured."""
+    """Returns the measured lines of the contract."""
     result = []
     for size, found in (shared or {}).items():
         for one in found["visits"]:
@@ -640,7 +640,7 @@ def figures(
 
 
 def drawing(memory: Mapping[int, Found], durable: Mapping[int, Found], peers: Mapping[str, Mapping[int, Found]]) -> str:
-    """URLs out a CPU second against hosts, for all."""
+    """Draws the leased URLs per CPU second over the number of hosts, for all schedulers."""
     lines = [
         ChartLine(title, tuple((size, 1 / _plain(found[size], 100)["cpu"]) for size in sorted(found)), ours=True)
         for title, found in (("Outrider, memory", memory), ("Outrider, on the disk", durable))
@@ -660,7 +660,7 @@ def drawing(memory: Mapping[int, Found], durable: Mapping[int, Found], peers: Ma
 
 
 def _plain(found: Found, want: int, *, checkpointing: bool = False) -> Found:
-    """The run in calls of so many, in the form that is best for us."""
+    """Returns the run in calls of this size, in the form that is best for us."""
     want = min(want, found["queues"])
     one: Found = next(
         one
@@ -696,7 +696,7 @@ def _disk(found: Found, moment: str) -> float:
 
 
 def _sync_note(durable: Mapping[int, Found]) -> str:
-    """How long a sync took when these figures were taken."""
+    """Returns the duration of a sync at the time of these figures."""
     texts = []
     for size, found in durable.items():
         before, after = found["sync_before"], found["sync_after"]

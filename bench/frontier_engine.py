@@ -1,4 +1,4 @@
-"""The child of `frontier`: one frontier of so many queues, filled, visited and abandoned, and its recovery.
+"""The child of `frontier`: one frontier of N queues, filled, visited and abandoned, and its recovery.
 
     python -m bench.frontier_engine visit --queues N --each N --visits N [--directory DIR] [--bare] --out FILE
     python -m bench.frontier_engine crawl --queues N --each N --visits N --out FILE
@@ -8,16 +8,16 @@
     python -m bench.frontier_engine hosts --queues N --each 2 --budget MB --directory DIR --out FILE
     python -m bench.frontier_engine profile --queues N --each N --visits N [--directory DIR]
 
-The clock is virtual. After the first visit of every host the hosts rest from 1 to 21 seconds, evenly spread, and the
-clock is moved so that before each call 0.1 % of the queues are ready, or as many as the call wants where that is more.
-With `--bare` it is what the drawing needs, and no checkpoints.
-`visit` ends with os._exit and leases open, as a process that was killed would leave its store; `recover` opens that.
-`crawl` visits as a crawl does: with errands for robots.txt files, and outcomes with lines, digests and validators; URLs
-that were given, and then links, which are judged by the rules for traps.
-`shared` visits two frontiers in turns: one with the clocks of shared machines that a crawl has, one without.
-`memory` fills a frontier far beyond a budget for its memory and tells what it grows by then. `hosts` makes so many
-hosts known with a small budget, and tells what the process takes when nothing goes on beside.
-`profile` tells by cProfile where the time of discover, of lease and report in calls of 100, and of opening goes.
+The clock is virtual. After its first visit each host pauses for 1 to 21 seconds, evenly spread. Before each call the
+clock moves until 0.1 % of the queues are ready, or the number that the call wants if that is larger.
+`--bare` measures only the values of the drawing, without checkpoints.
+`visit` ends with os._exit and open leases, so its store is like that of a killed process. `recover` opens this store.
+`crawl` visits as a crawl does: with errands for robots.txt files, and outcomes with lines, digests and validators. It
+uses seed URLs first, and then links, which the rules for traps judge.
+`shared` visits two frontiers in turns: one with a crawl's clocks of shared machines, one without.
+`memory` fills a frontier far beyond its memory budget and measures the growth by then. `hosts` adds N hosts with a
+small budget, and measures the memory of the process when it is idle.
+`profile` shows by cProfile the time of functions in discover, in lease and report in calls of 100, and in opening.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ from outrider.storage.heap import give_back
 from outrider.storage.memory import MemoryFiles
 from outrider.url import UrlBatch, host_of
 
-KEYS = (bytes(range(16)), bytes(range(16, 32)))  # known here, so that a UrlBatch comes with its fingerprints
-AHEAD = ("next.seg", "reserve.seg")  # zeroed, nothing in them yet
+KEYS = (bytes(range(16)), bytes(range(16, 32)))  # fixed, so that a UrlBatch already contains its fingerprints
+AHEAD = ("next.seg", "reserve.seg")  # zeroed and still empty
 STARTED_AT = 1_800_000_000_000_000
-TICK = 1_000  # microseconds: how finely the clock is moved
-REST_TICKS_MIN, REST_TICKS_MAX = 1_000, 21_000  # how long a host rests after a visit
+TICK = 1_000  # microseconds: the resolution of the clock
+REST_TICKS_MIN, REST_TICKS_MAX = 1_000, 21_000  # the pause of a host after a visit
 LEASE_SECONDS = 600.0
 RESTING_SHARE = 0.999
 KNOWN_URLS = 100_000
 HOSTS_PER_MACHINE = 4
-SHARED_TURNS = 5  # how often each of two frontiers is visited
-SHARED_GAP = 250_000  # microseconds that a machine rests after a request
+SHARED_TURNS = 5  # visits of each of the two frontiers
+SHARED_GAP = 250_000  # microseconds: the pause of a machine after a request
 EMPTY_CALLS = 2_000
 LOOKUPS = 300
-PAGE = "https://www.example.org/news/2026/11/"  # where links are found
+PAGE = "https://www.example.org/news/2026/11/"  # the page of the links
 PAGE_LINE = b'{"url":"' + b"x" * 700 + b'"}'  # the length of a line of pages.jsonl
 POLITENESS_LINE = b'{"host":"' + b"y" * 260 + b'"}'
 MODIFIED = "Tue, 01 Jan 2030 00:00:00 GMT"
@@ -70,7 +70,7 @@ ROBOTS = b"User-agent: *\nDisallow: /private/\nDisallow: /search\n"
 
 
 class Rests:
-    """The virtual clock, and when the hosts that were visited are ready again."""
+    """The virtual clock, and the times at which visited hosts are ready again."""
 
     def __init__(self) -> None:
         self.at = self._began = STARTED_AT
@@ -83,9 +83,10 @@ class Rests:
         return self.at
 
     def seconds(self, count: int) -> npt.NDArray[np.float64]:
-        """How long so many fetches took, and notes when their hosts are ready again: ten times as long after now."""
+        """Returns the durations of these fetches, and stores when their hosts are ready again: ten times as long
+        later."""
         ticks = self._chance.integers(REST_TICKS_MIN, REST_TICKS_MAX, count)
-        # Ready in the tick after: clocks may round up, never down.
+        # Ready one tick later: clocks may round up, never down.
         rows = self._tick + ticks + 2
         if len(self._due) <= (most := int(rows.max(initial=0))):
             self._due = np.concatenate([self._due, np.zeros(most + 1, np.int64)])
@@ -93,12 +94,12 @@ class Rests:
         return ticks / 10_000
 
     def start_later(self, microseconds: int) -> None:
-        """Moves the beginning of the clock on, past rests that this bench has not noted."""
+        """Moves the start of the clock forward, past pauses that this bench has not stored."""
         self._began += microseconds
         self.at += microseconds
 
     def wait_for(self, ready: int) -> bool:
-        """Moves the clock on until so many hosts are ready; False when there will never be as many."""
+        """Moves the clock until this number of hosts is ready. Returns False if that can never happen."""
         while self.ready < ready:
             self._tick += 1
             if self._tick >= len(self._due):
@@ -118,7 +119,7 @@ def outcomes_of(leases: LeaseBatch, seconds: npt.NDArray[np.float64], *, columns
 
 
 def visit_all(frontier: Frontier, rests: Rests, spent: Spent, *, columns: bool) -> int:
-    """Each queue once, all of them ready; how many there were."""
+    """Visits each queue once, while all are ready. Returns their number."""
     visited = 0
     while leases := spent.call(lambda: frontier.lease(BATCH, ttl_seconds=LEASE_SECONDS)):
         seconds = rests.seconds(len(leases))
@@ -137,7 +138,7 @@ def visit(
     columns: bool,
     checkpointing: bool = False,
 ) -> dict[str, Any]:
-    """`visits` leases and reports in calls of `want`, most hosts resting; a round of checkpoint begins if wanted."""
+    """Makes `visits` leases and reports in calls of `want`, while most hosts pause; starts a checkpoint if wanted."""
     want = min(want, queues)
     settle(frontier)
     finished, logged = checkpoints(frontier), log_bytes(frontier)
@@ -151,7 +152,7 @@ def visit(
         leases = spent.call(lambda: frontier.lease(want, ttl_seconds=LEASE_SECONDS))
         leasing.append((spent.walls[-1], spent.cpus[-1]))
         short += len(leases) < want
-        # A short call took all that was ready: some host had no URL left, and must not be counted for ever.
+        # A short call leased all that was ready. So a host without URLs must not be counted again.
         rests.ready = rests.ready - len(leases) if len(leases) == want else 0
         if not leases:
             continue
@@ -161,7 +162,7 @@ def visit(
         assert all(code == "ok" for code in report), "every lease was open"
         visited += len(leases)
     if checkpointing:
-        settle(frontier)  # the work that a round leaves to its thread belongs to it
+        settle(frontier)  # the work of a round in its thread is part of the round
     spent.end()
     return {
         "log_bytes": (log_bytes(frontier) - logged) / max(1, visited),
@@ -182,7 +183,7 @@ def visit(
 
 
 def spread(values: Sequence[float]) -> dict[str, float] | None:
-    """p50, p99 and the largest."""
+    """Returns p50, p99 and the largest."""
     if not values:
         return None
     return {"p50": quantile(values, 0.5), "p99": quantile(values, 0.99), "max": max(values)}
@@ -191,7 +192,7 @@ def spread(values: Sequence[float]) -> dict[str, float] | None:
 def discover(
     frontier: Frontier, calls: Iterator[list[str]], expected: Code, *, columns: bool = False
 ) -> dict[str, Any]:
-    """Makes all these calls; gives their price per URL, and the longest of them."""
+    """Makes all these calls. Returns their cost per URL, and the longest of them."""
     spent, count = Spent(), 0
     for urls in calls:
         links = UrlBatch.of(urls, key=KEYS[0]) if columns else urls
@@ -209,7 +210,7 @@ def discover(
 
 
 def fill(frontier: Frontier, queues: int, each: int) -> dict[str, Any]:
-    """One URL to each host, then the others: half as texts, half in columns. Memory by the way."""
+    """Adds one URL to each host, then the other URLs: half as texts, half in columns. Measures memory meanwhile."""
     base = resident_bytes()
     hosts = discover(frontier, batches(0, queues, queues), Code.NEW)
     with_hosts = resident_bytes()
@@ -235,7 +236,7 @@ def fill(frontier: Frontier, queues: int, each: int) -> dict[str, Any]:
 
 
 def spelling(calls: list[list[str]]) -> float:
-    """CPU seconds per URL of canonical text, key and fingerprint; the least of three rounds."""
+    """Returns CPU seconds per URL of canonical text, key and fingerprint: the smallest value of three rounds."""
     best = float("inf")
     for _ in range(3):
         spent = Spent()
@@ -246,7 +247,7 @@ def spelling(calls: list[list[str]]) -> float:
 
 
 def nothing_ready(frontier: Frontier) -> dict[str, Any]:
-    """Calls that find no host ready; ready URLs are taken and reported before, and no checkpoint is due."""
+    """Measures calls that find no ready host. Ready URLs are leased and reported before, and no checkpoint is due."""
     while leases := frontier.lease(BATCH, ttl_seconds=LEASE_SECONDS):
         frontier.report([lease.done(seconds=5.0) for lease in leases])
     frontier.checkpoint()
@@ -258,7 +259,7 @@ def nothing_ready(frontier: Frontier) -> dict[str, Any]:
 
 
 def lookups(frontier: Frontier, queues: int, each: int) -> dict[str, Any]:
-    """`status`, and `explain` where there is one, of random URLs."""
+    """Measures `status`, and `explain` if it exists, for random URLs."""
     found: dict[str, Any] = {}
     rows = np.random.default_rng(3).integers(0, queues * each, LOOKUPS).tolist()
     for name in ("status", "explain"):
@@ -282,13 +283,13 @@ def lookups(frontier: Frontier, queues: int, each: int) -> dict[str, Any]:
 
 
 def begin_checkpoint(frontier: Frontier) -> None:
-    """A round begins now, as it does by itself when the log has grown long enough; the calls that follow take part."""
+    """Starts a round now, as a long log does by itself. The calls that follow do a part of its work."""
     if frontier._rounds.under_way is None:
         frontier._rounds.begin(frontier.now())
 
 
 def settle(frontier: Frontier) -> None:
-    """Brings a round under way to its end, so that its time is not counted with later calls."""
+    """Ends a round that is under way, so that its time does not count for later calls."""
     if frontier._rounds.under_way is not None:
         frontier.checkpoint()
     else:
@@ -296,20 +297,20 @@ def settle(frontier: Frontier) -> None:
 
 
 def log_bytes(frontier: Frontier) -> int:
-    """Bytes of the frames that were written to the log."""
+    """Returns the bytes of the frames in the log."""
     log = frontier.statistics()["log"]
     return int(log["frame_bytes"]) if isinstance(log, dict) else 0
 
 
 def checkpoints(frontier: Frontier) -> int:
-    """How many were finished."""
+    """Returns the number of finished checkpoints."""
     told = frontier.statistics()["checkpoint"]
     return int(told["number"]) if isinstance(told, dict) else 0
 
 
 def store_bytes(directory: Path) -> dict[str, int]:
-    """Bytes of the store by their use. The log's last segment counts only as far as it is written: it is zeroed
-    ahead."""
+    """Returns the bytes of the store by their use. Of the log's last segment only the written part counts, because the
+    rest is zeroed in advance."""
     sizes: dict[str, int] = {}
     for path in directory.rglob("*"):
         if path.is_file() and path.name not in AHEAD:
@@ -323,7 +324,7 @@ def store_bytes(directory: Path) -> dict[str, int]:
 
 
 def run_visits(given: argparse.Namespace) -> dict[str, Any]:
-    """All that one process measures, then the open leases that a crash leaves."""
+    """Measures everything in one process, and then leaves open leases as a crash does."""
     queues, each = given.queues, given.each
     rests = Rests()
     durable = given.directory is not None
@@ -363,7 +364,7 @@ def run_visits(given: argparse.Namespace) -> dict[str, Any]:
     found["nothing_ready"] = nothing_ready(frontier)
     found["lookups"] = lookups(frontier, queues, each)
     if durable:
-        # A tail of the log for the recovery, and leases that it finds open.
+        # The recovery needs a tail of the log, and open leases.
         rests.wait_for(min(100, queues))
         visit(frontier, rests, 1_000, given.visits, queues, columns=columns)
         rests.wait_for(min(100, queues))
@@ -375,7 +376,7 @@ def run_visits(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _plans(visits: int, *, durable: bool, columns: bool) -> list[tuple[int, int, bool, bool]]:
-    """(URLs a call, visits, reported in columns, with a checkpoint): what is measured, one after the other."""
+    """Returns (URLs per call, visits, reported in columns, with a checkpoint) for each measurement, in order."""
     plans = [(100, visits, columns, False), (100, visits, columns, True), (1_000, visits, columns, False)]
     if columns:
         plans.append((100, visits // 4, False, False))
@@ -385,7 +386,7 @@ def _plans(visits: int, *, durable: bool, columns: bool) -> list[tuple[int, int,
 
 
 def full_outcomes(leases: LeaseBatch, seconds: npt.NDArray[np.float64], now: int, *, columns: bool) -> Any:
-    """The outcomes that a crawl reports of pages: lines of some hundred bytes, digests, validators, bytes."""
+    """Returns the outcomes that a crawl reports for pages: lines of some hundred bytes, digests, validators, bytes."""
     tokens = leases.tokens
     digests = [b"%020d" % token for token in tokens]
     etags = [f'"{token:x}"' for token in tokens]
@@ -421,7 +422,7 @@ def full_outcomes(leases: LeaseBatch, seconds: npt.NDArray[np.float64], now: int
 
 
 def answer_errands(frontier: Frontier) -> None:
-    """Answers every errand for a robots.txt; pages that came beside them go back."""
+    """Answers every errand for a robots.txt, and releases pages of the same call."""
     while leases := list(frontier.lease(BATCH, ttl_seconds=LEASE_SECONDS, errands=True)):
         errands = [lease for lease in leases if lease.kind is outrider.journey.Kind.ROBOTS]
         frontier.report([lease.robots(200, ROBOTS, seconds=0.1) for lease in errands])
@@ -431,8 +432,8 @@ def answer_errands(frontier: Frontier) -> None:
 
 
 def run_crawl(given: argparse.Namespace) -> dict[str, Any]:
-    """The price of the road that a crawl takes, in calls of 100: full outcomes one by one, then in columns. First of
-    URLs that were given; then of links found in pages, with the rules for traps that a crawl has."""
+    """Returns the cost as in a crawl, in calls of 100: full outcomes one by one, then in columns. First of seed URLs,
+    then of links in pages, with a crawl's rules for traps."""
     visits = [one for links in (False, True) for one in _crawl_visits(given, links=links)]
     return {"queues": given.queues, "each": given.each, "visits": visits}
 
@@ -462,7 +463,7 @@ def _crawl_visits(given: argparse.Namespace, *, links: bool) -> list[dict[str, A
 
 
 def _full_visit(frontier: Frontier, rests: Rests, want: int, spent: Spent, *, columns: bool) -> int:
-    """One lease and its report; how many pages there were. Making the outcomes is not in the figure, leases are."""
+    """Makes one lease and its report, and returns the number of pages. The figure includes leases, not outcomes."""
     leases = spent.call(lambda: frontier.lease(want, ttl_seconds=LEASE_SECONDS, errands=True))
     if leases:
         spent.call(lambda: list(leases))  # a crawl looks at each of them
@@ -473,13 +474,13 @@ def _full_visit(frontier: Frontier, rests: Rests, want: int, spent: Spent, *, co
 
 
 def run_shared(given: argparse.Namespace) -> dict[str, Any]:
-    """The price of clocks that hosts share: four hosts a machine, visited beside a frontier without such clocks, in
-    turns; the road with robots="caller" in calls of 100 and 1,000, and that of a crawl in calls of 100."""
+    """Returns the cost of clocks that hosts share. Frontiers with four hosts per machine and without such clocks are
+    visited in turns: with robots="caller" in calls of 100 and 1,000, and as in a crawl in calls of 100."""
     found: dict[str, Any] = {"queues": given.queues, "each": given.each, "visits": []}
     for crawl in (False, True):
         pair = [_met(given.queues, given.each, crawl=crawl, machines=machines) for machines in (False, True)]
         for want in (100,) if crawl else (100, 1_000):
-            want = min(want, given.queues // 10)  # a call that wants all hosts would wait for machines
+            want = min(want, given.queues // 10)  # a call for all hosts would wait for machines
             prices: list[list[float]] = [[], []]
             for _ in range(SHARED_TURNS):
                 for mine, (frontier, rests) in zip(prices, pair, strict=True):
@@ -495,7 +496,7 @@ def run_shared(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _met(queues: int, each: int, *, crawl: bool, machines: bool) -> tuple[Frontier, Rests]:
-    """A frontier of hosts that were visited once each, and its clock."""
+    """Returns a frontier whose hosts were visited once each, and its clock."""
     rests = Rests()
     settings = {"group": shared_machines()} if machines else None
     road: dict[str, Any] = {"robots": "errands", "output": True} if crawl else {}
@@ -517,7 +518,7 @@ def _met(queues: int, each: int, *, crawl: bool, machines: bool) -> tuple[Fronti
 
 
 def _visit_some(frontier: Frontier, rests: Rests, want: int, visits: int, queues: int, *, crawl: bool) -> float:
-    """CPU seconds per lease and report."""
+    """Returns CPU seconds per lease and report."""
     if not crawl:
         return float(visit(frontier, rests, want, visits, queues, columns=True)["cpu"])
     spent, visited = Spent(), 0
@@ -529,7 +530,7 @@ def _visit_some(frontier: Frontier, rests: Rests, want: int, visits: int, queues
 
 
 def run_recovery(given: argparse.Namespace) -> dict[str, Any]:
-    """Opens an abandoned store, takes the first lease, and asks for random URLs."""
+    """Opens an abandoned store, makes the first lease, and queries random URLs."""
     wall, cpu = time.perf_counter(), time.process_time()
     frontier = Frontier.open(given.directory, clock=lambda: int(given.at), robots="caller")
     opened = time.perf_counter() - wall
@@ -549,7 +550,7 @@ def run_recovery(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def run_profile(given: argparse.Namespace) -> None:
-    """Prints the functions that take most; native kernels show as built-in methods."""
+    """Prints the slowest functions. Native kernels are shown as built-in methods."""
     queues, rests = given.queues, Rests()
     columns = hasattr(outrider.journey, "OutcomeBatch")
 
@@ -577,8 +578,8 @@ def run_profile(given: argparse.Namespace) -> None:
 
 
 def run_memory(given: argparse.Namespace) -> dict[str, Any]:
-    """The growth of a process for each URL beyond its budget. The ledger fills its share and gives it back again and
-    again, so peaks are compared: that of the second third with that of the last."""
+    """Returns the growth of a process per URL beyond its budget. The ledger fills and empties its share again and
+    again, so two peaks are compared: that of the second third and that of the last."""
     rests, rows = Rests(), given.queues * given.each
     settings = {"memory_bytes": given.budget << 20}
     frontier = Frontier.open(given.directory, clock=rests, keys=KEYS, settings=settings, robots="caller")
@@ -601,9 +602,9 @@ def run_memory(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def run_hosts(given: argparse.Namespace) -> dict[str, Any]:
-    """The memory of a process for so many hosts that are due soon: with one URL and never visited, all of them ready;
-    and visited once and resting, with one URL left. It is measured at rest: the ledger's newest records are a run,
-    nothing is merged, and freed memory went back to the system."""
+    """Returns the memory of a process for N hosts that are due soon: with one URL and never visited, all of them ready;
+    and visited once and pausing, with one URL left. The process is idle: the ledger's newest records are in a run,
+    no merge is under way, and freed memory was returned to the system."""
     rests, queues = Rests(), given.queues
     settings = {"memory_bytes": given.budget << 20}
     frontier = Frontier.open(given.directory, clock=rests, keys=KEYS, settings=settings, robots="caller")
@@ -632,7 +633,7 @@ def run_hosts(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def seen_bytes(frontier: Frontier) -> int:
-    """The memory of the seen-set."""
+    """Returns the memory of the seen-set."""
     structures = frontier.statistics()["structures"]
     return int(structures["seen"]["bytes"]) if isinstance(structures, dict) else 0
 
@@ -675,7 +676,7 @@ def main() -> None:
     }
     found = run[given.what](given)
     given.out.write_text(json.dumps(found), encoding="utf-8")
-    # No close and no destructors: the next opening finds what a killed process leaves.
+    # No close and no destructors: the next opening finds the files of a killed process.
     os._exit(0)
 
 

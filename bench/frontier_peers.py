@@ -1,9 +1,9 @@
-"""The child of `frontier` for its peers: one queue of another product, filled for so many hosts and taken out.
+"""The child of `frontier` for its peers: one queue of another product, filled with N hosts and emptied.
 
     .venv-bench/bin/python -m bench.frontier_peers NAME --hosts N [--redis URL --server PID] --directory DIR --out FILE
 
-Politeness is left out where a product has it in its downloader (Scrapy, scrapy-redis, Crawlee); the Java URLFrontier
-keeps its own, so only what its CPU does per URL can be told. Filling and taking out end after SECONDS_MAX each.
+Politeness is omitted for products that have it in the downloader (Scrapy, scrapy-redis, Crawlee). The Java URLFrontier
+applies its own, so only its CPU per URL can be measured. Filling and emptying end after SECONDS_MAX each.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PEERS = {
 
 
 class Step:
-    """One step under a limit of time: calls until all is done or the time is over."""
+    """One step with a time limit: calls until everything is done or the time is over."""
 
     def __init__(self, server: int | None, seconds_max: float) -> None:
         self.server = server
@@ -58,14 +58,14 @@ class Step:
 
 
 def each_of(hosts: int) -> int:
-    """URLs a host: more where the hosts are few, one where adding takes long."""
+    """Returns the URLs per host: more if there are few hosts, one if adding is slow."""
     return max(2 if hosts < 100_000 else 1, URLS_MIN // hosts)
 
 
 def fill_and_take(
     hosts: int, server: int | None, put: Callable[[list[str]], None], take: Callable[[int], int]
 ) -> dict[str, Any]:
-    """Both steps. put: takes URLs in; take: takes out at most so many and reports them, how many there were."""
+    """Runs both steps. put: adds URLs; take: leases at most N URLs, reports them and returns their number."""
     filling = Step(server, SECONDS_MAX)
     for urls in batches(0, hosts * each_of(hosts), hosts):
         put(urls)
@@ -83,7 +83,7 @@ def fill_and_take(
 
 
 def scrapy(name: str, given: argparse.Namespace) -> dict[str, Any]:
-    """Scrapy's scheduler as its engine calls it, with a downloader that has nothing in flight."""
+    """Measures Scrapy's scheduler as its engine calls it, with a downloader that has nothing in flight."""
     from scrapy import Request, Spider
     from scrapy.core.downloader import Downloader
     from scrapy.utils.misc import build_from_crawler, load_object
@@ -119,7 +119,7 @@ def scrapy(name: str, given: argparse.Namespace) -> dict[str, Any]:
             assert scheduler.enqueue_request(Request(url)), "each URL is new"
 
     def take(want: int) -> int:
-        # One at a time, as the engine asks; a slow queue is left after some seconds, so fewer are asked for at once.
+        # One at a time, as the engine does. A slow queue is left after some seconds, so fewer are requested at once.
         for _ in range(few := min(want, 10)):
             assert scheduler.next_request() is not None, "there are URLs left"
         return few
@@ -128,7 +128,7 @@ def scrapy(name: str, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def crawlee(name: str, given: argparse.Namespace) -> dict[str, Any]:
-    """Crawlee's request queue in memory: add in batches, fetch, mark as handled."""
+    """Measures Crawlee's request queue in memory: add in batches, fetch, mark as handled."""
     from datetime import timedelta
 
     from crawlee.storage_clients import MemoryStorageClient
@@ -163,14 +163,15 @@ def crawlee(name: str, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def urlfrontier(name: str, given: argparse.Namespace) -> dict[str, Any]:
-    """The Java service over gRPC: PutURLs as a stream, GetURLs 100 queues with one URL each, PutURLs as fetched."""
+    """Measures the Java service over gRPC: PutURLs as a stream, GetURLs of 100 queues with one URL each, PutURLs as
+    fetched."""
     with UrlFrontier(given.address) as peer:
         peer.no_delay()
 
         def take(want: int) -> int:
             got = peer.get(want)
             if not got:
-                time.sleep(0.2)  # each of its queues gives once a second at most
+                time.sleep(0.2)  # each of its queues returns at most one URL a second
             peer.put(got, known=True)
             return len(got)
 

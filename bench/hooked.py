@@ -1,4 +1,4 @@
-"""Hooks as a user writes them: `bench crawl` measures their costs."""
+"""Hooks as a user writes them. `bench crawl` measures their costs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from outrider.crawl.run.hooks import CrawledPage
 
 
 def title(page: CrawledPage) -> dict[str, str]:
-    """The title of a page as an item."""
+    """Returns the title of a page as an item."""
     return {"named": page.title or ""}
 
 
 def selected(page: CrawledPage) -> dict[str, str | None]:
-    """The title of a page by a CSS selector, as an item."""
+    """Returns the title of a page by a CSS selector, as an item."""
     return {"named": page.css("title::text").get()}

@@ -1,4 +1,4 @@
-"""Crawlee as polite as its settings make it, for `outrider judge`: its throttle with a second between requests, and
+"""Crawlee with its most polite settings, for `outrider judge`: its throttle with a second between requests, and
 robots.txt obeyed.
 
 .venv-bench/bin/python bench/judged_crawlee.py SEEDS

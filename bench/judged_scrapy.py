@@ -1,4 +1,4 @@
-"""Scrapy as polite as its settings make it, for `outrider judge`: one request a host, a second between them, robots.txt
+"""Scrapy with its most polite settings, for `outrider judge`: one request per host, a second between them, robots.txt
 obeyed.
 
 .venv-bench/bin/python bench/judged_scrapy.py SEEDS
@@ -25,12 +25,12 @@ class Peer(scrapy.Spider):
     links = LinkExtractor(deny_extensions=[], allow_domains=[url.split("/")[2] for url in SEEDS])
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
-        """A request for each seed."""
+        """Yields a request for each seed."""
         for url in SEEDS:
             yield scrapy.Request(url)
 
     def parse(self, response: Response) -> Iterator[scrapy.Request]:
-        """A request for each link."""
+        """Yields a request for each link."""
         if isinstance(response, TextResponse):
             for link in self.links.extract_links(response):
                 yield scrapy.Request(link.url)

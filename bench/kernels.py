@@ -1,4 +1,4 @@
-"""`kernels`: the native kernels against their plain Python twins, CPU time for each URL, in one process."""
+"""`kernels`: the native kernels compared with their plain Python twins, CPU time per URL, in one process."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from outrider.kernels import urls as spelling
 
 URLS = 2_000
 KEY = bytes(range(16))
-SYNCED_EVERY = 100  # rows a frame batch
+SYNCED_EVERY = 100  # rows per batch of frames
 
 
 def tables() -> list[Table]:
-    """Fingerprints and frames; without a native build there is nothing to compare, and the table says so."""
+    """Measures fingerprints and frames. Without a native build, the table says that a comparison is not possible."""
     try:
         from outrider import _native
     except ImportError:

@@ -1,4 +1,4 @@
-"""`ledger`: the price of a record to append, write, find, scan and merge, and its bytes on disk."""
+"""`ledger`: the cost of a record to append, write, find, scan and merge, and its bytes on disk."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STORE = bytes(range(16))
 
 
 def tables() -> list[Table]:
-    """One row a step: CPU µs per record, and remarks."""
+    """Returns one row per step: CPU µs per record, and remarks."""
     CACHE.mkdir(parents=True, exist_ok=True)
     path = Path(tempfile.mkdtemp(prefix="ledger-", dir=CACHE))
     try:

@@ -1,6 +1,6 @@
-"""`log`: the price of the three durable verbs for each URL, at batches of 1, 100 and 1,000, on a real directory.
+"""`log`: the cost of the three durable verbs per URL, at batches of 1, 100 and 1,000, on a real directory.
 
-Each call is answered after its sync, so the disk sets the wall time of small batches; CPU time is the frontier's own.
+Each call returns after its sync, so the disk determines the wall time of small batches. CPU time is the frontier's own.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from bench.measuring import CACHE, sync_seconds
 from bench.tables import Table
 from outrider import Frontier
 
-BATCHES = {1: 300, 100: 10_000, 1_000: 30_000}  # URLs in a call: URLs in all
+BATCHES = {1: 300, 100: 10_000, 1_000: 30_000}  # URLs per call: URLs in all
 URLS_PER_HOST = 5
 
 
 def tables() -> list[Table]:
-    """One row a verb and batch size: CPU µs and wall µs per URL, URLs a second."""
+    """Returns one row per verb and batch size: CPU µs and wall µs per URL, URLs per second."""
     CACHE.mkdir(parents=True, exist_ok=True)
     rows: list[tuple[object, ...]] = []
     for batch, count in BATCHES.items():

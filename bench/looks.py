@@ -1,8 +1,9 @@
-"""`looks`: what people and scrapers ask of a frontier of a million hosts, and how long `lease` takes beside all of it.
+"""`looks`: queries of users and scrapers to a frontier of a million hosts, and the time of `lease` during these
+queries.
 
-Each question goes to `outrider serve` over HTTP, as anybody's would: the wall time of the answer, read to its end, and
-the CPU time of the server. The leases are made in a process of their own, in memory so that no sync of the disk counts:
-alone, then with a thread that asks every question in turn without a pause, and alone again.
+Each query is sent to `outrider serve` over HTTP. Measured are the wall time until the whole answer is read, and the CPU
+time of the server. The leases are made in their own process, in memory so that syncs of the disk do not count: first
+alone, then with a thread that makes every query in turn without a pause, and alone again.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _PAGES = ("urls, 100 of a host of 5,000", "urls, of a host of one")
 
 
 def tables(*, hosts: int | None = None) -> list[Table]:
-    """One table of questions, one of leases."""
+    """Returns one table of queries and one of leases."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="looks-", dir=CACHE) as name:
         out = Path(name) / "found.json"
@@ -74,7 +75,7 @@ def tables(*, hosts: int | None = None) -> list[Table]:
 
 
 def fill(frontier: Frontier, hosts: int) -> None:
-    """So many hosts of one URL and one of many; a third of them visited, every fiftieth URL a dead letter."""
+    """Adds N hosts with one URL and one with many. A third is visited; every fiftieth URL is a dead letter."""
     for first in range(0, hosts, _MADE_AT_ONCE):
         last = min(first + _MADE_AT_ONCE, hosts)
         frontier.discover(UrlBatch.of([f"http://h{i}.example{i % 977}.org/p" for i in range(first, last)]))
@@ -87,7 +88,7 @@ def fill(frontier: Frontier, hosts: int) -> None:
 
 
 def asked_over_http(directory: Path, times: int) -> dict[str, dict[str, float]]:
-    """The wall time of each question, median and longest, and the CPU time of the server, in milliseconds."""
+    """Returns the median and longest wall time of each query, and the CPU time of the server, in milliseconds."""
     found = {}
     with served(directory) as (pid, port):
         connection = http.client.HTTPConnection("127.0.0.1", port)
@@ -109,7 +110,8 @@ def asked_over_http(directory: Path, times: int) -> dict[str, dict[str, float]]:
 
 
 def leased_beside(frontier: Frontier, leases: int, beside: Sequence[Callable[[], object]]) -> dict[str, float]:
-    """Wall times of `lease` in milliseconds while another thread makes these calls in turn, and how many it made."""
+    """Returns wall times of `lease` in milliseconds while another thread makes these calls in turn, and their
+    number."""
     stop, calls = threading.Event(), 0
 
     def ask() -> None:
@@ -144,7 +146,7 @@ def leased_beside(frontier: Frontier, leases: int, beside: Sequence[Callable[[],
 
 
 def looks_of(frontier: Frontier) -> list[Callable[[], object]]:
-    """The same questions as calls."""
+    """Returns the same queries as calls."""
     questions: list[tuple[str, dict[str, Any]]] = [
         ("why-idle", {}),
         ("hosts", {"limit": 100}),
@@ -159,7 +161,7 @@ def looks_of(frontier: Frontier) -> list[Callable[[], object]]:
 
 
 def measure(directory: Path, hosts: int, leases: int, times: int) -> dict[str, Any]:
-    """Both tables' figures."""
+    """Returns the figures of both tables."""
     with Frontier.open(directory / FRONTIER_NAME, settings=dict(NO_PAUSES), robots="caller") as frontier:
         fill(frontier, hosts)
     asked = asked_over_http(directory, times)
@@ -179,7 +181,7 @@ def _reached(value: float, limit: float) -> str:
 
 
 def asked_table(found: Mapping[str, Mapping[str, float]], hosts: int) -> Table:
-    """Each question with its limit; a page of one host's URLs is bound by its CPU time."""
+    """Returns each query with its limit. A page of one host's URLs has a limit of CPU time."""
     rows = []
     for name, one in found.items():
         limit, value = (PAGE_MS, one["cpu"]) if name in _PAGES else (LOOK_MS, one["p50"])
@@ -194,7 +196,7 @@ def asked_table(found: Mapping[str, Mapping[str, float]], hosts: int) -> Table:
 
 
 def leased_table(found: Mapping[str, Mapping[str, float]], hosts: int) -> Table:
-    """Leases without and with the questions."""
+    """Returns the leases without and with the queries."""
     rows = []
     for way, one in found.items():
         said = [f"{part} {_reached(one[part], limit)}" for part, limit in LEASE_MS.items()]

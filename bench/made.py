@@ -1,10 +1,10 @@
-"""Made URLs for so many hosts, some 85 bytes each; `frontier` and its peers are filled with them."""
+"""Made URLs for N hosts, some 85 bytes each. `frontier` and its peers are filled with them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-BATCH = 1_000  # URLs a call
+BATCH = 1_000  # URLs per call
 WORDS = (
     "about",
     "article",
@@ -97,7 +97,7 @@ SUFFIXES = ("com", "org", "net", "info")
 
 
 def url_of(row: int, queues: int) -> str:
-    """The URL of a row: host `row % queues`, each below a registrable domain of its own."""
+    """Returns the URL of a row: host `row % queues`. Each host has its own registrable domain."""
     host, number = row % queues, (row * 2_654_435_761) & 0xFFFFFFFF
     words = [WORDS[(number >> shift) % len(WORDS)] for shift in (3, 9, 14, 20, 25)]
     return (
@@ -107,6 +107,6 @@ def url_of(row: int, queues: int) -> str:
 
 
 def batches(first: int, last: int, queues: int) -> Iterator[list[str]]:
-    """The URLs of these rows, a call's worth at a time: none of one host twice in a call where hosts are many."""
+    """Yields the URLs of these rows, one call's share at a time. If there are many hosts, no call has a host twice."""
     for begin in range(first, last, BATCH):
         yield [url_of(row, queues) for row in range(begin, min(begin + BATCH, last))]

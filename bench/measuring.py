@@ -1,4 +1,4 @@
-"""A child process under measurement: its time on the wall, its CPU seconds by wait4, its largest resident size."""
+"""Measures a child process: its wall time, its CPU seconds by wait4, its largest resident size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PEERS_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
 CACHE = ROOT / "bench" / ".cache"
 SIZE_EVERY_SECONDS = 0.05
-SAID_BYTES_MAX = 4_000  # bytes of a failed child's last words
+SAID_BYTES_MAX = 4_000  # bytes of a failed child's last output
 
 Answer = TypeVar("Answer")
 
@@ -48,7 +48,7 @@ def run(
     seconds_max: float = 600.0,
     environment: Mapping[str, str] | None = None,
 ) -> Measured:
-    """Runs a program to its end. Raises ChildFailedError when it ends otherwise than `good` or takes too long."""
+    """Runs a program to its end. Raises ChildFailedError if its exit code is not in `good`, or if it needs too long."""
     words = [str(word) for word in command]
     with tempfile.TemporaryFile() as said:
         begun = time.monotonic()
@@ -84,7 +84,7 @@ def run(
 class _SizeWatch(threading.Thread):
     """Reads the largest resident size of a process while it runs.
 
-    The kernel's figure after its end (ru_maxrss) will not do: it begins with the size of the process that forked it.
+    The kernel's figure after its end (ru_maxrss) is wrong: it begins with the size of the process that forked it.
     """
 
     def __init__(self, pid: int) -> None:
@@ -97,14 +97,14 @@ class _SizeWatch(threading.Thread):
         while not self.ended.wait(SIZE_EVERY_SECONDS):
             try:
                 found = re.search(r"VmHWM:\s+(\d+) kB", self.path.read_text())
-            except OSError:  # not Linux, or just gone
+            except OSError:  # not Linux, or the process has just ended
                 return
             if found:
                 self.peak_bytes = int(found[1]) * 1024
 
 
 def cpu_seconds_of(work: Callable[[], object], *, rounds: int = 5) -> float:
-    """The least CPU time of this process that `work` took in so many rounds: neighbours only ever add to it."""
+    """Returns the smallest CPU time of `work` in this number of rounds, because other processes can only add to it."""
     best = float("inf")
     for _ in range(rounds):
         begun = time.process_time()
@@ -114,7 +114,7 @@ def cpu_seconds_of(work: Callable[[], object], *, rounds: int = 5) -> float:
 
 
 def alternating(works: Mapping[str, Callable[[], object]], *, rounds: int = 5) -> dict[str, float]:
-    """The same for several rivals that take turns, so that a slow minute of the machine meets all of them."""
+    """Returns the same for several rivals in turns, so that a slow minute of the machine affects all of them."""
     best = dict.fromkeys(works, float("inf"))
     for _ in range(rounds):
         for name, work in works.items():
@@ -123,7 +123,7 @@ def alternating(works: Mapping[str, Callable[[], object]], *, rounds: int = 5) -
 
 
 def sync_latencies(directory: Path, *, count: int = 200) -> list[float]:
-    """Seconds of each fdatasync after a write of 4 KiB into a file that was written before, in ascending order."""
+    """Returns the seconds of each fdatasync after a write of 4 KiB into an existing file, in ascending order."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "sync-probe"
     times = []
@@ -148,10 +148,10 @@ def sync_seconds(directory: Path, *, count: int = 200) -> float:
 
 
 class Spent:
-    """CPU and wall seconds of the calls made through it; the caller's work between them is not in it.
+    """CPU and wall seconds of the calls made through it, without the caller's work between them.
 
-    CPU time is that of the calls and of all other threads of the process, whenever they ran: a checkpoint that is
-    written beside the calls counts.
+    CPU time includes the calls and all other threads of the process at any time. So a checkpoint that a thread writes
+    counts.
     """
 
     def __init__(self) -> None:
@@ -162,7 +162,7 @@ class Spent:
         self._beside = 0.0
 
     def call(self, work: Callable[[], Answer]) -> Answer:
-        """The answer of `work`, timed."""
+        """Returns the result of `work` and measures its time."""
         cpu, wall = time.thread_time(), time.perf_counter()
         answer = work()
         wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
@@ -171,7 +171,7 @@ class Spent:
         return answer
 
     def end(self) -> Spent:
-        """Ends the watch on the other threads."""
+        """Ends the measurement of the other threads."""
         self._beside = (time.process_time() - self._process) - (time.thread_time() - self._thread)
         return self
 
@@ -185,7 +185,7 @@ class Spent:
 
 
 def resident_bytes() -> int:
-    """How much of this process lies in memory now; 0 where /proc does not tell."""
+    """Returns the resident memory of this process, or 0 without /proc."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     except OSError:
@@ -193,7 +193,7 @@ def resident_bytes() -> int:
 
 
 def cpu_seconds_of_process(pid: int) -> float:
-    """User and system CPU seconds of another process so far; 0 where /proc does not tell."""
+    """Returns the user and system CPU seconds of another process until now, or 0 without /proc."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
@@ -202,7 +202,7 @@ def cpu_seconds_of_process(pid: int) -> float:
 
 
 def machine() -> dict[str, object]:
-    """The machine on which the figures were taken."""
+    """Describes the machine of the figures."""
     return {
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 2),

@@ -1,8 +1,8 @@
-"""`parts`: where the CPU time of a crawl with WARC goes.
+"""`parts`: the CPU time of the parts of a crawl with WARC.
 
 `python -m bench.parts FILE crawl …` runs `outrider crawl …`, and writes the CPU seconds of its parts into FILE. A part
-is what some functions take in their thread, without other parts that they call. A thread's time that no part takes is
-a part of its own; so is the process's time in no thread of Python's: the threads of the kernels.
+is the time of some functions in their thread, without other parts that they call. The rest of a thread's time is
+its own part. Another part is the process's time outside Python's threads: the threads of the kernels.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ THREADS = {"outrider-books": BOOKS, "outrider-reading": READING}
 
 
 class Parts:
-    """CPU seconds by part; any thread counts."""
+    """CPU seconds by part, of all threads."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -36,7 +36,7 @@ class Parts:
         self._lock = threading.Lock()
 
     def taken(self, name: str, work: Callable[[], Any]) -> Any:
-        """The answer of `work`, whose time in this thread is counted, that of parts in it aside."""
+        """Returns the result of `work`. Counts its time in this thread, without the time of parts in it."""
         outer, self._inner.seconds = getattr(self._inner, "seconds", 0.0), 0.0
         begun = time.thread_time()
         try:
@@ -89,7 +89,7 @@ def _watch_all(parts: Parts) -> None:
 
 
 def tables() -> list[Table]:
-    """Two crawls, of which the cheaper one counts: neighbours only ever add to the time."""
+    """Runs two crawls and returns the cheaper one, because other processes can only add time."""
     from bench import crawl
     from bench.webs import serving
 

@@ -1,9 +1,8 @@
-"""`polite`: how near a crawl with gaps comes to the rate that its hosts permit, and how late it asks.
+"""`polite`: how close a crawl with gaps is to the rate that its hosts permit, and how late its requests are.
 
-A made web of 1,000 hosts answers each request after 20 ms; each host wants a second of rest behind an answer, a few of
-them more. So most permit one request each 1.02 s. That is the limit to which the crawl is held, computed from its own
-record of requests: the times that answers took and the gaps that were required, over the same with the gaps that were
-kept.
+A made web of 1,000 hosts answers each request after 20 ms. Each host requires a second of pause after an answer, a few
+of them more. So most permit one request per 1.02 s. This limit is computed from the crawl's own record of requests:
+the durations of the answers plus the required gaps, divided by the same durations plus the actual gaps.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ COUNTED_BEFORE_END_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class _Asked:
-    """One request: seconds since the first one, seconds it took, its gap and the one required."""
+    """One request: its start in seconds since the first one, its duration, its gap and the required gap."""
 
     at: float
     took: float
@@ -42,13 +41,13 @@ class _Asked:
 
     @property
     def late(self) -> float:
-        """Milliseconds between the moment from which the host may be asked and the request."""
+        """Milliseconds between the earliest permitted moment and the request."""
         assert self.gap is not None
         return (self.gap - self.required) * 1e3
 
 
 def tables() -> list[Table]:
-    """One crawl for each concurrency; nothing where the made web is not beside the project."""
+    """Runs one crawl for each concurrency, or nothing without the made web in the parent folder."""
     if not localweb.available():
         print("  polite needs the reference web beside the project, which is not here", file=sys.stderr)
         return []

@@ -1,7 +1,7 @@
-"""`reading`: the price of a page's links, and of a whole reading, beside the libraries that others use.
+"""`reading`: the cost of a page's links, and of a whole reading, compared with other libraries.
 
-Real pages where reference material lies beside the project, else made ones. The rivals give addresses as strings, as
-they are written; ours are resolved, canonical, hashed and told once each. Run by the Python of `.venv-bench`.
+It uses real pages if reference material is available in the parent folder, otherwise made ones. The rivals return
+addresses as strings, as written. Ours are resolved, canonical, hashed and distinct. Run by the Python of `.venv-bench`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOOK_UPS = 100_000
 
 
 def pages() -> list[bytes]:
-    """Real pages, else made ones of some 30 kB and 90 links."""
+    """Returns real pages, otherwise made ones of some 30 kB and 90 links."""
     if PAGES.exists():
         with tarfile.open(PAGES) as archive:
             return [file.read() for member in archive if (file := archive.extractfile(member)) is not None]
@@ -44,7 +44,7 @@ def pages() -> list[bytes]:
 
 
 def tables() -> list[Table]:
-    """The comparison, measured in the environment of the peers."""
+    """Runs the comparison in the environment of the peers."""
     if not PEERS_PYTHON.exists():
         return [Table("reading", "pages", ("reading",), (), ("No .venv-bench here: make bench makes it.",))]
     said = run([PEERS_PYTHON, "-m", "bench.reading"], environment={"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}).said
@@ -60,7 +60,7 @@ def tables() -> list[Table]:
 
 
 def _beside_pages() -> Table:
-    """A sitemap of the largest size, and near copies among ten million fingerprints."""
+    """Measures a sitemap of the largest size, and near copies among ten million fingerprints."""
     import numpy as np
 
     from outrider.page import SimHashIndex, read_sitemap
@@ -110,7 +110,7 @@ def _rivals(bodies: list[bytes]) -> dict[str, Callable[[], object]]:
 
 
 def main() -> int:
-    """Prints one JSON object: the seconds of CPU of one page by each."""
+    """Prints one JSON object: the CPU seconds per page of each library."""
     from outrider import kernels
     from outrider.page import Unread, read, read_many
     from outrider.page.reader import LIMITS

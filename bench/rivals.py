@@ -1,8 +1,7 @@
-"""The crawlers beside ours in `bench crawl`: how each is started, and where it comes from.
+"""The other crawlers of `bench crawl`: how each is started, and its source.
 
-Scrapy and Crawlee come with `.venv-bench`, wget2 from the system. Colly and spider are built from `../shared/peers`
-where that lies beside the project and their compilers are there. One that is not here is named in the table, with the
-reason.
+Scrapy and Crawlee are in `.venv-bench`, wget2 is of the system. Colly and spider are compiled if their
+sources are in the folder of peers and their compilers are available. The table names missing crawlers, with the reason.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ PEERS = ROOT.parent / "shared" / "peers"
 BUILT = CACHE / "peers"
 BUILD_SECONDS_MAX = 1_800.0
 
-# A process of its own view of the file system: these crawlers ask the system for names, so the web's hosts stand in its
-# /etc/hosts for them alone.
+# A process with its own view of the file system: these crawlers resolve names by the system, so the web's hosts are in
+# an /etc/hosts that only they can see.
 _WITH_HOSTS = 'mount --bind "$0" /etc/hosts && exec "$@"'
 
 
 @dataclass(frozen=True)
 class Rival:
-    """A crawler. command: its words for a web and a directory of its own; None where it is not here, for `reason`."""
+    """A crawler. command: its words for a web and its own directory; None if it is missing, for `reason`."""
 
     name: str
     command: Callable[[BenchWeb, Path, int], list[str | Path]] | None
@@ -38,7 +37,7 @@ class Rival:
 
 
 def rivals() -> list[Rival]:
-    """All of them."""
+    """Returns all crawlers."""
     scrapy = (_python("scrapy", "scrapy_peer.py"), _python("scrapy, lean", "scrapy_peer.py", "--lean"))
     asking = (_python("crawlee", "crawlee_peer.py"), _wget2(), _spider())
     if not _may_mount():
@@ -48,7 +47,7 @@ def rivals() -> list[Rival]:
 
 
 def _may_mount() -> bool:
-    """Whether a process may have an /etc/hosts of its own here."""
+    """Whether a process may have its own /etc/hosts here."""
     tried = subprocess.run(
         ["unshare", "--mount", "mount", "--bind", "/etc/hosts", "/etc/hosts"], capture_output=True, check=False
     )
@@ -115,7 +114,7 @@ def _spider() -> Rival:
 
 
 def _built(folder: str, program: str, compiler: str, command: list[str | Path]) -> tuple[Path | None, str]:
-    """The program of a peer that is compiled, which is built the first time; else None and the reason."""
+    """Returns the program of a peer, compiled on first use, or None and the reason."""
     file = BUILT / program
     if file.exists():
         return file, ""
@@ -128,7 +127,7 @@ def _built(folder: str, program: str, compiler: str, command: list[str | Path]) 
     shutil.copytree(PEERS / folder, source, dirs_exist_ok=True)
     if (manifest := source / "Cargo.toml").exists() and "[workspace]" not in manifest.read_text(encoding="utf-8"):
         with manifest.open("a", encoding="utf-8") as lines:
-            lines.write("\n[workspace]\n")  # cargo would take it for a part of the project, in whose folder it lies
+            lines.write("\n[workspace]\n")  # without it, cargo adds the crate to the project around its folder
     made = subprocess.run(
         list(map(str, command)),
         cwd=source,

@@ -1,4 +1,4 @@
-"""`robots`: robots.txt files read, judged and kept, beside Protego; CPU time, in one process."""
+"""`robots`: robots.txt files read, matched and stored, compared with Protego. CPU time, in one process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Case = tuple[str, str, bool]
 
 
 def tables() -> list[Table]:
-    """Speed, and what many authorities with the same files take."""
+    """Measures the speed, and the memory of many authorities with the same files."""
     files, cases = _real() if REAL.is_dir() else _made()
     return [_speed(files, cases), _shared(files)]
 
@@ -56,7 +56,7 @@ def _absolute(path: str) -> str:
 
 
 def _made() -> tuple[dict[str, bytes], dict[str, list[Case]]]:
-    """2,553 files of some 4.6 kB, and paths whose verdict follows from how they were made."""
+    """Returns 2,553 files of some 4.6 kB, and paths whose verdicts follow from their construction."""
     chance = Random(1)
     files, cases = {}, {}
     for number in range(2_553):
@@ -118,7 +118,7 @@ def _judge_with_protego(files: dict[str, bytes], cases: dict[str, list[Case]]) -
 
 
 def _shared(files: dict[str, bytes]) -> Table:
-    """As many authorities as files, and a hundred times as many with the same files, in memory."""
+    """Measures as many authorities as files, and a hundred times as many with the same files, in memory."""
     rows = []
     few = len(files)
     for count in (few, AUTHORITIES):
@@ -155,8 +155,8 @@ def _shared(files: dict[str, bytes]) -> Table:
 
 
 def _filled(bodies: list[bytes], count: int, disk: FaultyFiles) -> tuple[Frontier, float, int]:
-    """A frontier whose robots.txt files are known: CPU seconds of the leases that judge one URL of each, and how many
-    URLs were leased."""
+    """Opens a frontier whose robots.txt files are known. Returns the CPU seconds of the leases that judge one URL of
+    each, and the number of leased URLs."""
     now = [START]
     settings = {"delay": 1.0, "delay_factor": 0.0}
     frontier = Frontier.open(disk, clock=lambda: now[0], robots="errands", settings=settings)
@@ -164,7 +164,7 @@ def _filled(bodies: list[bytes], count: int, disk: FaultyFiles) -> tuple[Frontie
         frontier.discover([f"http://h{number}.test/page?x={number}" for number in some])
     answered = 0
     while answered < count:
-        leases = list(frontier.lease(AT_ONCE, errands=True))  # no page: hosts rest behind their robots.txt
+        leases = list(frontier.lease(AT_ONCE, errands=True))  # no page: hosts pause after their robots.txt
         outcomes = [lease.robots(200, bodies[_number(lease.url) % len(bodies)], seconds=0.01) for lease in leases]
         frontier.report(outcomes)
         answered += len(leases)

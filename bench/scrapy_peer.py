@@ -1,4 +1,5 @@
-"""The peer of `crawl`: Scrapy as its own "Broad crawls" page sets it up, robots obeyed, no delay. Run by .venv-bench.
+"""The peer of `crawl`: Scrapy with the settings of its "Broad crawls" page, robots.txt obeyed, no delay. Run by
+.venv-bench.
 
 python bench/scrapy_peer.py --seeds FILE --hosts FILE --concurrency N
 """
@@ -38,7 +39,7 @@ FOLLOWED = "//a[not(contains(@rel, 'nofollow'))]/@href | //area/@href | //frame/
 
 
 class HostsFileResolver(CachingThreadedResolver):
-    """Names from the hosts file, at no cost worth naming."""
+    """Resolves names from the hosts file, at hardly any cost."""
 
     def getHostByName(self, name, timeout=None):  # noqa: N802 - Twisted's name
         return defer.succeed(ADDRESSES[name]) if name in ADDRESSES else super().getHostByName(name, timeout)
@@ -80,7 +81,7 @@ SETTINGS = {
     ): HostsFileResolver,
     "DOWNLOAD_DELAY": 0,
     "CONCURRENT_REQUESTS": given.concurrency,
-    "CONCURRENT_REQUESTS_PER_DOMAIN": 8,  # Scrapy's own default; we ask one host for one page at a time
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 8,  # Scrapy's own default; Outrider requests one page at a time from a host
     "COOKIES_ENABLED": False,
     "RETRY_ENABLED": False,
     "REACTOR_THREADPOOL_MAXSIZE": 20,

@@ -1,8 +1,9 @@
-"""`service`: leases and results over REST at batches of 1, 10 and 100, beside an embedded frontier and scrapy-redis.
+"""`service`: leases and results over REST at batches of 1, 10 and 100, compared with an embedded frontier and
+scrapy-redis.
 
-The server is `outrider serve` on a directory, the client one process on one kept connection. The frontier in one
-process is opened on a directory as the server opens it. Pauses are off, because scrapy-redis knows none; each host's
-robots.txt is answered before anything is measured. The three take turns.
+The server is `outrider serve` on a directory. The client is one process with one kept connection. The embedded frontier
+is opened on a directory as the server opens it. Pauses are off, because scrapy-redis has no pauses. Each host's
+robots.txt is answered before the measurement. The three run in turns.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from outrider.crawl.questions.crawl_queries import changing
 HOSTS = 10_000
 EACH = 6
 VISITS = {1: 1_500, 10: 6_000, 100: 30_000}
-"""URLs that are leased and reported, by batch; no host runs empty meanwhile."""
+"""URLs that are leased and reported, by batch. No host is empty meanwhile."""
 ROUNDS = 3
-LEAST_AGAINST_PEER = 5.0  # URLs for each CPU second of the server at 100, against scrapy-redis
+LEAST_AGAINST_PEER = 5.0  # URLs per CPU second of the server at 100, compared with scrapy-redis
 PEER = "scrapy-redis"
 REST, EMBEDDED = "REST", "embedded"
 SETTINGS = {"OUTRIDER_DELAY": "0", "OUTRIDER_DELAY_FACTOR": "0"}
@@ -48,7 +49,7 @@ Tell = Callable[[list[tuple[int, str]]], None]
 
 
 def tables(*, rounds: int = ROUNDS, hosts: int = HOSTS, visits: Mapping[int, int] | None = None) -> list[Table]:
-    """One row for each way and batch; medians of the rounds."""
+    """Returns one row for each way and batch: medians of the rounds."""
     CACHE.mkdir(parents=True, exist_ok=True)
     counts = dict(visits or VISITS)
     found: dict[tuple[str, int], list[Found]] = {}
@@ -67,14 +68,14 @@ def tables(*, rounds: int = ROUNDS, hosts: int = HOSTS, visits: Mapping[int, int
 
 
 def _missing() -> str | None:
-    """The reason for which the peer cannot run here."""
+    """Returns the reason why the peer cannot run here."""
     if not PEERS_PYTHON.exists():
         return "No .venv-bench here: make bench makes it."
     return None if has_redis() else PEER_WITHOUT_REDIS
 
 
 def _ours(way: str, hosts: int, counts: Mapping[int, int]) -> dict[int, Found]:
-    """One round of ours in a process of its own."""
+    """Runs one of our rounds in its own process."""
     with tempfile.TemporaryDirectory(prefix="service-", dir=CACHE) as name:
         directory, out = Path(name) / "crawl", Path(name) / "found.json"
         words: list[str | Path] = [sys.executable, "-m", "bench.service", way, "--hosts", str(hosts)]
@@ -90,12 +91,12 @@ def _ours(way: str, hosts: int, counts: Mapping[int, int]) -> dict[int, Found]:
 def _measured(
     add: Add, ask: Ask, tell: Tell, cpu: Callable[[], float], hosts: int, counts: Mapping[int, int]
 ) -> dict[int, dict[str, Any]]:
-    """Leases and results of each batch. cpu: seconds of the process that decides."""
+    """Makes leases and results of each batch. cpu: seconds of the process that decides."""
     used = cpu()
     for urls in batches(0, hosts * EACH, hosts):
         add(urls)
     adding = (cpu() - used) / (hosts * EACH)
-    # The errands of all hosts go first, so that the rounds have pages alone.
+    # The errands of all hosts are done first, so that the rounds have only pages.
     while got := ask(BATCH):
         tell(got)
         if all(kind == "page" for _, kind in got):
@@ -128,7 +129,7 @@ def _measured(
 
 
 def embedded(given: argparse.Namespace, counts: Mapping[int, int]) -> dict[int, dict[str, Any]]:
-    """The verbs in one process, with a list of Outcome as the server makes it."""
+    """Calls the verbs in one process, with a list of Outcome as the server makes it."""
     with changing(str(given.directory), create=True) as frontier:
         held: dict[int, Any] = {}
 
@@ -156,7 +157,7 @@ def _no_rules(lease: Any) -> Any:
 
 
 def rest(given: argparse.Namespace, counts: Mapping[int, int]) -> dict[int, dict[str, Any]]:
-    """The same over HTTP."""
+    """Calls the same over HTTP."""
     with served(given.directory) as (pid, port):
         connection = http.client.HTTPConnection("127.0.0.1", port)
         encode, decode = msgspec.json.encode, msgspec.json.decode
@@ -191,7 +192,7 @@ def rest(given: argparse.Namespace, counts: Mapping[int, int]) -> dict[int, dict
 
 @contextlib.contextmanager
 def served(directory: Path) -> Iterator[tuple[int, int]]:
-    """`outrider serve`; its process and port."""
+    """Starts `outrider serve`; returns its process and port."""
     command = [sys.executable, "-m", "outrider", "serve", str(directory), "--http", "127.0.0.1:0", "--drain", "0"]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert server.stderr is not None
@@ -208,9 +209,9 @@ def served(directory: Path) -> Iterator[tuple[int, int]]:
 
 
 def table(found: Mapping[tuple[str, int], Sequence[Found]], hosts: int, rounds: int, missing: str | None) -> Table:
-    """Medians of the rounds; without the peer, its ratio is left out."""
+    """Returns medians of the rounds. Without the peer, its ratio is omitted."""
     rows: list[tuple[object, ...]] = []
-    prices: dict[str, tuple[float, float]] = {}  # CPU seconds of a URL in the largest batch, and with adding it
+    prices: dict[str, tuple[float, float]] = {}  # CPU seconds per URL in the largest batch, and with adding it
     for (way, batch), ones in found.items():
         if way == PEER:
             price = middle([one["take"]["cpu"] / one["take"]["count"] for one in ones])

@@ -1,9 +1,9 @@
-"""`stores`: what an accepted link costs durably, in our store and in RocksDB, LMDB and SQLite, batches of 1 to 1,000.
+"""`stores`: the cost of a durable link, in our store and in RocksDB, LMDB and SQLite, batches of 1 to 1,000.
 
-The question is one and the same: of these links, which are new; keep those, and answer once they are on the disk. A
-database is given fingerprints that were made before and keeps the URL under each. The frontier does more in the same
-call: it parses, canonicalises and hashes each URL, and queues it by host and priority. Each run is a process of its
-own on an empty folder; every answer has waited for its sync.
+The task is the same for all: find the new links, store them, and return when they are on disk. A database receives
+fingerprints that were made before, and stores the URL under each. The frontier does more in the same
+call: it parses, normalizes and hashes each URL, and queues it by host and priority. Each run has its own process and
+an empty folder, and each answer waits for its sync.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from pathlib import Path
 from bench.measuring import CACHE, PEERS_PYTHON, ROOT, run, sync_seconds
 from bench.tables import Table, middle, ratio
 
-BATCHES = {1: 300, 100: 20_000, 1_000: 100_000}  # URLs in a call: URLs in all
+BATCHES = {1: 300, 100: 20_000, 1_000: 100_000}  # URLs per call: URLs in all
 STORES = ("outrider", "rocksdb", "lmdb", "sqlite")
 ROUNDS = 3
 CHILD = ROOT / "bench" / "stores_peer.py"
 
 
 def tables() -> list[Table]:
-    """One row a store and batch size: CPU and wall time of a new and of a known link, bytes on disk."""
+    """Returns one row per store and batch size: CPU and wall time of a new and of a known link, bytes on disk."""
     CACHE.mkdir(parents=True, exist_ok=True)
     rows: list[tuple[object, ...]] = []
     for batch, count in BATCHES.items():
         found: dict[str, list[dict[str, float]]] = {store: [] for store in STORES}
         for _ in range(ROUNDS):
-            for store in STORES:  # in turns: a slow minute of the machine meets all of them
+            for store in STORES:  # in turns: a slow minute of the machine affects all of them
                 found[store].append(_measured(store, batch, count))
         ours = _middle(found["outrider"])
         for store in STORES:

@@ -1,4 +1,4 @@
-"""One store under measurement: `stores_peer.py STORE FOLDER BATCH COUNT ANSWER` puts links twice, new and known."""
+"""Measures one store: `stores_peer.py STORE FOLDER BATCH COUNT ANSWER` puts links twice, new and known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ URLS_PER_HOST = 20
 MAP_BYTES = 1 << 32  # LMDB reserves addresses, not disk
 
 Rows = Sequence[tuple[bytes, bytes]]  # fingerprint of 8 bytes, URL
-Put = Callable[[Rows], int]  # answers how many were new, once they are durable
+Put = Callable[[Rows], int]  # returns the number of new links, once they are durable
 
 
 def rocksdb(folder: Path) -> tuple[Put, Callable[[], None]]:
@@ -80,7 +80,7 @@ def outrider(folder: Path) -> tuple[Callable[[Sequence[str]], int], Callable[[],
 
 
 def timed(put: Callable[[Any], int], calls: Sequence[Any], count: int, new: int) -> tuple[float, float]:
-    """CPU and wall microseconds for each URL, all threads of the process included."""
+    """Returns the CPU and wall microseconds per URL, with all threads of the process."""
     cpu, wall = time.process_time(), time.perf_counter()
     found = sum(map(put, calls))
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall

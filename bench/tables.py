@@ -1,4 +1,4 @@
-"""The results of a bench as rows under headings: printed for people, kept as JSON."""
+"""The results of a bench as rows under headings: printed for people, stored as JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 
 @dataclass(frozen=True)
 class Table:
-    """One comparison. `notes` say under which conditions it holds; a cell is text or a number."""
+    """One comparison. `notes` are its conditions. A cell is text or a number."""
 
     name: str
     title: str
@@ -21,7 +21,7 @@ class Table:
         return asdict(self)
 
     def lines(self) -> list[str]:
-        """The table as text, numbers to the right."""
+        """Returns the table as text, with numbers aligned to the right."""
         texts = [self.columns, *(tuple(map(_shown, row)) for row in self.rows)]
         widths = [max(len(row[place]) for row in texts) for place in range(len(self.columns))]
         said = [self.title, ""]
@@ -43,7 +43,7 @@ def _shown(value: object) -> str:
 
 
 def ratio(theirs: float | None, ours: float | None) -> str | None:
-    """How many times our cost the other's is: `4.1x`."""
+    """Returns the other cost as a multiple of ours: `4.1x`."""
     return f"{theirs / ours:.2f}x" if theirs and ours else None
 
 
@@ -55,6 +55,6 @@ def middle(values: Sequence[float]) -> float:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The smallest of them that `share` of all do not exceed; the largest for 1."""
+    """Returns the smallest value that `share` of all do not exceed; the largest for 1."""
     ordered = sorted(values)
     return ordered[max(0, min(len(ordered), math.ceil(share * len(ordered))) - 1)]

@@ -1,6 +1,6 @@
-"""As much of the URLFrontier protocol as its bench needs: PutURLs and GetURLs over gRPC, messages written by hand.
+"""The part of the URLFrontier protocol that its bench needs: PutURLs and GetURLs over gRPC, messages written by hand.
 
-Fields by number, as the published urlfrontier.proto has them (crawler-commons/url-frontier): URLInfo url = 1, key = 2;
+Fields by number, as in the published urlfrontier.proto (crawler-commons/url-frontier): URLInfo url = 1, key = 2;
 URLItem discovered = 1, known = 2, ID = 3; Known and DiscoveredURLItem info = 1; GetParams max_urls_per_queue = 1,
 max_queues = 2, delay_requestable = 4.
 """
@@ -36,17 +36,18 @@ class UrlFrontier:
         self._channel.close()
 
     def put(self, urls: list[str], *, known: bool = False) -> None:
-        """Takes these in as discovered, or as fetched and never due again; returns when each was acknowledged."""
+        """Puts URLs as discovered, or as fetched and never due again. Returns when each is acknowledged."""
         answers = sum(1 for _ in self._put(item(url, known=known) for url in urls))
         assert answers == len(urls), f"{answers} answers for {len(urls)} URLs"
 
     def get(self, queues: int) -> list[str]:
-        """One URL of each of at most so many queues that are due."""
+        """Returns one URL of each of at most N queues that are due."""
         request = number(1, 1) + number(2, queues) + number(4, 300)
         return [url_in(answer) for answer in self._get(request)]
 
     def no_delay(self) -> None:
-        """No pause between two URLs of a queue but the service's own second; waits until the service is there."""
+        """Sets the pause between two URLs of a queue to the service's own second, and waits until the service
+        answers."""
         self._delay(number(2, 0), wait_for_ready=True, timeout=START_SECONDS_MAX)
 
 
@@ -57,24 +58,24 @@ def item(url: str, *, known: bool) -> bytes:
 
 
 def url_in(info: bytes) -> str:
-    """The first field of an URLInfo, which comes first on the wire."""
+    """Returns the first field of an URLInfo, which is also first on the wire."""
     assert info[0] == 10, "an URLInfo begins with its url"
     length, at = varint_in(info, 1)
     return info[at : at + length].decode()
 
 
 def octets(field: int, content: bytes) -> bytes:
-    """A field with a length: text, bytes or a message."""
+    """Returns a field with a length: text, bytes or a message."""
     return bytes((field << 3 | 2,)) + varint(len(content)) + content
 
 
 def number(field: int, value: int) -> bytes:
-    """A field that is a number; left out when it is 0, as proto3 does."""
+    """Returns a numeric field; it is omitted if it is 0, as in proto3."""
     return bytes((field << 3,)) + varint(value) if value else b""
 
 
 def varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first."""
+    """Encodes seven bits per byte, the lowest first."""
     found = bytearray()
     while value > 127:
         found.append(value & 127 | 128)
@@ -84,7 +85,7 @@ def varint(value: int) -> bytes:
 
 
 def varint_in(content: bytes, at: int) -> tuple[int, int]:
-    """The number at a place, and the place after it."""
+    """Returns the number at a place, and the place after it."""
     value = shift = 0
     while True:
         octet = content[at]
@@ -96,7 +97,7 @@ def varint_in(content: bytes, at: int) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def serving(jar: Path, port: int, directory: Path) -> Iterator[int]:
-    """Runs the service with its default backend, RocksDB, in `directory`; gives its process id."""
+    """Runs the service with its default backend, RocksDB, in `directory`. Returns its process id."""
     log = directory / "urlfrontier.log"
     with log.open("wb") as said:
         server = subprocess.Popen(

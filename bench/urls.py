@@ -1,7 +1,7 @@
-"""`urls`: the price of one spelling of a URL, with its key and fingerprint, beside the libraries that others use.
+"""`urls`: the cost of normalizing one URL, with its key and fingerprint, compared with other libraries.
 
-Real URLs where the lists of reference material lie beside the project, else made ones. The rivals do not all do the
-same: the name of each tells its work. Run by the Python of `.venv-bench`, where they are.
+It uses real URLs if lists of reference material are available in the parent folder, otherwise made ones. The rivals do
+different work, and the name of each says which. Run by the Python of `.venv-bench`, where they are installed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ LIST_NAMES = ("kasztp.txt.xz", "debdocs.txt.xz")
 
 
 def real(count: int, seed: int = 3) -> list[str]:
-    """Real URLs in random order, without those that some rival refuses; none where the lists are not there."""
+    """Returns real URLs in random order, without URLs that a rival refuses; nothing without the lists."""
     files = [LISTS / name for name in LIST_NAMES]
     if not all(file.exists() for file in files):
         return []
     urls = [url for file in files for url in lzma.decompress(file.read_bytes()).decode("utf-8").splitlines()]
     Random(seed).shuffle(urls)
     taken = [url for url in urls[: 2 * count] if url.startswith("http") and _all_take(url)][:count]
-    # Made anew one after the other, as a page's links are: none pays for where another string happens to lie.
+    # Made again one after another, like a page's links: so no URL is slower because of its place in memory.
     return "\n".join(taken).split("\n")
 
 
@@ -46,7 +46,7 @@ def _all_take(url: str) -> bool:
 
 
 def sample(count: int, seed: int = 1) -> list[str]:
-    """URLs as pages have them: two in three plain, the others with what makes spelling necessary."""
+    """Returns URLs as pages have them: two in three plain, the rest with parts that need normalizing."""
     chance = Random(seed)
     words = ("guide", "api", "reference", "news", "archive", "user", "item", "page", "list", "search", "library")
     found = []
@@ -70,7 +70,7 @@ def sample(count: int, seed: int = 1) -> list[str]:
 
 
 def relative(count: int, seed: int = 2) -> list[str]:
-    """References as one page has them: most of them relative."""
+    """Returns references as one page has them: most of them relative."""
     chance = Random(seed)
     kinds: list[Callable[[int], str]] = [
         lambda row: f"chapter-{row}.html",
@@ -83,7 +83,7 @@ def relative(count: int, seed: int = 2) -> list[str]:
 
 
 def tables() -> list[Table]:
-    """The comparisons, measured in the environment of the peers."""
+    """Runs the comparisons in the environment of the peers."""
     if not PEERS_PYTHON.exists():
         return [Table("urls", "URLs", ("spelling",), (), ("No .venv-bench here: make bench makes it.",))]
     environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}

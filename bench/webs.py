@@ -1,4 +1,4 @@
-"""The web that whole crawls are measured on: real pages served by nginx where they can be had, else the bundled web."""
+"""The web of whole crawls: real pages served by nginx if they are available, otherwise the bundled web."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from bench.measuring import ROOT
 from outrider.sim.web import DemoWeb
 
 PLAIN_HOSTS, PLAIN_PAGES = 40, 4_000
-LOG_FLUSH_SECONDS = 1.5  # nginx keeps its log so long
+LOG_FLUSH_SECONDS = 1.5  # nginx keeps its log in memory for this time
 
 
 class BenchWeb(Protocol):
-    """A web that is being served: the needs of a crawler, the pages that it must get, and its requests."""
+    """A served web: the needs of a crawler, the required pages, and its requests."""
 
     title: str
     seeds: Path
@@ -31,15 +31,15 @@ class BenchWeb(Protocol):
     must_fetch: frozenset[str]
 
     def mark(self) -> int:
-        """The present end of the server's log."""
+        """Returns the present end of the server's log."""
 
     def got(self, mark: int) -> list[str]:
-        """The URLs answered with 200 since then, in order."""
+        """Returns the URLs answered with 200 since then, in order."""
 
 
 @dataclass(frozen=True)
 class RealPages:
-    """The reference web beside the project, without robots rules, which would set the rate."""
+    """Serves the reference web of the parent folder, without robots rules, which would limit the rate."""
 
     web: localweb.LocalWeb
     title: str
@@ -68,7 +68,7 @@ class RealPages:
 
 @dataclass(frozen=True)
 class MadePages:
-    """The bundled web with more pages and without misbehaviour; its server is Python and may be what sets the rate."""
+    """Serves the bundled web with more pages and without misbehaviour. Its server is Python and may limit the rate."""
 
     title: str
     seeds: Path
@@ -93,7 +93,7 @@ class MadePages:
 
 @contextmanager
 def serving_tls(preset: str) -> Iterator[RealPages | None]:
-    """Serves the real pages by https alone until the block ends; None where they are not beside the project."""
+    """Serves the real pages only by https until the block ends. Yields None if they are missing."""
     if not localweb.available():
         yield None
         return
@@ -103,7 +103,7 @@ def serving_tls(preset: str) -> Iterator[RealPages | None]:
 
 @contextmanager
 def serving(directory: Path, preset: str = "small") -> Iterator[BenchWeb]:
-    """Serves one of the two until the block ends. preset: how large the real one is, `small` or `medium`."""
+    """Serves one of the two until the block ends. preset: the size of the real one, `small` or `medium`."""
     if localweb.available():
         with localweb.serving(preset, robots=False) as web:
             must = web.must_fetch()

@@ -1,7 +1,7 @@
-"""`work`: one worker and its server (`outrider serve`, `outrider work`) beside `outrider crawl`, in turns: the same
-bundled web without pauses, the same settings, each with a kill-safe store and its archive.
+"""`work`: one worker and its server (`outrider serve`, `outrider work`) compared with `outrider crawl`, in turns. Both
+have the same bundled web without pauses, the same settings, a kill-safe store and an archive.
 
-BENCH_ROUNDS is the number of rounds. Both have to fetch each page of the web, and their lines of a page have the same
+BENCH_ROUNDS is the number of rounds. Both must fetch each page of the web, and their lines of a page must have the same
 fields.
 """
 
@@ -92,7 +92,7 @@ def _outrider(*words: object, **how: Any) -> subprocess.Popen[str]:
 
 
 def _ended(child: subprocess.Popen[str]) -> float:
-    """The CPU seconds of a child that comes to its end by itself."""
+    """Waits for the end of a child and returns its CPU seconds."""
     assert child.stderr is not None
     with child.stderr:
         told = child.stderr.read()
@@ -112,7 +112,7 @@ def _alone(web: Web, place: Path) -> Ran:
 
 
 def _served(web: Web, place: Path) -> Ran:
-    """The time is that of the worker; the CPU seconds are those of the worker, and of the server meanwhile."""
+    """Returns the wall time of the worker, and the CPU seconds of the worker and of the server during that time."""
     place.mkdir()
     server = _outrider("serve", place / "served", "--http", "127.0.0.1:0", "--hosts", web.hosts)
     assert server.stderr is not None

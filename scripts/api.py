@@ -27,14 +27,14 @@ NOUNS = (
     "HostStatus",
     "QueueStatus",
 )
-"""What the verbs give and take, from `outrider.journey`."""
+"""The arguments and results of the verbs, from `outrider.journey`."""
 SIGNATURE_WIDTH_MAX = 72
-"""Columns of a signature in one line: more do not fit beside the navigation."""
+"""Columns of a signature in one line: wider lines do not fit next to the navigation."""
 MADE_BY_DATACLASS = re.compile(r"^\w+\(.*\)$", re.DOTALL)
 
 
 def page() -> str:
-    """The whole page, in Markdown."""
+    """Returns the whole page, in Markdown."""
     outrider = import_module("outrider")
     parts = [
         "# Python reference",
@@ -68,12 +68,12 @@ def page() -> str:
 
 
 def public(of: type) -> list[str]:
-    """The names of a class that users may call."""
+    """Returns the names of a class that users may call."""
     return [name for name in dir(of) if not name.startswith("_")]
 
 
 def entry(name: str, what: Any, heading: str, like: type | None = None) -> Iterator[str]:
-    """A heading, how it is called, and its docstring."""
+    """Returns a heading, the call, and the docstring."""
     if isinstance(what, ModuleType):  # `outrider.crawl` is both, the function and its room
         what = getattr(what, name.rpartition(".")[2])
     of = (
@@ -103,7 +103,7 @@ def entry(name: str, what: Any, heading: str, like: type | None = None) -> Itera
 
 
 def signature(of: Any, what: Any) -> str:
-    """The arguments as they are written, without `self`; a default that is an object is told as three dots."""
+    """Returns the arguments as written, without `self`. A default that is an object becomes three dots."""
     if isinstance(what, property):
         return ""
     try:
@@ -133,7 +133,7 @@ def signature(of: Any, what: Any) -> str:
 
 
 def annotation(what: Any) -> str:
-    """A type as it is written in the source."""
+    """Returns a type as it is written in the source."""
     if get_origin(what) is Annotated:  # what is added is for the checks, not for readers
         what = get_args(what)[0]
     text = what if isinstance(what, str) else getattr(what, "__name__", None) or repr(what)

@@ -1,4 +1,4 @@
-"""Checks that the targets of the documents are there: files, headings, make targets, commands of `outrider`, names of
+"""Checks that the targets of the documents exist: files, headings, make targets, commands of `outrider`, names of
 the package, and tests.
 
 Checked in README.md, ARCHITECTURE.md, CONTRIBUTING.md, CHANGELOG.md and docs/**/*.md: relative links and their
@@ -20,7 +20,7 @@ from urllib.parse import unquote
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("bench", "crates", "docs", "examples", "requirements", "scripts", "src", "tests", ".ci")
 MADE = ("bench/results/", "bench/.cache/", "docs/api.md")
-"""What our own commands make, so that a fresh clone has it not."""
+"""Files that our own commands make, so a fresh clone does not contain them."""
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
 FENCE = re.compile(r"^(```|~~~)[^\n]*\n(.*?)^\1", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
@@ -32,7 +32,7 @@ def documents(root: Path) -> list[Path]:
 
 
 def problems_of(document: Path, root: Path) -> Iterator[str]:
-    """The targets of a document's links that are not there."""
+    """Returns the targets of a document's links that do not exist."""
     text = document.read_text("utf-8")
     prose = FENCE.sub("", text)
     for target in LINK.findall(CODE.sub("", prose)):
@@ -58,7 +58,7 @@ def problem_of_link(target: str, document: Path, root: Path) -> str | None:
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
+    """Returns the anchors of a page's headings, as GitHub makes them."""
     found: set[str] = set()
     for heading in re.findall(r"^#{1,6}\s+(.+?)\s*#*$", FENCE.sub("", text), re.MULTILINE):
         plain = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower())
@@ -97,14 +97,14 @@ def make_targets(root: Path) -> frozenset[str]:
 
 @cache
 def tests(root: Path) -> frozenset[str]:
-    """The names of all tests."""
+    """Returns the names of all tests."""
     files = (root / "tests").rglob("test_*.py")
     return frozenset(name for file in files for name in re.findall(r"^def (test_\w+)", file.read_text("utf-8"), re.M))
 
 
 @cache
 def commands() -> frozenset[str]:
-    """The names that `outrider --help` lists."""
+    """Returns the names that `outrider --help` lists."""
     help_text = subprocess.run(
         [sys.executable, "-c", "from outrider.cli.main import main; main()", "--help"],
         capture_output=True,
@@ -116,7 +116,7 @@ def commands() -> frozenset[str]:
 
 @cache
 def importable(name: str) -> bool:
-    """Whether a dotted name leads somewhere: modules first, attributes then."""
+    """Whether a dotted name exists: first modules, then attributes."""
     parts = name.split(".")
     for split in range(len(parts), 0, -1):
         try:

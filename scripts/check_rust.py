@@ -1,6 +1,6 @@
-"""Runs cargo's checks where the native kernels could be built: `lint` (rustfmt, clippy) or `test` (cargo test).
+"""Runs cargo's checks if the native kernels could be built: `lint` (rustfmt, clippy) or `test` (cargo test).
 
-A system's Rust may come without rustfmt or clippy: that is said in one line, and the rest goes on.
+If a system's Rust has no rustfmt or clippy, one line says so, and the other checks run.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ CHECKS = {
 
 
 def check(kind: str) -> int:
-    """The exit code of the checks of one kind; 0 when they could not be run for want of Rust."""
+    """Returns the exit code of the checks of one kind; 0 if they could not run without Rust."""
     cargo = find_cargo(rust_path())
     if cargo is None or read_stamp(ROOT / ".venv").get("kernels") != "native":
         say(f"No native build here: Rust's {kind} is left out.")
         return 0
-    # A target folder of their own: another profile of the same crates must not undo the build of the extension.
+    # A separate target folder, because another profile of the same crates must not undo the build of the extension.
     environment = dict(rust_environment(cargo), CARGO_TARGET_DIR=str(ROOT / "target" / "check"))
     environment["PYO3_PYTHON"] = sys.executable
     for component, arguments in CHECKS[kind]:
-        # Asked from the project's folder, where clippy and rustfmt read their settings.
+        # Run in the project's folder, where clippy and rustfmt read their settings.
         if component and not answers([cargo, component, "--version"], environment):
             say(f"This Rust has no cargo {component}: left out.")
             continue

@@ -1,6 +1,6 @@
 """Writes the named character references of HTML for the kernel, `crates/kernels/src/html/entities.rs`, to standard out.
 
-Python's `html.entities.html5` is the table of the WHATWG HTML Standard, section 13.5. It is closed: it never changes.
+Python's `html.entities.html5` is the table of the WHATWG HTML Standard, section 13.5. It never changes.
 """
 
 from __future__ import annotations

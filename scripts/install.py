@@ -1,13 +1,13 @@
-"""Makes `.venv` with Outrider in it, native kernels included where Rust can be had: what `make install` runs.
+"""Makes `.venv` with Outrider in it, with native kernels if Rust is available: `make install` runs it.
 
-Needs nothing but a Python 3.11 or later. Locked dependencies are installed with their hashes; pip's own settings
-(index, proxy, certificates) are left alone. Rust is present when `cargo --version` succeeds; else the system's package
-is tried where that is permitted (root, apt), else the plain Python kernels serve. A stamp in the environment makes the
-second run take no time. `--bench` makes `.venv-bench` with the peers that `make bench` measures, `--docs`
+It needs only Python 3.11 or later. Locked dependencies are installed with their hashes, with pip's own settings
+(index, proxy, certificates). Rust is present if `cargo --version` succeeds. Otherwise the system's package
+is installed if that is permitted (root, apt), or the plain Python kernels are used. A stamp in the environment makes
+the second run end at once. `--bench` makes `.venv-bench` with the peers that `make bench` measures, `--docs`
 makes `.venv-docs` with the generator of the documents' site, `--fuzz` makes `.venv-fuzz` with the fuzzer that
-`make test-long` sets on the service, and `--servers` installs the servers and browsers of `make test-servers`.
+`make test-long` uses on the service, and `--servers` installs the servers and browsers of `make test-servers`.
 
-This file must at least parse on any Python 3, so that an old one can say what is missing.
+Any Python 3 must be able to parse this file, so that an old one can name the missing version.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from pathlib import Path
 PYTHON_MIN = (3, 11)
 PYTHON_NAMES = ("python3.11", "python3.12", "python3.13", "python3.14", "python3", "python")
 RUST_MIN = (1, 85)  # `rust-version` in Cargo.toml
-ASK_SECONDS_MAX = 60  # for a program to tell its version
+ASK_SECONDS_MAX = 60  # for a program to print its version
 APT_LIST_SECONDS_MAX = 120
 APT_FETCH_SECONDS_MAX = 300
-APT_UNPACK_SECONDS_MAX = 600  # long, because stopping dpkg half-way leaves the machine worse than it was
+APT_UNPACK_SECONDS_MAX = 600  # long, because stopping dpkg half-way damages the machine more than waiting
 BUILD_SECONDS_MAX = 1200
-SYSTEM_PACKAGES = (("cargo-web", "rustc-web"), ("cargo", "rustc"))  # Debian 12; Debian 13 and others
-SERVERS = {  # what tests/servers starts: a program -> Debian's package of it
+SYSTEM_PACKAGES = (("cargo-web", "rustc-web"), ("cargo", "rustc"))  # Debian 12; Debian 13 and other systems
+SERVERS = {  # the programs that tests/servers starts -> their packages in Debian
     "chromium": "chromium",
     "curl": "curl",
     "ip": "iproute2",
@@ -49,7 +49,7 @@ ROOT = Path(os.path.abspath(__file__)).parent.parent
 
 
 class InstallError(Exception):
-    """A fault that only the user can put right; the text names it."""
+    """A fault that only the user can repair. The text names it."""
 
 
 def say(text):
@@ -60,7 +60,7 @@ def say(text):
 
 
 def python_version(program):
-    """(major, minor) of an interpreter, or None when it does not run."""
+    """Returns (major, minor) of an interpreter, or None if it does not run."""
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     answer = ask([str(program), "-c", code])
     match = re.fullmatch(r"(\d+)\.(\d+)", answer or "")
@@ -68,7 +68,7 @@ def python_version(program):
 
 
 def find_python(path):
-    """The first interpreter on `path` that is new enough; InstallError when there is none."""
+    """Returns the first interpreter on `path` that is new enough. Raises InstallError if there is not one."""
     for name in PYTHON_NAMES:
         program = shutil.which(name, path=path)
         if program and (python_version(program) or (0, 0)) >= PYTHON_MIN:
@@ -80,7 +80,7 @@ def find_python(path):
 
 
 def ask(command, environment=None):
-    """The standard output of a program, stripped; None when it fails, hangs or is not there."""
+    """Returns the standard output of a program, stripped; None if it fails, hangs or is missing."""
     try:
         done = subprocess.run(
             command,
@@ -97,7 +97,7 @@ def ask(command, environment=None):
 
 
 def make_environment(place):
-    """A virtual environment at `place`, if there is none that works."""
+    """Makes a virtual environment at `place`, unless a working one exists."""
     if python_version(place / "bin" / "python") == sys.version_info[:2] and (place / "bin" / "pip").exists():
         return
     shutil.rmtree(place, ignore_errors=True)
@@ -113,7 +113,7 @@ def make_environment(place):
 
 
 def install_locked(place, lock):
-    """The dependencies of a lock file, each checked against its hash."""
+    """Installs the dependencies of a lock file, each checked against its hash."""
     command = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     if subprocess.run([*command, "--require-hashes", "-r", str(lock)], check=False).returncode != 0:
         raise InstallError(f"pip could not install {lock.name}; what it says is above.")
@@ -123,7 +123,7 @@ def install_locked(place, lock):
 
 
 def cargo_version(cargo):
-    """(major, minor) of a cargo that works together with the rustc beside it, or None.
+    """Returns (major, minor) of a cargo that works together with the rustc in its folder, or None.
 
     A rustup shim without its home fails here, and must not start to download a toolchain.
     """
@@ -135,19 +135,20 @@ def cargo_version(cargo):
 
 
 def rust_environment(cargo):
-    """The environment in which `cargo` and the rustc beside it come first."""
+    """Returns the environment in which `cargo` and the rustc of its folder are first on PATH."""
     environment = dict(os.environ, RUSTUP_AUTO_INSTALL="0", CARGO=cargo)
     environment["PATH"] = os.path.dirname(cargo) + os.pathsep + os.environ.get("PATH", "")
     return environment
 
 
 def rust_path():
-    """Where Rust is looked for: PATH, and where the system's package puts it."""
+    """Returns the folders to search for Rust: PATH, and the folder of the system's package."""
     return os.pathsep.join((os.environ.get("PATH", ""), "/usr/bin"))
 
 
 def find_cargo(path):
-    """The first cargo on `path` that works and is new enough, or None. A broken shim does not hide a good one."""
+    """Returns the first cargo on `path` that works and is new enough, or None. A broken shim does not hide a good
+    one."""
     for folder in path.split(os.pathsep):
         cargo = shutil.which("cargo", path=folder) if folder else None
         if cargo and (cargo_version(cargo) or (0, 0)) >= RUST_MIN:
@@ -156,7 +157,7 @@ def find_cargo(path):
 
 
 def install_system_rust():
-    """Tries the system's package: quiet, bounded in time, and nothing is lost when it fails."""
+    """Tries the system's package: quietly, for a limited time, and without damage if it fails."""
     apt = shutil.which("apt-get")
     if not apt or os.geteuid() != 0:
         return
@@ -169,7 +170,7 @@ def install_system_rust():
     say(f"No Rust toolchain here: trying the system's packages {' and '.join(packages)}.")
     install = [apt, "install", "--yes", "--quiet", "--no-install-recommends", *APT_OPTIONS]
     if not run_bounded([*install, "--download-only", *packages], APT_FETCH_SECONDS_MAX):
-        # The lists may be older than the archive they point into.
+        # The lists may be older than their archive.
         run_bounded([apt, "update", "--quiet", *APT_OPTIONS], APT_LIST_SECONDS_MAX)
         if not run_bounded([*install, "--download-only", *packages], APT_FETCH_SECONDS_MAX):
             return
@@ -186,17 +187,17 @@ APT_OPTIONS = (
 
 
 def is_offered(package):
-    """Whether apt knows the package in a version that is new enough."""
+    """Whether apt has the package in a version that is new enough."""
     match = re.search(r"Candidate: (?:\d+:)?(\d+)\.(\d+)", ask(["apt-cache", "policy", package]) or "")
     if not match:
         return False
     version = (int(match.group(1)), int(match.group(2)))
-    # Old cargo packages count for themselves: cargo 0.66 belongs to Rust 1.65.
+    # Old cargo packages have their own numbers: cargo 0.66 belongs to Rust 1.65.
     return version >= RUST_MIN
 
 
 def run_bounded(command, seconds, folder=None):
-    """Whether a quiet command succeeded within its time. folder: where it runs."""
+    """Whether a quiet command succeeded within its time. folder: its working directory."""
     environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
     try:
         done = subprocess.run(
@@ -215,7 +216,7 @@ def run_bounded(command, seconds, folder=None):
 
 
 def build_native(root, place, cargo):
-    """Builds the kernels into src/outrider; returns the fault, in one line, or None."""
+    """Builds the kernels into src/outrider. Returns the fault in one line, or None."""
     log = root / "target" / "install.log"
     log.parent.mkdir(exist_ok=True)
     environment = dict(rust_environment(cargo), VIRTUAL_ENV=str(place), PYO3_PYTHON=str(place / "bin" / "python"))
@@ -254,7 +255,7 @@ def native_files(root):
 
 
 def write_wheel(root, folder, content=None):
-    """A wheel of plain Python with the metadata and the `outrider` command; returns its path.
+    """Makes a wheel of plain Python with the metadata and the `outrider` command. Returns its path.
 
     content: the files of the package by path; None makes an editable wheel, with a .pth file to `src`.
     """
@@ -274,7 +275,7 @@ def write_wheel(root, folder, content=None):
 
 
 def record_of(files, info):
-    """The list of a wheel's files, with their hashes."""
+    """Returns the list of a wheel's files, with their hashes."""
     record = io.StringIO()
     rows = csv.writer(record, lineterminator="\n")
     for path, octets in files.items():
@@ -285,7 +286,7 @@ def record_of(files, info):
 
 
 def wheel_metadata(root, project):
-    """The files of a wheel's dist-info, without its list of files."""
+    """Returns the files of a wheel's dist-info, without its list of files."""
     name, version = project["name"], project["version"]
     lines = ["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}"]
     lines += [f"Summary: {project['description']}", f"Requires-Python: {project['requires-python']}"]
@@ -310,7 +311,7 @@ def install_package(root, place):
         command += ["--no-index", "--no-deps", "--force-reinstall", str(wheel)]
         if subprocess.run(command, check=False).returncode != 0:
             raise InstallError("pip could not install the package itself; what it says is above.")
-    # The manual page and completion scripts; an environment works without them, too.
+    # The manual page and completion scripts. An environment works without them too.
     ask([str(place / "bin" / "python"), "-m", "outrider.cli.manual", str(place)], dict(os.environ, OUTRIDER_KERNELS=""))
 
 
@@ -318,7 +319,7 @@ def install_package(root, place):
 
 
 def digest_of(root, files):
-    """One hash over files (folders are walked), their names and this place."""
+    """Returns one hash over files (folders are walked), their names and this place."""
     digest = hashlib.sha256((f"{root}\0{sys.version}").encode())
     for name in files:
         path = root / name
@@ -344,7 +345,7 @@ def write_stamp(place, stamp):
 
 
 def install(root, wish):
-    """`.venv`, ready to use; `wish` is OUTRIDER_KERNELS: 'python', 'native' or '' for the best that can be had."""
+    """Makes `.venv`. `wish` is OUTRIDER_KERNELS: 'python', 'native' or '' for the best that is available."""
     place = root / ".venv"
     wanted = {
         "dependencies": digest_of(root, ["requirements/test.txt"]),
@@ -370,7 +371,7 @@ def install(root, wish):
         return
     cargo = find_cargo(rust_path())
     if cargo is None and not stamp.get("asked_for_rust"):
-        # Once is enough: what the system would not give will not come by asking again at every `make`.
+        # Once is enough: if the system refused the package once, it refuses it at every `make`.
         stamp["asked_for_rust"] = True
         install_system_rust()
         cargo = find_cargo(rust_path())
@@ -390,7 +391,7 @@ def install(root, wish):
 
 
 def conclude(place, stamp, kernels, why):
-    """Stamps the state that was reached and, when that is news, says it in one line."""
+    """Stamps the reached state. If it is new, prints it in one line."""
     stamp["kernels"] = kernels
     if kernels == "python":
         stamp.pop("native", None)
@@ -403,36 +404,36 @@ def conclude(place, stamp, kernels, why):
 
 
 def remove_native(root):
-    """An older build must not outlive the sources it was made from."""
+    """Removes the native build, which must not outlive the sources that it was made from."""
     for file in native_files(root):
         file.unlink()
 
 
 def compile_sources(root):
-    """Keeps the compiled sources, also where Python was told to write none: each start of `outrider` would compile
-    80 files anew, which takes half a second."""
+    """Stores the compiled sources, even if Python must not write them. Otherwise each start of `outrider` compiles
+    80 files again, in half a second."""
     ask([str(root / ".venv" / "bin" / "python"), "-m", "compileall", "-q", str(root / "src" / "outrider")])
 
 
 def install_bench(root):
-    """`.venv-bench`: the peers, and Outrider beside them."""
+    """Makes `.venv-bench`: the peers, and Outrider."""
     if install_beside(root, "bench", "the peers to measure beside", ["pyproject.toml"]):
         install_package(root, root / ".venv-bench")
 
 
 def install_docs(root):
-    """`.venv-docs`: the generator of the documents' site, and nothing of Outrider."""
+    """Makes `.venv-docs`: the generator of the documents' site, without Outrider."""
     install_beside(root, "docs", "the generator of the documents' site")
 
 
 def install_fuzz(root):
-    """`.venv-fuzz`: the fuzzer of the service, and nothing of Outrider."""
+    """Makes `.venv-fuzz`: the fuzzer of the service, without Outrider."""
     install_beside(root, "fuzz", "the fuzzer of the service")
 
 
 def install_beside(root, name, what, more=()):
-    """An environment of its own from requirements/NAME.txt; whether it had to be made. more: files that it depends
-    on, too."""
+    """Makes an environment from requirements/NAME.txt. Returns whether it was new. more: further files that it depends
+    on."""
     place = root / f".venv-{name}"
     wanted = digest_of(root, [f"requirements/{name}.txt", *more, "scripts/install.py"])
     if read_stamp(place).get("dependencies") == wanted and (place / "bin" / "python").exists():
@@ -448,8 +449,8 @@ def install_beside(root, name, what, more=()):
 
 
 def install_servers(root):
-    """The servers and browsers that `make test-servers` starts, from Debian's packages, where PATH lacks them and this
-    user may install. Nothing starts by itself. Tests of a program that is missing are skipped, and say so. Other
+    """Installs the servers and browsers that `make test-servers` starts, from Debian's packages, if PATH lacks them and
+    this user may install. None of them starts by itself. Tests of a missing program are skipped, and say so. Other
     crawlers, which COMPARE.md shows, are installed into `.venv-peers`."""
     install_beside(root, "peers", "the crawlers that COMPARE.md shows")
     packages = sorted({package for program, package in SERVERS.items() if not shutil.which(program)})
@@ -457,10 +458,10 @@ def install_servers(root):
     if not packages or not apt or os.geteuid() != 0:
         return
     say(f"Installing the system's packages {', '.join(packages)} ...")
-    # A package's script starts no server at run level 1.
+    # At run level 1, the script of a package starts no server.
     install = ["env", "RUNLEVEL=1", apt, "install", "--yes", "--quiet", "--no-install-recommends", *APT_OPTIONS]
     run_bounded([apt, "update", "--quiet", *APT_OPTIONS], APT_LIST_SECONDS_MAX)
-    for package in packages:  # each by itself: one that cannot be had takes no other with it
+    for package in packages:  # one by one: if one is not available, the rest is installed
         run_bounded([*install, package], APT_UNPACK_SECONDS_MAX)
 
 
@@ -483,7 +484,7 @@ def main(arguments):
 
     lock = os.open(ROOT, os.O_RDONLY)
     try:
-        # Two at once would tread on each other's environment; the second finds all done.
+        # Two at once would damage each other's environment. The second one finds everything done.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if arguments:
             others[arguments[0]](ROOT)

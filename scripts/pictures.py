@@ -1,8 +1,8 @@
 """Pictures of the site, of a report and of every help text, by headless Chromium: `pictures.py FOLDER REPORT.html`.
 
-Each page is shown at 1280 and at 400 pixels. The command fails where something is cut off: where the page, a block of
-code, a table or a preformatted text is wider than its place. It takes Debian's package (`apt install chromium`) and the
-site of `make docs`. The browser is told to resolve no name but this machine's.
+Each page is shown at 1280 and at 400 pixels. The command fails if something is cut off: if the page, a block of
+code, a table or a preformatted text is wider than its place. It needs Debian's package (`apt install chromium`) and the
+site of `make docs`. The browser resolves only the names of this machine.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ ROOT = Path(__file__).resolve().parent.parent
 SECONDS_MAX = 120
 COLUMNS = 80
 WIDTHS = (1280, 400)
-HEIGHT_MAX = 4_000  # pixels of a picture: the first screens, and a page is measured whole
+HEIGHT_MAX = 4_000  # pixels of a picture: the first screens; the whole page is measured
 PAGES = ("index", "tutorial", "api")
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-background-networking")
 FLAGS += ("--disable-component-update", "--disable-sync", "--disable-quic", "--no-first-run")
 FLAGS += ("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--virtual-time-budget=20000")
-# A window of Chromium is at least 500 pixels wide, so a page is shown in a frame, which also is measured from here.
+# A window of Chromium is at least 500 pixels wide. So a page is shown in a frame, which is also measured from here.
 FRAME = """<!doctype html><meta charset=utf-8><style>body{margin:0}iframe{border:0;display:block}</style>
 <iframe id=f width=WIDTH height=HEIGHT src=PAGE></iframe><pre id=found hidden></pre><script>
 document.getElementById('f').onload = event => {
@@ -48,7 +48,7 @@ document.getElementById('f').onload = event => {
 
 
 def help_texts() -> dict[str, str]:
-    """The help of every command, at 80 columns. Raises SystemExit for a line that is wider."""
+    """Returns the help of every command, at 80 columns. Raises SystemExit for a line that is wider."""
     import click
 
     from outrider.cli.main import outrider
@@ -66,7 +66,7 @@ def help_texts() -> dict[str, str]:
 
 
 def help_page(name: str, text: str) -> str:
-    """A help text as a terminal of 80 columns shows it."""
+    """Returns a help text as a terminal of 80 columns shows it."""
     style = f"<style>body{{margin:0}}pre{{font:14px monospace;width:{COLUMNS}ch;margin:8px}}</style>"
     shown = html.escape(f"$ {name} --help\n{text}\n")
     return f"<!doctype html><meta charset=utf-8><title>help</title>{style}<pre>{shown}</pre>"
@@ -74,7 +74,7 @@ def help_page(name: str, text: str) -> str:
 
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """The files of a folder on a port of loopback."""
+    """Serves the files of a folder on a port of loopback."""
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
@@ -90,7 +90,7 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def browsed(browser: str, url: str, *flags: str) -> str:
-    """What Chromium prints for a page. Raises SystemExit where it fails."""
+    """Returns the output of Chromium for a page. Raises SystemExit if it fails."""
     with tempfile.TemporaryDirectory() as profile:
         command = [browser, *FLAGS, f"--user-data-dir={profile}", *flags, url]
         done = subprocess.run(command, capture_output=True, timeout=SECONDS_MAX, check=False)
@@ -100,7 +100,7 @@ def browsed(browser: str, url: str, *flags: str) -> str:
 
 
 def cut_off(browser: str, folder: Path, root: str, page: str, width: int, picture: Path | None) -> list[str]:
-    """What is wider than its place on a page that is `width` pixels wide. picture: the file that shows the page."""
+    """Returns the elements that are wider than their place on a page of `width` pixels. picture: the file to write."""
     frame = FRAME.replace("WIDTH", str(width)).replace("HEIGHT", str(HEIGHT_MAX)).replace("PAGE", page)
     (folder / "frame.html").write_text(frame, "utf-8")
     shown = browsed(browser, f"{root}/frame.html", "--dump-dom")
@@ -118,7 +118,7 @@ def cut_off(browser: str, folder: Path, root: str, page: str, width: int, pictur
 
 
 def looked_at(browser: str, site: Path, report: Path, folder: Path | None) -> list[str]:
-    """What is cut off on the pages of a site, a report and the help. folder: takes their pictures."""
+    """Returns the elements that are cut off on the site, a report and the help. folder: for their pictures."""
     problems: list[str] = []
     with tempfile.TemporaryDirectory() as kept:
         root = Path(kept)
@@ -138,7 +138,7 @@ def looked_at(browser: str, site: Path, report: Path, folder: Path | None) -> li
 
 
 def main(folder: Path, report: Path) -> int:
-    """Makes the pictures; returns 1 where something is cut off."""
+    """Makes the pictures. Returns 1 if something is cut off."""
     browser = shutil.which("chromium") or sys.exit("pictures: there is no chromium here; `apt install chromium`")
     site = ROOT / "build" / "site"
     if not (site / "index.html").is_file():

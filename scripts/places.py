@@ -1,10 +1,10 @@
-"""Counts the files that an addition touches: each is made in a copy of the package, and then proved by running it.
+"""Counts the files that an addition changes: each one is made in a copy of the package, and then proved by a run.
 
-    .venv/bin/python scripts/places.py          a table; exit code 1 where an addition touches too many files
+    .venv/bin/python scripts/places.py          a table; exit code 1 if an addition changes too many files
     .venv/bin/python scripts/places.py --json   the same as JSON
 
-Edits are insertions behind an anchor, a line of the file as it is. An anchor that is gone, or there twice, is an error
-that names it: move the edit to where the code is now. The package is left as it is.
+Edits are insertions after an anchor, a line of the present file. A missing anchor, or one that occurs twice, is an
+error with its name. Then move the edit to the new place of the code. The package is not changed.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PROOF_SECONDS_MAX = 60  # a crawl of three pages, or a server with three calls; both take a second or two
+PROOF_SECONDS_MAX = 60  # a crawl of three pages, or a server with three calls; both need a second or two
 
 
 class AnchorError(Exception):
-    """An edit has no place any more."""
+    """An edit no longer has a place."""
 
 
 @dataclass(frozen=True)
 class Edit:
-    """Text that goes into a file of the package behind an anchor, or in front of it."""
+    """Text that is inserted into a file of the package, after or before an anchor."""
 
     file: str
     anchor: str
@@ -50,7 +50,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Addition:
-    """Something new: the edits that make it, how many files they may touch, and a program that fails without them."""
+    """An addition: its edits, how many files they may change, and a program that fails without them."""
 
     name: str
     files_max: int
@@ -321,7 +321,7 @@ assert all(any(f"/{name}:" in url for url in urls) for name in names), urls
 
 
 def made(addition: Addition, folder: Path) -> str:
-    """Makes an addition in a copy of the package below a folder and runs its proof; gives its fault, "" for none."""
+    """Makes an addition in a copy of the package below a folder and runs its proof. Returns its fault, or ""."""
     place = folder / addition.name.replace(" ", "-")
     shutil.copytree(ROOT / "src", place / "src", ignore=shutil.ignore_patterns("__pycache__"))
     try:
@@ -346,7 +346,7 @@ def made(addition: Addition, folder: Path) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Makes all additions, each in a copy of its own, and prints the table."""
+    """Makes all additions, each in its own copy, and prints the table."""
     with tempfile.TemporaryDirectory(prefix="places-") as folder:
         faults = {one.name: made(one, Path(folder)) for one in ADDITIONS}
     rows = [

@@ -61,13 +61,13 @@ class Sentence:
 
     @property
     def opens_badly(self) -> bool:
-        """It opens with one of `OPENINGS`, which stand for a noun."""
+        """Whether it opens with one of `OPENINGS`, which replace a noun."""
         words = self.words
         return bool(words) and words[0] in OPENINGS and not self.text.rstrip().endswith("?")
 
     @property
     def has_people(self) -> bool:
-        """It has a word that is said of people."""
+        """Whether it has a word for people."""
         return any(word in PEOPLE for word in self.words)
 
     @property
@@ -117,7 +117,7 @@ def _python(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _code(path: Path) -> Iterator[tuple[int, str]]:
-    """Yields what the code of a file says: names of tests, and strings that are messages, such as help and errors."""
+    """Yields the sentences in the code of a file: names of tests, and messages such as help and errors."""
     messages = "src" in path.parts
     waiting: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
     while waiting:
@@ -141,7 +141,7 @@ def _code(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _comments(source: str) -> Iterator[tuple[int, bool, str]]:
-    """The comments of a source: line, whether nothing stands before it, text. Strings are passed over."""
+    """Yields the comments of a source: line, whether the line has no code before it, text. Strings are skipped."""
     line, at = 1, 0
     for match in _STRING_OR_COMMENT.finditer(source):
         if match[0].startswith("#"):
@@ -151,7 +151,7 @@ def _comments(source: str) -> Iterator[tuple[int, bool, str]]:
 
 
 def _paragraphs(text: str) -> str:
-    """Paragraphs and list entries end a sentence, also without a full stop."""
+    """Ends a sentence at the end of a paragraph or list entry, also without a full stop."""
     return re.sub(r"\n\s*(\n|(?=[-*] ))", ". \n", text)
 
 
@@ -177,7 +177,7 @@ def _markdown(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def files_of(paths: list[Path]) -> list[Path]:
-    """Python and Markdown below these paths."""
+    """Returns Python and Markdown below these paths."""
     found: list[Path] = []
     for path in paths:
         found += [path] if path.is_file() else sorted([*path.rglob("*.py"), *path.rglob("*.md")])
@@ -185,10 +185,10 @@ def files_of(paths: list[Path]) -> list[Path]:
 
 
 def own_files() -> list[Path]:
-    """The files of this project that people read."""
+    """Returns the files of this project that people read."""
     folders = ("src", "docs", "bench", "scripts", "tests")
     pages = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
-    made = ROOT / "docs" / "api.md"  # of docstrings, which count where they stand
+    made = ROOT / "docs" / "api.md"  # made from docstrings, which count in their own files
     return [path for path in files_of([ROOT / name for name in (*folders, *pages)]) if path != made]
 
 

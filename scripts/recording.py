@@ -32,7 +32,7 @@ text{font:14px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:var
 
 
 def lines_of(folder: Path) -> int:
-    """How many lines pages.jsonl has by now."""
+    """Returns the present number of lines in pages.jsonl."""
     try:
         return (folder / "pages.jsonl").read_bytes().count(b"\n")
     except FileNotFoundError:

@@ -19,7 +19,7 @@ SETTINGS = (
     *("-D", "html_theme_options.font_size=16px", "-D", "highlight_language=none"),
     *("-D", f"html_static_path={ROOT / 'scripts' / 'theme'}", "-D", "html_theme_options.sidebar_includehidden=1"),
     *("-D", "html_theme_options.sidebar_collapse=0"),
-    # Pages point at files of the project too, which the site does not hold.
+    # Pages also link to files of the project that the site does not contain.
     *("-D", "suppress_warnings=myst.xref_missing,misc.highlighting_failure"),
 )
 LOADED = re.compile(

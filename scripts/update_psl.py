@@ -1,10 +1,11 @@
-"""Brings the packaged public suffix list up to date, for maintainers: `python scripts/update_psl.py [FILE|URL]`.
+"""Updates the packaged public suffix list, for maintainers: `python scripts/update_psl.py [FILE|URL]`.
 
-Without an argument the list is fetched from publicsuffix.org, the only source its makers stand for; nothing else in the
+Without an argument the list is fetched from publicsuffix.org, the only official source. Nothing else in the
 project ever fetches it. The list in src/outrider/url/data keeps the licence, the version, the section marks and
-the rules; other comments and blank lines go. A list that is damaged, cut, or older than the packaged one is refused.
+the rules. Other comments and blank lines are removed. A list that is damaged, cut, or older than the packaged one is
+refused.
 
-A new list can change the registrable domain of a host, so it is a change for users: a line in CHANGELOG.md.
+A new list can change the registrable domain of a host. Users notice this, so add a line to CHANGELOG.md.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def packed(text: str, rules_min: int = RULES_MIN) -> str:
         if entry.startswith("// ==="):
             marks.append(entry)
         elif entry.startswith("//"):
-            # The licence and the version stand before the first section, and must stay with the list.
+            # The licence and the version are before the first section, and must stay with the list.
             if marks or "Instructions" in entry:
                 continue
         elif entry:
@@ -70,7 +71,7 @@ def packed(text: str, rules_min: int = RULES_MIN) -> str:
 
 
 def fetched(source: str) -> str:
-    """The text behind a file name or an https address."""
+    """Returns the text of a file or of an https address."""
     if source.startswith("https://"):
         with urllib.request.urlopen(source, timeout=60) as answer:
             octets = answer.read(BYTES_MAX + 1)

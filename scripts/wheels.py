@@ -1,14 +1,14 @@
-"""Builds wheels into a folder: `wheels.py [WHAT[,WHAT]...] [FOLDER]`, what `make wheels` runs (all, into dist).
+"""Builds wheels into a folder: `wheels.py [WHAT[,WHAT]...] [FOLDER]`. `make wheels` runs it (all, into dist).
 
 all      the pure wheel and one for each platform of PLATFORMS, from one machine: Zig links for the foreign ones
-         (docs/decisions/wheels.md). A platform that cannot be built is named with the reason and the way out, the
-         others are built all the same, and the command ends with 1.
+         (docs/decisions/wheels.md). If a platform cannot be built, the command names it with the reason and the way
+         out, builds the rest, and ends with 1.
 native   with the kernels, for this machine's processor and system, by its own linker: abi3 for every Python from 3.11
-         on. On Linux the lowest manylinux (or musllinux) tag that the build's own libraries allow, as maturin finds it.
-pure     with the plain Python twins, for every machine. pip takes it where no native wheel fits; no compiler is needed.
+         on. On Linux it has the lowest manylinux (or musllinux) tag that the build's libraries allow, by maturin.
+pure     with the plain Python twins, for every machine. pip uses it if no native wheel fits. It needs no compiler.
 NAME     one platform, by its name in PLATFORMS, as in `wheels.py musllinux_aarch64,pure`.
 
-It runs where Outrider can be imported, for the manual page in the wheels is made of its commands.
+It must run where Outrider can be imported, because the manual page in the wheels is made from its commands.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TOOLS = ROOT / "target" / "wheels"
 
 @dataclass(frozen=True)
 class Platform:
-    """A platform that gets a wheel: the target that Rust knows it by, and the tag that the wheel gets."""
+    """A platform with a wheel: the name of its target in Rust, and the tag of the wheel."""
 
     name: str
     target: str
@@ -105,9 +105,10 @@ def with_data(wheel: Path, without: tuple[str, ...] = ()) -> Path:
 
 
 def free_of(metadata: str, without: tuple[str, ...]) -> str:
-    """The metadata less the lines that require the named dependencies.
+    """Returns the metadata without the lines that require the named dependencies.
 
-    No marker tells musl from glibc, so the wheels' own metadata differ. Raises InstallError for a name not in there."""
+    Markers cannot distinguish musl and glibc, so the wheels have different metadata. Raises InstallError for a name
+    that is not in the metadata."""
     for name in without:
         metadata, found = re.subn(rf"^Requires-Dist: {re.escape(name)}(?![\w.-]).*\n", "", metadata, flags=re.MULTILINE)
         if found != 1:
@@ -189,7 +190,7 @@ def has_library(target: str, environment: dict[str, str]) -> bool:
 
 
 def wanted(what: str) -> list[str]:
-    """The names in `native,pure`, with `all` spelled out. Raises InstallError for one that is none."""
+    """Returns the names in `native,pure`, with `all` spelled out. Raises InstallError for an unknown name."""
     known = ["pure", *(platform.name for platform in PLATFORMS)]
     names: list[str] = []
     for name in what.split(","):
