@@ -103,8 +103,8 @@ class Virtual(asyncio.SelectorEventLoop):
 
 
 class Pages(Site):
-    """robots: the duration of a robots.txt fetch. first: the share of a page's time before its first byte. slow: the
-    seconds of the slow hosts."""
+    """robots: the duration of a robots.txt fetch. first: the share of a page's time before its first byte. slow:
+    seconds by host."""
 
     def __init__(self, clock, *, robots=0.0, first=1.0, slow=None, **more):
         super().__init__(clock, **more)

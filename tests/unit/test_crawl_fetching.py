@@ -467,8 +467,7 @@ def test_released_trains_have_no_visit_after_the_first_one():
 
 @in_loop
 def test_a_cancelled_train_says_which_of_its_visits_the_site_may_have_noticed():
-    """A train that waited for a place got it for a moment when another left it, and then said that the site may have
-    noticed."""
+    """A waiting train got a place for a moment when another left it. It then said that the site may have noticed."""
     trains = Trains(concurrency=1)
     trains.now = 10
     trains.begin(1, 2)

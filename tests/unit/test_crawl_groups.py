@@ -49,7 +49,7 @@ def test_a_crawl_without_a_contact_reaches_no_shared_machine_and_needs_no_clock_
     assert (None, None) == (CrawlOptions().frontier_settings()["group"], groups_of((), None))
 
 
-def test_none_is_the_only_word_where_it_is_used():
+def test_the_word_for_no_group_cannot_be_combined():
     with pytest.raises(SettingsError, match="none stands beside other groups"):
         CrawlOptions(group=("none", "domain"))
 

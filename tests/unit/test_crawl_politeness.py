@@ -173,8 +173,8 @@ def judged(lines) -> list[tuple[str, str | None, int | None]]:
 
 
 def several(*asked, capacity=3, gap_required=1.0, groups=()):
-    """Returns lines of requests to one host that accepts several at once: token, start, end, and the end from which the
-    gap counts, in seconds (None: no gap); then a capacity, if it differs."""
+    """Returns lines of requests to one host that accepts several at once: token, start, end, the end from which the gap
+    counts in seconds (None: no gap), and a different capacity."""
     for token, started, ended, before, *own in asked:
         line = {
             "host": "a.test",

@@ -293,7 +293,7 @@ def keyed(urls: UrlBatch, page):
     return [f"key-{url[-1]}" for url in urls.strings()]
 
 
-def test_functions_rank_external_links_without_a_rank(tmp_path):
+def test_functions_rank_added_links_without_a_priority(tmp_path):
     hooks = Hooks(CrawlOptions(output=str(tmp_path), priority=by_length, key=keyed))
     given = [Link("http://a.com/1"), Link("junk"), Link("HTTP://a.com/22", priority=0.9, key="mine", depth=2)]
     assert [
@@ -332,7 +332,7 @@ def test_a_port_in_use_is_reported_before_the_crawl_is_made(tmp_path, capsys):
         ("--host-name me.test", "--host-name needs --http"),
     ],
 )
-def test_a_public_address_and_an_incomplete_order_are_refused(tmp_path, capsys, words, told):
+def test_a_public_address_and_incomplete_options_are_refused(tmp_path, capsys, words, told):
     code, error = said(capsys, "crawl", "http://127.0.0.1:9/", "-o", str(tmp_path / "out"), *words.split())
     assert (2, True) == (code, told in error), error
     assert not (tmp_path / "out").exists()

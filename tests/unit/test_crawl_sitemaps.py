@@ -218,7 +218,7 @@ def test_entries_obey_scope_and_depth(house):
     assert {f"{A}/", f"{A}/yes"} == set(house.pages())
 
 
-def test_without_a_maximum_depth_no_pages_of_sitemaps_are_fetched(house):
+def test_with_a_maximum_depth_of_0_no_pages_of_sitemaps_are_fetched(house):
     house.names(MAP)
     house.web.pages |= {MAP: urlset(f"{A}/yes")}
     house.crawl(max_depth=0)

@@ -75,7 +75,7 @@ def test_a_refusal_of_one_host_delays_its_domain():
     assert 40 == world.ready_in()
 
 
-def test_the_own_gap_of_a_group_counts_from_the_end_of_a_request():
+def test_a_groups_own_gap_counts_from_the_end_of_a_request():
     world = World(group={"domain": {"gap": 10}}, delay=1)
     world.discover("http://a.x.com/", "http://b.x.com/", "http://a.x.com/2")
     assert [(0, "http://a.x.com/"), (10.5, "http://b.x.com/"), (21, "http://a.x.com/2")] == finish(world, 0.5)

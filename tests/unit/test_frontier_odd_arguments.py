@@ -340,7 +340,7 @@ UNBOUND = {
 
 @pytest.mark.parametrize("wrong", UNBOUND.values(), ids=list(UNBOUND))
 def test_a_value_that_no_limit_has_caught_is_refused_when_its_facts_are_sealed_and_changes_no_state(wrong, monkeypatch):
-    """Facts that cannot be applied never reach the log, even if the arguments allow them: drawn URLs return to their
+    """Facts that cannot be applied never reach the log, even if the arguments allow them. Drawn URLs return to their
     queues, the frontier continues, and the store opens again."""
     files = MemoryFiles()
     settings = {"max_urls_per_queue": 3, "when_full": "drop_lowest"}

@@ -291,7 +291,7 @@ def test_a_second_queue_after_a_visit_is_replayed(patch):
     tables.close()
 
 
-def test_the_digest_of_a_page_between_two_visits_was_seen(patch):
+def test_every_digest_of_a_page_that_is_visited_again_counts_as_seen(patch):
     world = World()
     world.discover("http://a.com/1")
     for digest in (b"1" * 20, b"2" * 20, b"3" * 20):

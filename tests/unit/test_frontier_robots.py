@@ -477,8 +477,8 @@ def test_rules_that_changed_are_applied_again_after_a_kill_in_the_middle_and_not
 
 
 def begun(world: World, limit: int, most: int) -> list[tuple[float, str]]:
-    """Returns the start of each request in seconds, and its URL, for a host that is as busy as allowed: one request
-    ends only when no other can start."""
+    """Returns the start of each request in seconds, and its URL. The host is as busy as allowed: one request ends only
+    when no other can start."""
     began, open_ones, seen = world.clock(), [], []
     while len(seen) < most and not world.frontier.finished():
         batch = world.lease(1, errands=True)

@@ -171,8 +171,8 @@ def test_a_good_answer_restarts_the_thirty_days():
     )
 )
 def test_pages_are_open_only_by_a_copy_of_today_or_after_thirty_days_of_failures(steps):
-    """The rules in plain Python: an authority is open while its last good answer is younger than a day, or when every
-    answer of the last 30 days failed and there was a good one before."""
+    """The rules in plain Python: an authority is open while its last good answer is younger than a day. It is also open
+    when every answer of the last 30 days failed and there was a good one before."""
     one, now = Authority(0, 0, "http://a.test"), instant(1_000.0)
     good, failing = None, None
     for status, fresh, wait in steps:

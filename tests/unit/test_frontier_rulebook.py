@@ -222,8 +222,8 @@ print(json.dumps(told))
 
 @pytest.fixture(scope="module")
 def measured():
-    """Returns for each file the bytes that its rules use, as the interpreter or the C library counts them, and the
-    bytes that they report. A separate process with one thread measures them, so that the memory of other tests does not
+    """Returns for each file the bytes that its rules use, counted by the interpreter or the C library, and the bytes
+    that they report. A separate process with one thread measures them, so that the memory of other tests does not
     count."""
     told = {name: (b"User-agent: *\n" + b"\n".join(rules[: scaled(3_000)])).hex() for name, rules in LONG_FILES.items()}
     done = subprocess.run([sys.executable, "-c", MEASURE], input=json.dumps(told), capture_output=True, text=True)

@@ -356,7 +356,7 @@ def test_an_errand_that_is_deferred_until_now_is_returned():
 
 
 def test_a_list_of_hosts_reads_only_their_own_queues(monkeypatch):
-    """Each host of a list once read all queues under rules of operators: a thousand hosts of a hundred thousand needed
+    """Each host of a list once read all queues under rules of operators. A thousand hosts of a hundred thousand needed
     ten seconds, in which no other call was served."""
     asked = Asked()
     asked.frontier.discover([f"http://h{number}.example/" for number in range(300)])

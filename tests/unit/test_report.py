@@ -403,7 +403,7 @@ def test_several_requests_at_once_break_no_rule_and_each_delay_is_drawn_after_it
     ]
 
 
-def test_the_summary_says_that_there_were_no_errors_only_without_broken_links():
+def test_the_summary_reports_errors_as_none_only_without_broken_links():
     told = "\n".join(summary_lines(collect((), errors={}, gone=12).totals, ()))
     assert ("12 broken links" in told, "errors      none" in told) == (True, False)
     assert "errors      none" in "\n".join(summary_lines(collect((), errors={}).totals, ()))

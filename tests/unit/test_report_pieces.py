@@ -364,7 +364,7 @@ def test_combined_calls_that_are_too_long_together_are_made_separately(monkeypat
 @pytest.mark.parametrize("settings", [{}, {"scope": "host"}])
 @pytest.mark.parametrize("request_id", [None, ("client", 1)])
 def test_a_crawl_that_starts_in_a_later_frame_of_a_call_is_made_there(settings, request_id):
-    """Its row was once made for the first frame and never logged: its URLs counted for no crawl, or for the next one,
+    """Its row was once made for the first frame and never logged. Its URLs counted for no crawl, or for the next one,
     and the counters were wrong after a restart."""
     world = World(**settings)
     world.frontier.delete()

@@ -27,7 +27,7 @@ def test_allow_wins_among_rules_of_equal_length() -> None:
     assert allows("User-agent: *\nDisallow: /page\nAllow: /page\n", "/page")
 
 
-def test_the_own_group_of_an_agent_replaces_the_group_of_all_agents() -> None:
+def test_an_agents_own_group_replaces_the_group_of_all_agents() -> None:
     body = "User-agent: *\nDisallow: /\n\nUser-agent: FooBot\nDisallow: /private\n"
     assert [True, False, False] == [allows(body, "/x"), allows(body, "/private"), allows(body, "/x", "OtherBot")]
 

@@ -854,7 +854,7 @@ def test_an_invalid_http_request_is_a_problem_too(sent, status, kind):
     assert (f"urn:outrider:problem:{kind}", status) == tuple(json.loads(body)[name] for name in ("type", "status"))
 
 
-def test_every_answer_that_asks_for_a_retry_says_when():
+def test_every_answer_with_a_later_retry_says_when():
     """Each 503 by its name, and any future 429."""
     later = {name for name, (status, _) in TYPES.items() if status in (429, 503)}
     assert {"too-many-connections", "too-many-leases", "too-many-waiters", "store-full", "store-stopped"} <= later

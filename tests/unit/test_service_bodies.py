@@ -81,7 +81,7 @@ def test_the_body_that_occupies_much_for_long_is_cancelled_first(monkeypatch):
     assert [80 * KB, "bodies-full"] == asyncio.run(two())
 
 
-def test_bodies_that_are_being_answered_count_so_further_ones_are_refused_until_then(monkeypatch):
+def test_further_bodies_are_refused_while_earlier_ones_are_being_answered(monkeypatch):
     set_limits(monkeypatch, SERVICE_BODIES_BYTES_MAX=100 * KB)
 
     async def three():

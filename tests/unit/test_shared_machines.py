@@ -1,5 +1,5 @@
-"""The clock that a crawl has by default for shared machines, on a virtual clock: its rate, the exempt hosts, and a
-store that was made without it."""
+"""The default clock of a crawl for shared machines, on a virtual clock: its rate, the exempt hosts, and a store that
+was made without it."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_stacked_filters_are_equal_and_lists_of_different_things_are_not() -> No
     assert 2 == len({*lists} - {one, None})
 
 
-def test_own_figures_distinguish_pages_but_figures_of_a_url_a_date_or_a_clock_do_not() -> None:
+def test_figures_of_the_content_distinguish_pages_but_figures_of_a_url_a_date_or_a_clock_do_not() -> None:
     base = wording("http://a.test/2031/05/", "Month", "Rain fell on 7 days")
     assert base != wording("http://a.test/2031/06/", "Month", "Rain fell on 9 days")
     assert base == wording("http://a.test/2031/06/", "Month", "Rain fell on 7 days")

@@ -127,7 +127,7 @@ def test_the_userinfo_of_a_page_is_not_that_of_its_links():
 
 
 @given(URLS, st.data())
-def test_take_returns_the_chosen_rows(urls, data):
+def test_chosen_rows_are_returned(urls, data):
     batch = UrlBatch.of(urls, key=KEY).with_columns(depth=np.arange(len(urls)))
     rows = data.draw(st.lists(st.integers(-len(urls), len(urls) - 1), max_size=8)) if urls else []
     taken = batch.take(rows)
