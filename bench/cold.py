@@ -108,9 +108,9 @@ def steps(
     times.sort()
     middle, most = times[RECALLS // 2] * 1e3, times[-1] * 1e3
     notes = (
-        f"Of {memory_bytes // 1_000:,} hosts that may be in memory.",
+        f"At most {memory_bytes // 1_000:,} hosts may be in memory.",
         f"A new URL of a cold host recalls it: {middle:.2f} ms of CPU (median; {most:.1f} at most).",
-        f"Opening the store takes {opening / hosts * 1e6:.2f} s per million hosts and their URLs.",
+        f"Opening the store needs {opening / hosts * 1e6:.2f} s per million hosts and their URLs.",
     )
     return tuple(rows), notes
 

@@ -141,14 +141,14 @@ def _table(web: BenchWeb, found: dict[str, list[Crawl]], absent: Iterable[str]) 
     selected = ratio(middles["outrider, on_page with a selector"][1], ours[1])
     rows.append(("on_page with a selector against none", None, None, selected, None, None, None, None, None))
     notes = (
-        f"On {web.title}; {ROUNDS} of ours, {PEER_ROUNDS} of each other, in turns, medians; concurrency {CONCURRENCY}.",
-        "Pages a second count from the start of the program to its end; CPU seconds are the crawler's alone.",
-        "The ratio is ours over theirs for pages/s and theirs over ours for CPU and memory: more is better for us.",
-        "Scrapy follows links by its LinkExtractor; the lean one by a single XPath and a set for each page.",
-        "on_page is a Python function that returns the title; its ratio is CPU with it over CPU without, at most 1.10.",
+        f"On {web.title}; {ROUNDS} of ours, {PEER_ROUNDS} of each peer, in turns, medians; concurrency {CONCURRENCY}.",
+        "Pages per second count from the start of the program to its end. CPU seconds are only the crawler's.",
+        "The ratio is ours / theirs for pages/s, and theirs / ours for CPU and memory: more is better for us.",
+        "Scrapy follows links by its LinkExtractor, the lean one by a single XPath and a set per page.",
+        "on_page is a Python function that returns the title. Its ratio is CPU with it / CPU without it, at most 1.10.",
         "With one CSS selector the ratio is at most 1.60.",
-        "Ours asks a host for one page at a time, with robots.txt, politeness and the store on; Scrapy asks for eight.",
-        "wget2 and spider follow `a` elements alone.",
+        "Ours requests one page at a time per host, with robots.txt, politeness and the store. Scrapy requests eight.",
+        "wget2 and spider follow only `a` elements.",
         *absent,
     )
     return Table("crawl", "Whole crawls beside others", columns, tuple(rows), notes)

@@ -310,7 +310,7 @@ def discover_table(durable: Mapping[int, Found]) -> Table:
     columns = ("discover", "queues", "CPU µs", "wall µs", "URLs a second", "call p99 ms", "max ms")
     notes = (
         "Calls of 1,000 URLs of 85 bytes, no two of one host in a call, synced before they return.",
-        "A UrlBatch comes with its fingerprints; making it is not in the figure.",
+        "A UrlBatch contains its fingerprints. Making it is not in the figure.",
         _sync_note(durable),
     )
     return Table("frontier.discover", "Frontier: discover, on the disk", columns, tuple(rows), notes)
@@ -342,11 +342,11 @@ def visit_table(
     columns = ("lease + report", "store", "queues", "resting", "CPU µs", "wall µs", "URLs a second")
     form = "reported in columns" if all(found["columns"] for found in memory.values()) else "reported as Outcome each"
     notes = (
-        "A crawl's road: robots.txt errands, outcomes with lines, digests and validators, each Lease looked at;",
-        "links: found in pages, judged by the rules for traps, their returns counted; without it as URLs were given;",
-        'every other row is robots="caller", with outcomes of seconds and status alone.',
-        f"Per URL, {form} unless said. Spread over the rounds: calls of 100 and the CPU time of one checkpoint,",
-        f"over the visits that {LOG_BYTES_BEFORE_CHECKPOINT >> 20} MB of log hold; then the next may begin.",
+        "A crawl's road: robots.txt errands, outcomes with lines, digests and validators, each Lease read.",
+        "links: found in pages, judged by the rules for traps, their returns counted. Other rows have seed URLs.",
+        'Every other row is robots="caller", with outcomes of only seconds and status.',
+        f"Per URL, {form} unless the row says otherwise. Calls of 100 include the CPU time of one checkpoint,",
+        f"divided by the visits in {LOG_BYTES_BEFORE_CHECKPOINT >> 20} MB of log. Then the next one may begin.",
         _sync_note(durable),
     )
     return Table("frontier.visit", "Frontier: lease + report", columns, tuple(rows), notes)
@@ -365,8 +365,8 @@ def shared_table(shared: Mapping[int, Found]) -> Table:
     )
     notes = (
         "Four hosts an address, the clock that `crawl` has by default: two requests at once, 0.25 s. In memory, in one",
-        "process and by turns; the ratio is the median of five. As much of the difference as falls on hosts that find",
-        "their machine resting is not work of the same kind: they wait for it, and are looked at again.",
+        "process and in turns. The ratio is the median of five. A part of the difference is other work: hosts whose",
+        "machine pauses wait for it, and are checked again.",
     )
     columns = ("lease + report", "queues", "without, CPU µs", "with, CPU µs", "with / without")
     return Table("frontier.shared", "Frontier: clocks that hosts share", columns, rows, notes)
@@ -406,7 +406,7 @@ def stalls_table(memory: Mapping[int, Found], durable: Mapping[int, Found]) -> T
             )
     columns = ("one call", "store", "queues", "checkpoint beside", "p50 ms", "p99 ms", "max ms", "p99 CPU", "max CPU")
     notes = (
-        "Wall time; on the disk with the call's sync. CPU: of the calling thread, in ms; of an empty call the mean.",
+        "Wall time; on disk with the call's sync. CPU: of the calling thread, in ms; for an empty call the mean.",
         _sync_note(durable),
     )
     return Table("frontier.stalls", "Frontier: how long one call takes", columns, tuple(rows), notes)
@@ -446,7 +446,7 @@ def store_table(durable: Mapping[int, Found], recovered: Mapping[int, Found]) ->
                     )
     columns = ("what", *(f"{size:,} queues" for size in sizes))
     notes = (
-        "Recovery: from Frontier.open to the first lease, of a store whose process ended with leases open; files warm.",
+        "Recovery: from Frontier.open to the first lease, of a store whose process ended with open leases; files warm.",
     )
     return Table("frontier.store", "Frontier: memory, disk, recovery", columns, tuple(rows), notes)
 
@@ -465,7 +465,9 @@ def budgets_table(budgets: Sequence[Found]) -> Table:
         for one in budgets
     ]
     columns = ("filled", "memory_bytes, MB", "peak RSS, MB", "B per further URL", "of them seen-set", "without it")
-    notes = ("Of three thirds, the peak of the last against that of the second; the empty process is not in the RSS.",)
+    notes = (
+        "The peak of the last third compared with that of the second. The RSS does not include the empty process.",
+    )
     return Table("frontier.budget", "Frontier: memory beyond its budget", columns, tuple(rows), notes)
 
 
@@ -497,11 +499,11 @@ def peers_table(
                 cells_of_peer.append(_ending(one))
         rows.append((PEERS[name], *cells_of_peer))
     notes = (
-        "A CPU second, that of a server included; in brackets: a second of wall time. Ours keeps politeness (under a",
+        "Per CPU second, with that of a server; in brackets: per second of wall time. Ours applies politeness (on a",
         "virtual clock) and reports each URL; Scrapy and scrapy-redis only pop, Crawlee fetches and marks as handled:",
-        "none of the three knows a pause. URLFrontier serves a queue once a second at most, which sets its wall time",
-        "where hosts are few.",
-        f"A peer stops when adding takes more than {SECONDS_MAX:.0f} s; taking out ends after {POPS_SECONDS:.0f} s.",
+        "the three have no pauses. URLFrontier serves a queue at most once a second, which limits its wall time",
+        "if there are few hosts.",
+        f"A peer stops if adding needs more than {SECONDS_MAX:.0f} s. Leasing ends after {POPS_SECONDS:.0f} s.",
         *missing,
     )
     columns = ("URLs out", *(f"{size:,} hosts" for size in sizes))
@@ -536,7 +538,7 @@ def due_table(due: Sequence[Found]) -> Table:
     columns = ("hosts", "RSS, B per host", "slope, B per host", "of it seen-set", "cards", "fixed, MB")
     notes = (
         f"{sizes} hosts, memory_bytes {HOSTS_DUE_BUDGET} MB, after a checkpoint; RSS per host is that of the larger.",
-        "Fixed: what is there at either size, with the cards that the budget lets be there and tables of fixed length.",
+        "Fixed: the memory at either size, with the cards within the budget and tables of fixed length.",
     )
     return Table("frontier.due", "Frontier: memory of hosts that are due soon", columns, tuple(rows), notes)
 

@@ -65,9 +65,9 @@ def _steps(path: Path) -> tuple[list[tuple[object, ...]], tuple[str, ...]]:
     ledger.close()
     text = int(cards.heads["url_bytes"].sum()) / RECORDS
     notes = (
-        f"A record takes {size / RECORDS:.1f} bytes of disk, its URL alone {text:.1f} before it is compressed.",
-        "The URLs are made up and more alike than real ones.",
-        f"The longest append took {longest * 1e3:.2f} ms of CPU.",
+        f"A record needs {size / RECORDS:.1f} bytes of disk. Its URL has {text:.1f} before compression.",
+        "The URLs are made, and more similar than real ones.",
+        f"The longest append needed {longest * 1e3:.2f} ms of CPU.",
     )
     return rows, notes
 

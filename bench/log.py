@@ -31,8 +31,8 @@ def tables() -> list[Table]:
             shutil.rmtree(directory, ignore_errors=True)
     sync = sync_seconds(CACHE)
     notes = (
-        f"One sync of this disk takes {sync * 1e3:.3f} ms (median of 200); {URLS_PER_HOST} URLs a host, no delay.",
-        "lease + report: as many leases as a call may have, each reported done without links.",
+        f"One sync of this disk needs {sync * 1e3:.3f} ms (median of 200); {URLS_PER_HOST} URLs per host, no delay.",
+        "lease + report: the largest number of leases per call, each reported done without links.",
     )
     columns = ("verb", "URLs a call", "CPU µs", "wall µs", "URLs a second")
     return [Table("log", "The durable verbs, for each URL", columns, tuple(rows), notes)]

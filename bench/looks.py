@@ -189,8 +189,8 @@ def asked_table(found: Mapping[str, Mapping[str, float]], hosts: int) -> Table:
         rows.append((name, one["p50"], one["max"], one["cpu"], what, _reached(value, limit)))
     columns = ("question", "answered in ms", "longest", "server's CPU ms", "to reach", "")
     notes = (
-        f"{hosts:,} hosts of one URL and one of {LARGE_URLS:,}; over HTTP, each question {TIMES} times, with pauses",
-        "in which counts grow old. A page of one host's URLs is held to its CPU time, the others to their median.",
+        f"{hosts:,} hosts with one URL and one with {LARGE_URLS:,}; over HTTP, each query {TIMES} times, with pauses",
+        "in which counts expire. A page of one host's URLs has a limit of CPU time, the other queries of their median.",
     )
     return Table("looks", "Questions to a served frontier", columns, tuple(rows), notes)
 
@@ -204,7 +204,7 @@ def leased_table(found: Mapping[str, Mapping[str, float]], hosts: int) -> Table:
     limits = ", ".join(f"{part} {limit:g} ms" for part, limit in LEASE_MS.items())
     columns = (f"lease({WANT})", "p50 ms", "p99", "longest", "leases", "questions", "")
     notes = (
-        f"{hosts:,} hosts, in memory, reports between the leases; to reach: {limits}. The asking thread never pauses.",
+        f"{hosts:,} hosts, in memory, reports between the leases; limits: {limits}. The querying thread never pauses.",
     )
     return Table("looks.lease", "Leases beside questions", columns, tuple(rows), notes)
 

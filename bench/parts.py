@@ -113,8 +113,8 @@ def tables() -> list[Table]:
     ]
     rows.append(("together", each * 1e6, None))
     notes = (
-        f"A crawl of {pages:,} pages with WARC on {title}; CPU time, that of the timers in it.",
-        "Where few hosts are left a turn brings few pages, on which its fixed price falls.",
+        f"A crawl of {pages:,} pages with WARC on {title}; CPU time, with that of the timers.",
+        "If few hosts are left, a turn has few pages, which share its fixed cost.",
     )
     return [Table("parts", "Where the CPU time of a crawl goes", ("part", "µs a page", "share"), tuple(rows), notes)]
 

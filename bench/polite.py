@@ -69,7 +69,7 @@ def tables() -> list[Table]:
     notes = (
         f"{HOSTS:,} hosts, a gap of 1 s or more, answers after 20 ms, {SECONDS} s, no WARC.",
         f"The rate counts from second {COUNTED_FROM_SECONDS:.0f} on.",
-        f"Lateness is that behind the first {BEGINNING_SECONDS:.0f} s; the column beside has the p99 of these.",
+        f"Lateness counts after the first {BEGINNING_SECONDS:.0f} s. The next column has the p99 of these seconds.",
     )
     return [Table("polite", "Crawls with gaps", (*columns, "CPU s per 1,000", "breaches"), tuple(rows), notes)]
 

@@ -227,16 +227,16 @@ def table(found: Mapping[tuple[str, int], Sequence[Found]], hosts: int, rounds: 
         prices[way] = price, price + adding
         rows.append((way, batch, *cells, 1 / price, adding * 1e6))
     notes = [
-        f"{hosts:,} hosts of {EACH} URLs, on the disk, each call synced; pauses off; medians of {rounds} in turns.",
-        f"CPU: of the server's process; of the whole process where embedded; of scheduler and Redis for {PEER},",
-        "which keeps nothing on disk and no host's pause, and takes no result: it pops one URL a call.",
-        "Adding: CPU of a new URL, in calls of 1,000; one a call for the peer.",
+        f"{hosts:,} hosts of {EACH} URLs, on disk, each call synced; pauses off; medians of {rounds} in turns.",
+        f"CPU: of the server's process; of the whole process if embedded; of scheduler and Redis for {PEER},",
+        "which stores nothing on disk, has no pauses and accepts no results: it pops one URL per call.",
+        "Adding: CPU per new URL, in calls of 1,000; one per call for the peer.",
     ]
     if missing is None:
         (ours, ours_whole), (theirs, theirs_whole) = prices[REST], prices[PEER]
         reached = "reached" if theirs / ours >= LEAST_AGAINST_PEER else "MISSED"
         notes.append(
-            f"URLs for each CPU second, REST in the largest batches against {PEER}: {theirs / ours:.2f}x "
+            f"URLs per CPU second, REST in the largest batches compared with {PEER}: {theirs / ours:.2f}x "
             f"(to reach: {LEAST_AGAINST_PEER:g}x, {reached}); with adding {theirs_whole / ours_whole:.2f}x."
         )
     else:

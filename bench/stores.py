@@ -44,9 +44,9 @@ def tables() -> list[Table]:
             )
     columns = ("store", "a call", "new: CPU µs", "wall µs", "to ours", "known: CPU µs", "wall µs", "to ours", "bytes")
     notes = (
-        f"Medians of {ROUNDS} rounds, for each URL; one sync of this disk takes {sync_seconds(CACHE) * 1e3:.3f} ms.",
-        "bytes: of the closed store on disk for each URL of about 50 bytes, preallocated space not counted.",
-        "outrider also parses, canonicalises, hashes and queues each URL; the databases get finished fingerprints.",
+        f"Medians of {ROUNDS} rounds, per URL; one sync of this disk needs {sync_seconds(CACHE) * 1e3:.3f} ms.",
+        "bytes: of the closed store on disk per URL of about 50 bytes, without preallocated space.",
+        "outrider also parses, normalizes, hashes and queues each URL. The databases get finished fingerprints.",
         "rocksdb: WriteBatch with sync. lmdb: one transaction a call, synced. sqlite: WAL, synchronous=FULL.",
     )
     return [Table("stores", "A durable link in our store and in databases", columns, tuple(rows), notes)]
