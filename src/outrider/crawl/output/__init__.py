@@ -7,7 +7,7 @@ neither loses a line nor writes it twice.
     line_fields.py      the fields of a line of `politeness.jsonl`
     omissions.py        what a crawl omitted, with the command that lists it
     output.py           archive, fact and line files, in this order
-    omissions.py        omitted URLs and links, with the command that lists them
+    output_recovery.py  the true ends of archive and line files, for an opening and a repair
     parquet.py          rows of a Parquet file in bounded pieces
     progress.py         the progress of a running crawl
     rates.py            rates, remaining time and counts of the status

@@ -2,7 +2,7 @@
 
 An errand has an owner, the authority or host that it is for, and the next URL to ask for: its own, or the target of a
 redirect. Its request uses the clock of that URL's host. The errands for robots.txt files and addresses follow from the
-frontier's own needs (`authorities.Authority`, `whereabouts.Whereabouts`); all other kinds are queued by callers.
+frontier's own needs (`authorities.Authority`, `host_addresses.HostAddress`); all other kinds are queued by callers.
 """
 
 from __future__ import annotations

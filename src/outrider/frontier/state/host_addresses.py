@@ -91,7 +91,7 @@ class HostAddress(Errand):
         return ("", now + instant(ADDRESS_FAILED_SECONDS), 0, 0, error or "no_address")
 
     def __repr__(self) -> str:
-        return f"<Whereabouts {self.name} at {self.address or self.error or 'nobody knows'}>"
+        return f"<HostAddress {self.name} at {self.address or self.error or 'unknown'}>"
 
 
 class HostAddresses:
