@@ -109,7 +109,7 @@ def test_a_run_is_drawn_as_it_is_written() -> None:
 
 
 def test_the_sizes_on_the_page_are_those_in_force() -> None:
-    assert f"up to {RUN_BLOCK_ROWS:,} records; fewer where their bodies reach {RUN_BLOCK_BYTES >> 10} KiB" in PAGE
+    assert f"up to {RUN_BLOCK_ROWS:,} records; fewer if their bodies reach {RUN_BLOCK_BYTES >> 10} KiB" in PAGE
 
 
 def test_the_head_on_the_page_is_the_head_of_a_card() -> None:
