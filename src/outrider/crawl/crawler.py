@@ -1,4 +1,4 @@
-"""A crawl in a program: `outrider.crawl(…)`, and `outrider.Crawler`, which the program holds."""
+"""A crawl in a program: `outrider.crawl(…)`, and `outrider.Crawler`, which the program controls."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class Crawler:
-    """A crawl that a program holds: `run` crawls and blocks, `pages` gives the pages to an event loop, and meanwhile
-    any thread may call `stop` and `status`.
+    """A crawl that a program controls: `run` crawls and blocks, `pages` yields the pages to an event loop, and
+    meanwhile any thread may call `stop` and `status`.
 
-    It takes what `outrider.crawl` takes, and crawls once. Another one with the same output goes on where this one
-    ended. `stop` and `status` belong to other threads: a hook that wants to stop calls `stop`, too, and the page it was
-    called for is kept.
+    It accepts the arguments of `outrider.crawl`, and crawls once. Another one with the same output continues where this
+    one ended. `stop` and `status` are for other threads: a hook that wants to stop calls `stop` too, and its page is
+    stored.
     """
 
     def __init__(
@@ -35,8 +35,8 @@ class Crawler:
         output: str | os.PathLike[str] | None = None,
         **options: Unpack[CrawlKeywords],
     ) -> None:
-        """seeds: URLs, or `@file`. options: those of `CrawlOptions`. Raises SettingsError for seeds that are no list;
-        all else is checked when the crawl begins."""
+        """seeds: URLs, or `@file`. options: those of `CrawlOptions`. Raises SettingsError for seeds that are not a
+        list; everything else is checked when the crawl begins."""
         if isinstance(seeds, str):
             raise SettingsError(f"seeds is one text; give a list of them: crawl([{seeds!r}])")
         if not isinstance(seeds, Iterable):
@@ -78,9 +78,9 @@ class Crawler:
         under_way.stop_soon(reason)
 
     def status(self) -> dict[str, Any]:
-        """The fields of `outrider status --json`, from any thread but the crawl's own (a hook, its event loop: there
-        `await asyncio.to_thread(crawler.status)`). Raises SettingsError before the crawl lies in its directory, and
-        UnreachableError where the crawl does not answer in time."""
+        """Returns the fields of `outrider status --json`, from any thread except the crawl's own (a hook, its loop:
+        there `await asyncio.to_thread(crawler.status)`). Raises SettingsError before the crawl has its directory, and
+        UnreachableError if the crawl does not answer in time."""
         with self._lock:
             if self._under_way is None:
                 raise SettingsError("the crawl has not begun: call `status` once `run` or `pages` is under way")
@@ -109,14 +109,14 @@ def _on_a_terminal() -> bool:
 def crawl(
     seeds: Iterable[str] = (), *, output: str | os.PathLike[str] | None = None, **options: Unpack[CrawlKeywords]
 ) -> Any:
-    """Crawls from `seeds` (URLs, or `@file`) to the end, and blocks until then; on an existing directory it goes on.
-    Answers a `CrawlResult`. Where an event loop runs, it answers `CrawlPages` at once; `async for` over them crawls.
+    """Crawls from `seeds` (URLs, or `@file`) to the end, and blocks until then; continues an existing directory.
+    Returns a `CrawlResult`. In an event loop it returns `CrawlPages` at once; `async for` over them crawls.
 
-    `options` are those of `CrawlOptions`; an option that is not given comes from OUTRIDER_… variables, from
-    outrider.toml in the directory, or from the defaults. If standard error is a terminal, progress is shown there;
-    elsewhere it is shown only if `progress` says so. A skipped seed, a note of the opening and a stop are one line each
-    on standard error. Raises SettingsError,
-    InvalidUrlError and StoreError; a crawl that stopped early has an exit code (3, 4, 7, 8, 10) in its result.
+    `options` are those of `CrawlOptions` (docs/options.md); an option that you do not pass comes from OUTRIDER_…
+    variables, from outrider.toml in the directory, or from the defaults. If standard error is a terminal, progress is
+    shown there; elsewhere it is shown only if `progress` says so. A skipped seed, a note of the opening and a stop are
+    one line each on standard error. Raises SettingsError, InvalidUrlError and StoreError; a crawl that stopped early
+    has an exit code (3, 4, 7, 8, 10) in its result.
     """
     crawler = Crawler(seeds, output=output, **options)
     try:

@@ -66,13 +66,13 @@ from outrider.url import host_of
 WAIT_SLACK_SECONDS: Final = 1.0  # between two looks at the same rest
 OWN_WAIT_SECONDS_MAX: Final = max(RETRY_SECONDS)  # a crawl makes such pauses itself, also beyond --max-wait
 SEEDS_AT_ONCE: Final = 100_000
-NOTE_SECONDS: Final = 30.0  # the line files' lengths and the run's rates are noted so often
-STATISTICS_SHARE: Final = 20  # counting hosts may take 1/20 of the time at most
+NOTE_SECONDS: Final = 30.0  # how often the line files' lengths and the run's rates are recorded
+STATISTICS_SHARE: Final = 20  # counting hosts may use at most 1/20 of the time
 
 
 @dataclass(frozen=True, slots=True)
 class CrawlResult:
-    """The result of a crawl's run: its exit code (surface), why it ended in words, its directory, the counts of the
+    """The result of a crawl's run: its exit code, why it ended in words, its directory, the counts of the
     frontier, and the failures of hooks in this run."""
 
     exit_code: int
@@ -86,11 +86,11 @@ class PageReader(Protocol):
     """Reads the pages of a crawl while it runs."""
 
     def tell(self, page: CrawledPage) -> None:
-        """Takes a page that is kept; called in the books' thread."""
+        """Accepts a stored page; called in the writer thread."""
         ...
 
     def full(self) -> bool:
-        """Whether so many pages wait to be read that the crawl leases no more."""
+        """Whether enough pages wait to be read to stop leasing."""
         ...
 
 
@@ -116,8 +116,8 @@ class CrawlRun(CrawlLoop):
         reader: PageReader | None = None,
         beside: SideServer | None = None,
     ) -> None:
-        """reader: gets each answered page once it is kept. beside: answers questions from elsewhere while the crawl
-        runs. Raises SettingsError for a hook that cannot be loaded."""
+        """reader: gets each answered page once it is stored. beside: answers questions of other processes while the
+        crawl runs. Raises SettingsError for a hook that cannot be loaded."""
         self._permission = Permission(options, sources, hosts)
         super().__init__(
             options,
@@ -131,7 +131,7 @@ class CrawlRun(CrawlLoop):
         )
         self._beside, self._reader, self._progress = beside, reader, progress
         self._seeds, self._sources, self._seeds_again, self._bad_seeds = seeds, sources, seeds_again, bad_seeds
-        # A gap that depends on the time of an answer is not known for the second of two requests; nor is that of a
+        # A gap that depends on the time of an answer is unknown for the second of two requests; so is that of a
         # [[host]] table, until the host's first lease.
         self._has_trains = not (options.delay or options.delay_factor or options.host)
         self._was_finished = ""  # words for a crawl of which nothing was left when this run began
@@ -152,7 +152,7 @@ class CrawlRun(CrawlLoop):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Where the seeds came from, as they were typed."""
+        """The sources of the seeds, as typed."""
         return tuple(self._sources)
 
     # -- from outside -------------------------------------------------------------------------------------------------
@@ -164,8 +164,8 @@ class CrawlRun(CrawlLoop):
     async def _status(
         self, calling: Callable[[Callable[[], Any]], Awaitable[Any]], *, left_out: bool = False
     ) -> dict[str, Any]:
-        """calling: makes a call that looks, in some thread. left_out: with what was left out, which costs by the number
-        of URLs: it is counted again when a multiple of the time has passed that the last count took."""
+        """calling: makes a query, in some thread. left_out: with the skipped URLs, whose cost grows with the number
+        of URLs: they are counted again after a multiple of the time of the last count."""
         statistics, wait, tail = await calling(
             lambda: (self._frontier.statistics(), self._wait_seconds(), self._frontier.explain_idle().tail_seconds)
         )
@@ -186,8 +186,8 @@ class CrawlRun(CrawlLoop):
         return counts
 
     def _wait_seconds(self) -> float:
-        """Seconds that this run will wait for resting hosts, and for all hosts when nothing is in flight; the run ends
-        before hosts that rest for longer than --max-wait."""
+        """Returns the seconds that this run waits for resting hosts, and for all hosts with nothing in flight; the run
+        ends if hosts rest for longer than --max-wait."""
         longest = self._frontier.waits(within_seconds=self._options.max_wait).longest_seconds
         ready = None if self._at_work else self._frontier.next_ready_seconds()
         return longest if ready is None or ready > self._options.max_wait else max(longest, ready)
@@ -256,7 +256,7 @@ class CrawlRun(CrawlLoop):
             raise
 
     def _take_up(self, frontier: Frontier) -> None:
-        """Goes on where the run before ended, with the seeds of this one."""
+        """Continues where the previous run ended, with the seeds of this one."""
         options, opening = self._options, frontier.opening
         self._journal.note("open", version=version(), kernels=in_use(), opening=opening.number, pid=os.getpid())
         for host in unverified_hosts(options):
@@ -285,7 +285,7 @@ class CrawlRun(CrawlLoop):
     def _take_seeds(self) -> None:
         seeds = list(dict.fromkeys([*take_pending(self._files), *self._seeds]))
         if not seeds and self._seeds_again is not None and not self._frontier.statistics()["accepted"]:
-            # A run that died before it took its seeds; outrider.toml says where they came from.
+            # A run that died before it read its seeds; outrider.toml contains their sources.
             seeds = list(self._seeds_again())
         if not seeds:
             return
@@ -313,7 +313,7 @@ class CrawlRun(CrawlLoop):
         self._shut(_state_of(code))
 
     def _shut(self, state: str) -> None:
-        """Gives everything back; a disk that refuses even that leaves a store that the next opening replays."""
+        """Closes everything; if the disk refuses even that, the next opening replays the store."""
         self._hooks.close()
         self._output.close()
         self._journal.close()
@@ -330,7 +330,7 @@ class CrawlRun(CrawlLoop):
         put_run(self._files, LastRun(rates.average, rates.peak, seconds, self._not_followed(), self._count_bad_seeds()))
 
     def _count_bad_seeds(self) -> int:
-        """How many seeds were no URLs: of this run, or of the last one that read seeds."""
+        """The number of seeds that were not URLs: of this run, or of the last one that read seeds."""
         return self._before.bad_seeds if self._bad_seeds is None else self._bad_seeds.count
 
     def _left_out(self, statistics: Mapping[str, Any]) -> dict[str, int]:
@@ -390,9 +390,9 @@ class CrawlRun(CrawlLoop):
         return await self._waits_too_long(turn.next_ready_seconds)
 
     async def _waits_too_long(self, ready_seconds: float) -> bool:
-        """Whether nothing can be fetched for longer than a crawl waits; then the hosts that are left are named.
+        """Whether nothing can be fetched for longer than a crawl waits; then the remaining hosts are named.
 
-        A gap of this crawl's own and the pause before a retry are no reason to end.
+        A gap of this crawl's own and the pause before a retry are not reasons to end.
         """
         most = self._options.max_wait
         if ready_seconds <= most:
@@ -460,7 +460,7 @@ class CrawlRun(CrawlLoop):
         self._progress.say(f"outrider: serving at {await asyncio.to_thread(self._beside.open, running)}")
 
     async def _added(self, question: Mapping[str, Any]) -> list[Code]:
-        """Takes links from a server beside this crawl, which has admitted their URLs."""
+        """Adds links from a server in this process, which has admitted their URLs."""
         links = await self._in_books(self._hooks.with_priorities, question["links"])
         codes = await self._in_books(self._frontier.discover, links, request_id=question["request_id"])
         counts: dict[str, int] = {}
@@ -490,17 +490,17 @@ class CrawlRun(CrawlLoop):
         return answered
 
     async def _admit(self, urls: Sequence[str], *, owner: bool) -> Admitted:
-        """Permits the loopback addresses that the owner's URLs name, as seeds do, and tells which URLs may be added."""
+        """Permits the loopback addresses in the owner's URLs, as for seeds, and says which URLs may be added."""
         admitted = await self._in_books(lambda: self._permission.admit(urls, owner=owner))
         self._options = self._permission.options
         return admitted
 
     async def _verified(self, _: Mapping[str, Any]) -> dict[str, Any]:
-        """Recounts the store beside the crawl, whose calls wait meanwhile."""
+        """Recounts the store during the crawl, whose calls wait meanwhile."""
         return asdict(await asyncio.to_thread(self._frontier.verify))
 
     async def _exported(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Writes the frontier's records to a file beside the crawl, which goes on between two pieces."""
+        """Writes the frontier's records to a file during the crawl, which continues between two pieces."""
         path, count = str(question.get("path", "")), Count()
         if not os.path.isabs(path):
             raise SettingsError(f"path is {path!r}: a running crawl takes a whole path")

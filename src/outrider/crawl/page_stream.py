@@ -15,11 +15,11 @@ from outrider.limits import PAGES_READ_AHEAD_MAX
 
 
 class CrawlPages:
-    """The answered pages of a crawl, each once it is kept. `async for` runs the crawl, one time.
+    """The answered pages of a crawl, each once it is stored. `async for` runs the crawl, one time.
 
-    A reader that stops reading holds the crawl back: at most `PAGES_READ_AHEAD_MAX` pages wait, and the requests in
-    flight. A loop that is left early stops the crawl as Ctrl-C does: what was fetched is kept, and the same call goes
-    on another time. `async with` around the loop waits for that end.
+    A slow reader slows the crawl down: at most `PAGES_READ_AHEAD_MAX` pages wait, and the requests in
+    flight. Leaving the loop early stops the crawl as Ctrl-C does: fetched pages are stored, and the same call continues
+    another time. `async with` around the loop waits for that end.
     """
 
     def __init__(

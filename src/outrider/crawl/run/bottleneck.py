@@ -1,10 +1,10 @@
-"""The possible throughput of a crawl's last minute, split into causes that add up: where each place was, or why it was
-empty.
+"""The possible throughput of a crawl's last minute, split into causes that add up: the stage of each slot, or why it
+was empty.
 
-A crawl has so many places (`--concurrency`), and each could hold a visit all the time. A visit goes from stage to
-stage, and the time in each is summed. The time of places without a visit goes to the causes that the frontier's counts
-name, as they stood when it was asked for leases last. Visits that stand aside, and answers that are read or written
-down, hold no place and count all the same: where there are more of all than places, the time of all shrinks alike.
+A crawl has a number of slots (`--concurrency`), and each could have a visit all the time. A visit passes from stage to
+stage, and the time in each is summed. The time of slots without a visit is assigned to causes by the frontier's counts
+at the last lease. Slow visits outside the slots, and answers that are being read or written, use no slot and are
+counted too: if there are more of all these than slots, the time of each is scaled down.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from outrider.frontier.verbs.census import ScheduleCounts
 
 WINDOW_SECONDS: Final = 60.0
-STEP_SECONDS: Final = 1.0  # the window moves on by so much
+STEP_SECONDS: Final = 1.0  # the window moves by this
 
 CAUSES: Final = {
     "fetching": ("network", "sites are at work, and no other host waits for a place"),
@@ -48,7 +48,7 @@ class Stage(IntEnum):
     WAITS = 1
     """It waits for a place among the requests."""
     NAMED = 2
-    """The address of its host is asked for."""
+    """Resolving the address of its host."""
     SITE = 3
     """Its site is at work."""
     ROBOTS = 4
@@ -59,8 +59,8 @@ class Stage(IntEnum):
 
 @dataclass(slots=True)
 class _Step:
-    """A piece of the window: its length, the answers that came, and the time of places by cause, in microseconds.
-    body, late: of the time at sites, how long bytes came in, and how long an end went unnoticed."""
+    """A piece of the window: its length, the number of answers, and the time of slots by cause, in microseconds.
+    body, late: parts of the time at sites: receiving bytes, and an end that was not yet noticed."""
 
     length: Instant = 0
     answers: int = 0
@@ -79,7 +79,7 @@ class _Step:
 
 
 class Bottleneck:
-    """Counts the time of `places`; all instants come from one clock, all calls from one thread."""
+    """Counts the time of slots; all instants are from one clock, all calls from one thread."""
 
     def __init__(self, places: int, now: Instant) -> None:
         self.behind = 0
@@ -90,7 +90,7 @@ class Bottleneck:
         self._area = [0] * len(Stage)  # with count x now: the time in each stage since the last look
         self._since = now
         self._answers = self._body = self._late = 0  # since the last look
-        self._synced = 0.0  # the share of the last turn of the books that went into syncs
+        self._synced = 0.0  # the share of the writer thread's last turn that was spent in syncs
         self._schedule_counts: ScheduleCounts | None = None
         self._held: str | None = None  # the cause that keeps all empty places empty
         self._steps: deque[_Step] = deque([_Step()])
@@ -98,11 +98,11 @@ class Bottleneck:
     # -- the life of a visit -------------------------------------------------------------------------------------------
 
     def move(self, token: int, stage: Stage, now: Instant) -> None:
-        """A visit comes into a stage."""
+        """Notes that a visit enters a stage."""
         self.move_all((token,), stage, now)
 
     def move_all(self, tokens: Iterable[int], stage: Stage, now: Instant) -> None:
-        """Visits come into a stage."""
+        """Notes that visits enter a stage."""
         at, count, area, moved = self._at, self._count, self._area, 0
         for token in tokens:
             was = at.get(token)
@@ -115,7 +115,7 @@ class Bottleneck:
         count[stage] += moved
 
     def answered(self, body: Instant, late: Instant) -> None:
-        """A visit has its answer: bytes came in for so long, and its end went unnoticed for so long."""
+        """Notes the answer of a visit: for how long bytes arrived, and for how long its end was not noticed."""
         self._answers += 1
         self._body += max(0, body)
         self._late += max(0, late)
@@ -131,9 +131,8 @@ class Bottleneck:
     def turned(
         self, standing: ScheduleCounts | None, now: Instant, *, synced: float = 0.0, held: str | None = None
     ) -> None:
-        """The books have made a turn. standing: of the frontier, once it gave the leases that it had; None: as before.
-        synced: the share of the turn that went into syncs. held: the cause that keeps empty places empty whatever the
-        frontier has."""
+        """Notes a turn of the writer thread. standing: the counts of the frontier after its leases; None: as before.
+        synced: the share of the turn spent in syncs. held: a cause that keeps empty slots empty in any case."""
         self._synced = min(1.0, max(0.0, synced))
         self._look(now)
         self._schedule_counts, self._held = standing or self._schedule_counts, held
@@ -169,7 +168,7 @@ class Bottleneck:
                 self._steps.popleft()
 
     def _empty(self, places: float) -> dict[str, float]:
-        """So many empty places by cause: each host that may not be visited now could hold one."""
+        """Returns the number of empty slots by cause: each host that may not be visited now could use one."""
         standing = self._schedule_counts
         if self._held is not None:
             return {self._held: places}
@@ -187,8 +186,8 @@ class Bottleneck:
         return found
 
     def last_minute(self, now: Instant) -> dict[str, Any]:
-        """The last minute: `seconds` of it that were counted, `places`, answers per second, how many were possible with
-        all places at sites all the time (None before the first one), the share of each cause in per cent, and `bound`,
+        """Returns the last minute: the counted `seconds`, `places`, answers per second, the possible rate with all
+        slots at sites all the time (None before the first answer), the share of each cause in per cent, and `bound`,
         the kind of cause with the largest share."""
         self._look(now)
         whole = _Step()

@@ -1,5 +1,5 @@
-"""Places of requests under way: slow ones stand aside, so that tarpits leave the places to hosts that answer. Where no
-more may stand aside, some places are kept for hosts that answered promptly before."""
+"""Slots of requests under way: slow ones leave their slots, so that tarpits do not block hosts that answer. If no more
+may leave, some slots are reserved for hosts that answered promptly before."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ from outrider.limits import (
     SLOW_REQUEST_SECONDS,
 )
 
-SLOW_PER_PLACE_MAX: Final = 7  # requests aside for each place: 448 beside 64, as many sockets as a downloader has
+SLOW_PER_PLACE_MAX: Final = 7  # slow requests for each slot: 448 for 64 slots, as many sockets as a downloader has
 
 
 def slow_max(concurrency: int, connections_max: int) -> int:
-    """How many slow requests may stand aside of so many places, where so many connections are open at most."""
+    """Returns how many slow requests may be outside of this number of slots, with a limit of open connections."""
     return max(0, min(connections_max - concurrency, SLOW_PER_PLACE_MAX * concurrency))
 
 
 def kept_of(concurrency: int) -> int:
-    """How many of so many places only hosts with a prompt last page may take, while few more may stand aside."""
+    """Returns how many of this number of slots are reserved for hosts with a prompt last page, while few more requests
+    may leave."""
     return int(concurrency * KEPT_PLACES_SHARE)
 
 
 class Place:
-    """The place of one request to a host: waited for, held, aside of the places, or left. `begin` sends the request."""
+    """The slot of one request to a host: waited for, in use, left to another one, or ended. `begin` sends the
+    request."""
 
     __slots__ = ("began", "begin", "host", "is_aside", "is_held", "is_left", "is_unproven")
 
@@ -42,22 +44,22 @@ class Place:
         self.is_aside = False
         self.is_left = False
         self.is_unproven = False
-        """Whether it holds one of the places that any host may take."""
+        """Whether it uses one of the slots that are open to any host."""
 
 
 class RequestPlaces:
-    """`most` requests at once, and `aside_most` of those that are waited for longer than half a second.
+    """`most` requests at once, and in addition `aside_most` requests that last longer than half a second.
 
-    A request that is slow gives its place to another one and goes on beside them. The next one to its host stands aside
-    from the beginning, until one was quick again. Where no more may stand aside, a slow request keeps its place. So
-    where many are slow, hosts whose last page was not prompt may take all places but `kept`. Used by one event loop.
+    A slow request leaves its slot to another one and continues outside. The next request to its host starts outside,
+    until one was quick again. If no more requests may leave, a slow request keeps its slot. So with many slow
+    requests, hosts whose last page was not prompt may use all slots but `kept`. Used by one event loop.
     """
 
     def __init__(self, most: int, aside_most: int, make_room: Callable[[], None], *, kept: int = 0) -> None:
-        """make_room: is told of each request that goes aside, or waits while places are kept for others."""
+        """make_room: is called for each request that leaves its slot, or waits while slots are reserved for others."""
         self._most, self._kept = most, kept
         self._free = most
-        self._unproven = 0  # places held for hosts whose last page was not prompt
+        self._unproven = 0  # slots of hosts whose last page was not prompt
         self._prompt_hosts: OrderedDict[str, None] = OrderedDict()
         self._prompt_at = float("-inf")  # when one of them answered last
         self._aside_most = aside_most
@@ -104,8 +106,8 @@ class RequestPlaces:
                 self._prompt_hosts.popitem(last=False)
 
     def _may_begin(self, place: Place) -> bool:
-        """Whether a place that is free is one for this request: some are kept while nearly no more requests may stand
-        aside; and already while many do, as long as hosts answer promptly."""
+        """Whether a free slot is open to this request: some are reserved while nearly no more requests may leave; and
+        earlier, while many have left, as long as hosts answer promptly."""
         if place.host in self._prompt_hosts or self._unproven < self._most - self._kept:
             return True
         if self._aside_most - self.aside <= self._most:
@@ -170,7 +172,7 @@ class RequestPlaces:
             self._take(following)
 
     def _look(self) -> None:
-        """Has the requests that are slow by now stand aside."""
+        """Makes the requests that are slow by now leave their slots."""
         self._patience = None
         now = asyncio.get_running_loop().time()
         while self._prompt and (first := next(iter(self._prompt))).began + SLOW_REQUEST_SECONDS <= now:

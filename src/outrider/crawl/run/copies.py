@@ -1,7 +1,7 @@
 """Pages that are copies of others: the same bytes under another URL, or nearly the same text.
 
-The pages of a crawl stand here by digest and SimHash, those of earlier runs as `pages.jsonl` tells them. The frontier
-knows for ever whether a digest was seen (`Frontier.seen_content`); this says where, for as many pages as a bound says.
+This file keeps the pages of a crawl by digest and SimHash, including those of earlier runs from `pages.jsonl`. The
+frontier always knows whether a digest was seen (`Frontier.seen_content`); this names the page, for a limited number.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from outrider.limits import COPIES_PAGES_MAX, DUPLICATES_LISTED_MAX
 from outrider.page import SHINGLES_MIN, Page, SimHashIndex
 
 _ORIGINALS: Final = frozenset({Word.DONE, Word.TRUNCATED})
-_NO_ROW: Final = b"\xff" * 4  # as an index gives it
+_NO_ROW: Final = b"\xff" * 4  # as an index returns it
 _INDEXED_TOGETHER: Final = 1_024  # pages: the fixed price of a call is spread thin
 _Page = tuple[str, bytes, int, int]  # URL, digest, SimHash, number of shingles
 
@@ -69,12 +69,12 @@ class Copies:
         return len(self._ends) - 1
 
     def read(self, lines: Iterable[bytes]) -> None:
-        """Takes in the pages of earlier runs. A line that says nothing of the kind is passed over."""
+        """Adds the pages of earlier runs. Lines without these fields are skipped."""
         for page in islice(_pages(lines), self._pages_max - len(self)):
             self.add(*page)
 
     def add(self, url: str, digest: bytes, simhash: int, shingles: int) -> None:
-        """Takes in a page that is no exact copy. The first page of each value stays."""
+        """Adds a page that is not an exact copy. The first page of each value remains."""
         row = len(self)
         if row >= self._pages_max:
             return
@@ -88,7 +88,7 @@ class Copies:
             self._index()
 
     def _index(self) -> None:
-        """Gives the indexes the pages that they lack."""
+        """Adds the missing pages to the indexes."""
         _note(self._by_digest, self._digests)
         _note(self._by_simhash, self._simhashes)
         _note(self._by_site, {_site_number(site): row for site, row in self._sites.items()})
@@ -111,8 +111,8 @@ class Copies:
         return None
 
     def is_of_mirror(self, url: str, original: str) -> bool:
-        """Whether the page `original`, which came before this one, is that of a mirror: it has the path of this one on
-        a site whose first page came later. So a site loses nothing to the mirrors that are quicker than itself."""
+        """Whether the earlier page `original` belongs to a mirror: it has the path of this page on a site whose first
+        page was found later. So a faster mirror does not harm its original."""
         (own, path), (other, other_path) = _site_and_rest(url), _site_and_rest(original)
         if own == other or path != other_path:
             return False
@@ -122,11 +122,11 @@ class Copies:
         return bool(first < others_first)
 
     def is_first_of_shape(self, url: str, copy_of: tuple[str, int | None] | None) -> bool:
-        """Whether a page is the first copy of another one of its host among the URLs of its shape, in this run: that in
-        the folder of a language to which it was not translated. copy_of: the URL of the other, None for no copy.
+        """Whether a page is the first copy of another page of its host among the URLs of its shape, in this run: such
+        as the page of a language without a translation. copy_of: the URL of the other page, None for no copy.
 
-        A shape has one for each page of its host at most, so it ends by itself. A copy of a page of its own shape is
-        none, nor one that differs in its query alone: sites make these without end.
+        A shape has at most one for each page of its host, so it ends by itself. A copy of a page of its own shape does
+        not count, nor does one that differs only in its query: sites make these endlessly.
         """
         if copy_of is None:
             return False
@@ -156,15 +156,15 @@ class Copies:
         return True
 
     def repeats(self, wording: int | None) -> bool:
-        """Whether a page with this `wording_of` it came before, in this run; the first ones of a run are known."""
+        """Whether a page with this `wording_of` was seen before, in this run; the first ones of a run are known."""
         return wording is not None and self._is_known(self._wordings, wording)
 
     def says_nothing_new(self, url: str, page: Page, near: str | None) -> bool:
-        """Whether a page that is no exact copy says what another one said. near: the URL of the page that it is a near
-        copy of, None for none.
+        """Whether a page that is not an exact copy repeats another one. near: the URL of the page that it is a near
+        copy of, or None.
 
-        A near copy with figures that its host did not have before, in this run, is a page: that of another day, of
-        another product. Not where it has the path of its original on another host: a mirror counts its own visitors.
+        A near copy with figures that its host did not have before, in this run, is new: that of another day, of
+        another product. Except if it has the path of its original on another host: a mirror counts its own visitors.
         """
         if near is None:
             return self._kin.repeats(url, page)
@@ -189,7 +189,7 @@ class Copies:
 
 
 def _note(index: kernels.Index, rows: dict[int, int]) -> None:
-    """Gives the values that the index does not know their rows."""
+    """Adds rows for the values that the index does not contain."""
     values = struct.pack(f"<{len(rows)}Q", *rows)
     found = index.find(values)
     if found != _NO_ROW * len(rows):
@@ -201,12 +201,12 @@ def _note(index: kernels.Index, rows: dict[int, int]) -> None:
 
 
 def _pages(lines: Iterable[bytes]) -> Iterator[_Page]:
-    """The pages of lines of `pages.jsonl` that others may be copies of."""
+    """Yields the pages in lines of `pages.jsonl` that others may be copies of."""
     decoder = msgspec.json.Decoder(_PageFields)
     for octets in lines:
         try:
             line = decoder.decode(octets)
-            # Values of an earlier version have no number of shingles beside them.
+            # Values of an earlier version have no number of shingles.
             simhash = int(line.simhash, 16) if line.simhash and line.shingles else 0
         except (msgspec.DecodeError, ValueError):
             continue
@@ -254,7 +254,7 @@ class Copy:
 
 
 def lines_of(directory: str) -> Iterator[bytes]:
-    """The lines of `pages.jsonl` of a crawl. Raises NoCrawlError where there is none."""
+    """Yields the lines of `pages.jsonl` of a crawl. Raises NoCrawlError without the file."""
     path = os.path.join(directory, FILES[PAGES])
     if not os.path.exists(path):
         raise no_crawl(directory, inspect(directory, GIVE_A_CRAWL))
@@ -269,8 +269,8 @@ class _CopyFields(msgspec.Struct):
 
 
 def clusters(lines: Iterable[bytes], url: str | None = None) -> Iterator[tuple[str, list[Copy]]]:
-    """The pages that have copies, in the order in which the first copy was met, each with its copies; with a `url`
-    those that it belongs to. A URL's last word counts."""
+    """Returns the pages with copies, in the order of their first copy, each with its copies; with a `url` those that it
+    belongs to. The last line of a URL counts."""
     decoder = msgspec.json.Decoder(_CopyFields)
     originals: dict[str, tuple[str, int | None]] = {}
     for octets in lines:

@@ -1,11 +1,10 @@
-"""From a lease to an answer: name, address, guard, port, request (the only way a crawl touches a site).
+"""From a lease to an answer: name, address, guard, port, request (the only way in which a crawl contacts a site).
 
-    leases -> [name] -> guard -> [turn of sitemaps] -> [place] -> requests, at one address after the other -> visits
+    leases -> [name] -> guard -> [turn of sitemaps] -> [slot] -> requests, at one address after the other -> visits
 
-Leases come in trains: pages of one host that need no gap, asked for one after another; any other lease is a train of
-its own. Each step goes straight on to the next one, and a train waits only at those in brackets and for its answers; no
-task stands behind it. An errand for an address ends at the guard. A lease that says where its host is goes there, past
-the name service.
+Leases are in trains: pages of one host without a gap, requested one after another; any other lease is a train of
+its own. Each step calls the next one. A train waits only at the steps in brackets and for its answers; it needs no
+task. An errand for an address ends at the guard. A lease with the address of its host skips the name service.
 """
 
 from __future__ import annotations
@@ -43,17 +42,17 @@ from outrider.limits import (
     SITEMAPS_WAITING_MAX,
 )
 
-_PORT_ASKED = 443  # the port in questions to the name service; an address goes for all ports
+_PORT_ASKED = 443  # the port in questions to the name service; an address is valid for all ports
 
-DNS_MEMORY_SECONDS = 0.001  # an answer that came sooner was known: no visit waited for it
+DNS_MEMORY_SECONDS = 0.001  # a faster answer was from memory: no visit waited for it
 
 VisitEnded = Callable[[Lease, Visit | BaseException], None]
-"""A function that is told of the end of a visit; of an error only where a bug broke it off."""
+"""A callback for the end of a visit; it gets an error only if a bug interrupted the visit."""
 
 
 class NameService(Protocol):
-    """Finds addresses; `Resolver` is the real one. One with a method `known` is asked by it first: it gives the
-    addresses that need no wait, else None, and raises as `resolve` does."""
+    """Finds addresses; `Resolver` is the real one. If it has a method `known`, that is called first: it returns the
+    addresses that are available without a wait, else None, and raises as `resolve` does."""
 
     async def resolve(self, host: str, port: int) -> Sequence[str]: ...
 
@@ -72,9 +71,9 @@ class _VisitState:
 
 
 class _VisitTrain:
-    """Visits to one host, one behind the other. ways: those without an end; others: the addresses to ask at after the
-    first one; own: of the host, from the step that has its address; is_mapping: it is one of the few that fetch
-    sitemaps; is_mapless: it waits to be one, without a place."""
+    """Visits to one host in a row. ways: those under way or waiting; others: the addresses to try after the
+    first one; own: of the host, from the step with its address; is_mapping: it is one of the few that fetch
+    sitemaps; is_mapless: it waits to be one, without a slot."""
 
     __slots__ = ("asked_at", "ended", "host", "is_mapless", "is_mapping", "naming", "others", "own", "place", "ways")
     own: HostSettings
@@ -121,10 +120,10 @@ class Fetching:
         goes_on: Callable[[], bool] = lambda: True,
         spelling: Callable[[str], str] = lambda url: url,
     ) -> None:
-        """concurrency: requests at once; aside_most: slow ones beside them. make_room: is told of each visit whose name
-        or answer is long in coming. headers: of each request. bottleneck: is told where each visit is. pins: whether a
-        request goes to the address that its lease names; where no group goes by addresses, that one grows old. goes_on:
-        whether there is room for the answers of further visits: where there is none, trains are let go. spelling: the
+        """concurrency: requests at once; aside_most: slow ones in addition. make_room: is called for each visit whose
+        name or answer is slow. headers: of each request. bottleneck: counts the stages of visits. pins: whether a
+        request uses the address in its lease; if no group depends on addresses, that one may be old. goes_on:
+        whether there is room for the answers of further visits; otherwise trains are released. spelling: the
         text in which a URL is requested."""
         self._headers = headers
         self._spelling = spelling
@@ -150,20 +149,20 @@ class Fetching:
         self._make_room = make_room
         self._mapping = 0  # visits that fetch sitemaps
         self._map_line: deque[_VisitTrain] = deque()  # visits that wait until other sitemaps are read
-        self._mapless = 0  # and hold no place meanwhile
-        self._unnamed = 0  # visits whose name is long in coming
+        self._mapless = 0  # and use no slot meanwhile
+        self._unnamed = 0  # visits whose name is slow to resolve
         self._counts = {"names": 0, "names_waited": 0, "names_seconds": 0.0, "requests": 0, "kept": 0}
-        self._failed: OrderedDict[tuple[str, str], None] = OrderedDict()  # (host, address) that took no connection
+        self._failed: OrderedDict[tuple[str, str], None] = OrderedDict()  # (host, address) without a connection
 
     def statistics(self) -> dict[str, float]:
-        """Visits that asked for an address, `names_waited` of them with a wait, and how long that was in all; requests
+        """Returns visits that resolved an address, `names_waited` of them with a wait, and the total wait; requests
         sent, `kept` of them over a connection of an earlier one."""
         return dict(self._counts)
 
     @property
     def aside(self) -> int:
-        """Visits that hold no place: their name is long in coming, or their answer, or the end of other sitemaps, or
-        the places are kept for other hosts."""
+        """The number of visits without a slot: their name or their answer is slow, they wait for other sitemaps, or
+        the slots are reserved for other hosts."""
         return self._unnamed + self._mapless + self._places.aside + self._places.held_up
 
     @property
@@ -174,14 +173,14 @@ class Fetching:
     @property
     def leases(self) -> list[Lease]:
         """The leases of visits under way."""
-        return [way.lease for way in list(self._ways.values())]  # another thread may ask
+        return [way.lease for way in list(self._ways.values())]  # another thread may call this
 
     def __len__(self) -> int:
         """Visits under way."""
         return len(self._ways)
 
     def begin(self, leases: Sequence[Lease], ended: VisitEnded) -> None:
-        """Begins the visits of a train: leases of one host, or one lease. `ended` is told of the end of each, perhaps
+        """Begins the visits of a train: leases of one host, or one lease. `ended` is called at the end of each, perhaps
         from within this call."""
         train = _VisitTrain(leases[0].host, ended)
         self.trains += 1
@@ -229,8 +228,8 @@ class Fetching:
             return made.result()
 
     def let_go(self) -> None:
-        """Lets every train go on with no further visit, and trains that are held up with none; visits that are not made
-        say so."""
+        """Stops every train after its current visit, and waiting trains at once. Visits that are not made
+        report so."""
         for train in list(self._in_line.values()) if self._places.held_up else ():
             self._give_back(train)
         for way in list(self._ways.values()):
@@ -238,7 +237,7 @@ class Fetching:
                 self._let_go(way.train)
 
     def rest(self, resting: bool) -> None:
-        """Lets large answers rest, or go on: there is no room for them now."""
+        """Pauses or resumes large answers, because there is no room for them now."""
         if resting is not self._resting:
             self._resting = resting
             self._downloader.rest(resting)
@@ -247,7 +246,7 @@ class Fetching:
         """Ends the visits of these tokens now, all by default; each says whether the site may have noticed."""
         wanted = self._ways if tokens is None else tokens
         ways = [way for token in wanted if (way := self._ways.get(token)) is not None]
-        # Visits that wait for a place go first: it would be theirs when one with a request leaves it.
+        # Visits that wait for a slot end first: otherwise they would get it when a visit with a request leaves it.
         for way in sorted(ways, key=lambda way: way.train.is_asking):
             self._downloader.cancel(way.lease.token)
             self._end(way, Visit(way.lease, way.at, self._clock(), stopped=True, began=way.began))
@@ -270,7 +269,7 @@ class Fetching:
             train.naming = asyncio.create_task(self._resolve(train, host, port))
 
     async def _resolve(self, train: _VisitTrain, host: str, port: int) -> None:
-        """Asks the name service; a train that waits long for it gives its place to another one."""
+        """Resolves the name; a train that waits long for it leaves its slot to another one."""
         waits = False
 
         def give_place() -> None:
@@ -304,7 +303,7 @@ class Fetching:
             self._named(train, found)
 
     def _named(self, train: _VisitTrain, found: Sequence[str]) -> None:
-        """Goes on with the addresses of the host."""
+        """Continues with the addresses of the host."""
         try:
             first, *train.others = self._permitted(train.host, found)
         except FetchFailure as failure:
@@ -342,11 +341,11 @@ class Fetching:
         except HookFailed as failed:
             self._end(way, Visit(lease, way.at, self._clock(), fault=failed))
         except (InvalidUrlError, SettingsError) as refused:
-            # Spelled canonically and yet nothing that may stand on the wire.
+            # In canonical spelling, but not valid in a request.
             self._refuse(way, FetchError.MALFORMED, refused.facts)
 
     def _permitted(self, host: str, addresses: Sequence[str]) -> Sequence[str]:
-        """The addresses that may be dialled, in order: first those that took connections."""
+        """Returns the permitted addresses, in order: first those that accepted connections."""
         if self._loopback_only:
             addresses = [ip for ip in addresses if (address := parsed(ip)) is not None and address.is_loopback]
             if not addresses:
@@ -357,7 +356,7 @@ class Fetching:
         return sorted(permitted, key=lambda address: (host, address) in self._failed)
 
     def _map(self, train: _VisitTrain) -> None:
-        """Lets `SITEMAPS_AT_ONCE` visits to sitemaps go on; the others wait, and most of them hold no place."""
+        """Starts at most `SITEMAPS_AT_ONCE` visits to sitemaps; the others wait, and most of them use no slot."""
         if self._mapping < SITEMAPS_AT_ONCE:
             self._mapping += 1
             train.is_mapping = True
@@ -370,7 +369,7 @@ class Fetching:
             self._make_room()
 
     def _enter(self, train: _VisitTrain) -> None:
-        """Asks once there is a place."""
+        """Sends the request once there is a slot."""
         train.place = Place(train.host, partial(self._ask, train))
         self._places.enter(train.place)
         if not train.place.is_held:
@@ -380,7 +379,7 @@ class Fetching:
                 self._give_back(self._in_line[self._places.first_waiting])
 
     def _give_back(self, train: _VisitTrain) -> None:
-        """Ends the visits of a train unsent: their URLs go back to their queues, and others have their turn."""
+        """Ends the visits of a train unsent: their URLs return to their queues, and other hosts have their turn."""
         for way in train.ways.copy():
             self._end(way, Visit(way.lease, way.at, self._clock(), stopped=True))
 
@@ -392,8 +391,8 @@ class Fetching:
         self._dial([(way.lease.token, way.request) for way in train.ways])
 
     def _at_site(self, way: _VisitState) -> None:
-        """The site is at work on the request of a visit, as far as that is known here: the downloader sends the next
-        one of a train by itself."""
+        """Notes that the site works on the request of a visit, as far as that is known here: the downloader sends the
+        next one of a train by itself."""
         way.at, way.began = wall(), self._clock()
         self._bottleneck.move(way.lease.token, KINDS[way.lease.kind].stage, way.began)
 
@@ -405,7 +404,7 @@ class Fetching:
                 asyncio.get_running_loop().call_soon(self._answered, token, error)
 
     def _answered(self, token: int, answer: Response | BaseException | None) -> None:
-        """An answer came, or an error of the downloader; None where the visit was let go."""
+        """Handles an answer, or an error of the downloader; None if the visit was released."""
         way = self._ways.get(token)
         if way is None:
             return  # it was broken off
@@ -425,8 +424,8 @@ class Fetching:
             self._responded(way, answer)
 
     def _responded(self, way: _VisitState, response: Response) -> None:
-        """An address that takes no connection is dialled last from then on, until it takes one; the next one is
-        dialled, and all of them share the time of one."""
+        """Tries the next address after one that refused a connection; that one is tried last from then on, until it
+        accepts one. All of them share the time of one."""
         train = way.train
         if response.request_head:
             self._counts["requests"] += 1
@@ -446,7 +445,7 @@ class Fetching:
             self._failed.popitem(last=False)
 
     def _dial_next(self, way: _VisitState) -> bool:
-        """Asks at the next address, if there is time left."""
+        """Sends the request to the next address, if there is time left."""
         train, first = way.train, way.request
         passed = asyncio.get_running_loop().time() - train.asked_at
         if passed >= CONNECT_ALL_SECONDS_MAX:
@@ -479,7 +478,7 @@ class Fetching:
         self._end(way, visit)
 
     def _let_go(self, train: _VisitTrain) -> None:
-        """Lets a train go on with no visit behind the one under way."""
+        """Stops a train after the current visit."""
         if train.is_asking:
             self._downloader.let_go(train.ways[-1].lease.token)
         else:
@@ -495,7 +494,7 @@ class Fetching:
         self._end(way, Visit(way.lease, way.at, self._clock(), None, error, text))
 
     def _end(self, way: _VisitState, visit: Visit | BaseException) -> None:
-        """Tells of the end of a visit; gives back what its train holds, with the last one."""
+        """Reports the end of a visit; the last one also frees the resources of its train."""
         train = way.train
         del self._ways[way.lease.token]
         train.ways.remove(way)
@@ -527,7 +526,7 @@ class Fetching:
             self._map(following)
 
     async def close(self) -> None:
-        """Ends the visits in flight and gives connections and threads back. Raises HookFailed where the downloader is a
+        """Ends the visits in flight and frees connections and threads. Raises HookFailed if the downloader is a
         hook and cannot be closed."""
         try:
             await self._downloader.close()

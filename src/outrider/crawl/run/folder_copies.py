@@ -1,10 +1,10 @@
-"""Pages under other folders: whether one says what the page of its name said in another folder, but for a few words.
+"""Pages under other folders: whether one repeats the page of its name in another folder, except for a few words.
 
 A site that puts a session into its paths (`/calm-otter/page-7`, `/page-7/calm-otter`) has each of its pages under any
-number of URLs, with a greeting or a clock that differs. So a page whose name stands in several folders of its host is
-compared with the first pages of that name, and with those of its folder: it says nothing new where it has the same
-figures, and differs in a few words. A page whose name stands in one folder is compared with none, so a list of pages
-that are alike stays one.
+number of URLs, with a different greeting or clock. So a page whose name is in several folders of its host is
+compared with the first pages of that name, and with those of its folder. It contains nothing new if it has the same
+figures, and differs in a few words. A page whose name is in one folder is not compared, so a list of similar pages
+remains new.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from outrider.page import Page
 
 @dataclass(slots=True)
 class _FirstPages:
-    """The first pages of a name, or of a folder, and how many others in a row were like none of them."""
+    """The first pages of a name, or of a folder, and the number of later ones in a row that were different."""
 
     pages: list[TextSignature] = field(default_factory=list)
     misses: int = 0
@@ -26,7 +26,7 @@ class _FirstPages:
 
     @property
     def is_full(self) -> bool:
-        """Whether so many pages differed that no more are compared."""
+        """Whether enough pages differed to stop comparing."""
         return self.misses >= KIN_MISSES_MAX
 
 
@@ -36,7 +36,7 @@ class FolderCopies:
     def __init__(self, names_max: int = KIN_NAMES_MAX, kept_max: int = KIN_KEPT_MAX) -> None:
         self._names_max = names_max
         self._kept_max = kept_max
-        self._folder_of: dict[int, int] = {}  # by name: the first folder that it stood in
+        self._folder_of: dict[int, int] = {}  # by name: its first folder
         self._groups: dict[int, _FirstPages] = {}
         self._kept = 0
 

@@ -1,20 +1,20 @@
-"""Hooks: functions of the user at the steps of a crawl, each with what it gets, what it may give, and its failure.
+"""Hooks: functions of the user at the steps of a crawl, each with its arguments, its results, and its failure.
 
     on_request(request, lease) -> Request | None        event loop   headers and times of one request
-    on_response(response, lease) -> Response | None     books        the content that is read, as it came or put right
-    readers {type: read(body, url, content_type)}       a process    the text and links of a type that is no HTML
-    on_page(page) -> mapping, mappings | None           books        items; links added and dropped
-    scope(urls, page) -> column of true and false       books        which links are followed
-    priority(urls, page) -> column of 0 to 1            books        what comes first
-    key(urls, page) -> column of texts or None          books        the queue of each link
-    revisit(page) -> seconds | None                     books        when the page is due again
-    downloader(options, clock) -> Downloader            event loop   what fetches
+    on_response(response, lease) -> Response | None     writer       the content that is read, original or corrected
+    readers {type: read(body, url, content_type)}       a process    the text and links of a type other than HTML
+    on_page(page) -> mapping, mappings | None           writer       items; links added and dropped
+    scope(urls, page) -> column of true and false       writer       which links are followed
+    priority(urls, page) -> column of 0 to 1            writer       what is fetched first
+    key(urls, page) -> column of texts or None          writer       the queue of each link
+    revisit(page) -> seconds | None                     writer       the next visit of the page
+    downloader(options, clock) -> Downloader            event loop   the client that fetches
 
-`books` is the one thread that writes the store and the archive: pages come one after the other, in the order in which
-their outcomes are kept. A function that fails ends its page with the error `hook_<name>`, and its traceback stands in
-crawl.log; the crawl goes on. A reader has a process of its own (`reader_process.py`), with limits; one that no name
-imports (a lambda) runs in the books. Where neither such a reader nor `on_response` is there, answers are read in
-threads beside.
+`writer` is the one thread that writes the store and the archive, one page at a time, in the order in which their
+outcomes are stored. A function that fails ends its page with the error `hook_<name>`, its traceback is in
+crawl.log, and the crawl continues. A reader has its own process (`reader_process.py`), with limits; one that cannot be
+imported by name (a lambda) runs in the writer thread. Without such a reader and without `on_response`, answers are read
+in other threads.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class CrawledPage:
         self.outcome = outcome
         """The word of pages.jsonl: done, truncated, duplicate, redirect, gone …"""
         self.content = content
-        """What the reader found, None where nothing was read."""
+        """The result of the reader, None if nothing was read."""
         self.signals: Mapping[str, float] = _NO_SIGNALS
         """Signals for `priority`, by name; `on_page` may set them."""
         self.line: Mapping[str, Any] = {}
@@ -105,7 +105,7 @@ class CrawledPage:
 
     @property
     def status(self) -> int | None:
-        """The HTTP status, None where there was no answer."""
+        """The HTTP status, None without an answer."""
         return self.response.status if self.response is not None else None
 
     @property
@@ -142,7 +142,7 @@ class CrawledPage:
         return self._decoded().css(selector)
 
     def xpath(self, expression: str, **variables: Any) -> SelectorList[Selector]:
-        """The nodes of the page that an XPath expression selects, as `css` returns them. variables: values of the
+        """Returns the nodes of the page that an XPath expression selects, as `css` does. variables: values of the
         names with a `$` in the expression. Raises SelectorError."""
         return self._decoded().xpath(expression, **variables)
 
@@ -173,8 +173,8 @@ class CrawledPage:
 
     @property
     def follow(self) -> list[str | Link]:
-        """The links that go into the frontier: a list to change, or to put another in its place. A text may be relative
-        to the page; a `Link` brings a priority or metadata."""
+        """The links for the frontier: a list that you may change or replace. A text may be relative
+        to the page; a `Link` may have a priority or metadata."""
         if not isinstance(self._follow, list):
             self._follow = list(self._links.strings() if self._follow is None else islice(self._follow, _FOLLOW_MAX))
         return self._follow
@@ -186,7 +186,7 @@ class CrawledPage:
         self._follow = links
 
     def chosen(self) -> tuple[UrlBatch, list[Link | None] | None]:
-        """The links that go on, and for each the `Link` that a hook made of it; None where no hook touched the list."""
+        """Returns the links for the frontier, and for each the `Link` of a hook; None if no hook changed the list."""
         if self._follow is None:
             return self._links, None
         items = list(islice(self._follow, LINKS_PER_PAGE_MAX))
@@ -223,20 +223,21 @@ class OnPage(Protocol):
 
 
 class LinkColumn(Protocol):
-    """One value per link. `page` is the page where they stand, None for seeds. The column `depth` has their depths."""
+    """Returns one value per link. `page` is the page of the links, None for seeds. The column `depth` has their
+    depths."""
 
     def __call__(self, urls: UrlBatch, page: CrawledPage | None, /) -> npt.ArrayLike: ...
 
 
 class OnRequest(Protocol):
-    """May put another request in the place of one for a page: other headers, times or `bytes_max`. URL, address and
-    user agent stay, for robots.txt was asked with them."""
+    """May replace the request for a page: other headers, times or `bytes_max`. URL, address and
+    user agent remain, because robots.txt was requested with them."""
 
     def __call__(self, request: Request, lease: Lease, /) -> Request | None: ...
 
 
 class OnResponse(Protocol):
-    """May put other content in the place of that which came; the archive keeps what came."""
+    """May replace the received content; the archive stores the original."""
 
     def __call__(self, response: Response, lease: Lease, /) -> Response | None: ...
 
@@ -263,13 +264,14 @@ class MappedVisit(Protocol):
 
 
 class MakeDownloader(Protocol):
-    """Makes the downloader of a crawl; a class with this constructor is one. `clock` gives the frontier's instants."""
+    """Makes the downloader of a crawl; a class with this constructor is one. `clock` returns the frontier's
+    instants."""
 
     def __call__(self, options: CrawlOptions, clock: Callable[[], int], /) -> Downloader: ...
 
 
 class HookFailed(Exception):  # noqa: N818 - no error of the crawl: it ends one page
-    """A hook raised, or gave what it may not give; or a reader of ours did. `word` is the error class of its page."""
+    """A hook raised, or returned an invalid value; or a built-in reader did. `word` is the error class of its page."""
 
     def __init__(self, name: str, error: BaseException, *, word: str | None = None) -> None:
         """word: another one than that of the hook of this name."""
@@ -279,8 +281,8 @@ class HookFailed(Exception):  # noqa: N818 - no error of the crawl: it ends one 
         self.error = error
 
     def lines(self) -> list[str]:
-        """Its traceback, at most `HOOK_TRACEBACK_LINES_MAX` lines. The frames of this file and of the checks of what
-        hooks give are left out: a refused value has its reason alone."""
+        """Its traceback, at most `HOOK_TRACEBACK_LINES_MAX` lines. The frames of this file and of the checks of results
+        are omitted: a refused value has only its reason."""
         if isinstance(self.error, ReaderFailedError):
             lines = self.error.lines
         else:
@@ -365,11 +367,11 @@ _RESPONSE: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
     "first_byte_at": ("an instant, or None", lambda given: given is None or _INSTANT[1](given)),
     "verified": _BOOL,
 }
-"""The parts of a Response: the words for what each takes, and whether a value is that."""
+"""The parts of a Response: the words for the accepted values, and a check of a value."""
 
 
 def checked_response(given: object, name: str) -> Response:
-    """The response that a hook gave, when its parts are what they are said to be. Raises TypeError."""
+    """Returns the response of a hook if its parts are valid. Raises TypeError."""
     if not isinstance(given, Response):
         raise TypeError(f"{name} gave {given!r:.80}; it takes a Response")
     for part, (words, fits) in _RESPONSE.items():
@@ -382,8 +384,8 @@ def checked_response(given: object, name: str) -> Response:
 
 
 def _cut(response: Response, request: Request) -> Response:
-    """The response with as much of its body and content as was asked for: downloaders of ours stop there themselves,
-    and one of a user need not know of it."""
+    """Cuts body and content of the response to the requested size: our downloaders stop there themselves,
+    and a user's downloader need not."""
     body, content = request.room(len(response.head), response.headers.get("content-type"))
     if len(response.body) <= body and len(response.content) <= content:
         return response
@@ -396,7 +398,7 @@ def _cut(response: Response, request: Request) -> Response:
 
 
 class _UsersDownloader:
-    """The downloader of a user: a fault of it is a HookFailed, whatever it raises or gives."""
+    """The downloader of a user: anything it raises, and any invalid result, becomes a HookFailed."""
 
     def __init__(self, made: Downloader, clock: Callable[[], int]) -> None:
         self._made = made
@@ -415,7 +417,7 @@ class _UsersDownloader:
                 )
         except FetchFailure:
             raise
-        except BaseException as error:  # also what no program expects to catch: its request must come to an end
+        except BaseException as error:  # also errors that no program expects: its request must end
             raise HookFailed("downloader", error) from error
         return _cut(response, request)
 
@@ -429,7 +431,7 @@ class _UsersDownloader:
 
 @dataclass(slots=True)
 class HookTime:
-    """How long one hook took, in seconds."""
+    """The time that one hook needed, in seconds."""
 
     calls: int = 0
     seconds: float = 0.0
@@ -437,7 +439,7 @@ class HookTime:
 
 
 class Watch:
-    """The time that hooks take, in any thread."""
+    """The time that hooks need, in any thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -465,7 +467,7 @@ class Watch:
         return self._clock()
 
     def spent(self, name: str, took: float) -> None:
-        """Counts so many seconds for one call of a hook."""
+        """Adds the seconds of one call of a hook."""
         with self._lock:
             spent = self.times.setdefault(name, HookTime())
             spent.calls += 1
@@ -495,7 +497,7 @@ class Hooks:
     """The hooks of one crawl, found and checked; all of them may be absent."""
 
     def __init__(self, options: CrawlOptions) -> None:
-        """Imports what options name. Raises SettingsError for a name that is none, or that is no function."""
+        """Imports the functions in options. Raises SettingsError for a wrong name, or one that is not a function."""
         places = [options.output] if options.output else []
         self.on_request: OnRequest | None = _function_of("on_request", options.on_request, places)
         self.on_response: OnResponse | None = _function_of("on_response", options.on_response, places)
@@ -517,7 +519,7 @@ class Hooks:
 
     @property
     def look_at_answers(self) -> bool:
-        """Whether one of them is asked, in the books, while an answer is read."""
+        """Whether a hook must run in the writer thread while an answer is read."""
         return self.on_response is not None or self.reads_here
 
     @property
@@ -563,7 +565,7 @@ class Hooks:
             if given is None:
                 return response
             given = checked_response(given, "on_response")
-            # The archive and the record keep what came.
+            # The archive and the record keep the original.
             return replace(response, content=given.content, headers=given.headers)
 
     def _reader_of(self, response: Response) -> Any:
@@ -572,7 +574,7 @@ class Hooks:
         return self.readers.get(media_type(response.content, response.headers.joined("content-type")).essence)
 
     def reads_apart(self, response: Response) -> bool:
-        """Whether a process of its own reads this answer, which may take as long as its limit of time."""
+        """Whether a separate process reads this answer, which may need its whole time limit."""
         return isinstance(self._reader_of(response), ReaderProcess)
 
     def has_reader(self, response: Response) -> bool:
@@ -614,7 +616,7 @@ class Hooks:
             return None if given is None else items_given(given)
 
     def links(self, page: CrawledPage) -> tuple[UrlBatch | list[Link], int]:
-        """The links that go into the frontier, and how many `scope` refused. Raises HookFailed."""
+        """Returns the links for the frontier, and the number that `scope` refused. Raises HookFailed."""
         with self.watch.over("on_page", page.url):
             batch, made = page.chosen()
         refused = 0
@@ -631,8 +633,8 @@ class Hooks:
         return _as_links(batch, made, ranks, keys), refused
 
     def mapped(self, found: list[Link], visit: MappedVisit) -> tuple[list[Link], int]:
-        """The links of a sitemap that go into the frontier, and how many `scope` refused. A priority function comes
-        before what the sitemap says. Raises HookFailed."""
+        """Returns the links of a sitemap for the frontier, and the number that `scope` refused. A priority function
+        overrides the sitemap. Raises HookFailed."""
         if not found or (self.scope is None and self.priority is None and self.key is None):
             return found, 0
         page = CrawledPage(visit.lease, visit.response, Word.DONE, None, UrlBatch.of([one.url for one in found]))
@@ -659,7 +661,7 @@ class Hooks:
         return _as_links(batch, None, ranks, keys)
 
     def with_priorities(self, links: Sequence[Link]) -> Sequence[Link]:
-        """Links from outside with priorities and keys, where they bring none. Raises SettingsError as `seeds`."""
+        """Adds priorities and keys to links from outside that lack them. Raises SettingsError as `seeds`."""
         if self.priority is None and self.key is None:
             return links
         spelled = list(UrlBatch.of([one.url for one in links]).strings())
@@ -733,7 +735,7 @@ def _as_links(
     ranks: npt.NDArray[np.float64] | None,
     keys: list[str | None] | None,
 ) -> list[Link]:
-    """The links of a page as objects: a priority that a Link brings comes before that of the function."""
+    """Returns the links of a page as objects: the priority of a Link overrides that of the function."""
     links: list[Link] = []
     for row, url in enumerate(batch.strings()):
         own = made[row] if made is not None else None
@@ -753,8 +755,8 @@ def _as_links(
 
 
 def items_given(given: object) -> msgspec.Raw | None:
-    """The result of an `on_page` function as a JSON array of items; None without any. Raises TypeError, ValueError, and
-    whatever a generator raises."""
+    """Returns the result of an `on_page` function as a JSON array of items; None without items. Raises TypeError,
+    ValueError, and whatever a generator raises."""
     if isinstance(given, Mapping):
         return msgspec.Raw(b"[%b]" % _item(given, HOOK_ITEMS_BYTES_MAX))
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
@@ -790,7 +792,7 @@ _ITEM_DEPTH_MAX: Final = JSON_DEPTH_MAX - 2  # the list of items and the page's 
 
 
 def _no_number(given: Mapping[Any, object]) -> str:
-    """The name of the first field with a NaN or an infinity in it; "" for none."""
+    """Returns the name of the first field with a NaN or an infinity in it, or ""."""
     for name, value in given.items():
         left = [value]
         while left:
@@ -835,7 +837,7 @@ def _priority(option: object, places: Sequence[str]) -> LinkColumn | None:
 
 
 def _function_of(name: str, option: object, places: Sequence[str]) -> Any:
-    """The function that an option names, or is; None for none."""
+    """Returns the function that an option names, or is; None without one."""
     shown = name.replace("_", "-")
     if option is None or not isinstance(option, str):
         return _no_coroutine(shown, option)
@@ -845,7 +847,7 @@ def _function_of(name: str, option: object, places: Sequence[str]) -> Any:
             f"`--{shown} none`"
         )
     module, _, path = option.partition(":")
-    # The directory one is in, and the crawl's own: a hook lies beside the crawl, not among installed packages.
+    # The current directory, and the crawl's own: a hook is usually next to the crawl, not among installed packages.
     before = list(sys.path)
     sys.path.extend(place for place in (os.getcwd(), *places) if place not in sys.path)
     try:
@@ -890,12 +892,12 @@ def hook_running_text(name: str, url: str, seconds: float) -> str:
 
 
 def idle_in_hook(text: str) -> dict[str, Any]:
-    """The answer of `why-idle` while a hook keeps the crawl waiting: no count can be asked for."""
+    """Returns the answer of `why-idle` while a hook delays the crawl: no count is available then."""
     return {"reason": "hook", "text": text, "next_at": None, "next_seconds": None}
 
 
 def idle_with_hooks(found: Mapping[str, Any], shares: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """The answer of `why-idle` with the time that hooks take; a hook that takes half of it is the reason."""
+    """Adds the time of hooks to the answer of `why-idle`; a hook that needs half of it is the reason."""
     told = {**found, "hooks": dict(shares)}
     slowest = max(shares, key=lambda name: shares[name]["share"], default=None)
     if slowest is None or shares[slowest]["share"] < HOOK_SHARE_SLOW:

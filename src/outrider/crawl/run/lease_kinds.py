@@ -168,14 +168,14 @@ def _address_line(one: Reading, outcome: Outcome) -> LogLine:
 class CrawlKind:
     """One kind of lease.
 
-    stage: where its request is, for the report on throughput. A request of the stage NAMED ends with the address of its
-    host. bytes_max: how much of its answer is kept, None: as much as the settings of its host say. few: at most
+    stage: the stage of its request, for the report on throughput. A request of the stage NAMED ends with the address of
+    its host. bytes_max: the limit of its answer, None: by the settings of its host. few: at most
     `SITEMAPS_AT_ONCE` of these requests at once. parsed: whether the reading threads judge its answer and parse it as a
     page. read: makes the judgement and the content of an answer; None: the reading threads made them, or there is
-    nothing to read. outcome: made from a visit, its judgement and its links; None for a page, which the books compare
-    with other pages first. broken_off: the outcome of a request that we broke off, by its token, now. line: its line in
-    `crawl.log`, None for no line. by_server: whether a server does it for its workers. by_any: whether a worker whose
-    own guard refuses its address leaves it to other workers.
+    nothing to read. outcome: made from a visit, its judgement and its links; None for a page, which the writer thread
+    first compares with other pages. broken_off: the outcome of a request that we interrupted, by its token, now. line:
+    its line in `crawl.log`, None for no line. by_server: whether a server does it for its workers. by_any: whether a
+    worker whose own guard refuses its address leaves it to other workers.
     """
 
     kind: Kind
@@ -230,7 +230,7 @@ def errand_of(visit: Visit, judgement: Judgement | None = None, links: Links = N
 
 
 def stopped_outcome(visit: Visit) -> Outcome:
-    """The outcome of a request that we broke off: its host rests as after any other request."""
+    """Returns the outcome of a request that we interrupted: its host rests as after any other request."""
     began = visit.began if visit.began is not None else visit.now
     took = max(0.0, seconds(visit.now - began))
     outcome = KINDS[visit.lease.kind].broken_off(visit.lease.token, visit.now)

@@ -1,9 +1,9 @@
 """The loop of a crawl: lease, fetch, read, report, until nothing is left or the user stops it; for a frontier in this
 process (`run`) and for one elsewhere (`work`).
 
-Requests run in the event loop; everything that writes (frontier, archive, line files) runs in one thread beside it, one
-turn after the other: a turn reports what was finished meanwhile and brings the next leases. Leases of visits without an
-outcome are extended beside the turns, and a request ends before its lease does.
+Requests run in the event loop. One writer thread writes everything (frontier, archive, line files), one
+turn after the other: a turn reports the finished visits and returns the next leases. Leases of visits without an
+outcome are extended in another thread, and a request ends before its lease does.
 """
 
 from __future__ import annotations
@@ -63,22 +63,22 @@ from outrider.limits import (
 )
 from outrider.storage.files import Directory
 
-# Finished visits wait for others, for one sync serves them all: while some come so closely,
+# Finished visits wait for others, because one sync serves them all: while some follow this closely,
 GATHER_SECONDS: Final = 0.005
-GATHER_STEPS_MAX: Final = 4  # but not longer than so many times that,
-GATHER_VISITS_MAX: Final = 64  # and no longer once so many are there
+GATHER_STEPS_MAX: Final = 4  # but at most this number of steps,
+GATHER_VISITS_MAX: Final = 64  # and only up to this number of visits
 READY_SLACK_SECONDS: Final = 0.000_5  # a look at a host a moment before its instant would be in vain
-WAIT_SECONDS_MAX: Final = 30.0  # a turn at least so often: nothing is trusted to wake us for ever
+WAIT_SECONDS_MAX: Final = 30.0  # the longest time between two turns: we do not rely on being woken
 FULL_SECONDS_MAX: Final = 30.0  # how long a crawl waits for space when the disk is full
 FULL_STEP_SECONDS: Final = 0.5
-ASIDE_MAX: Final = 1_500  # visits whose name or answer is long in coming, beside those that have a place
-EXTEND_STEP_SECONDS: Final = 2.0  # leases of visits without an outcome are looked at so often,
-EXTEND_SECONDS: Final = 45.0  # extended when they end within so long,
-END_SECONDS: Final = 10.0  # and their requests broken off when they could not be and end within so long
-# An answer waits for the GIL no longer while another thread reads or writes down: a tenth of the usual 5 ms, for the
-# same CPU time, lets a crawl of quick sites get a sixth more.
+ASIDE_MAX: Final = 1_500  # visits whose name or answer is slow, in addition to those with a slot
+EXTEND_STEP_SECONDS: Final = 2.0  # how often leases of visits without an outcome are checked,
+EXTEND_SECONDS: Final = 45.0  # they are extended if they end within this time,
+END_SECONDS: Final = 10.0  # and their requests interrupted if that failed and they end within this time
+# The longest wait of an answer for the GIL while another thread reads or writes: with a tenth of the usual 5 ms, a
+# crawl of quick sites is a sixth faster, at the same CPU time.
 SWITCH_SECONDS: Final = 0.000_5
-STOP_SECONDS_MAX: Final = 30.0  # after the first stop requests may end for so long; then they are broken off
+STOP_SECONDS_MAX: Final = 30.0  # after the first stop, requests may need this time; then they are interrupted
 DESCRIPTORS_KEPT: Final = 24  # descriptors kept back for look-ups of names, log segments and questions for the status
 
 FINISHED, BUG, LIMIT, STOPPED, FULL, UNREACHABLE, HOOKS = 0, 1, 3, 4, 7, 8, 10
@@ -128,7 +128,7 @@ class CrawlLoop(ABC):
         full_seconds_max: float = FULL_SECONDS_MAX,
         stop_seconds_max: float = STOP_SECONDS_MAX,
     ) -> None:
-        """say: takes a line for people, in the event loop. Raises SettingsError for a hook that cannot be loaded."""
+        """say: prints a line for people, in the event loop. Raises SettingsError for a hook that cannot be loaded."""
         self._options, self._guard, self._say = options, guard, say
         self._hooks = Hooks(options)
         self._hook_failures = HookFailures(self._say_soon)
@@ -145,14 +145,14 @@ class CrawlLoop(ABC):
         self._books = ThreadPoolExecutor(max_workers=1, thread_name_prefix="outrider-books")
         self._wake = asyncio.Event()
         self._fetching: Fetching | None = None  # while requests may be made
-        self._read_soon: list[Visit] = []  # answers of one turn of the loop, which go to be read together
+        self._read_soon: list[Visit] = []  # answers of one turn of the loop, which are read together
         self._trains = Trains()
         self._has_trains = False  # whether hosts may need no gap between two requests
         self._places_free = 0  # as of the last look
-        self._held_bytes = 0  # of answers that no turn has taken
-        self._held_large = 0  # of them, what pages have beyond the usual limit
+        self._held_bytes = 0  # of answers that no turn has handled
+        self._held_large = 0  # the part of them above the usual limit of a page
         self._ready_at: float | None = None  # when the frontier has more leases, by the clock of the event loop
-        self._until: dict[int, Instant] = {}  # the ends of leases whose extension was asked for, by token
+        self._until: dict[int, Instant] = {}  # the ends of leases that are being extended, by token
         self._finished: list[Visit] = []
         self._in_turn: Sequence[Visit] = ()
         self._unwritten: list[int] = []  # tokens of visits whose turn has not ended well yet
@@ -164,7 +164,7 @@ class CrawlLoop(ABC):
         self._full_since: float | None = None
         self._answered = 0
         self._began = 0.0
-        self._network: dict[str, float] = {}  # what the requests of the run were, at its end
+        self._network: dict[str, float] = {}  # counts of the run's requests, at its end
         # Made by `_open`, in the books' thread.
         self._frontier: OutputFrontier
         self._clock: Callable[[], Instant]
@@ -182,7 +182,7 @@ class CrawlLoop(ABC):
 
     @abstractmethod
     def _close(self) -> None:
-        """Gives them back, in the books' thread."""
+        """Returns leases, in the writer thread."""
 
     @abstractmethod
     async def _at_end(self, turn: Turn) -> bool:
@@ -193,7 +193,7 @@ class CrawlLoop(ABC):
         return self._settler.turn(visits, want, trains=trains)
 
     def _extend(self, tokens: Sequence[int]) -> list[Settled]:
-        """Extends leases, in a thread beside that of the books. Raises OutriderError."""
+        """Extends leases, in a thread other than the writer thread. Raises OutriderError."""
         return self._frontier.extend(tokens, LEASE_SECONDS)
 
     def _now(self) -> Instant:
@@ -201,11 +201,11 @@ class CrawlLoop(ABC):
         return self._clock()
 
     def _schedule_counts(self) -> ScheduleCounts | None:
-        """How the hosts stand, where that is known here; in the books' thread."""
+        """Returns the counts of hosts, if they are known here; in the writer thread."""
         return None
 
     def _synced_seconds(self) -> float:
-        """How many seconds all syncs of the frontier took that this process waited for."""
+        """Returns the seconds of all syncs of the frontier that this process waited for."""
         return 0.0
 
     def _is_held(self) -> bool:
@@ -213,19 +213,19 @@ class CrawlLoop(ABC):
         return False
 
     async def _begin_beside(self) -> None:  # noqa: B027 - some crawls have nothing to do here
-        """Begins what runs beside the crawl."""
+        """Starts the tasks that run during the crawl."""
 
     async def _watch(self) -> None:  # noqa: B027 - some crawls have nothing to do here
-        """Runs beside the loop, and is cancelled at its end."""
+        """Runs during the loop, and is cancelled at its end."""
 
     async def _conclude(self) -> None:  # noqa: B027 - some crawls have nothing to do here
         """Says how the crawl ended, while the books are open."""
 
     async def _end_beside(self) -> None:  # noqa: B027 - some crawls have nothing to do here
-        """Ends what runs beside the crawl."""
+        """Ends the tasks that run during the crawl."""
 
     def _set_up(self, frontier: OutputFrontier, files: Directory) -> None:
-        """Takes the frontier that was opened, in the books' thread."""
+        """Sets the opened frontier, in the writer thread."""
         options = self._options
         self._frontier = frontier
         self._clock = anchored(frontier.now())
@@ -276,7 +276,7 @@ class CrawlLoop(ABC):
         self._wake.set()
 
     def _let_requests_end(self) -> None:
-        """Lets the requests in flight end, for so long as they may."""
+        """Lets the requests in flight finish, for a limited time."""
         self._let_trains_go()
         if self._event_loop is not None:
             self._event_loop.call_later(self._stop_seconds_max, self._break_off)
@@ -394,12 +394,12 @@ class CrawlLoop(ABC):
             if not self._at_work and not self._finished and not turn.leases and not held and await self._at_end(turn):
                 return
             if want and len(turn.leases) == want and fetching.held_up and self._room(fetching):
-                continue  # hosts that never answered are held up: behind them may be one that answers promptly
+                continue  # hosts that never answered wait: a host that answers promptly may be next
             await self._wait(fetching)
 
     async def _lease_due(self, fetching: Fetching) -> None:
-        """Leases what may be fetched by now, in a turn without outcomes: writing those down takes longer than a host
-        should be kept waiting behind its gap. Where no gap is due, one turn does both."""
+        """Leases the URLs that are due by now, in a turn without outcomes: writing those would delay a host after its
+        gap. If no gap is due, one turn does both."""
         if self._has_trains or self._ready_at is None or asyncio.get_running_loop().time() < self._ready_at:
             return
         want = 0 if self._full_since is not None else self._want(fetching)
@@ -409,7 +409,7 @@ class CrawlLoop(ABC):
 
     def _begin_all(self, turn: Turn, fetching: Fetching) -> None:
         """Begins the visits of a turn's leases, and remembers when more of them may begin."""
-        if self._stopping:  # they came while the crawl was told to stop
+        if self._stopping:  # they arrived after the crawl was stopped
             self._finished += [Visit(lease, wall(), self._clock(), stopped=True) for lease in turn.leases]
             return
         trains = trains_of(turn.leases) if self._has_trains else [[lease] for lease in turn.leases]
@@ -420,7 +420,8 @@ class CrawlLoop(ABC):
         self._ready_at = None if ready is None else asyncio.get_running_loop().time() + ready + READY_SLACK_SECONDS
 
     async def _turn(self, visits: Sequence[Visit], want: int, *, held: bool) -> Turn:
-        """A turn of the books, after which the places are counted. held: it leases nothing, for a reader is full."""
+        """Makes a turn of the writer thread, and then counts the slots. held: it leases nothing, for a reader is
+        full."""
         self._unwritten += [visit.lease.token for visit in visits]
         self._in_turn = visits
         archive, began = self._output.archive_synced, self._clock()
@@ -446,7 +447,7 @@ class CrawlLoop(ABC):
         return turn
 
     def _some_finished(self) -> list[Visit]:
-        """The visits that this turn takes; the others wait for the next turn."""
+        """Returns the visits of this turn; the others wait for the next turn."""
         size = large = count = 0
         while count < len(self._finished) and size < TURN_BYTES_MAX:
             size += visit_bytes(self._finished[count])
@@ -475,8 +476,8 @@ class CrawlLoop(ABC):
         self._wake.set()
 
     def _hold(self, size: int, large: int) -> None:
-        """Counts the bytes of answers. Large ones rest on their way while too many bytes of such are here: documents
-        that take seconds to read stop no lease of other pages."""
+        """Counts the bytes of answers. Large ones are paused while too many bytes of them are here: documents
+        that need seconds to read do not stop leases of other pages."""
         self._held_bytes += size
         self._held_large += large
         if self._fetching is not None:
@@ -484,12 +485,12 @@ class CrawlLoop(ABC):
 
     @property
     def _holds_enough(self) -> bool:
-        """Whether so many answers are here that no lease is begun."""
+        """Whether enough answers are here to begin no lease."""
         usual = self._held_bytes - self._held_large
         return usual > ANSWERS_BYTES_MAX or self._held_large > LARGE_HELD_BYTES_MAX + LARGE_BYTES_MAX
 
     def _goes_on(self) -> bool:
-        """Whether trains go on: not while more answers wait than are held, nor while the disk is full."""
+        """Whether trains continue: not while too many answers wait, nor while the disk is full."""
         return self._full_since is None and not self._holds_enough
 
     def _let_trains_go(self) -> None:
@@ -497,7 +498,7 @@ class CrawlLoop(ABC):
             self._fetching.let_go()
 
     def _have_read(self) -> None:
-        """Has the answers read that came in one turn of the event loop."""
+        """Starts the reading of the answers that arrived in one turn of the event loop."""
         self._readings.put(self._read_soon)
         self._read_soon = []
 
@@ -510,7 +511,7 @@ class CrawlLoop(ABC):
 
     @property
     def _at_work(self) -> int:
-        """Visits that have not come to their end: under way, waiting behind one that is, or being read."""
+        """Visits that have not ended: under way, waiting for an earlier one, or being read."""
         under_way = len(self._fetching) if self._fetching is not None else 0
         return under_way + len(self._read_soon) + len(self._readings)
 
@@ -525,9 +526,9 @@ class CrawlLoop(ABC):
         return [*asked, *(visit.lease for visit in list(self._read_soon)), *self._readings.leases]
 
     async def _keep_leases(self, fetching: Fetching) -> None:
-        """Extends the leases of visits without an outcome, also while a turn of the books takes long: a look-up, a
-        function of the user, or the wait of a finished visit for its turn, may take longer than a lease lasts. A
-        request whose lease cannot be extended is broken off before that ends."""
+        """Extends the leases of visits without an outcome, even while a turn of the writer thread is slow: a look-up, a
+        function of the user, or the wait of a finished visit for its turn, may last longer than a lease. A
+        request whose lease cannot be extended is interrupted before that ends."""
         while True:
             await asyncio.sleep(EXTEND_STEP_SECONDS)
             now = self._now()
@@ -551,7 +552,7 @@ class CrawlLoop(ABC):
         return [*self._leases_under_way(), *(visit.lease for visit in ended), *self._settler.leases]
 
     def _want(self, fetching: Fetching) -> int:
-        """How many leases may be asked for: none while we stop or wait for space."""
+        """Returns the number of leases to request: 0 while we stop or wait for space."""
         if self._stopping or (self._full_since is not None and self._at_work):
             return 0
         limit = self._options.max_seconds
@@ -564,9 +565,9 @@ class CrawlLoop(ABC):
         return self._room(fetching)
 
     def _room(self, fetching: Fetching) -> int:
-        """The number of leases that may be asked for. A place is held by a request under way; a visit holds none whose
-        name or answer is long in coming, nor one that has its answer. Leases beside the places are bounded, and so are
-        the bytes of answers that are read or wait for their turn."""
+        """Returns the number of leases to request. A request under way uses a slot; a visit whose name or answer is
+        slow uses none, nor does one with an answer. Leases without slots are limited, and so are the bytes of answers
+        that are being read or wait for their turn."""
         if self._holds_enough:
             return 0
         aside = min(fetching.aside, ASIDE_MAX)
@@ -625,7 +626,7 @@ class CrawlLoop(ABC):
 
     def _say_soon(self, line: str) -> None:
         """Says a line from any thread."""
-        assert self._event_loop is not None, "a run that has begun knows its loop"
+        assert self._event_loop is not None, "a run that has begun has a loop"
         with contextlib.suppress(RuntimeError):  # the loop was closed
             self._event_loop.call_soon_threadsafe(self._say, line)
 
@@ -665,14 +666,14 @@ def _downloader(options: CrawlOptions, clock: Callable[[], int]) -> Downloader:
 
 
 def _connections_max(concurrency: int) -> int:
-    """How many sockets may be open: a socket that cannot be had here must not be held against a host."""
+    """Returns the number of sockets that may be open: a missing socket here must not count against a host."""
     connections = max(concurrency, CONNECTIONS_MAX)
     files = allow_descriptors(connections + DNS_THREADS_MAX + DESCRIPTORS_SPARE)
     return connections if files is None else max(1, min(connections, files - open_files() - DESCRIPTORS_KEPT))
 
 
 def _look_ups_max(connections: int) -> int:
-    """How many look-ups may hang, each with a socket, beside so many connections."""
+    """Returns how many look-ups may hang, each with a socket, in addition to this number of connections."""
     files = allow_descriptors(connections + DNS_THREADS_MAX + DESCRIPTORS_SPARE)
     left = DNS_THREADS_MAX if files is None else files - open_files() - DESCRIPTORS_KEPT - connections
     return max(DNS_THREADS, min(DNS_THREADS_MAX, left))

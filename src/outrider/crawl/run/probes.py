@@ -68,9 +68,9 @@ _MAY_SAY_SO: Final = re.compile(
 
 
 class ProbeLine(msgspec.Struct, omit_defaults=True):
-    """A probe that was asked, or answered. of: a site, or `*.` and a domain. at: an instant. status: of the answer, -1
-    for none yet, 0 where none came. The rest tells of a page, see `ProbeAnswer`: of the answer or, before there is one,
-    of the first page of the site."""
+    """A probe that was sent, or answered. of: a site, or `*.` and a domain. at: an instant. status: of the answer, -1
+    before one, 0 without one. The other fields describe a page, see `ProbeAnswer`: of the answer or, before there is
+    one, of the first page of the site."""
 
     of: str
     url: str
@@ -92,10 +92,10 @@ class ProbeLine(msgspec.Struct, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class ProbeAnswer:
-    """The page that a URL by chance was answered with. at: when. title, text, bare: digests; `text` of its whole text,
-    `bare` of a short one that says there is nothing, without the names in its URL ("" for others). nothing: it says
-    so, in a short text or in its title, and the first page of its site is known and another. links: digests of the
-    URLs that it leads to."""
+    """The page in the answer for a random URL. at: when. title, text, bare: digests; `text` of its whole text,
+    `bare` of a short one that says there is no page, without the names in its URL ("" for others). nothing: it says
+    so, in a short text or in its title, and the first page of its site is known and different. links: digests of the
+    URLs that it links to."""
 
     url: str
     at: Instant
@@ -118,7 +118,7 @@ class ProbeAnswer:
 
     @classmethod
     def from_line(cls, line: ProbeLine) -> ProbeAnswer:
-        """The answer that a line tells of. Raises ValueError."""
+        """Reads the answer in a line. Raises ValueError."""
         return cls(
             *(line.url, line.at, int(line.simhash, 16), line.shingles, line.title, line.text, line.bare, line.nothing),
             frozenset(line.links),
@@ -145,8 +145,8 @@ class ProbeAnswer:
         return len(links) <= PROBE_LINKS_MAX and all(self._has(url, link) for link in links)
 
     def _has(self, url: str, link: str) -> bool:
-        """Whether this answer has the link of a page: the same one, or one that stands as to its own URL as that to the
-        URL of the page."""
+        """Whether this answer has the link of a page: the same one, or one with the same relation to its own URL as the
+        link to the URL of the page."""
         if link == url or _number(link) in self.links:
             return True
         for own, other in zip(_places(url), _places(self.url), strict=True):
@@ -157,7 +157,7 @@ class ProbeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """A page like the answer to a probe. probe: the URL of that. nothing: the page is none. leads_on: it has links that
+    """A page like the answer to a probe. probe: the URL of that. nothing: there is no page. leads_on: it has links that
     the answer lacks."""
 
     probe: str
@@ -167,7 +167,7 @@ class Likeness:
 
 @dataclass(slots=True)
 class _Asked:
-    """The probes of a site or a domain: how many, when the last one was asked, and how many of them lately."""
+    """The probes of a site or a domain: their number, when the last one was sent, and the number of recent ones."""
 
     count: int = 0
     at: Instant = 0
@@ -183,7 +183,7 @@ class _DomainHosts:
 
 
 class Probes:
-    """Asks, remembers and compares; used by one thread, the frontier's."""
+    """Sends probes, remembers and compares; used by one thread, the frontier's."""
 
     def __init__(self, frontier: OutputFrontier, options: CrawlOptions, files: Files | None = None) -> None:
         """files: the crawl's directory; None keeps nothing beyond this object. Raises StoreError."""
@@ -195,7 +195,7 @@ class Probes:
         self._length = 0
         self._asked: dict[str, _Asked] = {}
         self._answers: dict[str, tuple[ProbeAnswer, ...]] = {}  # the last one, or two
-        self._alike: dict[str, int] = {}  # by site: pages that were like others of it
+        self._alike: dict[str, int] = {}  # by site: pages that were like other pages of it
         self._firsts: dict[str, ProbeAnswer] = {}  # by site: its first page, of this run or as an earlier one noted it
         self._nothings: dict[int, None] = {}  # short pages that say there is nothing
         self._hosts: dict[str, _DomainHosts] = {}  # by domain
@@ -238,12 +238,12 @@ class Probes:
     # -- pages --------------------------------------------------------------------------------------------------------
 
     def judged(self, url: str, depth: int, page: Page, links: UrlBatch) -> Likeness | None:
-        """The likeness of a page to the answer to a probe of its site or its domain; None for a page that is like none,
-        and for seeds.
+        """Returns the likeness of a page to the answer to a probe of its site or its domain; None for a page without
+        one, and for seeds.
 
-        A page is none where it is like both of two answers of its site, has no link that they lack, and all three say
-        that there is nothing. One answer is no proof, nor are two like the first page of the site, nor two of a site
-        whose first page is not known: a site may give all its pages one text, or have one bad hour.
+        There is no page if it is like both of two answers of its site, has no link that they lack, and all three say
+        that there is no page. One answer proves nothing, nor do two like the first page of the site, nor two of a site
+        whose first page is unknown: a site may have one text for all its pages, or one bad hour.
         """
         if not self._answers or not depth or not page.octets:
             return None
@@ -270,7 +270,7 @@ class Probes:
             yield of_domain
 
     def count(self, url: str, page: Page, now: Instant, *, copy: bool) -> None:
-        """Counts a page that is like others of its site, and its host among those of its domain; asks for a probe where
+        """Counts a page that is like other pages of its site, and its host among those of its domain; wants a probe if
         there are enough. copy: whether it is the copy of another page or of an answer, or nearly."""
         site, host = authority_of(url), host_of(url)
         if self._pages_min and site not in self._firsts:
@@ -310,8 +310,8 @@ class Probes:
         return known
 
     def _is_due(self, of: str, now: Instant) -> bool:
-        """Whether a site or domain is to be asked: for the first time, again after a month, or a second time, where
-        the first answer of a site says that there is nothing."""
+        """Whether to probe a site or domain: for the first time, again after a month, or a second time, if
+        the first answer of a site says that there is no page."""
         asked = self._asked.get(of)
         if asked is None or now >= asked.at + instant(PROBE_AGE_SECONDS):
             return True
@@ -336,8 +336,8 @@ class Probes:
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def of_probe(self, visit: Visit, judgement: Judgement, page: Page | None, links: UrlBatch) -> Judgement:
-        """Takes in the answer to a probe; returns its judgement with that in mind. A failure that may pass ends it,
-        too: nobody waits for a probe."""
+        """Stores the answer to a probe; returns its judgement with regard to that. A temporary failure ends it
+        too, because nothing waits for a probe."""
         lease = visit.lease
         asked = lease.referrer if lease.referrer is not None else lease.url
         of = _asked_of(asked)
@@ -360,7 +360,7 @@ class Probes:
         return judgement
 
     def write(self) -> None:
-        """Queues the probes that are wanted, and writes down what was asked and answered; the same call again changes
+        """Queues the wanted probes, and writes what was sent and answered; repeating the call changes
         nothing. Raises StoreError."""
         if self._wanted:
             codes = self._frontier.queue_errands("probe", self._wanted)
@@ -390,7 +390,7 @@ class Probes:
 
 
 def _asked_of(url: str) -> str:
-    """The site or the domain that a probe with this URL asked about."""
+    """Returns the site or the domain of a probe with this URL."""
     site = authority_of(url)
     return f"{_ANY_HOST}{registrable_domain(host_of(url))}" if url == f"{site}/" else site
 

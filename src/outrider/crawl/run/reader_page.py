@@ -63,7 +63,7 @@ def checked_page(given: object, url: str) -> Page:
 
 
 class SentPage(msgspec.Struct, omit_defaults=True):
-    """A page as another process sends it. Its bytes may be anything: `sent_page` takes them within bounds."""
+    """A page as another process sends it. Its bytes may be anything: `sent_page` reads them within limits."""
 
     base: str = ""
     canonical: str | None = None

@@ -1,11 +1,11 @@
-"""Readers in processes of their own, bounded in time and memory: what they read comes from the web.
+"""Readers in separate processes, with limits of time and memory, because their input is from the web.
 
 A message is | length u32 | MessagePack |, little-endian. The first of a process is empty: its function is loaded.
 
     parent -> child     [body, url, content_type]
     child -> parent     an _Answer
 
-One child reads one page at a time. A page that takes too long ends with its child; the next page gets a new one.
+One child reads one page at a time. A page that needs too long ends with its child; the next page gets a new one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Answer(msgspec.Struct, omit_defaults=True):
 
 
 class ReaderFailedError(Exception):
-    """A reader gave no page. `kind`: raised, time (it took too long), memory (it asked for too much), died."""
+    """A reader returned no page. `kind`: raised, time (too long), memory (too much), died."""
 
     def __init__(self, kind: str, lines: Sequence[str]) -> None:
         super().__init__(lines[-1] if lines else kind)
@@ -156,9 +156,9 @@ class _Child:
         """Sends a message, if there is one, and waits for the next one of the child."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        if self._late:  # the timer of its last page came too late to matter for that one
+        if self._late:  # the timer of its last page ran too late to matter for that one
             raise ReaderFailedError("died", ["its process was ended"])
-        # A timer ends the child, and with it the wait for a pipe: no read of a pipe has a time limit of its own.
+        # A timer ends the child, and with it the wait for a pipe: reading a pipe has no time limit.
         timer = threading.Timer(seconds, self._end_late)
         timer.daemon = True
         timer.start()
@@ -226,7 +226,7 @@ def main() -> None:
     """Reads pages until the parent is gone."""
     function, memory_bytes_max, seconds_max = sys.argv[2:]
     asked, told = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    # Messages are not mixed with words that the reader prints or asks for.
+    # Messages are not mixed with the reader's own output and input.
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(null, number)
@@ -265,13 +265,13 @@ def _answer(read: Any, body: bytes, url: str, content_type: str) -> _Answer:
 
 
 def _bound_memory(bytes_max: int) -> None:
-    """Bounds the data of this process: so much beside what its modules took."""
+    """Limits the data of this process, in addition to that of its modules."""
     import resource
 
     try:
         with open("/proc/self/statm", "rb") as file:
             taken = int(file.read().split()[_STATM_DATA]) * resource.getpagesize()
-    except OSError:  # no Linux; there the limit may hold for less than all memory
+    except OSError:  # not Linux; there the limit may cover less than all memory
         taken = 0
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_DATA, (taken + bytes_max, taken + bytes_max))

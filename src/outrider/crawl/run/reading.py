@@ -1,7 +1,7 @@
 """From an answer to its content: digests, records for the archive, judgement, the page and its links.
 
-A reading needs nothing that changes, so any thread makes one. `Readings` makes them in threads beside the event loop
-and the books; hashing, packing and parsing let go of the GIL, so that those go on meanwhile.
+A reading needs nothing that changes, so any thread can make one. `Readings` makes them in threads other than the event
+loop and the writer thread. Hashing, packing and parsing release the GIL, so that those continue meanwhile.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ _NOTHING_SAID: Final[frozenset[str]] = frozenset()
 
 
 class Step(IntEnum):
-    """How far the books are with an answer. A disk that is full stops them at any step, and they go on from there."""
+    """The progress of the writer thread with an answer. A full disk may stop it at any step; it continues from
+    there."""
 
     ANSWERED = 0
     READ = 1
-    COMPARED = 2  # it is known for a copy or none
+    COMPARED = 2  # it is known whether it is a copy
     SHOWN = 3  # to the functions of the user
     ARCHIVED = 4
     JUDGED = 5  # it has its outcome, which is to be reported
@@ -54,9 +55,9 @@ class Step(IntEnum):
 
 @dataclass(slots=True)
 class Reading:
-    """A visit on its way to its outcome: first what any thread reads of it, then what the books find.
+    """A visit on its way to its outcome: first the results of any thread, then those of the writer thread.
 
-    `digest` and `shown` as `content_digest` gives them; `records` where there is an archive; `fault`: a hook failed.
+    `digest` and `shown` from `content_digest`; `records` with an archive; `fault`: a hook failed.
     """
 
     visit: Visit
@@ -66,9 +67,9 @@ class Reading:
     judgement: Judgement | None = None
     page: Page | None = None
     links: UrlBatch | list[Link] = field(default_factory=lambda: NO_LINKS)
-    wording: int | None = None  # as `words_of` tells it
+    wording: int | None = None  # from `words_of`
     passed: dict[str, int] = field(default_factory=dict)  # links that are not followed, by reason
-    left_out: int = 0  # links beyond those that are taken of one page
+    left_out: int = 0  # links above the limit of one page
     fault: HookFailed | None = None
     # In the books.
     step: Step = Step.ANSWERED
@@ -79,16 +80,16 @@ class Reading:
     follows: bool = True
     due_again: float | None = None
     copy_of: tuple[str, int | None] | None = None  # URL, and in how many bits the SimHashes differ (None: same bytes)
-    last: bool = False  # its links come last
+    last: bool = False  # its links are followed last
     probe: str | None = None  # the URL by chance that was answered with such a page
-    repeats: bool = False  # its host gave these words before, numbers left out
+    repeats: bool = False  # its host had these words before, without numbers
     differs: bool = False  # from the page that it is a near copy of, in figures of its own: it counts as content
     mirrored: bool = False  # it is a copy, but of a page of a younger site: it counts as content
     found: SitemapContent | None = None  # content of a sitemap, or sitemaps of a robots.txt
 
 
 class Packs(Protocol):
-    """What packs answers for the archive."""
+    """An object that packs answers for the archive."""
 
     def packed(self, answers: Sequence[tuple[Response, Instant, int]], /) -> Sequence[Records | None]: ...
 
@@ -122,7 +123,7 @@ class Reader:
         return self._hooks.reads_apart(visit.response)
 
     def ahead(self, visits: Sequence[Visit]) -> None:
-        """Reads visits for `of`, as far as no hook has to be asked; in any thread."""
+        """Reads visits for `of`, as far as no hook is needed; in any thread."""
         made = self._answers(visits)
         if not self._hooks.look_at_answers:
             self._contents(made)
@@ -162,7 +163,7 @@ class Reader:
             self._read(plain)
 
     def _judge(self, one: Reading) -> Response | None:
-        """Judges a visit; gives its response where that is to be read. Raises HookFailed."""
+        """Judges a visit; returns its response if that must be read. Raises HookFailed."""
         visit = one.visit
         response = visit.response
         if visit.stopped or not KINDS[visit.lease.kind].parsed:
@@ -196,7 +197,7 @@ class Reader:
         except (KeyboardInterrupt, SystemExit, MemoryError):
             raise  # no bug of ours: the pages are read by a later run
         except BaseException as error:  # noqa: BLE001 - a page that meets a bug of ours ends alone
-            # A panic in a kernel is no Exception.
+            # A panic in a kernel is not an Exception.
             if len(plain) > 1:
                 for one in plain:
                     self._read([one])
@@ -210,7 +211,7 @@ class Reader:
             self._take(one, page, unread[row], followed, found.left_alone[row])
 
     def _take(self, one: Reading, page: Page, unread: Unread, links: UrlBatch, left_alone: int) -> None:
-        """Takes a page that was read, with the directives of its answer's head, and its links that are followed."""
+        """Stores a page after reading, with the directives of its answer's head, and its followed links."""
         assert one.visit.response is not None
         headers = one.visit.response.headers
         fields, refresh = headers.get_all("link"), headers.get("refresh")
@@ -226,7 +227,7 @@ class Reader:
             one.passed["nofollow"] = left_alone
         one.wording = words_of(page, one.visit.lease.url, links)
         if not self._keeps_links:
-            if self._hooks.reads_here:  # the page is the user's, who may give it again
+            if self._hooks.reads_here:  # the page is the user's, who may return it again
                 page = replace(page, found=NO_FOUND)
             else:
                 page.forget_links()
@@ -235,7 +236,7 @@ class Reader:
 
 @dataclass(slots=True)
 class _Lane:
-    """Visits that wait to be read, and the threads that take them, so many at once."""
+    """Visits that wait to be read, and the limited number of threads that read them."""
 
     at_once: int
     pool: ThreadPoolExecutor
@@ -244,12 +245,12 @@ class _Lane:
 
 
 class Readings:
-    """Threads in which a reader reads ahead: each takes a few visits at once, and tells the event loop of them.
+    """Threads in which a reader reads ahead: each reads a few visits at once, and reports them to the event loop.
 
-    Those of one host are told in the order in which they were put, for so its record has them: a visit that is read
+    Visits of one host are reported in their order of arrival, as its record needs it: a visit that is read
     before an earlier one of its host waits for that.
-    Documents that a process of its own reads may take seconds each. They have threads of their own, so that no page
-    waits for them, and each is told of by itself.
+    Documents that a separate process reads may need seconds each. They have their own threads, so that no page
+    waits for them, and each is reported alone.
     """
 
     def __init__(
@@ -260,8 +261,8 @@ class Readings:
         threads: int = READING_THREADS,
         is_slow: Callable[[Visit], bool] = lambda _: False,
     ) -> None:
-        """told: is called in the event loop with visits that were read, and the error of one that could not be.
-        is_slow: whether a visit may take seconds."""
+        """told: is called in the event loop with visits after reading, and the error of one that failed.
+        is_slow: whether a visit may need seconds."""
         self._read = read
         self._told = told
         self._threads = threads
@@ -271,7 +272,7 @@ class Readings:
         self._slow = _Lane(1, ThreadPoolExecutor(threads, thread_name_prefix="outrider-documents"))
         self._leases: dict[int, Lease] = {}
         self._slow_tokens: set[int] = set()
-        self._lines: dict[str, deque[Visit]] = {}  # by host: those that are not told
+        self._lines: dict[str, deque[Visit]] = {}  # by host: those that are not reported
         self._early: set[int] = set()  # tokens of visits that are read, and wait for an earlier one of their host
 
     def __len__(self) -> int:
@@ -280,7 +281,7 @@ class Readings:
 
     @property
     def slow(self) -> int:
-        """The visits being read that may take seconds."""
+        """The number of visits being read that may need seconds."""
         return len(self._slow_tokens)
 
     @property
@@ -324,7 +325,7 @@ class Readings:
             loop.call_soon_threadsafe(self._ended, some, fault)
 
     def _share_of(self, lane: _Lane) -> list[Visit]:
-        """The visits that a thread takes: its share of those that wait, within the bounds of a batch."""
+        """Returns the visits for a thread: its share of the waiting ones, within the limits of a batch."""
         share = min(lane.at_once, -(-len(lane.waiting) // self._threads))
         some: list[Visit] = []
         size = 0
@@ -343,7 +344,7 @@ class Readings:
             self._told(told, fault)
 
     def _in_order(self, host: str) -> Iterator[Visit]:
-        """Gives the visits of a host that were read, up to the first one that was not."""
+        """Returns the visits of a host that were read, up to the first unread one."""
         line = self._lines[host]
         while line and (token := line[0].lease.token) in self._early:
             self._early.remove(token)

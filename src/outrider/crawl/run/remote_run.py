@@ -1,7 +1,7 @@
 """A crawl whose frontier is elsewhere: a worker registers with its server, and its loop leases and reports there.
 
-Special to it: leases are written down before their requests, and given back by the next process; a lease may wait at
-the server; and a URL that this worker's own guard refuses is left to other workers.
+Three things are special: leases are written to disk before their requests, and the next process returns them; a lease
+may wait at the server; and a URL that this worker's own guard refuses is left to other workers.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ from outrider.limits import SERVICE_BATCH_MAX, WORK_FILE_BYTES_MAX
 from outrider.storage.files import LOCK_NAME, TEMPORARY_SUFFIX, Directory, read_whole, replace
 
 LEASES_BYTES_KEPT: Final = 1 << 20
-WAIT_SECONDS: Final = 2.0  # a worker without work waits so long at the server; a stop cuts it off
-POLL_SECONDS: Final = 1.0  # one with some asks for more so often: other workers find links, too
-PATIENCE_SECONDS: Final = 300.0  # so long a worker waits for its server
+WAIT_SECONDS: Final = 2.0  # the wait at the server of a worker without work; a stop interrupts it
+POLL_SECONDS: Final = 1.0  # how often a worker with some work requests more: other workers find links too
+PATIENCE_SECONDS: Final = 300.0  # how long a worker waits for its server
 PATIENCE_SECONDS_EXTENDING: Final = 5.0
-REFUSED_SECONDS: Final = 5.0  # a URL that this worker's guard refused is left to other workers for so long
-REFUSED_TIMES_MAX: Final = 12  # a URL that it refused so often has that as its outcome: no other worker took it
+REFUSED_SECONDS: Final = 5.0  # how long a URL that this worker's guard refused is left to other workers
+REFUSED_TIMES_MAX: Final = 12  # after this number of refusals, the refusal is the outcome: no other worker fetched it
 REFUSED_URLS_MAX: Final = 10_000  # URLs whose refusals are counted
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerEnd:
-    """The end of a worker's run: its exit code, and how many pages counted and came too late. refused: how many leases
-    this worker's own guard refused, and the words about the first of them."""
+    """The end of a worker's run: its exit code, and the numbers of accepted and of late pages. refused: the number of
+    leases that this worker's own guard refused, and the message about the first of them."""
 
     exit_code: int
     accepted: int
@@ -71,7 +71,7 @@ class WorkerEnd:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The server of a worker. stay: go on when its frontier has no work left."""
+    """The server of a worker. stay: continue when its frontier has no work left."""
 
     address: str
     token: str | None = None
@@ -94,7 +94,7 @@ class CrawlWorker(CrawlLoop):
         make_names: Callable[[], NameService] | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """say: is told what happens, in words for people."""
+        """say: prints events, in words for people."""
         guard = AddressGuard(options.allow_address, hosts)
         super().__init__(
             options,
@@ -111,7 +111,7 @@ class CrawlWorker(CrawlLoop):
         self._client, self._requests = f"leases-{os.urandom(8).hex()}", count()
         self._accepted = self._late = 0
         self._leases_written = False  # since they were synced
-        self._stood = ScheduleCounts()  # how the hosts stand, as far as the last lease told
+        self._stood = ScheduleCounts()  # counts of hosts, as of the last lease
         self._waits = False  # nothing is to be done now, and the crawl is not over
         self._sent = 0  # visits that sent a request
         self._refused = 0  # visits that the guard of this worker refused
@@ -184,7 +184,7 @@ class CrawlWorker(CrawlLoop):
             raise
 
     def _meet(self, reporting: Connections, leasing: Connections) -> None:
-        """Registers with the server, which has to be the one that the directory knows."""
+        """Registers with the server, which must be the one of the directory."""
         path, known = self._options.output, _known(self._own)
         name = self._server.name or (known.worker if known is not None else _name())
         patience = self._server.patience_seconds
@@ -204,21 +204,21 @@ class CrawlWorker(CrawlLoop):
         self._name = name
 
     def _take_up(self) -> None:
-        """Goes on where the process before ended."""
+        """Continues where the previous process ended."""
         self._accounts = ReportLog(self._served, self._own)
         self._set_up(self._accounts, self._files)
         address, name = self._server.address, self._name
         self._journal.note("open", version=version(), kernels=in_use(), server=address, worker=name, pid=os.getpid())
         self._give_back()
         again = self._output.open()
-        self._leases.truncate(0)  # not before: their tokens tell which records may be cut
+        self._leases.truncate(0)  # not before: their tokens determine which records may be cut
         if again or self._accounts.settled_again:
             self._journal.note("replayed", lines=again, reports=self._accounts.settled_again)
         self._make_settler(self._files, told=self._count_code, draw=self._draw)
 
     def _register(self) -> Registered:
-        """Tells the server that this worker is there. Permits the loopback addresses that the owner of the store named,
-        where the server is on this machine: elsewhere they are another machine's."""
+        """Registers this worker with the server. Permits the loopback addresses in URLs of the store's owner, if the
+        server is on this machine: elsewhere they belong to another machine."""
         registered = self._served.register(self._options.user_agent)
         if is_on_loopback(self._server.address):
             known = {str(network) for network in self._guard.allowed}
@@ -234,7 +234,7 @@ class CrawlWorker(CrawlLoop):
             self._register()
 
     def _give_back(self) -> None:
-        """Ends the leases of the process before, whose requests nobody knows of: their hosts rest as behind any other
+        """Ends the leases of the previous process, whose requests are unknown: their hosts rest as after any other
         request."""
         self._leases = self._own.open(LEASES_FILE, create=True)
         told = self._leases.read_at(0, self._leases.size()).decode("ascii", "replace").splitlines()
@@ -249,8 +249,8 @@ class CrawlWorker(CrawlLoop):
             self._journal.note("given_back", leases=sum(code is Settled.OK for code in codes))
 
     def _remember(self, leases: Sequence[Lease]) -> None:
-        """Writes leases down before their requests are sent. They are synced before an answer is kept: a power cut that
-        takes earlier lines leaves leases that end at their deadlines."""
+        """Writes leases to disk before their requests are sent. They are synced before an answer is stored: if a power
+        cut removes earlier lines, their leases end at their deadlines."""
         if self._leases.size() > LEASES_BYTES_KEPT:
             leases = [*leases, *self._held_leases()]
             self._leases.truncate(0)
@@ -315,8 +315,8 @@ class CrawlWorker(CrawlLoop):
         return turn
 
     def _draw(self, want: int, trains: tuple[int, int] | None) -> tuple[LeaseBatch, float | None]:
-        """Leases, for which a worker without work waits at the server. A stop cuts that question off; then it is asked
-        once more by its id without a wait, so that leases which were on their way are known, and given back."""
+        """Leases; a worker without work waits at the server. A stop interrupts that request. It is then repeated
+        by its id without a wait, so that leases on their way are known, and returned."""
         want, request = min(want, SERVICE_BATCH_MAX), (self._client, next(self._requests))
         wish = train_arguments(trains if trains is None else (min(trains[0], SERVICE_BATCH_MAX), trains[1]))
         asked = partial(RemoteFrontier.lease, want=want, ttl_seconds=LEASE_SECONDS, errands=True, request_id=request)
@@ -348,8 +348,8 @@ class CrawlWorker(CrawlLoop):
         super()._begin_all(turn, fetching)
 
     def _refuses_all(self, leases: Sequence[Lease]) -> bool:
-        """Whether this worker may only refuse these leases, as it refused all before them: it has no use then, and ends
-        for other workers to go on. A lease of a URL that it has not refused yet is tried."""
+        """Whether this worker can only refuse these leases, as it refused all earlier ones: then it is useless, and
+        ends so that other workers can continue. A lease of a URL that it has not refused yet is tried."""
         if self._server.stay or not self._refused or self._sent or self._at_work or self._finished:
             return False
         return all(lease.url in self._refused_times for lease in leases)
@@ -357,7 +357,7 @@ class CrawlWorker(CrawlLoop):
     async def _at_end(self, turn: Turn) -> bool:
         if self._stopping:
             return True
-        self._waits, self._ready_at = True, 0.0  # the next turn comes at once, and waits at the server
+        self._waits, self._ready_at = True, 0.0  # the next turn starts at once, and waits at the server
         if self._server.stay:
             return False
         finished, at_limit = await self._in_books(lambda: (self._served.finished(), self._served.at_limit()))
@@ -409,7 +409,7 @@ def _known(files: Directory) -> WorkerOwner | None:
 
 
 def _is_begun(path: str) -> bool:
-    """Whether a worker was killed in a new directory, before its settings stood there."""
+    """Whether a worker was killed in a new directory, before its settings were written."""
     names = {name.removesuffix(TEMPORARY_SUFFIX) for name in os.listdir(path)}
     if not {WORKER_FOLDER} <= names <= {WORKER_FOLDER} | {SETTINGS_FILE}:
         return False

@@ -1,6 +1,6 @@
 """From finished visits to durable outcomes: read, archive, sync, report, lines; then the next leases (one thread).
 
-When the disk is full, the begun work is kept, and the next call takes it up again: nothing is archived twice.
+When the disk is full, unfinished work is kept, and the next call continues it: nothing is archived twice.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from outrider.page import Page
 from outrider.url import LossyRules, UrlBatch, canonical_target
 
 LEASE_SECONDS: Final = 90.0  # DNS (15 s) and a fetch (60 s) end before
-LINKS_TIMES: Final = 4  # the bytes of links count so often: read, decided, logged and kept
+LINKS_TIMES: Final = 4  # the factor for the bytes of links: read, decided, logged and stored
 
 
 def _bytes(one: Reading) -> int:
-    """About the memory that a visit takes until its outcome is durable."""
+    """Returns about the memory that a visit uses until its outcome is durable."""
     links, page = one.links, one.page
     size = visit_bytes(one.visit) + (len(page.octets) if page is not None else 0)
     if len(links):
@@ -63,7 +63,7 @@ def _bytes(one: Reading) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The result of one turn: leases, seconds until there are more (None: waiting brings none), number of reported
+    """The result of one turn: leases, seconds until the next ones (None: waiting does not help), number of reported
     answers."""
 
     leases: LeaseBatch
@@ -84,7 +84,7 @@ def _last(links: UrlBatch | list[Link]) -> UrlBatch | list[Link]:
 
 
 class Settler:
-    """Takes finished visits and hands out leases; only one thread may use it."""
+    """Accepts finished visits and returns leases; only one thread may use it."""
 
     def __init__(
         self,
@@ -104,9 +104,9 @@ class Settler:
         say: Callable[[str], None] = lambda _: None,
         draw: Callable[[int, tuple[int, int] | None], tuple[LeaseBatch, float | None]] | None = None,
     ) -> None:
-        """tell: is given each answered page once it is kept. reader: has read some visits ahead, perhaps. told: hears
-        the code of each page. failures: counts the failures of hooks. say: takes a line for people: the first failure
-        of each class. draw: leases as `turn` does, where the frontier is elsewhere."""
+        """tell: is called with each answered page once it is stored. reader: may have read some visits ahead. told: is
+        called with the code of each page. failures: counts the failures of hooks. say: prints a line for people: the
+        first failure of each class. draw: leases as `turn` does, if the frontier is elsewhere."""
         self._say = say
         self._draw = draw or self._drawn
         self._failures = failures if failures is not None else HookFailures()
@@ -136,9 +136,9 @@ class Settler:
         self._pending: list[Reading] = []
 
     def turn(self, visits: Sequence[Visit], want: int, *, trains: tuple[int, int] | None = None) -> Turn:
-        """Reports these visits and those of calls that found the disk full, then leases. Raises StoreError.
+        """Reports these visits and those of calls that met a full disk, then leases. Raises StoreError.
 
-        trains: how many queues give leases at most, and how many leases each, where no gap is due between them.
+        trains: the largest number of queues with leases, and of leases each, if no gap is due between them.
         """
         answered = self.settle(visits)
         leases, ready = self._draw(want, trains) if want else (LeaseBatch(), None)
@@ -155,7 +155,7 @@ class Settler:
         return leases, self._frontier.next_ready_seconds() if len(leases) < want else None
 
     def _rule(self, leases: LeaseBatch) -> None:
-        """Tells the frontier of the delay and capacity that a [[host]] table gives, once per host and run: with its
+        """Sets the delay and capacity of a [[host]] table in the frontier, once per host and run: with its
         first lease, a robots.txt, so before its first page."""
         for lease in leases:
             if lease.host in self._ruled or KINDS[lease.kind].stage is Stage.NAMED:
@@ -265,7 +265,7 @@ class Settler:
             )
 
     def _tell_pages(self, settled: Sequence[Reading], report: Report) -> None:
-        """Gives the answered pages that were kept to whoever reads them."""
+        """Passes the stored answered pages to their readers."""
         if self._tell is None:
             return
         for one, code in zip(settled, report.outcomes, strict=True):
@@ -329,7 +329,7 @@ class Settler:
             self._journal.note(fault.word, url=one.visit.lease.url, text=line)
 
     def _forget_addresses(self, settled: Sequence[Reading]) -> None:
-        """A host that took no connection at the address that its lease named is asked for again: it may have others."""
+        """Resolves a host again that refused a connection at the address in its lease: it may have other addresses."""
         visits = [one.visit for one in settled if one.visit.lease.address is not None]
         gone = {one.lease.host for one in visits if one.response is not None and one.response.unconnected}
         if gone:
@@ -339,9 +339,9 @@ class Settler:
     def _reported(
         self, some: Sequence[Reading], watermark: tuple[str, bytes] | None
     ) -> Iterator[tuple[Sequence[Reading], Report]]:
-        """Reports these outcomes, together or one by one, and gives durable ones before it reports the next.
+        """Reports these outcomes, together or one by one, and yields durable ones before it reports the next.
 
-        One that the frontier cannot keep ends as an error of its URL, not of the crawl."""
+        One that the frontier cannot store ends as an error of its URL, not of the crawl."""
         try:
             outcomes = [one.outcome for one in some if one.outcome is not None]
             yield some, self._frontier.report(outcomes, watermark=watermark)
@@ -364,11 +364,11 @@ class Settler:
 
     @property
     def leases(self) -> list[Lease]:
-        """The leases of these visits; another thread may ask."""
+        """The leases of these visits; another thread may call this."""
         return [one.visit.lease for one in list(self._pending)]
 
     def _read(self, visit: Visit) -> Reading:
-        """Takes what was read of a visit."""
+        """Adds the results of reading a visit."""
         one = self._reader.of(visit)
         one.step = Step.READ
         if self._clocks is not None:
@@ -404,8 +404,8 @@ class Settler:
             one.step = Step.COMPARED
 
     def _is_nothing(self, one: Reading, page: Page | None) -> bool:
-        """Whether a page is no more than the answer to any name, and says so. Then it is gone, and its links are left
-        alone. Any other page like an answer is kept, and brings nothing new; links that the answer has, too, come
+        """Whether a page is only the answer to any name, and says so. Then it is gone, and its links are not
+        followed. Any other page like an answer is kept without new content; links that the answer has too are followed
         last."""
         assert page is not None
         assert isinstance(one.links, UrlBatch)
@@ -422,8 +422,8 @@ class Settler:
         return True
 
     def _name_original(self, one: Reading, digest: bytes, known: bool) -> None:
-        """Says of which page another is a copy. The links of the same bytes were met with the first page: they come
-        last, or are left alone."""
+        """Finds the original of a copy. The links of the same bytes were met with the first page: they are followed
+        last, or not at all."""
         page, url = one.page, one.visit.lease.url
         assert page is not None
         assert one.judgement is not None
@@ -446,14 +446,14 @@ class Settler:
         one.mirrored = near is not None and self._copies.is_of_mirror(url, near)
         one.differs = not self._copies.says_nothing_new(url, page, near)
         one.repeats |= near is None and not one.differs
-        one.last |= one.repeats  # what a page without end leads to comes behind what others lead to
+        one.last |= one.repeats  # links of a page without end are followed after those of other pages
         self._copies.add(url, digest, page.simhash, page.shingles)
 
     def _go_to_canonical(self, accepted: Sequence[Reading]) -> None:
-        """Where it is asked for: a page that names another URL as its own is a copy of it; that URL is its one link.
+        """With `--honour-canonical`: a page that names another canonical URL is a copy of it; that URL is its one link.
 
-        Not where that URL is none that this crawl fetches: the page is all there will be of it. Nor back to where the
-        page was found: of two pages that name each other, both would be copies.
+        Not if this crawl does not fetch that URL: the page would be all there is of it. Nor back to the page on which
+        this one was found: two pages that name each other would both be copies.
         """
         if not self._options.honour_canonical:
             return
@@ -515,8 +515,8 @@ class Settler:
         )
 
     def _respelled(self, one: Reading, judgement: Judgement) -> Judgement:
-        """The judgement of a redirect to another spelling of the same URL: that one is requested next, if robots.txt
-        allows it as it is written."""
+        """Judges a redirect to another spelling of the same URL: that one is requested next, if robots.txt
+        allows it as written."""
         written = self._respell(one.visit) if judgement.location is not None and one.follows else None
         return judgement if written is None else replace(judgement, verdict=Verdict.AGAIN, location=written)
 

@@ -47,17 +47,17 @@ _HOST: Final = re.compile(r"(?:[\w-]+\.)+([^\W\d_]{2,}|xn--[\w-]+)\.?(?::[0-9]{1
 _FILES: Final = frozenset(
     {"asp", "aspx", "atom", "cgi", "gz", "htm", "html", "json", "jsp", "php", "rss", "shtml", "txt", "xml", "zip"}
 )
-"""Ends of names of files, which are no hosts."""
-_MARK: Final = b"site"  # in a robots.txt without it there is no line for a sitemap
-UNREADABLE: Final = "sitemap_unreadable"  # it is none: HTML, broken XML, a text without URLs
-NESTED: Final = "sitemap_nested"  # an index behind more indexes than are followed
+"""Extensions of file names, which are not hosts."""
+_MARK: Final = b"site"  # a robots.txt without it has no line for a sitemap
+UNREADABLE: Final = "sitemap_unreadable"  # not a sitemap: HTML, broken XML, a text without URLs
+NESTED: Final = "sitemap_nested"  # an index below more indexes than are followed
 ABOVE_LINKS: Final = 0.5625  # one class above links without a priority: the lowest that a page of a sitemap gets
 WELL_KNOWN: Final = "/sitemap.xml"
-REDIRECT: Final = "sitemap_redirect"  # to where this crawl asks for no sitemap
+REDIRECT: Final = "sitemap_redirect"  # to a place where this crawl requests no sitemap
 
 
 class SitemapReference(msgspec.Struct, frozen=True):
-    """A sitemap to ask for. authority: the one whose robots.txt speaks for it. indexes: how many led to it."""
+    """A sitemap to request. authority: the one whose robots.txt names it. indexes: the number that led to it."""
 
     url: str
     authority: str
@@ -66,8 +66,8 @@ class SitemapReference(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class SitemapContent:
-    """The content of a robots.txt or sitemap, for a crawl. asked: the sitemap itself, where a crash came before it was
-    remembered. left_out: how many sitemaps and URLs are not taken, by reason."""
+    """The content of a robots.txt or sitemap, for a crawl. asked: the sitemap itself, if a crash happened before it was
+    recorded. left_out: the numbers of skipped sitemaps and URLs, by reason."""
 
     named: list[SitemapReference] = field(default_factory=list)
     asked: SitemapReference | None = None
@@ -76,10 +76,10 @@ class SitemapContent:
     problem: str | None = None
     left_out: dict[str, int] = field(default_factory=dict)
     bytes: int = 0
-    """Of the URLs that were looked at for `named`. One call queues these, in one frame or one request."""
+    """Bytes of the URLs that were read for `named`. One call queues these, in one frame or one request."""
 
     def leave_out(self, reason: str) -> None:
-        """Counts one that is not taken."""
+        """Counts a skipped one."""
         self.left_out[reason] = self.left_out.get(reason, 0) + 1
 
 
@@ -120,7 +120,7 @@ class Sitemaps:
     # -- from a robots.txt --------------------------------------------------------------------------------------------
 
     def of_robots(self, url: str, authority: str, answer: RobotsAnswer | None) -> SitemapContent:
-        """The sitemaps that the robots.txt at `url` names for an authority; the well-known one where it names none."""
+        """Yields the sitemaps of the robots.txt at `url` for an authority; the well-known one if it names none."""
         found = SitemapContent()
         if not self._wanted or answer is None or answer.status is None or not 200 <= answer.status < 300:
             return found
@@ -140,8 +140,8 @@ class Sitemaps:
         return found
 
     def _take(self, found: SitemapContent, one: SitemapReference, rules: Rules | None = None) -> None:
-        """Takes a sitemap if it is new, within the limits, and where robots.txt allows it. rules: of its robots.txt;
-        None: those that the frontier has."""
+        """Adds a sitemap if it is new, within the limits, and robots.txt allows it. rules: of its robots.txt;
+        None: those of the frontier."""
         if one.authority in self._known.get(one.url, {}):
             return
         count = self._counts.get(one.authority, 0) + len(found.named)
@@ -150,15 +150,15 @@ class Sitemaps:
         if not few or size > min(SITEMAPS_NAMED_BYTES_MAX, SITEMAPS_PER_CRAWL_BYTES_MAX - self._bytes):
             found.leave_out("limit")
             return
-        found.bytes = size  # refused ones count, too: a verdict on a long URL takes some 10 ms where rules are bad
+        found.bytes = size  # refused ones count too: a verdict on a long URL needs some 10 ms with bad rules
         if (reason := self._refused(one.url, rules)) is not None:
             found.leave_out(reason)
         else:
             found.named.append(one)
 
     def _refused(self, url: str, rules: Rules | None = None) -> str | None:
-        """Why a sitemap is not asked for. The robots.txt of an authority is read for the sake of its pages: one that
-        was not read has no page in the scope of this crawl."""
+        """Returns why a sitemap is not requested. The robots.txt of an authority is read because of its pages: if it
+        was not read, it has no page in the scope of this crawl."""
         if rules is not None:
             return None if rules.allowed(self._agent, url) else "robots"
         (allowed,) = self._frontier.robots_allow([url])
@@ -241,7 +241,7 @@ class Sitemaps:
                 if indexes >= SITEMAP_INDEXES_MAX:
                     judgement = Judgement(Word.ERROR, Verdict.GONE, NESTED)
                 elif of not in (authority, own):
-                    # Else an index could name sitemaps anywhere, for a host that did not ask for it.
+                    # Otherwise an index could name sitemaps anywhere, on a host that did not announce it.
                     found.leave_out("location")
                 else:
                     self._take(found, SitemapReference(child.url, authority, indexes + 1))
@@ -249,10 +249,11 @@ class Sitemaps:
 
 
 def references(line: str, url: str) -> list[str]:
-    """The sitemaps that a line of the robots.txt at `url` names, as references to be joined to that.
+    """Returns the sitemaps in a line of the robots.txt at `url`, as references relative to that.
 
-    A line has the URL of one (sitemaps.org, "Submitting your Sitemap"). People write several, put them into brackets or
-    quotation marks, and leave the scheme out: a reference that begins with a host leads to that host, and to no folder.
+    A line has the URL of one (sitemaps.org, "Submitting your Sitemap"). Some people write several, put them into
+    brackets or quotation marks, or omit the scheme: a reference that begins with a host leads to that host, not to a
+    folder.
     """
     pieces = [piece for part in _BLANKS.split(line) for piece in _COMMAS.split(part.strip(_AROUND))]
     parts = [part for part in (piece.strip(_AROUND) for piece in pieces) if part]
@@ -281,7 +282,7 @@ def _joined(url: str, text: str) -> str | None:
 
 
 def link_of(entry: SitemapEntry) -> Link:
-    """The link of an entry; what the sitemap says of its changes comes back with the lease of the page."""
+    """Returns the link of an entry; the entry's changes are in the metadata of the page's lease."""
     said = {"lastmod": entry.lastmod, "changefreq": entry.changefreq}
     told = {name: value for name, value in said.items() if value is not None}
     said_priority = entry.priority if entry.priority is not None else PRIORITY_DEFAULT

@@ -1,7 +1,7 @@
-"""Redirects to another spelling of the URL that was requested: that spelling is requested once, as it is written.
+"""Redirects to another spelling of the requested URL: that spelling is requested once, as it is written.
 
-`/x` may lead to `/x?`, or to `/x?cookie=1` where a rule of the crawl leaves that parameter out. Both are one URL here,
-so the target can be no URL of its own, and a page behind it would be lost.
+`/x` may lead to `/x?`, or to `/x?cookie=1` if a rule of the crawl removes that parameter. Both are one URL here,
+so the target cannot be a separate URL, and its page would be lost.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from outrider.url import LossyRules
 
 
 class SpellingRedirects:
-    """URLs that are requested as a redirect wrote them. One thread notes them, another one asks."""
+    """URLs that are requested in the spelling of a redirect. One thread adds them, another one reads them."""
 
     def __init__(self, rules: LossyRules | None = None, spellings_max: int = SPELLINGS_MAX) -> None:
-        """rules: those by which the crawl holds different URLs to be one."""
+        """rules: those by which the crawl treats different URLs as one."""
         self._rules = rules or LossyRules()
         self._most = spellings_max
         self._written: OrderedDict[str, str] = OrderedDict()
@@ -38,8 +38,8 @@ class SpellingRedirects:
         return written
 
     def found(self, visit: Visit) -> str | None:
-        """The other spelling of its own URL to which a visit was redirected; None where there is none, where it was
-        requested already, or where it is one of another origin."""
+        """Returns the other spelling of its own URL in the redirect of a visit; None without one, if it was
+        requested already, or if it is on another origin."""
         lease, response = visit.lease, visit.response
         if response is None or response.status not in REDIRECTS or response.url != lease.url:
             return None
@@ -55,8 +55,8 @@ class SpellingRedirects:
         return written
 
     def note(self, url: str, written: str) -> bool:
-        """Has a URL be requested in this spelling from now on; False where too many others wait for their request: they
-        must not push each other out, for then each would be redirected for ever."""
+        """Makes a URL be requested in this spelling from now on. Returns False if too many others wait for theirs:
+        if they displaced each other, each would be redirected for ever."""
         if url not in self._unused and len(self._unused) >= self._most:
             return False
         self._written[url] = written

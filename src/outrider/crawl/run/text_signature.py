@@ -1,10 +1,10 @@
-"""The words and figures of pages without end: a calendar, a filter, a session says the same again and again.
+"""The words and figures of pages without end: a calendar, a filter, a session repeats the same again and again.
 
-Words and figures are told apart. Pages with the same words and other figures are pages: the days of a weather station,
-the products of a shop. Left out are figures that say nothing of their own: those of the page's URL, its own date, the
-days of a month in their order, a clock, the time that a page took to make, a counter of visitors. Texts of links to
-URLs of the page's own kind are left out, too: they are the trap's own doors. So are figures of links that
-stand in their URLs. Texts of other links stay, so a list that leads to new articles is no trap.
+Words and figures are separated. Pages with the same words and other figures are new: the days of a weather station,
+the products of a shop. Some figures are ignored: those of the page's URL, its own date, the days of a month in order, a
+clock, the time that the server needed, a counter of visitors. Texts of links to URLs of the page's own kind are ignored
+too, because they belong to the trap. So are figures of links that are in their URLs. Texts of other links count, so a
+list with links to new articles is not a trap.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _FIGURES: Final = re.compile(rb"[0-9]+(?:[.,:/-][0-9]+)*").findall
 _NUMBERS: Final = re.compile(rb"[0-9]+").findall
 _YEAR: Final = re.compile("[0-9]{4}").search
 _DATE: Final = re.compile(TITLE_DATE.pattern.encode(), re.IGNORECASE)
-# Seconds since 1970 are a clock, too, as thousandths of them. These patterns begin with what the engine looks for at
-# once, a digit or a word, and look back from there: page by page they are most of the time that this module takes.
+# Seconds since 1970 are a clock too, as thousandths of them. These patterns begin with a digit or a word, which the
+# engine finds at once, and look back from there: they use most of the time of this module.
 _CLOCK: Final = re.compile(
     rb"[0-9](?:(?<![0-9:.].)(?:(?<=[0-2])[0-9])?:[0-5][0-9](?::[0-5][0-9](?:[.,][0-9]+)?)?(?![0-9:])"
     rb"|(?<![0-9].)(?<=1)[5-9][0-9]{8}(?:[0-9]{3})?(?![0-9]))",
@@ -52,22 +52,22 @@ _MADE: Final = {
         *(b"visitor", b"visitors", b"visit number"),
     )
 }
-"""By the word that stands before the time that a page took, or before its number of visitors."""
+"""By the word before the time that the server needed, or before the number of visitors."""
 _SEEN: Final = (b" views", b" hits")
-# Possessive, and not from within a number: a page of digits would take minutes.
+# Possessive, and not from within a number: a page of digits would need minutes.
 _VIEWS: Final = re.compile(
     rb"[0-9](?<![0-9].)(?<![0-9][.,].)[0-9]*+(?:[.,][0-9]++)*+(?= (?:page )?(?:views|hits)\b)", re.DOTALL
 )
 _DAYS_MIN, _DAYS_MAX = 28, 31
 _WEEKS_MAX: Final = 53
-_EDGES_MAX: Final = 18  # figures beside the days of a month: weeks, and days of the months before and behind it
+_EDGES_MAX: Final = 18  # figures around the days of a month: weeks, and days of the months before and after it
 _LETTERS: Final = bytes(octet | 32 if chr(octet).isalpha() else 32 for octet in range(128)) + b" " * 128
 """Each octet as a small letter, or as a blank."""
 Hashes = npt.NDArray[np.uint32]
 
 
 class TextSignature(NamedTuple):
-    """The content of a page: hashes of its words, each once and in order, and a number for its figures, 0 for none."""
+    """The content of a page: hashes of its words, each once and in order, and a number for its figures, or 0."""
 
     words: Hashes
     figures: int
@@ -85,9 +85,9 @@ class TextSignature(NamedTuple):
 
 
 def words_of(page: Page, url: str, links: UrlBatch | None = None) -> int | None:
-    """A number for host, words and figures of a page, the same for pages that say the same; None for a page without
-    text, and for one whose URL and title are those of a page that stands alone. A page that leads to many hosts of its
-    domain says the same as one of another of these hosts. links: those of the page that are followed, None for none."""
+    """Returns a number for host, words and figures of a page, equal for equal pages; None for a page without
+    text, and for one whose URL and title are those of a unique page. A page with links to many hosts of its
+    domain equals one of another of these hosts. links: the followed links of the page, or None."""
     domain = _domain_of_many(url, links) if page.octets and links is not None else None
     if not page.octets or (domain is None and not may_be_endless(url, page.title)):
         return None
@@ -113,7 +113,7 @@ def words_of(page: Page, url: str, links: UrlBatch | None = None) -> int | None:
 
 
 def _domain_of_many(url: str, links: UrlBatch) -> str | None:
-    """The registrable domain of a page, with a dot before it, where its host is not the domain itself and the page
+    """Returns the registrable domain of a page, with a dot before it, if its host is not the domain itself and the page
     links at least `HOSTS_LINKED_MIN` times to other hosts of it."""
     if len(links) < HOSTS_LINKED_MIN:
         return None
@@ -127,7 +127,7 @@ def _domain_of_many(url: str, links: UrlBatch) -> str | None:
 
 
 def figures_of(page: Page, url: str) -> int:
-    """A number for the figures of a page that say something of their own, 0 for none."""
+    """Returns a number for the significant figures of a page, or 0."""
     text = _without_own_dates(page.octets[:WORDING_BYTES_MAX], url, page.title)
     return _of_figures(_figures(text, url))
 

@@ -1,7 +1,7 @@
-"""Trains: leases of one host that need no gap between them. Each is fetched when the one before has ended well.
+"""Trains: leases of one host without a gap between them. Each is fetched when the previous one has ended well.
 
-The books give a train in one turn and take its outcomes in another, so that a host answers as many pages in a turn as
-its train is long, and never two at once.
+The writer thread returns a train in one turn and receives its outcomes in another. So a host answers as many pages in a
+turn as its train is long, and never two at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from outrider.limits import TRAIN_PAGES_MAX, TRAIN_SECONDS_MAX
 
 ANSWER_STEP: Final = 1 / 16  # how far the usual time of an answer moves to each answer
 ANSWER_SECONDS_FIRST: Final = TRAIN_SECONDS_MAX / 16  # before the first one
-ANSWER_SECONDS_MIN: Final = 1e-6  # no answer comes sooner; a clock that stands still would bring the time to 0
+ANSWER_SECONDS_MIN: Final = 1e-6  # the shortest time of an answer; a stopped clock would make the time 0
 
 
 class Trains:
@@ -25,13 +25,13 @@ class Trains:
 
     @property
     def pages_max(self) -> int:
-        """How many leases of a host are worth taking at once: as many as it answers in half of the time that a train
-        has."""
+        """Returns how many leases of a host are worth taking at once: as many as it answers in half of the time of a
+        train."""
         pages = TRAIN_SECONDS_MAX / 2 / max(self._answer_seconds, ANSWER_SECONDS_MIN)
         return max(1, min(TRAIN_PAGES_MAX, int(pages)))
 
     def answered(self, seconds: float) -> None:
-        """A site took so long for an answer."""
+        """Notes the time that a site needed for an answer."""
         self._answer_seconds += (seconds - self._answer_seconds) * ANSWER_STEP
 
 

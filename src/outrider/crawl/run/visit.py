@@ -54,8 +54,8 @@ class Visit:
 
     `response` is None when no request was sent; then `error` says why. `at` is the wall clock when the visit began,
     `now` the frontier's clock when it ended. `address` is the answer to an errand of that kind.
-    `stopped`: the crawl was ended in its midst, at `began` if a request was under way. `fault`: a hook failed before
-    there was an answer, with a request under way since `began` where that is set. `groups`: the clocks that the host
+    `stopped`: the crawl was interrupted, at `began` if a request was under way. `fault`: a hook failed before
+    there was an answer, with a request under way since `began` if that is set. `groups`: the clocks that the host
     shares with others.
     """
 
@@ -70,7 +70,9 @@ class Visit:
     address: str | None = None
     fault: HookFailed | None = None
     groups: tuple[dict[str, Any], ...] = ()
-    _sign: str | None = field(default=None, init=False, repr=False, compare=False)  # "" for none, None until asked for
+    _sign: str | None = field(
+        default=None, init=False, repr=False, compare=False
+    )  # "" for no sign, None before a check
 
     @property
     def failure(self) -> FetchError | None:
@@ -84,7 +86,7 @@ class Visit:
 
     @property
     def seconds(self) -> float | None:
-        """How long the site was asked; None where no request was sent."""
+        """The duration of the request; None without a request."""
         if self.response is not None:
             return self.response.seconds if self.sent else None
         if self.fault is not None and self.began is not None:
@@ -93,7 +95,7 @@ class Visit:
 
     @property
     def first_byte_seconds(self) -> float | None:
-        """How long the first byte of an answer took; None where none came."""
+        """The time to the first byte of an answer; None without one."""
         response = self.response
         if response is None or response.status is None or response.first_byte_at is None:
             return None
@@ -101,7 +103,7 @@ class Visit:
 
     @property
     def status(self) -> int | None:
-        """The HTTP status of the answer, None where there was none."""
+        """The HTTP status of the answer, None without an answer."""
         return self.response.status if self.response is not None else None
 
     @property
@@ -114,12 +116,12 @@ class Visit:
 
     @property
     def sent(self) -> bool:
-        """Whether the site was asked, or at least a connection to it tried."""
+        """Whether a request was sent, or at least a connection was tried."""
         return self.response is not None and not (not self.response.request_head and self.response.error in UNSENT)
 
 
 def visit_bytes(visit: Visit) -> int:
-    """About the memory of a finished visit: the bytes that came, and the decoded content where it is another object."""
+    """Returns about the memory of a finished visit: the received bytes, and the decoded content if it is separate."""
     response = visit.response
     if response is None:
         return 0
@@ -149,8 +151,8 @@ class Judgement:
 
 
 def judged(visit: Visit, retries: int = len(RETRY_SECONDS), *, may_be_packed: bool = False) -> Judgement:
-    """The meaning of a visit to a page, before the content is compared with that of other pages. retries: how often a
-    page that failed is tried again. may_be_packed: whether the content itself may be compressed, as a sitemap's."""
+    """Returns the meaning of a visit to a page, before the content is compared with other pages. retries: how often a
+    failed page is tried again. may_be_packed: whether the content itself may be compressed, as a sitemap's."""
     lease, response, challenged = visit.lease, visit.response, visit.sign is not None
     if visit.fault is not None:
         return Judgement(Word.ERROR, Verdict.GONE, visit.fault.word)
@@ -173,15 +175,15 @@ def judged(visit: Visit, retries: int = len(RETRY_SECONDS), *, may_be_packed: bo
 
 
 def validators_of(lease: Lease) -> tuple[tuple[str, str], ...]:
-    """The fields that ask for a page only if it has changed: RFC 9110 sections 13.1.2 and 13.1.3."""
+    """Returns the fields that request a page only if it has changed: RFC 9110 sections 13.1.2 and 13.1.3."""
     fields = (("If-None-Match", lease.etag), ("If-Modified-Since", lease.last_modified))
     return tuple((name, value) for name, value in fields if value and is_field_value(value))
 
 
 def content_digest(response: Response) -> tuple[bytes, str]:
-    """SHA-1 of a page's content, which tells copies (20 bytes), and the digest as its WARC record has it.
+    """Returns the SHA-1 of a page's content, which finds copies (20 bytes), and the digest of its WARC record.
 
-    They differ where the content was compressed: the record's is that of the payload, which still is.
+    They differ if the content was compressed: the record's digest is that of the compressed payload.
     """
     payload = payload_of(response)
     digest = hashlib.sha1(payload, usedforsecurity=False).digest()
@@ -210,12 +212,12 @@ def page_outcome(
     first_copy: bool = False,
     foreign_copy: bool = False,
 ) -> Outcome:
-    """The outcome of a page's lease with its two lines. items: of `on_page`, as JSON. follows: whether the target
-    of a redirect is wanted. due_again: seconds until the page is due again. copy_of: the URL of which the page is a
-    copy, and in how many bits their SimHashes differ (None: in no byte). probe: the URL by chance that was answered
-    with such a page. repeats: it brings no new content all the same. first_copy: it does not, and no URL of its shape
-    had that page before. foreign_copy: it does not either, and is the first copy of a page of another host on its
-    own."""
+    """Returns the outcome of a page's lease with its two lines. items: of `on_page`, as JSON. follows: whether the
+    target of a redirect is wanted. due_again: seconds until the next visit of the page. copy_of: the URL of which the
+    page is a copy, and the number of different bits of their SimHashes (None: the same bytes). probe: the random URL
+    that was answered with such a page. repeats: it has no new content all the same. first_copy: it has none, and no URL
+    of its shape had that page before. foreign_copy: it has none either, and is the first copy of a page of another host
+    on its own."""
     response, status = visit.response, visit.status
     line = _page_line(visit, judgement, page, len(links), digest, digest_shown, warc, copy_of, probe)
     line.items = UNSET if items is None else items
@@ -305,7 +307,7 @@ def _page_line(
 
 
 def _add_content(line: PageLine, page: Page) -> None:
-    """What was read in the page."""
+    """Returns the fields from the content of the page."""
     line.title = _cut(page.title) or None
     line.description = _cut(page.description, DESCRIPTION_CHARACTERS_MAX) or None
     line.canonical = _cut(page.canonical, URL_BYTES_MAX)
@@ -323,7 +325,7 @@ def _add_content(line: PageLine, page: Page) -> None:
 
 
 def _add_answer(line: PageLine, response: Response, digest: bytes | None) -> None:
-    """How the answer came. digest: of the page's content."""
+    """Returns the fields about the answer. digest: of the page's content."""
     # A content that is the body itself has the digest of the record.
     if digest is not None and response.content is not response.body:
         content = shown_digest(digest)
@@ -392,7 +394,7 @@ def address_outcome(visit: Visit) -> Outcome:
 
 
 def politeness_line(visit: Visit) -> bytes | None:
-    """The record of one request that was sent; None when the site was not asked."""
+    """Returns the record of one request that was sent; None without a request."""
     response = visit.response
     if response is None and visit.fault is not None and visit.began is not None:
         return politeness_of(visit, visit.began, visit.now, visit.seconds or 0.0, visit.fault.word)
@@ -421,7 +423,7 @@ def politeness_of(visit: Visit, started: Instant, ended: Instant, took: float, e
 
 
 def sealed(line: bytes) -> bytes:
-    """A line of JSON, an object, with a check on its other bytes as its last field: who edits one breaks it."""
+    """Returns a line of JSON, an object, whose last field is a check of its other bytes: an edit breaks it."""
     return b'%b,"seal":"%b"}' % (line[:-1], seal_of(line))
 
 
@@ -437,8 +439,8 @@ def _location_shown(judgement: Judgement, response: Response | None) -> str | No
 
 
 def _validator(text: str | None) -> str | None:
-    """An ETag or Last-Modified for the next request; None for one that is too long to be kept or is no text. It only
-    saves a download, and a part of it would save none."""
+    """Returns an ETag or Last-Modified for the next request; None for one that is too long to store or not text. It
+    only saves a download, and a part of it would not."""
     if text is None or len(text) > LINE_FIELD_CHARACTERS_MAX:
         return None
     return _cut(text)
