@@ -1,4 +1,4 @@
-"""The authorities that the frontier knows: their robots.txt files, and the errands that ask for them."""
+"""The authorities of the frontier: their robots.txt files, and the errands that request them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class RobotsState(IntEnum):
-    """How far the frontier knows an authority's robots.txt."""
+    """The frontier's knowledge of an authority's robots.txt."""
 
     UNKNOWN = 0
     RULES = 1
@@ -36,7 +36,7 @@ class RobotsState(IntEnum):
 
 
 WITH_COPY = (RobotsState.RULES, RobotsState.ALLOW)
-"""The states in which a good answer holds."""
+"""The states in which a good answer is valid."""
 
 
 class JudgeAgain(IntEnum):
@@ -48,8 +48,8 @@ class JudgeAgain(IntEnum):
 
 
 class Authority(Errand):
-    """Scheme, host and port, which share one robots.txt, and the errand that asks for it. The first draw of one of its
-    pages makes it, or a call that gives rules. url: its own robots.txt, or the hop of a redirect; klass: the best class
+    """Scheme, host and port, which share one robots.txt, and the errand for it. It is made by the first draw of one of
+    its pages, or by a call that passes rules. url: its own robots.txt, or the hop of a redirect; klass: the best class
     among the URLs of its host, while they wait for its rules."""
 
     __slots__ = ("again", "digest", "expires", "failing_since", "fetched", "logged", "place", "state", "status")
@@ -64,7 +64,7 @@ class Authority(Errand):
         self.status = 0
         self.fetched: Instant = 0  # its last good answer
         self.failing_since: Instant = 0  # the first failure since then
-        self.digest = 0  # names its rules, which the rulebook holds
+        self.digest = 0  # names its rules, which the rulebook contains
 
     def opening(self, token: int, deadline: Instant, holder: int) -> tuple[Fact, Row]:
         return Fact.ERRAND, (self.slot, self.name, token, deadline, holder)
@@ -91,8 +91,8 @@ def robots_cells(authority: Authority, **changed: Any) -> Row:
 
 
 class Authorities:
-    """All authorities: `by_name`; `listed`, where each knows its place; `of_host`, by row of Hosts. The rulebook has
-    the bodies of their robots.txt files, once for all that have the same."""
+    """All authorities: `by_name`; `listed`, with the place of each in it; `of_host`, by row of Hosts. The rulebook
+    contains the bodies of their robots.txt files, equal bodies once."""
 
     def __init__(self, tables: Tables, rulebook: Rulebook) -> None:
         self._tables = tables
@@ -105,8 +105,8 @@ class Authorities:
         self.authority(name).logged = True
 
     def authority(self, name: str) -> Authority:
-        """An authority by name, made where there is none. A new one is no fact until a fact says something about it.
-        Raises KeyError when its host is not known."""
+        """Returns an authority by name, made if it is missing. A new one is not a fact until a fact names it.
+        Raises KeyError when its host is unknown."""
         known = self.by_name.get(name)
         if known is not None:
             return known
@@ -125,8 +125,8 @@ class Authorities:
         return authority
 
     def note_open(self, one: Authority) -> None:
-        """Notes in the row of a host how long the rules of an authority hold, for `open_files`. An authority with a
-        port or a dot behind its host is not noted: its length would not tell its pages from those of others."""
+        """Notes in the row of a host how long the rules of an authority are valid, for `open_files`. An authority with
+        a port or a dot after its host is not noted: its length would not separate its pages from others."""
         if one.name.count(":") == 1 and one.name[-1] != ".":
             until = 0 if one.token or one.state not in WITH_COPY else one.expires
             digest = one.digest if one.state == RobotsState.RULES else 0
@@ -135,8 +135,8 @@ class Authorities:
     def open_files(
         self, hosts: npt.NDArray[np.intp], cards: Cards, now: Instant
     ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint64]]:
-        """Whether the row of each card's host tells the rules that hold now, and the digests of their files;
-        0 for none."""
+        """Returns whether the row of each card's host has the valid rules, and the digests of their files;
+        0 without one."""
         columns, letters, starts = self._tables.hosts, np.frombuffer(cards.arena, np.uint8), cards.offsets[:-1]
         known = columns.open_until[hosts] > now
         known &= letters[starts + 4] == columns.open_letter[hosts]
@@ -181,8 +181,8 @@ class Authorities:
         self._tables.hosts.open_until[authority.host] = 0
 
     def let_go(self, authorities: Iterable[Authority]) -> None:
-        """Removes authorities that hold nothing, as their host goes cold. An authority whose
-        file stays still names it."""
+        """Removes empty authorities, as their host goes cold. An authority whose
+        file remains still names it."""
         for one in authorities:
             del self.by_name[one.name]
             last = self.listed.pop()
@@ -200,7 +200,7 @@ class Authorities:
         return self.rulebook.missing()
 
     def forget_lost(self) -> int:
-        """Has every authority whose file is lost asked anew. Returns how many there are."""
+        """Marks every authority whose file is lost for a new request. Returns their number."""
         lost = set(self.rulebook.missing())
         some = [one for one in self.listed if one.digest in lost]
         for one in some:

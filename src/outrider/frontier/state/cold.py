@@ -1,12 +1,12 @@
-"""Cold hosts: hosts with nothing due. Each lies on disk as a record of some dozens of bytes; memory keeps its hash.
+"""Cold hosts: hosts with nothing due. Each is on disk as a record of some dozens of bytes; memory keeps its hash.
 
-Going cold changes only the form of the state, so it is no fact: the record of a host holds all values of its rows, and
-`recall` makes the rows again. So replay of a log never sends a host to the disk, and recalls it at the first fact that
-names it. Records are cards in a separate ledger, whose keys are the hashes of hosts: each checkpoint writes a run of
-them. When a host has rows, its older record does not count.
+Going cold changes only the form of the state, so it is not a fact: the record of a host contains all values of its
+rows, and `recall` makes the rows again. So replay of a log never moves a host to the disk, and recalls it at the first
+fact that names it. Records are cards in a separate ledger, whose keys are the hashes of hosts: each checkpoint writes a
+run of them. When a host has rows, its older record does not count.
 
-A host may go cold when its clock allows a request and it holds nothing: no lease, no errand, no URL that is queued,
-held or parked. Waiting URLs stay in the calendar; they name their queue by its hash, from which the hash of the host
+A host may go cold when its clock allows a request and it is empty: no lease, no errand, no URL that is queued,
+held or parked. Waiting URLs remain in the calendar; they name their queue by its hash, from which the hash of the host
 follows.
 """
 
@@ -68,10 +68,10 @@ RECORD = np.dtype(
     }
 )
 """The head of a card, read as the record of a host. fingerprint: its hash, and high: the upper 16 bits of it; rest:
-microseconds that it rests beyond `ended` and its gap; crawl, done, gone, waiting: cells of its youngest queue. The body
-is its name, followed by values that few hosts have: `_extra_of`."""
+microseconds of rest in addition to `ended` and its gap; crawl, done, gone, waiting: cells of its youngest queue. The
+body is its name, followed by values that few hosts have: `_extra_of`."""
 
-_CRAWLS_MAX = 0xFFFF  # `extra` holds higher rows of crawls
+_CRAWLS_MAX = 0xFFFF  # `extra` contains higher rows of crawls
 _LOW = np.uint64((1 << 56) - 1)
 EXTRA_BYTES_MAX = RUN_BODY_BYTES_MAX - (1 << 16)  # the rest is for the name and for values with bounds of their own
 _RARE, _RULES, _QUEUES, _ADDRESS, _AUTHORITIES, _CRAWL = "b", "r", "q", "i", "a", "c"
@@ -108,7 +108,7 @@ class ColdAuthority:
 
 
 class _Extras(Mapping[int, Mapping[str, Any]]):
-    """The values that few hosts have, by place, packed until they are asked for: an opening looks at all records, and
+    """The values that few hosts have, by place, packed until they are needed: an opening reads all records, and
     nearly every host of a crawl has an address in them."""
 
     def __init__(self, packed: dict[int, bytes]) -> None:
@@ -145,7 +145,7 @@ class _Extras(Mapping[int, Mapping[str, Any]]):
 @dataclass(frozen=True, slots=True, eq=False)
 class ColdRecords:
     """Records in columns, by ascending hash. rest_until: as it was when the host went cold; extras: by place;
-    empty_file: the digest by which old stores name an empty robots.txt, which has none."""
+    empty_file: the digest of an empty robots.txt in old stores, which do not store one."""
 
     hashes: Uint64s
     heads: npt.NDArray[Any]
@@ -156,7 +156,7 @@ class ColdRecords:
 
     @classmethod
     def of(cls, cards: Cards, empty_file: int) -> ColdRecords:
-        """The records in these cards. An `extra` that cannot be read raises DamagedStoreError when it is asked for."""
+        """Returns the records in these cards. An unreadable `extra` raises DamagedStoreError when it is needed."""
         heads = cards.heads.view(RECORD)
         starts = np.ascontiguousarray(cards.offsets[:-1])
         ends = starts + heads["name_bytes"]
@@ -204,7 +204,7 @@ class ColdRecords:
         return [_authority(one, host) for one in cells]
 
     def authority_cells(self, extra: Mapping[str, Any]) -> list[Sequence[Any]]:
-        """The cells of the authorities that an `extra` tells of."""
+        """Returns the cells of the authorities in an `extra`."""
         told = extra.get(_AUTHORITIES, ())
         return [one if one[_DIGEST] != self.empty_file else (*one[:_DIGEST], 0, *one[_BODY:]) for one in told]
 
@@ -223,7 +223,7 @@ class ColdRecords:
 
 
 class ColdHosts:
-    """The records of hosts without rows. ledger: holds them; None: no host goes cold."""
+    """The records of hosts without rows. ledger: contains them; None: no host goes cold."""
 
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._ledger = ledger
@@ -232,12 +232,11 @@ class ColdHosts:
         self.empty_file = 0
         """The digest of an empty robots.txt in this store."""
         self.floor: tuple[Instant, float] = (0, 0.0)
-        """A cold host that was visited rests from this instant on for its gap, or for these seconds where they are
-        longer."""
+        """A visited cold host rests from this instant on for its gap, or for these seconds if they are longer."""
         self._latest: Instant = 0
         self._gap_longest = 0.0
         self.ever = False
-        """Whether any host ever went cold: since then the row of a host does not tell when the host became known."""
+        """Whether any host ever went cold: since then the row of a host does not show when the host became known."""
 
     @classmethod
     def open(cls, files: Files, *, store: bytes, names: Sequence[str]) -> ColdHosts:
@@ -273,7 +272,7 @@ class ColdHosts:
         return 1 + max(self._counts, default=-1)
 
     def let_go(self, crawl: int) -> tuple[int, int, int]:
-        """Takes a deleted crawl out of the counts. Returns how many URLs of its queues here waited, were done, were
+        """Removes a deleted crawl from the counts. Returns how many URLs of its queues here were waiting, done and
         gone."""
         _, *urls = self._counts.get(crawl, [0, 0, 0, 0])
         self._counts.pop(crawl, None)
@@ -290,13 +289,13 @@ class ColdHosts:
         return np.where((ended > 0) | (told.rest_until > 0), np.maximum(told.rest_until, floor), told.rest_until)
 
     def floor_end(self) -> Instant:
-        """The instant from which on no cold host rests because of a COLD_REST fact, 0 without one."""
+        """The instant after which no cold host rests because of a COLD_REST fact, 0 without one."""
         at, delay = self.floor
         return at + instant(max(self._gap_longest, delay)) if at and len(self) else 0
 
     def busy_after(self, at: Instant, gap: Instant) -> Iterator[Uint64s]:
-        """The hashes of cold hosts that rested beyond an instant, or whose last request ended less than `gap` before
-        it; COLD_REST facts aside. It reads the records only where there may be such a host."""
+        """Returns the hashes of cold hosts that rested beyond an instant, or whose last request ended less than `gap`
+        before it, without COLD_REST facts. It reads the records only if there may be such a host."""
         for told in self.scan() if self._latest + gap > at else ():
             found = (told.rest_until > at) | ((told.heads["ended"] > 0) & (told.heads["ended"] + gap > at))
             if found.any():
@@ -325,9 +324,9 @@ class ColdHosts:
         return Counter(digest for told in self.scan() for digest in told.files_named())
 
     def totals(self, gone: npt.NDArray[np.bool_]) -> tuple[dict[int, int], dict[int, int]]:
-        """By state: how many URLs the records count, and a sum in which each queue's count has a weight of its own.
-        `weigh` of the same URLs gives the same sum, of other URLs hardly ever. Queues of deleted crawls do not
-        count."""
+        """Returns by state: the number of URLs in the records, and a sum in which each queue's count has its own
+        weight. `weigh` of the same URLs returns the same sum, of other URLs hardly ever. Queues of deleted crawls do
+        not count."""
         counts, sums = dict.fromkeys(_STATES.values(), 0), dict.fromkeys(_STATES.values(), 0)
         for told in self.scan():
             crawls = told.crawls()
@@ -502,7 +501,7 @@ class ColdHosts:
             _recall_authority(tables, hosts.name(row), authority)
 
     def _count(self, hashes: Uint64s, crawls: Any, heads: Any, step: int, gone: npt.NDArray[np.bool_]) -> None:
-        """Counts youngest queues that come (1) or go (-1)."""
+        """Counts youngest queues that are added (1) or removed (-1)."""
         for crawl in np.unique(crawls).tolist():
             if not gone[crawl]:
                 mine = crawls == crawl
@@ -515,7 +514,7 @@ class ColdHosts:
             known[place] += count
 
     def restore(self, tables: Tables) -> None:
-        """Call it behind the checkpoint's hosts: finds the cold hosts, those with a record and without a row. Raises
+        """Finds the cold hosts, those with a record and without a row. Call it after the checkpoint's hosts. Raises
         DamagedStoreError."""
         if self._ledger is None:
             return
@@ -540,7 +539,7 @@ class ColdHosts:
 
     @property
     def ledger(self) -> Ledger | None:
-        """The ledger that a checkpoint freezes, writes and lists; None where no host goes cold."""
+        """Returns the ledger that a checkpoint freezes, writes and lists; None if no host goes cold."""
         return self._ledger
 
     def close(self) -> None:
@@ -555,8 +554,8 @@ def weigh(queues: Uint64s, state: int) -> int:
 
 
 def may_go(tables: Tables, rows: Rows, now: Instant) -> Rows:
-    """The rows of hosts that hold nothing and whose clocks allow a request. The caller must leave out hosts with an
-    errand in line, or with a turn of a group."""
+    """Returns the rows of empty hosts whose clocks allow a request. The caller must exclude hosts with a queued
+    errand, or with a turn of a group."""
     hosts, queues = tables.hosts, tables.queues
     good = hosts.there[rows] & (hosts.in_flight[rows] == 0) & (hosts.rest_until[rows] <= now)
     good &= (hosts.first_queue[rows] != NONE) & ((hosts.flags[rows] & np.uint16(VOIDED)) == 0)
@@ -577,7 +576,7 @@ def may_go(tables: Tables, rows: Rows, now: Instant) -> Rows:
 
 
 def _holds_nothing(tables: Tables, row: int) -> bool:
-    """Whether a host with several queues, or with authorities, holds nothing. False, too, when a record has no room for
+    """Whether a host with several queues, or with authorities, is empty. Also False if a record has no room for
     them."""
     queues = tables.queues
     own = list(tables.queues_of(row))
@@ -592,7 +591,8 @@ def _holds_nothing(tables: Tables, row: int) -> bool:
 
 
 def _slots(hashes: Uint64s) -> npt.NDArray[np.uint16]:
-    """The top 12 bits of each hash. A set of fingerprints compares 56 bits; together they tell all hashes apart."""
+    """Returns the top 12 bits of each hash. A fingerprint set compares 56 bits; together they distinguish all
+    hashes."""
     found: npt.NDArray[np.uint16] = (hashes >> np.uint64(52)).astype(np.uint16)
     return found
 
@@ -628,21 +628,21 @@ def _rules(cells: Sequence[Any] | None) -> QueueRules | None:
 
 
 def _authority_cells(one: Authority, host: str, body: bytes) -> tuple[object, ...]:
-    """The cells of an authority, shortened: a number for a name that follows from the host's, and no digest beside the
-    rules. body: empty where the digest names them."""
+    """Returns the cells of an authority, shortened: a number for a name that follows from the host's, and no digest
+    together with the rules. body: empty if the digest names them."""
     name: object = next((scheme for scheme in (0, 1) if one.name == _origin(scheme, host)), one.name)
     url = "" if one.url == one.name + "/robots.txt" else one.url
     return (
         *(name, one.logged, int(one.state), one.expires, one.next_at, one.attempts, one.hops, one.status, url),
-        # An error's class comes from callers and may hold half a surrogate pair.
+        # An error's class is the caller's and may contain half a surrogate pair.
         *(one.error.encode("utf-8", "surrogatepass"), 0 if body else one.digest, body, int(one.again)),
         *(one.fetched, one.failing_since),
     )
 
 
 def cells_bytes(tables: Tables, row: int) -> tuple[int, list[int]]:
-    """An upper bound of the bytes in the cells of a host's queues and authorities if the host went cold next, and the
-    robots.txt files that would need places in the rulebook."""
+    """Returns an upper bound of the bytes in the cells of a host's queues and authorities if the host went cold next,
+    and the robots.txt files that would need places in the rulebook."""
     some = tables.robots.of_host.get(row, ())
     files, bodies = tables.robots.rulebook.places_for([one.digest for one in some])
     cells = sum(120 + len(one.name) + len(one.url) + 4 * len(one.error) for one in some)

@@ -14,7 +14,7 @@ from outrider.limits import DELETED_CRAWLS_NAMED_MAX, OWN_SLOT
 
 
 class CrawlState(IntEnum):
-    """The state that an operator gave a crawl."""
+    """The state of a crawl, set by an operator."""
 
     RUNNING = 0
     PAUSED = 1
@@ -63,7 +63,7 @@ class Crawls:
         self.scope.setdefault(crawl, {})[url] = None
 
     def delete(self, row: int) -> None:
-        """Gives the name of a crawl free, and forgets the names that were given free longest ago."""
+        """Frees the name of a crawl, and forgets the names that were freed longest ago."""
         if self.rows.get(self.names[row][0]) == row:
             del self.rows[self.names[row][0]]
         self.scope.pop(row, None)
@@ -91,7 +91,7 @@ class Crawls:
         """The facts that rebuild all of it."""
         names = self.names
         if self._generation:
-            # One crawl without a name carries the highest generation, and how far rows have come.
+            # One crawl without a name has the highest generation, and the next row.
             row = max(row for row in np.flatnonzero(self.gone).tolist() if row not in names)
             names = names | {row: ("", self._generation)}
         own = OWN_SLOT

@@ -1,4 +1,4 @@
-"""The queues of deleted crawls, which go bit by bit: first their cards, then their rows."""
+"""The queues of deleted crawls, removed bit by bit: first their cards, then their rows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class DeletedQueues:
-    """The queues that are to go. stalled: those whose cards are still to be dropped; waiting: those that may still have
-    a row beside others."""
+    """The queues to remove. stalled: those whose cards are not yet dropped; waiting: those that may still have
+    a row among others."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -37,9 +37,9 @@ class DeletedQueues:
         self.waiting = deque(np.flatnonzero(there & gone).tolist())
 
     def ready(self, most: int) -> Rows:
-        """The rows that may go among the next `most` queues of deleted crawls: those without an open lease whose host
-        keeps another queue, for a host goes cold with a queue. None while a round copies rows, or cards are still to be
-        dropped."""
+        """Returns the removable rows among the next `most` queues of deleted crawls: those without an open lease whose
+        host keeps another queue, because a host goes cold with a queue. Empty while a round copies rows, or cards are
+        not yet dropped."""
         queues, hosts = self._tables.queues, self._tables.hosts
         if self.stalled or not queues.reuses:
             return np.zeros(0, np.uint32)
@@ -59,7 +59,7 @@ class DeletedQueues:
         return np.array(sorted(mine), np.uint32)
 
     def remove(self, rows: Rows) -> None:
-        """Removes the rows of these queues of deleted crawls; they must stand in no ring."""
+        """Removes the rows of these queues of deleted crawls; they must be in no ring."""
         queues, hosts, going = self._tables.queues, self._tables.hosts, set(rows.tolist())
         homes = np.unique(queues.host[rows])
         for host in homes.tolist():

@@ -1,6 +1,6 @@
-"""Errands: leases for something else than a page. Each kind is a row of `KINDS`.
+"""Errands: leases for something other than a page. Each kind is a row of `KINDS`.
 
-An errand has an owner, the authority or host that it is for, and the next URL to ask for: its own, or the target of a
+An errand has an owner, the authority or host that it is for, and the next URL to request: its own, or the target of a
 redirect. Its request uses the clock of that URL's host. The errands for robots.txt files and addresses follow from the
 frontier's own needs (`authorities.Authority`, `host_addresses.HostAddress`); all other kinds are queued by callers.
 """
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class ErrandKind:
     """One kind. number: in facts, never used again; 0 for kinds with facts of their own. answer: the field of `Outcome`
-    that answers it, None where verdict, status and location do. priority: decides its class among the pages of its
-    host; 1.0 goes before all. alternates: whether it takes turns with pages of its class and of lower ones; other kinds
-    go before them."""
+    that answers it, None if verdict, status and location do. priority: determines its class among the pages of its
+    host; 1.0 precedes all. alternates: whether it alternates with pages of its class and of lower ones; other kinds
+    precede them."""
 
     kind: Kind
     number: int
@@ -61,9 +61,9 @@ ANSWERS = {row.answer: row.kind for row in KINDS.values() if row.answer is not N
 
 
 class Errand(ABC):
-    """One errand, in line or open. token: of its lease, 0 for none; deadline, holder: of the lease; begun: when it was
-    leased, None after a restart; busy: the host whose clock it uses while it is open; wanted: the host where it is in
-    line; klass: its class there; next_at: it is not leased before; attempts: failures since the last answer."""
+    """One errand, queued or open. token: of its lease, or 0; deadline, holder: of the lease; begun: when it was
+    leased, None after a restart; busy: the host whose clock it uses while it is open; wanted: the host where it is
+    queued; klass: its class there; next_at: it is not leased before; attempts: failures since the last answer."""
 
     __slots__ = (
         *("attempts", "begun", "busy", "deadline", "error", "holder", "hops", "host", "kind", "klass", "name"),
@@ -75,7 +75,7 @@ class Errand(ABC):
         self.slot = slot
         self.host = host  # a row of Hosts
         self.name = name
-        self.url = url  # the next one to ask for
+        self.url = url  # the next one to request
         self.token = 0
         self.deadline: Instant = 0
         self.holder = 0
@@ -95,17 +95,17 @@ class Errand(ABC):
 
     @property
     def goes_first(self) -> bool:
-        """Whether it goes before all pages of its host."""
+        """Whether it precedes all pages of its host."""
         return KINDS[self.kind].priority >= 1.0
 
     @property
     def alternates(self) -> bool:
-        """Whether it takes turns with pages of its class and of lower ones."""
+        """Whether it alternates with pages of its class and of lower ones."""
         return KINDS[self.kind].alternates
 
     @property
     def owner(self) -> str:
-        """The authority that it is for, "" for none."""
+        """The authority that it is for, or ""."""
         return self.name
 
     @abstractmethod
@@ -127,7 +127,7 @@ Name: TypeAlias = tuple[int, int, str]
 
 
 _CELLS = tuple(column.name for column in KINDS_OF_FACTS[Fact.QUEUED_ERRAND].columns[4:-1])
-"""The cells of an errand of a caller that its fact sets, beside its end."""
+"""The cells of a caller's errand that its fact sets, in addition to its end."""
 
 
 class CallersErrand(Errand):
@@ -195,9 +195,9 @@ class CallersErrand(Errand):
         error: str | None,
         again_at: Instant | None,
     ) -> tuple[Fact, Row]:
-        """The fact of an answer: it ends the errand; a redirect leads to the next hop, of `REDIRECT_HOPS_MAX` at most;
-        a failure that may pass is tried again after 5, 30, 300 s or `after_seconds`; again_at: the instant at which the
-        errand begins anew."""
+        """Returns the fact of an answer: it ends the errand; a redirect leads to the next hop, at most
+        `REDIRECT_HOPS_MAX`; a temporary failure is tried again after 5, 30, 300 s or `after_seconds`; again_at: the
+        instant at which the errand begins anew."""
         if again_at is not None:
             return self.cells(self.name, again_at)
         if retries:
@@ -220,8 +220,8 @@ ErrandSeries: TypeAlias = tuple[int, int, str]
 
 
 class _SeriesQueue:
-    """The errands of one line. ready: those without an instant to wait for, in the order in which they came; later: the
-    others, by that instant. The first few of both hold the one that may be leased first."""
+    """The errands of one series. ready: those without an instant to wait for, in order of arrival; later: the
+    others, by that instant. The first few of both contain the one that may be leased first."""
 
     __slots__ = ("later", "ready")
 
@@ -237,13 +237,13 @@ class _SeriesQueue:
             self.ready[errand.name] = errand
 
     def take(self, errand: CallersErrand) -> None:
-        """Takes an errand out. Its instant may have changed meanwhile."""
+        """Removes an errand. Its instant may have changed meanwhile."""
         if self.ready.pop(errand.name, None) is None:
             self.later.remove(errand)
 
     def first(self) -> list[CallersErrand]:
-        """The first few of both parts. While an errand is lined up or open, its line only gets new ones, which come
-        behind it or into the other part: it stays among the first."""
+        """The first few of both parts. While an errand is queued or open, its series only gets new ones, which are
+        placed after it or in the other part: it remains among the first."""
         return [*islice(self.ready.values(), ERRANDS_COMPARED_MAX), *self.later[:ERRANDS_COMPARED_MAX]]
 
     def __len__(self) -> int:
@@ -251,8 +251,8 @@ class _SeriesQueue:
 
 
 class CallersErrands:
-    """The errands that callers queued, by name, and in lines. A place that an ended errand leaves is given again, and
-    none moves: a checkpoint copies places in steps."""
+    """The errands that callers queued, by name, and in series. A place of an ended errand is used again, and
+    no errand moves: a checkpoint copies places in steps."""
 
     def __init__(self) -> None:
         self._by_name: dict[Name, CallersErrand] = {}
@@ -269,11 +269,11 @@ class CallersErrands:
         return iter(self._by_name.values())
 
     def all_series(self) -> list[ErrandSeries]:
-        """The lines that hold an errand."""
+        """The series with an errand."""
         return list(self._series)
 
     def get(self, number: int, crawl: int, name: str) -> CallersErrand | None:
-        """The errand of this name, None for none."""
+        """Returns the errand of this name, or None."""
         return self._by_name.get((number, crawl, name))
 
     def next_of(self, series: ErrandSeries) -> CallersErrand | None:
@@ -317,7 +317,7 @@ class CallersErrands:
         return errand
 
     def put_behind(self, errand: CallersErrand) -> None:
-        """Puts an errand behind those of its line that wait as long. Call it when its instant changed."""
+        """Puts an errand after those of its series that wait as long. Call it when its instant changed."""
         series = self._series[errand.series]
         series.take(errand)
         series.put(errand)
@@ -336,7 +336,7 @@ class CallersErrands:
             del self._hosts[errand.host]
 
     def drop_crawl(self, crawl: int) -> None:
-        """Drops the errands of a deleted crawl; an open one goes when its lease ends."""
+        """Drops the errands of a deleted crawl; an open one is dropped when its lease ends."""
         for errand in [one for one in self if one.crawl == crawl and not one.token]:
             self.remove(errand)
             self.dropped.append(errand)
@@ -355,9 +355,9 @@ class Errands:
         begun = errand.begun if errand.token == token else None
         self.end(errand)
         errand.token, errand.deadline, errand.holder, errand.begun = token, deadline, holder, begun
-        if errand.kind is not Kind.ADDRESS:  # that one is no request to a host
+        if errand.kind is not Kind.ADDRESS:  # that one sends no request to a host
             # In a checkpoint the hop may be younger than the copied hosts; then the log repeats the errand's fact
-            # behind its host.
+            # after its host.
             errand.busy = self._tables.host_row(self._tables.home_of(host_of(errand.url)))
         if errand.busy != NONE:
             self._tables.hosts.in_flight[errand.busy] += 1

@@ -1,4 +1,4 @@
-"""The addresses of hosts, from callers or errands, with the time for which they hold and the time of the next errand.
+"""The addresses of hosts, from callers or errands, with the end of their validity and the time of the next errand.
 
 An answer decides by pure functions of a host's cells (docs/groups.md).
 """
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from outrider.frontier.state.tables import Tables
 
 FOREVER: Instant = 1 << 62
-"""The `expires` of an address that a caller gave."""
+"""The `expires` of an address from a caller."""
 
 
 class HostAddress(Errand):
-    """The cells of one host's address, and of the errand that asks for it.
+    """The cells of one host's address, and of the errand that resolves it.
 
-    address: "" for none. expires: the instant until which the answer holds, also the answer that there is none; 0: an
-    errand must ask. next_at: no errand before this instant. attempts: failures since the last answer. error: the class
-    of the last failure. token: the open errand, 0 for none.
+    address: "" without one. expires: the end of the answer's validity, also of the answer that there is none; 0: an
+    errand is needed. next_at: no errand before this instant. attempts: failures since the last answer. error: the class
+    of the last failure. token: the open errand, or 0.
     """
 
     __slots__ = ("address", "expires", "number")
@@ -65,7 +65,7 @@ class HostAddress(Errand):
         return Fact.LOCATED, (*self.place, *self.cells(max(self.next_at, until)))
 
     def cells(self, next_at: Instant | None = None) -> Row:
-        """The columns of a LOCATED fact behind its slot and host. next_at: replaces the own one."""
+        """Returns the columns of a LOCATED fact after its slot and host. next_at: replaces the own one."""
         at = self.next_at if next_at is None else next_at
         return (self.address, self.expires, at, self.attempts, self.error)
 
@@ -79,8 +79,8 @@ class HostAddress(Errand):
         after_seconds: float | None,
         final: bool,
     ) -> Row:
-        """The cells after an answer: an address with its time to live; a failure that may pass (not `final`), with the
-        next errand after 5, 30, 300 s; or no address, which holds for an hour."""
+        """Returns the cells after an answer: an address with its time to live; a temporary failure (not `final`), with
+        the next errand after 5, 30, 300 s; or no address, which is valid for an hour."""
         if address is not None:
             told = ADDRESS_SECONDS_USUAL if ttl_seconds is None else ttl_seconds
             seconds = min(max(told, ADDRESS_SECONDS_MIN), ADDRESS_SECONDS_MAX)
@@ -95,8 +95,8 @@ class HostAddress(Errand):
 
 
 class HostAddresses:
-    """The addresses of hosts, by row of Hosts. left: leases with tokens up to this one go to this address ("" for
-    none), which the host has left."""
+    """The addresses of hosts, by row of Hosts. left: leases with tokens up to this one use this address (or ""),
+    which the host has left."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -130,7 +130,7 @@ class HostAddresses:
         self._texts[place.host] = place.address or None if place.expires else None
 
     def recall(self, row: int, cells: tuple[str, int, int, int], error: str) -> None:
-        """The cells of a host that comes back from the disk."""
+        """Sets the cells of a host that returns from the disk."""
         hosts = self._tables.hosts
         place = self.by_host[row] = HostAddress(row, int(hosts.slot[row]), int(hosts.hash[row]), hosts.name(row))
         address, place.expires, place.next_at, place.attempts = cells
@@ -138,7 +138,7 @@ class HostAddresses:
         self._note(place)
 
     def let_go(self, row: int) -> HostAddress | None:
-        """The cells of a host that goes to the disk, if it has any."""
+        """Returns the cells of a host that moves to the disk, if it has any."""
         place = self.by_host.pop(row, None)
         if place is not None:
             self._texts[row] = None
@@ -149,7 +149,7 @@ class HostAddresses:
         self._tables.errands.lease(place, token, deadline, holder)
 
     def _of(self, host: int) -> HostAddress:
-        """The cells of a host by its hash, made where there are none. Raises KeyError."""
+        """Returns the cells of a host by its hash, made if they are missing. Raises KeyError."""
         rows = self._tables.rows_of_hosts(np.array([host], np.uint64))
         row = int(rows[0])
         self._tables.changed.append(rows)
@@ -162,7 +162,7 @@ class HostAddresses:
         self.left[int(rows[0])] = (token, sys.intern(address))
 
     def of(self, host: int, token: int) -> str | None:
-        """The address of a host by its row, for a lease with this token: from the last caller or errand that gave it
+        """Returns the address of a host by its row, for a lease with this token: the last one from a caller or errand
         before the lease."""
         until, address = self.left.get(host, (-1, ""))
         if token <= until:
@@ -180,8 +180,8 @@ class HostAddresses:
         return found
 
     def still_at(self) -> dict[int, str]:
-        """By row, the addresses that open leases go to and their hosts have left, "" for none. Forgets the others, for
-        tokens grow: no later lease goes there."""
+        """Returns by row the addresses that open leases use and their hosts have left, or "". Forgets the others,
+        because tokens grow: no later lease uses them."""
         if not self.left:
             return {}
         urls = self._tables.urls

@@ -1,6 +1,6 @@
 """Hosts and queues in memory: columns, one row per host and one per queue of (crawl, key, host).
 
-On disk and in facts the keyed hash of its name stands for a host, and the hash of (crawl, key, host) for a queue. A new
+On disk and in facts a host is named by the keyed hash of its name, and a queue by the hash of (crawl, key, host). A new
 host gets the row of a host that went cold (cold.py). Long columns are zeroed memory, which the system provides page by
 page at the first touch: so columns can be long, and growing copies nothing.
 """
@@ -31,7 +31,7 @@ Column = npt.NDArray[Any]
 # Flags of hosts whose turn depends on more than one clock and one queue.
 MANY = 1  # several queues, or one that shares a key with other hosts
 RULED = 2  # an operator paused, blocked, limited or slowed one of its queues or their crawl
-ROBOTS = 4  # it has an authority with rules, with refusals, or with an errand to come
+ROBOTS = 4  # it has an authority with rules, with refusals, or with a future errand
 GROUPED = 8  # it belongs to a named group, or to the group of a domain or an address
 VOIDED = 16  # one of its queues was deleted: known URLs there may be void
 GATED = 32  # the robots rules of one of its authorities are not known: no page of it is leased
@@ -122,10 +122,10 @@ def firsts_of(values: Uint64s) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int
 
 
 class Columns:
-    """Named columns of equal length, a base class: `_room` makes place behind the last row, `_take` gives rows, and
-    `_give` takes them back and zeroes them. A column of records is an attribute, and so is each of its fields. count:
-    rows that were ever in use; made: how often a row was given. reuses: whether `_take` gives free rows again; a round
-    that copies rows in steps turns it off, or it would copy a part of a new host."""
+    """Named columns of equal length, a base class: `_room` makes place after the last row, `_take` returns rows, and
+    `_give` frees and zeroes them. A column of records is an attribute, and so is each of its fields. count:
+    rows that were ever in use; made: how often a row was assigned. reuses: whether `_take` uses free rows again; a
+    round that copies rows in steps turns it off, or it would copy a part of a new host."""
 
     def __init__(self, names: dict[str, npt.DTypeLike]) -> None:
         self.count = 0
@@ -152,7 +152,7 @@ class Columns:
         for name, dtype in self._dtypes.items():
             grown, column = np.zeros(self._capacity, dtype), getattr(self, name)[: self.count]
             octets = column.view(np.uint8)  # numpy copies records field by field
-            if np.count_nonzero(octets):  # the new column is zero already, and writing zeros would take memory
+            if np.count_nonzero(octets):  # the new column is zero already, and writing zeros would use memory
                 grown.view(np.uint8)[: len(octets)] = octets
             self._set(name, grown)
 
@@ -161,7 +161,7 @@ class Columns:
         return self.count - len(self._free)
 
     def coming(self, more: int) -> Rows:
-        """The rows that the next `_take` will give, in order."""
+        """Returns the rows that the next `_take` will return, in order."""
         if not self._free or not self.reuses:
             return np.arange(self.count, self.count + more, dtype=np.uint32)
         again = np.array(self._free[max(0, len(self._free) - more) :], np.uint32)[::-1]
@@ -186,11 +186,11 @@ class Columns:
 class Hosts(Columns, HostCells[Column, Column]):
     """The hosts in memory: their clocks, back-offs, and numbers of open requests.
 
-    hash, slot; in_flight: open leases; turns: how often it was drawn; flags: MANY …; first_queue: a row of Queues, NONE
-    for none; there: whether a host has the row. cells: the columns that most calls touch, as records; octets: their
-    bytes. _name: the arena of the name (1 bit), its length in bytes (16 bits), its start (47 bits). open: an authority
-    whose rules hold until then, the digest of its robots.txt, the length of its name and the fifth letter, which tells
-    its scheme (authorities.py).
+    hash, slot; in_flight: open leases; turns: how often it was drawn; flags: MANY …; first_queue: a row of Queues, or
+    NONE; there: whether a host has the row. cells: the columns that most calls touch, as records; octets: their
+    bytes. _name: the arena of the name (1 bit), its length in bytes (16 bits), its start (47 bits). open: the end of
+    the validity of an authority's rules, the digest of its robots.txt, the length of its name and the fifth letter,
+    which determines its scheme (authorities.py).
     """
 
     cells: Column
@@ -216,7 +216,7 @@ class Hosts(Columns, HostCells[Column, Column]):
         self._freed = [0, 0]  # bytes of removed hosts' names in each arena
         self._side = 0  # the arena for new names
         self._copied: int | None = None  # `tidy` has copied the names of the rows below it
-        self.dotted: set[int] = set()  # rows whose names have a dot behind them, from stores of an earlier version
+        self.dotted: set[int] = set()  # rows whose names end with a dot, from stores of an earlier version
 
     def _set(self, name: str, column: Column) -> None:
         super()._set(name, column)
@@ -241,7 +241,7 @@ class Hosts(Columns, HostCells[Column, Column]):
         return int(self.find(np.array([name_hash], np.uint64))[0])
 
     def add(self, hashes: Uint64s, slots: Column, names: TextColumn, *, absent: bool = False) -> Rows:
-        """Rows for new hosts; known hosts keep theirs. absent: the caller has just found that none is known."""
+        """Returns rows for new hosts; known hosts keep theirs. absent: the caller has just found that all are new."""
         known = np.full(len(hashes), NONE, np.uint32) if absent else self.find(hashes)
         fresh = np.flatnonzero(known == NONE)
         if not len(fresh):
@@ -329,7 +329,7 @@ class Hosts(Columns, HostCells[Column, Column]):
 
 
 def _dotted(names: TextColumn) -> npt.NDArray[np.intp]:
-    """The places of names with a dot behind them."""
+    """Returns the places of names that end with a dot."""
     places = np.flatnonzero(names.lengths)
     ends = np.cumsum(names.lengths, dtype=np.int64)[places]
     found: npt.NDArray[np.intp] = places[np.frombuffer(names.octets, np.uint8)[ends - 1] == ord(".")]
@@ -338,7 +338,7 @@ def _dotted(names: TextColumn) -> npt.NDArray[np.intp]:
 
 @dataclass(slots=True)
 class QueueRules:
-    """The rules that an operator gave a queue. delay: seconds in place of the floor of the settings, None for the
+    """An operator's rules for a queue. delay: seconds in place of the floor of the settings, None for the
     floor; limit: requests at once, 0 for the usual one."""
 
     paused: bool = False
@@ -365,8 +365,8 @@ class QueueRules:
 
 
 class Queues(Columns):
-    """hash; host: a row of Hosts; crawl: its row; after: one more than the next queue of the same host, 0 for none;
-    served: the turn in which it was served last; waiting, parked, done, gone: how many of its URLs are in these
+    """hash; host: a row of Hosts; crawl: its row; after: one more than the next queue of the same host, or 0;
+    served: the turn in which it was served last; waiting, parked, done, gone: the numbers of its URLs in these
     states."""
 
     hash: Column
@@ -392,11 +392,11 @@ class Queues(Columns):
         return np.frombuffer(self._index.find(np.ascontiguousarray(hashes, np.uint64)), np.uint32)
 
     def add(self, hashes: Uint64s, hosts: Rows, crawls: Column) -> Rows:
-        """Rows for new queues, one per hash; none may be known yet, and each hash comes once."""
+        """Returns rows for new queues, one per distinct hash; all must be unknown."""
         new = self._take(len(hashes))
         self.hash[new] = hashes
         self.host[new] = hosts
-        # The first crawl is 0: zeros are not written over zeros, so the untouched column takes no memory.
+        # The first crawl is 0: zeros are not written over zeros, so the untouched column uses no memory.
         if np.count_nonzero(crawls) or np.count_nonzero(self.crawl[new]):
             self.crawl[new] = crawls
         self._index.add(np.ascontiguousarray(hashes, np.uint64), new)

@@ -45,7 +45,7 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
                     window.close()
                     here = section
                     if section not in (OWN, HOSTS):
-                        tables.meet_cold()  # calls during the round may have recalled hosts behind the copied rows
+                        tables.meet_cold()  # calls during the round may have recalled hosts after the copied rows
                 window.add(payload)
     window.close()
     tables.urls.restore()
@@ -74,7 +74,7 @@ def _ranges(checkpoint: Checkpoint | None) -> Iterator[list[tuple[int, bytes]]]:
 
 
 def _payloads(log: Log, after: int) -> Iterator[list[tuple[int, bytes]]]:
-    """The LSNs and payloads of the frames behind an LSN, in lists of about a window's size."""
+    """Yields the LSNs and payloads of the frames after an LSN, in lists of about a window's size."""
     return _in_windows((frame.lsn, _payload(frame)) for frame in log.replay(after))
 
 
@@ -100,7 +100,7 @@ def _payload(frame: Frame) -> bytes:
 
 
 def check(log: Log, after: int) -> None:
-    """Reads the facts of all frames behind an LSN. Raises DamagedStoreError, ForeignStoreError."""
+    """Applies the facts of all frames after an LSN. Raises DamagedStoreError, ForeignStoreError."""
     for frame in log.replay(after):
         payload = _payload(frame)
         with applied(frame.lsn, frame.lsn):

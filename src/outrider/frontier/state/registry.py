@@ -21,10 +21,10 @@ from outrider.limits import (
 
 
 class Registry:
-    """opening: (number, instant, wall clock, boot id, time since boot) of the last one; closed: the state that a clean
-    stop noted, "" for none; holders: (name, opening) of workers by row; requests: by client and sequence, (verb,
+    """opening: (number, instant, wall clock, boot id, time since boot) of the last one; closed: the state noted by a
+    clean stop, or ""; holders: (name, opening) of workers by row; requests: by client and sequence, (verb,
     answer); projections: (length, LSN) by stream; error_numbers: the places in `errors`; accepted: (order, instant) of
-    some accepted URLs, both growing. URLs are numbered in the order of their discovery, so that these few dates tell
+    some accepted URLs, both growing. URLs are numbered in the order of their discovery, so that these few dates give
     that of every URL to within the time between two of them."""
 
     def __init__(self) -> None:
@@ -106,8 +106,8 @@ class Registry:
             del self.accepted[1::2]
 
     def wants_date(self, now: Instant) -> bool:
-        """Whether the next URL that is accepted gets a date: the last one is a minute old, or, of a frontier that lives
-        for long, as old as half of the dates are apart."""
+        """Whether the next accepted URL gets a date: the last one is a minute old, or, in an old frontier, as old as
+        half of the distance between dates."""
         if not self.accepted:
             return True
         first, last = self.accepted[0][1], self.accepted[-1][1]

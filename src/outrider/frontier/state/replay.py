@@ -1,6 +1,6 @@
 """Replay of many small frames at the cost of few: it applies their net effect, not each of them.
 
-A call of numpy has a fixed cost, and a frame of one URL takes dozens of calls. So a window gathers frames, decodes the
+A call of numpy has a fixed cost, and a frame of one URL needs dozens of calls. So a window gathers frames, decodes the
 blocks of one kind together, and applies for each URL only the end: its last version, and the lease that is still open.
 A fact of a kind that changes the meaning of others closes the window and is applied alone. A window with a rare case in
 it is applied frame by frame.
@@ -45,8 +45,8 @@ _Times: TypeAlias = npt.NDArray[np.int64]
 _Rows: TypeAlias = npt.NDArray[np.intp]
 _CARD, _HEAD, _LEASE = range(3)
 _ROWS_OF_ITS_OWN = 64
-"""Blocks of so many rows are decoded one by one, shorter ones together."""
-_LENGTHS, _BODIES = 1, 2  # kinds of bytes behind a run: texts with these lengths, or bodies of cards
+"""Blocks of at least this number of rows are decoded one by one, shorter ones together."""
+_LENGTHS, _BODIES = 1, 2  # kinds of bytes after a run: texts with these lengths, or bodies of cards
 _LENGTH_NAMES = ("url_bytes", "referrer_bytes", "extra_bytes")
 _PLACES: Any = HEAD.fields
 _LENGTH_BYTES = tuple(
@@ -59,7 +59,7 @@ _PLANES_OF_LENGTHS = tuple(zip(*_LENGTH_BYTES, strict=True))
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Columns of fixed width, one behind the other; the last one may hold lengths of bytes that follow."""
+    """Columns of fixed width, one after the other; the last one may contain lengths of the following bytes."""
 
     dtypes: tuple[np.dtype[Any], ...]
     width: int
@@ -89,13 +89,13 @@ def _runs(kind: Fact) -> tuple[_Run, ...]:
 
 _REST_UNTIL = [column.name for column in KINDS[Fact.HOST_CELLS].columns].index("rest_until")
 _RUNS = {(int(kind.fact), kind.version): _runs(kind.fact) for kind in KINDS.values() if kind.in_windows}
-"""The layout of the blocks that a window may hold, by kind and version."""
+"""The layout of the blocks in a window, by kind and version."""
 
 
 @dataclass(slots=True)
 class _BlockGroup:
     """Blocks of one kind with one number of rows: the number of each block in the window, and for each run the columns
-    and the bytes behind."""
+    and the bytes after it."""
 
     times: list[int] = field(default_factory=list)
     columns: list[list[bytes]] = field(default_factory=list)
@@ -108,7 +108,7 @@ class Window:
     def __init__(
         self, tables: Tables, *, rows_max: int = REPLAY_WINDOW_ROWS, bytes_max: int = REPLAY_WINDOW_BYTES
     ) -> None:
-        """The window closes itself when it holds so many facts or so many bytes."""
+        """The window closes itself at this number of facts or of bytes."""
         self._tables = tables
         self._rows_max = rows_max
         self._bytes_max = bytes_max
@@ -123,7 +123,7 @@ class Window:
         self._bytes = 0
 
     def add(self, payload: bytes, lsn: int = 0) -> None:
-        """Takes the payload of the next frame; lsn: 0 for a range of the checkpoint. Raises DamagedStoreError,
+        """Adds the payload of the next frame; lsn: 0 for a range of the checkpoint. Raises DamagedStoreError,
         ForeignStoreError."""
         blocks = self._scan(payload)
         if blocks is None:
@@ -216,7 +216,7 @@ class Window:
             pass
 
     def _columns(self, kind: Fact) -> tuple[_Times, list[Values]] | None:
-        """All facts of a kind in the order in which they came, and for each the number of its block in the window."""
+        """Returns all facts of a kind in order, and for each the number of its block in the window."""
         groups = self._groups.get(kind)
         if groups is None:
             return None
@@ -300,7 +300,7 @@ class Window:
             if self._extraordinary(versions, leases):
                 return None
             if len(bodies) == len(order) and (order[1:] > order[:-1]).all():
-                # Each URL comes once, and whole: the cards are the net effect.
+                # Each URL is there once, and whole: the cards are the net effect.
                 facts_of_urls: list[tuple[Fact, list[Values]]] = [(Fact.CARD, [token, bodies])]
                 open_ones = np.zeros(0, np.intp)
             else:
@@ -325,7 +325,7 @@ class Window:
         return found
 
     def _extraordinary(self, versions: npt.NDArray[Any], leases: tuple[_Times, list[Values]] | None) -> bool:
-        """Whether the window holds records that end, leases that are open already, or URLs of deleted queues or
+        """Whether the window contains records that end, leases that are open already, or URLs of deleted queues or
         crawls."""
         tables = self._tables
         if (versions["state"] == UNKNOWN).any():
@@ -449,7 +449,7 @@ def apply(tables: Tables, payload: bytes) -> bool:
 
 
 def _total(payload: bytes, at: int, rows: int, planes: Sequence[int], shifts: Sequence[int]) -> int:
-    """The sum of shuffled numbers: each plane holds one byte of all `rows` numbers, and its shift."""
+    """Returns the sum of shuffled numbers: each plane has one byte of all `rows` numbers, and its shift."""
     total = 0
     for plane, shift in zip(planes, shifts, strict=True):
         first = at + plane * rows
@@ -462,7 +462,7 @@ def _total(payload: bytes, at: int, rows: int, planes: Sequence[int], shifts: Se
 
 
 def _decoded(runs: Sequence[_Run], rows: int, group: _BlockGroup) -> list[Values]:
-    """The columns of a group, its blocks one behind the other."""
+    """Returns the columns of a group, its blocks one after the other."""
     blocks = len(group.times)
     values: list[Values] = []
     for run, columns, tails in zip(runs, group.columns, group.tails, strict=True):
@@ -513,7 +513,7 @@ def _rows_of(values: Sequence[Values], rows: _Rows) -> list[Values]:
 
 
 def _last(keys: npt.NDArray[np.uint64], order: _Rows | None = None) -> _Rows:
-    """The row of each key that comes last, in order."""
+    """Returns the last row of each key, in order."""
     if not has_equals(keys):
         return np.arange(len(keys))
     rows = np.arange(len(keys)) if order is None else order

@@ -1,6 +1,6 @@
 """The returns of hosts and shapes of paths, by hashes of their names, in rows of which a checkpoint copies ranges.
 
-A row is given to another name only by a fact that takes it from the first, so a replay has the same rows."""
+A row changes its name only by a fact, so a replay has the same rows."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class ReturnsTable:
         self._names: list[int | None] = []  # by row
         self._fetched = np.zeros(RETURNS_LOOKS_MAX, np.int64)  # by row: how many fetches, _FREE for a free row
         self._free: list[int] = []
-        self._hand = 0  # goes round the rows in search of a victim
+        self._hand = 0  # circles through the rows in search of a victim
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def get(self, name: int) -> Returns:
-        """The returns under a name; those of nothing fetched where there are none. They are not for the caller to
-        change."""
+        """Returns the returns under a name; those of no fetches for an unknown name. The caller must not
+        change them."""
         return self._kept.get(name, _ABSENT)[2]
 
     def judged_again(self) -> list[tuple[int, int]]:
@@ -49,7 +49,7 @@ class ReturnsTable:
         rows, fetched = [], []
         for slot, name, one in zip(slots, names, told, strict=True):
             row = self._kept.get(name, _ABSENT)[0]
-            gone = not one.share and not any(one.cells())  # a row of zeros takes it away
+            gone = not one.share and not any(one.cells())  # a row of zeros removes it
             if gone and row < 0:
                 continue
             if gone:
@@ -68,10 +68,10 @@ class ReturnsTable:
         self._fetched[rows] = fetched
 
     def victims(self, coming: Collection[int]) -> list[tuple[int, int]]:
-        """Slots and names of rows that must go before these names come: of each group of rows that lie side by side
-        that of the fewest fetches."""
+        """Returns slots and names of rows that must leave before these names are added: of each group of neighbouring
+        rows the one with the fewest fetches."""
         known = [self._kept[name][0] for name in coming if name in self._kept]
-        most = len(self) - len(known)  # so many may go
+        most = len(self) - len(known)  # the number of rows that may leave
         wanted = min(len(self) + len(coming) - len(known) - self._most, most)
         if wanted <= 0:
             return []

@@ -29,7 +29,7 @@ from outrider.robots import AgentRules, verdict_of_status, verdicts, whole_lines
 from outrider.url import host_of, spell
 
 _NOBODY_THERE = frozenset({"dns_unknown", "blocked_address", "blocked_port"})  # errors that no later attempt mends
-_GUARDED = "blocked_address"  # the error of an address guard, which is the asking process's own
+_GUARDED = "blocked_address"  # the error of an address guard, which belongs to one process
 _NOT_OURS = frozenset({"not_welcome"})  # errors without a status that are a site's answer all the same
 _ELSEWHERE = "redirect_foreign"  # the class of error of a redirect to a host of another frontier
 
@@ -54,7 +54,7 @@ _GO, _HOLD, _REFUSE = RobotsVerdict.GO, RobotsVerdict.HOLD, RobotsVerdict.REFUSE
 
 
 def crawl_delay(authorities: Iterable[Authority], rulebook: Rulebook) -> float:
-    """The largest Crawl-delay in seconds among a host's authorities, 0 when there is none."""
+    """Returns the largest Crawl-delay in seconds among a host's authorities, or 0."""
     longest = 0.0
     for one in authorities:
         if one.state == _RULES and (delay := rulebook.crawl_delay(one.digest)) > longest:
@@ -70,8 +70,8 @@ def is_own_side(authority: Authority) -> bool:
 
 
 def unanswered(authority: Authority, now: Instant, since: Instant = 0) -> bool:
-    """Whether an errand must fetch the robots.txt, or fetch it again, before any page of the authority. since: an older
-    verdict on our own side does not hold, for a process or a worker has come that may do better."""
+    """Whether an errand must fetch the robots.txt, perhaps again, before any page of the authority. since: an older
+    verdict on our own side is invalid, because a new process or worker may succeed."""
     if authority.state in (RobotsState.UNKNOWN, RobotsState.RETRYING) or authority.expires <= now:
         return True
     made = authority.expires - instant(ROBOTS_AGE_SECONDS_MAX)
@@ -79,8 +79,8 @@ def unanswered(authority: Authority, now: Instant, since: Instant = 0) -> bool:
 
 
 def is_closed(authority: Authority, now: Instant, *, errands: bool, opens: bool) -> bool:
-    """Whether nothing may be fetched because the robots.txt is out of reach. Where the caller brings the rules
-    (errands is False) no errand is sent when the good copy is a day old: it ends to hold at that instant."""
+    """Whether nothing may be fetched because the robots.txt is unreachable. If the caller passes the rules
+    (errands is False), no errand is sent when the good copy is a day old: it becomes invalid at that instant."""
     if authority.state == RobotsState.REFUSED:
         return True
     copied = authority.state in (RobotsState.RULES, RobotsState.ALLOW) and authority.failing_since
@@ -88,15 +88,15 @@ def is_closed(authority: Authority, now: Instant, *, errands: bool, opens: bool)
 
 
 RobotsStanding: TypeAlias = RobotsVerdict | AgentRules
-"""How the pages of an authority stand: one judgement on all of them, or the rules that judge each."""
+"""The verdict on the pages of an authority: one judgement on all of them, or the rules that judge each."""
 
 
 def standing_at(
     now: Instant, *, errands: bool, opens: bool, of_file: Callable[[int], RobotsStanding], since: Instant = 0
 ) -> Callable[[Authority], RobotsStanding]:
-    """A function that tells how the pages of an authority stand at this instant. errands: errands fetch the rules;
-    without them only rules from the caller count. opens: the owner's settings open a host whose robots.txt is out of
-    reach. of_file: how pages stand under the rules of a file, by its digest. since: as `unanswered` has it."""
+    """Returns a function with the verdict on the pages of an authority at this instant. errands: errands fetch the
+    rules; without them only rules from the caller count. opens: the owner's settings open a host whose robots.txt is
+    unreachable. of_file: the verdict under the rules of a file, by its digest. since: as for `unanswered`."""
 
     def stands(authority: Authority) -> RobotsStanding:
         state = authority.state
@@ -117,7 +117,7 @@ def standing_at(
 
 
 def judged(standings: Sequence[RobotsStanding], urls: Sequence[str]) -> list[RobotsVerdict]:
-    """The judgement on each of these URLs, whose authorities stand so."""
+    """Returns the judgement on each of these URLs, whose authorities have these verdicts."""
     rules = [one if isinstance(one, AgentRules) else NO_RULES for one in standings]
     found = [_GO if verdict >= 0 else _REFUSE for verdict in verdicts(rules, urls)]
     if rules == standings:
@@ -132,9 +132,9 @@ def costs_of(standings: Sequence[RobotsStanding]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class RobotsUpdate:
-    """An authority's cells after an answer, which ends its errand. body: the new rules (b"" for none), None to keep the
-    old ones. asks_next: the host of the next hop. fetched: when the last good answer came; failing_since: the first
-    failure since then; 0 for none. again: as `again_after` says where URLs are parked."""
+    """An authority's cells after an answer, which ends its errand. body: the new rules (b"" without any), None to keep
+    the old ones. asks_next: the host of the next hop. fetched: the time of the last good answer; failing_since: the
+    first failure since then; or 0. again: from `again_after` if URLs are parked."""
 
     state: RobotsState
     expires: Instant
@@ -161,8 +161,8 @@ class RobotsUpdate:
 
 
 def again_after(authority: Authority, found: RobotsUpdate, digest: int) -> JudgeAgain:
-    """Which parked URLs are judged again after an answer. digest: of the rules that hold then. URLs that no call has
-    judged again yet stay among them."""
+    """Which parked URLs are judged again after an answer. digest: of the valid rules then. URLs that no call has
+    judged again yet remain among them."""
     ruled = (RobotsState.RULES, RobotsState.ALLOW)
     if found.state in ruled and found.asks_next is None:
         if digest != authority.digest:
@@ -186,17 +186,18 @@ def after_answer(
     follows: bool = True,
     elsewhere: bool = False,
 ) -> RobotsUpdate:
-    """The cells after an answer, by RFC 9309 §2.3.1; 429 counts as unreachable; redirects are followed hop by hop.
+    """Returns the cells after an answer, by RFC 9309 §2.3.1; 429 counts as unreachable; redirects are followed hop by
+    hop.
 
     error: the class of the error, if there was one. retry_after: seconds. retries: whether an unreachable robots.txt is
     tried again soon (after 5, 30, 300 s) or counts as refused for a day at once. opens: whether the owner's settings
-    then open the host for a day, by the rules that were read last, or by none. follows: False where a redirect leads to
-    a host that another frontier visits: the rules there cannot be known, so they count as refused for a day.
-    elsewhere: a worker of several asked. The address guard is its own then: another worker may take the errand some
-    seconds later, and only after `ROBOTS_GUARDED_TIMES_MAX` refusals does nobody seem to be permitted.
+    then open the host for a day, by the last known rules, or without rules. follows: False if a redirect leads to
+    a host that another frontier visits: the rules there are unknown, so they count as refused for a day.
+    elsewhere: one of several workers sent the request. The address guard is its own then: another worker may try some
+    seconds later, and only after `ROBOTS_GUARDED_TIMES_MAX` refusals no worker seems to be permitted.
 
-    An answer holds for a day, or as long as it says itself where that is shorter (§2.4), five minutes at least. A host
-    that rests for longer after the answer has its next turn by it: `lengthen_copies` in verbs/settling.py.
+    An answer is valid for a day, or for its own shorter time (§2.4), at least five minutes. A host
+    that rests for longer after the answer uses it for its next turn: `lengthen_copies` in verbs/settling.py.
     """
     status = answer.status or 0
     own = authority.name + "/robots.txt"
@@ -238,9 +239,9 @@ def _guarded(authority: Authority, now: Instant) -> RobotsUpdate:
 
 
 def asked_anew(authority: Authority, at: Instant, *, attempts: int = 0, error: str = "") -> RobotsUpdate:
-    """The cells of an authority whose verdict is dropped, and which is asked for from an instant on. The rules that
-    were read last stay until the next answer, for a failure to fall back to. attempts: failures before this one, so
-    that fewer retries follow; error: the class of the last one."""
+    """Returns the cells of an authority whose verdict is dropped, and which is requested from an instant on. The last
+    known rules remain until the next answer, as a fallback. attempts: earlier failures, so that fewer retries follow;
+    error: the class of the last one."""
     return RobotsUpdate(
         *(RobotsState.RETRYING, 0, at, attempts, 0, 0, authority.name + "/robots.txt", error),
         fetched=authority.fetched,
@@ -250,8 +251,8 @@ def asked_anew(authority: Authority, at: Instant, *, attempts: int = 0, error: s
 
 
 def asked_sooner(authority: Authority, now: Instant) -> RobotsUpdate | None:
-    """The cells of an authority after a process or a worker came that may do better than the one before; None where its
-    verdict stays. A verdict on our own side then holds for `ROBOTS_OWN_SIDE_SECONDS` at most, counted from the failure;
+    """Returns the cells of an authority after a new process or worker arrived, which may succeed; None if its
+    verdict remains. A verdict on our own side is then valid for at most `ROBOTS_OWN_SIDE_SECONDS` after the failure;
     another failure closes the host again at once."""
     if authority.token or not is_own_side(authority):
         return None
@@ -278,14 +279,15 @@ def _unreachable(
     retries: bool,
     opens: bool,
 ) -> RobotsUpdate:
-    """The cells after a failure, by RFC 9309 §2.3.1.4 and §2.4: a good copy holds until it is a day old, then the host
-    is closed, and after 30 days of failures the last good copy holds again. Without one the host stays closed."""
+    """Returns the cells after a failure, by RFC 9309 §2.3.1.4 and §2.4: a good copy is valid until it is a day old,
+    then the host is closed, and after 30 days of failures the last good copy is valid again. Without one the host
+    remains closed."""
     own = authority.name + "/robots.txt"
     day = instant(ROBOTS_AGE_SECONDS_MAX)
     since = authority.failing_since or max(now, 1)
-    attempt = 1 if authority.error == _GUARDED else authority.attempts + 1  # refusals of guards were no attempts
+    attempt = 1 if authority.error == _GUARDED else authority.attempts + 1  # refusals of guards were not attempts
     copy = RobotsState.RULES if authority.digest else RobotsState.ALLOW
-    young = authority.fetched + day if authority.fetched else 0  # until then the good copy holds
+    young = authority.fetched + day if authority.fetched else 0  # until then the good copy is valid
     tried = RobotsUpdate(copy, now + day, 0, 0, 0, status, own, error, fetched=authority.fetched, failing_since=since)
     asked = min(retry_after or 0.0, ROBOTS_AGE_SECONDS_MAX)
     if retries and (at := retry_at(attempt, now, at_least=asked)) is not None:

@@ -1,7 +1,7 @@
-"""Salvage makes tables from a damaged store. It leaves out facts that name something lost, makes names again that
+"""Salvage makes tables from a damaged store. It skips facts that name something lost, makes names again that
 follow from URLs, and derives everything else as at any opening.
 
-Facts go into hosts, queues, authorities and the ledger only. After that one scan of the ledger gives the places of
+Facts change only hosts, queues, authorities and the ledger. After that one scan of the ledger produces the places of
 URLs, the counts and the seen-set. So a loss can make the state older, but not untrue.
 """
 
@@ -56,7 +56,7 @@ class Salvaged:
 
 
 class Salvage:
-    """One attempt: give it ranges, then payloads of frames in the order of their LSNs, then call `finish`."""
+    """One attempt: pass ranges, then payloads of frames in the order of their LSNs, then call `finish`."""
 
     def __init__(self, tables: Tables) -> None:
         self.found = Salvaged()
@@ -67,8 +67,7 @@ class Salvage:
         self._lists = False  # true while `take` reads a checkpoint's list of crawls
 
     def take_range(self, section: int, payload: bytes) -> str:
-        """Takes a whole range of the checkpoint; ranges come in order. Returns why it cannot be used, "" when it
-        can."""
+        """Adds a whole range of the checkpoint; ranges are in order. Returns why it cannot be used, or ""."""
         self._own = self._own or section == OWN
         if section not in (OWN, LEASES, HOSTS):
             self.meet_cold()
@@ -80,7 +79,7 @@ class Salvage:
         return why
 
     def meet_cold(self) -> None:
-        """Call it behind the last range of hosts: a host with a record that is in none of them is cold."""
+        """Call it after the last range of hosts: a host with a record that is in no range is cold."""
         self._tables.meet_cold()
         self._crawls(self._tables.cold.crawls)
 
@@ -89,7 +88,7 @@ class Salvage:
         "" when they can. Raises ForeignStoreError."""
         try:
             # The whole payload is decoded before any fact is applied: a card with a wrong length makes garbage of the
-            # bytes behind it.
+            # following bytes.
             blocks = list(decode(payload))
             for kind, values in blocks:
                 if kind == Fact.CARD and (why := values[1].misfit(RUN_BODY_BYTES_MAX)):
@@ -184,7 +183,7 @@ class Salvage:
                 self.found.fingerprints.append(f"{crawl}.{slot}.{fingerprint:016x}")
 
     def _columns(self, kind: Fact, values: Sequence[Values], *, names: int) -> None:
-        """Facts in columns whose column `names` holds hashes of hosts."""
+        """Adds facts in columns whose column `names` contains hashes of hosts."""
         hosts = np.ascontiguousarray(values[names])
         self._tables.recall(hosts)
         mask = self._tables.hosts.find(hosts) != NONE

@@ -38,11 +38,11 @@ class SeenSet:
             self._noted = []
 
     def note_additions(self) -> None:
-        """Collects additions from here on, to add many at once: the replay of a log never asks the set."""
+        """Collects additions from here on, to add many at once: the replay of a log never reads the set."""
         self._noted = []
 
     def add_noted(self) -> None:
-        """Brings the set up to date; later additions go in directly."""
+        """Updates the set; later additions are made directly."""
         noted, self._noted, self._noted_rows = self._noted, None, 0
         if noted:
             self._add(*(np.concatenate(columns) for columns in zip(*noted, strict=True)))

@@ -1,8 +1,8 @@
-"""Keys that span hosts: the queues of such a key have one turn at a time together, and one clock.
+"""Keys that span hosts: the queues of such a key share one turn at a time, and one clock.
 
-Members are queues, where a group of `SharedTurns` has hosts: while a key is visited at one host, its other hosts go on
-with their other queues and their errands, and a host has any number of keys. A turn is taken by an open lease alone:
-until one is drawn, all queues of the key stand in the rings.
+Members are queues, where a group of `GroupTurns` has hosts: while a key is visited at one host, its other hosts
+continue with their other queues and their errands, and a host has any number of keys. Only an open lease uses a turn:
+until one is drawn, all queues of the key are in the rings.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class KeyGroup:
 
 class SpanningKeys:
     """The groups of keys that span hosts. groups: by crawl and key; of crawl NONE for a host with a row for each
-    spelling, with and without a dot behind it. group_of: by queue."""
+    spelling, with and without a dot at its end. group_of: by queue."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -47,9 +47,9 @@ class SpanningKeys:
         self.group_of: dict[int, KeyGroup] = {}
 
     def queues_with(self, key: str, crawl: int | None) -> Iterator[int]:
-        """The queues with a key in this very spelling, of one crawl or of all; the queues that bear the name of their
-        host are found by the host, which comes back from the cold for that, and may be named twice. The first one costs
-        nothing by their number: each new queue of a key takes its rules from it."""
+        """Yields the queues with a key in this exact spelling, of one crawl or of all; the queues with the name of
+        their host are found by the host, which is recalled for that, and may be yielded twice. The first one is cheap
+        for any number of queues: each new queue of a key copies its rules from it."""
         tables, queues = self._tables, self._tables.queues
         if self.groups:
             for of in (NONE, *tables.crawls.rows.values()) if crawl is None else (crawl,):
@@ -73,7 +73,7 @@ class SpanningKeys:
         self.join_twins(rows)
 
     def join_twins(self, rows: Rows) -> None:
-        """Gives a host with a row for each spelling, with and without a dot behind it, one turn and one clock."""
+        """Makes a host with a row for each spelling, with and without a dot, have one turn and one clock."""
         tables = self._tables
         for home in np.unique(tables.queues.host[rows]).tolist() if tables.hosts.dotted else ():
             name = undotted(tables.hosts.name(home))
@@ -95,7 +95,7 @@ class SpanningKeys:
                 group.busy += int((self._tables.urls.open_leases().queues == row).sum())
 
     def part(self, rows: Rows) -> None:
-        """These queues leave their groups; a group without a queue goes."""
+        """Removes these queues from their groups; a group without a queue is removed."""
         going = set(rows.tolist())
         for group in {group for row in going if (group := self.group_of.pop(row, None)) is not None}:
             group.queues = [queue for queue in group.queues if queue not in going]

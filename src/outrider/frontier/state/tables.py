@@ -1,7 +1,7 @@
 """The state of a frontier, changed only by applying facts: hosts and queues in columns, and the parts that own more.
 
 `apply` is the only way in, for a live call and for replay alike; it calls no policy, clock or random source. A live
-call passes the cards that it holds already (a *hand*); replay looks them up."""
+call passes the cards that it has already (`KnownRows`); replay looks them up."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Tables:
         self.cold = cold if cold is not None else ColdHosts()
         self.cold.empty_file = self.hash_of("")
         self._met = False
-        self._hosts_told = np.zeros(0, np.uint32)  # rows of the last HOST facts: in a checkpoint their clocks come next
+        self._hosts_told = np.zeros(0, np.uint32)  # rows of the last HOST facts: in a checkpoint their clocks are next
         # the error that left a host half recalled, perhaps in a call that only reads
         self.torn: BaseException | None = None
         self.urls = UrlTable(self, ledger, scratch=scratch, began=now, bytes_max=for_cards)
@@ -106,11 +106,11 @@ class Tables:
         self.returns = ReturnsTable()
         self.leaving = DeletedQueues(self)
         self.token = 0
-        self.turn = 0  # counts draws from hosts with several queues, whose queues take turns
+        self.turn = 0  # counts draws from hosts with several queues, whose queues alternate
         self.now: Instant = 0
         self.orders_replayed = 0  # frames of the log with orders about crawls and queues that the recovery applied
         self.changed: list[Rows] = []  # hosts that `Turns.touch` must handle again
-        self.begun: list[Rows] = []  # hosts with new leases that the draw took out of ring and timetable already
+        self.begun: list[Rows] = []  # hosts with new leases that the draw already removed from ring and timetable
         self._apply: dict[int, tuple[bool, Callable[..., None]]] = {
             kind.fact: (kind.applied is Applied.BY_ROW, self._owner_of(kind.fact))
             for kind in KINDS.values()
@@ -255,7 +255,7 @@ class Tables:
     # -- hosts that are cold -------------------------------------------------------------------------------------------
 
     def recall(self, hosts: Uint64s) -> bool:
-        """Gives the cold hosts among these hashes rows again. Returns whether there were any. Raises
+        """Makes rows again for the cold hosts among these hashes. Returns whether there were any. Raises
         DamagedStoreError."""
         if not len(self.cold):
             return False
@@ -274,11 +274,11 @@ class Tables:
         return [self.urls.ledger] if self.cold.ledger is None else [self.urls.ledger, self.cold.ledger]
 
     def being_copied(self, *, copied: bool) -> None:
-        """While a round copies rows, no row is given twice and no host goes cold."""
+        """While a round copies rows, no row is used again and no host goes cold."""
         self.hosts.reuses = self.queues.reuses = not copied
 
     def meet_cold(self) -> None:
-        """Call it behind the hosts of a checkpoint: every host with a record and without a row is cold. Raises
+        """Call it after the hosts of a checkpoint: every host with a record and without a row is cold. Raises
         DamagedStoreError."""
         if not self._met:
             self._met = True
