@@ -212,7 +212,7 @@ MISTAKES = [
     ("explain nonsense -o crawl", 2, "it has no scheme; write http:// or https:// before it"),
     ("explain https://example.org/", 2, "Missing option '-o'"),
     ("retry crawl --error timeut", 0, "`outrider urls crawl --state gone` lists"),
-    ("export crawl --to out.xls", 2, "the end of its name says its form; there are .jsonl, .csv, .parquet"),
+    ("export crawl --to out.xls", 2, "use a name that ends in .jsonl, .csv, .parquet"),
     ("export crawl --to new/out.csv", 2, "choose another place"),
     ("import copy out.jsonl", 2, "'out.jsonl' cannot be read (No such file or directory); name a readable file"),
     ("import copy bad.parquet", 2, "use a file that `outrider export` wrote"),

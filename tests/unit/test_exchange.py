@@ -324,9 +324,10 @@ def test_a_table_without_a_column_url_is_refused(tmp_path):
 def test_a_row_with_too_few_cells_is_named(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("url,state\nhttp://a.com/\nhttp://b.com/,done\n")
-    assert [Read(2, fault="it has 1 cells, the head 2"), Read(3, {"url": "http://b.com/", "state": "done"})] == read(
-        path
-    )
+    assert [
+        Read(2, fault="it has 1 cells, but the head has 2"),
+        Read(3, {"url": "http://b.com/", "state": "done"}),
+    ] == read(path)
 
 
 def test_a_file_with_no_parquet_content_is_wrong_usage(tmp_path):

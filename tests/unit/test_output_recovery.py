@@ -117,7 +117,7 @@ def test_after_an_archive_without_a_whole_record_the_next_file_is_used(archive):
     write(0, b"")
     write(3, b"")
     place, loss = archive_end(str(folder), ("crawl-000000.warc.gz", 5))
-    assert (("crawl-000004.warc.gz", 0), "no whole record is in it") == (place, loss.what)
+    assert (("crawl-000004.warc.gz", 0), "it has no whole record") == (place, loss.what)
     assert (None, None) == archive_end(str(folder), ("crawl-000000.warc.gz", 0))
 
 

@@ -1,1 +1,1 @@
-"""The front door: typed words become options, results become lines and an exit code."""
+"""The command line: typed words become options, results become lines and an exit code."""

@@ -37,7 +37,7 @@ class TopicOption(click.Option):
 
 
 def completed(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    """The words that begin as typed."""
+    """Returns the words that begin as typed."""
     return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
 
@@ -49,13 +49,13 @@ class HelpfulCommand(click.Command):
         self.examples = examples
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Each topic as a section, in the order of the first option of each."""
+        """Writes each topic as a section, in the order of the first option of each."""
         sections: dict[str, list[tuple[str, str]]] = {}
         last: list[tuple[str, str]] = []
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
             if record is None:
-                continue  # the usage line has the arguments
+                continue  # arguments are in the usage line
             if "--help" in parameter.opts:
                 last.append(record)
             else:
@@ -67,7 +67,7 @@ class HelpfulCommand(click.Command):
                 formatter.write_dl(records)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The examples, then the epilog."""
+        """Writes the examples, then the epilog."""
         if self.examples:
             with formatter.section("Examples"):
                 for line, purpose in self.examples:
@@ -86,7 +86,7 @@ class HelpfulGroup(click.Group):
         self.purposes = purposes
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Each command with the whole first sentence of its help: click cuts them at the width of a line."""
+        """Writes each command with the whole first sentence of its help: click would cut it at the width of a line."""
         for heading, names in self.purposes or (("Commands", sorted(self.commands)),):
             with formatter.section(heading):
                 formatter.write_dl(

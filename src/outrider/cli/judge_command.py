@@ -136,7 +136,7 @@ def judge(
       {clock}      the seconds by which its clock must be ahead
 
     The crawler must wait --delay between the end of a request and the next one to the same host. It must wait longer if
-    the host asks for it or fails. --passed and --jumps make one run for each of their values. With --passed, a
+    the host requires it or fails. --passed and --jumps make one run for each of their values. With --passed, a
     robots.txt that fails for more than a day closes its host for 30 days.
 
     Exit code 0 if the crawler was polite, 9 if it was not, 2 if it does not start or fetches nothing.

@@ -1,4 +1,4 @@
-"""How answers are written: tables and named values for people, JSON for programs; no text from the web acts in them."""
+"""The form of answers: tables and named values, or JSON. Text from the web is escaped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def machine_text(value: object) -> str:
 
 
 def shown(name: str, value: object) -> str:
-    """One value for people: instants as dates, lengths of time with their unit, numbers with separators."""
+    """Returns one value as text: instants as dates, lengths of time with their unit, numbers with separators."""
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):

@@ -329,7 +329,7 @@ def bug_sentence(error: BaseException) -> str:
 
 
 def main() -> None:
-    """The command `outrider`."""
+    """Runs the command `outrider`."""
     if sys.stderr is None:  # closed before the start: the output has no reader
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the end of the process
     # A closed reader raises BrokenPipeError, where the crawl can still end in good order.
@@ -339,7 +339,7 @@ def main() -> None:
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
-    except OSError as error:  # results that no write has met yet
+    except OSError as error:  # results that were still in the buffer
         code = _enough() if isinstance(error, BrokenPipeError) else _full(error)
     sys.exit(code)
 

@@ -31,7 +31,7 @@ _FILES = (
 
 
 def manual() -> str:
-    """The page, for man(7)."""
+    """Returns the page, for man(7)."""
     return "\n".join(_lines()) + "\n"
 
 
@@ -74,7 +74,7 @@ def _escaped(text: str) -> str:
 
 
 def files() -> dict[str, str]:
-    """The text of each file, by its path below the prefix of an install."""
+    """Returns the text of each file, by its path below the prefix of an install."""
     return {PAGE: manual(), **{path: completion_text(shell) for shell, path in COMPLETIONS.items()}}
 
 

@@ -15,7 +15,7 @@ WIDTH = 80  # of a terminal, as in `outrider --help`
 
 
 def reference() -> str:
-    """The whole page, in Markdown."""
+    """Returns the whole page, in Markdown."""
     parts = ["# The command line", "", "Made from `outrider --help` by `python -m outrider.cli.reference`.", ""]
     parts += ["Your shell completes commands, options and their values once its script is installed. For bash:", ""]
     parts += ["```text", "mkdir -p ~/.local/share/bash-completion/completions"]
@@ -52,7 +52,7 @@ def reference() -> str:
 
 
 def commands_of(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
-    """A command and those below it, each with the words that call it."""
+    """Yields a command and those below it, each with the words that call it."""
     yield name, command
     if isinstance(command, click.Group):
         for below, subcommand in command.commands.items():

@@ -29,22 +29,22 @@ FLAG, DEFAULT = "flag", "default"
 
 
 def flag_of(name: str) -> str:
-    """The flag of a setting."""
+    """Returns the flag of a setting."""
     return "--" + name.replace("_", "-")
 
 
 def default_shown(name: str) -> str:
-    """The default in brackets for a flag's help."""
+    """Returns the default in brackets for a flag's help."""
     value = default_of(name)
     if isinstance(value, bool):
         return f"  [default: {'yes' if value else 'no'}]"
     if name == "output":
-        return ""  # its meaning says it
+        return ""  # the meaning contains it
     return f"  [default: {'none' if value is None or value == () else typed_text(value)}]"
 
 
 def setting_options(*left_out: str) -> Callable[[Command], Command]:
-    """An option for every setting of a crawl; values stay text, the settings check them themselves."""
+    """Adds an option for every setting of a crawl. Values stay text, because the settings check them themselves."""
 
     def decorate(command: Command) -> Command:
         for name, setting in reversed(SETTINGS.items()):
@@ -78,7 +78,7 @@ def setting_options(*left_out: str) -> Callable[[Command], Command]:
 
 
 def typed_flags(flags: dict[str, Any]) -> dict[str, object]:
-    """The flags that were typed."""
+    """Returns the flags that were typed."""
     return {name: value for name, value in flags.items() if value is not None and value != ()}
 
 
@@ -94,7 +94,7 @@ def asked_twice(flags: dict[str, object]) -> dict[str, object]:
 @click.command(cls=HelpfulCommand)
 @click.argument("directory", metavar="[DIR]", required=False)
 @click.option("--explain", "at_length", is_flag=True, help="Also show the source and the meaning of each value.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @setting_options("output", "anew")
 def settings(directory: str | None, at_length: bool, as_json: bool, **flags: Any) -> int:
     """Print the settings of the crawl in DIR, or of a new crawl.

@@ -1,4 +1,4 @@
-"""The command `sim utilisation`: experiments on a virtual clock that give the same numbers again."""
+"""The command `sim utilisation`: experiments on a virtual clock with repeatable numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outrider.errors import NamedPathError
 
 @click.group(cls=HelpfulGroup)
 def sim() -> None:
-    """Run experiments on a virtual clock. The same seed gives the same numbers."""
+    """Run experiments on a virtual clock. The same seed makes the same numbers."""
 
 
 @sim.command()

@@ -324,7 +324,7 @@ def export_command(directories: tuple[str, ...], path: str, what: str) -> int:
 def replay(directory: str, on_page: str, path: str | None, anew: bool) -> int:
     """Run an on_page function over the archived pages in DIR, without a request.
 
-    Use it after you have changed your function: you get the items that a fresh crawl would give you, in seconds. DIR is
+    Use it after you have changed your function: you get the items of a fresh crawl, in seconds. DIR is
     the directory of a crawl, also of one that is running or was killed, or of a worker. All cores work. The crawl's own
     files stay as they are.
 

@@ -36,8 +36,8 @@ _SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENO
 
 
 class Acceptor:
-    """Accepts the connections of one listening socket, on the running loop. It has the methods of an asyncio server
-    that uvicorn calls."""
+    """Accepts the connections of one socket, on the running loop. It has the methods of an asyncio server that uvicorn
+    calls."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Acceptor:
         connections: Collection[Any],
         context: ssl.SSLContext | None,
     ) -> None:
-        """make: a protocol for a new connection. connections: those that are open."""
+        """make: makes a protocol for a new connection. connections: the open connections."""
         self._listener, self._make, self._connections, self._context = listener, make, connections, context
         self._loop = asyncio.get_running_loop()
         self._beginning: dict[asyncio.Task[None], float] = {}
@@ -63,7 +63,7 @@ class Acceptor:
         self._loop.add_reader(self._listener.fileno(), self._accept)
 
     def _pause(self, seconds: float) -> None:
-        """Accepts nothing for a while; the system keeps new connections waiting."""
+        """Accepts nothing for a while. The system makes new connections wait."""
         self._loop.remove_reader(self._listener.fileno())
         self._timer = self._loop.call_later(seconds, self._listen)
 
@@ -91,13 +91,13 @@ class Acceptor:
                     self._drop()
                     self._pause(SERVICE_PAUSE_SECONDS)
                     return
-                continue  # the connection ended before it was accepted (accept(2) lists what may happen)
+                continue  # the connection ended before it was accepted (see accept(2))
             task = self._loop.create_task(self._begin(connection))
             self._beginning[task] = self._loop.time()
             task.add_done_callback(self._beginning.pop)
 
     async def _begin(self, connection: socket.socket) -> None:
-        """Makes the handshake, where there is TLS."""
+        """Makes the handshake of a TLS connection."""
         made = False
 
         def make() -> asyncio.BaseProtocol:
@@ -117,7 +117,7 @@ class Acceptor:
             pass  # a failed handshake, or a client that disconnected
         finally:
             if not made:
-                connection.close()  # else its transport has closed it, or will
+                connection.close()  # otherwise its transport closes it
 
     def _drop(self) -> tuple[int, int]:
         """Closes some connections that have waited for their clients for the longest time. Returns how many, and how
@@ -134,12 +134,12 @@ class Acceptor:
         return len(old) + len(handshakes), len(waiting) + len(self._beginning)
 
     def _report(self, words: str) -> None:
-        """One line for a time of need, however many connections it meets."""
+        """Prints one line for a time without descriptors, however many connections it concerns."""
         now = self._loop.time()
         if self._reported is None or now - self._reported > SERVICE_REPORT_SECONDS:
             _LOG.warning(
-                "%s; idle connections are closed and new ones wait. This process may open %s files: "
-                "`ulimit -n` raises that",
+                "%s; idle connections are closed and new ones wait. This process may open %s files; "
+                "`ulimit -n` raises the limit",
                 words,
                 "any number of" if self._files is None else f"{self._files:,}",
             )
@@ -168,7 +168,8 @@ class Acceptor:
 
 
 def _room(files: int | None) -> int:
-    """How many connections may be open. Half of few descriptors stay with the store and its own requests."""
+    """Returns how many connections may be open. Of few descriptors, half are reserved for the store and its own
+    requests."""
     if files is None:
         return SERVICE_CONNECTIONS_MAX
     left = max(2, files - open_files())

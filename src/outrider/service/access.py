@@ -25,7 +25,7 @@ _TOKEN = re.compile(r"[!-~]{16,512}\Z", re.ASCII)
 
 
 class Role(IntEnum):
-    """The rights of a token; each role covers the ones before it."""
+    """The rights of a token. Each role covers those before it."""
 
     READ = 1
     WORK = 2
@@ -44,12 +44,12 @@ class Listening:
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether only this machine can connect to it."""
         return ipaddress.ip_address(self.host).is_loopback
 
     @property
     def url(self) -> str:
-        """The address as clients write it."""
+        """The address in the form of clients: `http://127.0.0.1:7070`."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.certificate else 'http'}://{host}:{self.port}"
 
@@ -58,7 +58,7 @@ class Listening:
         if self.certificate is None:
             return
         try:
-            # A key under a password is refused in place of a question at the terminal.
+            # A key with a password is refused: a server cannot ask for it at the terminal.
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key, password="")
         except (OSError, ValueError) as error:
             raise SettingsError(
@@ -121,7 +121,7 @@ class TokenRoles:
         if stat.S_IMODE(mode) & 0o077:
             raise SettingsError(f"--tokens {path}: other users can read it; run `chmod 600 {path}`")
         if len(octets) > SERVICE_TOKENS_BYTES_MAX:
-            raise SettingsError(f"--tokens {path} has more than {SERVICE_TOKENS_BYTES_MAX:,} bytes")
+            raise SettingsError(f"--tokens {path} has more than {SERVICE_TOKENS_BYTES_MAX:,} bytes; use a shorter file")
         roles = []
         for number, line in enumerate(octets.decode("utf-8", "replace").splitlines(), 1):
             words = line.partition("#")[0].split()
@@ -134,7 +134,7 @@ class TokenRoles:
                 )
             roles.append((_digest(words[1]), Role[words[0].upper()]))
         if not roles:
-            raise SettingsError(f"--tokens {path} has no token")
+            raise SettingsError(f"--tokens {path} has no token; add a line `ROLE TOKEN`")
         return cls(tuple(roles), needed=True)
 
     def check(self, header: str | None, role: Role) -> str:
@@ -179,12 +179,12 @@ class ServerNames:
         if not self._is_ours(name):
             raise Problem("wrong-host", f"Host is {host!r:.100}; use the address, localhost, or a --host-name")
         if origin is not None and origin.partition("://")[2].lower() != (host or "").lower():
-            raise Problem("cross-origin", f"Origin is {origin!r:.100}, and the Host {host!r:.100}")
+            raise Problem("cross-origin", f"Origin {origin!r:.100} is not the Host {host!r:.100}")
         site, referer = headers.get("sec-fetch-site"), headers.get("referer")
         if site is not None and site.lower() not in _OWN_SITES:
             raise Problem("cross-origin", f"Sec-Fetch-Site is {site!r:.100}; pages of other sites have no access")
         if referer and _authority_of(referer) != (host or "").lower():
-            raise Problem("cross-origin", f"Referer is {referer!r:.100}, and the Host {host!r:.100}")
+            raise Problem("cross-origin", f"Referer {referer!r:.100} is not the Host {host!r:.100}")
 
     def _is_ours(self, name: str) -> bool:
         if name in self.names:
@@ -197,7 +197,7 @@ class ServerNames:
 
 
 def _authority_of(referer: str) -> str:
-    """The host and port of a URL of http or https, empty for any other text."""
+    """Returns the host and port of a URL of http or https, empty for any other text."""
     scheme, _, rest = referer.partition("://")
     return re.split("[/?#]", rest, maxsplit=1)[0].lower() if scheme.lower() in ("http", "https") else ""
 

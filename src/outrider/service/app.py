@@ -24,23 +24,23 @@ from outrider.service.routes import JSON, ROUTES, Ask, Route, Text, encode
 from outrider.service.service_state import ServiceState
 
 _LOG: Final = logging.getLogger("outrider.service")
-_EXACT: Final = 1 << 53  # whole numbers up to here are themselves as floats
+_EXACT: Final = 1 << 53  # floats are exact for whole numbers up to this one
 _KEY: Final = re.compile(rf"[!-~]{{1,{SERVICE_KEY_CHARACTERS_MAX}}}\Z")
 _SAFE: Final = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 _OF_PROXIES: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
 _STRAY: Final = "other"
-"""The path under which requests are counted that no path of the table met: a stranger must not fill the memory."""
+"""The name under which requests with an unknown path are counted: a stranger must not fill the memory."""
 
 
 def application(service_state: ServiceState) -> Starlette:
-    """The application for one desk."""
+    """Returns the application for one state."""
     paths = [Path(route.path, _endpoint(service_state, route), methods=[route.method]) for route in ROUTES]
 
     async def stray(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         everywhere = request.scope["path"] == "*"  # OPTIONS *: a question about the server as a whole
         name = "wrong-method" if everywhere else {404: "unknown-path", 405: "wrong-method"}.get(status, "bug")
-        problem = Problem(name, f"{request.method} {request.url.path[:200]}: /openapi.json lists what there is")
+        problem = Problem(name, f"{request.method} {request.url.path[:200]}: /openapi.json lists all paths")
         try:
             service_state.hosts.check(_headers(request))
         except Problem as other:
@@ -58,7 +58,7 @@ def application(service_state: ServiceState) -> Starlette:
 
 
 def _methods(paths: list[Path], request: Request | None) -> list[str]:
-    """The methods of all routes at the path of a request, or of all there are."""
+    """Returns the methods of all routes at the path of a request, or of all routes."""
     met = [path.methods or () for path in paths if request is None or path.matches(request.scope)[0] is not Match.NONE]
     return sorted({method for methods in met for method in methods})
 
@@ -97,8 +97,8 @@ def _endpoint(service_state: ServiceState, route: Route) -> Callable[[Request], 
 
 
 def _headers(request: Request) -> dict[str, str]:
-    """The headers by their names in lower case; of a name that is given twice the first. One pass over them costs less
-    than three look-ups of Starlette's."""
+    """Returns the headers by their names in lower case; of two with one name the first. One pass over them
+    costs less than three look-ups of Starlette's."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(request.scope["headers"])}
 
 
@@ -147,7 +147,7 @@ def _is_local(request: Request) -> bool:
 
 
 def _key(given: str | None) -> str | None:
-    """An Idempotency-Key as the document has it."""
+    """Returns an Idempotency-Key in the form of the document."""
     if given is not None and not _KEY.match(given):
         raise Problem(
             "invalid-query",
@@ -175,7 +175,8 @@ def _decoded(decoder: msgspec.json.Decoder[Any], octets: bytes | bytearray) -> A
         except msgspec.ValidationError as error:
             if "got `float`" not in str(error):
                 raise
-            # JSON has one kind of number: 60000.0 is as whole as 60000, and some clients write all of theirs so.
+            # JSON has one kind of number: 60000.0 is as whole as 60000, and some clients write all numbers in this
+            # form.
             return msgspec.convert(_whole(msgspec.json.decode(octets)), decoder.type)
     except msgspec.ValidationError as error:
         name = "too-many-rows" if "`array` of length <=" in str(error) else "invalid-body"
@@ -185,7 +186,7 @@ def _decoded(decoder: msgspec.json.Decoder[Any], octets: bytes | bytearray) -> A
 
 
 def _whole(value: Any) -> Any:
-    """A value of JSON, whose whole numbers are ints."""
+    """Returns a value of JSON, whose whole numbers are ints."""
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) <= _EXACT else value
     if isinstance(value, list):

@@ -15,7 +15,7 @@ AUDIT_FILE: Final = "audit.jsonl"
 
 
 class Audit:
-    """Appends to the file; opened once, by the owner of the store."""
+    """Appends lines to the file. The owner of the store opens it once."""
 
     def __init__(self, directory: str) -> None:
         self._path = os.path.join(directory, AUDIT_FILE)
@@ -38,5 +38,5 @@ class Audit:
             raise StoreFailedError(f"{self._path} cannot be written ({error.strerror})") from None
 
     def close(self) -> None:
-        """No more lines."""
+        """Closes the file."""
         os.close(self._descriptor)

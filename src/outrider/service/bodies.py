@@ -37,7 +37,7 @@ class _Reading:
 
 
 class Bodies:
-    """The bodies of one server; used on its loop alone."""
+    """The bodies of one server, used only on its loop."""
 
     def __init__(self) -> None:
         self.held = 0
@@ -84,14 +84,16 @@ class Bodies:
         one.octets += piece
         self.held += len(piece)
         if len(one.octets) > SERVICE_BODY_BYTES_MAX:
-            raise Problem("body-too-large", f"more than {SERVICE_BODY_BYTES_MAX:,} bytes; send it in parts")
+            raise Problem(
+                "body-too-large", f"the body has more than {SERVICE_BODY_BYTES_MAX:,} bytes; send it in parts"
+            )
         if self.held > SERVICE_BODIES_BYTES_MAX:
             self._make_room(now)
             if one.broken or self.held > SERVICE_BODIES_BYTES_MAX:
                 raise _full()
 
     def _make_room(self, now: float) -> None:
-        """Breaks unfinished bodies off until there is room for some more."""
+        """Interrupts unfinished bodies until there is room for new bytes."""
         for one in sorted(self._reading, key=lambda one: len(one.octets) * (now - one.began), reverse=True):
             if self.held <= SERVICE_BODIES_BYTES_MAX * 7 // 8:
                 return
@@ -118,7 +120,7 @@ class Bodies:
             raise
 
     def release(self, octets: int, *, decoded: bool) -> None:
-        """A body's request was answered."""
+        """Removes a body whose request was answered."""
         self.held -= octets
         if decoded:
             self._decoded -= octets

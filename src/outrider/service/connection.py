@@ -37,9 +37,9 @@ _QUIET.setLevel(logging.ERROR)  # strangers must not fill standard error with li
 _ABSOLUTE: Final = re.compile(rb"(https?)://([^/?#]*)([^#]*)", re.IGNORECASE)
 _AUTHORITY: Final = re.compile(rb"(?:[A-Za-z0-9._~%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
 CONNECTION: Final = "outrider.connection"
-"""Where the scope of a request has its connection."""
+"""The key of the connection in the scope of a request."""
 _STATUSES: Final = {431: "head-too-large", 421: "wrong-host"}
-"""The problem for each status that the parser hints at."""
+"""The problem for each status hint of the parser."""
 
 
 class _Parser(h11.Connection):
@@ -52,7 +52,7 @@ class _Parser(h11.Connection):
         self._events = 0
 
     def next_event(self) -> Any:
-        """As h11 has it; NEED_DATA also where the turn of this connection is over."""
+        """As in h11; NEED_DATA also when the turn of this connection is over."""
         if self._events >= SERVICE_EVENTS_PER_TURN_MAX:
             self._events = 0
             self._owner.go_on_later()
@@ -64,7 +64,7 @@ class _Parser(h11.Connection):
             return event
         self._events = 0
         if type(event) is h11.Request:
-            if before - len(self._receive_buffer) > SERVICE_HEAD_BYTES_MAX:  # h11 looks at heads that are incomplete
+            if before - len(self._receive_buffer) > SERVICE_HEAD_BYTES_MAX:  # h11 checks only incomplete heads
                 raise h11.RemoteProtocolError("the head is too long", 431)
             if event.target[:1] != b"/":
                 return _origin_form(event, self._owner.scheme == "https")
@@ -72,8 +72,8 @@ class _Parser(h11.Connection):
 
 
 def _origin_form(request: h11.Request, secure: bool) -> h11.Request:
-    """A request with the target in origin form. The authority of a target in absolute form replaces Host (RFC 9112
-    section 3.2.2). Raises RemoteProtocolError for any other form, but for `OPTIONS *`."""
+    """Returns a request with the target in origin form. The authority of a target in absolute form replaces Host (RFC
+    9112 section 3.2.2). Raises RemoteProtocolError for any other form, but for `OPTIONS *`."""
     if request.target == b"*" and request.method == b"OPTIONS":
         return request
     met = _ABSOLUTE.fullmatch(request.target)
@@ -82,7 +82,7 @@ def _origin_form(request: h11.Request, secure: bool) -> h11.Request:
         raise h11.RemoteProtocolError(f"request target {target!r:.100}: use a path, or http://HOST:PORT/PATH")
     if met[1].lower() == b"https" and not secure:
         # RFC 9110 section 7.4: such a resource is served over a secured connection only.
-        raise h11.RemoteProtocolError("the request target begins with https, and this connection has no TLS", 421)
+        raise h11.RemoteProtocolError("the request target begins with https, but this connection has no TLS", 421)
     path = met[3] if met[3][:1] == b"/" else b"*" if not met[3] and request.method == b"OPTIONS" else b"/" + met[3]
     headers = [(b"host", met[2]), *((name, value) for name, value in request.headers if name != b"host")]
     return h11.Request(method=request.method, target=path, headers=headers, http_version=request.http_version)
@@ -94,7 +94,7 @@ class _Flow(FlowControl):
     stalled = False
 
     def resume_reading(self) -> None:
-        """As uvicorn has it, unless bytes wait."""
+        """As in uvicorn, unless bytes wait."""
         if not self.stalled:
             super().resume_reading()
 
@@ -107,14 +107,14 @@ class Connection(H11Protocol):
         self.logger = _QUIET
         self.conn = _Parser(self, self.config.h11_max_incomplete_event_size)
         self.since = self.loop.time()
-        """When the client's turn began: to send a head or the rest of a body, or to read an answer."""
+        """The start of the client's turn: to send a head or the rest of a body, or to read an answer."""
         self.served = False
-        """Whether it ever had an answer."""
+        """Whether the connection has had an answer."""
         self._idle = False
         self._unread, self._unread_since = 0, 0.0
 
     def connection_made(self, transport: Any) -> None:
-        """The time of the first head begins."""
+        """Starts the time of the first head."""
         super().connection_made(transport)
         self.flow = _Flow(transport)
 
@@ -125,7 +125,7 @@ class Connection(H11Protocol):
         super().data_received(data)
 
     def handle_events(self) -> None:
-        """Requests are answered, or all of them refused while too many connections are open."""
+        """Answers requests, or refuses all of them while too many connections are open."""
         full = max(len(self.connections), len(self.tasks)) >= SERVICE_CONNECTIONS_MAX
         self.app = _full if full else self.config.loaded_app
         super().handle_events()
@@ -150,18 +150,18 @@ class Connection(H11Protocol):
             flow.resume_reading()
 
     def on_response_complete(self) -> None:
-        """The next turn is the client's."""
+        """Starts the turn of the client."""
         self.since, self._idle, self.served = self.loop.time(), True, True
         super().on_response_complete()
 
     @property
     def lost(self) -> bool:
-        """Whether the client of the request that is being answered has gone away."""
+        """Whether the client of the current request has disconnected."""
         return self.cycle is not None and self.cycle.disconnected
 
     @property
     def awaits_client(self) -> bool:
-        """Whether the client's turn it is, so that closing the connection interrupts no work."""
+        """Whether it is the client's turn, so that closing the connection interrupts no work."""
         cycle = self.cycle
         return cycle is None or cycle.response_complete or (cycle.more_body and not cycle.response_started)
 
@@ -192,7 +192,7 @@ class Connection(H11Protocol):
                 self.transport.close()
 
     def drop(self) -> None:
-        """Ends the connection at once, for another one."""
+        """Ends the connection at once, to make room for another one."""
         self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
@@ -209,7 +209,7 @@ class Connection(H11Protocol):
         self._refuse(Problem(name, words))
 
     def _refuse(self, problem: Problem) -> None:
-        """Answers in place of the application, where nothing was answered yet, and closes the connection."""
+        """Answers in place of the application if there was no answer yet, and closes the connection."""
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True  # the application writes nothing more
@@ -237,7 +237,7 @@ def _wire(transport: Any) -> asyncio.WriteTransport:
 
 
 async def _full(_scope: Any, _receive: Any, send: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
-    """Answers as uvicorn's own limit of connections would, with words and `Retry-After`."""
+    """Answers like uvicorn's own limit of connections, with a text and `Retry-After`."""
     problem = Problem("too-many-connections", f"{SERVICE_CONNECTIONS_MAX:,} connections are open; try again later")
     body = problem.body()
     told = {**problem.headers(), "content-type": MEDIA_TYPE, "content-length": str(len(body)), "connection": "close"}

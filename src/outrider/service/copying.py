@@ -14,11 +14,11 @@ from outrider.service.problems import Problem
 
 
 class _RecordReading:
-    """One client's way through the records. The last piece is kept, for its answer may have been lost."""
+    """The progress of one client through the records. The last piece is kept, because its answer may be lost."""
 
     def __init__(self, records: Iterator[dict[str, Any]]) -> None:
         self.lock = asyncio.Lock()
-        self.number = 0  # of the piece that is kept
+        self.number = 0  # the number of the kept piece
         self.rows: list[dict[str, Any]] = []
         self._records = records
 
@@ -28,14 +28,15 @@ class _RecordReading:
 
 
 class RecordReadings:
-    """The readings that clients have begun. Beyond a bound, the one that was continued longest ago is forgotten."""
+    """The readings of clients. Beyond a bound, the reading that was continued longest ago is dropped."""
 
     def __init__(self, records: Callable[[], Iterator[dict[str, Any]]]) -> None:
         self._records = records
         self._open: OrderedDict[str, _RecordReading] = OrderedDict()
 
     async def piece(self, after: str | None) -> tuple[list[dict[str, Any]], str | None]:
-        """The rows after a cursor, and the next cursor, which is None at the end. Raises Problem for an old cursor."""
+        """Returns the rows after a cursor, and the next cursor, which is None at the end. Raises Problem for an old
+        cursor."""
         name, _, number = (after or "").partition(".")
         if after is None:
             name, number = secrets.token_hex(8), "0"
@@ -56,4 +57,4 @@ class RecordReadings:
 
 
 def _old(cursor: str | None) -> Problem:
-    return Problem("invalid-argument", f"this server has no reading {cursor!r:.60} any more: read the records again")
+    return Problem("invalid-argument", f"cursor {cursor!r:.60} is no longer valid; read the records again")

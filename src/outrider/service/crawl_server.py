@@ -40,11 +40,11 @@ class CrawlServer:
 
     @property
     def url(self) -> str:
-        """The address as clients write it."""
+        """The address in the form of clients: `http://127.0.0.1:7070`."""
         return self._at.url
 
     def open(self, crawl: RunningCrawl) -> str:
-        """Answers from now on. Raises StoreFailedError where orders cannot be written down in the directory."""
+        """Starts to answer. Raises StoreFailedError if orders cannot be logged in the directory."""
         audit = Audit(crawl.directory)
         try:
             service_state = ServiceState(
@@ -99,7 +99,7 @@ class CrawlServer:
 
 
 def _call_in_loop(loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
-    """Calls a function in a loop of another thread, unless that has ended."""
+    """Calls a function in the loop of another thread, unless the loop has ended."""
     try:
         loop.call_soon_threadsafe(work)
     except RuntimeError:

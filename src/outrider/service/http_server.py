@@ -44,7 +44,7 @@ ANSWERS_SECONDS_MAX = 5  # after the drain, for answers in progress
 
 
 class _QuietServer(uvicorn.Server):
-    """Signals are ours, so that the first one drains, and so is the way connections are accepted."""
+    """A uvicorn server with our own signals, of which the first one drains, and our own acceptor."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accepts connections of these sockets."""
@@ -63,7 +63,7 @@ class _QuietServer(uvicorn.Server):
 
 
 class _LogLines(logging.Handler):
-    """Says each line of a record."""
+    """Prints each line of a record."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
@@ -107,7 +107,7 @@ def serve(
     alone = _is_store_alone(directory)
     if alone and flags:
         raise SettingsError(
-            f"{directory} is a store that a program keeps alone, and keeps no settings; leave out "
+            f"{directory} is the store of a program, which has no settings; leave out "
             f"{', '.join('--' + name.replace('_', '-') for name in flags)}"
         )
     before = kept_settings(directory).options if os.path.isdir(directory) else {}
@@ -136,7 +136,7 @@ def serve(
 
 
 def _is_store_alone(directory: str) -> bool:
-    """Whether a program keeps a store alone in `directory`, without a crawl's settings."""
+    """Whether `directory` is the store of a program, without a crawl's settings."""
     with contextlib.suppress(NoCrawlError):
         return store_of(directory) == directory
     return False
@@ -153,11 +153,11 @@ def listened_at(listening: Listening, listener: socket.socket) -> Listening:
 
 
 def bound(listening: Listening) -> socket.socket:
-    """A socket that listens at the address. Raises SettingsError where that cannot be had, and for a certificate or key
-    that cannot be used."""
+    """Returns a socket that listens at the address. Raises SettingsError if the address cannot be used, and for an
+    unusable certificate or key."""
     listening.check_certificate()
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
-    # The protocol is named, for asyncio turns Nagle's delay off only where it is: 40 ms of each answer.
+    # The protocol is named, because asyncio otherwise keeps Nagle's delay: 40 ms of each answer.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -172,7 +172,7 @@ def bound(listening: Listening) -> socket.socket:
 
 
 def server_of(service_state: ServiceState, at: Listening) -> uvicorn.Server:
-    """The server of a desk; it leaves signals alone."""
+    """Returns the server of a state, without signal handlers."""
     return _QuietServer(
         uvicorn.Config(
             application(service_state),

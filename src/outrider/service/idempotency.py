@@ -1,4 +1,4 @@
-"""Idempotency-Key: a repeated request has the first one's answer, another request under the same key is refused."""
+"""Idempotency-Key: a repeated request gets the first answer, and another request under the same key is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leases that are out, by their id: which URL has which token, and until when."""
+"""Open leases by their id: the token of each URL, and the deadline."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class IssuedLease:
 
 
 class LeaseRegistry:
-    """All leases that are out. A lease is forgotten when its deadline has passed, or when all its URLs have results."""
+    """All open leases. A lease is removed after its deadline, or when all its URLs have results."""
 
     def __init__(self) -> None:
         self._issued: dict[int, IssuedLease] = {}
@@ -56,11 +56,11 @@ class LeaseRegistry:
         heapq.heappush(self._ends, (given.deadline, given.lease_id))
 
     def get(self, lease_id: int) -> IssuedLease | None:
-        """The lease of this id."""
+        """Returns the lease of this id."""
         return self._issued.get(lease_id)
 
     def extend(self, given: IssuedLease, deadline: Instant) -> None:
-        """A lease lives until another instant."""
+        """Moves the end of a lease."""
         given.deadline = deadline
         heapq.heappush(self._ends, (deadline, given.lease_id))
 
@@ -78,12 +78,12 @@ class LeaseRegistry:
                 self.settle(given, (token,))
 
     def extend_tokens(self, tokens: Iterable[int], deadline: Instant) -> None:
-        """The leases of these tokens live until another instant."""
+        """Moves the ends of the leases of these tokens."""
         for lease_id in {self._of[token] for token in tokens if token in self._of}:
             self.extend(self._issued[lease_id], deadline)
 
     def drop(self, lease_id: int) -> None:
-        """Forget a lease."""
+        """Removes a lease."""
         given = self._issued.pop(lease_id, None)
         if given is not None:
             self.urls -= len(given.leases)
@@ -91,7 +91,7 @@ class LeaseRegistry:
                 self._of.pop(token, None)
 
     def expire(self, now: Instant) -> None:
-        """Forget the leases that ended before this instant."""
+        """Removes the leases that ended before this instant."""
         while self._ends and self._ends[0][0] < now:
             _, lease_id = heapq.heappop(self._ends)
             given = self._issued.get(lease_id)

@@ -55,7 +55,7 @@ class _StateCollector(Collector):
             ("queued_hosts", "Hosts with URLs in their queues.", hosts["known"] - hosts["empty"]),
             ("ready_hosts", "Hosts that may be visited now.", hosts["ready"]),
             ("delayed_hosts", "Hosts with URLs, in their delay.", hosts["resting"]),
-            ("blocked_hosts", "Hosts that are paused or back off.", hosts["blocked"]),
+            ("blocked_hosts", "Hosts that are paused or in back-off.", hosts["blocked"]),
             ("known_hosts", "Hosts of all accepted URLs.", hosts["known"]),
             ("errands", "robots.txt files and addresses to request.", found["errands"]),
             ("leased_urls", "URLs that are leased.", found["urls"]["leased"]),
@@ -72,7 +72,7 @@ class _StateCollector(Collector):
         if service_state.silent_seconds is not None:
             words = "Time since the last request of the worker with leases that is silent longest."
             yield GaugeMetricFamily(PREFIX + "worker_silent_seconds", words, service_state.silent_seconds)
-        yield CounterMetricFamily(PREFIX + "duplicate_urls", "Answers with content known before.", found["duplicates"])
+        yield CounterMetricFamily(PREFIX + "duplicate_urls", "Answers with known content.", found["duplicates"])
         yield CounterMetricFamily(PREFIX + "fetched_urls", "Pages that a site answered.", found["answered"])
         yield CounterMetricFamily(PREFIX + "lost_leases", "Leases that ended without a report.", found["lost"])
         yield CounterMetricFamily(PREFIX + "log_syncs", "Syncs of the log.", log["syncs"])
@@ -88,7 +88,7 @@ class _StateCollector(Collector):
 
 
 def _of_hosts(found: Mapping[str, Any]) -> Iterator[Metric]:
-    """Depths, the hosts with the most, and robots.txt files; bounded in number."""
+    """Yields depths, the largest hosts, and robots.txt files; bounded in number."""
     statistics = found["statistics"]
     depth = GaugeMetricFamily(
         PREFIX + "frontier_depth", "front: queues that may be leased from now; back: URLs in queues.", labels=["queue"]
@@ -98,7 +98,7 @@ def _of_hosts(found: Mapping[str, Any]) -> Iterator[Metric]:
     yield depth
     yield GaugeMetricFamily(PREFIX + "host_concurrency", "Open requests of the busiest host.", found["busiest"])
     sizes = GaugeMetricFamily(
-        PREFIX + "per_host_queue_size", "URLs that are queued or wait, of the ten hosts with the most.", labels=["host"]
+        PREFIX + "per_host_queue_size", "Queued and waiting URLs of the ten largest hosts.", labels=["host"]
     )
     for host, count in found["largest"].items():
         sizes.add_metric([host], count)
@@ -112,19 +112,19 @@ def _of_hosts(found: Mapping[str, Any]) -> Iterator[Metric]:
     if found["robots_age_p95"] is not None:
         words = "Age that 95 of 100 robots.txt copies do not exceed."
         yield GaugeMetricFamily(PREFIX + "robots_cache_age_p95_seconds", words, found["robots_age_p95"])
-    words = "Failed attempts whose URLs were to be tried again, since the store was made."
+    words = "Failed attempts with a later retry, since the store was made."
     yield CounterMetricFamily(PREFIX + "retry_count", words, statistics["retries"])
 
 
 def _of_times(found: Mapping[str, Any]) -> Iterator[Metric]:
-    """Sums and counts since the server began: their quotient over any time is a mean."""
+    """Yields sums and counts since the server began. Their quotient over any time is a mean."""
     for name, words, kept in (
         (
             "frontier_latency_seconds",
-            "From discovery to the end of the first request, where the site answered.",
+            "From discovery to the end of the first request with an answer.",
             found["found"],
         ),
-        ("lateness_seconds", "From the instant at which URL and host allowed a request to the lease.", found["due"]),
+        ("lateness_seconds", "From the instant when URL and host allowed a request, to the lease.", found["due"]),
         ("sync_latency_seconds", "Syncs of the log.", found["syncs"]),
     ):
         yield SummaryMetricFamily(PREFIX + name, words, count_value=kept.count, sum_value=kept.seconds)

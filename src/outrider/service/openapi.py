@@ -1,4 +1,4 @@
-"""The interface as an OpenAPI 3.1 document, made of the table of paths and of the types that validate."""
+"""The interface as an OpenAPI 3.1 document, made from the table of paths and the validated types."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.query is not None:
         parameters += list(_query(route.query))
     if route.idempotent:
-        words = "A repeated request with this key has the first one's answer; another request with it is refused."
+        words = "A repeated request with this key gets the first answer; another request with it is refused."
         parameters.append({"name": "Idempotency-Key", "in": "header", "schema": _KEY, "description": words})
     if parameters:
         found["parameters"] = parameters

@@ -37,7 +37,7 @@ _HELP: Final = "use the address of a collector, as http://127.0.0.1:4318"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a collector listens."""
+    """The address of a collector."""
 
     secure: bool
     host: str
@@ -46,7 +46,7 @@ class Endpoint:
 
     @classmethod
     def of(cls, text: str) -> Endpoint:
-        """From the address of a collector, or of its path for metrics. Raises SettingsError."""
+        """Reads the address of a collector, or of its path for metrics. Raises SettingsError."""
         if not text.isascii() or not text.isprintable() or " " in text:
             raise SettingsError(f"--otlp is {shown(text)}: {_HELP}")
         try:
@@ -55,7 +55,7 @@ class Endpoint:
         except ValueError:
             raise SettingsError(f"--otlp is {shown(text)}: {_HELP}") from None
         if parts.username is not None or parts.password is not None:
-            raise SettingsError("--otlp names a user or password, which this does not send; " + _HELP)
+            raise SettingsError("--otlp has a user or password, which would not be sent; " + _HELP)
         if parts.scheme not in _PORTS or not parts.hostname or parts.query or parts.fragment or port == 0:
             raise SettingsError(f"--otlp is {shown(text)}: {_HELP}")
         path = parts.path.rstrip("/")
@@ -149,12 +149,12 @@ class Exporter:
             self._change.notify_all()
 
     def settled(self) -> None:
-        """Waits until no body waits, and the last one was sent or refused."""
+        """Returns when no body waits, and the last one was sent or refused."""
         with self._change:
             self._change.wait_for(lambda: not self._bodies and not self._sending)
 
     def close(self) -> None:
-        """Ends, once the bodies that wait are sent, or after some seconds."""
+        """Ends when the waiting bodies are sent, or after some seconds."""
         with self._change:
             self._closing = True
             self._change.notify_all()
@@ -203,7 +203,7 @@ async def exporting(
         yield
     finally:
         task.cancel()
-        with suppress(OutriderError):  # the store may be what ended the block
+        with suppress(OutriderError):  # the store may have ended the block
             await _export_once(service_state, exporter)
         await asyncio.to_thread(exporter.close)
 

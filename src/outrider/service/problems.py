@@ -21,12 +21,12 @@ MEDIA_TYPE: Final = "application/problem+json"
 
 TYPES: Final[dict[str, tuple[int, str]]] = {
     "malformed-body": (400, "The body is not JSON."),
-    "invalid-body": (422, "The body is JSON of another shape."),
+    "invalid-body": (422, "The body does not match the schema."),
     "invalid-query": (400, "A parameter cannot be used."),
     "invalid-argument": (400, "A value was refused."),
     "invalid-url": (400, "This is not a URL that can be crawled."),
     "address-refused": (403, "The crawl may not connect to this address."),
-    "client-gone": (400, "The client closed the connection before it had its answer."),
+    "client-gone": (400, "The client closed the connection before the answer."),
     "no-request": (400, "This is not a valid HTTP request."),
     "head-too-large": (431, "The request line and its headers are too long."),
     "slow-head": (408, "The request line and headers did not arrive in time."),
@@ -34,7 +34,7 @@ TYPES: Final[dict[str, tuple[int, str]]] = {
     "body-too-large": (413, "The body is too large."),
     "too-many-rows": (422, "The body has too many rows."),
     "media-type": (415, "The Content-Type of the body is not JSON."),
-    "unknown-path": (404, "There is nothing at this path."),
+    "unknown-path": (404, "This path does not exist."),
     "wrong-method": (405, "This path needs another method."),
     "unknown-lease": (404, "This lease does not exist."),
     "lease-ended": (409, "This lease has ended; nothing was changed."),
@@ -45,7 +45,7 @@ TYPES: Final[dict[str, tuple[int, str]]] = {
     "token-wrong": (401, "This token does not exist."),
     "role-missing": (403, "The token's role does not cover this."),
     "cross-origin": (403, "A page of another origin has no access."),
-    "wrong-host": (421, "This server is not the one that the Host header names."),
+    "wrong-host": (421, "The Host header names another server."),
     "bodies-full": (503, "Unfinished bodies fill the limit for bodies."),
     "too-many-connections": (503, "Too many connections are open."),
     "too-many-waiters": (503, "Too many requests wait for a lease."),
@@ -85,7 +85,7 @@ class Problem(Exception):  # noqa: N818 - it is an answer as much as an error
 
 
 def of_error(error: OutriderError) -> Problem:
-    """The problem for an error of the frontier."""
+    """Returns the problem for an error of the frontier."""
     if isinstance(error, InvalidUrlError):
         return Problem("invalid-url", error.facts or str(error))
     if isinstance(error, SettingsError):

@@ -1,4 +1,4 @@
-"""One table of paths, and the functions that answer them; the application and the document are both made of it."""
+"""One table of paths, with the functions that answer them. It makes both the application and the document."""
 
 from __future__ import annotations
 
@@ -63,22 +63,22 @@ class Ask:
     path: dict[str, str]
     key: str | None
     gone: Callable[[], Awaitable[None]]
-    """Returns when the client has gone away."""
+    """Returns when the client has disconnected."""
     connection: Connection | None = None
     """The connection of the request; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """An answer that is written already."""
+    """An answer that is encoded already."""
 
     content: bytes
     media_type: str
 
 
 def encode(found: Any) -> bytes:
-    """An answer as JSON. An older store may contain texts with half surrogate pairs, which JSON does not have: a
-    question mark replaces each."""
+    """Returns an answer as JSON. An older store may contain texts with half surrogate pairs, which JSON does not have:
+    a question mark replaces each."""
     try:
         return msgspec.json.encode(found, enc_hook=str)
     except UnicodeEncodeError:
@@ -180,7 +180,7 @@ async def _next(service_state: ServiceState, ask: Ask) -> m.Leased | Text:
         if ask.key is None and ask.connection is not None and ask.connection.lost:
             raise Problem("client-gone", "the client closed the connection before its leases could be sent")
         return answer
-    except BaseException:  # else these URLs wait for the end of their lease
+    except BaseException:  # otherwise these URLs wait for the end of their lease
         service_state.registry.drop(given.lease_id)
         with suppress(OutriderError):
             await asyncio.shield(service_state.frontier.release(leases.tokens))
@@ -196,7 +196,7 @@ async def _leases(
     *,
     errands: bool = True,
 ) -> LeaseBatch:
-    """Pages and errands; the wait is that of the wish, or what is left of it."""
+    """Leases pages and errands. The longest wait is that of the request, or the rest of it."""
     wait_seconds = wish.timeout_ms / 1000 if wait_seconds is None else wait_seconds
     lease = service_state.frontier.lease(
         wish.batch_size,
@@ -215,9 +215,9 @@ async def _leases(
 
 
 async def _pages(service_state: ServiceState, ask: Ask, wish: m.Next, request: RequestId | None) -> LeaseBatch:
-    """The same without the errands that the server does itself; it waits on while there was nothing else. A request
-    with a key makes one look, which its repetition finds again. A server that cannot fetch leases the pages whose rules
-    are known."""
+    """Returns the leases without the errands that the server does itself, and waits while there are only such errands.
+    A request with a key leases once, and its repetition gets the same answer. A server that cannot fetch leases the
+    pages with known rules."""
     if service_state.errands is None:
         with suppress(PagesNeedErrandsError):  # no worker has leased errands yet; the client may wait for one
             return await _leases(service_state, ask, wish, request, errands=False)
@@ -243,7 +243,7 @@ async def _waited(service_state: ServiceState, ask: Ask, lease: Awaitable[LeaseB
             taking.cancel()
             with suppress(asyncio.CancelledError):
                 return await taking
-            raise Problem("closing", "the server closes; the lease was not waited for any longer")
+            raise Problem("closing", "the server closes and ended the wait for a lease")
         leases = taking.result()
         if others[0].done() and leases:
             await service_state.frontier.release(leases.tokens)
@@ -275,8 +275,8 @@ async def _results(service_state: ServiceState, ask: Ask) -> m.Taken:
     given = await service_state.issued(body.lease_id, [one.token for one in body.results if one.token is not None])
     if given is None:
         if not service_state.was_issued(body.lease_id):
-            raise Problem("unknown-lease", f"lease_id {body.lease_id} was never given")
-        # A repeated call has its answer; any other one changes nothing, for this token is not open.
+            raise Problem("unknown-lease", f"lease_id {body.lease_id} does not exist")
+        # A repeated call gets its answer. Any other call changes nothing, because this token is not open.
         outcomes = [Outcome(body.lease_id, Verdict.DONE) for _ in body.results]
     else:
         if given.worker:
@@ -338,7 +338,7 @@ async def _open(service_state: ServiceState, ask: Ask) -> IssuedLease:
     if given is None:
         if service_state.was_issued(int(text)):
             raise _ended(int(text))
-        raise Problem("unknown-lease", f"lease_id {text} was never given")
+        raise Problem("unknown-lease", f"lease_id {text} does not exist")
     if given.worker:
         service_state.hear(given.worker)
     return given
@@ -349,7 +349,7 @@ def _ended(lease_id: int) -> Problem:
 
 
 async def _report(service_state: ServiceState, ask: Ask) -> m.Reported:
-    """Outcomes as the library has them."""
+    """Reports outcomes in the form of the library."""
     body: m.Outcomes = ask.body
     if sum(len(one.links) for one in body.outcomes) > SERVICE_LINKS_MAX:
         raise Problem("too-many-rows", f"the outcomes have more than {SERVICE_LINKS_MAX:,} links; send them in parts")
@@ -402,10 +402,10 @@ async def _register(service_state: ServiceState, ask: Ask) -> m.Registered:
     if ask.body.user_agent is not None and ask.body.user_agent.lower() != ours.lower():
         raise Problem(
             "invalid-argument",
-            f"user_agent is {ask.body.user_agent!r:.80}, and robots.txt is read for {ours} here; crawl as {ours}",
+            f"user_agent is {ask.body.user_agent!r:.80}, but this server reads robots.txt for {ours}; crawl as {ours}",
         )
     service_state.hear(ask.body.worker_id)
-    # Its name service, guard and certificates may be better than those of the workers before.
+    # Its name service, guard and certificates may be better than those of earlier workers.
     await asyncio.to_thread(service_state.frontier.sync._ask_sooner)
     # The loopback of this machine is that of the worker only if its request arrived over loopback.
     permitted = service_state.permission.loopback if ask.local and service_state.permission is not None else []
@@ -487,7 +487,7 @@ async def _host(service_state: ServiceState, ask: Ask) -> dict[str, Any]:
 
 
 def _no_host(host: str) -> Problem:
-    return Problem("unknown-host", f"host {host!r:.200}: no URL of it was accepted; /api/v1/hosts lists the known ones")
+    return Problem("unknown-host", f"host {host!r:.200} has no accepted URL; /api/v1/hosts lists the known hosts")
 
 
 async def _rule(service_state: ServiceState, ask: Ask) -> m.Ordered:
@@ -515,16 +515,16 @@ async def _workers(service_state: ServiceState, _: Ask) -> m.Workers:
 
 
 async def _health(service_state: ServiceState, _: Ask) -> m.Health:
-    """Whether the process can answer at all."""
+    """Whether the process can answer."""
     return m.Health("closing" if service_state.closing.is_set() else "serving")
 
 
 async def _ready(service_state: ServiceState, _: Ask) -> m.Health:
-    """Whether leases can be had here; a store that stopped raises."""
+    """Whether this server leases URLs. A stopped store raises."""
     await service_state.frontier.now()
     await service_state.frontier.next_ready_seconds()
     if service_state.closing.is_set():
-        raise Problem("closing", "no more leases are given")
+        raise Problem("closing", "the server leases nothing more")
     return m.Health("serving")
 
 
@@ -551,7 +551,7 @@ def _repeatable(
 
 
 def _verb(name: str, served: ServedVerb, method: Callable[..., Any]) -> Route:
-    """The path of a verb that the library declares as served: its arguments are the body."""
+    """Returns the path of a verb that the library declares as served: its arguments are the body."""
 
     async def answer(service_state: ServiceState, ask: Ask) -> m.VerbAnswer:
         given = {name: value for name in ask.body.__struct_fields__ if (value := getattr(ask.body, name)) is not UNSET}
@@ -623,7 +623,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         Role.WORK,
         _extend,
         m.Extended,
-        "Let the rest of a lease live longer.",
+        "Extend the rest of a lease.",
         body=m.Extend,
         problems=("unknown-lease", "lease-ended"),
         fetches=True,
@@ -645,26 +645,33 @@ ROUTES: Final[tuple[Route, ...]] = (
         Role.WORK,
         _report,
         m.Reported,
-        "Report outcomes as the library has them, of any leases, as one record.",
+        "Report outcomes in the form of the library, of any leases, as one record.",
         body=m.Outcomes,
         idempotent=True,
         problems=("too-many-rows", "invalid-argument", "store-full"),
         fetches=True,
     ),
-    _tokens("extend", _extend_tokens, "Let leases live until `ttl_ms` from now."),
+    _tokens("extend", _extend_tokens, "Extend leases until `ttl_ms` from now."),
     _tokens("release", _release_tokens, "Give leases back unfetched."),
     _repeatable("content", _content, m.Digests, m.Seen, "Whether contents were accepted before.", fetches=False),
     _repeatable("errands", _errands, m.Wanted, m.Codes, "Queue requests for something else than pages."),
     _repeatable("allowed", _allowed, m.Urls, m.Allowed, "Whether robots.txt allows URLs.", fetches=False),
     _repeatable("addresses", _addresses, m.Addresses, m.Ordered, "Report addresses of hosts; how many were new."),
-    Route("GET", f"{_API}/frontier/ready", Role.READ, _when_ready, m.NextReady, "When a lease can be had; the clock."),
+    Route(
+        "GET",
+        f"{_API}/frontier/ready",
+        Role.READ,
+        _when_ready,
+        m.NextReady,
+        "The time of the next lease, and the clock.",
+    ),
     Route(
         "POST",
         f"{_API}/workers",
         Role.WORK,
         _register,
         m.Registered,
-        "Say that a worker is there, and as which product it crawls.",
+        "Register a worker, with its product name.",
         body=m.Register,
         problems=("invalid-argument",),
         fetches=True,
@@ -678,7 +685,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         Role.READ,
         _explain,
         Explanation,
-        "Everything that is known of one URL.",
+        "All facts about one URL.",
         query=m.Explain,
         problems=("invalid-url",),
     ),
@@ -717,7 +724,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         Role.READ,
         _records,
         m.Rows,
-        "A piece of the records of all URLs, as an export has them.",
+        "A piece of the records of all URLs, as in an export.",
         query=m.ListRecords,
         problems=("invalid-argument",),
     ),
@@ -738,7 +745,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         Role.OPERATE,
         _retry,
         m.Ordered,
-        "Put dead letters back into their queues.",
+        "Queue failed URLs again.",
         body=m.Retry,
         problems=("invalid-argument", "hook-running"),
     ),
@@ -750,7 +757,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         None,
         _ready,
         m.Health,
-        "Whether leases can be had here.",
+        "Whether this server leases URLs.",
         problems=("closing", "store-stopped"),
     ),
     Route("GET", "/metrics", Role.READ, _metrics, Text, "Counts and gauges, as Prometheus reads them."),

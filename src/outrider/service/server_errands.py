@@ -29,7 +29,7 @@ class Visits(Protocol):
     """Requests the URL of a lease."""
 
     async def visit(self, lease: Lease) -> Visit:
-        """The answer; one that was cancelled says whether the site may have noticed."""
+        """Returns the answer. A cancelled one says whether the site may have noticed the request."""
         ...
 
     async def close(self) -> None:
@@ -38,7 +38,7 @@ class Visits(Protocol):
 
 
 class ServerErrands:
-    """The errands under way, each a task; used on the loop alone."""
+    """The errands under way, each a task, used only on the loop."""
 
     def __init__(self, frontier: AsyncFrontier, visits: Visits) -> None:
         self._frontier, self._visits = frontier, visits
@@ -84,7 +84,7 @@ class ServerErrands:
 def visits_of(
     options: CrawlOptions, frontier: AsyncFrontier, hosts: Mapping[str, tuple[str, ...]], guard: AddressGuard
 ) -> Fetching:
-    """Fetching as the crawl with these settings would: under its name, past its guard. hosts: a parsed --hosts
+    """Fetches like the crawl with these settings: with its User-Agent and its address guard. hosts: a parsed --hosts
     file."""
     return Fetching(
         make_downloader(clock=frontier.sync.now, ca_file=options.ca, connections_max=SERVICE_ERRANDS_MAX),

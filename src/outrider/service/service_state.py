@@ -32,7 +32,7 @@ RATES = ("fetched", "failed", "duplicate", "blocked")
 
 
 class ServiceState:
-    """One per served frontier. Everything here runs on the loop."""
+    """The state of one served frontier. All methods run on the loop."""
 
     def __init__(
         self,
@@ -51,19 +51,19 @@ class ServiceState:
         self.frontier, self.hosts, self.tokens, self.audit = frontier, hosts, tokens, audit
         self.crawl = crawl
         self.answers: Answers = crawl.answers if crawl else answers_of(frontier.sync, asyncio.to_thread, directory)
-        """Questions and orders, as a running crawl has them."""
+        """Questions and orders, as for a running crawl."""
         self.permission = permission
         if permission is not None:
             self.answers = {**self.answers, "add": self._adding(permission, self.answers["add"])}
         self.errands: ServerErrands | None = None
-        """The errands that this server does itself, where it can fetch."""
+        """The errands that this server does itself, if it can fetch."""
         self.registry = LeaseRegistry()
         self.keys = IdempotencyKeys()
         self.readings = RecordReadings(frontier.sync.records)
         self.bodies = Bodies()
         self.closing = asyncio.Event()
         self.heard: OrderedDict[str, Instant] = OrderedDict()
-        self.requests: dict[tuple[str, int], int] = {}  # (path of the table, status) -> how many
+        self.requests: dict[tuple[str, int], int] = {}  # (path of the table, status) -> number
         self._counted: tuple[float, dict[str, Any]] | None = None
         counts = self._totals(frontier.sync._tallies())
         now = seconds(elapsed())
@@ -80,7 +80,7 @@ class ServiceState:
         }
 
     async def statistics(self) -> dict[str, Any]:
-        """The counts of the frontier, some hundred milliseconds old at most; the rates are brought up to them."""
+        """Returns the counts of the frontier, some hundred milliseconds old at most, and updates the rates."""
         now = seconds(elapsed())
         if self._counted is not None and now - self._counted[0] < SERVICE_COUNTS_SECONDS:
             return self._counted[1]
@@ -96,7 +96,7 @@ class ServiceState:
             self.paces[name].add(now, total)
 
     async def status(self) -> dict[str, Any]:
-        """The fields of `status --json`."""
+        """Returns the fields of `status --json`."""
         if self.crawl is not None:
             told: dict[str, Any] = await self.answers["status"]({})
             return told
@@ -106,20 +106,20 @@ class ServiceState:
         return status_fields(found, rates, "running", eta_seconds(found, rates, None, 0.0, idle["tail_seconds"] or 0.0))
 
     async def keep_pace(self) -> None:
-        """Samples the counts each second, for the rates; until it is cancelled."""
+        """Samples the counts each second for the rates, until it is cancelled."""
         while True:
             self._keep(self.frontier.sync._tallies())
             await asyncio.sleep(1)
 
     def hear(self, worker: str) -> None:
-        """A worker spoke."""
+        """Notes a request of a worker."""
         self.heard[worker] = wall()
         self.heard.move_to_end(worker)
         if len(self.heard) > SERVICE_WORKERS_HEARD_MAX:
             self.heard.popitem(last=False)
 
     async def workers(self) -> list[Worker]:
-        """The workers with leases or with requests since the server began, by name."""
+        """Returns the workers with leases or with requests since the server began, by name."""
         now = wall()
         holding = {one.name: one for one in await self.frontier.workers()}
         told = []
@@ -198,7 +198,7 @@ class ServiceState:
         return await self.frontier.discover(links, request_id=request_id)
 
     async def admit(self, urls: Sequence[str], *, owner: bool) -> Admitted:
-        """Which URLs may be added, by their addresses. owner: whether the store's owner adds them."""
+        """Returns which URLs may be added, by their addresses. owner: whether the store's owner adds them."""
         if self.crawl is not None:
             return await self.crawl.admit(urls, owner)
         if self.permission is None:
@@ -221,5 +221,5 @@ class ServiceState:
             await asyncio.to_thread(partial(self.audit.note, who, name, **facts))
 
     def was_issued(self, lease_id: int) -> bool:
-        """Whether a lease of this id may have been given once, by this process or one before."""
+        """Whether this process or an earlier one may have made a lease with this id."""
         return lease_id <= self.registry.newest or lease_id < self.frontier.opening.number << 40

@@ -21,7 +21,7 @@ _UNASKED: Final = frozenset(
 
 
 def link_of(given: str | NewUrl, *, crawl: str | None, referrer: str | None = None, depth: int = 0) -> Link:
-    """The link that a body names."""
+    """Returns the link that a body names."""
     if isinstance(given, str):
         return Link(given, crawl=crawl, referrer=referrer, depth=depth)
     return Link(
@@ -38,7 +38,7 @@ def link_of(given: str | NewUrl, *, crawl: str | None, referrer: str | None = No
 
 
 def outcome_from_body(body: OutcomeBody) -> Outcome:
-    """The outcome that a body names, judged by its sender."""
+    """Returns the outcome that a body names, judged by its sender."""
     answer = body.robots
     return Outcome(
         **{name: getattr(body, there) for name, there in OUTCOME_AS_IT_IS.items()},
@@ -62,7 +62,7 @@ def outcome_of(result: Result, lease: Lease) -> Outcome:
 
 
 def _failure_of(result: Result, status: int | None) -> str | None:
-    """The error of a result, None for a good one. A failure with a status below 300 has an error in any case."""
+    """Returns the error of a result, None for a good one. A failure with a status below 300 always has an error."""
     if result.status == "success":
         return None
     return result.error or ("error" if status is not None and status < 300 else None)
@@ -139,7 +139,7 @@ def _of_page(result: Result, lease: Lease, seconds: float | None) -> Outcome:
 
 
 def _absolute(link: str | NewUrl, page: str) -> str | NewUrl:
-    """A link as a reference on its page; one that means no URL there stays as it is, and is answered so."""
+    """Returns a link as a reference on its page; an unusable reference stays as it is, and the answer says so."""
     if not isinstance(link, str):
         return link
     return spell((link,), page)[0] or link

@@ -58,7 +58,7 @@ class _Mark(msgspec.Struct):
     """The end of a block. pages: how many lines of pages.jsonl are finished. The counts are of the whole replay."""
 
     pages: int
-    crc: int  # of the item lines of the block
+    crc: int  # crc32c of the item lines of the block
     counts: Replayed
 
 
@@ -89,7 +89,7 @@ def replay(directory: str, on_page: str, to: str | None, talk: TextIO, *, anew: 
     target = _target(directory, to)
     if not os.path.isdir(os.path.join(directory, ARCHIVE_NAME)):
         raise NamedPathError(
-            f"{directory} has no archive (--no-warc), and a replay reads pages from there; crawl with the archive: "
+            f"{directory} has no archive (--no-warc), but a replay reads pages from the archive; crawl with it: "
             f"`outrider crawl URL -o DIR --on-page {on_page}` also runs the function on each page"
         )
     options = replay_options(settings_of(directory), directory, on_page)
@@ -135,20 +135,21 @@ class _partial:  # noqa: N801 - used as a block
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:
             self._file.close()
-        except OSError as closing:  # the last bytes did not fit
+        except OSError as closing:  # there was no room for the last bytes
             error = error or closing
         if isinstance(error, OSError) and is_no_space(error):
             raise StoreFullError(f"{self._path}: {error.strerror}; free space and run the same command again") from None
 
 
 def _digest(directory: str, lines: PageLines, hooks: Hooks, options: CrawlOptions) -> str:
-    """A digest of everything that the items depend on, except for modules that the function's module imports."""
+    """Returns a digest of everything that the items depend on, except for modules that the function's module
+    imports."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(str(options.on_page).encode())
     digest.update(next(iter(lines.raw()), (directory, b""))[1])
     try:
         module = inspect.getsourcefile(inspect.unwrap(hooks.on_page))  # type: ignore[arg-type]
-    except TypeError:  # an object that is called
+    except TypeError:  # a callable object
         module = inspect.getsourcefile(type(hooks.on_page))
     for path in (module, os.path.join(directory, SETTINGS_FILE)):
         try:
@@ -167,7 +168,8 @@ def _marked(entry: _Head | _Mark) -> bytes:
 
 
 def _whole_blocks(file: BinaryIO, of: str) -> tuple[int, _Mark | None]:
-    """Where the last whole block of a partial file ends, and its mark; (0, None) for a file of another replay."""
+    """Returns where the last whole block of a partial file ends, and its mark; (0, None) for a file of another
+    replay."""
     file.seek(0)
     try:
         head = msgspec.json.decode(file.readline()[2:], type=_Head)
@@ -213,7 +215,7 @@ def _finish(file: BinaryIO, target: str) -> None:
 
 
 class _Progress(Counter):
-    """Says how many pages are done, how many items there are, the rate and the rest."""
+    """Prints the numbers of finished pages and items, the rate and the remaining time."""
 
     def __init__(self, stream: TextIO, total: int, before: int, items: int) -> None:
         super().__init__(stream, "replayed")
@@ -271,7 +273,7 @@ def _run(
 
 
 def _replayed(lines: PageLines, options: CrawlOptions, after: int) -> Iterator[tuple[int, Replayed, bytes]]:
-    """The chunks of pages after some lines, in order: lines, counts and item lines of each."""
+    """Yields the chunks of pages after some lines, in order: lines, counts and item lines of each."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     raw = (line for _, line in islice(lines.raw(), after, None))
     idle: deque[ReplayProcess] = deque()
@@ -302,12 +304,12 @@ def _replayed(lines: PageLines, options: CrawlOptions, after: int) -> Iterator[t
         for process in made:
             process.end()
         pool.shutdown()
-        for process in made:  # also that of a thread that began meanwhile
+        for process in made:  # also the process of a thread that began meanwhile
             process.close()
 
 
 def lines_of(done: Replay, directory: str) -> Iterator[str]:
-    """The result of a replay in lines for people, each failure with the command that helps."""
+    """Yields the result of a replay in lines, each failure with the command that helps."""
     counts = done.counts
     yield f"{counted(counts.items, 'item')} of {counted(counts.pages, 'page')} in {done.target}"
     if counts.failed:
@@ -316,10 +318,10 @@ def lines_of(done: Replay, directory: str) -> Iterator[str]:
             "same command again"
         )
     if counts.absent:
-        yield f"{counted(counts.absent, 'page')} without a record in the archive (fetched with --no-warc) left out"
+        yield f"{counted(counts.absent, 'page')} skipped: no record in the archive (fetched with --no-warc)"
     if counts.damaged:
         yield (
-            f"{counted(counts.damaged, 'record')} damaged or missing in {os.path.join(directory, ARCHIVE_NAME)}; bring "
-            f"the files back from a copy and run the same command again; `outrider verify {shlex.quote(directory)}` "
+            f"{counted(counts.damaged, 'record')} damaged or missing in {os.path.join(directory, ARCHIVE_NAME)}; "
+            f"restore the files from a copy and run the same command again; `outrider verify {shlex.quote(directory)}` "
             "checks the rest"
         )

@@ -50,7 +50,7 @@ from outrider.page import read_sitemap
 from outrider.storage.files import Directory
 from outrider.url import normalize
 
-SHOW_SECONDS: Final = 1.0  # between two lines on how far it is
+SHOW_SECONDS: Final = 1.0  # between two lines about the progress
 IMPORTED: Final = "imported"
 QUEUED_SITEMAPS: Final = "sitemaps queued"
 LINKS: Final = "links"
@@ -59,7 +59,7 @@ _STATES: Final = frozenset(state.value for state in State if state is not State.
 
 
 class Counter:
-    """Says now and then how many there are and how fast, on one line of a terminal or on lines of their own."""
+    """Prints the number of records and the rate from time to time: on one line of a terminal, or on new lines."""
 
     def __init__(self, stream: TextIO, verb: str) -> None:
         self._stream = stream
@@ -82,7 +82,7 @@ class Counter:
             say(self._line(now), self._stream)
 
     def end(self, words: str) -> None:
-        """The last line, which stays."""
+        """Prints the last line, which stays."""
         if self._drawn:
             self._stream.write("\r\x1b[K")
         say(f"{self._line(time.monotonic())}{words}", self._stream)
@@ -111,7 +111,7 @@ def export(directories: Sequence[str], path: str, what: str, talk: TextIO) -> in
             write_table(path, pages.items, ITEMS, counter.add)
     else:
         if len(directories) > 1:
-            raise SettingsError(f"{len(directories)} directories are given: a frontier is exported alone")
+            raise SettingsError(f"{len(directories)} directories: export the frontier of one directory at a time")
         (directory,) = directories
         store = store_of(directory)
         try:
@@ -157,7 +157,8 @@ class PageLines:
         self._lengths = {directory: _length(_path(directory)) for directory in directories}
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        """The lines as objects. Where there are several directories, a line names its WARC file with its directory."""
+        """Yields the lines as objects. With several directories, a line names its WARC file with its
+        directory."""
         for directory, line in self._each():
             place = line.get("warc")
             if len(self._reports) > 1 and isinstance(place, Mapping):
@@ -182,19 +183,20 @@ class PageLines:
                 yield directory, line
 
     def items(self) -> Iterator[Mapping[str, Any]]:
-        """The lines of the items of all pages, each once."""
+        """Yields the lines of the items of all pages, each once."""
         for _, line in self._each():
             if "items" in line:
                 yield from map(msgspec.json.decode, item_lines(msgspec.json.encode(line)))
 
     def raw(self) -> Iterator[tuple[str, bytes]]:
-        """The lines as bytes, with their directories."""
+        """Yields the lines as bytes, with their directories."""
         for directory in self._reports:
             for line in self._raw_of(directory):
                 yield directory, line
 
     def _raw_of(self, directory: str) -> Iterator[bytes]:
-        """The lines of one directory. A worker has those that it had noted as written, then those of its reports."""
+        """Yields the lines of one directory. For a worker, first the lines that it noted as written, then the lines of
+        its reports."""
         path, reports, length = _path(directory), self._reports[directory], self._lengths[directory]
         lsn = 0
         if reports is not None:
@@ -224,23 +226,23 @@ class Imported:
 
     rows: int = 0
     codes: dict[str, int] = field(default_factory=dict)
-    """How many rows got each answer; `imported` counts rows that are in the frontier now and were not before."""
+    """The number of rows with each answer. `imported` counts rows that are new in the frontier."""
     faults: list[tuple[str, int, str]] = field(default_factory=list)
-    """(file, line, what is wrong) of the first rows that could not be used."""
+    """(file, line, fault) of the first unusable rows."""
     skipped: int = 0
 
     def fault(self, path: str, place: int, words: str) -> None:
-        """A row that cannot be used."""
+        """Notes an unusable row."""
         self.skipped += 1
         self.name(path, place, words)
 
     def name(self, path: str, place: int, words: str) -> None:
-        """Something to say of a row."""
+        """Notes a remark about a row."""
         if len(self.faults) < IMPORT_FAULTS_NAMED_MAX:
             self.faults.append((path, place, words))
 
     def note(self, code: str, count: int = 1) -> None:
-        """Rows that got this answer."""
+        """Counts rows that got this answer."""
         self.codes[code] = self.codes.get(code, 0) + count
 
 
@@ -267,7 +269,7 @@ def import_files(directory: str, paths: Sequence[str], talk: TextIO) -> Imported
 
 
 def take_file(frontier: Frontier, path: str, found: Imported, counter: Counter) -> None:
-    """One file, batch by batch."""
+    """Imports one file, batch by batch."""
     form = form_of(path, READ)
     if form in SITEMAPS:
         _take_sitemap(frontier, path, found, counter)
@@ -296,7 +298,7 @@ def _take_sitemap(frontier: Frontier, path: str, found: Imported, counter: Count
     with open(path, "rb") as file:
         body = file.read(SITEMAP_BYTES_MAX + 1)
     if len(body) > SITEMAP_BYTES_MAX:
-        raise NamedPathError(f"{path!r} has more than {SITEMAP_BYTES_MAX:,} bytes; a sitemap has no more")
+        raise NamedPathError(f"{path!r} has more than {SITEMAP_BYTES_MAX:,} bytes, the limit of a sitemap; split it")
     sitemap = read_sitemap(body, "")
     for problem in sitemap.problems:
         found.rows += 1
@@ -370,12 +372,12 @@ def _usable(batch: Sequence[Read], path: str, found: Imported, *, states: bool) 
 
 
 def _fault(record: Mapping[str, Any], *, states: bool) -> str:
-    """The fault of a record, as far as it shows before the frontier sees the record; "" for a good record."""
+    """Returns the fault of a record, as far as it shows before the frontier sees the record; "" for a good record."""
     url = record.get("url")
     if not isinstance(url, str):
         return "it has no url"
     if len(url) > _WRITTEN_BYTES_MAX:
-        return f"url has {len(url):,} characters, and a URL may have {URL_BYTES_MAX:,} bytes: leave it out"
+        return f"url has {len(url):,} characters; a URL may have {URL_BYTES_MAX:,} bytes at most"
     try:
         normalize(url)
     except InvalidUrlError as error:
@@ -393,7 +395,7 @@ def _fault(record: Mapping[str, Any], *, states: bool) -> str:
 
 
 _WRITTEN_BYTES_MAX: Final = 4 * URL_BYTES_MAX
-"""A URL may be longer as it is written than its canonical spelling, by dots and triplets."""
+"""A written URL may be longer than its canonical spelling, by dots and triplets."""
 _WORDS: Final = {
     "text": "a text",
     "whole": "a whole number of 64 bits",

@@ -55,21 +55,21 @@ def move_old(path: str, now: Instant) -> str | None:
             store.lock()
             held.callback(store.unlock)
         except FileNotFoundError:
-            pass  # the store has gone already, so no process can own the crawl
+            pass  # the store was moved already, so no process can own the crawl
         folder = _new_folder(path, now)
         for name in there:
             try:
                 os.rename(os.path.join(path, name), os.path.join(folder, name))
             except OSError as error:
                 raise NamedPathError(
-                    f"{os.path.join(path, name)} cannot be put aside into {folder} ({error.strerror}); move it by hand"
+                    f"{os.path.join(path, name)} cannot be moved into {folder} ({error.strerror}); move it by hand"
                 ) from None
         _settle(path, folder)
     return folder
 
 
 def _new_folder(path: str, now: Instant) -> str:
-    """A new folder, named by the time: `aside-20260102T030405Z`."""
+    """Returns a new folder, named by the time: `aside-20260102T030405Z`."""
     name = ASIDE_PREFIX + rfc3339(now)[:19].replace("-", "").replace(":", "") + "Z"
     for number in range(1, 1_000):
         folder = os.path.join(path, name if number == 1 else f"{name}-{number}")

@@ -1,7 +1,7 @@
 """Pages that ended for a cause on our own side, and return when a new process may do better.
 
-A guard that permits more, another name service or another authority of certificates may bring what failed before. A
-crawl that fetched nothing at all has every reason to try again.
+With a guard that permits more, another name service or another certificate authority, a failed page may succeed. A
+crawl that fetched nothing at all always tries again.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ ERRORS_OF: Final[Mapping[str, tuple[FetchError, ...]]] = {
     "resolver": (FetchError.DNS_UNKNOWN, FetchError.DNS_TEMPORARY),
     "ca": (FetchError.TLS,),
 }
-"""The errors that may have had their cause in a setting."""
+"""The errors whose cause may be a setting."""
 _OF_SITES: Final = frozenset({FetchError.NOT_WELCOME, FetchError.BLOCKED_PORT})
 OWN_SIDE: Final = tuple(error for error in FetchError if error not in _OF_SITES)
 """The errors whose cause may be on our own side."""
 
 
 def retry_own_faults(frontier: Frontier, before: Given, options: CrawlOptions) -> dict[str, int]:
-    """Queues these pages again, before the first lease of a process. before: the settings that outrider.toml had.
-    Returns how many there are by class of error."""
+    """Queues these pages again, before the first lease of a process. before: the earlier settings of outrider.toml.
+    Returns their number by class of error."""
     statistics = frontier.statistics()
     known: Mapping[str, int] = statistics["errors"]  # type: ignore[assignment]
     if not known:
@@ -42,7 +42,7 @@ def retry_own_faults(frontier: Frontier, before: Given, options: CrawlOptions) -
 
 
 def words_of(back: Mapping[str, int]) -> str:
-    """One line for people about pages that were put back."""
+    """Returns one line about pages that were queued again."""
     return "tried again: " + ", ".join(f"{counted(count, 'URL')} ({error})" for error, count in back.items())
 
 
@@ -53,6 +53,6 @@ def _of_changed(before: Given, options: CrawlOptions) -> tuple[FetchError, ...]:
     try:
         old = resolved({}, {}, before, options.output)
     except SettingsError:
-        return ()  # a value that this version does not read: which one was meant is not known
+        return ()  # a value that this version cannot read
     changed = [name for name in ERRORS_OF if getattr(old, name) != getattr(options, name)]
     return tuple(dict.fromkeys(error for name in changed for error in ERRORS_OF[name]))

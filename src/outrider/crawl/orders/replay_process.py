@@ -78,7 +78,7 @@ class _ReplayAnswer(msgspec.Struct):
 
 
 def replay_options(options: CrawlOptions, directory: str, on_page: str) -> CrawlOptions:
-    """The settings of a crawl with another `on_page`, and without the functions that a replay does not call."""
+    """Returns the settings of a crawl with another `on_page`, and without the functions that a replay does not call."""
     plain = CrawlOptions()
     unused = {name: getattr(plain, name) for name in _UNUSED}
     return replace(options, **unused, on_page=on_page, output=os.path.abspath(directory))
@@ -93,7 +93,7 @@ class ReplayProcess:
         self._ended = False
 
     def replay(self, lines: Sequence[bytes]) -> tuple[Replayed, bytes]:
-        """The counts and the item lines of pages. A page that ends the process counts as failed."""
+        """Returns the counts and the item lines of pages. A page that ends the process counts as failed."""
         try:
             return self._asked(lines)
         except (EOFError, OSError):
@@ -199,7 +199,7 @@ class Replayer:
         self._path = os.path.join(options.output, FILES[PAGES])
 
     def replay(self, lines: Sequence[bytes]) -> tuple[Replayed, bytes]:
-        """The counts and the item lines of these lines of pages.jsonl."""
+        """Returns the counts and the item lines of these lines of pages.jsonl."""
         counts, items = Replayed(), []
         for visits in _batches(self._visits(lines, counts)):
             self._reader.ahead([visit for _, visit in visits])
@@ -218,7 +218,7 @@ class Replayer:
                 line = msgspec.json.decode(octets)
                 url, status = str(line["url"]), line["status"]
                 if not isinstance(status, int) or not 200 <= status < 300:
-                    continue  # no other answer is read as a page
+                    continue  # other answers are not read as pages
                 if line.get("warc") is None:
                     counts.absent += 1
                     continue
@@ -231,15 +231,15 @@ class Replayer:
                 counts.named.append(f"{url}: its record is damaged ({error.facts})")
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 counts.damaged += 1
-                counts.named.append(f"a line of pages.jsonl cannot be used ({type(error).__name__}: {error})")
+                counts.named.append(f"a line of pages.jsonl is unusable ({type(error).__name__}: {error})")
 
     def _visit(self, line: Mapping[str, Any]) -> Visit:
-        """The visit of a line, made again from its record. Raises DamagedStoreError, FileNotFoundError."""
+        """Returns the visit of a line, made again from its record. Raises DamagedStoreError, FileNotFoundError."""
         url = str(line["url"])
         record = read_record(self._files, place_of(line, url, self._path))
         requested = str(line.get("requested") or url)
         if record.fields.get("warc-target-uri") != requested:
-            raise DamagedStoreError(f"it is a record of {record.fields.get('warc-target-uri', 'no URL')!r:.200}")
+            raise DamagedStoreError(f"the record is about {record.fields.get('warc-target-uri', 'no URL')!r:.200}")
         head, separator, body = record.block.partition(b"\r\n\r\n")
         at = instant_of(line["fetched_at"])
         took = float(line.get("seconds") or 0.0)
@@ -257,7 +257,7 @@ class Replayer:
         return Visit(lease, at, at + instant(took), response_of(request, ended))
 
     def _items(self, line: Mapping[str, Any], one: Reading, counts: Replayed) -> Sequence[bytes]:
-        """The lines of the items of one page."""
+        """Returns the lines of the items of one page."""
         response, url = one.visit.response, one.visit.lease.url
         failed = one.fault
         if failed is None and (one.page is None or one.judgement is None):
@@ -283,20 +283,20 @@ class Replayer:
         return item_lines(b'%b,"items":%b}' % (head[:-1], bytes(items)))
 
     def _links(self, line: Mapping[str, Any], one: Reading) -> UrlBatch:
-        if whole_page(line, self._options)[0]:  # a copy, or no page at all: the crawl followed no link of it
+        if whole_page(line, self._options)[0]:  # a copy, or a soft 404: the crawl followed no link of it
             return NO_LINKS
         return one.links if isinstance(one.links, UrlBatch) else UrlBatch.of([link.url for link in one.links])
 
 
 def _word(line: Mapping[str, Any], judged: Word) -> Word:
-    """The outcome that the crawl found, or the outcome that it would find if no function had failed."""
+    """Returns the outcome of the crawl, or its outcome if no function had failed."""
     if str(line.get("error", "")).startswith("hook_"):
         return judged
     return next((word for word in Word if word.value == line["outcome"]), judged)
 
 
 def _error_of(line: Mapping[str, Any]) -> FetchError | None:
-    """How the fetch of a page failed. The reading of the content finds a wrong coding again."""
+    """Returns how the fetch of a page failed. Reading the content finds a wrong coding again."""
     word = line.get("error")
     return FetchError(word) if word in set(FetchError) - {FetchError.DECODE} else None
 
@@ -304,7 +304,7 @@ def _error_of(line: Mapping[str, Any]) -> FetchError | None:
 def _batches(
     visits: Iterator[tuple[Mapping[str, Any], Visit]],
 ) -> Iterator[list[tuple[Mapping[str, Any], Visit]]]:
-    """Pages that are read together, with the limits of a crawl: so few large pages are in memory at once."""
+    """Pages that are read together, with the limits of a crawl, so that few large pages are in memory at once."""
     some: list[tuple[Mapping[str, Any], Visit]] = []
     size = 0
     for line, visit in visits:

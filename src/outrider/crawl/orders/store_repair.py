@@ -73,7 +73,7 @@ from outrider.storage.repair import (
 )
 from outrider.storage.runs import COLD, LEDGER, family_of
 
-_TAIL_BYTES_MIN = 1 << 20  # bytes at the end of a line file that are looked through, however short the log is
+_TAIL_BYTES_MIN = 1 << 20  # bytes at the end of a line file that are searched, even for a short log
 _NOTHING = Filler(FRAME_KIND, 1, 0, empty_payload(0))
 
 
@@ -88,7 +88,7 @@ class Verified:
 
     @property
     def ok(self) -> bool:
-        """Whether every file is whole and every count true."""
+        """Whether every file is whole and every count is correct."""
         return not self.damage and self.unknown is None and self.found is not None and self.found.ok
 
 
@@ -126,7 +126,7 @@ def verify(path: str) -> Verified:
 
 
 def _crawl_of(path: str, store: str) -> str | None:
-    """The directory of the crawl whose store it is, None for a store that a program keeps alone."""
+    """Returns the directory of the crawl with this store, None for the store of a program."""
     return path if store != path else None
 
 
@@ -184,7 +184,7 @@ def repair(path: str, *, now: Instant | None = None) -> Repaired:
         data = _manifest(files, losses)
         if data is None:
             raise DamagedStoreError(
-                f"{files.describe(MANIFEST_NAME)} has more than one wrong byte, and the store's keys are in it; "
+                f"{files.describe(MANIFEST_NAME)} has more than one wrong byte, and it contains the store's keys; "
                 "restore a copy of it"
             )
         folder = new_folder(files.names())
@@ -292,7 +292,7 @@ def _frames(files: Directory, found: Survey, after: int) -> Iterator[WholeFrame]
     for frame in whole_frames(files, found, after):
         if frame.kind != FRAME_KIND:
             raise ForeignStoreError(
-                f"LSN {frame.lsn} has frame kind {frame.kind}, made by another release; open it with that one"
+                f"LSN {frame.lsn} has frame kind {frame.kind}, made by another release; open it with that release"
             )
         yield frame
 
@@ -338,7 +338,7 @@ def _lines(files: Directory, found: Survey, number: int, after: int) -> Iterator
 
 
 def _write(files: Directory, found: Survey, tables: Tables) -> None:
-    """The tables as one checkpoint, all of it of one LSN, with the ledger in runs."""
+    """Writes the tables as one checkpoint of one LSN, with the ledger in runs."""
     lsn = found.last_lsn
     number = max([0, *checkpoint_numbers(files)]) + 1
     writer = CheckpointWriter(files, store=found.store, number=number, start_lsn=lsn)

@@ -5,9 +5,9 @@ neither loses a line nor writes it twice.
 
     journal.py          `crawl.log`
     line_fields.py      the fields of a line of `politeness.jsonl`
-    omissions.py        what a crawl omitted, with the command that lists it
+    omissions.py        omitted URLs and links, with the command that lists them
     output.py           archive, fact and line files, in this order
-    output_recovery.py  the true ends of archive and line files, for an opening and a repair
+    output_recovery.py  the ends of archive and line files, for an opening and a repair
     parquet.py          rows of a Parquet file in bounded pieces
     progress.py         the progress of a running crawl
     rates.py            rates, remaining time and counts of the status

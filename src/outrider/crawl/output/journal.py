@@ -28,7 +28,8 @@ _WARNINGS: Final = frozenset({"disk_full", "stale", "too_large"})
 
 
 def level_of(event: str) -> int:
-    """The level of an event: what stops a crawl is an error, what its operator has to look at a warning."""
+    """Returns the level of an event: an event that stops a crawl is an error, an event for its operator is a
+    warning."""
     if event in _ERRORS:
         return logging.ERROR
     return logging.WARNING if event in _WARNINGS or event.startswith("hook_") else logging.INFO
@@ -55,7 +56,7 @@ class Journal(logging.Handler):
         self.close()
 
     def note(self, event: str, **facts: object) -> None:
-        """One line: the time, a word for the event, and facts (None is left out)."""
+        """Writes one line: the time, a word for the event, and facts (None is left out)."""
         known = {name: fact for name, fact in facts.items() if fact is not None}
         level = level_of(event)
         record = logging.LogRecord(LOGGER.name, level, __file__, 0, event, None, None)
@@ -67,11 +68,11 @@ class Journal(logging.Handler):
             LOGGER.handle(record)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line of the file."""
+        """Writes one line of the file."""
         event, known = str(getattr(record, "event", record.levelname)), dict(getattr(record, "facts", {}))
         at = rfc3339(self._clock())
         if self._json:
-            # JSON escapes control characters itself; characters that turn a terminal's text around are written out too.
+            # JSON escapes control characters itself; characters that reverse a terminal's text are escaped too.
             shown = {name: safe(fact) if isinstance(fact, str) else fact for name, fact in known.items()}
             line = msgspec.json.encode({"at": at, "event": event, **shown}, enc_hook=str).decode()
         else:

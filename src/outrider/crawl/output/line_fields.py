@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 
 
 class PolitenessLine(msgspec.Struct):
-    """A line of `politeness.jsonl`, but for its seal. capacity: UNSET for one request at a time."""
+    """A line of `politeness.jsonl`, without its seal. capacity: UNSET for one request at a time."""
 
     host: str
     authority: str
@@ -38,7 +38,7 @@ class _PageWithItems(msgspec.Struct):
     items: list[msgspec.Raw]
 
 
-_ITEMS_BEGIN: Final = b'"items":['  # no text of a line contains it, for JSON escapes the quotation marks of a text
+_ITEMS_BEGIN: Final = b'"items":['  # no text of a line contains it, because JSON escapes quotation marks
 _PAGE_FIELDS: Final = ("url", "token")
 _page_with_items: Final = msgspec.json.Decoder(_PageWithItems)
 
@@ -70,17 +70,18 @@ def item_lines(line: bytes) -> list[bytes]:
 
 
 def _free(name: str, own: Mapping[str, object]) -> str:
-    """The name of a page's field in the line of an item with these fields."""
+    """Returns the name of a page's field in the line of an item with these fields."""
     while name in own:
         name = f"page_{name}"
     return name
 
 
 def parts_of_item(line: Mapping[str, Any]) -> tuple[str, int, dict[str, Any]]:
-    """The URL and the token of the page, and the item, from a decoded line of `items.jsonl`. Raises ValueError."""
+    """Returns the URL and the token of the page, and the item, from a decoded line of `items.jsonl`. Raises
+    ValueError."""
     (url_name, url), (token_name, token), *fields = line.items() if len(line) > 1 else [("", None), ("", None)]
     if not (url_name.endswith("url") and isinstance(url, str) and token_name.endswith("token")):
         raise ValueError("an item begins with the URL and the token of its page")
     if not isinstance(token, int):
-        raise ValueError(f"the token of an item is {token!r:.80}; it is a whole number")
+        raise ValueError(f"the token of an item is {token!r:.80}, not a whole number")
     return url, token, dict(fields)

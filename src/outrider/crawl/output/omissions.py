@@ -35,14 +35,14 @@ _LINKS: Final = {
     OVER_LIMIT: ("link over a limit of length or number", "links over a limit of length or number"),
     "nofollow": ("link with nofollow", "links with nofollow"),
     "copy": ("link of a copy of another page", "links of copies of other pages"),
-    "soft_404": ("link of a page that says there is nothing", "links of pages that say there is nothing"),
+    "soft_404": ("link of a page that looks like an error page", "links of pages that look like error pages"),
 }
 _SEEDS: Final = ("seed that is not a URL", "seeds that are not URLs")
 
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """One reason: its word, how many URLs, links or seeds it left out, the same in words, and the command that lists
+    """One reason: its word, the number of URLs, links or seeds, the same in words, and the command that lists
     them."""
 
     reason: str
@@ -54,7 +54,7 @@ class Omission:
 def omission_counts(
     statistics: Mapping[str, Any], parked: Mapping[str, int], not_followed: Mapping[str, int], bad_seeds: int
 ) -> dict[str, int]:
-    """The counts by reason. parked: URLs by the reason why they are parked. not_followed: links by reason."""
+    """Returns the counts by reason. parked: URLs by the reason why they are parked. not_followed: links by reason."""
     found = {**parked, **{name: count for name, count in not_followed.items() if name != TRAP}}
     found[OVER_LIMIT] = found.get(OVER_LIMIT, 0) + statistics.get("too_long", 0) + statistics.get("refused", 0)
     found[BAD_SEEDS] = bad_seeds
@@ -62,7 +62,7 @@ def omission_counts(
 
 
 def rows_of(counts: Mapping[str, int], directory: str) -> list[Omission]:
-    """A row for each reason: parked URLs first, then links, then seeds."""
+    """Returns a row for each reason: parked URLs first, then links, then seeds."""
     place = shlex.quote(directory)
     rows: list[Omission] = []
     for reason, count in counts.items():

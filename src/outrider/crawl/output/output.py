@@ -35,11 +35,11 @@ FILES: Final = {ITEMS: "items.jsonl", PAGES: "pages.jsonl", POLITENESS: "politen
 """The line files. Lines of items are made from lines of pages. Their place is noted first, so that the log contains
 each page line whose items are not in their file yet."""
 CHAIN: Final = {stream: f"{stream} chain" for stream in FILES}
-"""The names under which a store keeps how long its line files are, and the digest of their lines."""
+"""The names of the lengths and digests of line files in a store."""
 ARCHIVE_WRITER: Final = "archive"
 ARCHIVE_PREFIX: Final = "crawl"
 READ_BACK_BYTES: Final = 1 << 20
-REPLAY_LINES: Final = 10_000  # written at once when a file is brought up to the log
+REPLAY_LINES: Final = 10_000  # written at once when a file is extended from the log
 LOOK_SECONDS: Final = 1.0  # time between two checks of the files; a check costs some microseconds
 NOTE_LINES: Final = 20_000  # after this many lines the files are synced and noted: that bounds the replay
 
@@ -52,8 +52,8 @@ class Logged(Protocol):
 
 
 def noted_place(known: Logged, stream: str) -> tuple[int, int]:
-    """The length of a line file and the LSN of its last line, as noted. A store of an older release has no items: their
-    file begins where that of the pages ends."""
+    """Returns the length of a line file and the LSN of its last line, as noted. A store of an older release has no
+    items: their file begins at the last line of pages."""
     length, lsn = known.projection(stream)
     return (0, known.projection(PAGES)[1]) if stream == ITEMS and not lsn else (length, lsn)
 
@@ -64,18 +64,18 @@ def logged_lines(known: Logged, stream: str, after: int) -> Iterator[tuple[int, 
 
 
 def items_of(pages: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-    """The lines of the items of pages, as (LSN, line)."""
+    """Yields the lines of the items of pages, as (LSN, line)."""
     return ((lsn, item) for lsn, line in pages for item in item_lines(line))
 
 
 class Output:
-    """The archive and the line files of one crawl; used by one thread, the frontier's."""
+    """The archive and the line files of one crawl, used only by the frontier's thread."""
 
     def __init__(
         self, files: Directory, frontier: OutputFrontier, options: CrawlOptions, *, clock: ClockFunction = elapsed
     ) -> None:
         self.archive_synced: Instant = 0
-        """How long all syncs of the archive took."""
+        """The duration of all syncs of the archive."""
         self._clock = clock
         self._frontier = frontier
         self._options = options
@@ -90,7 +90,7 @@ class Output:
         self._archive_files: Directory | None = None
 
     def open(self) -> int:
-        """Cuts and replays; answers how many lines were written again. Raises StoreError."""
+        """Cuts and replays. Returns the number of lines written again. Raises StoreError."""
         again = 0
         for stream, projection in self._projections.items():
             length, lsn = noted_place(self._frontier, stream)
@@ -148,10 +148,10 @@ class Output:
         return self._archive.records_of(exchanges)
 
     def keep(self, records: Sequence[Records]) -> list[WarcPlace]:
-        """Appends answers to the archive. After StoreFullError, none of the records was added."""
+        """Appends answers to the archive. After StoreFullError, no record was added."""
         if not records:
             return []
-        assert self._archive is not None, "without an archive nothing is packed for it"
+        assert self._archive is not None, "records are packed only for an archive"
         return self._archive.add_all(records)
 
     def sync_archive(self) -> tuple[str, bytes] | None:
@@ -195,13 +195,13 @@ class Output:
         try:
             there = os.stat(path, follow_symlinks=False)
         except OSError as error:
-            what = "is gone" if isinstance(error, FileNotFoundError) else f"cannot be looked at ({error.strerror})"
+            what = "is gone" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
         else:
             if there.st_size >= length and known in (None, (there.st_dev, there.st_ino)):
                 return
             what = "was replaced by another file" if there.st_size >= length else "was cut by another program"
         raise LostOutputError(
-            f"{path} {what}; bring the file back and run `outrider resume {output}`, or run `outrider repair {output}` "
+            f"{path} {what}; restore the file and run `outrider resume {output}`, or run `outrider repair {output}` "
             "first to continue without it"
         )
 
@@ -234,7 +234,7 @@ class Output:
         self._frontier.note_watermark(CHAIN[stream], msgspec.json.encode((projection.length, projection.chain)))
 
     def pages(self) -> Iterator[bytes]:
-        """The lines of `pages.jsonl`, as long as it was when it was synced last."""
+        """Yields the lines of `pages.jsonl`, up to the length at the last sync."""
         path = os.path.join(self._options.output, FILES[PAGES])
         return whole_lines(path, self._noted[PAGES])
 
@@ -251,7 +251,8 @@ class Output:
 
 
 def whole_lines(path: str, bytes_max: int | None = None) -> Iterator[bytes]:
-    """Yields the lines of a file up to a length in bytes, without an unfinished last line. A missing file has none."""
+    """Yields the lines of a file up to a length in bytes, without an unfinished last line. A missing file has no
+    lines."""
     left = bytes_max if bytes_max is not None else COUNT_MAX
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
         while left > 0 and (line := file.readline(min(left, OUTPUT_LINE_BYTES_MAX))).endswith(b"\n"):

@@ -32,7 +32,7 @@ from outrider.storage.losses import Loss
 from outrider.storage.manifest import MANIFEST_NAME
 
 _STEP_BYTES: Final = 1 << 20  # read at once
-_HEAD_BYTES: Final = 64 << 10  # the fields of a record, its URL among them, end before
+_HEAD_BYTES: Final = 64 << 10  # the fields of a record, with its URL, end before
 
 
 def judge_of(path: str) -> Callable[[Recovered], None]:
@@ -173,7 +173,7 @@ def _is_record(line: bytes) -> bool:
 
 
 def _unknown_records(path: str, known: KnownOutput) -> Iterator[tuple[str, int]]:
-    """(file, offset) of the whole records that an opening would cut, made under tokens that were never given out."""
+    """(file, offset) of the whole records that an opening would cut, made under tokens that do not exist."""
     value = known.watermarks().get(ARCHIVE_WRITER)
     name, offset = unpacked_watermark(value) if value is not None else ("", 0)
     serial = serial_of(ARCHIVE_PREFIX, name)
@@ -221,7 +221,7 @@ def line_file_end(
             tail = file.read()
     except FileNotFoundError:
         return (0, noted[1]), (
-            Loss(name, 0, 0, f"it is not there; the store says {noted[0]:,} bytes") if noted[0] else None
+            Loss(name, 0, 0, f"it is missing; the store says {noted[0]:,} bytes") if noted[0] else None
         )
     tail = tail[: tail.rfind(b"\n") + 1]
     if begin and not tail:
@@ -260,7 +260,7 @@ def archive_end(path: str, noted: tuple[str, int] | None) -> tuple[tuple[str, in
         if noted is None or known is None or not noted[1]:
             return None, None
         free = max([known, *(number for number, _ in numbered)]) + 1
-        what = "no whole record is in it" if numbered else "it is not there"
+        what = "it has no whole record" if numbered else "it is missing"
         return (file_name(ARCHIVE_PREFIX, free), 0), Loss(noted[0], 0, noted[1], what)
     if noted is not None and known is not None and (number, end) < (known, noted[1]):
         return (name, end), Loss(noted[0], end if number == known else 0, noted[1], "it is shorter than the store says")
@@ -291,7 +291,7 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _members(pieces: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The length of each whole member, and the beginning of its content."""
+    """Yields the length of each whole member, and the beginning of its content."""
     member, length, begin = zlib.decompressobj(wbits=31), 0, b""
     for piece in pieces:
         rest = piece
@@ -313,10 +313,10 @@ def _members(pieces: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def unpacked_watermark(value: bytes) -> tuple[str, int]:
-    """The place that a report carried."""
+    """Returns the place that a report carried."""
     return msgspec.json.decode(value, type=tuple[str, int])
 
 
 def packed_watermark(place: tuple[str, int]) -> bytes:
-    """As the crawl's reports carry it."""
+    """Returns the place in the form of the crawl's reports."""
     return msgspec.json.encode(place)

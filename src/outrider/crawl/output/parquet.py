@@ -25,7 +25,7 @@ from outrider.limits import (
 Record = dict[str, Any]
 TOO_LONG: Final = f"it is longer than {IMPORT_LINE_BYTES_MAX:,} bytes"
 _DICTIONARY_PAGE: Final = 2
-_SHARING: Final = (5, 6, 7)  # encodings by deltas: a value may repeat what the one before it has
+_SHARING: Final = (5, 6, 7)  # encodings by deltas: a value may repeat parts of the value before
 _HEAD_BYTES: Final = 512  # nearly all heads of pages are shorter
 
 
@@ -38,7 +38,7 @@ def rows_of(pa: Any, pq: Any, path: str, known: Sequence[str]) -> Iterator[Recor
     with open(path, "rb") as octets, pq.ParquetFile(path) as file:
         schema = file.schema_arrow
         if "url" not in schema.names:
-            raise NamedPathError(f"{path!r} has no column `url`, as what `outrider export` writes has")
+            raise NamedPathError(f"{path!r} has no column `url`; use a file that `outrider export` wrote")
         flat = [field.name for field in schema if _is_flat(pa, field.type)]
         for name in known:
             if name in schema.names and name not in flat:
@@ -47,7 +47,7 @@ def rows_of(pa: Any, pq: Any, path: str, known: Sequence[str]) -> Iterator[Recor
         told = file.metadata
         for group in range(told.num_row_groups):
             rows, sharing = _rows_at_once(octets, path, told.row_group(group), set(flat))
-            # Arrow reads no column into a dictionary that has deltas.
+            # Arrow cannot read a column with deltas into a dictionary.
             kept = [name for name in texts if name not in sharing]
             with pq.ParquetFile(path, metadata=told, read_dictionary=kept, pre_buffer=False) as opened:
                 for batch in opened.iter_batches(rows, row_groups=[group], columns=flat, use_threads=False):
@@ -85,7 +85,7 @@ def _rows(pa: Any, batch: Any) -> Iterator[Record | str]:
 
 
 def _sizes(pa: Any, column: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The bytes of each cell."""
+    """Returns the bytes of each cell."""
     if pa.types.is_dictionary(column.type):
         inner = _sizes(pa, column.dictionary)
         places = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
@@ -103,7 +103,8 @@ def _plain(pa: Any, batch: Any) -> list[Record | str]:
 
 
 def _simple(pa: Any, column: Any) -> Any:
-    """A column without a dictionary. A time becomes microseconds since 1970: Python has no time after the year 9999."""
+    """Returns a column without a dictionary. A time becomes microseconds since 1970: Python has no time after the year
+    9999."""
     if pa.types.is_dictionary(column.type):
         return column.dictionary_decode()
     if pa.types.is_timestamp(column.type):
@@ -139,7 +140,7 @@ def _rows_at_once(octets: BinaryIO, path: str, group: Any, wanted: set[str]) -> 
         pages = _pages_of(octets, path, chunk)
         sizes = [page.bytes for page in pages if page.kind != _DICTIONARY_PAGE]
         most = max(sizes, default=0)
-        # Both are there twice: unpacked, and as values.
+        # Both are in memory twice: unpacked, and as values.
         most += sum(page.bytes for page in pages if page.kind == _DICTIONARY_PAGE)
         held += 2 * most
         plain += sum(sizes)
@@ -166,7 +167,7 @@ class _Page(NamedTuple):
 
 
 def _pages_of(octets: BinaryIO, path: str, chunk: Any) -> list[_Page]:
-    """The heads of the pages of a column, in order. Raises NamedPathError for one that cannot be read."""
+    """Returns the heads of the pages of a column, in order. Raises NamedPathError for an unreadable head."""
     at = chunk.data_page_offset
     if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < at:
         at = chunk.dictionary_page_offset
@@ -231,14 +232,14 @@ def _value(octets: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
         return _number(octets, at)
     if kind == 12:
         return _struct(octets, at, depth + 1)
-    if kind == 8:  # a text, which is passed over
+    if kind == 8:  # a text, which is skipped
         length, at = _varint(octets, at)
         if at + length > len(octets):
             raise IndexError
         return None, at + length
     width = {3: 1, 7: 8}.get(kind)
     if width is None:
-        raise ValueError("a head of a page has no such field")
+        raise ValueError("the head of a page has an unknown field")
     return None, at + width
 
 

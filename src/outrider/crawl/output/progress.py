@@ -12,7 +12,7 @@ from outrider.crawl.output.terminal import drawable, safe, say
 
 LOG_LINE_SECONDS = 5.0  # a line every five seconds: a log of a day has 17,000 of them
 LOG_LINE_SECONDS_MAX = 60.0  # later lines are rarer
-DRAW_SECONDS = 0.25  # four pictures a second look alive and cost nothing
+DRAW_SECONDS = 0.25  # four pictures a second look live and cost nothing
 
 
 class Progress(Protocol):
@@ -29,7 +29,7 @@ class Progress(Protocol):
         ...
 
     def close(self) -> None:
-        """Leaves the terminal as it was found."""
+        """Restores the terminal."""
         ...
 
 
@@ -51,7 +51,7 @@ def progress_line(status: Mapping[str, Any], in_flight: int, elapsed: float) -> 
 
 
 def _cause(errors: Mapping[str, int]) -> str:
-    """The most frequent class of error in words, for a crawl without an answer: its waits have this cause."""
+    """Returns the most frequent class of error in words, for a crawl without an answer: its waits have this cause."""
     if not errors:
         return ""
     error = max(errors, key=lambda name: errors[name])
@@ -59,7 +59,7 @@ def _cause(errors: Mapping[str, int]) -> str:
 
 
 def eta_text(eta: float | None) -> str:
-    """The expected rest of the crawl for people; nothing when it is not known."""
+    """Returns the expected remaining time of the crawl as text; "" if it is not known."""
     if eta is None:
         return ""
     if eta < 1:
@@ -72,7 +72,7 @@ def eta_text(eta: float | None) -> str:
 
 
 class NoProgress:
-    """Passes lines on, and shows no progress."""
+    """Prints lines, and shows no progress."""
 
     seconds = 60.0
 
@@ -80,7 +80,7 @@ class NoProgress:
         self._stream = stream
 
     def show(self, status: Mapping[str, Any], in_flight: int, elapsed: float) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def say(self, line: str) -> None:
         say(line, self._stream)
@@ -90,7 +90,7 @@ class NoProgress:
 
 
 class LogProgress(NoProgress):
-    """A line of text from time to time; the longer the crawl runs, the rarer."""
+    """Prints a line from time to time, less often the longer the crawl runs."""
 
     seconds = 1.0
 
@@ -105,7 +105,7 @@ class LogProgress(NoProgress):
 
 
 class BarProgress:
-    """Two lines that are drawn again and again at the bottom of a terminal."""
+    """Draws two lines at the bottom of a terminal, again and again."""
 
     seconds = DRAW_SECONDS
 
@@ -115,7 +115,7 @@ class BarProgress:
 
         self._title = safe(title, 60)
         self._console = Console(file=stream, stderr=stream.fileno() == 2, highlight=False, markup=False, emoji=False)
-        # No thread of rich's own: the crawl's loop draws when it has time.
+        # Without a thread of rich: the crawl's loop draws when it has time.
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
         self._live.start()
 

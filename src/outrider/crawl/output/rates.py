@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 WINDOW_SECONDS = 10.0  # "now" is the mean of this time: one host in its delay does not make it jump
-WINDOW_SECONDS_MIN = 1.0  # a rate over less is noise
+WINDOW_SECONDS_MIN = 1.0  # a rate over a shorter time is noise
 ROBOTS = "robots"  # the frontier's class for a page that robots.txt closes
 SAMPLES_MAX = 64  # samples in the window; older ones are joined
 
@@ -49,7 +49,7 @@ class RateMeter:
         return (self._samples[-1][1] - pages) / max(now - since, WINDOW_SECONDS_MIN)
 
     def rates(self, now: float) -> Rates:
-        """The rates as of `now`."""
+        """Returns the rates as of `now`."""
         average = (self._samples[-1][1] - self._first) / max(now - self._start, WINDOW_SECONDS_MIN)
         current = self._rate(now)
         return Rates(round(current, 3), round(average, 3), round(max(self._peak, average), 3))
@@ -83,7 +83,7 @@ def eta_seconds(
 
 def errors_of(statistics: Mapping[str, Any]) -> dict[str, int]:
     """Failed attempts by class: one meaning in progress, status, summary and report. A page that robots.txt closes is
-    an outcome, and no error."""
+    an outcome, not an error."""
     return {name: count for name, count in statistics["errors"].items() if name != ROBOTS}
 
 
@@ -95,8 +95,8 @@ def status_fields(
     not_followed: Mapping[str, int] | None = None,
     left_out: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """The fields of `status --json`: the frontier's counts, the rates, the state and the time left. left_out: by
-    reason; None where it was not counted."""
+    """Returns the fields of `status --json`: the frontier's counts, the rates, the state and the time left. left_out:
+    by reason; None if not counted."""
     known = ("queued", "leased", "waiting", "parked", "done", "gone")
     hosts = statistics["hosts"]
     trapped = sum(statistics.get("traps", {}).values())

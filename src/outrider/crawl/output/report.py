@@ -1,6 +1,6 @@
 """The report of a crawl as one HTML page: no script, nothing loaded from elsewhere (pure: records in, text out).
 
-`collect` reads the lines of pages.jsonl and politeness.jsonl once, in bounded memory; `render` draws what it found.
+`collect` reads the lines of pages.jsonl and politeness.jsonl once, in bounded memory; `render` draws them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from outrider.crawl.output.summary import (
 from outrider.journey import Word, is_own_fault
 
 HOSTS_TRACKED_MAX = 50_000  # each keeps a row of counts; hosts beyond are summed into one row
-HOSTS_SHOWN_MAX = 200  # a page a person scrolls through; the rest is a number
+HOSTS_SHOWN_MAX = 200  # a page that a reader can scroll through; the rest is a number
 TIMELINE_HOSTS_MAX = 60  # rows of a screen or two
 SAME_SECONDS = 5e-6  # instants that differ by less are one: they were rounded
 TIMELINE_REQUESTS_MAX = 400  # per row; more would be a solid bar
@@ -46,23 +46,23 @@ BUCKETS_MAX = 240  # bars of pages over time; twice as wide bars when there woul
 NAMES_MAX = 200  # distinct outcomes, error classes, statuses; they are closed sets, a foreign file may not be
 TEXT_HEADS = frozenset({"why", "example", "listed by"})
 OTHER_HOSTS = "(other hosts)"
-BROKEN_TRACKED_MAX = 10_000  # links that lead nowhere, each with its page: a megabyte or two
+BROKEN_TRACKED_MAX = 10_000  # broken links, each with its page: a megabyte or two
 BROKEN_SHOWN_MAX = 20  # unfolded: enough to see what is wrong, and short enough to scroll past
 BROKEN_FOLDED_MAX = 500  # rows in the folds: with the longest URLs some MB; pages.jsonl has all of them
 PATTERN_NAMES_MAX = 8  # names of a path that a group of broken links shows
 WORD_SHOWN_MAX = 24  # letters of an outcome or a class of errors; a foreign file may have longer ones
 URL_SHOWN_MAX = 160  # letters of a URL in a table; its link has all of them
-GAPS_SHOWN_MAX = 20  # hosts with the least margin; politeness.jsonl has all of them
+GAPS_SHOWN_MAX = 20  # hosts with the smallest margin; politeness.jsonl has all of them
 MOMENT_SECONDS = 0.5  # the shortest axis of time
 PAUSE_SECONDS_MIN = 1.0  # the shortest pause of a crawl that was stopped and resumed
-CLOSED_SHOWN_MAX = 100  # hosts of which robots.txt closes pages
+CLOSED_SHOWN_MAX = 100  # hosts with pages that robots.txt closes
 SLOWEST_SHOWN_MAX = 10
 SEEDS_SHOWN_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
 class HostRow:
-    """One host's line in the table. Counts, decoded bytes, and how closely it was visited."""
+    """One host's line in the table. Counts, decoded bytes, and gaps."""
 
     host: str
     pages: int
@@ -83,7 +83,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Pages of one host that robots.txt closes: how many, one of them, and why."""
+    """Pages of one host that robots.txt closes: their number, an example, and the reason."""
 
     host: str
     pages: int
@@ -103,7 +103,8 @@ class Slow:
 
 @dataclass(frozen=True, slots=True)
 class TimelineVisit:
-    """One request on the timeline, in seconds since the crawl's first; `rested_until` is when the next was allowed."""
+    """One request on the timeline, in seconds since the crawl's first; `rested_until`: the earliest time of the
+    next."""
 
     started: float
     ended: float
@@ -123,7 +124,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class ReportData:
-    """Everything the report shows; made by `collect`."""
+    """All data of the report, made by `collect`."""
 
     totals: Totals
     hosts: tuple[HostRow, ...] = ()  # most pages first, at most HOSTS_TRACKED_MAX and one row for the rest
@@ -150,7 +151,7 @@ class ReportData:
 
     @property
     def politeness(self) -> tuple[HostGaps, ...]:
-        """How each host was treated."""
+        """The requests and gaps of each host."""
         return tuple(row.gaps for row in self.hosts if row.gaps.requests)
 
 
@@ -207,7 +208,7 @@ class _Pulse:
         if self.origin is None:
             self.origin = self.first = self.last = at
         self.first, self.last = min(self.first, at), max(self.last, at)
-        place = max(0.0, at - self.origin)  # an answer before the first line's is counted with it
+        place = max(0.0, at - self.origin)  # an answer before that of the first line is counted with it
         while place // self.width >= BUCKETS_MAX:
             self.counts = [sum(self.counts[row : row + 2]) for row in range(0, len(self.counts), 2)]
             self.width *= 2
@@ -591,7 +592,7 @@ SECTIONS = {
     "broken": "Broken links",
     "settings": "Settings",
 }
-"""The sections in their order, which the table of contents has too."""
+"""The sections, in the order of the page and its table of contents."""
 
 OUTCOMES = {
     Word.DONE: "the page was fetched",
@@ -606,7 +607,7 @@ OUTCOMES = {
 
 
 def render(data: ReportData) -> str:
-    """The report: a complete HTML document, at most some MB, in which everything from the web is escaped."""
+    """Returns the report: a complete HTML document, at most some MB, in which everything from the web is escaped."""
     title = _safe(data.title)
     bodies = {
         "overview": [_figures(data), _pages_over_time(data), _hooks_section(data), _left_out_table(data)],
@@ -646,7 +647,7 @@ def _safe(value: object) -> str:
 
 
 def _link(url: str) -> str:
-    """A URL as a link to its page; as text where a click could lead elsewhere than it reads."""
+    """Returns a URL as a link to its page; as text if a click could lead to another place than the text says."""
     text = _safe(_shortened(url, URL_SHOWN_MAX))
     try:
         parts = urlsplit(url)
@@ -704,11 +705,11 @@ def _figures(data: ReportData) -> str:
         kept = "kept" if not breaches else f'<span class="bad">{counted(breaches, "breach", "breaches")}</span>'
         gap = (kept, f"smallest margin above a required pause: {least:+.3f}\u00a0s")
     else:
-        gap = ("–", "no host got two requests")
+        gap = ("–", "no host got more than one request")
     errors = sum(totals.errors.values())
     pace = f"{_rate(totals):,.1f} pages a second"
     if data.elapsed_seconds > totals.seconds + PAUSE_SECONDS_MIN:
-        pace = f"{pace} while it ran, which was for {seconds_text(totals.seconds)}"
+        pace = f"{pace} while it ran, for {seconds_text(totals.seconds)}"
     cards = [
         ("Pages", f"{totals.pages:,}", f"{counted(totals.attempts, 'attempt')}"),
         ("Time", seconds_text(data.elapsed_seconds), pace),
@@ -722,13 +723,13 @@ def _figures(data: ReportData) -> str:
     if totals.left is not None:
         cards.append(("Left", f"{totals.left:,}", "URLs not visited"))
     if totals.parked:
-        cards.append(("Parked", f"{totals.parked:,}", "URLs set aside, not counted as left"))
+        cards.append(("Parked", f"{totals.parked:,}", "not counted as left"))
     body = "".join(f"<div><dt>{name}</dt><dd>{value}<small>{note}</small></dd></div>" for name, value, note in cards)
     return f'<dl class="figures">{body}</dl>'
 
 
 def _drawn(draw: Callable[[float], Drawing], caption: str) -> str:
-    """A figure with its drawing in each of the widths."""
+    """Returns a figure with its drawing in each of the widths."""
     pictures = "".join(f'<div class="{name}">{draw(width)}</div>' for name, width in WIDTHS.items())
     return f"<figure>{pictures}<figcaption>{caption}</figcaption></figure>"
 
@@ -789,11 +790,11 @@ def _gaps_table(data: ReportData) -> str:
             )
         )
     more = len(tight) - GAPS_SHOWN_MAX
-    rest = f"and {counted(more, 'more host')} with more margin" if more > 0 else ""
+    rest = f"and {counted(more, 'more host')} with a larger margin" if more > 0 else ""
     note = (
         "For each host: the shortest pause between two requests, the pause required at that moment, and the smallest "
-        "margin over all requests, in seconds. A pause begins when a request ends. The hosts with the least margin "
-        "are first."
+        "margin over all requests, in seconds. A pause begins when a request ends. The hosts with the smallest "
+        "margin are first."
     )
     return _table("", note, ("host", "requests", "shortest", "required", "margin"), rows, rest)
 
@@ -929,7 +930,8 @@ def _left_out_table(data: ReportData) -> str:
 
 
 def _pattern(url: str) -> str:
-    """Host and path of a URL without what differs between pages of one kind: its last name, and names with digits."""
+    """Returns host and path of a URL, without its last name and names with digits, which differ in pages of one
+    kind."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -942,7 +944,8 @@ def _pattern(url: str) -> str:
 
 
 def _broken_groups(broken: Sequence[Broken]) -> list[tuple[str, str, list[Broken]]]:
-    """Links with one reason and one pattern together: the most frequent reason first, in it the largest group."""
+    """Returns links with one reason and one pattern together: the most frequent reason first, in it the largest
+    group."""
     groups: dict[tuple[str, str], list[Broken]] = {}
     for one in broken:
         groups.setdefault((one.reason, _pattern(one.url)), []).append(one)
@@ -952,7 +955,8 @@ def _broken_groups(broken: Sequence[Broken]) -> list[tuple[str, str, list[Broken
 
 
 def _first_shown(groups: Sequence[tuple[str, str, list[Broken]]]) -> dict[tuple[str, str], int]:
-    """How many links of each group are shown unfolded: one of each group in turn, so that small groups are seen."""
+    """Returns how many links of each group are shown unfolded: one of each group in turn, so that small groups are
+    seen."""
     shown: Counter[tuple[str, str]] = Counter()
     for turn in range(BROKEN_SHOWN_MAX):
         for reason, pattern, links in groups:
@@ -992,7 +996,7 @@ def _broken_section(data: ReportData) -> str:
 
 
 def _reason(reason: str) -> str:
-    """A status with its name, or a class of errors with its words."""
+    """Returns a status with its name, or a class of errors with its words."""
     words = "" if reason[:1].isdigit() else error_words(reason)
     return f"{reason} ({words})" if words else reason
 

@@ -48,7 +48,7 @@ _STREAMS: Final = ("pages", "politeness")
 
 
 class OutputFrontier(Verbs, Protocol):
-    """The frontier as a crawl's output sees it, here or elsewhere."""
+    """The frontier as a crawl's output sees it, in this process or on a server."""
 
     def now(self) -> Instant: ...
     def extend(self, tokens: Sequence[int], ttl_seconds: float) -> list[Settled]: ...
@@ -69,7 +69,7 @@ class OutputFrontier(Verbs, Protocol):
 
 
 class OutputState(msgspec.Struct):
-    """How long each line file is and up to which report it has lines; the places that writers noted."""
+    """The length and the last report of each line file, and the noted places of the writers."""
 
     projections: dict[str, tuple[int, int]] = {}
     watermarks: dict[str, bytes] = {}
@@ -77,7 +77,7 @@ class OutputState(msgspec.Struct):
 
 
 class PendingReport(msgspec.Struct):
-    """A report on its way. lines: for each outcome its line of each stream."""
+    """A report that is being sent. lines: for each outcome its line of each stream."""
 
     report: int
     key: str
@@ -122,7 +122,7 @@ class LogContent:
                     yield one.report, _completed(stream, line.encode(), new)
 
     def marks(self) -> dict[str, bytes]:
-        """The places of the writers, as of the last report."""
+        """Returns the places of the writers, as of the last report."""
         return {**self.state.watermarks, **dict(one.mark for one in self.sent if one.mark is not None)}
 
 
@@ -157,7 +157,7 @@ def read_reports(files: Files, damage: list[int] | None = None) -> LogContent:
 
 
 def packed(kept: LogContent) -> bytes:
-    """The file with this state, and with the reports and answers after it."""
+    """Returns the file with this state, and with the reports and answers after it."""
     entries: list[PendingReport | ReportCodes | dict[str, OutputState]] = [{"state": kept.state}]
     for one in kept.sent:
         entries.append(one)
@@ -273,11 +273,11 @@ class ReportLog:
         return self._kept.lines(stream, after)
 
     def note_projection(self, stream: str, length: int, lsn: int) -> None:
-        """As the frontier's; written down by `keep`."""
+        """As the frontier's; `keep` writes it."""
         self._kept.state.projections[stream] = (length, lsn)
 
     def note_watermark(self, writer: str, value: bytes) -> None:
-        """As the frontier's; written down by `keep`."""
+        """As the frontier's; `keep` writes it."""
         self._kept.state.watermarks[writer] = value
 
     @property
@@ -286,8 +286,7 @@ class ReportLog:
         return self._kept.length > REPORTS_BYTES_KEPT
 
     def keep(self) -> None:
-        """Writes the file anew with the places that were noted, now that the line files have all lines and are
-        synced."""
+        """Writes the file again with the noted places, after the line files have all lines and are synced."""
         if self._kept.unanswered:
             return
         state = self._kept.state
@@ -305,7 +304,7 @@ class ReportLog:
         return bool(self._kept.unanswered)
 
     def reported(self) -> Iterator[int]:
-        """The tokens of all reports in the file."""
+        """Yields the tokens of all reports in the file."""
         return (one.token for sent in self._kept.sent for one in sent.outcomes)
 
     def close(self) -> None:
@@ -367,5 +366,5 @@ def _text(line: bytes | None) -> str | None:
 
 
 def _completed(stream: str, line: bytes, new: int | None) -> bytes:
-    """A line as a crawl's file has it: that of a page says how many of its links were new."""
+    """Returns a line as in a crawl's file: the line of a page has the number of its new links."""
     return line if new is None or stream != _STREAMS[0] else completed(line, new)

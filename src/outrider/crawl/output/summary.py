@@ -13,9 +13,9 @@ from outrider.clock import rfc3339
 from outrider.journey import HostStatus, Waits
 
 SUMMARY_HOSTS_MAX = 5  # the hosts with the smallest margin; politeness.jsonl has all of them
-SUMMARY_STATUSES_MAX = 12  # a crawl meets a handful of statuses; the report has all of them
+SUMMARY_STATUSES_MAX = 12  # a crawl has a handful of statuses; the report has all of them
 SUMMARY_ERRORS_MAX = 8  # classes are a closed set of some dozens; the rest is summed
-GAP_TOLERANCE_SECONDS = 0.000_001  # both figures are rounded to microseconds on their way through the file
+GAP_TOLERANCE_SECONDS = 0.000_001  # both figures are rounded to microseconds in the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Totals:
     statuses: Mapping[str, int] = field(default_factory=dict)  # HTTP statuses of the answered attempts
     broken: Mapping[str, int] = field(default_factory=dict)  # URLs that returned no page, by status
     left_out: tuple[OmissionRow, ...] = ()  # by reason, each with the command that lists it
-    continued_by: str = ""  # the command that continues the crawl, where work is left
+    continued_by: str = ""  # the command that continues the crawl, if work is left
     ending: str = ""  # one clause: why the crawl ended
     hooks: tuple[HookFailure, ...] = ()  # in the last run, the most pages first
 
@@ -97,7 +97,7 @@ class HostGaps:
 
 
 def visible(text: str) -> str:
-    """`text` with every control, format, surrogate and separator character written out (`\\x1b`, `\\u202e`)."""
+    """Returns `text` with every control, format, surrogate and separator character escaped (`\\x1b`, `\\u202e`)."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_spelled(character) for character in text)

@@ -60,7 +60,7 @@ class Shape:
     more: bool = True
 
     def row(self, record: Mapping[str, Any]) -> list[Any]:
-        """The cells of a record, in the order of `names`."""
+        """Returns the cells of a record, in the order of `names`."""
         cells = [record.get(name) for name in self.columns]
         if not self.more:
             return cells
@@ -112,7 +112,7 @@ def _kind_of(value: object) -> str:
 
 
 def _common_kind(one: str | None, other: str) -> str:
-    """The kind of a column with values of both kinds: `json`, except for numbers that keep their value."""
+    """Returns the kind of a column with values of both kinds: `json`, except for numbers that keep their value."""
     if one is None or one == other:
         return other
     return {frozenset(("whole", "real")): "real", frozenset(("whole", _LARGE)): _LARGE}.get(
@@ -185,12 +185,12 @@ PAGES: Final = Shape(
 )
 
 ITEMS: Final = Shape({}, more=False)
-"""All columns of items follow from their fields, for an item may have a field `url` or `token` of its own."""
+"""All columns of items follow from their fields, because an item may have its own field `url` or `token`."""
 _NO_ITEMS: Final = Shape({"url": "text", "token": "whole"}, more=False)
 
 
 class Count:
-    """How many records were written."""
+    """The number of written records."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -201,12 +201,12 @@ class Count:
 
 
 def form_of(path: str, known: tuple[str, ...]) -> str:
-    """The form of a file by the end of its name. Raises NamedPathError."""
+    """Returns the form of a file by the end of its name. Raises NamedPathError."""
     ending = os.path.splitext(path)[1].lower()
     if path.lower().endswith(".xml.gz"):
         ending = ".xml.gz"
     if ending not in known:
-        raise NamedPathError(f"{path!r}: the end of its name says its form; there are {', '.join(known)}")
+        raise NamedPathError(f"{path!r}: unknown form; use a name that ends in {', '.join(known)}")
     if ending == PARQUET:
         _arrow()
     return ending
@@ -239,7 +239,7 @@ def write_table(
 ) -> None:
     """Writes records whose own fields become columns, as `write_records` does.
 
-    records: returns the same records at each call. A table takes two passes, because its types follow from all rows.
+    records: returns the same records at each call. A table needs two passes, because its types follow from all rows.
     """
     if form_of(path, WRITTEN) != JSON_LINES:
         shape = shape.widened(records())
@@ -254,7 +254,7 @@ def _lines_of(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def json_text(value: object) -> str:
-    """JSON in ASCII without blanks; the delete character is written out as the other control characters are."""
+    """Returns JSON in ASCII without blanks. The delete character is escaped like other control characters."""
     return json.dumps(value, ensure_ascii=True, separators=(",", ":")).replace("\x7f", "\\u007f")
 
 
@@ -265,7 +265,7 @@ def _csv_of(records: Iterable[Mapping[str, Any]], shape: Shape) -> Iterator[str]
 
 
 def _csv_line(cells: Iterable[str]) -> str:
-    """RFC 4180, with a line feed alone at the end."""
+    """The dialect of RFC 4180, with only a line feed at the end."""
     row = io.StringIO()
     csv.writer(row, lineterminator="\n").writerow(cells)
     return row.getvalue()
@@ -283,7 +283,7 @@ def _cell(value: object, kind: str) -> str:
 
 
 _JSON_BEGINS: Final = frozenset('"=+-@')
-"""A text that begins so is a formula to a spreadsheet, or would read as JSON; so is one with a control character."""
+"""A text with such a start is a formula for a spreadsheet, or looks like JSON. Control characters count, too."""
 
 
 def _write_parquet(
@@ -314,7 +314,7 @@ def _arrow_cell(value: object, kind: str) -> object:
 
 
 def instant_of(value: object) -> int:
-    """The microseconds since 1970 of an RFC 3339 time. A time without a zone is UTC. Raises NamedPathError."""
+    """Returns the microseconds since 1970 of an RFC 3339 time. A time without a zone is UTC. Raises NamedPathError."""
     try:
         time = datetime.fromisoformat(str(value))
     except ValueError:
@@ -373,7 +373,7 @@ def _arrow() -> tuple[Any, Any]:
         import pyarrow.parquet
     except ImportError:
         raise NamedPathError(
-            "Parquet needs the package pyarrow, which is not installed. This installs it: "
+            "Parquet needs the package pyarrow, which is not installed; install it with "
             f"{install_command('parquet')}, or choose a name that ends in .jsonl or .csv"
         ) from None
     return pyarrow, pyarrow.parquet
@@ -393,7 +393,7 @@ class Read:
 
     @property
     def bytes(self) -> int:
-        """About how many bytes the texts of the record have."""
+        """The approximate size of the texts of the record in bytes."""
         return 0 if self.record is None else sum(map(_bytes_of, self.record.values()))
 
 
@@ -441,12 +441,12 @@ def read_records(path: str, shape: Shape) -> Iterator[Read]:
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
-    """Each line with its number; None for one that is longer than it may be."""
+    """Yields each line with its number; None for a line that is too long."""
     number = 0
     while line := file.readline(IMPORT_LINE_BYTES_MAX):
         number += 1
         if number == 1:
-            line = line.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, as some editors leave it
+            line = line.removeprefix(b"\xef\xbb\xbf")  # a byte order mark of some editors
         if len(line) < IMPORT_LINE_BYTES_MAX or line.endswith(b"\n"):
             yield number, line
             continue
@@ -481,7 +481,7 @@ def _read_object(place: int, text: str) -> Read:
 
 
 def _json_of(text: str) -> object:
-    """A JSON value. Raises ValueError, RecursionError."""
+    """Returns a JSON value. Raises ValueError, RecursionError."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError):
@@ -489,8 +489,7 @@ def _json_of(text: str) -> object:
 
 
 class _Texts:
-    """The lines of a file as `csv` reads them. A row may have several; one that is too long in all ends there, as no
-    row."""
+    """The lines of a file for `csv`. A row may have several lines. A row that is too long ends there, as a fault."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._lines = _lines(file)
@@ -554,7 +553,7 @@ def _head(reader: Iterator[list[str]], path: str) -> list[str]:
 
 def _of_texts(place: int, cells: list[str], head: list[str], shape: Shape) -> Read:
     if len(cells) != len(head):
-        return Read(place, fault=f"it has {len(cells)} cells, the head {len(head)}")
+        return Read(place, fault=f"it has {len(cells)} cells, but the head has {len(head)}")
     record: Record = {}
     for name, cell in zip(head, cells, strict=True):
         value = _value(cell, shape.columns.get(name, ""))

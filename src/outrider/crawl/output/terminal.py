@@ -1,4 +1,4 @@
-"""Text for a terminal or a log: one line, in which nothing from the web can act."""
+"""Text for a terminal or a log: one line, with escaped text from the web."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from outrider.limits import TALK_CHARACTERS_MAX
 
 
 def safe(text: object, characters_max: int = TALK_CHARACTERS_MAX) -> str:
-    """`text` with control, format and direction characters written out (`\\x1b`), cut to a bounded length."""
+    """Returns `text` with control, format and direction characters escaped (`\\x1b`), cut to a bounded length."""
     shown = visible(str(text)[: characters_max + 1])
     return shown if len(shown) <= characters_max else shown[: characters_max - 1] + "…"
 
@@ -20,7 +20,7 @@ def drawable(stream: TextIO, environment: dict[str, str] | None = None) -> bool:
     env = os.environ if environment is None else environment
     try:
         terminal = stream.isatty()
-    except (ValueError, OSError):  # closed, or no file at all
+    except (ValueError, OSError):  # closed, or not a file
         return False
     return terminal and not env.get("NO_COLOR") and env.get("TERM", "") != "dumb"
 

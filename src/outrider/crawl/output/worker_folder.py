@@ -35,12 +35,12 @@ from outrider.storage.losses import Loss
 
 LEASES_FILE: Final = "leases"
 """A line for each lease: token and kind. After a crash, leases without a report are released, as interrupted."""
-_TAIL_BYTES_LEAST: Final = 1 << 20  # bytes at the end of a line file that a repair looks through at least
+_TAIL_BYTES_LEAST: Final = 1 << 20  # the least number of bytes at the end of a line file that a repair reads
 _REPORTS: Final = f"{WORKER_FOLDER}/{REPORTS_FILE}"
 
 
 def is_worker(path: str) -> bool:
-    """Whether a directory is a worker's: it has a folder of books, and no frontier of its own."""
+    """Whether a directory is a worker's: it has a folder `work`, and no frontier of its own."""
     return os.path.isdir(os.path.join(path, WORKER_FOLDER)) and not os.path.lexists(os.path.join(path, FRONTIER_NAME))
 
 
@@ -78,7 +78,9 @@ def refuse_unknown_output(path: str) -> None:
     if found is None:
         return
     if worker_of(path) is None:
-        raise UnknownOutputError(f"{found} is there, and {_books(path)} is not, or cannot be read; {_ways_out(path)}")
+        raise UnknownOutputError(
+            f"{_books(path)} is missing or cannot be read, but its output {found} exists; {_ways_out(path)}"
+        )
     files = Directory(os.path.join(path, WORKER_FOLDER), create=False, read_only=True)
     try:
         place = unknown_place(path, KnownWork(read_reports(files), _last_leased(files)))
@@ -103,7 +105,7 @@ def _ways_out(path: str) -> str:
 
 
 def _last_leased(files: Directory) -> int:
-    """The last token in the file of leases."""
+    """Returns the last token in the file of leases."""
     with contextlib.suppress(FileNotFoundError):
         told = read_whole(files, LEASES_FILE, bytes_max=REPORTS_FILE_BYTES_MAX).decode("ascii", "replace")
         tokens = (line.partition(" ")[0] for line in told.splitlines())
@@ -123,14 +125,14 @@ class Surveyed:
 
 
 def surveyed(path: str) -> Surveyed:
-    """Reads the books of a worker and compares them with its output; changes nothing. Raises StoreInUseError while the
-    worker runs."""
+    """Reads the report log of a worker and compares it with its output. Changes nothing. Raises StoreInUseError while
+    the worker runs."""
     with _held(path) as files:
         damage: list[Loss] = []
         unknown = None
         counts = {"reports": 0, "unanswered": 0}
         if worker_of(path) is None:
-            damage.append(Loss(f"{WORKER_FOLDER}/{WORK_FILE}", 0, 0, "it is not there, or cannot be read"))
+            damage.append(Loss(f"{WORKER_FOLDER}/{WORK_FILE}", 0, 0, "it is missing or cannot be read"))
         try:
             kept = read_reports(files)
         except DamagedStoreError as error:

@@ -30,7 +30,7 @@ from outrider.limits import (
 
 Answer = Callable[[Mapping[str, Any]], Awaitable[Any]]
 Answers = Mapping[str, Answer]
-"""By the name of a question: the function that answers it, given the whole question. It may raise OutriderError."""
+"""Functions that answer questions, by name. Each gets the whole question and may raise OutriderError."""
 SLOW: Final = ("verify", "export")
 """Questions that read a whole store. The other process waits longer for them."""
 

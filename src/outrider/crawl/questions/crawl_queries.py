@@ -62,7 +62,7 @@ def _with_page(directory: str, question: Mapping[str, Any], found: dict[str, Any
     ranking = found.get("ranking")
     if ranking is None or question.get("crawl") not in (None, "default"):
         return found
-    with suppress(OutriderError):  # settings that cannot be read: the next run says so
+    with suppress(OutriderError):  # the next run reports unreadable settings
         hook = kept_settings(directory).options.get("priority")
         if hook is not None and ranking["function"] is None:
             found = {**found, "ranking": {**ranking, "function": str(hook[0])}}
@@ -72,14 +72,14 @@ def _with_page(directory: str, question: Mapping[str, Any], found: dict[str, Any
         line = last_line(os.path.join(directory, FILES[PAGES]), found["url"], EXPLAINED_PAGES_BYTES_MAX) or {}
         place = msgspec.convert(line.get("warc"), ArchivePlace | None)
     except (OSError, msgspec.MsgspecError):
-        return found  # `verify` names lines that cannot be read
+        return found  # `verify` names unreadable lines
     archived = None if place is None else asdict(place)
     copy = {name: line.get(name) for name in ("duplicate_of", "distance")}
     return {**found, "archived": archived, **copy}
 
 
 def admitting(permission: Permission, add: Callable[[Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """The order `add` of a store's owner: it permits the loopback addresses that the URLs name. `refused` has a
+    """Returns the order `add` of a store's owner: it permits the loopback addresses that the URLs name. `refused` has a
     sentence for each of the first URLs whose address is not permitted; they are counted as invalid."""
 
     def answer(question: Mapping[str, Any]) -> Any:
@@ -92,7 +92,7 @@ def admitting(permission: Permission, add: Callable[[Mapping[str, Any]], Any]) -
 
 
 def with_refused(found: Mapping[str, Any], admitted: Admitted, urls: Sequence[str]) -> dict[str, Any]:
-    """The answer to `add` with the URLs that were refused by their addresses."""
+    """Returns the answer to `add` with the URLs that were refused by their addresses."""
     if not admitted.refused:
         return dict(found)
     invalid = found["codes"].get(str(Code.INVALID), 0) + len(admitted.refused)
@@ -121,7 +121,7 @@ def ordering(path: str, access: Access | None = None) -> Iterator[Looks]:
 
     def order(name: str, question: Mapping[str, Any]) -> Any:
         carried_out: Callable[[Mapping[str, Any]], Any] = partial(ORDERS[name], frontier)
-        # A store without settings is a program's own: its guard is not known here.
+        # A store without settings belongs to a program: its guard is not known here.
         if name == "add" and kept_settings(path).options:
             options = resolved({}, {}, kept_settings(path).options, path)
             carried_out = admitting(Permission.of_directory(path, options, read_hosts(options.hosts)), carried_out)
@@ -137,8 +137,8 @@ def ordering(path: str, access: Access | None = None) -> Iterator[Looks]:
 def answers_of(
     frontier: Frontier, in_books: Callable[[Callable[[], Any]], Awaitable[Any]], directory: str | None = None
 ) -> Answers:
-    """The answers of a running crawl over its socket, orders too; `in_books` makes a call in the thread that may call
-    the frontier. directory: that of the crawl, None for a frontier alone."""
+    """Returns the answers of a running crawl over its socket, orders too; `in_books` makes a call in the thread that
+    may call the frontier. directory: that of the crawl, None for a frontier alone."""
 
     def answer(look: Callable[[Frontier, Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
         return lambda question: in_books(lambda: look(frontier, question))
@@ -220,14 +220,14 @@ class Shell:
             return None
         try:
             settings = self._options.frontier_settings()
-        except OutriderError as fault:  # a file of groups is gone
+        except OutriderError as fault:  # a file of groups is missing
             self._fault, self._options = fault, None
             return None
-        del settings["url_rules"]  # a store that is there has its own
+        del settings["url_rules"]  # an existing store has its own
         return settings
 
     def running(self, name: str, question: Mapping[str, Any], ask_owner: Looks) -> Any:
-        """The answer of the process that owns the crawl."""
+        """Returns the answer of the process that owns the crawl."""
         found = ask_owner(name, question)
         if name == "why-idle" and found.get("reason") == "blocked":
             return {**found, "text": self._blocked(found, ask_owner)}
@@ -246,7 +246,7 @@ class Shell:
         return found
 
     def _with_skip(self, question: Mapping[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-        """An explanation of a URL that no link has named, with the link that the crawl passed by."""
+        """Returns an explanation of a URL that no link has named, with the link that the crawl skipped."""
         named = found.get("reason_now") == "unknown" and question.get("crawl") in (None, "default")
         if not named or self._options is None:
             return found
@@ -257,7 +257,7 @@ class Shell:
         return f"`outrider resume {shlex.quote(self._path)}` continues"
 
     def _explained(self, found: Mapping[str, Any]) -> str:
-        """The reason of a URL whose crawl is stopped."""
+        """Returns the reason text for a URL of a stopped crawl."""
         text = str(found["reason_text"])
         if found.get("reason_now") == "leased" and not found.get("worker"):
             text = "it was being fetched when the crawl ended"
@@ -274,7 +274,7 @@ class Shell:
         return held_back(hosts, self._path)
 
     def _idle(self, found: Mapping[str, Any], look: Looks) -> str:
-        """Why a crawl that is stopped does nothing, and what to do."""
+        """Returns why a stopped crawl does nothing, and how to continue."""
         text, path = str(found["text"]), shlex.quote(self._path)
         if found["reason"] == "finished":
             return f"{text}; `outrider add {path} URL` adds URLs, `outrider retry {path}` queues failed URLs again"
@@ -310,7 +310,7 @@ def _asking(path: str, owned: StoreInUseError) -> Looks:
 
 
 def every_row(look: Looks, name: str, question: Mapping[str, Any], limit: int | None) -> Iterator[dict[str, Any]]:
-    """The rows of a list one after another, at most `limit` (None: all); then, where more are left, {"cursor": …}."""
+    """Yields the rows of a list one after another, at most `limit` (None: all); then {"cursor": …} if more are left."""
     after, left = question.get("after"), limit
     while left is None or left > 0:
         page = look(name, {**question, "after": after, "limit": CONTROL_PAGE_ROWS_MAX if left is None else left})
@@ -342,7 +342,7 @@ def changing(path: str, *, create: bool = False, options: CrawlOptions | None = 
     if whole:
         settings = (options or settings_of(path)).frontier_settings()
         if not os.path.lexists(os.path.join(path, SETTINGS_FILE)):
-            del settings["url_rules"]  # a store that is there has its own
+            del settings["url_rules"]  # an existing store has its own
     with Frontier.open(store, settings=settings, robots="errands" if whole else "caller") as frontier:
         if whole and options is not None:
             files = Directory(path, create=False)

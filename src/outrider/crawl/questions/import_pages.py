@@ -33,7 +33,7 @@ def is_final(line: Mapping[str, Any]) -> bool:
 
 
 def record_of(line: Mapping[str, Any]) -> dict[str, Any]:
-    """A line as the record of its URL. A URL with an attempt to follow, or refused by robots.txt, is queued."""
+    """Returns a line as the record of its URL. A URL with a further attempt, or refused by robots.txt, is queued."""
     record = {name: line.get(name) for name in ("url", "depth", "referrer", "priority")}
     word = _WORDS.get(line["outcome"])
     if word is None or not word.final:
@@ -75,8 +75,8 @@ def archive_beside(path: str) -> Iterator[Directory | None]:
 
 
 def links_of(line: Mapping[str, Any], files: Directory | None, path: str) -> list[Link] | None:
-    """The links of a line's page, read from its record, or the target of its redirect; None where it has links and no
-    record. Raises DamagedStoreError, FileNotFoundError."""
+    """Returns the links of a line's page, read from its record, or the target of its redirect; None for links
+    without a record. Raises DamagedStoreError, FileNotFoundError."""
     url, depth = str(line["url"]), line.get("depth")
     depth = depth if isinstance(depth, int) else 0
     if line["outcome"] == Word.REDIRECT:

@@ -61,7 +61,7 @@ class ManualRequests:
         return cls(options, hosts, make_resolver(hosts, options.resolver), AddressGuard(allowed, hosts), downloader)
 
     async def page(self, url: str) -> Response:
-        """The answer to a request for a page, with as much of it as a crawl keeps. Raises as `get`."""
+        """Returns the answer to a request for a page, as long as a crawl keeps it. Raises as `get`."""
         return await self.get(url, None)
 
     async def get(self, url: str, bytes_max: int | None = BODY_BYTES_MAX) -> Response:
@@ -77,7 +77,7 @@ class ManualRequests:
         return await self._downloader.fetch(request)
 
     async def rules(self, url: str, *, lenient: bool = False) -> SiteRules:
-        """The robots.txt of a URL's site, redirects on the way followed. Raises as `get`."""
+        """Returns the robots.txt of a URL's site, after redirects. Raises as `get`."""
         asked = join(url, "/robots.txt")
         for _ in range(REDIRECT_HOPS_MAX + 1):
             response = await self.get(asked)

@@ -49,7 +49,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A rule that a line of the record breaks. line: from 1, None where the fault has no place."""
+    """A rule that a line of the record breaks. line: from 1, None for a fault without a place."""
 
     rule: str
     host: str | None
@@ -120,7 +120,7 @@ class _HostClock(msgspec.Struct):
 
 
 class _Request(msgspec.Struct):
-    """A line of the record, as far as it is judged."""
+    """The judged fields of a line of the record."""
 
     host: str
     url: str
@@ -187,7 +187,7 @@ class _Shared:
         self.cells = array("q")
 
     def rows(self) -> list[tuple[int, ...]]:
-        """The requests by their starts."""
+        """Returns the requests by their starts."""
         cells = self.cells.tolist()
         return sorted(tuple(cells[at : at + 7]) for at in range(0, len(cells), 7))
 
@@ -302,7 +302,7 @@ class Judge:
         if difference < -_TOLERANCE:
             proof.add("gap", host, number, f"it says {request.gap:.6f} s; since line {before.line}, {gap:.6f} s passed")
         elif difference > _TOLERANCE:
-            self.unseen.append((host, number))  # a request between them, whose answer was lost, ended there
+            self.unseen.append((host, number))  # a request in between, whose answer was lost, ended at that time
         self._judge_room(host, number, gap, required, request.reason)
         if request.groups:
             self._rests[before.token] = required
@@ -459,7 +459,7 @@ def _lines(path: str, proof: Proof) -> Iterator[tuple[int, bytes]]:
 
 
 def _tokens(path: str) -> Iterator[tuple[int, bool, str]]:
-    """The token of each line of pages.jsonl, whether a server answered, and the URL."""
+    """Yields the token of each line of pages.jsonl, whether a server answered, and the URL."""
     for _, line in _lines(path, Proof()):
         try:
             told = msgspec.json.decode(line)

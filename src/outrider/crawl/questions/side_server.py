@@ -34,19 +34,19 @@ class RunningCrawl:
 
 
 class SideServer(Protocol):
-    """A server that lives as long as a crawl."""
+    """A server that ends with a crawl."""
 
     def open(self, crawl: RunningCrawl) -> str:
         """Starts to answer, and returns its address. Raises StoreError if a file cannot be written in the directory."""
         ...
 
     def close(self, *, at_once: bool = False) -> None:
-        """Ends, once what it answers is answered; at_once: in any case now. May be called twice, or without `open`."""
+        """Ends after the current answers; at_once: now. May be called twice, or without `open`."""
         ...
 
 
 def across(loop: asyncio.AbstractEventLoop, answer: Answer) -> Answer:
-    """The same answer for callers in other loops, made in this one."""
+    """Returns the same answer for callers in other loops, made in this one."""
 
     async def answered(question: Mapping[str, Any]) -> Any:
         async def made() -> Any:

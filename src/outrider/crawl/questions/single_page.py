@@ -1,4 +1,4 @@
-"""One page at hand: fetched now with its robots verdict and the fate of each link, or read back from the archive."""
+"""One page: fetched now with its robots verdict and the fate of each link, or read from the archive."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from outrider.robots import ALLOW_ALL, REFUSE_ALL, Rules
 from outrider.storage.files import Directory
 from outrider.url import Scope, Url, clock_host
 
-WAIT_TOLD_SECONDS: Final = 3.0  # a rest that is longer looks like a command that hangs
+WAIT_TOLD_SECONDS: Final = 3.0  # a longer wait looks like a command that hangs
 UNFOLLOWED: Final = ("nofollow", "ugc", "sponsored")
 
 
 @dataclass(frozen=True, slots=True)
 class LinkFate:
-    """A link of a page and what a crawl from that page would do with it."""
+    """A link of a page, and whether a crawl from that page would follow it."""
 
     url: str
     kind: str
@@ -128,12 +128,12 @@ async def fetch_page(
 
 
 def _judged(found: OnePage, told: SiteRules, options: CrawlOptions) -> Rules:
-    """The rules that count for a crawl with these settings; writes the verdict down."""
+    """Returns the rules that count for a crawl with these settings, and notes the verdict."""
     rules, why = told.rules, told.why or "no line matches"
     if rules is REFUSE_ALL and options.robots_unreachable == "open":
         rules, why = ALLOW_ALL, f"{told.why}, but --robots-unreachable is open"
     if not options.obey_robots:
-        rules, why = ALLOW_ALL, "the settings ignore it (obey-robots is False)"
+        rules, why = ALLOW_ALL, "the settings ignore robots.txt (--ignore-robots)"
     line = None if rules is REFUSE_ALL else rules.explain(options.user_agent, found.url)
     found.allowed = rules.allowed(options.user_agent, found.url)
     found.robots = why if line is None else f"line {line.number}: {line}"
@@ -168,7 +168,7 @@ async def _rested(
 
 
 def fates(page: Page, options: CrawlOptions, rules: Rules | None = None) -> list[LinkFate]:
-    """The fate of each link of a page: whether a crawl that begins there would follow it, and why."""
+    """Returns the fate of each link of a page: whether a crawl that begins there would follow it, and why."""
     kind: Any = "any" if is_function(options.scope) else options.scope
     scope = Scope.of_seeds(kind, [page.url], options.include, options.exclude)
     own = Url(page.url).origin
@@ -226,13 +226,13 @@ def kept_page(directory: str, url: str) -> ArchivedPage:
     try:
         return ArchivedPage(line, *archived(files, place, url))
     except FileNotFoundError:
-        raise NamedPathError(f"{directory}/{ARCHIVE_NAME}/{place.file} is gone; bring it back") from None
+        raise NamedPathError(f"{directory}/{ARCHIVE_NAME}/{place.file} is missing; restore it") from None
     finally:
         files.close()
 
 
 def archived(files: Directory, place: WarcPlace, url: str) -> tuple[bytes, bytes, Page | None]:
-    """The head, the content and the page of an archived answer. Raises FileNotFoundError, DamagedStoreError."""
+    """Returns the head, the content and the page of an archived answer. Raises FileNotFoundError, DamagedStoreError."""
     head, headers, content = answer_of(files, place)
     if not content and headers.get("refresh") is None:
         return head, content, None
@@ -241,7 +241,7 @@ def archived(files: Directory, place: WarcPlace, url: str) -> tuple[bytes, bytes
 
 
 def answer_of(files: Directory, place: WarcPlace) -> tuple[bytes, Headers, bytes]:
-    """The head of an archived answer, as bytes and as fields, and its content. Raises as `archived`."""
+    """Returns the head of an archived answer, as bytes and as fields, and its content. Raises as `archived`."""
     record = read_record(files, place)
     head, _, body = record.block.partition(b"\r\n\r\n")
     headers = Headers.parse(head)
@@ -252,16 +252,16 @@ def answer_of(files: Directory, place: WarcPlace) -> tuple[bytes, Headers, bytes
 
 
 def place_of(line: Mapping[str, Any], url: str, path: str) -> WarcPlace:
-    """The place in the archive that a line of the file `path` names. Raises DamagedStoreError for a line that was
-    edited."""
+    """Returns the place in the archive that a line of the file `path` names. Raises DamagedStoreError for an edited
+    line."""
     try:
         place = msgspec.convert(line["warc"], WarcPlace)
         if place.file in ("", ".", "..") or "/" in place.file or min(place.offset, place.length) < 0:
-            raise msgspec.ValidationError("it is outside of the archive")
+            raise msgspec.ValidationError("it is outside the archive")
     except msgspec.ValidationError as error:
         raise DamagedStoreError(
             f"{path}: the line of {url} names no place in the archive ({error}); "
-            f"`outrider verify {os.path.dirname(path)}` says what else is not as it was written"
+            f"`outrider verify {os.path.dirname(path)}` lists all damage"
         ) from None
     return place
 

@@ -101,7 +101,7 @@ def naming_page(directory: str, url: str, options: CrawlOptions, ticks: Callable
 
 
 def archived_lines(path: str) -> Iterator[Mapping[str, Any]]:
-    """The lines of archived pages; lines that cannot be read are left out, as `verify` names them."""
+    """Yields the lines of archived pages; unreadable lines are left out, because `verify` names them."""
     decoder = msgspec.json.Decoder(dict[str, Any])
     try:
         with open(path, "rb") as file:
@@ -129,7 +129,7 @@ class _Wanted:
         self._sign = b"" if b"%" in path else max(_WORD.findall(path), key=len, default=b"")
 
     def named_by(self, line: Mapping[str, Any], files: Directory) -> Iterator[NamingPage]:
-        """The links of a line's page that lead to the URL."""
+        """Yields the links of a line's page that lead to the URL."""
         own, depth = str(line["url"]), line.get("depth")
         try:
             _, headers, content = answer_of(files, place_of(line, own, PAGES))
@@ -147,7 +147,8 @@ class _Wanted:
 
 
 def page_as_read(headers: Headers, content: bytes, url: str, agent: str) -> Page:
-    """The page of an archived answer as the crawl read it: with the links and the directives of the answer's head."""
+    """Returns the page of an archived answer as the crawl read it: with the links and the directives of the answer's
+    head."""
     page = read_many([Unread(content, url, headers.joined("content-type"))], agent=agent).pages[0]
     page = page.with_header(headers.get_all("link"), headers.get("refresh"))
     said = header_directives(headers, agent)

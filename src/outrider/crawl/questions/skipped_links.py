@@ -46,8 +46,8 @@ class Skipped:
 
 
 def skipped(directory: str, reason: str | None = None) -> Iterator[Skipped]:
-    """The links of all pages of a crawl that it did not follow, each once. reason: these alone. Raises NamedPathError
-    for a crawl without an archive, StoreError."""
+    """Yields the links of all pages of a crawl that it did not follow, each once. reason: only links with this reason.
+    Raises NamedPathError for a crawl without an archive, StoreError."""
     found = inspect(directory, GIVE_A_CRAWL)
     if found is not DirectoryContent.CRAWL:
         raise no_crawl(directory, found)
@@ -86,7 +86,7 @@ def _of_page(
     try:
         _, headers, content = answer_of(files, place_of(line, url, path))
     except FileNotFoundError:
-        raise NamedPathError(f"an archive file that {path} names is gone; bring it back") from None
+        raise NamedPathError(f"an archive file that {path} names is missing; restore it") from None
     page = page_as_read(headers, content, url, options.user_agent)
     whole = whole_page(line, options)
     count, follow = 0, per_host.of(host_of(url)).follow_nofollow

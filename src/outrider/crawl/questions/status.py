@@ -1,4 +1,4 @@
-"""The status of a crawl: the running crawl answers, or the files do when no process owns them."""
+"""The status of a crawl, from the running crawl, or from the files if no process owns them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from outrider.errors import StoreInUseError, UnreachableError
 
 
 def status_of(path: str, access: Access | None = None) -> dict[str, Any]:
-    """The fields of `status --json` for the crawl in `path`, or at the address of a server. Raises SettingsError,
-    StoreError, UnreachableError."""
+    """Returns the fields of `status --json` for the crawl in `path`, or at the address of a server. Raises
+    SettingsError, StoreError, UnreachableError."""
     if is_address(path):
         with asking(path, access) as ask_server:
             found_there: dict[str, Any] = ask_server("status", {})
@@ -53,14 +53,14 @@ def _from_files(path: str, store: str) -> dict[str, Any]:
 def _fields(
     path: str, state: str, statistics: Mapping[str, Any], tail: float | None, parked: Mapping[str, int]
 ) -> dict[str, Any]:
-    """The fields of a store that no crawl speaks for, with the facts that the last run of a crawl there kept."""
+    """Returns the fields of a store without a running crawl, with the facts that the last run of its crawl saved."""
     run = last_run(path)
     left_out = omission_counts(statistics, parked, run.not_followed, run.bad_seeds)
     return status_fields(statistics, Rates(0.0, run.average, run.peak), state, tail, run.not_followed, left_out)
 
 
 def status_lines(status: Mapping[str, Any], directory: str = "DIR") -> list[str]:
-    """The same for people. directory: the place that the commands name."""
+    """Returns the status as text. directory: the directory in the commands."""
     urls, hosts, rates = status["urls"], status["hosts"], status["pages_per_second"]
     errors = ", ".join(f"{name} {count:,}" for name, count in sorted(status["errors"].items()))
     passed = ", ".join(f"{name} {count:,}" for name, count in sorted(status.get("not_followed", {}).items()))
