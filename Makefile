@@ -1,18 +1,18 @@
-# make help   says what there is. Every target sets up what it needs first.
+# `make help` lists the targets. Every target first installs what it needs.
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	command -v $$p >/dev/null 2>&1 && { echo $$p; break; }; done)
 RUN := .venv/bin/python
 PYTEST := $(RUN) -m pytest
 PROCESSES ?= 2
-# The second run needs what plain kernels decide: the contract of a frontier, histories of it, one crawl, and columns of
-# URLs, cards and pages. The other tests in tests/contract hold both kinds of kernels in the first run.
+# The second run has the tests that depend on plain kernels: the contract of a frontier, histories of it, one crawl, and
+# columns of URLs, cards and pages. The other tests in tests/contract test both kinds of kernels in the first run.
 PLAIN := tests/contract/test_frontier_faces.py tests/model/test_frontier_histories.py tests/e2e/test_crawl.py \
 	$(addprefix tests/unit/test_,$(addsuffix .py,backlog_tails cards page_reader url_batch url_keys url_spelling))
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-servers test-long bench lint docs lock wheels clean
-# One recipe at a time: they share .venv and target.
+# One recipe at a time, because they share .venv and target.
 .NOTPARALLEL:
 
 help:

@@ -34,27 +34,27 @@ RESULTS = ROOT / "bench" / "results" / "latest.json"
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; all when none is named")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; default: all")
     parser.add_argument("--json", action="store_true", help="prints JSON instead of tables")
-    parser.add_argument("--quick", action="store_true", help="frontier: small sizes, to see that all of it runs")
+    parser.add_argument("--quick", action="store_true", help="frontier: small sizes, to check that everything runs")
     parser.add_argument(
         "--queues",
         type=_sizes,
         metavar="N,N",
-        help="frontier: sizes instead of 10000,100000,1000000; 10000000 takes half an hour and some 10 GB",
+        help="frontier: sizes instead of 10000,100000,1000000; 10000000 needs half an hour and some 10 GB",
     )
     parser.add_argument(
         "--drawn",
         type=_sizes,
         default=(),
         metavar="N,N",
-        help="frontier: further sizes, in memory, for the drawing alone; 10000000 takes six minutes and 12 GB",
+        help="frontier: further sizes, in memory, only for the drawing; 10000000 needs six minutes and 12 GB",
     )
     parser.add_argument(
         "--hosts",
         type=lambda text: int(text.replace("_", "")),
         metavar="N",
-        help="cold: hosts instead of 300000; 10000000 takes a quarter of an hour and 2 GB of disk; looks: of 1000000",
+        help="cold: hosts instead of 300000; 10000000 needs a quarter of an hour and 2 GB; looks: instead of 1000000",
     )
     given = parser.parse_args(arguments)
     options = {

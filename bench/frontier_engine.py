@@ -657,7 +657,7 @@ def main() -> None:
     parser.add_argument("--queues", type=int, required=True)
     parser.add_argument("--each", type=int, required=True)
     parser.add_argument("--visits", type=int, default=0)
-    parser.add_argument("--bare", action="store_true", help="only what the drawing needs")
+    parser.add_argument("--bare", action="store_true", help="only the values of the drawing")
     parser.add_argument("--budget", type=int, default=0, help="megabytes")
     parser.add_argument("--at", type=int, default=0)
     parser.add_argument("--directory", type=Path)

@@ -49,7 +49,7 @@ class _Asked:
 def tables() -> list[Table]:
     """Runs one crawl for each concurrency, or nothing without the made web in the parent folder."""
     if not localweb.available():
-        print("  polite needs the reference web beside the project, which is not here", file=sys.stderr)
+        print("  polite needs the reference web next to the project, which is missing", file=sys.stderr)
         return []
     CACHE.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="polite-", dir=CACHE))

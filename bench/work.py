@@ -120,7 +120,7 @@ def _served(web: Web, place: Path) -> Ran:
         line = server.stderr.readline()
         while "serving at" not in line:
             if not line:
-                raise ChildFailedError("the server did not begin")
+                raise ChildFailedError("the server did not start")
             line = server.stderr.readline()
         address = line.split()[-1]
         added = _outrider("add", place / "served", f"@{web.seeds}", stdout=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""A crawl that a program holds: it runs in a thread, is asked how it goes, and is stopped after so many seconds.
+"""A crawl inside a program: it runs in a thread, shows its status once a second, and stops after a given time.
 
 python examples/held.py 30 out you@example.org https://example.org/
 """
@@ -13,7 +13,7 @@ from outrider import Crawler, OutriderError
 
 
 def held(seconds: float, output: str, contact: str, seeds: list[str], **options: object) -> int:
-    """The exit code of the crawl, as `outrider crawl` has it: 4 where it was stopped."""
+    """Returns the exit code of the crawl, as `outrider crawl` does: 4 if it was stopped."""
     codes: list[int] = []
     crawler = Crawler(seeds, output=output, contact=contact, **options)
     thread = threading.Thread(target=lambda: codes.append(crawler.run().exit_code))
@@ -23,7 +23,7 @@ def held(seconds: float, output: str, contact: str, seeds: list[str], **options:
         thread.join(min(1.0, seconds))
         try:
             status = crawler.status()
-        except OutriderError as error:  # it begins, or has just ended
+        except OutriderError as error:  # it is starting, or has just ended
             print(error)
         else:
             print(status["answered"], "pages,", status["urls"]["queued"], "URLs wait")

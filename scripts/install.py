@@ -74,7 +74,7 @@ def find_python(path):
         if program and (python_version(program) or (0, 0)) >= PYTHON_MIN:
             return program
     raise InstallError(
-        f"Outrider needs Python {PYTHON_MIN[0]}.{PYTHON_MIN[1]} or later and found none on PATH. "
+        f"Outrider needs Python {PYTHON_MIN[0]}.{PYTHON_MIN[1]} or later, and PATH does not have one. "
         "Install one, or name it: make install PYTHON=/path/to/python3.11"
     )
 
@@ -116,7 +116,7 @@ def install_locked(place, lock):
     """Installs the dependencies of a lock file, each checked against its hash."""
     command = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     if subprocess.run([*command, "--require-hashes", "-r", str(lock)], check=False).returncode != 0:
-        raise InstallError(f"pip could not install {lock.name}; what it says is above.")
+        raise InstallError(f"pip could not install {lock.name}; its output is above.")
 
 
 # ----------------------------------------------------------------------------------------------------------- Rust
@@ -310,7 +310,7 @@ def install_package(root, place):
         command = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         command += ["--no-index", "--no-deps", "--force-reinstall", str(wheel)]
         if subprocess.run(command, check=False).returncode != 0:
-            raise InstallError("pip could not install the package itself; what it says is above.")
+            raise InstallError("pip could not install the package itself; its output is above.")
     # The manual page and completion scripts. An environment works without them too.
     ask([str(place / "bin" / "python"), "-m", "outrider.cli.manual", str(place)], dict(os.environ, OUTRIDER_KERNELS=""))
 

@@ -39,7 +39,7 @@ class Edit:
         """Makes the edit. Raises AnchorError."""
         path = package / self.file
         if not path.is_file():
-            raise AnchorError(f"{self.file} is not there")
+            raise AnchorError(f"{self.file} does not exist")
         text = path.read_text("utf-8")
         found = text.count(self.anchor)
         if found != 1:

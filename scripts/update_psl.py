@@ -33,7 +33,7 @@ def version_of(text: str) -> str:
     """The version line of a list, which begins with its date."""
     found = _VERSION.search(text)
     if found is None:
-        raise ListError("there is no line '// VERSION: …'")
+        raise ListError("the line '// VERSION: …' is missing")
     return found[1]
 
 
@@ -54,9 +54,9 @@ def packed(text: str, rules_min: int = RULES_MIN) -> str:
         elif entry:
             rule = entry.split()[0]
             if not _RULE.fullmatch(rule):
-                raise ListError(f"{rule[:80]!r} is no rule")
+                raise ListError(f"{rule[:80]!r} is not a rule")
             if len(marks) % 2 == 0:
-                raise ListError(f"{rule!r} stands in no section")
+                raise ListError(f"{rule!r} is not in a section")
             entry = rule
             rules += 1
         elif marks:

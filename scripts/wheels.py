@@ -100,7 +100,7 @@ def with_data(wheel: Path, without: tuple[str, ...] = ()) -> Path:
             archive.writestr(zipfile.ZipInfo(path, (1980, 1, 1, 0, 0, 0)), octets, zipfile.ZIP_DEFLATED)
     whole.replace(wheel)
     if wheel.stat().st_size > WHEEL_BYTES_MAX:
-        raise InstallError(f"{wheel.name} has {wheel.stat().st_size:,} bytes; at most {WHEEL_BYTES_MAX:,} are wanted")
+        raise InstallError(f"{wheel.name} has {wheel.stat().st_size:,} bytes; the limit is {WHEEL_BYTES_MAX:,}")
     return wheel
 
 
@@ -112,7 +112,7 @@ def free_of(metadata: str, without: tuple[str, ...]) -> str:
     for name in without:
         metadata, found = re.subn(rf"^Requires-Dist: {re.escape(name)}(?![\w.-]).*\n", "", metadata, flags=re.MULTILINE)
         if found != 1:
-            raise InstallError(f"the wheel does not depend on {name}, which PLATFORMS names; take it out there")
+            raise InstallError(f"the wheel does not depend on {name}, which PLATFORMS names; remove it there")
     return metadata
 
 
@@ -121,7 +121,7 @@ def locked(name: str, file: str) -> str:
     text = (ROOT / "requirements" / file).read_text("utf-8")
     match = re.search(rf"^{re.escape(name)}==.*?(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL)
     if match is None:
-        raise InstallError(f"requirements/{file} pins no {name}; `make lock` writes it anew")
+        raise InstallError(f"requirements/{file} does not pin {name}; run `make lock`")
     return match.group(0)
 
 
@@ -129,7 +129,7 @@ def tools(names: dict[str, str]) -> dict[str, str]:
     """The environment of a build with these tools, each by its lock file. Raises InstallError without Rust."""
     cargo = find_cargo(rust_path())
     if cargo is None:
-        raise InstallError("a native wheel takes Rust 1.85 or later; the pure one needs none: make wheels FOR=pure")
+        raise InstallError("a native wheel needs Rust 1.85 or later; without Rust, use make wheels FOR=pure")
     make_environment(TOOLS)
     pinned = TOOLS / "pinned.txt"
     pinned.write_text("".join(locked(name, file) for name, file in names.items()), "utf-8")
@@ -150,7 +150,7 @@ def run(command: list[str], environment: dict[str, str]) -> None:
     except subprocess.TimeoutExpired:
         raise InstallError(f"{name} took longer than {BUILD_SECONDS_MAX} s") from None
     if done.returncode != 0:
-        raise InstallError(f"{name} failed; what it says is above")
+        raise InstallError(f"{name} failed; its output is above")
 
 
 def built(folder: Path, options: list[str], environment: dict[str, str]) -> Path:
@@ -175,7 +175,7 @@ def foreign(platform: Platform, folder: Path) -> Path:
     """A wheel with the kernels for any of PLATFORMS. Raises InstallError where it cannot be built."""
     cargo = find_cargo(rust_path())
     if cargo is not None and not has_library(platform.target, rust_environment(cargo)):
-        raise InstallError(f"Rust has no library for it here: rustup target add {platform.target}")
+        raise InstallError(f"Rust has no library for this platform; run rustup target add {platform.target}")
     environment = tools({"maturin": "test.txt", "cargo-zigbuild": "wheels.txt", "ziglang": "wheels.txt"})
     if platform.macos_min:
         environment["MACOSX_DEPLOYMENT_TARGET"] = platform.macos_min
@@ -195,7 +195,7 @@ def wanted(what: str) -> list[str]:
     names: list[str] = []
     for name in what.split(","):
         if name not in ("all", "native", *known):
-            raise InstallError(f"{name!r} is no wheel; there are all, native, {', '.join(known)}")
+            raise InstallError(f"{name!r} is not a wheel; use all, native, {', '.join(known)}")
         names += known if name == "all" else [name]
     return list(dict.fromkeys(names))
 

@@ -67,11 +67,11 @@ def test_packing_twice_makes_the_same_file(update: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("broken", "why"),
     [
-        (LIST.replace("VERSION", "OF"), "there is no line"),
+        (LIST.replace("VERSION", "OF"), "is missing"),
         (LIST[: LIST.index("github")], "its sections are"),
-        (LIST.replace("com\n", "<html>oops/\n"), "is no rule"),
-        (LIST + "org\n", "stands in no section"),
-        ("<html>not found</html>", "there is no line"),
+        (LIST.replace("com\n", "<html>oops/\n"), "is not a rule"),
+        (LIST + "org\n", "is not in a section"),
+        ("<html>not found</html>", "is missing"),
     ],
 )
 def test_an_incomplete_list_is_refused(update: ModuleType, broken: str, why: str) -> None:

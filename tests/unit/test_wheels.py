@@ -37,7 +37,7 @@ def test_a_wheel_that_is_requested_twice_is_built_once(wheels):
 
 @pytest.mark.parametrize("what", ["", "windows", "pure,", "pure, native", "ALL"])
 def test_an_unknown_wheel_is_refused_with_the_known_ones(wheels, what):
-    with pytest.raises(wheels.InstallError, match=r"is no wheel; there are all, native, pure, manylinux_x86_64, "):
+    with pytest.raises(wheels.InstallError, match=r"is not a wheel; use all, native, pure, manylinux_x86_64, "):
         wheels.wanted(what)
 
 
@@ -47,7 +47,9 @@ def test_a_platform_without_rust_library_is_named_and_the_other_wheels_are_built
     with pytest.raises(wheels.InstallError, match=r"^1 of 2 not built; the reasons are above$"):
         wheels.main(["musllinux_aarch64,pure", str(tmp_path / "to")])
     told = capsys.readouterr().out
-    assert "not built: Rust has no library for it here: rustup target add aarch64-unknown-linux-musl\n" in told
+    assert (
+        "not built: Rust has no library for this platform; run rustup target add aarch64-unknown-linux-musl\n" in told
+    )
     assert ["outrider-0.1.0-py3-none-any.whl"] == [path.name for path in (tmp_path / "to").iterdir()]
 
 
@@ -90,7 +92,7 @@ def test_every_dependency_that_is_left_out_is_one_of_the_package(wheels, project
 def test_a_wheel_that_is_too_large_is_an_error(wheels, monkeypatch, tmp_path):
     monkeypatch.setattr(wheels, "WHEEL_BYTES_MAX", 1000)
     with pytest.raises(
-        wheels.InstallError, match=r"outrider-0\.1\.0-py3-none-any\.whl has [\d,]+ bytes; at most 1,000"
+        wheels.InstallError, match=r"outrider-0\.1\.0-py3-none-any\.whl has [\d,]+ bytes; the limit is 1,000"
     ):
         wheels.pure(tmp_path)
 
