@@ -16,20 +16,20 @@ PLAIN := tests/contract/test_frontier_faces.py tests/model/test_frontier_histori
 .NOTPARALLEL:
 
 help:
-	@echo 'make demo          sets everything up, crawls a small bundled web on loopback, shows where the results lie'
-	@echo 'make test          sets everything up, checks the style and runs the tests, those of kernels with plain kernels too'
-	@echo 'make test-servers  the tests that start real servers and browsers on loopback'
-	@echo 'make test-long     the tests that take more than some seconds'
-	@echo 'make bench         measures what README and docs claim, peers beside us in the same run'
-	@echo 'make lint          style, types, Rust lints'
+	@echo 'make demo          installs everything, crawls a small bundled web on loopback, and shows the results'
+	@echo 'make test          installs everything, checks the style and runs the tests, also on the plain kernels'
+	@echo 'make test-servers  runs the tests that start real servers and browsers on loopback'
+	@echo 'make test-long     runs the tests that need more than some seconds'
+	@echo 'make bench         measures the figures of README and docs, with other products in the same run'
+	@echo 'make lint          checks style, types and Rust lints'
 	@echo 'make docs          checks the documents, and builds their site into build/site'
-	@echo 'make install       .venv with Outrider in it (.venv/bin/outrider)'
-	@echo 'make lock          writes requirements/*.txt and Cargo.lock anew'
-	@echo 'make wheels        dist/*.whl: with the kernels for Linux and macOS, and of plain Python; FOR=native for this machine alone'
-	@echo 'make clean         removes all that was built'
+	@echo 'make install       makes .venv with Outrider in it (.venv/bin/outrider)'
+	@echo 'make lock          writes requirements/*.txt and Cargo.lock again'
+	@echo 'make wheels        makes dist/*.whl: with kernels for Linux and macOS, and of plain Python; FOR=native only for this machine'
+	@echo 'make clean         removes everything that was built'
 
 install:
-	@$(if $(PYTHON),,$(error Outrider needs Python 3.11 or later; none was found on PATH))$(PYTHON) scripts/install.py
+	@$(if $(PYTHON),,$(error Outrider needs Python 3.11 or later, and PATH does not have one))$(PYTHON) scripts/install.py
 
 demo: install
 	@$(RUN) -m outrider.sim.demo
@@ -37,7 +37,7 @@ demo: install
 test: install lint
 	@$(RUN) scripts/check_rust.py test
 	$(PYTEST) -n $(PROCESSES) --dist loadfile -m 'not long and not servers'
-	@echo 'The tests that depend on kernels again, with the plain Python kernels:'
+	@echo 'Now the tests that depend on kernels, with the plain Python kernels:'
 	OUTRIDER_KERNELS=python $(PYTEST) -n $(PROCESSES) --dist loadfile -m 'not long and not servers' $(PLAIN)
 
 test-servers: install
