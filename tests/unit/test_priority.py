@@ -78,10 +78,10 @@ def test_a_function_gets_the_batch_and_the_page_and_its_numbers_are_used():
         ([0.1, 0.2, 1.5], "1.5 for https://example.net/"),
         ([-0.01, 0.2, 0.3], "-0.01 for https://example.org/a"),
         ([0.1, 0.2, float("inf")], "inf for https://example.net/"),
-        ([True, False, True], "array of numbers is needed"),
-        (["a", "b", "c"], "array of numbers is needed"),
-        ([[0.1], [0.2, 0.3]], "array of numbers is needed"),
-        (None, "array of numbers is needed"),
+        ([True, False, True], "must return an array of numbers"),
+        (["a", "b", "c"], "must return an array of numbers"),
+        ([[0.1], [0.2, 0.3]], "must return an array of numbers"),
+        (None, "must return an array of numbers"),
     ],
 )
 def test_an_invalid_result_is_refused_with_the_name_of_the_function(given, told):

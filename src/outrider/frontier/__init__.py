@@ -1,1 +1,1 @@
-"""The next URL to fetch: a state machine over a log of facts; `machine.py` puts the verbs together over one core."""
+"""The next URL to fetch: a state machine over a log of facts. `machine.py` combines the verbs over one core."""

@@ -22,10 +22,10 @@ from outrider.frontier.verbs.unparking import Unparking
 
 
 class Machine:
-    """One frontier. It is not thread-safe; the engine makes sure that one call runs at a time.
+    """One frontier. It is not thread-safe; the engine runs one call at a time.
 
-    A part knows the core and the parts that it is given, and no other. No part has state that a restart needs: that is
-    in the tables.
+    A part uses the core and the parts that its constructor takes, no other part. State that a restart needs is in the
+    tables, never in a part.
     """
 
     def __init__(self, core: Core) -> None:

@@ -1,15 +1,15 @@
-"""Priorities: a float in [0, 1] mapped monotonically to one of 16 classes, 15 the best; and priority functions, which
-give one to each URL of a batch.
+"""Priorities and priority functions. A priority is a float in [0, 1] that selects one of 16 classes, 15 the best. A
+priority function returns a priority for each URL of a batch.
 
-A priority function takes the links of one page, or seeds, as a `UrlBatch`, and that page; it returns one number per
-row. `weighted` and `by_domain_page_freshness` make such functions: weighted means of *parts*. A part is a signal from 0
-to 1; a higher value means sooner. Its value comes from the first of these that exists:
+A priority function gets the links of one page, or seeds, as a `UrlBatch`, and that page. It returns one number per row.
+`weighted` and `by_domain_page_freshness` make such functions: weighted means of *parts*. A part is a signal from 0
+to 1; a higher value means sooner. Its value is the first of these that exists:
 
-    from `signals[part]`          a number for all; the name of a column; a mapping from registrable domain to value; or
+    `signals[part]`               a number for all; the name of a column; a mapping from registrable domain to value; or
                                   a function of one registrable domain
-    from the batch's column       of the part's name, or of its source: hops, age
-    from the referring page       `page.signals[part]`, which a page hands on to its links
-    as SIGNAL_NEUTRAL             0.5, also for every NaN
+    a column of the batch         with the part's name, or with its source: hops, age
+    a signal of the page          `page.signals[part]`, which a page passes on to its links
+    SIGNAL_NEUTRAL                0.5, also for every NaN
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from outrider.url.batch import Keys
 
 PRIORITY_DEFAULT: Final = 0.5
 SIGNAL_NEUTRAL: Final = 0.5
-"""The value of a part that is not known."""
+"""The value of an unknown part."""
 DEPTH_DECAY: Final = 0.9
 """The depth part of a link, as a share of its page's."""
 HALF_LIFE_SECONDS: Final = 604_800.0
@@ -42,21 +42,22 @@ Signal: TypeAlias = float | str | Mapping[str, float] | Callable[[str], float | 
 
 
 def class_of(priority: float) -> int:
-    """The class of a priority: equal slices of [0, 1], so a higher priority never has a lower class."""
+    """Returns the class of a priority. Classes are equal slices of [0, 1], so a higher priority never has a lower
+    class."""
     return min(CLASSES - 1, int(priority * CLASSES))
 
 
 def classes_of(priorities: Floats) -> npt.NDArray[np.uint8]:
-    """`class_of` of each of many priorities, shape (n,)."""
+    """Returns the class of each of many priorities, shape (n,)."""
     return np.minimum(priorities * CLASSES, CLASSES - 1).astype(np.uint8)
 
 
 def checked(priority: float | None) -> float:
-    """The priority as a float. Raises SettingsError for a value that is no number in [0, 1]."""
+    """Returns the priority as a float. Raises SettingsError for a value that is not a number in [0, 1]."""
     if priority is None:
         return PRIORITY_DEFAULT
     if not _is_share(priority):
-        raise SettingsError(f"priority {shown(priority)}: give a number from 0 to 1")
+        raise SettingsError(f"priority {shown(priority)}: it must be a number from 0 to 1")
     return float(priority)
 
 
@@ -65,8 +66,8 @@ def checked(priority: float | None) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Referrer:
-    """The page on which links stand: its URL, its hops from a seed, its own priority, and the signals it hands on to
-    its links, by name of part."""
+    """The page that contains the links: its URL, its hops from a seed, its own priority, and the signals that it passes
+    on to its links, by name of part."""
 
     url: str
     depth: int = 0
@@ -75,19 +76,19 @@ class Referrer:
 
 
 class PriorityFunction(Protocol):
-    """Returns one priority in [0, 1] per row of `urls`, an array of shape (n,). `page` is the page where they were
-    found, None for seeds. Rows that are not valid may get any number. The function must not wait, and must not call the
-    frontier, which calls it inside `discover` or `report`."""
+    """Returns one priority in [0, 1] per row of `urls`, an array of shape (n,). `page` is the page with the links, None
+    for seeds. Rows that are not valid may get any number. The function must not wait. It must not call the frontier,
+    which calls it inside `discover` or `report`."""
 
     def __call__(self, urls: UrlBatch, page: Referrer | None, /) -> npt.ArrayLike: ...
 
 
 def priorities(function: PriorityFunction, urls: UrlBatch, page: Referrer | None) -> Floats:
-    """The priorities that a function gives a batch: float64 of shape (n,), each in [0, 1].
+    """Returns the priorities that a function computes for a batch: float64 of shape (n,), each in [0, 1].
 
-    Rows that are not valid get PRIORITY_DEFAULT. Raises SettingsError that names the function when it gives another
-    number of values, or for a valid row a value that is no number in [0, 1]. An error of the function itself is passed
-    on.
+    Rows that are not valid get PRIORITY_DEFAULT. Raises SettingsError with the function's name if it returns another
+    number of values, or for a valid row a value that is not a number in [0, 1]. Errors of the function itself are not
+    caught.
     """
     given = function(urls, page)
     try:
@@ -96,27 +97,27 @@ def priorities(function: PriorityFunction, urls: UrlBatch, page: Referrer | None
         values = np.array(None)
     if values.dtype.kind not in "fiu":
         raise SettingsError(
-            f"priority function {name_of(function)}: it gave {given!r:.80}; an array of numbers is needed"
+            f"priority function {name_of(function)}: it returned {given!r:.80}; it must return an array of numbers"
         )
     if values.shape != (len(urls),):
         raise SettingsError(
-            f"priority function {name_of(function)}: it gave an array of shape {values.shape} for {len(urls)} URLs; "
-            "give one number per URL"
+            f"priority function {name_of(function)}: it returned values of shape {values.shape} for {len(urls)} URLs; "
+            "it must return one number per URL"
         )
     found = np.where(urls.valid, values, PRIORITY_DEFAULT).astype(np.float64, copy=False)
     right = (found >= 0) & (found <= 1)
     if not right.all():
         row = int(np.argmin(right))
         raise SettingsError(
-            f"priority function {name_of(function)}: it gave {values[row]!s} for {urls[row]:.200}; "
-            "give numbers from 0 to 1"
+            f"priority function {name_of(function)}: it returned {values[row]!s} for {urls[row]:.200}; "
+            "it must return numbers from 0 to 1"
         )
     return found
 
 
 def filled(given: Floats, function: PriorityFunction | None, urls: UrlBatch, page: Referrer | None) -> Floats:
-    """The priorities of links, shape (n,): the given ones, and where they are NaN those of the function, or
-    PRIORITY_DEFAULT without a function. The function sees the whole batch; when all are given it is not called."""
+    """Returns the priorities of links, shape (n,): the given ones, and for NaN the result of the function, or
+    PRIORITY_DEFAULT without a function. The function gets the whole batch. If all are given, it is not called."""
     unknown = np.isnan(given)
     if not unknown.any():
         return given
@@ -125,7 +126,7 @@ def filled(given: Floats, function: PriorityFunction | None, urls: UrlBatch, pag
 
 
 def name_of(function: object) -> str:
-    """A function's name, for people."""
+    """Returns a readable name of a function."""
     return str(getattr(function, "__qualname__", None) or repr(function))
 
 
@@ -133,24 +134,24 @@ def name_of(function: object) -> str:
 
 
 def of_depth(hops: npt.ArrayLike) -> Floats:
-    """A signal of hops from the seeds: 1 at a seed, 10 % less with each hop. Raises SettingsError below 0."""
+    """Returns a signal of hops from the seeds: 1 at a seed, 10 % less with each hop. Raises SettingsError below 0."""
     depths = np.asarray(hops, np.float64)
     if not (depths >= 0).all():
-        raise SettingsError("depth: give hops, 0 or more")
+        raise SettingsError("depth: hops must be 0 or more")
     return np.power(DEPTH_DECAY, depths)
 
 
 def of_age(seconds: npt.ArrayLike, half_life_seconds: float = HALF_LIFE_SECONDS) -> Floats:
-    """A signal of ages in seconds: 1 for age 0 or below, half of it after each `half_life_seconds`."""
+    """Returns a signal of ages in seconds: 1 for age 0 or below, half of it after each `half_life_seconds`."""
     return np.exp2(np.maximum(np.asarray(seconds, np.float64), 0.0) / -_half_life(half_life_seconds))
 
 
 def of_count(counts: npt.ArrayLike, half: float = 10.0) -> Floats:
-    """A signal of counts, such as links that point at a URL: n / (n + half), so `half` of them make 0.5, and no number
-    makes 1. Raises SettingsError for counts below 0, or a `half` that is not above 0."""
+    """Returns a signal of counts, such as links that point at a URL: n / (n + half). A count of `half` makes 0.5, and
+    no count makes 1. Raises SettingsError for counts below 0, or a `half` that is not above 0."""
     numbers = np.asarray(counts, np.float64)
     if not half > 0 or (numbers < 0).any():
-        raise SettingsError("counts: give numbers of 0 or more, and a half above 0")
+        raise SettingsError("counts: they must be 0 or more, and half above 0")
     return numbers / (numbers + half)
 
 
@@ -161,9 +162,9 @@ def _since(seconds: npt.ArrayLike, half_life_seconds: float) -> Floats:
 class DomainPriorities(MutableMapping[str, float]):
     """A score in [0, 1] for each registrable domain: a signal for `weighted`, or a whole priority function by itself.
 
-    Names are spelled canonically; a host without a registrable domain, such as an IP address, counts as its own domain.
-    Unknown domains get PRIORITY_DEFAULT. Raises SettingsError for a name below a registrable domain, such as
-    `www.example.org`, and for a score that is no number in [0, 1].
+    Names are stored in canonical spelling. A host without a registrable domain, such as an IP address, counts as its
+    own domain. Unknown domains get PRIORITY_DEFAULT. Raises SettingsError for a name below a registrable domain, such
+    as `www.example.org`, and for a score that is not a number in [0, 1].
     """
 
     __slots__ = ("_scores",)
@@ -173,11 +174,11 @@ class DomainPriorities(MutableMapping[str, float]):
         self.update(scores or {})
 
     def __call__(self, urls: UrlBatch, page: Referrer | None) -> Floats:
-        """The score of each URL's domain: shape (n,)."""
+        """Returns the score of each URL's domain: shape (n,)."""
         return _by_domain("domain", self, urls.keys("domain"), PRIORITY_DEFAULT)
 
     def known(self, domain: str) -> float | None:
-        """The score of a canonical registrable domain, None where there is none."""
+        """Returns the score of a canonical registrable domain, None if it has no score."""
         return self._scores.get(domain)
 
     def __getitem__(self, name: str) -> float:
@@ -188,7 +189,7 @@ class DomainPriorities(MutableMapping[str, float]):
 
     def __setitem__(self, name: str, score: float) -> None:
         if not _is_share(score):
-            raise SettingsError(f"score {score!r} of {name:.200}: give a number from 0 to 1")
+            raise SettingsError(f"score {score!r} of {name:.200}: it must be a number from 0 to 1")
         self._scores[_domain(name)] = float(score)
 
     def __delitem__(self, name: str) -> None:
@@ -211,13 +212,13 @@ def _domain(name: str) -> str:
     try:
         url = normalize(f"http://{name}/")
     except InvalidUrlError as error:
-        raise SettingsError(f"domain {name!r:.200}: give the name of a registrable domain") from error
+        raise SettingsError(f"domain {name!r:.200}: it must be the name of a registrable domain") from error
     host = host_of(url)
     if "@" in name or url != f"http://{host}/":
-        raise SettingsError(f"domain {name!r:.200}: give the name of a registrable domain and nothing else")
+        raise SettingsError(f"domain {name!r:.200}: it must be the name of a registrable domain and nothing else")
     domain = registrable_domain(host) or host
     if domain != host:
-        raise SettingsError(f"domain {name!r:.200}: scores are kept per registrable domain; give {domain}")
+        raise SettingsError(f"domain {name!r:.200}: scores belong to registrable domains; use {domain}")
     return domain
 
 
@@ -226,7 +227,7 @@ def _domain(name: str) -> str:
 _MADE_OF: Final[Mapping[str, tuple[str, Callable[[npt.ArrayLike, float], Floats]]]] = MappingProxyType(
     {"freshness": ("age_seconds", of_age), "staleness": ("unvisited_seconds", _since)}
 )
-"""Parts that can be computed from a column of seconds, when the batch has no column of their name."""
+"""Parts that can be computed from a column of seconds, if the batch has no column of their name."""
 
 FACTORS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -235,11 +236,11 @@ FACTORS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "freshness": ("change_frequency", "freshness", "staleness"),
     }
 )
-"""The ten factors of `by_domain_page_freshness`, by group; the factors of one group count alike."""
+"""The ten factors of `by_domain_page_freshness`, by group; the factors of one group have equal weights."""
 
 
 class Weighted:
-    """A priority function: the mean of its parts by their weights. It stays in [0, 1], and never falls when a part
+    """A priority function: the mean of its parts by their weights. It stays in [0, 1], and never falls if a part
     rises. Made by `weighted` and `by_domain_page_freshness`."""
 
     __slots__ = ("_half_life", "_signals", "weights")
@@ -253,12 +254,11 @@ class Weighted:
         signals: Mapping[str, Signal] | None = None,
         half_life_seconds: float = HALF_LIFE_SECONDS,
     ) -> None:
-        """Any part names are allowed; a name that is not listed here is read from a column or from `signals`. Raises
-        SettingsError for a weight that is negative or no number, for weights that are all 0, and for signals of other
-        parts."""
+        """Any part names are allowed; an unknown name is read from a column or from `signals`. Raises SettingsError for
+        a weight that is negative or not a number, for weights that are all 0, and for signals of other parts."""
         for part, weight in weights.items():
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
-                raise SettingsError(f"weight {part}={weight!r}: give a number of 0 or more")
+                raise SettingsError(f"weight {part}={weight!r}: it must be a number of 0 or more")
         total = math.fsum(weights.values())
         if not 0 < total < math.inf:
             raise SettingsError(
@@ -266,26 +266,27 @@ class Weighted:
             )
         for part, signal in (signals or {}).items():
             if part not in weights:
-                raise SettingsError(f"signal {part!r}: there is no such part; there are {', '.join(weights)}")
+                raise SettingsError(f"signal {part!r}: unknown part; use one of {', '.join(weights)}")
             if not (_is_share(signal) or isinstance(signal, str | Mapping) or callable(signal)):
                 raise SettingsError(
-                    f"signal {part}={signal!r:.80}: give a number from 0 to 1, a column's name, a mapping or a function"
+                    f"signal {part}={signal!r:.80}: use a number from 0 to 1, a column's name, a mapping or a function"
                 )
         self.weights = MappingProxyType({part: weight / total for part, weight in weights.items()})
         self._signals = dict(signals or {})
         self._half_life = _half_life(half_life_seconds)
 
     def __call__(self, urls: UrlBatch, page: Referrer | None) -> Floats:
-        """The priority of each URL: shape (n,). Raises SettingsError for a signal outside [0, 1], naming its part."""
+        """Returns the priority of each URL: shape (n,). Raises SettingsError for a signal outside [0, 1], with its
+        part."""
         total = np.zeros(len(urls))
         for part, values in self._parts(urls, page):
-            # Adds one part after the other instead of a dot product: so rounding keeps the order of two values of one
+            # Adds the parts in sequence instead of a dot product. So rounding keeps the order of two values of one
             # part.
             total += self.weights[part] * values
         return np.minimum(total, 1.0, out=total)
 
     def parts(self, urls: UrlBatch, page: Referrer | None) -> dict[str, Floats]:
-        """The value of each part with a positive weight for each URL, before weighting: arrays of shape (n,)."""
+        """Returns the value of each part with a positive weight, before weighting: arrays of shape (n,)."""
         return {part: np.broadcast_to(values, (len(urls),)) for part, values in self._parts(urls, page)}
 
     def _parts(self, urls: UrlBatch, page: Referrer | None) -> Iterator[tuple[str, Floats | float]]:
@@ -325,7 +326,7 @@ class Weighted:
         if page is not None and part in page.signals:
             value = page.signals[part]
             if not _is_share(value):
-                raise SettingsError(f"signal {part}={value!r} of {page.url:.200}: give a number from 0 to 1")
+                raise SettingsError(f"signal {part}={value!r} of {page.url:.200}: it must be a number from 0 to 1")
             return float(value)
         return SIGNAL_NEUTRAL
 
@@ -343,16 +344,17 @@ def weighted(
     signals: Mapping[str, Signal] | None = None,
     half_life_seconds: float = HALF_LIFE_SECONDS,
 ) -> Weighted:
-    """The weighted mean of five parts; each argument is a weight, 0 leaves the part out, and they need not add up to 1.
+    """Returns the weighted mean of five parts. Each argument is a weight. 0 leaves the part out; any sum is allowed.
 
-    page_rank         the weight that the graph of links gives the URL (Page and Brin 1998), scaled to [0, 1]
-    domain_authority  the weight of its registrable domain, as by the number of other domains that link to it (the STAR
+    page_rank         the weight of the URL in the graph of links (Page and Brin 1998), scaled to [0, 1]
+    domain_authority  the weight of its registrable domain, such as the number of other domains that link to it (the
+    STAR
                       budgets of IRLbot, Lee et al., WWW 2008); `of_count` and `DomainPriorities` help
     change_frequency  the rate at which its content changes, scaled to [0, 1]
     depth             0.9 ** hops: the column `depth`, else one hop more than the page's, 0 for seeds
     freshness         0.5 ** (age / half_life_seconds) of the column `age_seconds`, unless there is a column `freshness`
 
-    Raises SettingsError for weights and signals that cannot be used.
+    Raises SettingsError for invalid weights and signals.
     """
     weights = {
         "page_rank": page_rank,
@@ -372,7 +374,7 @@ def by_domain_page_freshness(
     signals: Mapping[str, Signal] | None = None,
     half_life_seconds: float = HALF_LIFE_SECONDS,
 ) -> Weighted:
-    """The weighted mean of the ten FACTORS; each argument is the weight of a group, which its factors share alike.
+    """Returns the weighted mean of the ten FACTORS. Each argument is the weight of a group, shared by its factors.
 
     domain     domain_authority     as in `weighted`
                domain_trust         1 less the likelihood that the domain is spam
@@ -381,19 +383,19 @@ def by_domain_page_freshness(
                in_links             links that point at the URL, by `of_count` (back-link count: Cho, Garcia-Molina and
                                     Page, WWW 1998)
                depth                as in `weighted`
-               sitemap_priority     the priority that the site itself gives, 0.5 by default (the sitemaps.org protocol)
+               sitemap_priority     the priority from the site's own sitemap, 0.5 by default (the sitemaps.org protocol)
     freshness  change_frequency     as in `weighted`
                freshness            as in `weighted`
                staleness            1 - 0.5 ** (time / half_life_seconds) of the column `unvisited_seconds`, the time
-                                    since it was fetched last, unless there is a column `staleness`
+                                    since its last fetch, unless there is a column `staleness`
 
-    Raises SettingsError for weights and signals that cannot be used.
+    Raises SettingsError for invalid weights and signals.
     """
     groups = {"domain": domain, "page": page, "freshness": freshness}
     weights = {}
     for group, weight in groups.items():
         if isinstance(weight, bool) or not isinstance(weight, int | float):
-            raise SettingsError(f"weight {group}={weight!r}: give a number of 0 or more")
+            raise SettingsError(f"weight {group}={weight!r}: it must be a number of 0 or more")
         weights.update({factor: weight / len(FACTORS[group]) for factor in FACTORS[group]})
     return Weighted(weights, signals, half_life_seconds)
 
@@ -401,7 +403,7 @@ def by_domain_page_freshness(
 def _by_domain(
     part: str, source: Mapping[str, float] | Callable[[str], float | None], domains: Keys, unknown: float
 ) -> Floats:
-    """The value of each row's domain; the source is read once per domain."""
+    """Returns the value of each row's domain; the source is read once per domain."""
     if isinstance(source, DomainPriorities):
         ask: Callable[[str], object] = source.known
     elif isinstance(source, Mapping):
@@ -414,17 +416,17 @@ def _by_domain(
         if value is None:
             continue
         if not _is_share(value):
-            raise SettingsError(f"signal {part}={value!r:.80} of {name}: give a number from 0 to 1, or None")
+            raise SettingsError(f"signal {part}={value!r:.80} of {name}: it must be a number from 0 to 1, or None")
         values[row] = value
-    # A row without a domain has a code beyond all names, and so gets the last value.
+    # A row without a domain has a code above all names, and so gets the last value.
     found: Floats = values[np.minimum(domains.codes, len(domains.names))]
     return found
 
 
 def _where_known(name: str, column: npt.NDArray[Any], urls: UrlBatch, made: Callable[[Floats], Floats]) -> Floats:
-    """The result of `made` for rows that are valid and no NaN; SIGNAL_NEUTRAL elsewhere."""
+    """Returns the result of `made` for valid rows that are not NaN; SIGNAL_NEUTRAL for other rows."""
     if column.dtype.kind not in "fiub":
-        raise SettingsError(f"the column `{name}` of links: give numbers, not {column.dtype}")
+        raise SettingsError(f"the column `{name}` of links: it must contain numbers, not {column.dtype}")
     values = column.astype(np.float64)
     unknown = np.isnan(values) | ~urls.valid
     if not unknown.any():
@@ -437,13 +439,13 @@ def _where_known(name: str, column: npt.NDArray[Any], urls: UrlBatch, made: Call
 
 def _bounded(part: str, values: Floats) -> Floats:
     if len(values) and not (values.min() >= 0 and values.max() <= 1):
-        raise SettingsError(f"the column `{part}` of links: give numbers from 0 to 1, or NaN for what is not known")
+        raise SettingsError(f"the column `{part}` of links: it must contain numbers from 0 to 1, or NaN for unknown")
     return values
 
 
 def _half_life(seconds: float) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
-        raise SettingsError(f"half_life_seconds {seconds!r}: give seconds above 0")
+        raise SettingsError(f"half_life_seconds {seconds!r}: it must be above 0")
     return float(seconds)
 
 
