@@ -27,8 +27,8 @@ class ClockHosts:
         return self.owned is None or self.slot_of(self.tables.home_of(name)) in self.owned
 
     def slot_of(self, name: str) -> int:
-        """Returns the slot of a host: the top 12 bits of the keyed hash of its registrable domain, or of its name if it
-        has no registrable domain."""
+        """Returns the slot of a host: the top 12 bits of a keyed hash. The hash is of its registrable domain, or of its
+        name without one."""
         text = name.encode("ascii")
         return int(self.slots_of_spans(text, np.zeros(1, np.int64), np.array([len(text)], np.int64))[0])
 

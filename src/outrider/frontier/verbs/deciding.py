@@ -249,8 +249,8 @@ class Core:
         return lines
 
     def lose(self, draft: Draft, tokens: Sequence[int], now: Instant) -> None:
-        """Ends leases that expired or whose holders died. The URL itself may kill its holders: from now on it is
-        the last of its class, and after LEASES_LOST_MAX losses in a row it is gone."""
+        """Ends leases that expired or whose holders died. The URL itself may kill its holders, so from now on
+        it is the last of its class. After LEASES_LOST_MAX losses in a row it is gone."""
         if not tokens:
             return
         given = np.array(tokens, np.uint64)

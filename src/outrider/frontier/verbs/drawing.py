@@ -540,8 +540,8 @@ class LeaseDraw:
             self._lapsed.append(np.array([authority.wanted], np.uint32))
 
     def _put_away(self, record: CardRecord, judgement: RobotsVerdict, authority: Authority | None, number: int) -> None:
-        """Removes a drawn card from its queue: for good, while a rule or budget excludes it, or to a lower class of the
-        same queue."""
+        """Removes a drawn card from its queue, for good or while a rule or budget excludes it; or moves it to a lower
+        class of the queue."""
         draft = self._draft
         if authority is not None:
             self._robots.refuse(draft, record, authority, judgement, self._wish.now)

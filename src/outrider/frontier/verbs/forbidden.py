@@ -1,7 +1,7 @@
 """Hosts that answer with status 403: whether they close everything to a crawler, or only one folder.
 
-A single closed folder says little, because any other site may link into it. 403s in a row, without a healthy answer
-between them, are counted by shape of path. A host whose 403s all have one shape is not judged while URLs of other
+A single closed folder proves little, because any site may link into it. Consecutive 403s, without a healthy answer in
+between, are counted by shape of path. A host whose 403s all have one shape is not judged while URLs of other
 shapes wait there or had content. These are requested first. All counts are in memory alone. A restart begins to count
 anew, so a host may be parked later, but never wrongly.
 """

@@ -119,8 +119,8 @@ def hashes_after(after: str | None, count: int, what: str) -> tuple[int, ...]:
 
 
 def _hosts_from(tables: Tables, least: int) -> Iterator[tuple[int, int | tuple[ColdRecords, int]]]:
-    """Yields all hosts with hashes from `least` on, in the order of hashes, each with its row or, if it is cold, with
-    its record and the place in it. Memory contains about a thousand of them at a time."""
+    """Yields all hosts with hashes from `least` on, in the order of hashes, each with its row. A cold host has its
+    record and the place in it instead. Memory contains about a thousand of them at a time."""
     if least >= 1 << 64:
         return
     cold = _cold_from(tables, least)

@@ -220,8 +220,8 @@ class Operations(Part):
         until = int(hosts.rest_until[host])
         if until <= draft.now:
             return
-        # The last request may be younger than the last reported end, after a lease without a report or with several
-        # open ones: the length of the booked rest shows its time.
+        # After a lease without a report, or with several open leases, the last request may be younger than the last
+        # reported end. The length of the booked rest shows its time.
         floor = min(map(self._rests.floor, self.tables.queues_of(host)))
         last = max(int(hosts.ended[host]), until - instant(max(float(hosts.gap[host]), floor)))
         longer = min(last, draft.now) + instant(delay)

@@ -65,8 +65,8 @@ class Queries(Part):
         return self.tables.urls.seen.has_contents(hashes)
 
     def finished(self) -> bool:
-        """Whether no work is left: no URL is queued, leased, waiting, in transit or to be judged again, and no errand
-        is open or needed."""
+        """Whether no work is left. URLs that are queued, leased, waiting, in transit or to be judged again are work,
+        and open or needed errands."""
         counts = self.tables.urls.counts
         waiting = counts[QUEUED] or counts[LEASED] or counts[WAITING] or self.errands() or self.tables.transit.under_way
         return not (waiting or self._gates.again or self._gates.returning)
@@ -314,8 +314,8 @@ class Queries(Part):
         return statuses.workers(self.tables)
 
     def held(self, lease_id: int) -> LeaseBatch:
-        """Returns the open leases of one call, by its first token: the following leases with its holder and its
-        deadline, which two calls at different instants cannot share. Empty if that token is not open."""
+        """Returns the open leases of one call, by its first token: the following leases with its holder and deadline.
+        Two calls at different instants cannot share both. Empty if that token is not open."""
         lease_id = arguments.lease_id(lease_id)
         tokens = np.arange(lease_id, lease_id + HELD_ROWS_MAX, dtype=np.uint64)
         found = self.tables.urls.by_token(tokens, bodies=False)

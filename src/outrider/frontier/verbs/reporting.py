@@ -55,8 +55,8 @@ class Reporting(Part):
     def __init__(self, core: Core, settling: Settling, links: Discovering) -> None:
         super().__init__(core)
         self._settling, self._links = settling, links
-        # The codes of links, by token, of outcomes that were logged before their report was interrupted: a full disk
-        # kept their answer from the caller.
+        # The codes of links, by token, of outcomes that were logged before their report was interrupted. The caller got
+        # no answer because of a full disk.
         self._unanswered: dict[int, bytes] = {}
 
     def report(

@@ -342,8 +342,8 @@ class RobotsFiles(Part):
             return
         delay = self._rests.obeyed(self.tables.robots.rulebook.delay_of(digest, body))
         if delay:
-            # The delay counts from the last request to the host, also if a redirect led to the rules of another host,
-            # and from requests that end in this call.
+            # The delay counts from the last request to the host, also from one that ends in this call. This applies to
+            # the rules of another host after a redirect, too.
             draft.crawl_delays[authority.host] = max(delay, draft.crawl_delays.get(authority.host, 0.0))
             clock = draft.clock(authority.host)
             if clock.ended:

@@ -266,7 +266,7 @@ class Settling(Part):
 
     def lengthen_copies(self, draft: Draft, ends: Ends) -> None:
         """Keeps each robots.txt that these outcomes brought valid until the next turn of its host. If the host rests
-        for longer than the file is valid, the copy would be too old at every turn, and no page would ever be fetched.
+        for longer than the file is valid, the copy would be too old at every turn. No page would ever be fetched.
         The draft must contain the instants at which the hosts' rests end."""
         brought = {one.name: one for row, one in ends.errands.items() if isinstance(one, Authority)}
         rows = draft.rows.get(Fact.ROBOTS) if brought else None
@@ -860,8 +860,8 @@ def _retry_after_of_hosts(outcomes: OutcomeColumns, errands: Mapping[int, Errand
 
 def _strained(outcomes: OutcomeColumns, hosts: Rows, rested: Flags, spared: frozenset[int]) -> Flags | None:
     """Returns the requests that show an overloaded host: answers from 500 on that are not refusals, resets, timeouts.
-    None without such requests. None, too, if many hosts got requests and no host answered, because that is our own
-    network. spared: rows that failed in an outage of it."""
+    None without such requests. None, too, if many hosts got requests and no host answered: then our own network is
+    down. spared: rows that failed in an outage of it."""
     strained = outcomes.statuses >= 500  # a status from 600 on is read as one of these (RFC 9110 section 15)
     if outcomes.refused is not None:
         strained &= ~outcomes.refused

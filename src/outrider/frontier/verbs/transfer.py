@@ -1,7 +1,7 @@
 """Export and import of URL records as plain values, with all that belongs to a URL, also its state.
 
 A record has no lease and nothing that belongs to the host: no clock, no robots rules, no count of answers. Records are
-in the order in which their URLs were accepted, and `restore` keeps this order: a copy of a copy equals the first copy.
+in the order in which their URLs were accepted. `restore` keeps this order, so a copy of a copy equals the first copy.
 """
 
 from __future__ import annotations

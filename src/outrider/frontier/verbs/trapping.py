@@ -216,8 +216,8 @@ class Trapping(Part):
 
     @staticmethod
     def _held_by(draft: Draft, names: tuple[int, ...], least: float) -> tuple[int, int | None] | None:
-        """Returns the name of the returns for which a URL is parked, and, if copies of pages of other hosts are the
-        cause, the name of these. None if it is not parked. names: of the returns of its shape, its host and its
+        """Returns the name of the returns for which a URL is parked. If copies of pages of other hosts are the cause,
+        also the name of these. None if it is not parked. names: of the returns of its shape, its host and its
         kind."""
         shape, host, *_ = names
         own = draft.returns_seen(shape)
@@ -313,8 +313,8 @@ class Trapping(Part):
     def park_new(
         self, urls: UrlBatch, rows: npt.NDArray[np.intp], heads: Heads, codes: npt.NDArray[np.uint8], draft: Draft
     ) -> None:
-        """Parks new URLs of hosts and registrable domains that have reached their limit in a window, and new URLs of
-        new hosts of poor domains; no seeds."""
+        """Parks new URLs, except seeds. This affects hosts and registrable domains that have reached their limit in a
+        window, and new hosts of poor domains."""
         if self.settings.traps is None:
             return
         if self.settings.traps.returns_min is not None and self._has_poor_hosts:
@@ -359,8 +359,8 @@ class Trapping(Part):
         draft: Draft,
         least: float,
     ) -> None:
-        """Parks URLs of new hosts if the other new hosts of their domain had no new content, before their addresses or
-        robots.txt are requested."""
+        """Parks URLs of new hosts, if the other new hosts of their domain had no new content. Their addresses and
+        robots.txt are not requested."""
         of_domains = urls.keys("domain")
         told = of_domains.codes[rows]
         poor = {
