@@ -96,7 +96,7 @@ class DamagedStoreError(StoreError):
 
 
 class ForeignStoreError(StoreError):
-    """This directory holds something else than a store this version can open; it was left untouched."""
+    """This directory is not a store that this version can open; nothing was changed."""
 
 
 class NoStoreError(ForeignStoreError):
@@ -104,7 +104,7 @@ class NoStoreError(ForeignStoreError):
 
 
 class UnknownOutputError(StoreError):
-    """Output of a crawl lies here that its store knows nothing of; it was left untouched, for opening would cut it."""
+    """The store does not know this output of a crawl; nothing was changed, because opening would cut the output."""
 
 
 class LostOutputError(StoreError):

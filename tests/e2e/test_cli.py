@@ -144,7 +144,7 @@ def test_a_clock_that_was_set_back_by_a_day_is_noted_and_survived(tmp_path):
 
 def test_a_wrong_value_is_named_with_what_would_be_right(tmp_path):
     code, words = said(crawling.outrider("crawl", "http://localhost/", "-o", tmp_path / "out", "--max-pages", "-3"))
-    assert (2, True) == (code, "max-pages is '-3': it is too small; it takes a whole number" in words)
+    assert (2, True) == (code, "max-pages is '-3': it is too small; use a whole number" in words)
 
 
 def test_a_wrong_line_of_the_hosts_file_is_named(tmp_path):

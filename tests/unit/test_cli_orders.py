@@ -146,8 +146,8 @@ def test_the_list_of_hosts_separates_paused_blocked_resting_and_ready(tmp_path, 
 @pytest.mark.parametrize(
     ("order", "words"),
     [
-        (["stop"], "order is 'stop': it takes pause"),
-        (["pause", "5"], "pause takes no value, and got '5'"),
+        (["stop"], "unknown order 'stop'; use pause"),
+        (["pause", "5"], "pause needs no value, but got '5'"),
         (["block"], "block needs seconds above 0, as in `outrider host DIR HOST block 3600`"),
         (["delay"], "delay needs seconds, or none, as in `outrider host DIR HOST delay"),
         (["limit"], "limit needs a whole number from 1, or none, as in `outrider host DIR HOST limit"),
@@ -155,7 +155,7 @@ def test_the_list_of_hosts_separates_paused_blocked_resting_and_ready(tmp_path, 
         (["block", "0"], "block is '0'"),
         (["delay", "-1"], "delay is '-1'"),
         (["delay", "nan"], "delay is 'nan'"),
-        (["limit", "0"], "limit is '0': it takes a whole number from 1"),
+        (["limit", "0"], "limit is '0'; use a whole number from 1"),
         (["limit", "1.5"], "limit is '1.5'"),
     ],
 )
@@ -167,7 +167,7 @@ def test_an_invalid_order_is_refused_by_name(stopped, capsys, order, words):
 def test_an_unknown_host_is_reported(stopped, capsys):
     assert 2 == cli.run(["host", stopped, "nobody.test", "pause"])
     told = capsys.readouterr().err
-    assert "host 'nobody.test' is none that this crawl knows; `outrider hosts DIR` lists its hosts" in told
+    assert "this crawl has no host 'nobody.test'; `outrider hosts DIR` lists its hosts" in told
 
 
 def allowed(out):

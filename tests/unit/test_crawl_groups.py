@@ -100,7 +100,7 @@ def test_a_fault_of_a_file_is_named_with_the_file(tmp_path, octets, said):
 
 
 def test_a_missing_file_is_refused():
-    with pytest.raises(SettingsError, match=r"group is .*hosts.*cannot be read.*it takes domain, address, none, or"):
+    with pytest.raises(SettingsError, match=r"group is .*hosts.*cannot be read.*use domain, address, none, or"):
         CrawlOptions(group=("hosts",))
 
 

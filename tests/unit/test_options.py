@@ -80,7 +80,7 @@ def test_defaults_are_the_promised_ones():
 def test_an_invalid_value_is_named_with_its_key_and_the_accepted_values(name, value):
     words = refusal(**{name: value})
     assert words.startswith(name.replace("_", "-"))
-    assert f"it takes {SETTINGS[name].accepted}" in words
+    assert f"use {SETTINGS[name].accepted}" in words
 
 
 @pytest.mark.parametrize(

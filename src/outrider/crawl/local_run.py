@@ -276,7 +276,7 @@ class CrawlRun(CrawlLoop):
         self._take_seeds()
         statistics = frontier.statistics()
         if not statistics["accepted"]:
-            raise SettingsError("seeds are missing: this crawl holds no URL yet; give at least one")
+            raise SettingsError("seeds are missing: this crawl has no URLs yet; name at least one")
         self._answered = int(str(statistics["answered"]))
         if opening.number > 1 and frontier.finished() and not frontier.at_limit():
             self._was_finished = finished_before(statistics, options.output)

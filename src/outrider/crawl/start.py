@@ -160,7 +160,7 @@ def prepared(
         refuse_output_alone(output)
     if (options.anew or found is not DirectoryContent.CRAWL) and not canonical:
         if not kept.seeds:
-            raise SettingsError("seeds are missing: give at least one URL, @file, or - for standard input")
+            raise SettingsError("seeds are missing: name at least one URL, @file, or - for standard input")
         sources = kept.seeds
         canonical = read_seeds(sources, stdin, faults)
     if faults.count and options.strict_seeds:
@@ -209,7 +209,7 @@ def _output(flags: Mapping[str, object], from_environment: object, seeds: list[s
             raise SettingsError(f"output is {wanted!r}: it is no path")
         return _absolute(wanted)
     if not seeds:
-        raise SettingsError("seeds are missing: give at least one URL, @file, or - for standard input")
+        raise SettingsError("seeds are missing: name at least one URL, @file, or - for standard input")
     return _absolute(folder_name(host_of(seeds[0])))
 
 

@@ -91,8 +91,7 @@ def _host(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
     value = order_value(order, question.get("value"))
     if frontier.host(host) is None:
         raise SettingsError(
-            f"host {host!r:.200} is none that this crawl knows; `outrider hosts DIR` lists its hosts, `outrider add` "
-            "brings a new one"
+            f"this crawl has no host {host!r:.200}; `outrider hosts DIR` lists its hosts, `outrider add` adds one"
         )
     if order == "pause":
         count = frontier.pause(host)
@@ -122,10 +121,10 @@ def order_value(order: str, given: object, typed: object = None) -> float | None
     """Returns the value of an order to a host; None removes a delay or limit. Raises SettingsError naming the typed
     value, and the values that the order accepts."""
     if order not in HOST_ORDERS:
-        raise SettingsError(f"order is {shown(order)}: it takes {', '.join(HOST_ORDERS)}")
+        raise SettingsError(f"unknown order {shown(order)}; use {', '.join(HOST_ORDERS)}")
     if order not in _TAKES:
         if given is not None:
-            raise SettingsError(f"{order} takes no value, and got {shown(given)}")
+            raise SettingsError(f"{order} needs no value, but got {shown(given)}")
         return None
     if given is None:
         if order == "block":
@@ -135,7 +134,7 @@ def order_value(order: str, given: object, typed: object = None) -> float | None
     least = 1 if order == "limit" else 0
     whole = order != "limit" or number == int(number) if least <= number <= ORDER_SECONDS_MAX else False
     if not whole or (order == "block" and number == 0):
-        raise SettingsError(f"{order} is {shown(given if typed is None else typed)}: it takes {_TAKES[order]}")
+        raise SettingsError(f"{order} is {shown(given if typed is None else typed)}; use {_TAKES[order]}")
     return number
 
 

@@ -24,18 +24,18 @@ WINDOW_SECONDS: Final = 60.0
 STEP_SECONDS: Final = 1.0  # the window moves by this
 
 CAUSES: Final = {
-    "fetching": ("network", "sites are at work, and no other host waits for a place"),
-    "bandwidth": ("network", "bytes of answers come in"),
-    "dns": ("network", "names are looked up"),
+    "fetching": ("network", "sites are answering, and no other host waits for a place"),
+    "bandwidth": ("network", "answers are being received"),
+    "dns": ("network", "host names are being resolved"),
     "outage": ("network", "no host answers, so our own network is at fault"),
-    "resting": ("politeness", "hosts that hold URLs rest by rule"),
-    "hosts": ("politeness", "each host that holds URLs is being visited: there are too few"),
-    "robots": ("politeness", "a robots.txt comes before the pages of its host"),
-    "concurrency": ("concurrency", "sites are at work, and hosts that are ready wait for a place"),
+    "resting": ("politeness", "hosts with URLs left are in their delay"),
+    "hosts": ("politeness", "too few hosts: each host with URLs left has a request running"),
+    "robots": ("politeness", "pages wait for the robots.txt of their host"),
+    "concurrency": ("concurrency", "sites are answering, and ready hosts wait for a place"),
     "cpu": ("cpu", "visits wait for the processor, or are read and decided"),
     "disk": ("storage", "outcomes wait for a sync, or the disk is full"),
-    "paused": ("paused", "hosts that hold URLs are paused, or the crawl leases no more"),
-    "nothing": ("work", "nothing is left that may be fetched now"),
+    "paused": ("paused", "hosts with URLs left are paused, or the crawl leases no more"),
+    "nothing": ("work", "no URL may be fetched now"),
 }
 """Each cause: the kind of bound that it makes, and its meaning."""
 

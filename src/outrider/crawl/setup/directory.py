@@ -44,7 +44,7 @@ class DirectoryContent(StrEnum):
     CRAWL = "crawl"
 
 
-GIVE_A_CRAWL = "give the directory of a crawl"
+GIVE_A_CRAWL = "name the directory of a crawl"
 """The way out where the directory that a command names, to look at or to go on with, holds something else."""
 NAME_BYTES_MAX: Final = 255  # the longest file name on most systems; longer hosts do not resolve anyway
 CHOOSE_ANOTHER = "choose another name with -o"
@@ -86,8 +86,8 @@ def inspect(path: str, way_out: str = CHOOSE_ANOTHER) -> DirectoryContent:
     if names:
         named = ", ".join(sorted(names)[:3]) + (" …" if len(names) > 3 else "")
         if MANIFEST_NAME in names:
-            named = "the store of a program (Frontier.open), which has URLs and no pages"
-        raise ForeignStoreError(f"{path} holds no crawl but {named}; {way_out}")
+            named = "the store of a program (Frontier.open), which has URLs but no pages"
+        raise ForeignStoreError(f"{path} is not a crawl (it contains {named}); {way_out}")
     return DirectoryContent.NOTHING
 
 

@@ -77,10 +77,10 @@ def _whole(least: int, most: int) -> Callable[[object], int]:
         if isinstance(value, str):
             text = value.strip().replace("_", "")
             if not re.fullmatch(r"[+-]?[0-9]{1,30}", text):
-                raise RefusedError("it is no whole number")
+                raise RefusedError("not a whole number")
             value = int(text)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise RefusedError("it is no whole number")
+            raise RefusedError("not a whole number")
         if not least <= value <= most:
             raise RefusedError("it is too small" if value < least else "it is too large")
         return value
@@ -94,12 +94,12 @@ def _real(least: float, most: float, *, open_below: bool = False) -> Callable[[o
             try:
                 value = float(value)
             except ValueError:
-                raise RefusedError("it is no number") from None
+                raise RefusedError("not a number") from None
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise RefusedError("it is no number")
+            raise RefusedError("not a number")
         number = float(value)
         if math.isnan(number) or math.isinf(number):
-            raise RefusedError("it is no finite number")
+            raise RefusedError("not a finite number")
         if number < least or (open_below and number == least):
             raise RefusedError("it is too small")
         if number > most:
@@ -113,7 +113,7 @@ def _one_of(names: tuple[str, ...]) -> Callable[[object], str]:
     def read(value: object) -> str:
         if not isinstance(value, str) or value not in names:
             near = difflib.get_close_matches(str(value), names, 1)
-            raise RefusedError(f"did you mean {near[0]!r}?" if near else "it is none of them")
+            raise RefusedError(f"did you mean {near[0]!r}?" if near else "unknown value")
         return value
 
     return read
@@ -124,20 +124,20 @@ def _truth(value: object) -> bool:
         return value
     if isinstance(value, str) and value.strip().lower() in YES + NO:
         return value.strip().lower() in YES
-    raise RefusedError("it is neither true nor false")
+    raise RefusedError("neither true nor false")
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise RefusedError("it is no text")
+        raise RefusedError("not a text")
     if any(ord(character) < 0x20 or ord(character) == 0x7F for character in value):
-        raise RefusedError("it holds a control character")
+        raise RefusedError("it contains a control character")
     return value.strip()
 
 
 def _rules(value: object) -> str:
     if not isinstance(value, str):
-        raise RefusedError("it is no text")
+        raise RefusedError("not a text")
     try:
         return LossyRules.parse(value).text
     except SettingsError as error:
@@ -148,11 +148,11 @@ def _path(value: object) -> str:
     if isinstance(value, Path):
         value = str(value)
     if not isinstance(value, str) or not value or "\0" in value:
-        raise RefusedError("it is no path")
+        raise RefusedError("not a path")
     try:
         return os.path.abspath(os.path.expanduser(value))
     except FileNotFoundError:
-        raise RefusedError("the directory you are in was removed") from None
+        raise RefusedError("the current directory was removed") from None
 
 
 def _readable(value: object) -> str:
@@ -170,7 +170,7 @@ def _authorities(value: object) -> str:
     try:
         ssl.create_default_context(cafile=path)
     except (ssl.SSLError, OSError):
-        raise RefusedError("it holds no certificate in PEM form") from None
+        raise RefusedError("it contains no certificate in PEM form") from None
     return path
 
 
@@ -179,16 +179,16 @@ def _contact(value: object) -> str:
     if len(contact) > CONTACT_CHARACTERS_MAX:
         raise RefusedError(f"it is longer than {CONTACT_CHARACTERS_MAX} characters")
     if not contact.isascii():
-        raise RefusedError("it holds characters beyond ASCII, which no header takes")
+        raise RefusedError("it contains characters that are not ASCII, which a header cannot have")
     if not (_WEB.fullmatch(contact) or _MAIL.fullmatch(contact)):
-        raise RefusedError("it is neither a mail address nor a URL")
+        raise RefusedError("neither a mail address nor a URL")
     return contact
 
 
 def _user_agent(value: object) -> str:
     token = _text(value)
     if len(token) > USER_AGENT_CHARACTERS_MAX or not _TOKEN.fullmatch(token):
-        raise RefusedError("it is no product token")
+        raise RefusedError("not a product token")
     return token
 
 
@@ -197,7 +197,7 @@ def _several(value: object) -> tuple[str, ...]:
         return (_text(value),)
     if isinstance(value, Iterable) and not isinstance(value, Mapping | bytes):
         return tuple(_text(part) for part in value)
-    raise RefusedError("it is no list of texts")
+    raise RefusedError("not a list of texts")
 
 
 def _include(value: object) -> tuple[str, ...]:
@@ -244,7 +244,7 @@ def _function(value: object) -> object:
     if isinstance(value, str):
         value = value.strip()
     if not is_function(value):
-        raise RefusedError("it names no function")
+        raise RefusedError("not a function")
     return value
 
 
@@ -273,7 +273,7 @@ def _readers(value: object) -> tuple[tuple[str, object], ...]:
             raise RefusedError("it has no = between a content type and a function")
         essence = pair[0].strip().lower()
         if not _TYPE.fullmatch(essence):
-            raise RefusedError(f"{essence!r} is no content type")
+            raise RefusedError(f"{essence!r} is not a content type")
         found[essence] = _function(pair[1])
     return tuple(found.items())
 
@@ -316,7 +316,7 @@ def _pairs(value: object) -> list[tuple[str, object]]:
     if isinstance(value, str):
         value = (value,)
     if not isinstance(value, Iterable):
-        raise RefusedError("it is no list of NAME=VALUE")
+        raise RefusedError("not a list of NAME=VALUE")
     found: list[tuple[str, object]] = []
     for part in value:
         pair = part.split("=", 1) if isinstance(part, str) else part
@@ -330,7 +330,7 @@ def _headers(value: object) -> tuple[tuple[str, str], ...]:
     found = []
     for name, text in _pairs(value):
         if not isinstance(text, str):
-            raise RefusedError(f"the value of {name!r} is no text")
+            raise RefusedError(f"the value of {name!r} is not a text")
         try:
             Request("http://localhost/", "127.0.0.1", "x", ((name, text.strip()),))
         except SettingsError as error:
@@ -343,7 +343,7 @@ def _credentials(value: object) -> tuple[tuple[str, str], ...]:
     found: dict[str, str] = {}
     for origin, secret in _pairs(value):
         if not isinstance(secret, str):
-            raise RefusedError("the secret is no text")
+            raise RefusedError("the secret is not a text")
         try:
             found[origin_of(origin)] = checked_secret(secret)
         except ValueError as error:
@@ -355,7 +355,7 @@ def _truncate(value: object) -> tuple[tuple[str, int], ...]:
     found = []
     for name, size in _pairs(value):
         if name != "*" and not _TYPE.fullmatch(name.lower().replace("/*", "/x")):
-            raise RefusedError(f"{name!r} is no content type, type/* or *")
+            raise RefusedError(f"{name!r} is not a content type, type/* or *")
         found.append((name.lower(), _whole(1, TRUNCATE_BYTES_MAX)(size)))
     return tuple(found)
 
@@ -369,7 +369,7 @@ def _timeout(value: object) -> tuple[tuple[str, float], ...]:
     for name, seconds in _pairs(value.split(",") if isinstance(value, str) else value):
         name = name.replace("_", "-")
         if name not in told:
-            raise RefusedError(f"{name!r} is none of {', '.join(told)}")
+            raise RefusedError(f"{name!r} is not one of {', '.join(told)}")
         told[name] = _real(0, TIMEOUT_SECONDS_MAX, open_below=True)(seconds)
     return tuple(told.items())
 
@@ -388,13 +388,13 @@ _OF_TABLES: dict[str, tuple[Callable[[object], object], str]] = {
 def _tables(value: object) -> tuple[tuple[tuple[str, object], ...], ...]:
     """The [[host]] tables, each as pairs, its values checked as those of the options of the same names."""
     if isinstance(value, Mapping) or not isinstance(value, list | tuple):
-        raise RefusedError("it is no list of tables")
+        raise RefusedError("not a list of tables")
     found = []
     for table in value:
         pairs = dict(table)
         name = pairs.get("name")
         if not isinstance(name, str) or not _HOST_PATTERN.fullmatch(name):
-            raise RefusedError(f"name is {name!r:.80}, no pattern of host names as *.example.org")
+            raise RefusedError(f"name is {name!r:.80}, not a pattern of host names such as *.example.org")
         checked_pairs: dict[str, object] = {"name": name}
         for key, one in pairs.items():
             option = str(key).replace("-", "_")
@@ -405,7 +405,7 @@ def _tables(value: object) -> tuple[tuple[tuple[str, object], ...], ...]:
                 (read, accepted), secret = _OF_TABLES[option], False
             elif setting is None or not setting.per_host:
                 known = ["name", *_OF_TABLES, *(name for name, setting in SETTINGS.items() if setting.per_host)]
-                raise RefusedError(f"{key} is nothing that a table of one host takes: {', '.join(known)}")
+                raise RefusedError(f"{key} is not a setting of a host: use {', '.join(known)}")
             else:
                 read, accepted, secret = setting.read, setting.accepted, setting.secret
             try:
@@ -1027,9 +1027,7 @@ def checked(name: str, value: object, setting: Setting, source: str = "") -> obj
         shown = ", ".join(map(repr, value)) if isinstance(value, tuple | list) else repr(value)
         shown = "" if setting.secret else f" is {shown}" if len(shown) <= 200 else f" is {shown[:200]}…"
         origin = f" ({source})" if source else ""
-        raise SettingsError(
-            f"{name.replace('_', '-')}{origin}{shown}: {refusal}; it takes {setting.accepted}"
-        ) from None
+        raise SettingsError(f"{name.replace('_', '-')}{origin}{shown}: {refusal}; use {setting.accepted}") from None
 
 
 Given = Mapping[str, tuple[object, str]]

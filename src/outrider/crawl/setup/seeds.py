@@ -89,7 +89,7 @@ def _lines(source: str, stdin: BinaryIO | None) -> Iterator[tuple[str, str | Inv
         except OSError as error:
             raise NamedPathError(
                 f"the file of seeds {source[1:]!r} cannot be read ({error.strerror}); "
-                "give the path of a text file with one URL a line"
+                "name a text file with one URL per line"
             ) from None
     else:
         yield "seed", source.strip()
