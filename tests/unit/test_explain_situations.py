@@ -64,7 +64,7 @@ def unknown():
 
 def out_of_scope():
     world = World(scope="host").add(A)
-    return world, "http://elsewhere.test/", "out_of_scope", "outside the scope", None
+    return world, "http://elsewhere.test/", "out_of_scope", "out of scope", None
 
 
 def ready():
