@@ -5,7 +5,7 @@ from __future__ import annotations
 
 
 class OutriderError(Exception):
-    """Something Outrider was asked to do could not be done."""
+    """Outrider could not do this."""
 
     retryable = False
     exit_code = 1
@@ -29,7 +29,7 @@ class SettingsError(OutriderError, ValueError):
 
 
 class NestedCallError(SettingsError):
-    """A function that the frontier had asked called the frontier, whose call was not over; nothing was changed."""
+    """A function that the frontier called has called the frontier during that call; nothing was changed."""
 
 
 class PagesNeedErrandsError(SettingsError):
@@ -71,9 +71,9 @@ class InvalidUrlError(OutriderError, ValueError):
         self.url = url
         """The text as it was given."""
         self.reason = reason
-        """What is wrong with it, in words; "" where nobody can tell."""
+        """The fault in words; "" if it is unknown."""
         self.position = position
-        """The character of `url` (from 0) at which it goes wrong, where that is one character."""
+        """The position in `url` (from 0) of the wrong character, if it is one character."""
 
 
 class SelectorError(OutriderError, ValueError):
@@ -108,7 +108,7 @@ class UnknownOutputError(StoreError):
 
 
 class LostOutputError(StoreError):
-    """A file of this crawl was taken away while the crawl ran, so the crawl stopped; its frontier has every page."""
+    """A file of this crawl was removed while the crawl ran, so the crawl stopped; its frontier has every page."""
 
 
 class StoreInUseError(StoreError):
@@ -118,16 +118,17 @@ class StoreInUseError(StoreError):
 
 
 class StoreFullError(StoreError):
-    """The disk is full; nothing accepted so far is lost, and the call may be repeated when there is space again."""
+    """The disk is full; everything accepted is safe, and you may repeat the call when there is space again."""
 
     retryable = True
     exit_code = 7
 
 
 class TooManyFilesError(StoreFullError):
-    """Too many files are open; nothing was changed, and the call may be repeated when there is room for more.
+    """Too many files are open; nothing was changed, and you may repeat the call when there is room for more.
 
-    A lack of room like that of a full disk, and answered likewise: what is accepted stays, what can go on goes on.
+    A lack of room like that of a full disk, and handled in the same way: accepted data is safe, and other calls
+    continue.
     """
 
     exit_code = 5
@@ -141,17 +142,17 @@ class StoreFailedError(StoreError):
 
 
 class LostLockError(StoreFailedError):
-    """The lock of this store is no longer held by this process, so that another may write here, and this one stopped
-    before it did; what was acknowledged is in the store."""
+    """This process has lost the lock of this store, so another one may write here; this one stopped before it did. All
+    acknowledged data is in the store."""
 
     exit_code = 6
 
 
 class StoreStoppedError(StoreFailedError):
-    """A call was broken off halfway, so this store was stopped; nothing acknowledged is lost: open the store again.
+    """A call was interrupted halfway, so this store was stopped; all acknowledged data is safe: open the store again.
 
-    The disk had no part in it: a bug, an interruption (Ctrl-C) or damage was met inside a verb. The error itself went
-    to the call that met it, and stands here as the cause.
+    The disk is not the cause: a bug, an interruption (Ctrl-C) or damage happened inside a verb. The error itself was
+    raised in that call, and is the cause here.
     """
 
     exit_code = 1
@@ -174,7 +175,7 @@ class InterruptedCallError(OutriderError):
 
 
 class ClosedError(OutriderError):
-    """The call comes after the close."""
+    """The call was made after the close."""
 
 
 class UnreachableError(OutriderError):
@@ -184,7 +185,7 @@ class UnreachableError(OutriderError):
 
 
 def shown(value: object, characters_max: int = 80) -> str:
-    """A value for an error, cut to so many characters; the name of its class where that cannot be shown."""
+    """Returns a value for an error, cut to a number of characters; the name of its class if it cannot be shown."""
     try:
         return repr(value)[:characters_max]
     except Exception:  # noqa: BLE001 - the caller's class may raise anything

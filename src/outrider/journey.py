@@ -1,7 +1,6 @@
 """The nouns of a URL's journey (Link, Lease, Outcome …) and the three verbs as a Protocol.
 
-Everything here is frozen and knows no clock: instants are int microseconds since 1970, lengths of time are float
-seconds.
+Everything here is frozen and uses no clock: instants are int microseconds since 1970, durations are float seconds.
 """
 
 from __future__ import annotations
@@ -120,11 +119,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A URL that a page, a seed list or a caller names.
+    """A URL from a page, a seed list or a caller.
 
-    `priority` lies in [0, 1] (None: 0.5), `not_before` is an instant, `metadata` is a mapping of text to text or JSON
-    values that comes back with the lease. `discover` answers `over_limit` for a URL or metadata that is too long, and
-    refuses a key, crawl or referrer that is too long (docs/frontier.md has the bounds).
+    `priority` is in [0, 1] (None: 0.5), `not_before` is an instant, `metadata` is a mapping of text to text or JSON
+    values that the lease returns. `discover` returns `over_limit` for a URL or metadata that is too long, and
+    refuses a key, crawl or referrer that is too long (docs/frontier.md has the limits).
     """
 
     url: str
@@ -168,15 +167,15 @@ class UrlColumns(Protocol):
     def __len__(self) -> int: ...
 
     def strings(self) -> list[str]:
-        """Their canonical texts, "" for a text that is no URL."""
+        """Their canonical texts, "" for a text that is not a URL."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RobotsAnswer:
-    """The answer to a request for a robots.txt: an HTTP status (None: no answer, or one that broke off), the whole body
-    with its codings undone, and the next hop of a redirect. fresh_seconds: how long the answer says that it may be kept
-    (Cache-Control, Expires), None where it does not say; it may shorten the day that rules hold."""
+    """The answer to a request for a robots.txt: an HTTP status (None: no answer, or an incomplete one), the whole body
+    with its codings undone, and the next hop of a redirect. fresh_seconds: the answer's own time to live
+    (Cache-Control, Expires), or None; it may shorten the day for which rules are valid."""
 
     status: int | None
     body: bytes = b""
@@ -185,7 +184,7 @@ class RobotsAnswer:
 
 
 class Form(StrEnum):
-    """How the values of a field of `Outcome` are checked and kept (frontier/verbs/outcome_columns.py), and their type
+    """How the values of a field of `Outcome` are checked and stored (frontier/verbs/outcome_columns.py), and their type
     over HTTP (engine/messages.py)."""
 
     TOKEN = "token"  # noqa: S105
@@ -208,11 +207,12 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeField:
-    """What a field of `Outcome` is beside its type. column: its name in an `OutcomeBatch`, if that is not the field's;
-    None where a batch has no such column. bytes_max: the limit of a text or octets. kept: the letter that names it in
-    the record of the URL, "" for a field that no record keeps; a letter never gets another meaning. renewed: each
-    outcome with a kept value replaces it, also by nothing; otherwise the record keeps it until another value comes.
-    served: whether it goes to a server; the lines and the end of a request stay with the worker."""
+    """The properties of a field of `Outcome` besides its type. column: its name in an `OutcomeBatch`, if that is not
+    the field's; None if a batch has no such column. bytes_max: the limit of a text or octets. kept: the letter that
+    names it in the record of the URL, "" for a field outside the record; a letter never gets another meaning. renewed:
+    each outcome with a kept value replaces it, also by nothing; otherwise the record keeps it until another value
+    arrives.
+    served: whether it is sent to a server; the lines and the end of a request stay with the worker."""
 
     form: Form
     column: str | None = ""
@@ -230,22 +230,23 @@ class Outcome(msgspec.Struct, frozen=True):
     """The outcome of a lease.
 
     token: of the lease. verdict: done, again (at `at`), retry, gone.
-    seconds: how long the site took (our own DNS and TLS left out); it sets the host's gap. None: no request was sent.
+    seconds: the time that the site needed (without our own DNS and TLS); it sets the host's gap. None: no request.
     ended_at: instant of the request's end; None means now. A named worker's lease ends at the report's instant instead,
-    for clocks of workers differ.
-    first_byte_seconds: how long the first byte of the answer took; a host that answers later than usual gets more room.
-    challenged: a challenge for a browser or a person came in place of the page; two in a row park the host.
-    retry_after_seconds: what the site asked for (Retry-After); it rests the whole host.
+    because clocks of workers differ.
+    first_byte_seconds: the time to the first byte of the answer; a host that answers later than usual gets longer
+    pauses.
+    challenged: a challenge for a browser or a person in place of the page; two in a row park the host.
+    retry_after_seconds: from the site's Retry-After; it rests the whole host.
     refused: the site refused for load (429, 503); without retry_after_seconds the host backs off.
-    location: target of a redirect; it becomes a URL of its own, hops + 1.
-    answered: the site gave an HTTP answer; counts against `max_pages`.
-    line, politeness: one line of JSON each for `pages.jsonl` and `politeness.jsonl`, kept with the outcome or not at
+    location: target of a redirect; it becomes a separate URL, hops + 1.
+    answered: the site sent an HTTP answer; counts against `max_pages`.
+    line, politeness: one line of JSON each for `pages.jsonl` and `politeness.jsonl`, stored with the outcome or not at
     all.
-    digest: of the content, for telling duplicates; duplicate: the content is that of another URL, byte by byte;
-    repeats: it is nearly that, so it counts as no new content either (docs/traps.md); first_copy: it is one of both,
-    and no URL of its shape had that page before; foreign_copy: it is, of a page of another host, and no URL of its host
-    had that page before. bytes_read: decoded bytes, for the totals.
-    address, ttl_seconds: the answer to an errand of kind `address`, and how long it holds (None: five minutes).
+    digest: of the content, to find duplicates; duplicate: the content is that of another URL, byte by byte;
+    repeats: it is nearly that, so it does not count as new content either (docs/traps.md); first_copy: it is one of
+    both, and no URL of its shape had that page before; foreign_copy: it is, of a page of another host, and no URL of
+    its host had that page before. bytes_read: decoded bytes, for the totals.
+    address, ttl_seconds: the answer to an errand of kind `address`, and its time to live (None: five minutes).
     """
 
     token: Annotated[int, OutcomeField(Form.TOKEN, column=None)]
@@ -310,12 +311,12 @@ def _with(one: Outcome, fields: Mapping[str, Any]) -> Outcome:
 
 @dataclass(frozen=True, slots=True, init=False)
 class OutcomeBatch:
-    """Outcomes of many leases in columns, with all that `Outcome` has but links, which `report` takes beside them.
+    """Outcomes of many leases in columns, with all fields of `Outcome` but links, which `report` accepts separately.
 
     tokens: whole numbers; for each, or once for all, its verdict, seconds (None or NaN: no request was sent) and HTTP
-    status (None or 0: none). Each further column has the values of a field of `Outcome` and its name, or the plural of
-    it (`errors`, `locations`, `lines`, `digests`, `etags`, `addresses`): a list with None where there is none, a
-    mapping from the rows that have one, or one value for all; None where no row has any. Raises SettingsError for a
+    status (None or 0 without one). Each further column has the values of a field of `Outcome` and its name, or its
+    plural (`errors`, `locations`, `lines`, `digests`, `etags`, `addresses`): a list with None for missing values, a
+    mapping from the rows with a value, or one value for all; None if no row has one. Raises SettingsError for a
     column of another name.
     """
 
@@ -348,14 +349,14 @@ class OutcomeBatch:
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """The right to one URL until `deadline` (an instant), proved by `token`, an int that only grows.
+    """The right to fetch one URL until `deadline` (an instant), proved by `token`, an int that only grows.
 
     key: the queue's key. authority: scheme://host[:port]. kind: page or an errand. attempt: 1 for the first.
     not_before: do not fetch before this instant (trains; otherwise the instant of the lease).
-    ended_before: when the last request to this host ended (None: there was none); gap_seconds: what had to lie between,
-    gap_reason: the rule that said so (`floor factor crawl_delay retry_after back_off strain`).
-    address: where the host is, as it was told or found by an errand (None: not known); connect to exactly that one.
-    capacity: how many requests to this host may be open at once, this one included.
+    ended_before: the end of the last request to this host (None: there was none); gap_seconds: the required gap,
+    gap_reason: the rule that requires it (`floor factor crawl_delay retry_after back_off strain`).
+    address: the address of the host, from a caller or an errand (None: unknown); connect to exactly that one.
+    capacity: the number of requests to this host that may be open at once, this one included.
     An errand of kind `address` has a URL of the form `dns:host` (RFC 4501) and no authority.
     """
 
@@ -397,8 +398,8 @@ class Lease(msgspec.Struct, frozen=True):
         first_byte_seconds: float | None = None,
         **fields: Any,
     ) -> Outcome:
-        """It was fetched; `links` were found in it, `location` is where it redirects to. fields: any others of
-        `Outcome`. Raises SettingsError for a name that no field has."""
+        """Returns the outcome of a fetched page; `links`: its links, `location`: its redirect target. fields: any
+        others of `Outcome`. Raises SettingsError for an unknown field."""
         one = Outcome(
             self.token,
             Verdict.DONE,
@@ -454,8 +455,8 @@ class Lease(msgspec.Struct, frozen=True):
         )
 
     def gone(self, *, status: int | None = None, error: str | None = None, seconds: float | None = None) -> Outcome:
-        """It failed for good. A URL that `again` gave a schedule is visited again nevertheless, more rarely, unless
-        there is neither a status nor an error."""
+        """Returns the outcome of a final failure. A URL with a schedule from `again` is visited again all the same,
+        more rarely, unless there is neither a status nor an error."""
         return Outcome(self.token, Verdict.GONE, seconds=seconds, status=status, error=error)
 
     def robots(
@@ -472,15 +473,16 @@ class Lease(msgspec.Struct, frozen=True):
         return Outcome(self.token, Verdict.DONE, seconds=seconds, status=status, robots=answer)
 
     def located(self, address: str, *, ttl_seconds: float | None = None) -> Outcome:
-        """The answer to an errand of kind `address`: the host is there, for so long (None: five minutes; half a minute
-        at least, a day at most). A failure is told by `retry`, or by `gone` if no later attempt would mend it."""
+        """Returns the answer to an errand of kind `address`: the host's address and its time to live (None: five
+        minutes; at least half a minute, at most a day). Report a failure with `retry`, or with `gone` if it is
+        final."""
         return Outcome(self.token, Verdict.DONE, address=address, ttl_seconds=ttl_seconds)
 
 
 LEASE_FIELDS: Final[Mapping[str, OutcomeField]] = {
     name: told for name, told in RECORD_FIELDS.items() if name in Lease.__struct_fields__
 }
-"""The fields of a record that come back with the lease of its URL."""
+"""The fields of a record that are in the lease of its URL."""
 
 
 class PageLine(msgspec.Struct, kw_only=True):
@@ -614,7 +616,7 @@ class LeaseBatch(Sequence[Lease]):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answer of `report`: a code per outcome and, row by row, a code per link. Iterating gives the outcomes'
+    """The answer of `report`: a code per outcome and, row by row, a code per link. Iterating yields the outcomes'
     codes."""
 
     outcomes: tuple[Settled, ...]
@@ -652,8 +654,8 @@ class UrlStatus:
 
 
 class ListPage(list[Listed], Generic[Listed]):
-    """A piece of a list. cursor: the argument `after` for the next piece, None at the end; it stays good while others
-    write."""
+    """A piece of a list. cursor: the argument `after` for the next piece, None at the end; it remains valid while
+    others write."""
 
     def __init__(self, rows: Iterable[Listed] = (), cursor: str | None = None) -> None:
         super().__init__(rows)
@@ -662,9 +664,9 @@ class ListPage(list[Listed], Generic[Listed]):
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """One queue: (crawl, key, host), how many of its URLs are in which state, and the words of operators about it.
+    """One queue: (crawl, key, host), the numbers of its URLs by state, and the orders of operators about it.
 
-    blocked_until: an instant. delay_seconds, limit: None where nothing was set.
+    blocked_until: an instant. delay_seconds, limit: None if not set.
     """
 
     crawl: str
@@ -684,11 +686,11 @@ class QueueStatus:
 
 @dataclass(frozen=True, slots=True)
 class RobotsStatus:
-    """A robots.txt as it is known.
+    """The known state of a robots.txt.
 
-    state: unknown, rules, allow (there are none), refused (out of reach, so its pages stay closed), dead (no server) or
-    retrying. status: of the last answer, None for none. fetched_at: the last good answer; expires_at: when it is asked
-    for again. error: the class of the last failure.
+    state: unknown, rules, allow (without rules), refused (unreachable, so its pages are not fetched), dead (no server)
+    or retrying. status: of the last answer, or None. fetched_at: the last good answer; expires_at: the time of the next
+    request. error: the class of the last failure.
     """
 
     authority: str
@@ -706,9 +708,9 @@ class HostStatus:
     """One host: ready, resting (or being visited), blocked (paused or blocked by an operator, or backing off) or empty,
     and its clock.
 
-    rest_until: an instant. gap_seconds: what had to lie behind its last request, and the rule that said so (`reason`).
-    not_welcome: why it is parked until an operator resumes it, or left alone for a while. robots: the files of
-    its authorities. paused, blocked_until: all its queues are, by an operator's word.
+    rest_until: an instant. gap_seconds: the required gap after its last request, and its rule (`reason`).
+    not_welcome: why it is parked until an operator resumes it, or is not visited for a while. robots: the files of
+    its authorities. paused, blocked_until: all its queues are, by an operator's order.
     """
 
     name: str
@@ -730,8 +732,7 @@ class HostStatus:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """One group of hosts that share a clock: until when it rests, None where it does not, and how many of its turns are
-    taken."""
+    """One group of hosts that share a clock: the end of its rest, or None, and the number of its turns in use."""
 
     name: str
     rest_until: Instant | None
@@ -750,13 +751,13 @@ class PriorityPart:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The priority of a URL and what it is made of.
+    """The priority of a URL and its parts.
 
-    source: default (neither its link nor a function gave one), given (with its link, or by an operator), function
-    (the function gives the same today), None where nobody can tell. function: the function of priority that the
-    frontier, or its crawl, has. parts: the parts of a weighted function, as it gives them today for the depth of the
-    URL alone. hops: redirects that led to it. losses: leases in a row that ended without a report; each puts it behind
-    the others of its class.
+    source: default (neither its link nor a function set one), given (with its link, or by an operator), function
+    (the function returns the same today), None if it is unknown. function: the function of priority of the
+    frontier, or its crawl. parts: the parts of a weighted function, as it returns them today for the depth of the
+    URL alone. hops: redirects that led to it. losses: leases in a row that ended without a report; each moves it to the
+    end of its class.
     """
 
     priority: float
@@ -780,17 +781,18 @@ class ArchivePlace:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Everything known about one URL, and the one reason why it is not being fetched now.
+    """Everything about one URL, and the one reason why it is not being fetched now.
 
     slot, fingerprint, order: its identity. klass: 0 to 15. reason_now: a word; reason_text: a sentence. robots: the
-    line of its robots.txt that decides, in words where none does; robots_state: how far that file is known. due_since:
-    since when the URL itself may be fetched: its discovery, or the instant until which it waited. worker: who holds its
-    lease, empty for this process, and lease_until the end of that. discovered_at: to within a minute, or longer in a
-    frontier of some days; fetched_at: its last answer, to the second; both None where an earlier version did not note
-    them. before: how many URLs of its queue go before it, `BEFORE_COUNTED_MAX` for that many or more. held_by: all
-    groups that hold its host back now. ranking: what its priority is made of. archived, duplicate_of, distance: the
-    place of its last answer in the archive, the URL of which it is a copy, and in how many bits of their SimHashes
-    both differ, None for the same bytes; a crawl knows these, a frontier without a crawl does not.
+    deciding line of its robots.txt, or words without one; robots_state: the state of that file. due_since: the time
+    since which the URL itself may be fetched: its discovery, or the instant until which it waited. worker: the worker
+    with its lease, empty for this process, and lease_until the end of that. discovered_at: to within a minute, or
+    longer in a frontier that is some days old; fetched_at: its last answer, to the second; both None if an earlier
+    version did not note them. before: the number of URLs of its queue that precede it, `BEFORE_COUNTED_MAX` for that
+    many or more.
+    held_by: all groups that delay its host now. ranking: the parts of its priority. archived, duplicate_of, distance:
+    the place of its last answer in the archive, the URL of which it is a copy, and the number of different bits of
+    their SimHashes, None for the same bytes; a crawl knows these, a frontier without a crawl does not.
     """
 
     url: str
@@ -821,17 +823,17 @@ class Explanation:
     distance: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as dicts and values that JSON knows."""
+        """Returns all of it as dicts and JSON values."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Why nothing, or no more, can be leased now: hosts by the cause that holds them back, and the next event.
+    """Why nothing, or no more, can be leased now: hosts by the cause that delays them, and the next event.
 
     hosts: ready, resting, blocked, leased, empty; they add up to `known`. urls: by state. next_at: an instant.
-    tail_seconds: how long the host with the most URLs will take at its gap. hint: the part of `text` that says how a
-    program leases what is ready.
+    tail_seconds: the time that the host with the most URLs needs at its gap. hint: the part of `text` that says how a
+    program leases ready URLs.
     """
 
     reason: str
@@ -848,7 +850,7 @@ class Idle:
     hint: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as dicts and values that JSON knows."""
+        """Returns all of it as dicts and JSON values."""
         return asdict(self)
 
 
@@ -866,9 +868,9 @@ class WorkerStatus:
 
 @dataclass(frozen=True, slots=True)
 class HostWait:
-    """A host that holds URLs and rests: until when (an instant), for how long from now, how many URLs, and the rule.
+    """A resting host with URLs: the end of its rest (an instant), the seconds until then, the number of URLs, the rule.
 
-    asked: whether the host asked for it (Retry-After), or refused without saying for how long.
+    asked: whether the host requested it (Retry-After), or refused without a time.
     """
 
     name: str
@@ -881,7 +883,7 @@ class HostWait:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Hosts that hold URLs and rest: how many, the longest rest in seconds (0 without any), the first to be ready."""
+    """Resting hosts with URLs: their number, the longest rest in seconds (or 0), the first to be ready."""
 
     hosts: int
     longest_seconds: float
@@ -898,7 +900,7 @@ class Verification:
 
 
 class Verbs(Protocol):
-    """The three verbs, of a frontier in this process or of its stand-in elsewhere."""
+    """The three verbs, of a frontier in this process or elsewhere."""
 
     def discover(self, links: Iterable[str | Link], *, request_id: RequestId | None = None) -> list[Code]:
         """One code per link, in order; an answered link is durable. A `UrlBatch` is such an iterable."""
@@ -931,7 +933,7 @@ class Verbs(Protocol):
         request_id: RequestId | None = None,
         watermark: tuple[str, bytes] | None = None,
     ) -> Report:
-        """One code per outcome; links come as (row of the outcome, link), beside those an outcome carries.
+        """Returns one code per outcome. links: (row of the outcome, link), in addition to those of an outcome.
 
         watermark: (archive writer, opaque place) synced before.
         """

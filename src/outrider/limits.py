@@ -33,162 +33,164 @@ DELAY_SECONDS_FLOOR = 1.0  # smallest gap by default
 DELAY_FACTOR = 10.0  # gap = factor x duration of the last fetch (Mercator)
 DELAY_FACTOR_SECONDS_MAX = 60.0  # that term alone never exceeds this
 CRAWL_DELAY_SECONDS_MAX = 86_400.0  # a robots.txt may not close a host for longer than a day by a typing error
-RETRY_AFTER_SECONDS_MAX = 31_536_000.0  # a server may ask for a year
+RETRY_AFTER_SECONDS_MAX = 31_536_000.0  # the longest Retry-After that counts: a year
 BACK_OFF_SECONDS_ONCE = 4.0  # 429 or 503 without a usable Retry-After: a lone one between good answers passes soon
 BACK_OFF_SECONDS_FIRST = 60.0  # the next one within half an hour: the host has too much to do; doubles
 BACK_OFF_SECONDS_MAX = 86_400.0  # it doubles up to a day
-BACK_OFF_JITTER = 0.1  # the most that chance adds to a back-off: hosts that refused together come back apart
+BACK_OFF_JITTER = 0.1  # the largest random part of a back-off: hosts that refused together return at different times
 PACE_MIN = 1 / 64  # the least share of its rate that a host under strain is given: six failures in a row
-PACE_STEP = 1 / 8  # an answer gives so much back: a host that works again has its rate after eight answers
+PACE_STEP = 1 / 8  # the part of the rate that an answer restores: a recovered host has its rate after eight answers
 STRAIN_SECONDS_MAX = 300.0  # and no longer than five minutes by that rule: a host that works again is soon noticed
-SLOW_FACTOR = 2.0  # an answer that takes so many times the usual wait shows a host that slows down
-SLOW_SECONDS_MIN = 0.5  # and that takes so long at least: below, the way to the host differs as much
-SLOW_PACE = 3 / 4  # the share of its rate that it keeps then: a failure takes more
+SLOW_FACTOR = 2.0  # an answer that needs this multiple of the usual wait is a sign of a host that slows down
+SLOW_SECONDS_MIN = 0.5  # and at least this time: below, the network varies as much
+SLOW_PACE = 3 / 4  # the share of its rate that it keeps then: a failure costs more
 USUAL_STEP = 1 / 16  # how far the usual wait moves to each wait: a few slow answers do not become usual
-USUAL_MILLISECONDS_MAX = 65_535  # the longest wait that a cell can tell: longer ones end as timeouts by default
-NETWORK_HOSTS_MIN = 8  # where so many hosts are asked and none answers, our own network is the fault
+USUAL_MILLISECONDS_MAX = 65_535  # the longest wait in a cell: longer ones end as timeouts by default
+NETWORK_HOSTS_MIN = 8  # if this number of hosts is tried and no host answers, our own network is the cause
 NETWORK_PAUSE_SECONDS_FIRST = 30.0  # then a few requests try it; each pause is twice as long
 NETWORK_PAUSE_SECONDS_MAX = 600.0  # up to ten minutes: a network that works again is soon noticed
 NETWORK_OUTAGE_SECONDS_MAX = 86_400.0  # a night without a network marks no host; a crawl of dead hosts ends
-NETWORK_PROBES = 4  # requests that are open at once behind a pause: one host may be dead by itself
-UNWELCOME_POINTS_MAX = 12  # so many 403s or broken connections in a row, after which a host is parked
+NETWORK_PROBES = 4  # requests that are open at once after a pause: one host may be dead by itself
+UNWELCOME_POINTS_MAX = 12  # 403s or broken connections in a row, after which a host is parked
 WALL_LOOKS_MAX = 256  # next URLs of a host that are looked at for one of another shape than its 403s
-SILENT_SECONDS_FIRST = 600.0  # a host that falls silent is asked again after so long, then twice as long each time
-SILENT_TRIES_MAX = 8  # so often, in two days; then it is parked
+SILENT_SECONDS_FIRST = 600.0  # the first pause of a host that falls silent, then twice as long each time
+SILENT_TRIES_MAX = 8  # tries, in two days; then it is parked
 UNWELCOME_CHALLENGE = 6  # points of a challenge page: two in a row park their host
-UNWELCOME_SAME_BODIES = 24  # so many copies of one page in a row: a login page is met a few times between others
+UNWELCOME_SAME_BODIES = (
+    24  # a host with this many answers of one page in a row counts as blocked; a login page is rarer
+)
 UNWELCOME_RUNS_MAX = 16_384  # hosts whose last body is remembered, and paths with queries: some 4 MB
-UNWELCOME_BODY_BYTES_MAX = 64 << 10  # signs of a challenge are looked for in so much of an answer: such pages are short
+UNWELCOME_BODY_BYTES_MAX = 64 << 10  # the part of an answer that is searched for a challenge: such pages are short
 BACK_OFF_FORGET_SECONDS = 1_800.0  # after half an hour without a refusal the next one starts from the beginning
 LINE_LOOKED_AT_MAX = 64  # errands at a blocked host that are looked at one by one; thousands may redirect to one host
 GROUPS_PER_HOST_MAX = 4  # politeness groups that one request counts in: domain, address and two named ones
-GROUP_VAIN_WAKES_MAX = 8  # turns that a host lets go by, because another group of it is not free, before all are kept
-GROUP_AGED_TURN_SECONDS = 2.0  # a turn given by age is safe from a call for one crawl or key: workers ask more often
+GROUP_VAIN_WAKES_MAX = 8  # turns that a host misses, because another group is not free, before all are kept for it
+GROUP_AGED_TURN_SECONDS = 2.0  # a turn by age is safe from a call for one crawl or key: workers lease more often
 GROUP_CAPACITY_MAX = 65_535  # open requests of one group; a larger capacity limits nothing
-GROUP_GAP_SECONDS_MAX = 86_400.0  # the gap that a group asks for; more than a day is a typing error
+GROUP_GAP_SECONDS_MAX = 86_400.0  # the longest gap of a group; more than a day is a typing error
 GROUPS_ROWS_AT_ONCE = 65_536  # hosts that join their groups in one piece: some ten megabytes on the way
 GROUPING_FILE_BYTES_MAX = 16 << 20  # a file of groups; a hundred thousand names or networks have place
 
 # addresses that errands find
-ADDRESS_SECONDS_USUAL = 300.0  # an answer without a time to live holds so long; five minutes is a usual one
-ADDRESS_SECONDS_MIN = 30.0  # an answer holds so long at least, or a host would be asked about before each page
+ADDRESS_SECONDS_USUAL = 300.0  # the time to live of an answer without one; five minutes is usual
+ADDRESS_SECONDS_MIN = 30.0  # the shortest time to live, or a host would be resolved before each page
 ADDRESS_SECONDS_MAX = 86_400.0  # and no longer than a day
-ADDRESS_FAILED_SECONDS = 3_600.0  # a host whose address cannot be had goes by its own clock; asked about again then
-ADDRESS_TEXT_MAX = 64  # characters: an IPv6 address takes 39, and the zone of a local one is an interface's short name
-ADDRESSES_READ_MAX = 4_096  # texts of addresses whose form is kept: hosts of one machine come together; half a megabyte
+ADDRESS_FAILED_SECONDS = (
+    3_600.0  # how long a host without an address uses only its own clock; then it is resolved again
+)
+ADDRESS_TEXT_MAX = 64  # characters: an IPv6 address needs 39, and the zone of a local one is an interface's short name
+ADDRESSES_READ_MAX = 4_096  # texts of addresses whose form is cached, for hosts of one machine; half a megabyte
 
 # leases and retries
 LEASE_SECONDS_MAX = 86_400.0  # a worker that needs longer extends
-LEASES_LOST_MAX = 5  # after so many losses in a row a URL is gone(lost): it kills its holders; three may be chance
+LEASES_LOST_MAX = 5  # after this many losses in a row a URL is gone(lost): it crashes its workers; three may be chance
 RETRY_SECONDS = (5.0, 30.0, 300.0)  # after these the URL is a dead letter
 # A page that is visited regularly is given up after 10 bad answers in a row: by then it is gone, not out of order
 BAD_ANSWERS_MAX = 10
 # The least pause after each bad answer but the last. Together they are 7.7 days: repairs and holidays are over by then
 BAD_ANSWER_SECONDS = (1.0, 30.0, 300.0, 1_800.0, 10_800.0, 43_200.0, 86_400.0, 172_800.0, 345_600.0)
-# A month: the pauses double, and a page that came back is noticed within this time, unless its schedule is longer
+# A month: the pauses double, and a page that returned is noticed within this time, unless its schedule is longer
 BAD_ANSWER_SECONDS_MAX = 30 * 86_400.0
-REDIRECT_HOPS_MAX = 5  # RFC 9309 asks for five for robots.txt; browsers allow 20, loops only waste politeness
+REDIRECT_HOPS_MAX = 5  # RFC 9309 requires five for robots.txt; browsers allow 20, loops only waste politeness
 
 # robots
-# RFC 9309 section 2.5 asks for 500 KiB at least; the largest of 2,553 real files has 1.4 MB, with rules to its end.
-# A crawl takes BODY_BYTES_MAX of it, as of any answer
+# RFC 9309 section 2.5 requires at least 500 KiB; the largest of 2,553 real files has 1.4 MB, with rules to its end.
+# A crawl reads BODY_BYTES_MAX of it, as of any answer
 ROBOTS_BYTES_MAX = 4 << 20
 ROBOTS_AGE_SECONDS_MAX = 86_400.0  # RFC 9309 section 2.4: not longer than a day
-ROBOTS_AGE_SECONDS_MIN = 300.0  # its answer may shorten that, but a site that says 0 is not asked before each page;
-# a copy also holds for so long after the rest that follows its request, whatever Crawl-delay the file has
-# The address guard of one worker refused a robots.txt: others get the chance for a minute, each time after
-ROBOTS_GUARDED_SECONDS = 5.0  # which is short for whoever waits, and long enough that a refusing worker costs nothing
+ROBOTS_AGE_SECONDS_MIN = 300.0  # its answer may shorten that, but a file with 0 is not requested before each page;
+# a copy is also valid for this time after the rest that follows its request, for any Crawl-delay of the file
+# The address guard of one worker refused a robots.txt: others may try for a minute, each time after
+ROBOTS_GUARDED_SECONDS = 5.0  # a short wait, and long enough that a refusing worker costs nothing
 ROBOTS_GUARDED_TIMES_MAX = 12
-# A verdict on our own side lasts this long at most after a change of worker or process, from its failure on; as long
-# as the wait before the first retry, so that a process which restarts in a loop asks no site more often
+# The longest life of a verdict on our own side after a change of worker or process, from its failure on; as long
+# as the wait before the first retry, so that a process that restarts in a loop does not send more requests
 ROBOTS_OWN_SIDE_SECONDS = RETRY_SECONDS[0]
 ROBOTS_UNREACHABLE_SECONDS_MAX = 2_592_000.0  # RFC 9309 section 2.3.1.4: after 30 days the last good copy may be used
 DELTA_SECONDS_MAX = 2_147_483_648  # RFC 9111 section 1.2.2: larger numbers of seconds count as this one
 ROBOTS_MEMORY_SHARE = 16  # so large a part of memory_bytes is for robots.txt files and their rules: 64 MB by default
-ROBOTS_MEMORY_BYTES_LEAST = 16 << 20  # and at least so much: the rules of one file of 500 KiB take 10 MB
-ROBOTS_COLD_FILES_LEAST = 4_096  # cold hosts may name so many robots.txt files, each of some 400 bytes in memory
-ROBOTS_COLD_FILE_SHARE = 4_096  # and one for so many bytes that files may take in memory: a tenth of that for entries
+ROBOTS_MEMORY_BYTES_LEAST = 16 << 20  # and at least this: the rules of one file of 500 KiB need 10 MB
+ROBOTS_COLD_FILES_LEAST = 4_096  # robots.txt files that cold hosts may name, each of some 400 bytes in memory
+ROBOTS_COLD_FILE_SHARE = 4_096  # and one for this number of bytes of memory for files: a tenth of that for entries
 ROBOTS_PACKED_BYTES_MIN = 512  # smaller files stay plain: zstd makes them hardly smaller
 # robots.txt bytes that a lease call parses itself: three or four usual files, 5 ms
 RULES_READ_BYTES_PER_CALL = 16 << 10
 # robots.txt bytes that are parsed at once outside of the calls: a fifth of a second
 RULES_READ_BYTES_AT_ONCE = 512 << 10
 RULES_PER_REFUSAL = 100  # rules that a verdict may look at for the price of one refusal: 15 µs
-CALLERS_ERRANDS_MAX = 100_000  # sitemaps and the like that wait to be fetched; each takes some 800 bytes
-RECHECK_ROWS_MAX = 8_192  # one lease call looks at so many rows of the ledger for URLs to judge again: 3 ms
-RECHECK_ROWS_LEAST = 1_024  # a look into a slot of the ledger costs as much as so many rows: a block of each run
+CALLERS_ERRANDS_MAX = 100_000  # sitemaps and similar errands that wait to be fetched; each needs some 800 bytes
+RECHECK_ROWS_MAX = 8_192  # rows of the ledger that one lease call reads for URLs to judge again: 3 ms
+RECHECK_ROWS_LEAST = 1_024  # the cost of a look into a slot of the ledger, in rows: a block of each run
 RECHECK_READ_BYTES = 16 << 10  # read at once of each run for it
-ROBOTS_REFUSALS_PER_CALL_MAX = 1_000  # one lease call judges at most so many URLs away
+ROBOTS_REFUSALS_PER_CALL_MAX = 1_000  # URLs that one lease call may refuse by robots rules
 
 
 # traps
 RETURNS_WINDOW = 16  # fetches that the share of new content of a shape of paths is the running mean of
-RETURNS_WINDOW_OF_HOST = 64  # the same for a host, which has good shapes beside bad ones
-RETURNS_FETCHES_MIN = 48  # a shape is parked after so many fetches at the earliest
+RETURNS_WINDOW_OF_HOST = 64  # the same for a host, which has good shapes and bad ones
+RETURNS_FETCHES_MIN = 48  # the number of fetches after which a shape may be parked
 RETURNS_FETCHES_MIN_OF_HOST = 128  # and the new shapes of a host
-RETURNS_FETCHES_OF_TRIALS = 512  # until a host has had so many, each new shape has one fetch to show what it brings
+RETURNS_FETCHES_OF_TRIALS = 512  # fetches of a host until which each new shape gets one fetch
 RETURNS_COPIES_MAX = 1_024  # fetches in a row that bring a shape copies of pages of other shapes, each of another one:
-# behind so many fewer than one page in 300 has content of its own (with 95 % of confidence)
+# after this number fewer than one page in 300 has new content (with 95 % of confidence)
 RETURNS_PROBE_FIRST = 64  # of the URLs of a parked shape the 64th, 128th, 256th … is fetched
-MIRROR_STEP = 4  # each 4th URL of a parked possible mirror is fetched, up to the 64th; behind it
-MIRROR_OCTAVE = 8  # so many in each octave: 40 of a thousand, 90 of a hundred thousand
-MIRROR_CHAIN_MAX = (
-    256  # up to so many pages of other hosts the only URL that a possible mirror has left is fetched, too
-)
-MIRROR_OWN_MIN = 1 / 8  # for so many copies of pages of other hosts a page of its own makes a host no mirror
-RETURNS_KEPT_MAX = 65_536  # shapes and hosts whose returns are known: some 16 MB; behind them old ones are forgotten
+MIRROR_STEP = 4  # every fourth URL of a parked possible mirror is fetched, up to the 64th; after it
+MIRROR_OCTAVE = 8  # this number in each octave: 40 of a thousand, 90 of a hundred thousand
+MIRROR_CHAIN_MAX = 256  # up to this number of pages of other hosts, the last URL of a possible mirror is fetched too
+MIRROR_OWN_MIN = 1 / 8  # own pages per copy of pages of other hosts, from which a host is not a mirror
+RETURNS_KEPT_MAX = 65_536  # shapes and hosts with known returns: some 16 MB; above that old ones are forgotten
 RETURNS_LOOKS_MAX = 64  # rows that are looked at for one that may be forgotten
-RETURNS_HOSTS_MIN = 48  # new hosts of a domain are parked after so many of them at the earliest
-HOSTS_LINKED_MIN = 16  # a page with so many links to other hosts of its domain may be one of hosts without end
+RETURNS_HOSTS_MIN = 48  # the number of new hosts of a domain after which they may be parked
+HOSTS_LINKED_MIN = 16  # links to other hosts of its domain from which a page may be one of endless hosts
 HOST_TRIALS_MAX = 64  # new hosts of a domain that are tried at once before it is known what they bring
 HOST_TRIAL_SECONDS = 60  # then a trial makes room for another: its host may rest, or never answer
-HOST_TRIALS_HELD_SECONDS_MAX = 600  # a host that waits for its trial is looked at so often at the least
+HOST_TRIALS_HELD_SECONDS_MAX = 600  # how often a host that waits for its trial is checked at least
 HOST_TRIALS_DOMAINS_MAX = 16_384  # domains whose trials are known: some 100 MB if each had 64; old ones are forgotten
 HOSTS_LET_MAX = 1_024  # single hosts of a parked domain that are tried all the same, and known as such
 HOST_FETCHES_COMPARED = 16  # hosts with fewer fetches are not among those that a large host is compared with
 HOSTS_COMPARED_MIN = 100  # fewer have no 99th percentile
-HOST_QUANTILE_TIMES = 2  # hosts that grow side by side pass the others by turns
-SHAPE_BYTES_MAX = 200  # the shape of a path is cut there: enough to tell shapes apart
-WORDING_BYTES_MAX = 64 << 10  # so much text of a page is compared with others of its kind, numbers left out
+HOST_QUANTILE_TIMES = 2  # hosts that grow together overtake each other in turns
+SHAPE_BYTES_MAX = 200  # the shape of a path is cut there: enough to distinguish shapes
+WORDING_BYTES_MAX = 64 << 10  # the part of a page's text that is compared with others of its kind, without numbers
 WORDING_LINKS_MAX = 1_000  # links of such a page whose texts are looked at: some 5 ms
-KIN_BYTES_MAX = 16 << 10  # so much text of a page is compared with that of the same page under another folder: 0.3 ms
+KIN_BYTES_MAX = 16 << 10  # the part of a page's text that is compared with the same page in another folder: 0.3 ms
 KIN_WORDS_MIN = 6  # words in which these may differ, a greeting and a name; not more than a third of a short text
 KIN_WORDS_MAX = 12  # the same of a long text, of which they are an eighth at most
 KIN_PAGES_MAX = 4  # pages of one name, and of one folder, that others are compared with
 KIN_MISSES_MAX = 8  # pages of one name that differ from all of these: such a name says nothing (`index`, `readme`)
-KIN_NAMES_MAX = 131_072  # names of pages that are known: some 20 MB; behind them a crawl begins anew
+KIN_NAMES_MAX = 131_072  # known names of pages: some 20 MB; above that a crawl begins anew
 KIN_KEPT_MAX = 4_096  # pages that are kept for comparing: some 40 MB where each has 16 KB of text
 NEW_URLS_WINDOW_SECONDS = 86_400.0  # the window of --new-urls-per-host
-PROBE_AGE_SECONDS = 30 * 86_400.0  # a site or domain is probed again behind it: it may answer otherwise
+PROBE_AGE_SECONDS = 30 * 86_400.0  # a site or domain is probed again after this: its answer may have changed
 PROBE_WINDOW_SECONDS = 86_400.0  # the hosts of a domain that are met within it are counted together
 PROBE_LINKS_MAX = 500  # links of an answer that are kept: 35 kB; a page with more is one of its own
-PROBE_ANSWERS_MAX = 2_048  # sites and domains whose answers are kept: 150 MB where each has two with so many links
+PROBE_ANSWERS_MAX = 2_048  # sites and domains with stored answers: 150 MB if each has two with the most links
 PROBE_NAME_LETTERS = 14  # 26 to the 14th: no site has it
-PROBED_MAX = 65_536  # sites and domains that probes are asked of: some 30 MB, the first pages of so many sites 47 MB
-# more, and so many domains, each with as many hosts as can be met before it is asked, 135 MB
-PROBE_LINE_BYTES_MAX = 1 << 20  # of probes.jsonl: a site, a URL and all links, spelled out
+PROBED_MAX = 65_536  # sites and domains that are probed: some 30 MB, the first pages of this number of sites 47 MB
+# more, and this number of domains, each with as many hosts as possible before its probe, 135 MB
+PROBE_LINE_BYTES_MAX = 1 << 20  # of probes.jsonl: a site, a URL and all links, in full
 
 # frontier
 COLUMN_ROWS_STEPS = (1_024, 8_192, 65_536, 1 << 25)  # rows of a column asked for at once: copied while that takes a
 # millisecond or two; the last is address space that becomes memory as it is touched
-HOT_HOST_MEMORY_BYTES = 1_000  # bytes of `memory_bytes` for each host in memory; a host takes 150 to 300 bytes
-HOT_HOSTS_MIN = 10_000  # so many may be in memory in any case: two or three megabytes
+HOT_HOST_MEMORY_BYTES = 1_000  # bytes of `memory_bytes` for each host in memory; a host needs 150 to 300 bytes
+HOT_HOSTS_MIN = 10_000  # hosts that may always be in memory: two or three megabytes
 COLD_STEP_ROWS = 1_000  # hosts that are looked at between two calls, and sent to the disk: two to four milliseconds
 COLD_BLOCK_ROWS = 512  # hosts that are unpacked to recall one: less than for URLs, since a call may recall many
 COLD_SAMPLE_ROWS = 16_384  # hosts whose last use is compared to find the oldest ones: a millisecond or two
-NAMES_FREED_BYTES_MIN = 1 << 20  # names of hosts that are gone are not worth copying the others before
+NAMES_FREED_BYTES_MIN = 1 << 20  # below this, removed names of hosts are not worth copying the others
 CLASSES = 16  # priority classes of the front tier
 RECENT_BITS_STEPS = (14, 17, 21)  # places for URLs met lately, as powers of two: in the end two million, 16 MB
-DROP_LOOKS_AT_CARDS = 4_096  # a queue of so many is looked through for the card to drop: a millisecond or two
-WAITS_NAMED_MAX = 100  # hosts that rest long are named so far; all of them are counted
+DROP_LOOKS_AT_CARDS = 4_096  # cards of a queue that are searched for the one to drop: a millisecond or two
+WAITS_NAMED_MAX = 100  # resting hosts that are named; all of them are counted
 LISTED_ROWS_MAX = 100_000  # rows of one piece of a list; a cursor leads to the next
-LISTED_HOSTS_PER_STEP = 32  # some milliseconds without the frontier's lock would be felt by whoever leases
+LISTED_HOSTS_PER_STEP = 32  # some milliseconds without the frontier's lock; more would delay leases
 LISTED_URLS_PER_STEP = 64
-LISTED_BODIES_AT_ONCE = 1_024  # of a list, read in one look through the layers of the ledger: some hundred kilobytes
+LISTED_BODIES_AT_ONCE = 1_024  # of a list, read in one pass through the layers of the ledger: some hundred kilobytes
 LISTED_READ_BYTES = 256 << 10  # read at once of each run for a list
 LISTED_SLOT_READ_BYTES = 16 << 10  # the same for the URLs of one host, which are a few records among those of its slot
 RETRIED_ROWS_AT_ONCE = 8_192  # dead letters that `retry` looks for before it puts them back
-RETRIED_ROWS_PER_STEP = 500  # and so many of them in one step: some milliseconds in which nobody else is served
+RETRIED_ROWS_PER_STEP = 500  # rows in one step: some milliseconds in which no other call is served
 CENSUS_ROWS_PER_STEP = 16_384  # hosts or queues that are counted at once: half a millisecond
 CENSUS_FILES_PER_STEP = 2_048  # robots.txt files, each a look at a Python object
 CENSUS_ERRANDS_PER_STEP = 256  # hosts with lines of errands, each a look at Python objects
@@ -196,48 +198,48 @@ LOOK_PAUSE_SECONDS = 0.0002  # between the steps of a look, so that the lock cha
 NAME_CHARACTERS_MAX = 1_024  # a name of a crawl, key, worker or client: memory and every lease keep it
 ERROR_CLASSES_KEPT_MAX = 65_535  # error classes that URLs remember by a number of 16 bits; later ones are `other`
 ERROR_CLASSES_MAX = 256  # error classes counted apart; a caller that makes them up per page must not fill the memory
-WAKES_PER_CALL_MAX = 2_000  # waiting URLs that one call queues again, and resting hosts it looks at: some milliseconds
-RESTS_PER_FRAME_MAX = 10_000  # hosts that a step of the clock rests in one frame: half a megabyte fits into the reserve
-BUDGET_REST_SECONDS = 1.0  # a host rests so long while open leases of others may use up the budget that it shares
-OLDEST_DRAW_EVERY = 8  # every eighth draw takes the queue that is ready longest, so that none starves
-# deadlines of ended leases that are kept beside twice the open ones; beyond, they are sorted out
+WAKES_PER_CALL_MAX = 2_000  # waiting URLs that one call queues again, and resting hosts it checks: some milliseconds
+RESTS_PER_FRAME_MAX = 10_000  # hosts that rest in one frame after a step of the clock: half a megabyte of the reserve
+BUDGET_REST_SECONDS = 1.0  # the rest of a host while open leases of others may use up the budget that it shares
+OLDEST_DRAW_EVERY = 8  # every eighth draw returns the queue that has been ready longest, so that no queue starves
+# deadlines of ended leases that are kept, in addition to twice the open ones; above that, they are removed
 DEADLINES_KEPT_MAX = 10_000
-REQUEST_BYTES_MAX = 32 << 20  # all kept answers together; the oldest of the client unused longest go first
+REQUEST_BYTES_MAX = 32 << 20  # all stored answers together; those of the client unused longest are dropped first
 ANSWERS_UNTAKEN_MAX = 65_536  # outcomes of reports that broke off, whose answers a repeated report gets
 REQUEST_IDS_PER_CLIENT_MAX = 1_024  # the window in which a repeated call repeats its answer
-DELETED_CRAWLS_NAMED_MAX = 64  # the crawls deleted last: a lease that outlives its crawl still tells the crawl's name
+DELETED_CRAWLS_NAMED_MAX = 64  # the crawls deleted last: a lease that survives its crawl still has the crawl's name
 HOLDERS_NAMED_MAX = 1_024  # workers whose names are kept; beyond them, workers without a lease are forgotten
 LEAVING_QUEUES_PER_CALL = 64  # queues of deleted crawls that one call looks at: a fraction of a millisecond
-# where something is ready that a waiting lease does not take: how soon that lease looks again
+# if a URL is ready that a waiting lease excludes: the time until that lease tries again
 LEASE_RECHECK_SECONDS = 0.02
-HELD_ROWS_MAX = 10_000  # leases of one call that can be asked for by its first token
-CLIENTS_MAX = 1_024  # request-id windows kept; the one unused longest goes first
+HELD_ROWS_MAX = 10_000  # leases of one call that can be found by its first token
+CLIENTS_MAX = 1_024  # stored request-id windows; the one unused longest is dropped first
 EXPLAINED_SEARCH_SECONDS_MAX = 3.0  # how long `explain` looks in the archive for a page that names a skipped link
 EXPLAINED_PAGES_BYTES_MAX = (
-    268_435_456  # of pages.jsonl, from its end, where `explain` looks for a URL: a tenth of a second
+    268_435_456  # the part of pages.jsonl, from its end, that `explain` searches for a URL: a tenth of a second
 )
-BEFORE_COUNTED_MAX = 1_000  # URLs that go before one in its queue, as `explain` counts them
+BEFORE_COUNTED_MAX = 1_000  # URLs that precede one in its queue, as `explain` counts them
 ACCEPTED_DATE_SECONDS = 60.0  # between two dates of discovery
-ACCEPTED_DATES_MAX = 4_096  # dates that are kept; with more, every second one goes
+ACCEPTED_DATES_MAX = 4_096  # stored dates; above that, every second one is dropped
 SLOTS = 4_096  # fixed ranges of hash(registrable domain)
-OWN_SLOT = 4_096  # facts without a slot lie here: tokens, crawls, holders, watermarks
+OWN_SLOT = 4_096  # the slot of facts without one: tokens, crawls, holders, watermarks
 LOG_BYTES_BEFORE_CHECKPOINT = 64 << 20  # a round starts at max(this, half the last checkpoint)
-# frames with orders about crawls and queues: a round starts beyond this number, for each takes recovery half a
-ORDERS_BEFORE_CHECKPOINT = 256  # millisecond; 2,000 crawls that were made and deleted took it two seconds
-CHECKPOINT_BYTES_PER_ORDER = 64 << 10  # a large checkpoint is worth more orders: it takes as long to write as to read
+# frames with orders about crawls and queues: a round starts above this number, because each needs half a
+ORDERS_BEFORE_CHECKPOINT = 256  # millisecond in recovery; 2,000 crawls that were made and deleted needed two seconds
+CHECKPOINT_BYTES_PER_ORDER = 64 << 10  # a large checkpoint is worth more orders: writing it is as slow as reading
 CHECKPOINT_STEP_BYTES = 16 << 10  # ranges are copied up to this between two calls: a fraction of a millisecond
 CHECKPOINT_WAITING_BYTES_MAX = 2 << 20  # copied and not written yet: a slow disk makes copying wait, not the calls
-ROUND_SOONER_FOR_HOSTS = 8  # a checkpoint begins so much sooner when twice as many hosts are in memory as may be
+ROUND_SOONER_FOR_HOSTS = 8  # a checkpoint begins sooner by this factor with twice the allowed hosts in memory
 ROUND_PATIENCE_BYTES = 1 << 20  # bytes of log after which a round that found no room is tried again: not with each call
 VERIFY_PROBLEMS_MAX = 100  # damaged places that one check names; it stops looking there
 CHECKPOINT_PAYLOAD_BYTES_MAX = 16 << 20  # a longer payload makes several ranges: half a million seeds, say
-CHECKPOINT_RANGE_BYTES_MAX = 256 << 10  # copied between two calls, so that none waits long
+CHECKPOINT_RANGE_BYTES_MAX = 256 << 10  # copied between two calls, so that no call waits long
 
 # fetching
 BODY_BYTES_MAX = 2_000_000  # headers included; Google reads as much of a page
-CONNECT_SECONDS_MAX = 10.0  # TCP has asked four times by then, at 0, 1, 3 and 7 s
+CONNECT_SECONDS_MAX = 10.0  # TCP has tried four times by then, at 0, 1, 3 and 7 s
 CONNECT_ALL_SECONDS_MAX = 30.0  # for all addresses of a host together: half of the whole time is left for the answer
-CONNECT_FAILURES_MAX = 10_000  # addresses remembered that took no connection; they are dialled last
+CONNECT_FAILURES_MAX = 10_000  # remembered addresses that refused a connection; they are tried last
 IDLE_SECONDS_MAX = 30.0  # a server that sends no byte for half of the whole time does not finish in it
 TOTAL_SECONDS_MAX = 60.0  # below the lease's 90 s: a fetch ends before its lease does
 HEAD_BYTES_MAX = 262_144  # Chromium's cap; real heads stay below 32 KiB; interim (1xx) heads count too
@@ -246,93 +248,93 @@ HEADER_LINES_MAX = 1_000  # a head of 1,000 lines is a flood; interim (1xx) head
 # validators pass
 REQUEST_FIELDS_KNOWN = 64
 CONTENT_CODINGS_MAX = 2  # gzip within gzip exists by mistake; more layers are only built as bombs
-GZIP_MEMBERS_MAX = 1_024  # thousands of tiny members, or frames of zstd, cost time without giving text
-ZSTD_WINDOW_BITS_MAX = 23  # 8 MB: RFC 9659 lets no content coding have more; a frame may ask for terabytes
+GZIP_MEMBERS_MAX = 1_024  # thousands of tiny members, or frames of zstd, cost time without any text
+ZSTD_WINDOW_BITS_MAX = 23  # 8 MB: the limit of RFC 9659 for a content coding; a frame may declare terabytes
 IDLE_CONNECTION_SECONDS_MAX = (
-    15  # a kept connection that rests longer is closed, not reused: servers drop it about then
+    15  # a kept connection that is idle for longer is closed, not reused: servers drop it about then
 )
 CONNECTIONS_MAX = 512  # sockets of the downloader, kept ones included; half of the usual 1,024 descriptors
-SLOW_REQUEST_SECONDS = 0.5  # most answers are whole by then; a request that takes longer gives its place to another
-# of the places, a fourth is kept for hosts with a prompt last page while few more requests may stand aside: tarpits
-KEPT_PLACES_SHARE = 1 / 4  # would hold all places else, and those that answer within half a second need few
-# where no host was prompt for so long, and slow requests may still go aside, no place is kept
+SLOW_REQUEST_SECONDS = 0.5  # most answers are whole by then; a longer request leaves its slot to another
+# the share of the slots that is reserved for hosts with a prompt last page while few more requests may leave: tarpits
+KEPT_PLACES_SHARE = 1 / 4  # would use all slots otherwise, and hosts that answer within half a second need few
+# if no host was prompt for this time, and slow requests may still leave, no slot is reserved
 KEPT_PLACES_SECONDS = 2.0
 PROMPT_HOSTS_MAX = 10_000  # hosts remembered as prompt: a host that is forgotten proves it again with its next page
-HELD_UP_MAX = 512  # requests that wait while places are kept; beyond, the first go back to their queues unsent
-SLOW_HOSTS_MAX = 10_000  # hosts remembered as slow: the next request to one holds no place from the beginning
-RATE_BYTES_PER_SECOND_MIN = 100  # a body that comes more slowly on average is cut: no link of today is so slow
-RATE_SECONDS_FIRST = 15.0  # and that is first looked at so long after the head: half of the time that silence may last
+HELD_UP_MAX = 512  # requests that wait while slots are reserved; above that, the first return to their queues unsent
+SLOW_HOSTS_MAX = 10_000  # hosts remembered as slow: the next request to one starts without a slot
+RATE_BYTES_PER_SECOND_MIN = 100  # a body that is slower on average is cut: no link of today is this slow
+RATE_SECONDS_FIRST = 15.0  # the first check of that after the head: half of the longest silence
 FETCH_THREADS = 1  # threads of the fetch kernel: one fetches 10,000 pages a second
-FETCH_INBOX_BYTES_MAX = 16 << 20  # answers that wait to be taken; beyond, nothing more is read from the sites
-LARGE_BYTES_MAX = 128 << 20  # bytes that answers have beyond BODY_BYTES_MAX while they come in: two of the largest
-LARGE_HELD_BYTES_MAX = 64 << 20  # the same of answers that a crawl reads or writes down; beyond, the others rest
-# and so long such an answer waits for others: servers wait a minute for whoever reads slowly (nginx, Apache)
+FETCH_INBOX_BYTES_MAX = 16 << 20  # answers that wait to be handled; above that, nothing more is read from the sites
+LARGE_BYTES_MAX = 128 << 20  # bytes of answers above BODY_BYTES_MAX during their transfer: two of the largest
+LARGE_HELD_BYTES_MAX = 64 << 20  # the same of answers that a crawl reads or writes; above that, the others pause
+# the longest wait of such an answer for others: servers wait a minute for a slow client (nginx, Apache)
 LARGE_WAIT_SECONDS_MAX = 60.0
-FETCH_DRAIN_BYTES = 4 << 20  # answers taken at once: a millisecond or two of copying
+FETCH_DRAIN_BYTES = 4 << 20  # answers handled at once: a millisecond or two of copying
 SUBMITTED_MAX = 100_000  # requests of a Fetcher under way: some 500 bytes each while they wait
 FETCHED_BYTES_MAX = 64 << 20  # answers of a Fetcher that wait to be drained; beyond, no request begins
 SPELLINGS_MAX = 10_000  # URLs requested as a redirect spelled them; each is two texts in memory
-TLS_ORIGINS_MAX = 10_000  # origins remembered as those with which only libcurl can agree on TLS, or nobody
+TLS_ORIGINS_MAX = 10_000  # remembered origins with which only libcurl can agree on TLS, or no client
 AWKWARD_ORIGINS_MAX = 10_000  # origins remembered as ambiguous speakers, whose connections are not reused
-ERROR_TEXT_MAX = 200  # characters of a library's or server's words that go into a log line
+ERROR_TEXT_MAX = 200  # characters of a library's or server's words in a log line
 
 # names
 DNS_SECONDS_MAX = 15.0  # a name whose servers are silent longer is tried again later
 DNS_THREADS = 16  # system look-ups at once that have begun lately; each blocks a thread
-DNS_PROMPT_SECONDS = 0.5  # most answers come sooner; a look-up that takes longer gives its place to the next name
+DNS_PROMPT_SECONDS = 0.5  # most answers are faster; a longer look-up leaves its place to the next name
 DNS_THREADS_MAX = 1_000  # look-ups at once with those that hang: each costs some 30 kB and a socket
 DNS_SLOW_THREADS = 64  # look-ups at once for names that were silent before: they keep no thread from other names
-# a look-up waits so long for a free thread; it waits only when DNS_THREADS_MAX look-ups hang
+# the longest wait of a look-up for a free thread; it waits only when DNS_THREADS_MAX look-ups hang
 DNS_QUEUE_SECONDS_MAX = 300.0
 DNS_ADDRESSES_MAX = 16  # addresses of one answer that are kept; they are dialled one after the other
-DNS_CACHE_NAMES_MAX = 100_000  # about 30 MB; the oldest goes first
-DNS_KNOWN_SECONDS = 300.0  # the system resolver tells no TTL; five minutes is a usual one
-DNS_TTL_SECONDS_LEAST = 60.0  # an answer that holds for a shorter time holds so long: a TTL of 0 is a look-up a request
-DNS_TTL_SECONDS_MAX = 86_400.0  # and none longer than a day: RFC 8767 section 4 bounds it, too
+DNS_CACHE_NAMES_MAX = 100_000  # about 30 MB; the oldest is dropped first
+DNS_KNOWN_SECONDS = 300.0  # the system resolver reports no TTL; five minutes is usual
+DNS_TTL_SECONDS_LEAST = 60.0  # floor of a DNS TTL: without it a TTL of 0 costs one look-up per request
+DNS_TTL_SECONDS_MAX = 86_400.0  # and at most a day: RFC 8767 section 4 limits it too
 DNS_SERVERS_MAX = 16  # each has a thread of c-ares and a socket
 DNS_PROMPT = 128  # questions to DNS servers at once that have begun lately: more at once overflow a server's buffer
 DNS_OPEN_MAX = 10_000  # questions to DNS servers at once with those that hang: each costs some 5 kB
 DNS_SLOW_OPEN_MAX = 1_000  # and of these, for names that were silent before
-DNS_HEDGE_SECONDS = 1.0  # a server that is silent so long is no longer waited for alone
-DNS_TRY_SECONDS = 2.0  # c-ares asks a new server again after that, one it knows after five times its usual time
+DNS_HEDGE_SECONDS = 1.0  # after this silence of a server, the next one is queried too
+DNS_TRY_SECONDS = 2.0  # c-ares queries a new server again after that, a known one after five times its usual time
 DNS_TRIES = 6  # each waits twice as long as the last, 0.25 to 5 s: some 13 s in all, a little below DNS_SECONDS_MAX
-DNS_REST_SECONDS = 5.0  # a server that failed is asked after the others for so long, doubled with each failure in a row
+DNS_REST_SECONDS = 5.0  # how long a failed server is queried last, doubled with each failure in a row
 DNS_REST_SECONDS_MAX = 300.0
-DNS_ALONE_MAX = 16  # names at once that were lately asked for on channels of their own, after garbage
+DNS_ALONE_MAX = 16  # names at once with their own channels, after garbage
 DNS_ALONE_OPEN_MAX = 256  # and with those that hang: each has a thread and a socket
 DNS_ALONE_TRIES = 3  # channels for one name whose socket is lost: on a loaded machine one in a thousand is
-DNS_CHANNEL_NAMES = 50_000  # names a channel of c-ares is asked for: it keeps some 1 kB of each
-DNS_UNKNOWN_SECONDS = 60.0  # a name that does not exist is not asked for again at once
-DNS_TEMPORARY_SECONDS = 5.0  # below the first retry, so that the retry asks anew
-DNS_STALE_SECONDS = 30.0  # old addresses serve so long while no server can say: RFC 8767 section 4 recommends it
-DNS_STALE_SECONDS_MAX = 86_400.0  # and only for a day after they were told: RFC 8767 section 5 suggests one to three
+DNS_CHANNEL_NAMES = 50_000  # names of a channel of c-ares: it keeps some 1 kB of each
+DNS_UNKNOWN_SECONDS = 60.0  # a name that does not exist is not resolved again at once
+DNS_TEMPORARY_SECONDS = 5.0  # less than the first retry, so that the retry resolves again
+DNS_STALE_SECONDS = 30.0  # the validity of old addresses while no server answers: recommended by RFC 8767 section 4
+DNS_STALE_SECONDS_MAX = 86_400.0  # and only for a day after their answer: RFC 8767 section 5 suggests one to three
 HOSTS_FILE_BYTES_MAX = 16 << 20  # a --hosts file; a million lines have place
 
 # archive
 WARC_ROLL_BYTES = 1 << 30  # a WARC file is finished at 1 GB, as the standard advises
 WARC_GZIP_LEVEL = 2  # the level of isal: 5x smaller at 650 MB/s
-WARC_RECORD_BYTES_MAX = 64 << 20  # the reader of one record unpacks so much; records of this crawler stay below
+WARC_RECORD_BYTES_MAX = 64 << 20  # the most that the reader of one record unpacks; records of this crawler are smaller
 
 # storage
 LOG_SEGMENT_BYTES_FIRST = 1 << 20  # the smallest segment and the reserve: a few thousand frames, and nothing to a disk
 LOG_SEGMENT_BYTES_MAX = (
     64 << 20
 )  # segments double up to this: zeroed ahead within half a second, dropped in useful pieces
-LOG_SPACE_SHARE = 16  # a segment ahead of its use takes at most this share of the free space
+LOG_SPACE_SHARE = 16  # a segment ahead of its use may have at most this share of the free space
 LOG_ZERO_BYTES_STEP = 256 << 10  # zeroed and synced at once: a millisecond or two that some caller waits
 REPLAY_WINDOW_ROWS = 16_384  # facts that are applied together in recovery: the fixed price of a call is spread thin
-REPLAY_WINDOW_BYTES = 4 << 20  # and so many bytes of them, that memory stays bounded
+REPLAY_WINDOW_BYTES = 4 << 20  # and this number of bytes of them, so that memory is bounded
 SEEN_ROWS_NOTED_MAX = 1 << 20  # fingerprints noted in replay and added at once: 14 MB, and a fourth of the price
 LOG_READ_BYTES = 1 << 20  # read at once in recovery; a larger frame is read whole
-LOG_MARK_BYTES = 64 << 10  # how closely bytes_after(lsn) knows: a thousand marks per 64 MB
+LOG_MARK_BYTES = 64 << 10  # the accuracy of bytes_after(lsn): a thousand marks per 64 MB
 LOG_SPACE_CHECK_REFUSALS = (
-    16  # on a full disk every so many refused calls really try again (quotas show in no free space)
+    16  # while the disk is full, 1 refused call in this many retries the write; quotas do not show as free space
 )
 CHECKPOINT_COMPRESSED_BYTES_MIN = 512  # smaller ranges stay plain: zstd makes them hardly smaller
 CHECKPOINT_SYNC_BYTES = 256 << 10  # checkpoints and runs are synced as they grow: a sync of the log waits for no more
 MANIFEST_BYTES_MAX = 64 << 10  # a manifest has some hundred bytes; a larger file is something else
 SCRATCH_FILE_BYTES_MAX = 64 << 20  # removed in useful pieces; an offset has 26 bits
-SCRATCH_FILES_OPEN_MAX = 16  # descriptors; reading goes from file to file slowly
+SCRATCH_FILES_OPEN_MAX = 16  # descriptors; reading moves from file to file slowly
 
 # the backlog and the calendar
 CARD_BYTES_MAX = 1 << 30  # cards of queued URLs in memory by default: a gigabyte, some six million of them
@@ -342,7 +344,7 @@ BACKLOG_CHUNK_CARDS = 64  # enough for zstd, and few enough that a card of anoth
 BACKLOG_SPILL_CARDS_STEP = 8_192  # to disk at once: some milliseconds; more wait for the next call
 BACKLOG_SPILL_PATIENCE = 64  # calls after which a disk that was full is tried again
 BACKLOG_SWEEP_ROWS = 16_384  # looked at per call when memory is short: 50 µs
-BACKLOG_SWEEP_CARDS_MIN = 8  # a shorter queue goes to disk whole, or not at all
+BACKLOG_SWEEP_CARDS_MIN = 8  # a shorter queue moves to disk whole, or not at all
 # cards of short queues that one call puts aside, beside as many as came: three milliseconds
 BACKLOG_ASIDE_CARDS_STEP = 1_024
 BACKLOG_ASIDE_CARD_BYTES = 1_024  # a longer body counts as several cards then
@@ -496,24 +498,24 @@ REMOTE_CONNECT_SECONDS_MAX = 10.0  # a server that takes no connection for so lo
 REMOTE_SECONDS_MAX = 60.0  # an answer, beside the time that a lease may wait: a recount may keep the server busy
 REMOTE_PAUSE_SECONDS_MIN = 0.1  # before the second try; each one after waits up to twice as long,
 REMOTE_PAUSE_SECONDS_MAX = 5.0  # but no longer: a server that restarts is back within seconds
-REMOTE_CONNECTIONS_KEPT = 8  # for threads that ask at once
+REMOTE_CONNECTIONS_KEPT = 8  # for threads with requests at once
 REMOTE_ANSWER_BYTES_MAX = 64 << 20  # a thousand leases with metadata and referrers at their longest
 REMOTE_ERROR_BYTES_MAX = 64 << 10  # an error's body is some hundred bytes
 REMOTE_TARGET_BYTES_MAX = 48 << 10  # a path and its query: the longest URL there is, escaped twice, has 41 kB
-REMOTE_BODY_BYTES = 6 << 20  # about the size of one body: escaped text may take twice as much
-REMOTE_PATIENCE_SECONDS = 30.0  # a call asks again for so long while no server answers: a restart takes less
-REMOTE_PATIENCE_ASKING_SECONDS = 5.0  # a command that looks: somebody waits before it
+REMOTE_BODY_BYTES = 6 << 20  # about the size of one body: escaped text may be twice as long
+REMOTE_PATIENCE_SECONDS = 30.0  # how long a call is repeated while no server answers: a restart is quicker
+REMOTE_PATIENCE_ASKING_SECONDS = 5.0  # the same for a query: a person waits for it
 REMOTE_ROWS_MAX = 5_000  # rows of one body, below SERVICE_ROWS_MAX
 
 REPORTS_FILE_BYTES_MAX = 1 << 30  # reports of a worker: written anew long before
-REPORTS_BYTES_KEPT = 32 << 20  # so long the file of a worker's reports grows: half a second to read at an opening
+REPORTS_BYTES_KEPT = 32 << 20  # the largest file of a worker's reports: half a second to read at an opening
 WORK_FILE_BYTES_MAX = 64 << 10  # work.json has two names
 
-# files that go out and come in
+# exported and imported files
 REPLAY_PAGES_AT_ONCE = 32  # pages of one message to a process of a replay: a kill repeats few of them
 REPLAY_NAMED_MAX = 20  # failures and damaged records that a replay names; it counts all
 EXPORT_COLUMNS_MAX = 1_000  # columns for own fields: Parquet keeps a buffer and statistics for each of them
-EXPORT_ROWS_AT_ONCE = 10_000  # written, counted and told of at once: some megabytes of memory
+EXPORT_ROWS_AT_ONCE = 10_000  # written, counted and reported at once: some megabytes of memory
 # records of an export in memory at once: some 300 MB; a larger ledger is scanned again for each such part
 RECORDS_PER_SCAN = 1_000_000
 RESTORE_ROWS_PER_FRAME = 1_000  # records of one frame: some hundred kilobytes
@@ -526,24 +528,24 @@ PARQUET_FIXED_BYTES_MAX = 64  # of a cell of one size: numbers of 256 bits and i
 PARQUET_HEAD_BYTES_MAX = 1 << 20  # of one page: some writers put the least and the greatest text into it
 IMPORT_LINE_BYTES_MAX = (
     1 << 20
-)  # a record holds two URLs and 16 KiB of metadata, each perhaps six times as long escaped
+)  # a record contains two URLs and 16 KiB of metadata, each perhaps six times as long escaped
 LOST_URLS_NAMED_MAX = 1_000  # fingerprints that a report of a repair lists; all are counted
-IMPORT_FAULTS_NAMED_MAX = 20  # lines that cannot be used are named so far; all of them are counted
+IMPORT_FAULTS_NAMED_MAX = 20  # unusable lines that are named; all of them are counted
 
 # pages
-COPIES_PAGES_MAX = 1_000_000  # pages that copies are named of: some 300 MB; behind them a copy is one all the same
+COPIES_PAGES_MAX = 1_000_000  # pages whose copies are named: some 300 MB; copies of later ones have no name
 DUPLICATES_LISTED_MAX = 1_000_000  # copies that `outrider duplicates` lists: some 300 MB
-BASE_CHARACTERS_MAX = 2_048  # a <base href>: it comes back in each of thousands of links, longer ones are attacks
-TEXT_BYTES_MAX = 1_000_000  # half of the largest page that is fetched; more text tells no more about likeness
+BASE_CHARACTERS_MAX = 2_048  # a <base href>: it repeats in each of thousands of links, longer ones are attacks
+TEXT_BYTES_MAX = 1_000_000  # half of the largest fetched page; more text adds nothing to likeness
 LINK_TEXT_BYTES_MAX = 300  # a long headline; what is longer is a whole teaser inside an <a>
-ATTRIBUTES_PER_TAG_MAX = 1_000  # elements have a dozen; those behind are not looked at
+ATTRIBUTES_PER_TAG_MAX = 1_000  # elements have a dozen; later ones are ignored
 PAGE_VALUE_BYTES_MAX = 16_384  # a title, rel or meta's content as it is written: twice the longest URL in a refresh
 WORDS_PER_PAGE_MAX = 100_000  # words that enter a SimHash: a long book
-TITLE_CHARACTERS_MAX = 1_000  # a longer text is no title
+TITLE_CHARACTERS_MAX = 1_000  # a longer text is not a title
 LINE_FIELD_CHARACTERS_MAX = 1_000  # a title or header in a line of output; longer ones are stuffed
-DESCRIPTION_CHARACTERS_MAX = 2_000  # a longer text is no description
+DESCRIPTION_CHARACTERS_MAX = 2_000  # a longer text is not a description
 METAS_PER_PAGE_MAX = 1_000  # pages have some dozens; a million would only cost time
-DIRECTIVES_PER_PAGE_MAX = 64  # robots metas know a dozen
+DIRECTIVES_PER_PAGE_MAX = 64  # robots metas define a dozen
 DIRECTIVE_CHARACTERS_MAX = 100  # the longest known, unavailable_after with a date, has half of that
 
 HEADER_LINKS_MAX = 1_000  # links of the head of an answer
@@ -555,18 +557,18 @@ SITEMAP_BYTES_MAX = 52_428_800  # sitemaps.org 0.90: of one file, unpacked
 SITEMAP_ENTRIES_MAX = 50_000  # sitemaps.org 0.90: URLs of one file, and sitemaps of one index
 SITEMAP_INDEXES_MAX = 2  # indexes that lead to a sitemap: the protocol has one, some sites put one into another
 SITEMAPS_PER_AUTHORITY_MAX = 50_000  # of one robots.txt and its indexes: as many as one index may name
-SITEMAPS_PER_CRAWL_MAX = 1_000_000  # each takes some 300 bytes of memory beside its URL
+SITEMAPS_PER_CRAWL_MAX = 1_000_000  # each needs some 300 bytes of memory in addition to its URL
 SITEMAPS_PER_CRAWL_BYTES_MAX = 256 << 20  # their URLs, which memory keeps: with the longest ones it would be 8 GB
 SITEMAPS_NAMED_BYTES_MAX = 6 << 20  # URLs of those that one answer names, refused ones too: 50,000 of 125 bytes
-# Verdicts on them take some 9 s with the worst rules there are: less than leases of pages have left.
-SITEMAPS_FILE_BYTES_MAX = 17 << 30  # sitemaps.jsonl of so many, each with the longest URL
+# Verdicts on them need some 9 s with the worst possible rules: less than leases of pages have left.
+SITEMAPS_FILE_BYTES_MAX = 17 << 30  # sitemaps.jsonl of the largest number, each with the longest URL
 SITEMAPS_AT_ONCE = 4  # sitemaps that are fetched at once: 200 MB when all of them are as long as may be
-SITEMAPS_WAITING_MAX = 128  # others that wait for these beside the places of a crawl, well within their leases
+SITEMAPS_WAITING_MAX = 128  # others that wait for these outside the slots of a crawl, well within their leases
 SITEMAP_DEPTH_MAX = 64  # elements within each other: those of sitemaps and feeds have half a dozen
 SITEMAP_PROBLEMS_MAX = 20  # of one kind, as examples
-SITEMAP_MEMBERS_MAX = 100_000  # of a packed one: some are written by appending; each costs some microseconds
-SITEMAP_STRAYS_MAX = 1_000  # octets that are no UTF-8 in a file that says it is: beyond this none of it is
-SITEMAP_FIELD_CHARACTERS_MAX = 100  # of a date or name, and of what a problem quotes
+SITEMAP_MEMBERS_MAX = 100_000  # of a gzip file: some are written by appending; each costs some microseconds
+SITEMAP_STRAYS_MAX = 1_000  # invalid octets in a file that declares UTF-8: above this it is another encoding
+SITEMAP_FIELD_CHARACTERS_MAX = 100  # of a date or name, and of a problem's quotation
 
 # patterns and lines
 PATTERN_CHARACTERS_MAX = 10_000  # a scope pattern is typed by a person; a longer one is a list, which are seeds

@@ -339,7 +339,7 @@ def test_a_failure_that_is_not_the_disks_is_reported_in_its_own_words(met, words
     with pytest.raises(type(met)):
         world.frontier.extend([lease.token], 60)
     for _ in range(2):
-        with pytest.raises(StoreStoppedError, match="nothing acknowledged is lost: open the store again") as told:
+        with pytest.raises(StoreStoppedError, match="all acknowledged data is safe: open the store again") as told:
             world.lease()
         assert (True, exit_code, met) == (words in str(told.value), told.value.exit_code, told.value.__cause__)
         assert "disk" not in str(told.value)
@@ -426,7 +426,7 @@ def test_verify_finds_a_wrong_counter():
 def test_verify_finds_links_in_transit_that_no_outbox_contains():
     world = World()
     world.inspect().tables.transit.under_way += 1
-    assert ("in_transit: the counter says 1, the outboxes hold 0",) == world.frontier.verify().problems
+    assert ("in_transit: the counter says 1, the outboxes contain 0",) == world.frontier.verify().problems
 
 
 def test_verify_finds_a_turn_that_was_not_returned():

@@ -14,7 +14,9 @@ from outrider import Link
 from outrider.engine import AsyncFrontier
 from outrider.errors import InterruptedCallError, SettingsError, StoreStoppedError
 
-STOPPED = "A call was broken off halfway, so this store was stopped; nothing acknowledged is lost: open the store again"
+STOPPED = (
+    "A call was interrupted halfway, so this store was stopped; all acknowledged data is safe: open the store again"
+)
 
 
 def counted(world):
