@@ -138,7 +138,7 @@ def test_a_crawl_that_forgot_how_far_its_files_reach_keeps_them(tmp_path):
         data[64 + 60] ^= 0xFF
         checkpoint.write_bytes(data)
         mended = crawling.outrider("repair", output)
-        assert (0, True) == (mended.returncode, "give the seeds again" in mended.stderr), mended.stderr
+        assert (0, True) == (mended.returncode, "add the seeds again" in mended.stderr), mended.stderr
         ended = crawling.outrider(*arguments, "--max-pages", "none")
         assert 0 == ended.returncode, ended.stderr
         assert before[0] == crawling.lines(output / "pages.jsonl")[: len(before[0])]
