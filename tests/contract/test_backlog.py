@@ -68,7 +68,7 @@ def test_the_best_has_the_highest_class_then_the_earliest_due_then_the_lowest_or
 
 
 @BOTH
-def test_cards_alike_in_all_three_go_by_their_bytes(kernel):
+def test_cards_equal_in_all_three_are_ordered_by_their_bytes(kernel):
     backlog = kernel()
     alike = [card(fingerprint=number, url=url) for number in (1, 2) for url in (b"http://a/", b"http://b/")]
     put(backlog, *((0, alike[rank]) for rank in (2, 1, 3, 0)))
@@ -76,7 +76,7 @@ def test_cards_alike_in_all_three_go_by_their_bytes(kernel):
 
 
 @BOTH
-def test_a_card_comes_back_as_it_was_put(kernel):
+def test_a_card_is_returned_as_it_was_put(kernel):
     backlog = kernel()
     whole = card(1, 2, 3, 4, b"http://a/" + b"x" * 8000, "réferrer".encode(), bytes(range(256)) * 300)
     put(backlog, (5, whole))
@@ -87,7 +87,7 @@ def test_a_card_comes_back_as_it_was_put(kernel):
 
 
 @BOTH
-def test_a_queue_named_twice_gives_its_two_best(kernel):
+def test_a_queue_named_twice_returns_its_two_best(kernel):
     backlog = kernel()
     put(backlog, (1, card(order=3)), (1, card(order=1)), (1, card(order=2)), (2, card(order=9)))
     found, *taken = backlog.take(u32(1, 3, 1, 2, 2))
@@ -106,7 +106,7 @@ def test_the_best_of_a_queue_can_be_looked_at(kernel):
 
 
 @BOTH
-def test_urls_are_taken_out_wherever_they_stand(kernel):
+def test_urls_are_removed_from_any_place(kernel):
     backlog = kernel()
     put(backlog, *((1, card(fingerprint=number, order=number)) for number in range(10)), (2, card(fingerprint=4)))
     found, *removed = backlog.remove(u32(1, 2, 1, 1, 2), u64(7, 4, 0, 77, 4))
@@ -116,7 +116,7 @@ def test_urls_are_taken_out_wherever_they_stand(kernel):
 
 
 @BOTH
-def test_of_two_cards_with_one_fingerprint_the_better_goes_first(kernel):
+def test_of_two_cards_with_one_fingerprint_the_better_is_first(kernel):
     backlog = kernel()
     put(backlog, (1, card(5, order=9)), (1, card(5, order=2)), (1, card(6, order=1)))
     found, *removed = backlog.remove(u32(1, 1, 1), u64(5, 5, 5))
@@ -134,7 +134,7 @@ def test_the_worst_are_spilled_in_order(kernel):
 
 
 @BOTH
-def test_queues_that_grew_too_long_are_told_once(kernel):
+def test_queues_that_grew_too_long_are_reported_once(kernel):
     backlog = kernel()
     put(backlog, *((queue, card(order=n)) for queue in (9, 4) for n in range(4)), *((2, card(order=n)) for n in (1, 2)))
     assert u32(4, 9) == backlog.heads_over(3)
@@ -155,7 +155,7 @@ def test_long_queues_are_looked_for_some_rows_at_a_time(kernel):
 
 
 @WITHOUT_NATIVE
-def test_thousands_put_at_once_stand_as_if_put_one_by_one():
+def test_thousands_put_at_once_are_ordered_as_if_put_one_by_one():
     rng = np.random.default_rng(7)
     backlogs = [NATIVE(), twin.Backlog()]
     for count in (1_023, 1_024, 5_000, 3, 6_000):
@@ -235,7 +235,7 @@ def test_columns_that_do_not_fit_change_nothing(kernel, error, message, argument
         (ValueError, "2 queues and 1 fingerprints", lambda backlog: backlog.remove(u32(1, 2), u64(1))),
     ],
 )
-def test_what_cannot_be_asked_is_refused(kernel, error, message, call):
+def test_invalid_arguments_of_calls_are_refused(kernel, error, message, call):
     backlog = kernel()
     put(backlog, (0, card()))
     with pytest.raises(error, match=message):
@@ -267,7 +267,7 @@ def test_a_queue_of_many_cards_keeps_its_order(kernel):
 
 
 @BOTH
-def test_what_is_aside_is_known_by_class_and_length_until_it_is_put_again(kernel):
+def test_a_queue_set_aside_keeps_its_class_and_length_until_it_is_put_again(kernel):
     backlog = kernel()
     best, other = card(order=4, klass=9), card(order=1, klass=2, extra=b"x" * 20_000)
     put(backlog, (1, other), (1, best), (70_000, card(klass=15)), (3, card()))
@@ -296,7 +296,7 @@ def test_what_is_aside_is_known_by_class_and_length_until_it_is_put_again(kernel
 
 
 @BOTH
-def test_what_cannot_be_set_aside_is_refused_and_stays(kernel):
+def test_a_queue_that_cannot_be_set_aside_is_refused_and_stays(kernel):
     backlog = kernel()
     put(backlog, *((1, card(order=order)) for order in range(9)), (2, card(klass=16)), (3, card()))
     for queue in (0, 1, 2):

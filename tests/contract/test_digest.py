@@ -45,7 +45,7 @@ def test_a_text_of_short_blocks_counts_whole(kernel):
 
 @BOTH
 @pytest.mark.parametrize("text", [b"", b" \n\t\n", b"17 18\n19", memoryview(b"")])
-def test_a_text_without_words_has_none(kernel, text):
+def test_a_text_without_words_has_no_digest(kernel, text):
     assert [0, 0] == [kernel.text_digest(text, KEY, words) for words in (0, 10)]
 
 

@@ -42,7 +42,7 @@ def made(kernel, heads, starts, *values, contents=None, arena=ARENA):
 
 
 @BOTH
-def test_a_card_keeps_url_and_referrer_and_gets_what_was_told(kernel):
+def test_a_card_keeps_url_and_referrer_and_gets_the_reported_values(kernel):
     heads, bodies = made(kernel, heads_of((13, 16)), [2], (b"digest", '"e"', "Mon", b"{}"))
     content = siphash.fingerprints(["digest"], KEY)
     told = b'\x84\xa1d\xc4\x06digest\xa1t\xa3"e"\xa1l\xa3Mon\xa1m\xc4\x02{}'
@@ -51,7 +51,7 @@ def test_a_card_keeps_url_and_referrer_and_gets_what_was_told(kernel):
 
 
 @BOTH
-def test_values_that_are_not_there_take_no_bytes(kernel):
+def test_absent_values_use_no_bytes(kernel):
     starts, lengths = [0, 15, 2], [(2, 0), (0, 0), (0, 13)]
     heads, bodies = made(
         kernel, heads_of(*lengths, flags=2), starts, NONE, (b"", "e", "", b""), NONE, contents=[0, 0, 7]
@@ -89,7 +89,7 @@ def test_fields_are_packed_under_the_letters_that_the_call_declares(kernel):
 
 
 @BOTH
-def test_no_cards_are_no_rows(kernel):
+def test_without_cards_there_are_no_rows(kernel):
     assert (b"", b"", bytes(8)) == kernel.with_extras(b"", b"", b"", FIELDS, ([], [], [], []), b"", KEY)
 
 

@@ -47,7 +47,7 @@ def test_slot_and_fingerprint_count_both(kernel):
 
 
 @BOTH
-def test_of_a_fingerprint_the_lower_56_bits_count(kernel):
+def test_only_the_lower_56_bits_of_a_fingerprint_count(kernel):
     made = kernel.FingerprintSet()
     assert b"\1" == made.add(*columns((3, 2**56 + 5)))
     assert b"\1\1" == made.check(*columns((3, 5), (3, 2**63 + 5)))
@@ -55,7 +55,7 @@ def test_of_a_fingerprint_the_lower_56_bits_count(kernel):
 
 
 @BOTH
-def test_of_equal_keys_in_a_batch_only_the_first_is_new(kernel):
+def test_only_the_first_of_equal_keys_in_a_batch_is_new(kernel):
     made = kernel.FingerprintSet()
     assert bytes([1, 1, 0, 1, 0]) == made.add(*columns((9, 9), (1, 1), (9, 9), (1, 2), (1, 1)))
     assert bytes([1, 0, 0]) == made.add(*columns((4_000, 1), (4_000, 1), (4_000, 1)))
@@ -71,7 +71,7 @@ def test_equal_keys_of_a_batch_that_is_large_are_new_once(kernel):
 
 
 @BOTH
-def test_a_removed_key_is_gone_and_may_come_back(kernel):
+def test_a_removed_key_is_gone_and_may_be_added_again(kernel):
     made = kernel.FingerprintSet()
     made.add(*EDGES)
     assert bytes([1, 0, 0]) == made.remove(*columns((0, 0), (0, 0), (0, 1)))
@@ -82,7 +82,7 @@ def test_a_removed_key_is_gone_and_may_come_back(kernel):
 
 
 @BOTH
-def test_keys_that_were_packed_can_be_removed_and_come_back(kernel):
+def test_packed_keys_can_be_removed_and_added_again(kernel):
     made = kernel.FingerprintSet()
     slots, fingerprints = drawn(5_000, seed=3, slots=2)
     made.add(slots, fingerprints)
@@ -149,7 +149,7 @@ def test_statistics_count_keys_and_bytes(kernel):
 
 @WITHOUT_NATIVE
 @pytest.mark.parametrize("order", ["drawn", "ascending"])
-def test_a_key_takes_at_most_6_bytes(order):
+def test_a_key_uses_at_most_6_bytes(order):
     """As dense as 10 million keys in 4,096 slots are, in few of them."""
     slots, fingerprints = drawn(100_000, seed=7, slots=41)
     if order == "ascending":

@@ -108,7 +108,7 @@ def world(request):
     return World(request.param)
 
 
-def test_discover_gives_a_code_for_each_link_by_whatever_it_was_given(world):
+def test_discover_returns_a_code_for_each_link_of_any_accepted_type(world):
     links = [A, "HTTP://A.com", "ftp://a.com/", Link(B, priority=0.9, depth=3, metadata={"a": 1}, referrer=A)]
     assert [Code.NEW, Code.KNOWN, Code.INVALID, Code.NEW] == world.face.discover(links)
     (lease,) = [one for one in world.face.lease(10) if one.url == B]
@@ -140,7 +140,7 @@ SPELLINGS = (
 
 
 @pytest.mark.parametrize(("typed", "key"), SPELLINGS, ids=[typed for typed, _ in SPELLINGS])
-def test_a_lease_takes_a_key_in_every_spelling_that_operators_may_use(world, typed, key):
+def test_a_lease_accepts_a_key_in_every_spelling_that_operators_may_use(world, typed, key):
     hosts = ("h.test", "xn--bcher-kva.test", "127.0.0.1", "[::1]", "other.test")
     world.face.discover([*(f"http://{host}/" for host in hosts), Link(A, key="Team A"), Link(B, key="My/Team")])
     assert [key] == [lease.key for lease in world.face.lease(10, key=typed)]
@@ -156,13 +156,13 @@ def test_a_lease_refuses_a_key_that_no_queue_can_have(world, typed):
     assert [A] == [lease.url for lease in world.face.lease(1)]
 
 
-def test_a_key_of_a_host_that_is_not_known_yet_gives_nothing_yet(world):
+def test_a_key_of_an_unknown_host_returns_no_lease_yet(world):
     assert [] == list(world.face.lease(1, key="LATER.test"))
     world.face.discover(["http://later.test/"])
     assert ["later.test"] == [lease.key for lease in world.face.lease(1, key="LATER.test")]
 
 
-def test_a_host_that_rests_gives_nothing_and_says_until_when(world):
+def test_a_waiting_host_returns_no_lease_and_says_until_when(world):
     world.face.discover([A, A + "2"])
     leases = world.face.lease(10)
     assert 1 == len(leases)
@@ -172,7 +172,7 @@ def test_a_host_that_rests_gives_nothing_and_says_until_when(world):
     assert [A + "2"] == world.face.lease(10).urls
 
 
-def test_report_gives_codes_for_outcomes_and_for_their_links(world):
+def test_report_returns_codes_for_outcomes_and_for_their_links(world):
     world.face.discover([A])
     (lease,) = world.face.lease(1)
     report = world.face.report([lease.done(links=[B, A, "nonsense:"])])
@@ -248,7 +248,7 @@ def test_a_call_with_a_request_id_is_made_once(world):
     assert ["ok"] == list(world.face.report([first[0].done()], request_id=("c", 4)))
 
 
-def test_hosts_are_ruled_and_lists_are_told(world):
+def test_hosts_are_ruled_and_lists_are_returned(world):
     world.face.discover([A, B])
     assert 1 == world.face.pause("a.com")
     assert (True, None) == (world.face.host("a.com").paused, world.face.host("c.com"))
@@ -297,7 +297,7 @@ def test_an_explanation_is_the_same_through_every_face():
 
 
 @pytest.mark.parametrize("kind", ["embedded", "remote"])
-def test_every_face_gives_an_explanation_of_the_same_types(kind):
+def test_every_face_returns_an_explanation_of_the_same_types(kind):
     world = World(kind, group=("domain",))
     world.face.discover([A, A + "2"])
     world.face.lease(1, worker="ann")
@@ -333,7 +333,7 @@ def test_bad_input_raises_what_it_raises_here(world):
 # -- what only a frontier elsewhere has to do --------------------------------------------------------------------------
 
 
-def test_a_lost_answer_is_asked_for_again_and_the_call_is_made_once():
+def test_a_lost_answer_is_requested_again_and_the_call_is_made_once():
     world = World("remote")
     world.wire.lose = 3
     assert [Code.NEW, Code.NEW] == world.face.discover([A, B])
@@ -346,7 +346,7 @@ def test_a_lost_answer_is_asked_for_again_and_the_call_is_made_once():
     assert ["ok", "ok"] == list(world.face.report([one.done() for one in leases]))
 
 
-def test_a_server_that_stays_away_is_told_as_out_of_reach_after_the_patience():
+def test_a_server_that_stays_away_is_reported_as_out_of_reach_after_the_patience():
     world = World("remote")
     world.wire.lose = 1_000
     began = world.now
@@ -355,7 +355,7 @@ def test_a_server_that_stays_away_is_told_as_out_of_reach_after_the_patience():
     assert 20_000_000 < world.now - began <= 30_000_000
 
 
-def test_a_closing_store_is_waited_for_and_then_told():
+def test_a_closing_store_is_waited_for_and_then_reported():
     world = World("remote")
     world.behind.close()
     with pytest.raises(UnreachableError, match="closed"):
@@ -370,7 +370,7 @@ def test_a_crawl_as_another_product_is_refused():
         world.face.register("other")
 
 
-def test_a_long_call_goes_in_pieces(monkeypatch):
+def test_a_long_call_is_sent_in_pieces(monkeypatch):
     set_limits(monkeypatch, REMOTE_ROWS_MAX=2)
     world = World("remote")
     assert [Code.NEW] * 5 == world.face.discover([f"http://{name}.com/" for name in "abcde"], request_id=("c", 9))
@@ -397,7 +397,7 @@ def test_a_deadline_is_never_later_than_the_servers():
         ("http://u:secret@a.com", "as such"),
     ],
 )
-def test_an_address_that_is_none_is_refused_without_its_secret(address, words):
+def test_an_invalid_address_is_refused_without_its_secret(address, words):
     with pytest.raises(SettingsError, match=words) as refused:
         parsed(address)
     assert "secret" not in str(refused.value)
@@ -409,7 +409,7 @@ def test_a_token_never_travels_in_clear_to_another_machine():
     Connections("http://127.0.0.1:7070", token="a" * 16)
 
 
-def test_another_server_is_told_for_what_it_is():
+def test_another_kind_of_server_is_named_in_the_error():
     remote = RepeatedRequests("http://127.0.0.1:1", lambda sent: ServerAnswer(200, b"<html>"))
     with pytest.raises(UnreachableError, match="another language"):
         remote.get("/x", dict)
@@ -449,7 +449,7 @@ def answering(*answers):
         b"",
     ],
 )
-def test_an_answer_that_a_dying_server_cut_is_asked_for_again(cut):
+def test_an_answer_that_a_dying_server_cut_is_requested_again(cut):
     """One of a body with a length was taken for whole: a worker ended with 8 as its server was killed."""
     whole = b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"now": 12345}'
     address = answering(cut, whole)

@@ -60,25 +60,25 @@ def begin(groups, *hosts, **how):
 
 
 @BOTH
-def test_a_host_without_groups_may_go(kernel):
+def test_a_host_without_groups_may_begin(kernel):
     assert [1, 1] == admit(kernel(), 7, 7)
 
 
 @BOTH
-def test_a_group_gives_as_many_turns_as_it_has(kernel):
+def test_a_group_grants_as_many_turns_as_it_has(kernel):
     groups = made(kernel, {0: 2}, {1: [0], 2: [0], 3: [0]})
     assert ([1, 1, 0], [2], 1) == (admit(groups, 1, 2, 3), rows(groups.in_flight(u32(0))), len(groups))
 
 
 @BOTH
-def test_a_turn_of_every_group_is_taken_or_none(kernel):
+def test_a_host_gets_a_turn_of_every_group_or_of_no_group(kernel):
     groups = made(kernel, {0: 2, 1: 1}, {1: [0, 1], 2: [0, 1]})
     assert [1, 0] == admit(groups, 1, 2)
     assert ([1, 1], [NONE, 1]) == (rows(groups.in_flight(u32(0, 1))), rows(groups.waits_at(u32(1, 2))))
 
 
 @BOTH
-def test_a_group_rests_until_its_clock(kernel):
+def test_a_group_waits_until_its_clock(kernel):
     groups = made(kernel, {0: 1}, {1: [0]})
     groups.set_clock(u32(0), i64(100))
     assert ([0], [1]) == (admit(groups, 1, now=99), admit(groups, 1, now=100))
@@ -93,7 +93,7 @@ def test_a_release_moves_clocks_forward_only(kernel):
 
 
 @BOTH
-def test_a_host_that_holds_no_turn_gives_none_back(kernel):
+def test_a_host_without_a_turn_returns_no_turn(kernel):
     groups = made(kernel, {0: 1}, {1: [0], 2: [0]})
     admit(groups, 1)
     groups.release(u32(2), i64(5))
@@ -101,7 +101,7 @@ def test_a_host_that_holds_no_turn_gives_none_back(kernel):
 
 
 @BOTH
-def test_a_host_may_hold_several_turns(kernel):
+def test_a_host_may_have_several_turns(kernel):
     groups = made(kernel, {0: 2}, {1: [0]})
     said = [begin(groups, 1), begin(groups, 1), begin(groups, 1), rows(groups.in_flight(u32(0)))]
     groups.release(u32(1), i64(0))
@@ -109,7 +109,7 @@ def test_a_host_may_hold_several_turns(kernel):
 
 
 @BOTH
-def test_one_free_turn_wakes_one_host_the_best_class_first_then_who_waits_longest(kernel):
+def test_one_free_turn_wakes_one_host_the_best_class_first_then_the_longest_wait(kernel):
     groups = made(kernel, {0: 1}, {host: [0] for host in range(9)})
     begin(groups, 0)
     groups.admit(u32(1, 2, 3, 4), u8(3, 7, 7, 15), u32(0, 0, 0, 0), 0)
@@ -122,7 +122,7 @@ def test_one_free_turn_wakes_one_host_the_best_class_first_then_who_waits_longes
 
 
 @BOTH
-def test_nobody_is_woken_before_the_clock_and_next_tells_it(kernel):
+def test_no_host_is_woken_before_the_clock_and_next_returns_it(kernel):
     groups = made(kernel, {0: 1, 1: 1}, {1: [0], 2: [0], 3: [1]})
     begin(groups, 1, 2)
     said = [groups.next()]
@@ -135,7 +135,7 @@ def test_nobody_is_woken_before_the_clock_and_next_tells_it(kernel):
 
 
 @BOTH
-def test_groups_are_woken_in_the_order_of_their_clocks_at_most_so_many(kernel):
+def test_groups_are_woken_in_the_order_of_their_clocks_up_to_the_limit(kernel):
     groups = made(kernel, {0: 2, 1: 2}, {1: [0], 2: [0], 3: [1], 4: [1]})
     groups.set_clock(u32(0, 1), i64(20, 10))
     admit(groups, 1, 2, 3, 4)
@@ -154,7 +154,7 @@ def test_a_woken_host_that_is_refused_again_keeps_its_time(kernel):
 
 
 @BOTH
-def test_who_asks_again_keeps_its_time_and_has_the_new_class(kernel):
+def test_a_host_that_requests_again_keeps_its_time_and_gets_the_new_class(kernel):
     groups = made(kernel, {0: 1}, {host: [0] for host in range(4)})
     begin(groups, 0, 1, 2, 3)
     admit(groups, 1, klass=5)
@@ -173,7 +173,7 @@ def test_forgotten_hosts_wait_no_more(kernel):
 
 
 @BOTH
-def test_hosts_that_step_aside_come_back_where_they_were(kernel):
+def test_hosts_that_step_aside_return_to_their_place(kernel):
     groups = made(kernel, {0: 1}, {1: [0], 2: [0], 3: [0]})
     admit(groups, 1, 2, 3)
     groups.step_aside(u32(1, 2, 77))
@@ -185,7 +185,7 @@ def test_hosts_that_step_aside_come_back_where_they_were(kernel):
 
 
 @BOTH
-def test_a_host_that_leaves_gives_its_turns_back_and_may_go(kernel):
+def test_a_host_that_leaves_returns_its_turns_and_may_begin(kernel):
     groups = made(kernel, {0: 1}, {1: [0], 2: [0], 3: [0]})
     admit(groups, 1, 2, 3)
     groups.leave(u32(1, 2, 77))
@@ -198,7 +198,7 @@ def test_a_host_that_leaves_gives_its_turns_back_and_may_go(kernel):
 
 
 @BOTH
-def test_turns_of_open_leases_are_taken_without_asking(kernel):
+def test_turns_of_open_leases_are_counted_without_a_request(kernel):
     groups = made(kernel, {0: 1}, {1: [0], 2: [0], 3: [0]})
     groups.take(u32(1, 2, 77))
     said = [rows(groups.in_flight(u32(0))), admit(groups, 3)]
@@ -231,7 +231,7 @@ def test_no_host_follows_cells_that_lack_a_row(kernel):
 
 
 @BOTH
-def test_a_closed_group_refuses_all_and_wakes_none(kernel):
+def test_a_closed_group_refuses_all_hosts_and_wakes_no_host(kernel):
     groups = made(kernel, {0: 1}, {1: [0], 2: [0]})
     assert [1, 0] == admit(groups, 1, 2)
     groups.close(u32(0))
@@ -242,7 +242,7 @@ def test_a_closed_group_refuses_all_and_wakes_none(kernel):
 
 
 @BOTH
-def test_a_host_may_go_while_it_stands_and_its_groups_have_rested(kernel):
+def test_a_host_with_a_turn_may_begin_once_its_groups_have_waited(kernel):
     groups = made(kernel, {0: 1}, {1: [0], 2: [0]})
     admit(groups, 1, 2)
     groups.set_clock(u32(0), i64(5))
@@ -251,7 +251,7 @@ def test_a_host_may_go_while_it_stands_and_its_groups_have_rested(kernel):
 
 
 @BOTH
-def test_a_larger_capacity_lets_more_go(kernel):
+def test_a_larger_capacity_lets_more_hosts_begin(kernel):
     groups = made(kernel, {0: 1}, {1: [0], 2: [0], 3: [0]})
     admit(groups, 1, 2, 3)
     groups.define(0, 2)
@@ -293,7 +293,7 @@ def test_what_does_not_fit_is_refused(kernel):
 
 
 @BOTH
-def test_a_better_class_takes_the_turn_of_who_stands_and_that_one_waits_in_front(kernel):
+def test_a_better_class_gets_the_turn_of_a_ready_host_which_then_waits_in_front(kernel):
     groups = made(kernel, {0: 1}, {host: [0] for host in range(5)})
     admit(groups, 1, 2, 3)  # 1 stands, 2 and 3 wait
     assert ([1], [1]) == asked(groups, 4, klass=9)
@@ -308,7 +308,7 @@ def test_a_better_class_takes_the_turn_of_who_stands_and_that_one_waits_in_front
 
 
 @BOTH
-def test_equals_and_who_began_or_is_held_keep_their_turns(kernel):
+def test_hosts_of_equal_class_and_hosts_that_began_or_are_pinned_keep_their_turns(kernel):
     groups = made(kernel, {0: 1, 1: 1, 2: 1}, {1: [0], 2: [1], 3: [2], 4: [0], 5: [1], 6: [2]})
     admit(groups, 1, 2, 3)
     groups.take(u32(2))
@@ -319,7 +319,7 @@ def test_equals_and_who_began_or_is_held_keep_their_turns(kernel):
 
 
 @BOTH
-def test_turns_are_taken_of_all_groups_or_of_none(kernel):
+def test_turns_are_claimed_from_all_groups_or_from_no_group(kernel):
     groups = made(kernel, {0: 1, 1: 1, 2: 1}, {1: [0], 2: [1], 3: [0, 1], 4: [0, 2], 5: [2]})
     admit(groups, 1, 2)
     begin(groups, 5)
@@ -330,7 +330,7 @@ def test_turns_are_taken_of_all_groups_or_of_none(kernel):
 
 
 @BOTH
-def test_one_whose_turn_is_taken_gives_those_of_its_other_groups_back(kernel):
+def test_a_host_that_loses_its_turn_returns_the_turns_of_its_other_groups(kernel):
     groups = made(kernel, {0: 1, 1: 1}, {1: [0, 1], 2: [1], 3: [0]})
     admit(groups, 1, 2)
     assert ([1], [1]) == asked(groups, 3, klass=9)
@@ -338,7 +338,7 @@ def test_one_whose_turn_is_taken_gives_those_of_its_other_groups_back(kernel):
 
 
 @BOTH
-def test_the_lowest_class_and_of_equals_who_asked_last_gives_way(kernel):
+def test_the_lowest_class_yields_and_among_equals_the_latest_request(kernel):
     groups = made(kernel, {0: 3}, {host: [0] for host in range(8)})
     admit(groups, 1, 2, klass=3)
     admit(groups, 3, klass=4)
@@ -347,7 +347,7 @@ def test_the_lowest_class_and_of_equals_who_asked_last_gives_way(kernel):
 
 
 @BOTH
-def test_one_that_stands_and_whose_group_rests_again_waits_in_front(kernel):
+def test_a_ready_host_whose_group_waits_again_waits_in_front(kernel):
     groups = made(kernel, {0: 2}, {host: [0] for host in range(5)})
     begin(groups, 0)
     admit(groups, 1, 2)
@@ -357,7 +357,7 @@ def test_one_that_stands_and_whose_group_rests_again_waits_in_front(kernel):
 
 
 @BOTH
-def test_one_that_stands_and_falls_below_who_waits_gives_way(kernel):
+def test_a_ready_host_that_falls_below_a_waiting_host_yields(kernel):
     groups = made(kernel, {0: 1}, {1: [0], 2: [0], 3: [0]})
     admit(groups, 1, klass=9)
     admit(groups, 2, klass=5)
@@ -367,7 +367,7 @@ def test_one_that_stands_and_falls_below_who_waits_gives_way(kernel):
 
 
 @BOTH
-def test_who_waited_for_a_clock_is_woken_where_a_lower_class_stands(kernel):
+def test_a_host_that_waited_for_a_clock_is_woken_where_a_lower_class_is_ready(kernel):
     groups = made(kernel, {0: 2}, {host: [0] for host in range(5)})
     begin(groups, 0)
     admit(groups, 1, klass=3)
@@ -378,7 +378,7 @@ def test_who_waited_for_a_clock_is_woken_where_a_lower_class_stands(kernel):
 
 
 @BOTH
-def test_every_eighth_turn_goes_to_who_asked_first_and_no_class_takes_it(kernel):
+def test_every_eighth_turn_is_for_the_first_request_and_no_class_claims_it(kernel):
     groups = made(kernel, {0: 1}, {host: [0] for host in range(30)})
     begin(groups, 0)
     admit(groups, 1, klass=0)
@@ -410,7 +410,7 @@ def test_favoured_hosts_keep_their_turns_until_they_began(kernel):
 
 
 @BOTH
-def test_crawls_take_turns_among_equals(kernel):
+def test_crawls_alternate_among_equals(kernel):
     groups = made(kernel, {0: 1}, {host: [0] for host in range(12)})
     begin(groups, 0)
     for host in range(1, 6):
@@ -423,7 +423,7 @@ def test_crawls_take_turns_among_equals(kernel):
 
 
 @BOTH
-def test_claimants_are_those_of_the_crawl_where_somebody_stands(kernel):
+def test_claimants_are_hosts_of_the_crawl_where_a_host_is_ready(kernel):
     groups = made(kernel, dict.fromkeys(range(5), 1), {host: [host % 5] for host in range(20)})
     admit(groups, 4, 0, 1, 2)
     groups.take(u32(1))
@@ -453,7 +453,7 @@ def test_a_host_of_several_crawls_claims_for_each_of_them(kernel):
 
 
 @BOTH
-def test_a_turn_given_by_age_is_safe_from_claims_for_a_while_and_given_again_when_it_was_taken(kernel):
+def test_a_turn_granted_by_age_is_safe_from_claims_for_a_while_and_granted_again_when_it_was_lost(kernel):
     groups = made(kernel, {0: 1}, {1: [0], 2: [0], 3: [0]})
     groups.favour(u32(1))
     admit(groups, 1, klass=0, now=100)
@@ -546,7 +546,7 @@ turns_asked = st.lists(
 
 @BOTH
 @given(members=memberships, history=turns_asked)
-def test_turns_are_never_more_than_there_are_never_early_and_nobody_waits_for_what_is_free(kernel, members, history):
+def test_turns_are_never_too_many_or_early_and_no_host_waits_for_a_free_turn(kernel, members, history):
     groups = made(kernel, dict(enumerate(CAPACITIES)), {host: sorted(some) for host, some in enumerate(members)})
     now, clocks_, wanted = 0, [0] * 4, {}
     stands, busy = set(), set()
@@ -635,5 +635,5 @@ def a_million_who_wait():
 
 
 @WITHOUT_NATIVE
-def test_no_call_of_a_thousand_holds_up_a_million_who_wait():
+def test_no_call_of_a_thousand_delays_a_million_waiting_hosts():
     assert {} == too_long(a_million_who_wait)

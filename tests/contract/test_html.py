@@ -49,7 +49,7 @@ def texts(kernel, markup):
 
 
 @BOTH
-def test_each_element_gives_its_address(kernel):
+def test_each_element_returns_its_address(kernel):
     markup = (
         "<link href=l><script src=s></script><a href=a>x</a><map><area href=ar></map><iframe src=i></iframe>"
         "<img src=im><video><source src=so></video><form action=f></form><meta http-equiv=refresh content='0;m'>"
@@ -97,7 +97,7 @@ def test_alternates_have_language_and_type(kernel):
 
 @BOTH
 @pytest.mark.parametrize("address", ["mailto:x", "JAVASCRIPT:x", " data:,x", "tel:1", "x-y+z.1:"])
-def test_links_of_other_schemes_are_none(kernel, address):
+def test_links_of_other_schemes_are_left_out(kernel, address):
     assert [] == rows(read(kernel, f"<a href='{address}'>x</a>"))
 
 
@@ -114,14 +114,14 @@ def test_the_first_attribute_of_a_name_counts_and_references_are_decoded(kernel)
 
 
 @BOTH
-def test_links_behind_the_bounds_of_their_sort_are_counted(kernel):
+def test_links_beyond_the_bounds_of_their_sort_are_counted(kernel):
     images, anchors = ("".join(f"<{tag}={n}></a>" for n in range(55)) for tag in ("img src", "a href"))
     found = read(kernel, images + "<img src=>" * 5 + "<a href=mailto:x></a>" * 9 + anchors)
     assert ([50, 50], 15) == ([[row[0] for row in rows(found)].count(kind) for kind in ("img", "a")], found["left_out"])
 
 
 @BOTH
-def test_a_link_behind_many_that_repeat_others_is_kept_and_those_are_no_loss(kernel):
+def test_a_link_after_many_repeated_links_is_kept_and_repeats_count_as_no_loss(kernel):
     """An index names some hundred pages ten thousand times: those that it names late were lost."""
     late = [f"late{number}" for number in range(60)]
     markup = "<a href='x#one'>1</a><img src=late1>" + "<a href='#y'>2</a><a href=x>3</a>" * 40
@@ -179,7 +179,7 @@ def test_comments_end_where_browsers_end_them(kernel, comment):
 
 
 @BOTH
-def test_a_tag_that_the_end_cuts_off_is_none(kernel):
+def test_a_tag_that_the_end_cuts_off_is_ignored(kernel):
     for markup in ("<a href=1></a><a href='2", "<a href=1></a><a href=2", "<a href=1></a><!-- <a href=2>"):
         assert ["1"] == [row[1] for row in rows(read(kernel, markup))]
 
@@ -210,7 +210,7 @@ def test_head_and_metas(kernel):
 
 
 @BOTH
-def test_no_more_metas_than_asked_for(kernel):
+def test_no_more_metas_than_requested(kernel):
     assert [("n", str(number)) for number in range(8)] == read(
         kernel, "".join(f"<meta name=N content={number}>" for number in range(20))
     )["metas"]
@@ -320,7 +320,7 @@ def test_both_find_the_same_in_what_people_write(parts):
 
 @WITHOUT_NATIVE
 @given(st.binary(max_size=300), st.sampled_from([None, "koi8-r", "utf-8", "bogus", "utf-16"]), st.booleans())
-def test_any_bytes_give_columns_that_fit_together(body, label, xml):
+def test_any_bytes_return_columns_that_fit_together(body, label, xml):
     found = read(NATIVE, b"<a href=x>" + body, label, xml)
     assert len(found["kinds"]) == len(rows(found))
     found["text"].decode()
@@ -332,7 +332,7 @@ def test_the_tree_moves_text_out_of_tables_and_the_kernel_does_not():
         assert "a\nb" == texts(NATIVE, "<table><tr><td>a</td></tr>b</table>")
 
 
-def test_the_tree_knows_frames_in_framesets_only():
+def test_the_tree_has_frames_in_framesets_only():
     assert [] == rows(read(twin, "<p>x<frame src=f>"))
     if NATIVE is not None:
         assert [("frame", "f", "", "")] == rows(read(NATIVE, "<p>x<frame src=f>"))
@@ -363,7 +363,7 @@ def addresses(kernel, markup, label=None):
         *((label, "é", "é") for label in ("utf-8", "utf-16le", "utf-16be", "iso-2022-kr")),
     ],
 )
-def test_a_query_takes_the_encoding_of_its_page(kernel, label, query, encoded):
+def test_a_query_uses_the_encoding_of_its_page(kernel, label, query, encoded):
     written = "".join(f"&#{ord(one)};" if one != "\x80" else "&#8364;" for one in query)
     body = f"<a href='/&#233;?{written}#&#233;?&#233;'>x</a><a href='&#233;#?&#233;'>y</a>"
     octets = body.encode("utf-16-le" if label == "utf-16le" else "utf-16-be" if label == "utf-16be" else "ascii")
@@ -374,7 +374,7 @@ def test_a_query_takes_the_encoding_of_its_page(kernel, label, query, encoded):
 
 
 @BOTH
-def test_each_place_of_an_address_takes_the_encoding_of_the_page(kernel):
+def test_each_place_of_an_address_uses_the_encoding_of_the_page(kernel):
     markup = (
         "<meta charset=windows-1252><base href='/b?\xe9'><link rel=canonical href='?l=\xe9'>"
         "<iframe src='?i=\xe9'></iframe>"
@@ -399,7 +399,7 @@ def test_a_query_is_encoded_without_the_ends_of_its_lines(kernel):
 
 
 @BOTH
-def test_what_stands_in_a_template_says_nothing_of_the_page(kernel):
+def test_the_content_of_a_template_says_nothing_about_the_page(kernel):
     markup = (
         "<template><base href=/x/><title>no</title><meta name=robots content=nofollow>"
         "<meta http-equiv=refresh content='1;/r'><a href=1>x</a></template>{}<title>t</title>"
@@ -412,7 +412,7 @@ def test_what_stands_in_a_template_says_nothing_of_the_page(kernel):
 
 
 @BOTH
-def test_a_base_in_a_picture_is_none(kernel):
+def test_a_base_in_a_picture_is_ignored(kernel):
     assert "/y/" == read(kernel, "<svg><base href=/x/ /></svg><base href=/y/>")["base"]
 
 

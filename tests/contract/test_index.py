@@ -17,14 +17,14 @@ ODD_HASHES = [0, 1, U64_MAX, U64_MAX - 1, 2**63, 2**32, 2**56]
 
 
 @BOTH
-def test_what_was_never_added_has_no_row(kernel):
+def test_a_hash_that_was_never_added_has_no_row(kernel):
     made = kernel.Index()
     assert [NONE] * 7 == rows(made.find(u64(*ODD_HASHES)))
     assert 0 == len(made)
 
 
 @BOTH
-def test_any_hash_gets_any_row_but_none(kernel):
+def test_any_hash_gets_any_row_except_the_reserved_one(kernel):
     made = kernel.Index()
     wanted = [0, 5, NONE - 1, 5, 3, 2, 1]
     made.add(u64(*ODD_HASHES), u32(*wanted))
@@ -76,7 +76,7 @@ def test_more_hashes_than_rows_are_refused(kernel):
 
 
 @BOTH
-def test_a_row_that_means_none_is_refused_and_nothing_was_added(kernel):
+def test_the_reserved_row_is_refused_and_nothing_is_added(kernel):
     made = kernel.Index()
     with pytest.raises(ValueError, match="rows: at 1 stands 4294967295, no row"):
         made.add(u64(1, 2), u32(1, NONE))
@@ -101,7 +101,7 @@ def test_other_numbers_are_refused(kernel, kind):
 
 
 @BOTH
-def test_what_is_no_buffer_is_refused(kernel):
+def test_an_argument_that_is_not_a_buffer_is_refused(kernel):
     for wrong in ([1, 2], "text", None):
         with pytest.raises(TypeError):
             kernel.Index().find(wrong)
@@ -119,7 +119,7 @@ def test_statistics_count_entries_and_bytes(kernel):
 
 @WITHOUT_NATIVE
 @pytest.mark.parametrize("entries", [100_000, 117_000, 140_000])
-def test_an_entry_takes_at_most_20_bytes_at_any_moment_of_growth(entries):
+def test_an_entry_uses_at_most_20_bytes_at_any_moment_of_growth(entries):
     made = NATIVE.Index()
     numbers = np.arange(entries, dtype=np.uint64)
     made.add(numbers, numbers.astype(np.uint32))
@@ -138,7 +138,7 @@ def test_a_large_batch_is_answered_like_a_small_one(kernel):
 
 
 @WITHOUT_NATIVE  # the twin is a dictionary, which keeps its room
-def test_memory_goes_with_the_entries_that_are_removed():
+def test_memory_is_freed_with_the_removed_entries():
     made = NATIVE.Index()
     empty = made.statistics()["bytes"]
     numbers = np.arange(50_000, dtype=np.uint64)
@@ -148,7 +148,7 @@ def test_memory_goes_with_the_entries_that_are_removed():
 
 
 @WITHOUT_NATIVE
-def test_an_index_of_100000_hosts_that_come_and_go_answers_like_its_twin():
+def test_an_index_of_100000_hosts_added_and_removed_answers_like_its_twin():
     draw = np.random.default_rng(5)
     native, twin = NATIVE.Index(), index.Index()
     for _ in range(20):

@@ -60,7 +60,7 @@ def noise(size, seed=1):
         (0x113FDB5C, bytes(reversed(range(32)))),
     ],
 )
-def test_the_published_checksums_hold(kernel, expected, data):
+def test_the_published_checksums_match(kernel, expected, data):
     assert expected == kernel.crc32c(data)
 
 
@@ -85,7 +85,7 @@ def test_a_checksum_seed_is_a_u32(kernel, seed):
 
 @BOTH
 @pytest.mark.parametrize("data", ["text", None, 5])
-def test_what_is_no_buffer_is_refused(kernel, data):
+def test_an_argument_that_is_not_a_buffer_is_refused(kernel, data):
     with pytest.raises(TypeError):
         kernel.crc32c(data)
 
@@ -109,14 +109,14 @@ def test_a_frame_is_laid_out_as_drawn(kernel):
 
 @BOTH
 @given(rows=rows_of_frames)
-def test_a_scan_gives_back_what_was_packed(kernel, rows):
+def test_a_scan_returns_the_packed_frames(kernel, rows):
     log = kernel.pack_frames(rows)
     assert (frames_of(rows), len(log), kernels.END) == kernel.scan_frames(log)
 
 
 @BOTH
 @given(rows=rows_of_frames, before=st.binary(max_size=40), limit=st.integers(0, 9))
-def test_a_scan_begins_where_it_is_told_and_ends_at_its_limit(kernel, rows, before, limit):
+def test_a_scan_begins_at_its_start_and_ends_at_its_limit(kernel, rows, before, limit):
     log = before + kernel.pack_frames(rows)
     expected = frames_of(rows, len(before))[:limit]
     end = expected[-1][0] + expected[-1][1] if expected else len(before)
@@ -152,14 +152,14 @@ def test_zeros_after_the_frames_are_unused_space(kernel, zeros):
 
 
 @BOTH
-def test_eight_zero_bytes_are_no_frame(kernel):
+def test_eight_zero_bytes_are_not_a_frame(kernel):
     """Their crc would be right for an empty frame; the length forbids it."""
     assert ([], 0, kernels.ZEROS) == kernel.scan_frames(bytes(8))
     assert -1 == kernel.find_frame(bytes(4096))
 
 
 @BOTH
-def test_a_cut_log_gives_its_whole_frames_at_every_byte(kernel):
+def test_a_log_cut_at_any_byte_returns_its_whole_frames(kernel):
     rows = [(1, 0, 1, 2, 1, 0, b"first"), (2, 1, 1, 2, 1, 0, b""), (3, 1, 1, 2, 1, 0, bytes(40))]
     log, frames = kernel.pack_frames(rows), frames_of(rows)
     ends = [offset + length for offset, length, *_ in frames]
@@ -268,7 +268,7 @@ def test_a_frame_is_found_at_any_distance(kernel, distance, payload_bytes):
 
 
 @BOTH
-def test_a_frame_is_found_behind_a_damaged_one(kernel):
+def test_a_frame_is_found_after_a_damaged_one(kernel):
     log = bytearray(kernel.pack_frames([(1, 0, 1, 2, 1, 0, bytes(300)), (2, 1, 1, 2, 1, 0, b"second")]))
     log[100] ^= 1
     assert 331 == kernel.find_frame(log)
@@ -299,7 +299,7 @@ SIPHASH_13 = bytes.fromhex(
 
 
 @BOTH
-def test_the_published_fingerprints_hold(kernel):
+def test_the_published_fingerprints_match(kernel):
     messages = ["".join(map(chr, range(size))) for size in range(len(SIPHASH_13) // 8)]
     assert SIPHASH_13 == kernel.fingerprints(messages, KEY)
 
@@ -310,7 +310,7 @@ def test_no_texts_have_no_fingerprints(kernel):
 
 
 @BOTH
-def test_equal_texts_have_equal_fingerprints_and_another_key_gives_others(kernel):
+def test_equal_texts_have_equal_fingerprints_and_another_key_changes_them(kernel):
     one = kernel.fingerprints(["http://example.org/"] * 2, KEY)
     assert one[:8] == one[8:]
     assert one != kernel.fingerprints(["http://example.org/"] * 2, bytes(16))
@@ -363,7 +363,7 @@ def test_threads_get_the_same_fingerprints_at_the_same_time(kernel):
 
 @WITHOUT_NATIVE
 @given(texts=st.lists(any_text, max_size=20), key=st.binary(min_size=16, max_size=16))
-def test_twin_and_kernel_give_the_same_fingerprints(texts, key):
+def test_twin_and_kernel_return_the_same_fingerprints(texts, key):
     assert TWIN.fingerprints(texts, key) == NATIVE.fingerprints(texts, key)
 
 
@@ -386,5 +386,5 @@ def test_twin_and_kernel_see_the_same_in_damaged_logs(rows, damage, after):
 
 @WITHOUT_NATIVE
 @given(data=st.binary(max_size=2000), seed=st.integers(0, U32_MAX))
-def test_twin_and_kernel_give_the_same_checksum(data, seed):
+def test_twin_and_kernel_return_the_same_checksum(data, seed):
     assert TWIN.crc32c(data, seed) == NATIVE.crc32c(data, seed)

@@ -48,7 +48,7 @@ def test_python_is_forced_by_the_environment():
 
 
 @pytest.mark.parametrize("wish", [None, "", "native"])
-def test_native_is_taken_where_it_was_built(wish):
+def test_native_is_used_where_it_was_built(wish):
     if not native_is_built():
         pytest.skip("there is no native build here")
     assert "native" == run(SAY, wish).stdout.split()[0]
@@ -93,7 +93,7 @@ def test_a_build_older_than_its_sources_is_refused_with_a_way_out(wish):
     assert "make install" in last
 
 
-def test_a_build_whose_functions_take_something_else_is_refused_with_a_way_out():
+def test_a_build_whose_functions_have_other_parameters_is_refused_with_a_way_out():
     last = run(OTHER_INTERFACE + SAY, "native").stderr.strip().splitlines()[-1]
     assert "the native build is older" in last
     assert "make install" in last

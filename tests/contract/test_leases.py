@@ -52,7 +52,7 @@ NOTHING = (0, 0, 0, 0, 0, 0, b"")
 
 
 @BOTH
-def test_a_lease_gives_back_what_it_was_opened_with(kernel):
+def test_a_lease_returns_the_values_it_was_opened_with(kernel):
     leases = opened(kernel)
     expected = [(1, 3, 100, 5, 2, 73, b"http://c/long"), NOTHING, (1, 1, 100, 5, 0, 71, b"http://a/")]
     assert expected == unpacked(leases.get(u64(12, 99, 10)))
@@ -65,7 +65,7 @@ def test_a_lease_that_is_not_open_has_zeros_and_no_body(kernel):
 
 
 @BOTH
-def test_bodies_stay_where_nobody_asks_for_them(kernel):
+def test_bodies_stay_until_they_are_requested(kernel):
     leases = opened(kernel)
     whole, bare = unpacked(leases.get(u64(10, 99))), unpacked(leases.get(u64(10, 99), False))
     assert [(*row[:-1], b"") for row in whole] == bare
@@ -93,7 +93,7 @@ def test_a_closed_lease_is_given_once(kernel):
 
 
 @BOTH
-def test_expired_leases_are_told_until_they_are_closed_or_extended(kernel):
+def test_expired_leases_are_reported_until_they_are_closed_or_extended(kernel):
     leases = opened(kernel)
     leases.open(7, u32(9), 90, 6, i64(0), *cards([1], [b"x"]))
     said = [tokens(leases.expire(99, 9)), tokens(leases.expire(100, 3)), tokens(leases.expire(100, 9))]
@@ -257,5 +257,5 @@ def a_million_open():
 
 
 @WITHOUT_NATIVE
-def test_no_call_of_a_thousand_holds_up_a_million_open_leases():
+def test_no_call_of_a_thousand_delays_a_million_open_leases():
     assert {} == too_long(a_million_open)

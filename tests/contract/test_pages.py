@@ -143,7 +143,7 @@ def test_a_page_is_read_as_it_is_read_alone(kernel, monkeypatch, name):
 
 @BOTH
 @pytest.mark.parametrize("name", ODD)
-def test_a_page_that_takes_more_than_kernels_is_left(kernel, monkeypatch, name):
+def test_a_page_that_needs_more_than_kernels_is_left(kernel, monkeypatch, name):
     use(kernel, monkeypatch)
     body = ODD[name].encode()
     found = kernel.read_pages([(body, URL, None, HTML, AS_SAID)] * 2, PAGES_LIMITS, LIKENESS_KEY)
@@ -155,7 +155,7 @@ def test_a_page_that_takes_more_than_kernels_is_left(kernel, monkeypatch, name):
 
 @BOTH
 @pytest.mark.parametrize("key", [None, KEY])
-def test_pages_that_are_left_have_their_places_among_the_others(kernel, monkeypatch, key):
+def test_pages_that_are_left_keep_their_places(kernel, monkeypatch, key):
     use(kernel, monkeypatch)
     bodies = [RARE["links"], ODD["odd link"], RARE["nothing"], ODD["odd host"], ODD["odd base"], RARE["rels"]]
     unread = [Unread(body.encode(), f"http://host{row}.org/") for row, body in enumerate(bodies)]
@@ -164,7 +164,7 @@ def test_pages_that_are_left_have_their_places_among_the_others(kernel, monkeypa
 
 
 @BOTH
-def test_pages_of_other_types_stand_among_them(kernel, monkeypatch):
+def test_pages_of_other_types_keep_their_places(kernel, monkeypatch):
     use(kernel, monkeypatch)
     feed = b"<rss><channel><item><link>http://a.org/1</link></item><item><link>http://a.org/2</link></item></channel></rss>"
     unread = [
@@ -210,7 +210,7 @@ def test_directives_in_the_head_close_the_links_of_any_page(kernel, monkeypatch)
 
 
 @BOTH
-def test_links_are_made_when_somebody_looks_at_them(kernel, monkeypatch):
+def test_links_are_made_when_they_are_read(kernel, monkeypatch):
     use(kernel, monkeypatch)
     page = read_many([Unread(RARE["links"].encode(), URL)]).pages[0]
     assert (5, None) == (len(page.found), page.found._columns)
@@ -236,7 +236,7 @@ def test_any_bytes_of_a_body_do(kernel):
         ((b"", URL, None, HTML, NONE), b"short"),
     ],
 )
-def test_what_makes_no_call_is_refused(kernel, row, key):
+def test_invalid_arguments_are_refused_by_the_kernel(kernel, row, key):
     with pytest.raises(ValueError, match=r"page 0: a|a fingerprint key has 16 bytes"):
         kernel.read_pages([row], PAGES_LIMITS, LIKENESS_KEY, None, key)
     with pytest.raises(ValueError, match="a fingerprint key has 16 bytes"):
@@ -325,7 +325,7 @@ def test_any_mess_is_read_as_it_is_read_alone(kernel, drawn):
 @given(
     st.binary(max_size=300), st.sampled_from([None, "koi8-r", "utf-16", "bogus"]), st.integers(0, 2), st.integers(0, 2)
 )
-def test_any_bytes_give_what_fits_together(body, label, kind, follow):
+def test_any_bytes_return_parts_that_fit_together(body, label, kind, follow):
     found = NATIVE.read_pages([(body, URL, label, kind, follow)], PAGES_LIMITS, LIKENESS_KEY, "x", KEY)
     (values,) = found.values()
     if values is not None:

@@ -32,14 +32,14 @@ def some_heads(rows, seed, *, few=True):
 @BOTH
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 8, 9, 255, 256, 512, 5000])
 @pytest.mark.parametrize("few", [False, True])
-def test_what_was_packed_comes_back(kernel, rows, few):
+def test_packed_columns_are_returned_unchanged(kernel, rows, few):
     heads = some_heads(rows, rows, few=few)
     whole = bytes(row % 3 % 2 for row in range(rows))
     assert (heads.tobytes(), whole) == kernel.unpack_heads(kernel.pack_heads(heads.tobytes(), whole), rows)
 
 
 @BOTH
-def test_rows_that_are_all_alike_take_one(kernel):
+def test_equal_rows_need_the_space_of_one(kernel):
     heads = np.full(300, 7, np.uint8).repeat(72).tobytes()
     packed = kernel.pack_heads(heads, b"\1" * 300)
     # The difference of equal fingerprints is 0 from the second row on: seven of its bytes vary.
@@ -138,7 +138,7 @@ def test_columns_are_shuffled_one_after_the_other(kernel):
 
 @BOTH
 @pytest.mark.parametrize("column", [np.zeros((2, 2), np.uint8), np.arange(3)[::-1]])
-def test_what_is_no_column_is_not_shuffled(kernel, column):
+def test_a_value_that_is_not_a_column_is_not_shuffled(kernel, column):
     with pytest.raises(BufferError, match="one dimension"):
         kernel.shuffle_columns([column])
 

@@ -40,7 +40,7 @@ def test_a_class_is_drawn_twice_as_often_as_the_one_below(kernel):
 
 
 @BOTH
-def test_every_eighth_draw_takes_whoever_has_been_ready_longest(kernel):
+def test_every_eighth_draw_is_the_queue_that_has_been_ready_longest(kernel):
     ready = kernel(1)
     offer(ready, [1000], 0, 0)
     offer(ready, range(100), 0, 15)
@@ -48,7 +48,7 @@ def test_every_eighth_draw_takes_whoever_has_been_ready_longest(kernel):
 
 
 @BOTH
-def test_every_eighth_draw_of_one_crawl_takes_its_longest_ready(kernel):
+def test_every_eighth_draw_of_one_crawl_is_its_longest_ready(kernel):
     ready = kernel(1)
     offer(ready, [2000], 1, 0)
     offer(ready, [1000], 6, 0)
@@ -68,7 +68,7 @@ def test_a_better_class_moves_a_queue_and_it_has_been_ready_as_long(kernel):
 
 @BOTH
 @pytest.mark.parametrize("klass", [0, 4, 5])
-def test_a_class_that_is_no_better_changes_nothing(kernel, klass):
+def test_a_class_that_is_not_better_changes_nothing(kernel, klass):
     ready = kernel(1)
     offer(ready, [1, 2], 0, 5)
     offer(ready, [1], 0, klass)
@@ -76,7 +76,7 @@ def test_a_class_that_is_no_better_changes_nothing(kernel, klass):
 
 
 @BOTH
-def test_crawls_take_turns_within_a_class(kernel):
+def test_crawls_alternate_within_a_class(kernel):
     ready = kernel(1)
     offer(ready, [0, 1, 2, 3], 0, 5)
     offer(ready, [100, 101], 1, 5)
@@ -85,7 +85,7 @@ def test_crawls_take_turns_within_a_class(kernel):
 
 
 @BOTH
-def test_a_crawl_that_comes_back_takes_its_turn_last(kernel):
+def test_a_crawl_that_returns_gets_its_turn_last(kernel):
     ready = kernel(1)
     offer(ready, [0], 0, 5)
     offer(ready, [100, 101], 1, 5)
@@ -122,7 +122,7 @@ def test_the_same_seed_draws_the_same_urls(kernel):
 
 
 @BOTH
-def test_a_refused_offer_offers_nobody(kernel):
+def test_a_refused_offer_offers_no_host(kernel):
     ready = kernel(2**64 - 1)
     for queues, crawls, classes, message in [
         (u32(1, 2), u32(0), u8(1, 2), "2 queues and 1 crawls"),
@@ -192,5 +192,5 @@ def a_million_who_stand():
 
 
 @WITHOUT_NATIVE
-def test_no_call_of_a_thousand_holds_up_a_million_who_stand():
+def test_no_call_of_a_thousand_delays_a_million_ready_hosts():
     assert {} == too_long(a_million_who_stand)

@@ -21,21 +21,21 @@ def taken(kernel, *pages, most=9, enough=2):
 
 
 @BOTH
-def test_copies_in_a_row_are_a_sign_where_the_host_gave_another_body_before(kernel):
+def test_copies_in_a_row_are_a_sign_where_the_host_sent_another_body_before(kernel):
     pages = [(HOST, 1, 1, 0, 0), (HOST, 2, 2, 1, 0), (HOST, 2, 3, 1, 0), (HOST, 2, 4, 1, 0), (HOST, 2, 5, 1, 0)]
     assert [3, 4] == taken(kernel, *pages)
     assert [] == taken(kernel, *pages[1:])
 
 
 @BOTH
-def test_pages_that_are_no_copies_and_reports_told_twice_do_not_count(kernel):
+def test_pages_that_are_not_copies_and_repeated_reports_do_not_count(kernel):
     begun = [(HOST, 1, 1, 0, 0), (HOST, 2, 2, 0, 0), (HOST, 2, 3, 1, 0)]
     assert [] == taken(kernel, *begun, (HOST, 2, 3, 1, 0), (HOST, 2, 4, 0, 0))
     assert [4] == taken(kernel, *begun, (HOST, 2, 4, 0, 0), (HOST, 2, 5, 1, 0))
 
 
 @BOTH
-def test_a_path_counts_once_it_gave_several_bodies(kernel):
+def test_a_path_counts_once_it_had_several_bodies(kernel):
     begun, other = [(HOST, 1, 1, 0, 0), (HOST, 2, 2, 0, 0)], (OTHER, 9, 8, 0, 5)
     asked = [(HOST, 2, token, 1, 5) for token in range(3, 6)]
     assert [] == taken(kernel, *begun, *asked)

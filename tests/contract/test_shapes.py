@@ -128,6 +128,6 @@ def test_no_url_is_refused(kernel, url: bytes) -> None:
 
 @WITHOUT_NATIVE
 @given(urls=st.lists(URLS, max_size=8), bytes_max=st.integers(0, 30))
-def test_twin_and_kernel_tell_the_same(urls: list[bytes], bytes_max: int) -> None:
+def test_twin_and_kernel_return_the_same_shapes(urls: list[bytes], bytes_max: int) -> None:
     given_ = (*spans(urls), KEY, bytes_max, SESSIONS)
     assert twin.shapes_of(*given_) == NATIVE.shapes_of(*given_)

@@ -54,7 +54,7 @@ def test_a_shingle_counts_once(kernel):
 
 @BOTH
 @pytest.mark.parametrize("parting", [chr(point) for point in range(0x80) if not chr(point).isalnum()] + WHITE)
-def test_what_parts_words(kernel, parting):
+def test_characters_that_separate_words(kernel, parting):
     expected = kernel.simhash_of_text(b"one two two", KEY, 9)
     assert expected == kernel.simhash_of_text(f"{parting}one{parting}{parting}two{parting}two".encode(), KEY, 9)
 
@@ -66,7 +66,7 @@ def test_other_characters_belong_to_words_as_they_are(kernel, text):
 
 
 @BOTH
-def test_no_more_words_count_than_asked_for(kernel):
+def test_no_more_words_count_than_requested(kernel):
     assert kernel.simhash_of_text(b"a b", KEY, 9) == kernel.simhash_of_text(b" a b c", KEY, 2)
     assert (0, 0) == kernel.simhash_of_text(b"a b c", KEY, 0)
     with pytest.raises(ValueError, match="-1 words"):
@@ -110,7 +110,7 @@ U64 = st.integers(0, 2**64 - 1)
 
 @BOTH
 @DESIGNS
-def test_every_pair_within_three_bits_is_found_and_none_farther(kernel, tables):
+def test_every_pair_within_three_bits_is_found_and_no_pair_farther_apart(kernel, tables):
     index = kernel.SimHashIndex(3, tables)
     numbers = [hash_of(str(number)) for number in range(120)]
     for number in numbers:
@@ -162,7 +162,7 @@ def test_many_at_once_are_answered_as_one_by_one(kernel, tables):
 
 @BOTH
 @DESIGNS
-def test_thousands_taken_in_together_are_found_as_one_by_one(kernel, tables):
+def test_thousands_added_together_are_found_as_one_by_one(kernel, tables):
     """Some stand there before, some come twice, and some share all the bits of a table's key."""
     numbers = [hash_of(str(number)) for number in range(1_200)]
     together, single = (kernel.SimHashIndex(3, tables) for _ in range(2))
@@ -207,7 +207,7 @@ def test_a_design_that_is_not_there_is_refused(kernel):
 
 @BOTH
 @pytest.mark.parametrize(("tables", "bits"), [(4, [16]), (10, [25, 26]), (16, [28]), (20, [31, 32, 33])])
-def test_a_table_goes_by_as_many_bits_as_its_design_says(kernel, tables, bits):
+def test_a_table_compares_as_many_bits_as_its_design_says(kernel, tables, bits):
     """Manku, Jain, Das Sarma 2007: so many bits must agree before two fingerprints are compared."""
     assert set(bits) == {mask.bit_count() for mask in twin.choices(tables)}
     index = kernel.SimHashIndex(3, tables)

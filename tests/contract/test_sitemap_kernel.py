@@ -35,7 +35,7 @@ def read(kernel, text, limits=LIMITS):
 
 
 @BOTH
-def test_fields_belong_to_their_entry_wherever_they_stand(kernel):
+def test_fields_belong_to_their_entry_at_any_place(kernel):
     text = (
         "<urlset><url><priority>.5</priority><lastmod>2024-02</lastmod><loc> http://a/?x&amp;y&#33; </loc></url>"
         "<url><lastmod>2025</lastmod></url>"
@@ -53,7 +53,7 @@ def test_fields_belong_to_their_entry_wherever_they_stand(kernel):
         *(("24", 2), ("2024-", 2), ("2024-02-29T12", 2), ("2024-02-29T12:00:00.", 2), ("soon", 2), ("٢٠٢٤", 2)),
     ],
 )
-def test_dates_are_told_by_how_they_are_written(kernel, date, kind):
+def test_dates_are_recognised_by_their_spelling(kernel, date, kind):
     _, ((_, shown, sort, _, _),), _ = read(kernel, f"<rss><item><pubDate>{date}</pubDate><link>a</link></item></rss>")
     assert (date, kind) == (shown, sort)
 
@@ -99,7 +99,7 @@ def test_an_entry_of_atom_is_its_first_link_to_itself(kernel):
         ("<html>", (twin.WRONG_ROOT, "html")),
     ],
 )
-def test_other_things_are_no_sitemap(kernel, text, problem):
+def test_other_documents_are_not_sitemaps(kernel, text, problem):
     assert ("error", [], [problem]) == read(kernel, text)
 
 
@@ -113,13 +113,13 @@ def test_other_things_are_no_sitemap(kernel, text, problem):
         *(("<a>" * 9, (twin.WRONG_DEPTH, "")), ("</urlset><!-- ", (twin.CUT, ""))),
     ],
 )
-def test_the_entries_before_a_break_are_kept_whatever_follows(kernel, behind, problem):
+def test_the_entries_before_a_break_are_kept(kernel, behind, problem):
     kind, rows, problems = read(kernel, "<urlset><url><loc>a</loc></url>" + behind)
     assert ("urlset", ["a"], [problem]) == (kind, [row[0] for row in rows], problems)
 
 
 @BOTH
-def test_text_behind_the_end_is_no_problem(kernel):
+def test_text_after_the_end_is_accepted(kernel):
     _, rows, problems = read(kernel, "<urlset><url><loc>a</loc></url></urlset>\0 x &amp; ]]>")
     assert (1, []) == (len(rows), problems)
 
@@ -182,13 +182,13 @@ def test_bases_have_a_bound(kernel):
         ("<source><guid>http://a/1</guid></source>", []),
     ],
 )
-def test_a_guid_is_an_address_where_there_is_no_link(kernel, item, addresses):
+def test_a_guid_is_an_address_where_a_link_is_missing(kernel, item, addresses):
     _, rows, problems = read(kernel, f"<rss><channel><item>{item}<pubDate>2024</pubDate></item></channel></rss>")
     assert ([[one, "2024"] for one in addresses], []) == ([row[:2] for row in rows], problems)
 
 
 @BOTH
-def test_guids_take_the_room_of_entries(kernel):
+def test_guids_count_as_entries(kernel):
     item = "<item><guid>http://a/</guid></item>"
     _, rows, problems = read(kernel, "<rss>" + item * 9)
     assert (5, [(twin.FULL, "")]) == (len(rows), problems)
@@ -291,7 +291,7 @@ def test_both_agree_on_any_mess(first, parts):
 
 @WITHOUT_NATIVE
 @given(st.lists(st.sampled_from(PIECES[5:]), max_size=12), st.sampled_from(["urlset/url", "rss/item", "feed/entry"]))
-def test_both_agree_on_what_entries_hold(parts, way):
+def test_both_agree_on_the_fields_of_entries(parts, way):
     root, holder = way.split("/")
     text = (
         f"<{root}><{holder}>" + "".join(parts) + f"</{holder}><{holder}><loc>q</loc><link>q</link></{holder}></{root}>"

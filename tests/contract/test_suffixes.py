@@ -94,12 +94,12 @@ def test_a_domain_is_found_where_it_begins(kernel, host, domain):
         *(".a.com", "a..com", "a.com..", "1.2.3.4.."),
     ],
 )
-def test_suffixes_addresses_and_empty_labels_have_none(kernel, host):
+def test_suffixes_addresses_and_empty_labels_have_no_domain(kernel, host):
     assert [NO_DOMAIN] == domains(kernel(RULES), host)
 
 
 @BOTH
-def test_what_is_not_ascii_is_odd(kernel):
+def test_hosts_that_are_not_ascii_are_odd(kernel):
     assert [ODD, "b.com", ODD] == domains(kernel(RULES), "a.é.com", "b.com", "\ud800")
 
 
@@ -115,20 +115,20 @@ def test_texts_are_in_lower_case_without_a_last_dot(kernel):
 
 
 @BOTH
-def test_texts_are_taken_from_any_iterable(kernel):
+def test_texts_are_read_from_any_iterable(kernel):
     assert (["a.com"], []) == kernel(RULES).texts(("x.a.com",))
 
 
 @BOTH
 @pytest.mark.parametrize(("hosts", "why"), [("a.com", "not one string"), (["a.com", b"a.com"], "row 1: .* not bytes")])
-def test_what_is_no_text_is_refused(kernel, hosts, why):
+def test_a_value_that_is_not_text_is_refused(kernel, hosts, why):
     with pytest.raises(TypeError, match=why):
         kernel(RULES).texts(hosts)
 
 
 @BOTH
 @pytest.mark.parametrize("line", [b"", b"A", b"a b", b"!", b"!.a", b"*.", b".a", b"a..b", b"a.", b"\xc3\xa9", b"a\r"])
-def test_a_line_that_is_no_rule_is_named(kernel, line):
+def test_a_line_that_is_not_a_rule_is_named(kernel, line):
     with pytest.raises(ValueError, match="line 1 is no rule"):
         kernel(b"com\n" + line + b"\norg")
 
@@ -166,7 +166,7 @@ def test_every_rule_of_the_list_answers_as_for_one_host(kernel, private):
 
 @BOTH
 @given(hosts=st.lists(HOSTS, max_size=5), private=st.booleans())
-def test_any_host_has_the_domain_that_the_library_gives(kernel, hosts, private):
+def test_any_host_has_the_domain_that_the_library_returns(kernel, hosts, private):
     found, odd = packaged(kernel, private).texts(hosts)
     assert [row for row, host in enumerate(hosts) if not host.isascii()] == odd
     expected = [registrable_domain(host, private) if host.isascii() else None for host in hosts]

@@ -46,7 +46,7 @@ def test_the_last_booking_counts_be_it_earlier_or_later(kernel):
 
 
 @BOTH
-def test_what_exceeds_most_waits_for_the_next_call(kernel):
+def test_hosts_beyond_the_maximum_wait_for_the_next_call(kernel):
     timetable = kernel()
     timetable.rest(u32(1, 2, 3), i64(3, 1, 2))
     assert ([2, 3], [1]) == (rows(timetable.due(9, 2)), rows(timetable.due(9, 2)))
@@ -78,7 +78,7 @@ def test_years_may_pass_between_two_calls(kernel):
 
 
 @BOTH
-def test_rows_may_be_any_but_the_one_that_stands_for_none(kernel):
+def test_rows_may_be_any_except_the_reserved_one(kernel):
     timetable = kernel()
     timetable.rest(u32(2**24 + 3, 0, 2**32 - 2), i64(1, 2, 3))
     assert [2**24 + 3, 0, 2**32 - 2] == rows(timetable.due(9, 9))
@@ -94,7 +94,7 @@ def test_raw_bytes_are_columns_too(kernel):
 
 
 @BOTH
-def test_a_refused_call_books_nobody(kernel):
+def test_a_refused_call_books_no_host(kernel):
     timetable = kernel()
     for hosts, until, message in [
         (u32(1, 2), i64(3), "2 hosts and 1 until"),
@@ -179,5 +179,5 @@ def a_million_booked():
 
 
 @WITHOUT_NATIVE
-def test_no_call_of_a_thousand_holds_up_a_million_booked_hosts():
+def test_no_call_of_a_thousand_delays_a_million_booked_hosts():
     assert {} == too_long(a_million_booked)

@@ -76,7 +76,7 @@ class Hosts:
 
 
 @BOTH
-def test_a_host_whose_rest_is_over_is_offered_and_one_that_rests_is_booked(kernel):
+def test_a_host_whose_rest_is_over_is_offered_and_a_waiting_host_is_booked(kernel):
     hosts = Hosts(kernel)
     hosts.rest_until[1] = 51
     assert [] == hosts.look(0, 1, 3)
@@ -84,7 +84,7 @@ def test_a_host_whose_rest_is_over_is_offered_and_one_that_rests_is_booked(kerne
 
 
 @BOTH
-def test_whoever_rests_again_leaves_the_rings(kernel):
+def test_a_host_that_waits_again_leaves_the_rings(kernel):
     hosts = Hosts(kernel)
     hosts.look(0, 1)
     hosts.rest_until[0] = 60
@@ -94,7 +94,7 @@ def test_whoever_rests_again_leaves_the_rings(kernel):
 
 @BOTH
 @pytest.mark.parametrize("booked", [False, True])
-def test_an_empty_queue_and_a_host_that_is_visited_stand_nowhere(kernel, booked):
+def test_an_empty_queue_and_a_host_that_is_visited_have_no_place(kernel, booked):
     hosts = Hosts(kernel)
     hosts.look(0, 1, now=49 if booked else 50)
     hosts.in_flight[1] = 256
@@ -148,14 +148,14 @@ def test_an_instant_before_1970_is_refused(kernel):
 
 
 @BOTH
-def test_of_hosts_that_share_a_turn_the_first_named_is_offered_and_the_others_wait(kernel):
+def test_the_first_named_host_of_a_shared_turn_is_offered_and_the_rest_wait(kernel):
     hosts = Hosts(kernel).share(0, 1)
     assert [[], [], []] == hosts.look_shared(3, 1, 0)
     assert ([10, 30], [7]) == (sorted(hosts.standing()), rows(hosts.groups.waits_at(u32(0))))
 
 
 @BOTH
-def test_a_host_that_rests_or_is_visited_gives_its_turn_back(kernel):
+def test_a_host_that_waits_or_is_visited_returns_its_turn(kernel):
     hosts = Hosts(kernel).share(0, 1)
     hosts.look_shared(0, 1)
     hosts.rest_until[0] = 60
@@ -168,7 +168,7 @@ def test_a_host_that_rests_or_is_visited_gives_its_turn_back(kernel):
 
 
 @BOTH
-def test_a_better_class_takes_the_turn_and_the_queue_of_the_other_leaves_the_rings(kernel):
+def test_a_better_class_gets_the_turn_and_the_queue_of_the_other_leaves_the_rings(kernel):
     hosts = Hosts(kernel).share(0, 1)
     hosts.look_shared(0)
     hosts.put(10, klass=9)
@@ -197,7 +197,7 @@ def test_due_hosts_whose_address_is_not_known_step_aside(kernel):
 
 
 @BOTH
-def test_odd_hosts_are_given_back_before_any_asks_for_a_turn(kernel):
+def test_odd_hosts_are_returned_before_any_host_requests_a_turn(kernel):
     hosts = Hosts(kernel).share(0, 1)
     hosts.flags[3] = 1
     assert [[3], [], []] == hosts.look_shared(3, 0, 3)
@@ -214,7 +214,7 @@ def test_an_address_outside_its_column_is_refused_before_anything_is_done(kernel
 
 @WITHOUT_NATIVE
 @given(st.integers(0, 2**32), st.integers(1, 30))
-def test_both_give_every_host_that_shares_clocks_the_same_place(seed, steps):
+def test_both_assign_every_host_that_shares_clocks_the_same_place(seed, steps):
     """As a frontier does: cells change, groups follow, woken hosts and some others are looked at."""
     rng = random.Random(seed)
     count = rng.randrange(1, 30)
@@ -263,7 +263,7 @@ def test_both_give_every_host_that_shares_clocks_the_same_place(seed, steps):
 
 @WITHOUT_NATIVE
 @given(st.integers(0, 2**32), st.integers(1, 30))
-def test_both_give_every_host_the_same_place(seed, steps):
+def test_both_assign_every_host_the_same_place(seed, steps):
     rng = random.Random(seed)
     count = rng.randrange(1, 30)
     pair = [Hosts(TWIN), Hosts(NATIVE)]
@@ -303,7 +303,7 @@ def test_leases_are_counted_at_the_hosts_of_their_queues(kernel):
 
 @both(TWINS)
 @pytest.mark.parametrize(("queue", "column"), [(2, "hosts"), (1, "cells")])
-def test_nothing_is_counted_where_a_row_lies_outside(kernel, queue, column):
+def test_nothing_is_counted_where_a_row_is_out_of_range(kernel, queue, column):
     cells = np.zeros(3, HOST)
     with pytest.raises(IndexError, match=f"lies outside the column {column}"):
         kernel.count_leases(u32(0, queue), True, u32(0, 3), cells.view(np.uint8))
@@ -317,7 +317,7 @@ def test_cells_that_cannot_be_written_to_are_refused(kernel):
 
 
 @both(TWINS)
-def test_what_is_no_whole_record_is_none(kernel):
+def test_an_incomplete_record_is_not_a_row(kernel):
     """Bytes behind the last whole item of a column are no row; faults of columns are told before faults of rows."""
     cells = np.zeros(100, np.uint8)
     assert b"" == kernel.count_leases(u32(0, 1), True, u32(0, 1).tobytes() + b"?", cells)

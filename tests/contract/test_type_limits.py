@@ -83,7 +83,7 @@ def test_an_endless_body_is_cut_at_the_limit_of_its_type(content_type: str, most
 
 
 @pytest.mark.parametrize("content_type", [None, "text/html", "made/up"])
-def test_any_other_type_and_none_have_the_limit_of_the_star(content_type: str | None) -> None:
+def test_any_other_type_and_a_missing_type_have_the_limit_of_the_star(content_type: str | None) -> None:
     fields = [f"Content-Type: {content_type}"] if content_type else []
     response = one(endless(*fields), type_bytes_max=(*LIMITS, ("*", 4_321)))
     assert (4_321, "length") == (len(response.body), response.truncated)
@@ -118,13 +118,13 @@ def test_interim_heads_say_nothing_of_the_type() -> None:
     assert 1_000 == len(one(script).body)
 
 
-def test_without_limits_by_type_the_usual_one_holds() -> None:
+def test_without_limits_by_type_the_usual_limit_applies() -> None:
     response = one(endless("Content-Type: application/pdf"), type_bytes_max=())
     assert (USUAL, "length") == (len(response.head) + len(response.body), response.truncated)
 
 
 @pytest.mark.parametrize("limits", [(("a/b",),), (("A/b", 1),), (("a/b", -1),), (("a/b", 1.5),), "a/b", 7, {"é/x": 1}])
-def test_limits_that_are_none_are_refused(limits: Any) -> None:
+def test_invalid_limits_are_refused(limits: Any) -> None:
     with pytest.raises(SettingsError, match="type_bytes_max"):
         Request("http://a.test/", "127.0.0.1", AGENT, type_bytes_max=limits)
 
@@ -187,7 +187,7 @@ def all_at_once(many: int, **limits: Any) -> Callable[[AnyDownloader, Site], Awa
 
 
 @pytest.mark.parametrize("bytes_max", [0, 1_000_000, 100_000_000])
-def test_large_answers_beyond_the_bound_come_one_after_another_and_whole(bytes_max: int) -> None:
+def test_large_answers_beyond_the_bound_arrive_one_after_another_and_whole(bytes_max: int) -> None:
     found = run(pdf(3_000_000), all_at_once(12), large_bytes_max=bytes_max)
     assert {(3_000_000, None, None)} == {(len(one.body), one.truncated, one.error) for one in found}
 
@@ -200,7 +200,7 @@ def test_a_large_answer_that_waits_too_long_is_cut_and_says_why() -> None:
     assert all(len(one.body) > USUAL - 200 for one in found)
 
 
-def test_a_downloader_goes_on_behind_a_cut_for_want_of_room() -> None:
+def test_a_downloader_continues_after_a_cut_for_want_of_room() -> None:
     async def act(downloader: AnyDownloader, site: Site) -> list[str | None]:
         first = await all_at_once(2)(downloader, site)
         second = await all_at_once(2)(downloader, site)
@@ -210,7 +210,7 @@ def test_a_downloader_goes_on_behind_a_cut_for_want_of_room() -> None:
     assert ["None", "None", "length", "length"] == found
 
 
-def test_the_total_time_stands_still_while_a_large_answer_waits() -> None:
+def test_the_total_time_is_paused_while_a_large_answer_waits() -> None:
     """Each takes half a second at its site; the last one waits for the others longer than its total time."""
     found = run(pdf(1_000_000, seconds=0.5), all_at_once(4, total_seconds=1.2), large_bytes_max=0)
     assert [(None, 1_000_000)] * 4 == [(one.truncated, len(one.body)) for one in found]
@@ -252,7 +252,7 @@ def test_large_answers_rest_while_the_caller_has_no_room() -> None:
     assert (True, [(None, 3_000_000)] * 3) == run(pdf(3_000_000), act)
 
 
-def test_the_twin_counts_what_came_and_forgets_those_that_left() -> None:
+def test_the_twin_counts_received_bytes_and_forgets_ended_transfers() -> None:
     large = LargeAnswers(100)
     told: list[str] = []
     large.grow("a", 60)

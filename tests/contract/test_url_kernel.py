@@ -135,7 +135,7 @@ def test_rows_without_a_scheme_or_with_another_are_invalid(kernel, url):
 
 @BOTH
 @pytest.mark.parametrize("thing", [None, 5, b"http://example.org/", ["http://example.org/"]])
-def test_what_is_no_text_is_invalid(kernel, thing):
+def test_a_value_that_is_not_text_is_invalid(kernel, thing):
     assert (INVALID, "", 0, "", 0) == one(kernel, thing)
     assert ([None], []) == kernel.spell_texts([thing])
 
@@ -177,7 +177,7 @@ def test_a_reference_has_the_host_of_its_page_and_not_its_userinfo(kernel):
 
 @BOTH
 @given(url=URLS, page=st.sampled_from(PAGES))
-def test_what_is_spelled_is_what_the_full_parser_says(kernel, url, page):
+def test_the_spelling_is_that_of_the_full_parser(kernel, url, page):
     state, text, _, host, path_start = one(kernel, url, page)
     expected = parsed(url, page)
     if state == SPELLED:
@@ -234,7 +234,7 @@ def test_fingerprints_are_those_of_texts_and_hosts(kernel, urls, key):
 @pytest.mark.parametrize(
     "page", ["", "http://", "ftp://a/", "http://a", "http:///", "http://é/", "HTTP://a/", "http://[/"]
 )
-def test_a_page_that_is_no_canonical_url_is_refused(kernel, page):
+def test_a_page_that_is_not_a_canonical_url_is_refused(kernel, page):
     for spell in (kernel.spell_urls, kernel.spell_texts):
         with pytest.raises(ValueError, match="a page is a canonical http or https URL"):
             spell([], page)
@@ -268,7 +268,7 @@ def test_no_rows_are_columns_of_nothing(kernel):
 @pytest.mark.parametrize(
     "octets", [b"http://a/\xff", b"http://a/\xc3#\xa9", b"http://a/?\xed\xa0\x80", b"http://a/\xf0\x9f\x98"]
 )
-def test_octets_that_are_no_utf8_are_odd(kernel, octets):
+def test_octets_that_are_not_utf8_are_odd(kernel, octets):
     assert ODD == unpacked(kernel.spell_arena(octets, int64s(0, len(octets))))[0][0]
 
 
@@ -309,7 +309,7 @@ def test_equal_spans_are_numbered_as_they_appear(kernel):
 
 
 @BOTH
-def test_each_wanted_text_is_taken_where_it_appears_first(kernel):
+def test_each_wanted_text_is_copied_from_its_first_place(kernel):
     starts, ends, wanted = int64s(0, 3, 5, 2, 1), int64s(2, 5, 6, 2, 1), np.array([False, True, True, True, True])
     texts, offsets, rows = kernel.unique_spans(b"abcabx", starts, ends, wanted)
     assert (b"abx", (0, 2, 3, 3), (1, 2, 3)) == (
@@ -357,7 +357,7 @@ def test_spans_outside_the_arena_are_refused(kernel, name):
 
 
 @BOTH
-def test_a_span_that_cuts_a_character_is_no_text(kernel):
+def test_a_span_that_cuts_a_character_is_not_text(kernel):
     with pytest.raises(ValueError, match="no whole text in UTF-8"):
         kernel.texts_of_spans("é".encode(), int64s(0), int64s(1))
 
@@ -386,7 +386,7 @@ HOSTILE = {
 
 @WITHOUT_NATIVE
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_row_of_100_kb_takes_no_longer_than_the_interpreter_adds_as_many_numbers(name):
+def test_a_row_of_100_kb_is_no_slower_than_adding_as_many_numbers(name):
     """The slowest takes half as long. Both are timed by turns, so that a busy machine slows both down."""
     url = HOSTILE[name]
     call = lambda: NATIVE.spell_urls([url], "http://a/b", KEY)  # noqa: E731
@@ -404,7 +404,7 @@ def test_the_twin_stays_linear(name):
 
 @WITHOUT_NATIVE
 @given(urls=st.lists(URLS, max_size=8), page=st.sampled_from(PAGES), key=st.none() | st.just(KEY))
-def test_twin_and_kernel_give_the_same_columns(urls, page, key):
+def test_twin_and_kernel_return_the_same_columns(urls, page, key):
     assert twin.spell_urls(urls, page, key) == NATIVE.spell_urls(urls, page, key)
 
 
@@ -516,7 +516,7 @@ def _texts_in(value):
 @pytest.mark.conformance
 @WITHOUT_NATIVE
 @pytest.mark.parametrize("page", [None, PAGES[1]])
-def test_twin_and_kernel_agree_on_the_material_of_others(corpora, page):
+def test_twin_and_kernel_agree_on_foreign_material(corpora, page):
     assert len(corpora) > 100_000
     for first in range(0, len(corpora), 5_000):
         rows = corpora[first : first + 5_000]
@@ -525,7 +525,7 @@ def test_twin_and_kernel_agree_on_the_material_of_others(corpora, page):
 
 @pytest.mark.conformance
 @BOTH
-def test_kernels_say_what_the_full_parser_says_of_the_material_of_others(kernel, corpora):
+def test_kernels_agree_with_the_full_parser_on_foreign_material(kernel, corpora):
     texts, odd = kernel.spell_texts(corpora)
     left_out = set(odd)
     wrong = [

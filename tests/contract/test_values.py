@@ -39,7 +39,7 @@ class Octets(bytes):
         ([(), [], {}, 0.5], {tuple, list, dict, float}, -1),
     ],
 )
-def test_types_and_the_longest_are_told(kernel, column, kinds, longest):
+def test_types_and_the_longest_are_returned(kernel, column, kinds, longest):
     assert [(kinds, longest), ({NONE}, 0)] == kernel.kinds_of([column, (None,)])
     assert isinstance(kernel.kinds_of((column,))[0][0], frozenset)
 

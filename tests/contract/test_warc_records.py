@@ -114,7 +114,7 @@ def test_each_exchange_of_a_batch_has_its_own_ids(kernel):
 
 
 @BOTH
-def test_nothing_gives_nothing(kernel):
+def test_empty_input_returns_no_records(kernel):
     assert [] == kernel.warc_records([], b"")
 
 
@@ -176,7 +176,7 @@ SIZES = (0, 1, 255, 256, 257, 700, 1_023, 1_024, 5_000, 32_767, 65_535, 65_536, 
 @BOTH
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("kind", ["prose", "noise", "zeros", "noise behind prose", "prose behind noise"])
-def test_bodies_of_any_size_come_back(kernel, kind, size):
+def test_bodies_of_any_size_are_returned(kernel, kind, size):
     chance = random.Random(size)
     text, noise = prose(chance, size), chance.randbytes(size)
     bodies = {

@@ -126,7 +126,7 @@ def places(files: dict[str, bytes]) -> dict[str, tuple[int, int]]:
     return {name: (len(data.rstrip(b"\0")), len(data)) for name, data in files.items()}
 
 
-def test_a_flipped_bit_is_told_or_changes_nothing():
+def test_a_flipped_bit_is_reported_or_changes_nothing():
     files, at = closed_store()
     rng = random.Random(7)
     flips = []
@@ -141,7 +141,7 @@ def test_a_flipped_bit_is_told_or_changes_nothing():
 
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
-def test_every_byte_flipped_is_told_or_changes_nothing():
+def test_every_byte_flipped_is_reported_or_changes_nothing():
     """A bit of every byte with a meaning, and of some thousand of the zeros."""
     files, at = closed_store()
     rng = random.Random(8)
@@ -153,7 +153,7 @@ def test_every_byte_flipped_is_told_or_changes_nothing():
     assert [] == wrong
 
 
-def test_a_file_that_is_missing_is_told_or_changes_nothing():
+def test_a_missing_file_is_reported_or_changes_nothing():
     """A log whose beginning no checkpoint stands for any more would be a silent loss, and so would be a fresh store."""
     files, at = closed_store()
     then, told_of = goes_on(disk_of(files), at), set()

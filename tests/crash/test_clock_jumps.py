@@ -223,18 +223,18 @@ def judged(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 3))])
-def test_a_wall_clock_that_jumps_by_a_day_breaks_no_gap_and_holds_nothing_up(judged, seed):
+def test_a_wall_clock_that_jumps_by_a_day_breaks_no_gap_and_delays_nothing(judged, seed):
     judged(seed, 150, own_clock=False)
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 3))])
-def test_a_callers_clock_that_jumps_by_a_day_breaks_no_gap_and_holds_nothing_up(judged, seed):
+def test_a_callers_clock_that_jumps_by_a_day_breaks_no_gap_and_delays_nothing(judged, seed):
     judged(seed, 150, own_clock=True)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("own_clock", [False, True])
-def test_clocks_that_jump_for_long_break_no_gap_and_hold_nothing_up(judged, own_clock):
+def test_clocks_that_jump_for_long_break_no_gap_and_delay_nothing(judged, own_clock):
     for seed in range(1_000, 1_012):
         judged(seed, 300, own_clock=own_clock)

@@ -136,7 +136,7 @@ def test_a_log_cut_at_any_byte_is_the_state_after_its_last_whole_frame(small_seg
     assert everything(world.frontier) == states[len(ends)]
 
 
-def test_a_log_cut_at_any_byte_goes_on_from_there(small_segments):
+def test_a_log_cut_at_any_byte_continues_from_there(small_segments):
     """Opened for work at some cuts of every frame: the URLs that were whole are known, the others are new."""
     world = World()
     for n in range(6):
@@ -427,7 +427,7 @@ def test_checkpoints_under_traffic_and_power_cuts_keep_what_was_answered(small_t
     assert rounds >= 3, "rounds were finished on the way"
 
 
-def test_a_checkpoint_equals_the_log_it_stands_for(small_threshold):
+def test_a_checkpoint_equals_the_log_it_replaces(small_threshold):
     rng = random.Random(11)
     world, ledger = World(delay=0.2), Ledger()
     for turn in range(200):
@@ -735,7 +735,7 @@ def test_a_power_cut_at_any_call_of_a_round_keeps_the_old_checkpoint_or_the_new_
     raise AssertionError("the round never got through")
 
 
-def test_tails_of_a_dead_process_may_hold_anything(small_heads):
+def test_tails_of_a_dead_process_may_contain_anything(small_heads):
     rng = random.Random(9)
     world = World(delay=0, delay_factor=0)
     world.discover(*[f"http://a.com/{n}" for n in range(60)])
@@ -795,7 +795,7 @@ def test_a_tail_damaged_while_it_is_in_use_stops_the_store_and_nothing_is_lost(s
     assert {f"http://a.com/{n}" for n in range(60)} == urls
 
 
-def test_the_log_shrinks_behind_a_checkpoint():
+def test_the_log_shrinks_after_a_checkpoint():
     world = World(delay=0, delay_factor=0)
     rng = random.Random(0)
     for _ in range(40):
@@ -839,7 +839,7 @@ def test_a_process_that_keeps_no_lines_does_not_lose_those_of_an_earlier_one():
     assert 1_500 == sum(1 for _ in world.frontier.lines("pages", 1))
 
 
-def test_lines_that_nobody_noted_are_kept_by_a_process_that_keeps_none():
+def test_unnoted_lines_are_kept_by_a_process_without_output():
     """Wherever a crash comes, before, in or behind the checkpoint of a process that was opened without output."""
     world = World(output=True, delay=0, delay_factor=0)
     world.discover(*[f"http://h{n}.com/" for n in range(1_500)])
@@ -855,7 +855,7 @@ def test_lines_that_nobody_noted_are_kept_by_a_process_that_keeps_none():
         assert (1_500, (0, 1)) == (sum(1 for _ in again.frontier.lines("pages", 0)), again.frontier.projection("pages"))
 
 
-def test_a_store_of_which_nobody_wants_lines_keeps_no_log_for_them():
+def test_a_store_without_output_keeps_no_log_for_lines():
     """Neither one that was never opened with output, nor one in which no line came of it."""
     for output in (False, True):
         world = World(output=output, delay=0, delay_factor=0)
@@ -871,7 +871,7 @@ def test_a_store_of_which_nobody_wants_lines_keeps_no_log_for_them():
         assert after["segments"] < before["segments"], "the log before the checkpoint is gone"
 
 
-def test_a_checkpoint_that_finds_no_space_is_given_up_and_the_store_goes_on():
+def test_a_checkpoint_without_space_is_dropped_and_the_store_continues():
     world = World(disk=CrashDisk(capacity_bytes=12 << 20), delay=0, delay_factor=0)
     world.discover(*[f"http://h{n}.com/{'x' * 300}" for n in range(5_000)])
     world.disk.fill((12 << 20) - (world.disk.used_bytes() - world.disk._other_bytes) - 50_000)

@@ -29,7 +29,7 @@ def small_tails(monkeypatch):
         monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, name, 2)
 
 
-def test_on_a_full_disk_rounds_are_given_up_while_leases_and_reports_go_on(monkeypatch):
+def test_on_a_full_disk_rounds_are_dropped_while_leases_and_reports_continue(monkeypatch):
     world = World(disk=CrashDisk(capacity_bytes=CAPACITY), delay=0, delay_factor=0)
     rng = random.Random(0)
     world.discover(*[f"http://h{n}.com/{rng.randbytes(600).hex()}" for n in range(2_000)])
@@ -52,7 +52,7 @@ def test_on_a_full_disk_rounds_are_given_up_while_leases_and_reports_go_on(monke
     assert ([], live) == (recount(world.frontier), rows(world.frontier))
 
 
-def test_what_operators_say_goes_through_on_a_full_disk():
+def test_orders_of_operators_are_accepted_on_a_full_disk():
     world = World(disk=CrashDisk(capacity_bytes=CAPACITY), delay=0, delay_factor=0)
     world.discover("http://a.com/", "http://b.com/", "http://c.com/", "http://d.com/")
     full(world)
@@ -70,7 +70,7 @@ def test_what_operators_say_goes_through_on_a_full_disk():
 
 
 @pytest.mark.parametrize("verb", ["open", "write", "rename"])
-def test_wherever_a_round_finds_no_room_it_is_given_up_whole_and_the_next_one_holds_everything(verb):
+def test_a_round_without_room_is_dropped_whole_and_the_next_one_has_everything(verb):
     """The ledger's run, the checkpoint's ranges, their ends: from each call of the disk on there is no room."""
     for nth in range(1, 60):
         world = World(delay=0, delay_factor=0)
@@ -140,7 +140,7 @@ def test_tails_that_find_no_room_stay_in_memory_in_their_order(small_tails):
     assert [] == recount(world.frontier)
 
 
-def test_tails_go_to_the_disk_again_when_there_is_room(small_tails, monkeypatch):
+def test_tails_are_written_to_disk_again_when_there_is_room(small_tails, monkeypatch):
     set_limits(monkeypatch, BACKLOG_SPILL_PATIENCE=2)
     disk = CrashDisk(capacity_bytes=CAPACITY)
     world = World(disk=disk, delay=0, delay_factor=0)

@@ -58,7 +58,7 @@ def refused(frontier: Frontier, first: int) -> tuple[set[str], StoreFullError]:
     raise AssertionError("it was never full")
 
 
-def test_on_a_full_tmpfs_puts_are_refused_leases_and_reports_go_on_and_all_resumes_by_itself(tmp_path):
+def test_on_a_full_tmpfs_puts_are_refused_leases_and_reports_continue_and_all_resumes_by_itself(tmp_path):
     clock = Clock()
     with tmpfs(tmp_path, MEGABYTES) as place:
         others = place / "others"
@@ -130,7 +130,7 @@ def judged(served: RunningWeb, output: Path) -> None:
         assert () == frontier.verify().problems
 
 
-def test_a_crawl_on_a_full_tmpfs_waits_and_goes_on_by_itself_when_there_is_space(tmp_path):
+def test_a_crawl_on_a_full_tmpfs_waits_and_continues_by_itself_when_there_is_space(tmp_path):
     with tmpfs(tmp_path, MEGABYTES) as place, crawling.web(tmp_path / "web", hosts=6, pages=150) as served:
         output = place / "out"
         crawl = started_and_filled(served, place, output)

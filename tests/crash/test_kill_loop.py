@@ -30,12 +30,12 @@ def killed(directory: Path, seed: int, rounds: int) -> None:
     assert len(lives.site.visits) > rounds
 
 
-def test_killed_at_any_moment_it_loses_nothing_leases_nothing_twice_and_visits_nobody_early(tmp_path):
+def test_killed_at_any_moment_it_loses_nothing_leases_nothing_twice_and_visits_no_host_early(tmp_path):
     killed(tmp_path, seed=1, rounds=12)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("seed", [101, 102])
-def test_killed_two_hundred_times_it_loses_nothing_leases_nothing_twice_and_visits_nobody_early(tmp_path, seed):
+def test_killed_two_hundred_times_it_loses_nothing_leases_nothing_twice_and_visits_no_host_early(tmp_path, seed):
     killed(tmp_path, seed=seed, rounds=200)

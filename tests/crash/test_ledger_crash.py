@@ -108,7 +108,7 @@ class Watched(CrashDisk):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_a_checkpoint_lists_survives_a_crash_before_every_call(seed: int) -> None:
+def test_the_rows_of_a_checkpoint_survive_a_crash_before_every_call(seed: int) -> None:
     disk = Watched()
     history = disk.history = History(disk, seed)
     for _ in range(9):
@@ -120,7 +120,7 @@ def test_what_a_checkpoint_lists_survives_a_crash_before_every_call(seed: int) -
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_ledger_that_was_cut_off_goes_on_and_is_as_safe_as_before(seed: int) -> None:
+def test_a_ledger_that_was_cut_off_continues_and_is_as_safe_as_before(seed: int) -> None:
     """Eight lives, each ended in the middle of an act: leftovers do no harm and do not pile up."""
     rng = random.Random(seed)
     disk = CrashDisk()

@@ -80,7 +80,7 @@ def test_synced_frames_survive_every_crash_and_the_rest_is_a_prefix(seed: int) -
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_recovered_log_goes_on_and_is_as_safe_as_before(seed: int) -> None:
+def test_a_recovered_log_continues_and_is_as_safe_as_before(seed: int) -> None:
     """Ten lives, each ended by a power cut: no frame of an earlier life comes back behind later ones."""
     rng = random.Random(seed)
     disk = CrashDisk()

@@ -73,13 +73,13 @@ def test_the_refusal_is_retryable_and_the_log_stays_alive() -> None:
     assert (True, log.appended_lsn) == (caught.value.retryable, log.sync())
 
 
-def test_what_the_disk_has_is_used_before_it_counts_as_full() -> None:
+def test_all_space_of_the_disk_is_used_before_it_counts_as_full() -> None:
     files = FaultyFiles(capacity_bytes=CAPACITY)
     taken = fill(opened(files))
     assert sum(map(len, taken)) > CAPACITY // 2
 
 
-def test_leases_and_reports_go_on_in_the_rest_of_the_segment_and_in_the_reserve() -> None:
+def test_leases_and_reports_use_the_rest_of_the_segment_and_the_reserve() -> None:
     files = FaultyFiles(capacity_bytes=CAPACITY)
     log = opened(files)
     taken = fill(log)
@@ -93,7 +93,7 @@ def test_leases_and_reports_go_on_in_the_rest_of_the_segment_and_in_the_reserve(
     assert taken + more == payloads(opened(files))
 
 
-def test_an_append_into_the_reserve_never_asks_the_disk_for_space() -> None:
+def test_an_append_into_the_reserve_never_requests_space_from_the_disk() -> None:
     files = FaultyFiles(capacity_bytes=CAPACITY)
     log = opened(files)
     fill(log)
@@ -103,7 +103,7 @@ def test_an_append_into_the_reserve_never_asks_the_disk_for_space() -> None:
     assert used == files.used_bytes()
 
 
-def test_room_is_what_an_append_certainly_takes() -> None:
+def test_room_is_the_size_that_an_append_certainly_accepts() -> None:
     files = FaultyFiles(capacity_bytes=CAPACITY)
     log = opened(files)
     rng = random.Random(1)
@@ -166,7 +166,7 @@ def test_a_quota_that_shows_in_no_free_space_is_tried_only_now_and_then() -> Non
     assert healed_after <= 17
 
 
-def test_where_a_larger_segment_finds_no_space_a_small_one_is_taken() -> None:
+def test_a_small_segment_is_made_where_a_larger_one_finds_no_space() -> None:
     files = Quota(capacity_bytes=FIRST * 3)  # the first segment, the reserve, and not the two for the next one
     log = opened(files)
     assert 0 == log.statistics()["full"]
@@ -185,7 +185,7 @@ def test_a_report_larger_than_the_reserve_is_refused_and_the_reserve_kept() -> N
     assert (True, lsn + 1) == (RESERVE_NAME in files.names(), log.append(1, b"small", reserve=True))
 
 
-def test_a_frame_that_finds_no_segment_of_its_size_is_refused_and_smaller_ones_go_on() -> None:
+def test_a_frame_without_a_segment_of_its_size_is_refused_and_smaller_ones_are_accepted() -> None:
     files = FaultyFiles(capacity_bytes=CAPACITY)
     log = opened(files)
     with pytest.raises(StoreFullError):
@@ -200,7 +200,7 @@ def test_a_disk_too_small_for_a_log_is_refused_and_left_empty() -> None:
     assert [] == files.names()
 
 
-def test_a_log_opens_on_a_full_disk_and_takes_what_fits() -> None:
+def test_a_log_opens_on_a_full_disk_and_accepts_frames_that_fit() -> None:
     files = FaultyFiles(capacity_bytes=CAPACITY)
     log = opened(files)
     taken = fill(log)
@@ -229,7 +229,7 @@ def test_overwriting_that_needs_space_after_all_is_refused_and_leaves_no_remains
     assert [b"before", b"after"] == payloads(opened(files))
 
 
-def test_what_the_reserve_took_survives_every_crash() -> None:
+def test_frames_in_the_reserve_survive_every_crash() -> None:
     for stop in range(1, 40, 3):
         disk = CrashDisk(capacity_bytes=CAPACITY)
         log = opened(disk)

@@ -66,12 +66,12 @@ def lives(path: Path, rounds: int, seed: int) -> None:
         directory.close()
 
 
-def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
+def test_acknowledged_frames_survive_kill_9(tmp_path: Path) -> None:
     lives(tmp_path / "store", 8, seed=1)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_what_was_acknowledged_survives_two_hundred_kills(tmp_path: Path) -> None:
+def test_acknowledged_frames_survive_two_hundred_kills(tmp_path: Path) -> None:
     for seed in range(8):
         lives(tmp_path / f"store-{seed}", 25, seed=seed)

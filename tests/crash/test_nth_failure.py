@@ -266,14 +266,14 @@ def lives(directory: Path, system: FaultyOs, fault: str, most: int | None = None
 
 
 @pytest.mark.parametrize("fault", list(FAULTS))
-def test_a_failure_of_the_nth_system_call_is_told_and_loses_nothing(tmp_path, faulty, fault):
+def test_a_failure_of_the_nth_system_call_is_reported_and_loses_nothing(tmp_path, faulty, fault):
     lives(tmp_path, faulty(fault), fault, most=12)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("fault", list(FAULTS))
-def test_a_failure_of_any_system_call_is_told_and_loses_nothing(tmp_path, faulty, fault):
+def test_a_failure_of_any_system_call_is_reported_and_loses_nothing(tmp_path, faulty, fault):
     lives(tmp_path, faulty(fault), fault)
 
 
@@ -308,7 +308,7 @@ def test_wherever_descriptors_run_out_an_opening_says_so_and_may_be_repeated(tmp
     history.holds()
 
 
-def test_a_checkpoint_that_fails_beside_the_calls_is_told_and_leaves_no_descriptor(tmp_path, monkeypatch):
+def test_a_checkpoint_that_fails_in_the_background_is_reported_and_leaves_no_descriptor(tmp_path, monkeypatch):
     def refuses(writer: CheckpointWriter, lsn: int) -> None:
         raise StoreFailedError("the disk is gone")
 
@@ -326,7 +326,7 @@ def test_a_checkpoint_that_fails_beside_the_calls_is_told_and_leaves_no_descript
     history.holds()
 
 
-def test_a_checkpoint_that_failed_untold_is_told_by_close(tmp_path, monkeypatch):
+def test_a_checkpoint_failure_not_reported_before_is_reported_by_close(tmp_path, monkeypatch):
     def refuses(writer: CheckpointWriter, lsn: int) -> None:
         raise DamagedStoreError("a run cannot be read")
 

@@ -51,14 +51,14 @@ def cut_again_and_again(directory: Path, seed: int, how: int, rounds: int) -> No
 
 
 @pytest.mark.parametrize("how", list(HOW))
-def test_what_was_answered_survives_a_power_cut_of_a_real_file_system(tmp_path, how):
+def test_answered_calls_survive_a_power_cut_of_a_real_file_system(tmp_path, how):
     cut_again_and_again(tmp_path, seed=HOW[how], how=HOW[how], rounds=3)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("how", list(HOW))
-def test_what_was_answered_survives_forty_power_cuts_of_a_real_file_system(tmp_path, how):
+def test_answered_calls_survive_forty_power_cuts_of_a_real_file_system(tmp_path, how):
     cut_again_and_again(tmp_path, seed=10 + HOW[how], how=HOW[how], rounds=40)
 
 
@@ -79,7 +79,7 @@ def test_a_file_that_was_not_synced_does_not_survive_such_a_power_cut(tmp_path):
         assert not unsynced.exists() or unsynced.read_bytes() != b"x" * 4096
 
 
-def test_a_machine_that_cannot_mount_images_is_told_why(monkeypatch):
+def test_a_machine_that_cannot_mount_images_gets_the_reason(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert "only root may mount a file system" == why_not(("sh",))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
