@@ -232,7 +232,7 @@ def test_the_folders_of_the_frontier_import_downwards(project):
     assert ([], True) == (sorted(wrong), len(imports) > len(FRONTIER_FLOORS))
 
 
-def test_no_module_of_the_frontier_imports_itself_by_way_of_others(project):
+def test_no_module_of_the_frontier_imports_itself_through_other_modules(project):
     left = imports_in_frontier(project / "src" / "outrider" / "frontier", typing=False)
     while free := [module for module, named in left.items() if not named & left.keys()]:
         for module in free:
@@ -240,7 +240,7 @@ def test_no_module_of_the_frontier_imports_itself_by_way_of_others(project):
     assert [] == sorted(left)
 
 
-def test_one_place_of_the_tests_knows_where_the_inside_of_a_frontier_lies(project):
+def test_only_one_file_of_the_tests_reads_the_inside_of_a_frontier(project):
     files = [file for file in (project / "tests").rglob("*.py") if "._" + "machine" in file.read_text("utf-8")]
     assert [project / "tests" / "model" / "inside.py"] == files
 
@@ -289,7 +289,7 @@ def test_no_part_of_the_frontier_is_too_large(project):
     assert ([], True) == (found, len(files) > 40)
 
 
-def test_what_is_too_large_is_found():
+def test_files_and_functions_that_are_too_large_are_found():
     long = "def f():\n" + "    x = 1\n" * LINES_MAX
     wide = "class C:\n    def __init__(self):\n" + "".join(f"        self.a{n} = 1\n" for n in range(26))
     busy = "class D:\n" + "".join(f"    def m{n}(self): ...\n" for n in range(41))
@@ -370,7 +370,7 @@ def test_a_planted_violation_is_found(tmp_path, path, code, expected):
         ("crawl/run/loop.py", "from outrider.url import scope\nfrom outrider.page import read"),
     ],
 )
-def test_what_is_allowed_is_left_in_peace(tmp_path, path, code):
+def test_allowed_code_is_not_reported(tmp_path, path, code):
     file = tmp_path / path
     file.parent.mkdir(parents=True)
     file.write_text(code, "utf-8")
@@ -440,7 +440,7 @@ def test_no_two_classes_have_one_name(project):
     assert {} == {name: files for name, files in where.items() if len(files) > 1}
 
 
-def test_a_file_name_stands_in_one_room(project):
+def test_a_file_name_is_in_one_room(project):
     where: dict[str, list[str]] = {}
     for file in sorted((project / "src" / "outrider").rglob("*.py")):
         where.setdefault(file.name, []).append(file.parent.name)

@@ -53,7 +53,7 @@ def test_every_redirect_leads_where_it_is_recorded_to_lead(shared: Path) -> None
     assert (45, []) == (len(cases(shared)), wrong)
 
 
-def test_no_secret_of_an_origin_goes_where_a_redirect_leads_elsewhere(shared: Path) -> None:
+def test_no_secret_of_an_origin_is_sent_to_another_origin_by_a_redirect(shared: Path) -> None:
     """The next request of each recorded hop has the secret if and only if its origin is the same, and the fields of a
     table on the table's host alone."""
     wrong, seen = [], 0

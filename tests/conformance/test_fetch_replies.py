@@ -78,7 +78,7 @@ def late(response: Response) -> bool:
     return response.seconds > SECONDS_MAX
 
 
-def test_the_archive_has_the_bytes_as_they_came(shared: Path, kind: str, tmp_path: Path) -> None:
+def test_the_archive_has_the_bytes_as_they_arrived(shared: Path, kind: str, tmp_path: Path) -> None:
     """Head and body of each record are one stretch of the bytes that were sent; a whole answer leaves out no byte but
     interim answers before it and bytes that no length counts behind it."""
     cases = replies(shared)

@@ -25,7 +25,7 @@ STORE = b"s" * 16
 BYTES_PER_URL_MAX = 90
 
 
-def test_real_urls_come_back_and_take_less_than_90_bytes_each(shared: Path) -> None:
+def test_real_urls_are_returned_and_need_less_than_90_bytes_each(shared: Path) -> None:
     packed = (shared / "data" / "urls" / "doc-links.txt.zst").read_bytes()
     lines = zstd.decompress(packed).decode("utf-8", "surrogateescape").split("\n")
     batch = UrlBatch.of([line.encode("utf-8", "replace").decode() for line in lines])

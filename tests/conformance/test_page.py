@@ -54,7 +54,7 @@ def test_every_link_of_the_real_pages_is_found(html_data: Path, real_pages: dict
     assert [] == missing
 
 
-def test_nothing_is_found_in_the_real_pages_that_nobody_else_finds(
+def test_every_link_found_in_the_real_pages_is_found_by_another_extractor(
     html_data: Path, real_pages: dict[str, bytes]
 ) -> None:
     strange = []

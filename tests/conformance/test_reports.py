@@ -187,7 +187,7 @@ def crawls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Futur
 
 
 @pytest.mark.parametrize("case", of_kind(crawls=True))
-def test_a_crawl_asks_for_what_is_right(case: dict[str, Any], crawls: dict[str, Future[Crawled]]) -> None:
+def test_a_crawl_requests_the_right_urls(case: dict[str, Any], crawls: dict[str, Future[Crawled]]) -> None:
     found, right = crawls[case["id"]].result(), case["right"]
     assert set(right["asked"]) <= set(found.asked), found.talk
     assert not set(right["never_asked"]) & set(found.asked), found.talk

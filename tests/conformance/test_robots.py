@@ -153,7 +153,7 @@ def test_crawl_delays_and_sitemaps(robots_data: Path) -> None:
     assert KNOWN_DIFFERENCES == wrong
 
 
-def test_what_a_status_means(robots_data: Path) -> None:
+def test_the_meaning_of_a_status(robots_data: Path) -> None:
     meaning = {"parse": {"rules"}, "follow>=5-hops": {"redirect"}, "disallow-all": {"unreachable"}}
     for case in json_lines(robots_data / "http_status.jsonl"):
         # An empty body (204) is parsed, and then allows everything.
@@ -192,7 +192,7 @@ def host_number(url: str) -> int:
 
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
-def test_many_authorities_with_the_same_files_take_what_few_take_and_a_kill_loses_none(
+def test_many_authorities_with_the_same_files_need_the_memory_of_few_and_a_kill_loses_no_file(
     robots_data: Path, tmp_path: Path
 ) -> None:
     """`OUTRIDER_ROBOTS_AUTHORITIES` says how many, 2^18 by default."""

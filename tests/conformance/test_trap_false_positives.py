@@ -48,7 +48,7 @@ def lines_of(path: Path) -> Iterator[str]:
         yield line.split("\t")[0].strip('\ufeff" ')
 
 
-def test_one_real_url_in_ten_thousand_at_most_is_taken_for_a_trap(capsys) -> None:
+def test_at_most_one_real_url_in_ten_thousand_counts_as_a_trap(capsys) -> None:
     traps = CrawlOptions().frontier_settings()["traps"]
     assert isinstance(traps, Traps)
     told, all_urls, all_found = [], 0, 0

@@ -62,7 +62,7 @@ def test_wpt_urls_are_parsed_as_the_standard_says(url_data: Path, name: str) -> 
     assert [] == wrong
 
 
-def test_wpt_hrefs_that_are_canonical_come_out_unchanged(url_data: Path) -> None:
+def test_wpt_hrefs_that_are_canonical_remain_unchanged(url_data: Path) -> None:
     hrefs = [case["href"] for case in json_cases(url_data / "wpt/urltestdata.json") if is_crawlable(case)]
     plain = [href for href in hrefs if needs_nothing_more(href)]
     assert plain != []
@@ -133,7 +133,7 @@ def _at(host: str) -> str:
     return f"http://{host}/x"
 
 
-def test_dot_segments_go_from_every_path(url_data: Path) -> None:
+def test_dot_segments_are_removed_from_every_path(url_data: Path) -> None:
     """The cases of special schemes; a backslash is a slash to WHATWG, and was none to the authors of these."""
     cases = [case for case in json_lines(url_data / "paths/path_dots.jsonl") if case["kind"] == "special"]
     plain = [case for case in cases if "\\" not in case["input"] + case["expected"]]
@@ -178,7 +178,7 @@ def test_public_suffix_vectors(shared: Path) -> None:
     assert [] == wrong
 
 
-def test_crawler_commons_pairs_hold_save_for_the_rules_that_change_meaning(url_data: Path) -> None:
+def test_crawler_commons_pairs_agree_except_for_the_rules_that_change_meaning(url_data: Path) -> None:
     """Agreement is 55 of 75; docs/decisions/url.md names the rules behind the other 20."""
     pairs = [case for case in json_lines(url_data / "normalize/pairs.jsonl") if case["set"] == "cc-basic"]
     agree = sum(spelled(case["input"]) == case["expected"] for case in pairs)

@@ -45,7 +45,7 @@ def inputs(shared: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("base", [None, BASE])
-def test_a_batch_holds_what_spell_says(inputs: list[str], base: str | None) -> None:
+def test_a_batch_agrees_with_spell(inputs: list[str], base: str | None) -> None:
     assert len(inputs) > 150_000
     assert [text or "" for text in spell(inputs, base)] == UrlBatch.of(inputs, base).strings()
 

@@ -120,7 +120,7 @@ def canonical_inputs(data: Path) -> list[str]:
     return [url for url in spell([*inputs, *(f"http://example.org{text}" for text in inputs)]) if url is not None]
 
 
-def test_what_the_page_says_of_real_links_is_so(project: Path, data: Path) -> None:
+def test_the_figures_of_the_page_on_real_links_are_right(project: Path, data: Path) -> None:
     with gzip.open(data / "real/real-urls-whatwg.jsonl.gz", "rt", encoding="utf-8") as lines:
         links = sorted({url for url in spell([json.loads(line)[0] for line in lines]) if url is not None})
     rewritten = LossyRules.of("aggressive").apply_batch(links)

@@ -27,7 +27,9 @@ class Inputs:
         self.inputs = names
 
 
-def test_real_pages_come_back_byte_for_byte(shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_real_pages_are_returned_byte_for_byte(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pages: dict[str, bytes] = {}
     with tarfile.open(shared / "data/html/real-pages/pages.tar.xz") as archive:
         for member in archive:

@@ -50,7 +50,7 @@ def test_a_seed_without_a_scheme_is_answered_with_a_proposal(tmp_path):
     assert (2, True) == (code, "did you mean https://example.org/a" in words)
 
 
-def test_seeds_come_from_standard_input_too(tmp_path):
+def test_seeds_are_read_from_standard_input_too(tmp_path):
     seeds = "http://localhost/\nmailto:a@b\n"
     code, words = said(crawling.outrider("crawl", "-", "-o", tmp_path / "out", "--strict-seeds", stdin=seeds))
     assert (2, True) == (code, "standard input, line 2" in words)
@@ -71,7 +71,7 @@ def test_a_crawl_whose_seeds_all_failed_does_not_end_well_and_says_why(tmp_path)
     assert [("error", "dns_unknown")] == [(page["outcome"], page["error"]) for page in crawling.pages(output)]
 
 
-def test_a_seed_that_names_an_address_of_this_machine_permits_it_also_when_the_crawl_goes_on(tmp_path):
+def test_a_seed_that_names_an_address_of_this_machine_permits_it_also_when_the_crawl_continues(tmp_path):
     output = tmp_path / "out"
     with crawling.web(tmp_path / "web", hosts=1, pages=3) as served:
         address = served.hosts_file.read_text().split()[0]
@@ -100,7 +100,7 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path):
     assert (2, True) == (code, "locked" in words)
 
 
-def test_a_second_process_on_one_directory_is_told_who_owns_it(tmp_path):
+def test_a_second_process_on_one_directory_gets_the_name_of_the_owner(tmp_path):
     output = tmp_path / "out"
     with crawling.web(tmp_path / "web", hosts=2, pages=40) as served:
         arguments = crawling.on(served, output, "--delay", "0.3")
@@ -164,7 +164,7 @@ def test_resume_without_a_crawl_says_how_to_begin_one(tmp_path):
     assert (2, True) == (code, "outrider crawl" in words)
 
 
-def test_crawl_without_seeds_goes_on_in_a_directory_that_has_some(finished):
+def test_crawl_without_seeds_continues_in_a_directory_with_seeds(finished):
     _, output = finished
     before = (output / "pages.jsonl").read_bytes()
     code, words = said(crawling.outrider("crawl", "-o", output, "--progress", "log"))
@@ -191,7 +191,7 @@ def test_an_unknown_command_is_wrong_usage():
     assert 2 == said(crawling.outrider("crwal"))[0]
 
 
-def test_the_version_goes_to_standard_output():
+def test_the_version_is_written_to_standard_output():
     ended = crawling.outrider("version")
     assert (0, "") == (ended.returncode, ended.stderr)
     assert ["outrider", "Python", "kernels", "libcurl"] == [line.split()[0] for line in ended.stdout.splitlines()]
@@ -218,7 +218,7 @@ def test_without_a_contact_no_link_leads_beyond_this_machine(tmp_path):
 
 
 @pytest.mark.parametrize("more", [(), ("--group", "address")])
-def test_a_host_is_asked_at_its_next_address_where_the_first_takes_no_connection(tmp_path, more):
+def test_the_next_address_of_a_host_is_used_where_the_first_accepts_no_connection(tmp_path, more):
     """The first of two addresses refuses; the record of the archive names the one that answered."""
     with page(b"hello") as url:
         port = url.rpartition(":")[2].rstrip("/")
@@ -233,7 +233,7 @@ def test_a_host_is_asked_at_its_next_address_where_the_first_takes_no_connection
     assert {"127.0.0.1"} == {head.get_header("WARC-IP-Address") for head in heads}
 
 
-def test_a_site_that_asks_for_a_year_ends_the_crawl_with_words(tmp_path):
+def test_a_site_that_wants_a_delay_of_a_year_ends_the_crawl_with_a_message(tmp_path):
     with page(b"hello", Retry_After="99999999999", status=503) as url:
         arguments = ["crawl", url, "-o", tmp_path / "out", "--allow-address", "127.0.0.0/8", "--progress", "log"]
         code, words = said(crawling.outrider(*arguments, seconds=30))
@@ -267,7 +267,7 @@ def page(body: bytes, *, status: int = 200, **headers: str) -> Iterator[str]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only the root user may mount a small disk")
-def test_a_full_disk_ends_the_crawl_with_words_and_everything_goes_on_when_there_is_room(tmp_path):
+def test_a_full_disk_ends_the_crawl_with_a_message_and_everything_continues_when_there_is_room(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], capture_output=True, check=False)

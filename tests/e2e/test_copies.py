@@ -22,7 +22,7 @@ PAGES: Final = {
 }
 
 
-def test_copies_of_a_page_that_was_fetched_before_a_kill_are_found_behind_it(tmp_path: Path) -> None:
+def test_copies_of_a_page_that_was_fetched_before_a_kill_are_found_after_it(tmp_path: Path) -> None:
     """The page stood in `pages.jsonl`, or in the log alone: the crawl is killed before it could end well."""
     output, asked = tmp_path / "out", list[str]()
     reached, dead = threading.Event(), threading.Event()

@@ -47,7 +47,7 @@ def test_a_crawl_fetches_what_can_be_reached_and_nothing_else(whole):
     assert must == asked
 
 
-def test_a_budget_that_cut_something_off_is_told_by_the_exit_code(whole):
+def test_a_budget_that_cut_something_off_shows_in_the_exit_code(whole):
     assert 3 == whole[2].returncode, whole[2].stderr
 
 
@@ -60,7 +60,7 @@ def test_every_answered_page_is_in_the_archive_once(whole):
     assert [] == crawling.not_kept_once(whole[1])
 
 
-def test_no_page_is_told_twice(whole):
+def test_no_page_is_reported_twice(whole):
     assert [] == crawling.final_twice(whole[1])
 
 
@@ -79,7 +79,7 @@ def test_a_page_line_has_the_fields_that_were_promised(whole):
     assert PAGE_FIELDS == [field for field in done if field not in OPTIONAL_PAGE_FIELDS]
 
 
-def test_outcomes_are_told_by_their_names(whole):
+def test_outcomes_are_written_by_their_names(whole):
     told = {page["outcome"] for page in crawling.pages(whole[1])}
     assert {"done", "redirect", "gone", "retry", "truncated", "duplicate", "robots"} == told
 
@@ -92,7 +92,7 @@ def test_an_answer_before_its_time_is_tried_again_and_then_done(whole):
     assert refused <= crawling.fetched(output)
 
 
-def test_robots_txt_has_a_line_of_politeness_and_none_of_pages(whole):
+def test_robots_txt_has_a_line_of_politeness_but_not_of_pages(whole):
     output = whole[1]
     told = crawling.lines(output / "politeness.jsonl")
     assert any(line["kind"] == "robots" for line in told)
@@ -153,7 +153,7 @@ def test_depth_is_counted_in_links_from_a_seed(tmp_path):
         assert {0, 1} == {page["depth"] for page in crawling.pages(tmp_path / "out")}
 
 
-def test_without_warc_there_is_no_archive(tmp_path):
+def test_without_warc_an_archive_is_not_written(tmp_path):
     with crawling.web(tmp_path / "web", hosts=2, pages=8) as served:
         ended = crawling.outrider(*crawling.on(served, tmp_path / "out", "--no-warc"))
         assert 0 == ended.returncode, ended.stderr
@@ -193,7 +193,7 @@ def test_a_second_interrupt_breaks_off_what_is_in_flight_politely(tmp_path):
         assert [] == judge(served.log_file, delay=0.3).breaches
 
 
-def test_a_running_crawl_tells_how_it_stands(tmp_path):
+def test_a_running_crawl_shows_its_progress(tmp_path):
     # So deep a path would not fit into the address of a socket.
     output = tmp_path / ("deep" * 20) / ("deeper" * 20) / "out"
     with crawling.web(tmp_path / "web", hosts=4, pages=90) as served:

@@ -53,7 +53,7 @@ def until(condition):
         time.sleep(0.02)
 
 
-def test_a_crawl_answers_over_http_takes_orders_and_ends_with_its_server(running, tmp_path):
+def test_a_crawl_answers_over_http_accepts_orders_and_ends_with_its_server(running, tmp_path):
     process, at = running
     until(lambda: asked(f"{at}{API}/stats")["fetched"] > 4)
     metrics = dict(line.rsplit(" ", 1) for line in asked(f"{at}/metrics").splitlines() if line[:1] != "#")

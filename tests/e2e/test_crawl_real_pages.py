@@ -94,5 +94,5 @@ def test_a_crawl_that_is_killed_ten_times_fetches_exactly_that_too(tmp_path):
     crawled(tmp_path / "out", 10, 5)
 
 
-def test_pages_that_only_sitemaps_name_are_fetched_over_ten_kills_and_none_stands_twice(tmp_path):
+def test_pages_that_only_sitemaps_name_are_fetched_over_ten_kills_and_each_only_once(tmp_path):
     crawled(tmp_path / "out", 10, 6, sitemaps=True)

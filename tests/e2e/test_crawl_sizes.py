@@ -52,7 +52,7 @@ def test_a_page_without_an_end_sends_no_more_for_the_limit_of_another_type(tmp_p
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the highest resident memory is read from /proc")
 @pytest.mark.parametrize("path", ["/zip", pytest.param("/zip-chunked", marks=pytest.mark.long)])
-def test_large_answers_of_many_hosts_come_whole_in_bounded_memory(tmp_path, path):
+def test_large_answers_of_many_hosts_arrive_whole_in_bounded_memory(tmp_path, path):
     """Two gigabytes come from all of them at one time."""
     sizes, peak = crawled(tmp_path, path, 2 * HOSTS, "--truncate", f"application/zip={ZIP}")
     assert 2 * HOSTS == len(sizes)

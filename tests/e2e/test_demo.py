@@ -49,7 +49,7 @@ def test_every_page_that_must_be_fetched_was_and_once(web, verdict):
     assert {} == verdict.asked_often()
 
 
-def test_nothing_was_asked_for_that_must_not_be(web, verdict):
+def test_no_forbidden_url_was_requested(web, verdict):
     asked = {web.url(host, path) for host, path in verdict.asked()}
     others = asked - web.may_fetch() - web.mapped()
     # Sites whose robots.txt names no sitemap are asked for the well-known one.
@@ -75,11 +75,11 @@ def test_the_endless_calendar_ended_by_itself_within_its_budget(web, verdict):
         assert RETURNS_FETCHES_MIN <= len(wordings) <= max(RETURNS_FETCHES_MIN, last_new + SHAPE_ENDS_WITHIN)
 
 
-def test_it_takes_less_than_forty_seconds(demo):
+def test_it_needs_less_than_forty_seconds(demo):
     assert demo[2] < 40
 
 
-def test_it_says_where_everything_lies_and_all_of_it_is_there(demo):
+def test_it_names_every_output_and_all_of_them_exist(demo):
     folder, said, _ = demo
     assert f"Everything lies in {folder}" in said
     for name in ("report.html", "pages.jsonl", "politeness.jsonl"):

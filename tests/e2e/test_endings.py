@@ -513,7 +513,7 @@ def test_a_newcomer_names_an_address_of_the_own_network(newcomer):
 
 
 @pytest.mark.parametrize("limit", ["--max-pages", "--max-pages-per-host"])
-def test_the_command_that_continues_behind_a_limit_of_pages_fetches_more(limit, tmp_path, port):
+def test_the_command_that_continues_after_a_limit_of_pages_fetches_more(limit, tmp_path, port):
     shell = Shell(tmp_path, port)
     assert 3 == shell.crawl("one.test", limit, "1").returncode
     first = shell.run("status", shell.directory, "--json")

@@ -59,7 +59,7 @@ def test_the_request_head_kept_is_the_one_the_server_got() -> None:
     ).encode() == got
 
 
-def test_a_url_without_a_path_asks_for_the_root() -> None:
+def test_a_url_without_a_path_requests_the_root() -> None:
     async def act(downloader: AnyDownloader, site: Site) -> bytes:
         await downloader.fetch(Request(f"http://site.test:{site.port}?q", "127.0.0.1", AGENT))
         return site.requests[0].split(b"\r\n")[0]
@@ -87,7 +87,7 @@ def test_a_url_without_a_path_asks_for_the_root() -> None:
         "http://a.test/" + "x" * 9_000,
     ],
 )
-def test_a_url_that_must_not_stand_on_the_wire_is_refused(url: str) -> None:
+def test_a_url_that_must_not_be_sent_is_refused(url: str) -> None:
     with pytest.raises(InvalidUrlError):
         Request(url, "127.0.0.1", AGENT)
 
@@ -160,7 +160,7 @@ def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
     assert (301, "/other", 1) == run(script, act)
 
 
-def test_chunks_are_kept_as_they_came_and_undone_for_the_content() -> None:
+def test_chunks_are_kept_as_received_and_decoded_for_the_content() -> None:
     body = b"5;name=value\r\nhello\r\n1\r\n \r\n05\r\nworld\r\n0\r\nX-Trailer: t\r\n\r\n"
     response = one(closes_after(head_of("Transfer-Encoding: chunked") + body))
     assert (body, b"hello world", None, None) == (
@@ -171,7 +171,7 @@ def test_chunks_are_kept_as_they_came_and_undone_for_the_content() -> None:
     )
 
 
-def test_gzip_is_kept_as_it_came_and_undone_for_the_content() -> None:
+def test_gzip_is_kept_as_received_and_decoded_for_the_content() -> None:
     packed = gzip.compress(b"hello" * 1_000)
     response = one(closes_after(head_of("Content-Encoding: gzip", f"Content-Length: {len(packed)}") + packed))
     assert (packed, b"hello" * 1_000, Decoding.WHOLE) == (response.body, response.content, response.decoding)
@@ -300,7 +300,7 @@ def test_a_connection_to_another_address_is_not_used_for_a_new_answer_of_the_res
     assert (2, 2) == asyncio.run(main())
 
 
-def test_a_kept_connection_that_dies_is_not_asked_again_behind_the_crawls_back() -> None:
+def test_a_request_on_a_kept_connection_that_dies_is_not_repeated_unseen() -> None:
     """A second request would come without a gap and without a lease. Later ones come on new connections."""
 
     async def script(connection: Connection) -> None:
@@ -376,7 +376,7 @@ def test_a_cut_connection_is_not_used_again() -> None:
     assert (["length", "length"], 2) == run(answers(head_of("Content-Length: 5000") + b"x" * 5_000), act)
 
 
-def test_a_gzip_bomb_gives_no_more_than_the_bound() -> None:
+def test_a_gzip_bomb_returns_no_more_than_the_bound() -> None:
     packed = gzip.compress(bytes(50_000_000))
     response = one(closes_after(head_of("Content-Encoding: gzip", f"Content-Length: {len(packed)}") + packed))
     assert (None, Decoding.CUT, 2_000_000) == (response.truncated, response.decoding, len(response.content))
@@ -401,7 +401,7 @@ def test_a_coding_that_is_unknown_leaves_the_bytes_and_says_so() -> None:
 
 
 @pytest.mark.parametrize("octets", ["/é".encode("latin-1"), "/中".encode("gbk"), "/é".encode(), b"/\x85\xa0"])
-def test_a_location_beyond_ascii_comes_octet_by_octet(octets: bytes) -> None:
+def test_a_location_beyond_ascii_is_returned_octet_by_octet(octets: bytes) -> None:
     head = b"HTTP/1.1 302 Found\r\nLocation: " + octets + b"\r\nContent-Length: 0\r\n\r\n"
     response = one(closes_after(head))
     expected = "/" + "".join(f"%{octet:02X}" for octet in octets[1:])
@@ -409,13 +409,13 @@ def test_a_location_beyond_ascii_comes_octet_by_octet(octets: bytes) -> None:
 
 
 @pytest.mark.parametrize("coding", ["br", "zstd"])
-def test_newer_codings_are_undone_though_nobody_asked_for_them(coding: str) -> None:
+def test_newer_codings_are_decoded_although_they_were_not_requested(coding: str) -> None:
     packed = PACK[coding](b"hello" * 1_000)
     response = one(closes_after(head_of(f"Content-Encoding: {coding}", f"Content-Length: {len(packed)}") + packed))
     assert (packed, b"hello" * 1_000, Decoding.WHOLE) == (response.body, response.content, response.decoding)
 
 
-def test_broken_gzip_gives_what_could_be_decoded() -> None:
+def test_broken_gzip_returns_the_part_that_could_be_decoded() -> None:
     packed = gzip.compress(bytes(range(256)) * 400, 0)
     broken = packed[:50_000]
     response = one(closes_after(head_of("Content-Encoding: gzip", f"Content-Length: {len(broken)}") + broken))
@@ -452,7 +452,7 @@ def test_a_port_of_another_protocol_is_not_connected_to() -> None:
     assert (FetchError.BLOCKED_PORT, 0) == run(answers(OK), act)
 
 
-def test_a_proxy_in_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_in_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1/")
     assert 200 == one(closes_after(OK)).status

@@ -75,7 +75,7 @@ def test_a_server_that_accepts_and_says_nothing() -> None:
     assert (FetchError.FIRST_BYTE_TIMEOUT, None, None, b"") == outcome(response)
 
 
-def test_a_head_that_comes_too_slowly_runs_into_the_total_limit() -> None:
+def test_a_head_that_arrives_too_slowly_reaches_the_total_limit() -> None:
     async def script(connection: Connection) -> None:
         await connection.request()
         await connection.drip(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1_000, 0.01)
@@ -85,7 +85,7 @@ def test_a_head_that_comes_too_slowly_runs_into_the_total_limit() -> None:
     assert (FetchError.TOTAL_TIMEOUT, None, None, b"") == outcome(response)
 
 
-def test_one_endless_header_line_that_drips_is_no_answer() -> None:
+def test_one_endless_header_line_that_drips_is_not_an_answer() -> None:
     async def script(connection: Connection) -> None:
         await connection.request()
         await connection.drip(b"HTTP/1.1 200 OKKKKKKKK" * 100, 0.01)
@@ -107,7 +107,7 @@ def test_a_body_that_drips_beyond_the_total_limit_is_a_cut_page() -> None:
     assert 5 < len(response.body) < 50
 
 
-def test_a_body_that_stands_still() -> None:
+def test_a_body_that_stalls() -> None:
     async def script(connection: Connection) -> None:
         await connection.request()
         await connection.send(HEAD + b"abc")
@@ -118,7 +118,7 @@ def test_a_body_that_stands_still() -> None:
     assert (FetchError.IDLE_TIMEOUT, 200, "time", b"abc") == outcome(response)
 
 
-def test_the_request_that_stood_still_is_not_charged_with_connecting() -> None:
+def test_the_request_that_stalled_is_not_charged_with_connecting() -> None:
     async def script(connection: Connection) -> None:
         await connection.request()
         await asyncio.sleep(0.3)
@@ -241,7 +241,7 @@ def test_an_answer_that_is_not_http(sent: bytes) -> None:
 
 
 @pytest.mark.parametrize("chunk", [b"zz\r\nhello\r\n", b"-5\r\nhello\r\n", b"\r\n\r\n", b"fffffffffffffffffff\r\nx"])
-def test_chunks_that_are_none(chunk: bytes) -> None:
+def test_invalid_chunks(chunk: bytes) -> None:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     response = fetch(closes_after(head + b"2\r\nok\r\n" + chunk))
     assert (FetchError.MALFORMED, 200, "unspecified", b"ok") == (
@@ -252,7 +252,7 @@ def test_chunks_that_are_none(chunk: bytes) -> None:
     )
 
 
-def test_a_transfer_coding_nobody_asked_for_is_undone() -> None:
+def test_a_transfer_coding_that_was_not_requested_is_decoded() -> None:
     packed = gzip.compress(b"hello")
     body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(packed), packed)
     response = fetch(closes_after(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n" + body))
@@ -358,7 +358,7 @@ def test_a_peer_other_than_the_chosen_address_is_refused_to_libcurl(script: Scri
     assert (FetchError.BLOCKED_ADDRESS, 1) == asyncio.run(main())
 
 
-def test_a_name_is_asked_at_its_address_without_any_resolver() -> None:
+def test_a_request_is_sent_to_the_given_address_without_any_resolver() -> None:
     async def main() -> tuple[int | None, bytes]:
         async with hostile(closes_after(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) as site:
             downloader = new()
@@ -369,7 +369,7 @@ def test_a_name_is_asked_at_its_address_without_any_resolver() -> None:
     assert (200, b" nowhere.invalid") == asyncio.run(main())
 
 
-def test_an_ipv6_address_is_asked_in_brackets() -> None:
+def test_an_ipv6_address_is_sent_in_brackets() -> None:
     if not socket.has_ipv6:
         pytest.skip("no IPv6 here")
 

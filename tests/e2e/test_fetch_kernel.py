@@ -121,7 +121,7 @@ def test_sockets_stay_within_their_number_kept_ones_included() -> None:
     assert asyncio.run(main()) <= 5
 
 
-def test_bodies_that_nobody_takes_stop_the_reading_and_are_whole_in_the_end(project: Path) -> None:
+def test_bodies_that_are_not_collected_pause_the_reading_and_are_whole_in_the_end(project: Path) -> None:
     """The inbox is full after 16 MB; a loop that is held up meanwhile neither grows nor loses anything."""
     code = """
         import asyncio, resource, threading, time
@@ -217,7 +217,7 @@ def megabytes_of(project: Path, seconds: float, hosts: int, times: int, fewer: i
 
 
 @pytest.mark.long
-def test_ten_thousand_hosts_that_answer_after_five_seconds_take_below_two_hundred_megabytes(project: Path) -> None:
+def test_ten_thousand_hosts_that_answer_after_five_seconds_need_below_two_hundred_megabytes(project: Path) -> None:
     _, peak = megabytes_of(project, 5, 10_000, 1, 1)
     assert peak < 200
 
@@ -318,7 +318,7 @@ def test_five_hundred_exits_with_everything_in_flight_are_clean(project: Path, h
     exits(project, how, 84)
 
 
-def test_a_request_that_the_kernel_cannot_take_fails_alone() -> None:
+def test_a_request_that_the_kernel_cannot_accept_fails_alone() -> None:
     async def main() -> tuple[bool, FetchError | None]:
         downloader = NativeDownloader(clock=wall)
         wrong = Request("http://a.test:8099/", "127.0.0.1", "outrider", bytes_max=-1)
@@ -334,7 +334,7 @@ def test_a_request_that_the_kernel_cannot_take_fails_alone() -> None:
     assert (True, True) == (failed, error is not None)
 
 
-def test_a_train_with_a_request_that_the_kernel_cannot_take_is_taken_apart() -> None:
+def test_a_train_with_a_request_that_the_kernel_cannot_accept_is_split() -> None:
     """Its other requests are asked for all the same, in their order, and so is a train of the same batch."""
 
     async def main() -> tuple[list[object], list[str]]:

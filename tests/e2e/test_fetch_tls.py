@@ -94,14 +94,14 @@ def test_without_the_users_root_the_same_certificate_proves_nothing(authority: A
     assert (FetchError.TLS, None, b"") == (response.error, response.status, response.request_head)
 
 
-def test_the_usual_roots_stay_trusted_beside_the_users(authority: Authority) -> None:
+def test_the_usual_roots_stay_trusted_in_addition_to_the_users(authority: Authority) -> None:
     import certifi
 
     merged = roots_pem(authority.root)
     assert Path(certifi.where()).read_bytes() + b"\n" + Path(authority.root).read_bytes() == merged
 
 
-def test_an_exception_takes_any_certificate_and_opens_nothing_to_others(authority: Authority) -> None:
+def test_an_exception_accepts_any_certificate_and_no_other_origin_profits(authority: Authority) -> None:
     """Neither the kept connection nor the session of an unverified request serves one that asks for a proof."""
 
     async def main() -> list[Response]:
@@ -223,7 +223,7 @@ def test_a_kept_connection_is_used_again_over_tls(authority: Authority) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no certificate in here\n"])
-def test_a_file_of_roots_that_holds_none_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_of_roots_without_a_root_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "roots.pem"
     path.write_bytes(content)
     with pytest.raises(SettingsError, match="ca = "):

@@ -85,19 +85,19 @@ def fetched(context: tuple[ssl.SSLContext, str], script: Script, *requests: dict
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_server_that_knows_only_old_tls_is_asked_by_libcurl(contexts: Any, kind: str) -> None:
+def test_a_server_with_only_old_tls_is_fetched_by_libcurl(contexts: Any, kind: str) -> None:
     responses, site, _ = fetched(contexts[kind], answers(OK), {}, {})
     assert [(200, b"ok", "libcurl", None)] * 2 == [(r.status, r.content, r.client, r.error) for r in responses]
     assert 2 == len(site.requests)  # a handshake that failed sent none
 
 
-def test_a_server_that_knows_new_tls_is_asked_by_the_kernel(contexts: Any) -> None:
+def test_a_server_with_new_tls_is_fetched_by_the_kernel(contexts: Any) -> None:
     (response,), _, _ = fetched(contexts["new"], answers(OK), {})
     assert (200, None) == (response.status, response.client)
 
 
 @pytest.mark.parametrize("kind", KINDS[:3])
-def test_modern_tls_asks_no_server_by_old_ciphers(contexts: Any, kind: str) -> None:
+def test_modern_tls_offers_no_server_old_ciphers(contexts: Any, kind: str) -> None:
     responses, site, _ = fetched(contexts[kind], answers(OK), {"modern_tls": True}, {"modern_tls": True})
     assert [(FetchError.TLS, None)] * 2 == [(one.error, one.client) for one in responses]
     assert [] == site.requests
@@ -108,7 +108,7 @@ def test_a_certificate_that_proves_nothing_is_not_shown_to_libcurl(contexts: Any
     assert (FetchError.TLS, None, 0) == (response.error, response.client, len(site.requests))
 
 
-def test_a_server_with_which_nobody_can_agree_is_tried_twice_once(contexts: Any) -> None:
+def test_a_server_with_which_no_client_can_agree_is_tried_twice_once(contexts: Any) -> None:
     """The second client is asked once for each origin; the next requests are those of the first one alone."""
     made: list[CurlDownloader] = []
 
@@ -144,7 +144,7 @@ def test_a_server_with_which_nobody_can_agree_is_tried_twice_once(contexts: Any)
 
 
 @pytest.mark.parametrize(("tls", "outcome"), [("compatible", "done"), ("modern", "error")])
-def test_a_crawl_says_by_which_client_a_page_came(contexts: Any, tmp_path: Path, tls: str, outcome: str) -> None:
+def test_a_crawl_says_which_client_fetched_a_page(contexts: Any, tmp_path: Path, tls: str, outcome: str) -> None:
     page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 19\r\n\r\n<title>here</title>"
     context, root = contexts["RSA key exchange"]
     (tmp_path / "hosts").write_text("127.0.0.1 old.test\n")
@@ -169,7 +169,7 @@ def test_a_crawl_says_by_which_client_a_page_came(contexts: Any, tmp_path: Path,
         assert (0, []) == (requests, [line for line in lines if line["outcome"] == "done"])
 
 
-def test_trains_go_on_by_libcurl(contexts: Any) -> None:
+def test_trains_continue_with_libcurl(contexts: Any) -> None:
     """The fetches behind one that needs the second client are let go; the next train runs whole."""
 
     async def main() -> list[Any]:

@@ -87,7 +87,7 @@ async def arrived(site: Site, count: int) -> None:
             await asyncio.sleep(0.001)
 
 
-def test_the_pages_of_a_train_are_asked_for_one_after_another():
+def test_the_pages_of_a_train_are_requested_one_after_another():
     async def act(downloader: Beginner, site: Site, told: Told) -> None:
         downloader.begin(train(site, *"abc"), told.ended)
         assert [] == told.ends, "never from within the call"
@@ -104,7 +104,7 @@ def test_the_pages_of_a_train_are_asked_for_one_after_another():
     [(204, True), (304, True), (302, True), (404, True), (410, True)]
     + [(status, False) for status in (400, 401, 403, 429, 500, 503)],
 )
-def test_a_train_goes_on_behind_a_site_that_is_well(status: int, goes_on: bool):
+def test_a_train_continues_while_its_site_is_well(status: int, goes_on: bool):
     async def act(downloader: Beginner, site: Site, told: Told) -> None:
         downloader.begin(train(site, *"abc"), told.ended)
         behind = 200 if goes_on else None
@@ -129,7 +129,7 @@ def test_an_answer_that_breaks_off_ends_the_train():
     run(closes, act)
 
 
-def test_a_train_that_takes_long_ends(monkeypatch: pytest.MonkeyPatch):
+def test_a_train_that_lasts_long_ends(monkeypatch: pytest.MonkeyPatch):
     set_limits(monkeypatch, TRAIN_SECONDS_MAX=0.05)
 
     async def act(downloader: Beginner, site: Site, told: Told) -> None:
@@ -146,7 +146,7 @@ def test_a_train_that_takes_long_ends(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("tag", ["a", "c"])
-def test_a_train_that_is_let_go_ends_with_the_request_under_way(tag: str):
+def test_a_cancelled_train_ends_with_the_request_under_way(tag: str):
     answered = asyncio.Event()
 
     async def act(downloader: Beginner, site: Site, told: Told) -> None:
@@ -164,7 +164,7 @@ def test_a_train_that_is_let_go_ends_with_the_request_under_way(tag: str):
     run(held(answered), act)
 
 
-def test_a_train_is_let_go_before_it_is_sent():
+def test_a_train_is_cancelled_before_it_is_sent():
     async def act(downloader: Beginner, site: Site, told: Told) -> None:
         downloader.begin(train(site, *"abc"), told.ended)
         downloader.let_go("b")
@@ -175,7 +175,7 @@ def test_a_train_is_let_go_before_it_is_sent():
     run(answers(OK), act)
 
 
-def test_a_request_that_is_broken_off_lets_those_behind_it_go():
+def test_a_request_that_is_broken_off_cancels_the_requests_after_it():
     """Its own end is told to no function, and the host is free for another train."""
     never, told_of_d = asyncio.Event(), []
 
@@ -255,7 +255,7 @@ def test_a_host_has_as_many_requests_open_as_they_say():
     assert [3, 3] == run(counting.script, act)
 
 
-def test_each_request_goes_by_what_it_says_itself_and_none_goes_before_an_earlier_one():
+def test_each_request_obeys_its_own_limit_and_never_overtakes_an_earlier_one():
     """Behind two at once, one that must be alone holds back those behind it, until it has begun alone."""
     counting = Counting()
 
@@ -278,7 +278,7 @@ def test_each_request_goes_by_what_it_says_itself_and_none_goes_before_an_earlie
     assert [1, 3] == run(counting.script, act)
 
 
-def test_each_request_of_a_train_begins_alone_whatever_stands_behind_it():
+def test_each_request_of_a_train_begins_alone_before_any_later_requests():
     """Its pages are of a time when the host took one request at once."""
     counting = Counting()
 
@@ -308,6 +308,6 @@ def test_one_of_several_that_is_broken_off_leaves_its_turn_to_the_next():
     assert ["b", "c", "e"] == run(counting.script, act)
 
 
-def test_a_request_that_no_host_could_take_is_refused():
+def test_a_request_that_no_host_could_accept_is_refused():
     with pytest.raises(SettingsError):
         Request("http://site.test/", "127.0.0.1", AGENT, capacity=0)

@@ -106,7 +106,7 @@ def test_leases_are_fetched_and_reported(site, fetcher):
     assert ["/robots.txt", "/a", "/b", "/more"] == [path for path, _ in site.asked]
 
 
-def test_it_is_awaited_and_a_cancelled_call_takes_nothing(site):
+def test_it_is_awaited_and_a_cancelled_call_loses_no_answer(site):
     async def main():
         async with Fetcher(hosts={"h1.test": ["127.0.0.1"]}) as fetcher:
             fetcher.submit([f"http://h1.test:{site.server_port}/held"])
@@ -122,7 +122,7 @@ def test_it_is_awaited_and_a_cancelled_call_takes_nothing(site):
     assert [b"/held" * 3] == [one.response.content for one in asyncio.run(main())]
 
 
-def test_it_says_who_asks(site):
+def test_it_names_itself_in_the_request(site):
     with Fetcher(contact="me@example.org", user_agent="mine", hosts={"h1.test": ["127.0.0.1"]}) as fetcher:
         fetcher.submit([f"http://h1.test:{site.server_port}/"])
         all_of(fetcher)
@@ -149,7 +149,7 @@ def test_a_close_ends_what_is_under_way(site, fetcher):
         fetcher.submit(["http://h1.test/"])
 
 
-def test_answers_that_nobody_drains_hold_requests_back(site, fetcher, monkeypatch):
+def test_answers_that_are_not_drained_delay_requests(site, fetcher, monkeypatch):
     set_limits(monkeypatch, FETCHED_BYTES_MAX=1)
     fetcher.submit([f"http://h1.test:{site.server_port}/{n}" for n in range(100)])
     assert fetcher.drain(wait_seconds=20)
@@ -166,7 +166,7 @@ def test_more_than_may_be_under_way_is_refused_whole(fetcher, monkeypatch):
 
 
 @pytest.mark.parametrize("batch", ["http://h1.test/", [None], [3], [b"http://h1.test/"]])
-def test_a_batch_that_is_none_is_refused(fetcher, batch):
+def test_an_invalid_batch_is_refused(fetcher, batch):
     with pytest.raises(SettingsError, match="batch"):
         fetcher.submit(batch)
 

@@ -41,7 +41,7 @@ def test_lists_and_explanations_of_a_crawl_that_has_ended(finished):
     assert (0, True) == (verified.returncode, verified.stdout.startswith("all is correct"))
 
 
-def test_a_running_crawl_is_asked_and_not_disturbed(tmp_path):
+def test_a_running_crawl_is_queried_and_not_disturbed(tmp_path):
     output = tmp_path / "out"
     with crawling.web(tmp_path / "web", hosts=3, pages=240) as served:
         crawl = crawling.started(*crawling.on(served, output, "--delay", "1.5"))
@@ -79,7 +79,7 @@ def test_an_export_of_an_import_equals_the_first_export(finished, tmp_path, form
     assert 0 == crawling.outrider("verify", tmp_path / "copy").returncode
 
 
-def test_a_copy_goes_on_where_the_first_stopped(tmp_path):
+def test_a_copy_continues_where_the_first_stopped(tmp_path):
     """States, scope and order are carried: the second crawl fetches no URL of the first again, and misses none."""
     output, copy, carried = tmp_path / "out", tmp_path / "copy", tmp_path / "all.jsonl"
     with crawling.web(tmp_path / "web", hosts=4, pages=40) as served:
@@ -101,7 +101,7 @@ def lines_of(path):
     return path.read_bytes().splitlines()
 
 
-def test_a_crawl_goes_on_after_a_repair_and_keeps_every_page_once(tmp_path):
+def test_a_crawl_continues_after_a_repair_and_keeps_every_page_once(tmp_path):
     """A frame in the middle of the log is lost: its pages are visited again, and nothing is twice or missing."""
     output = tmp_path / "out"
     with crawling.web(tmp_path / "web", hosts=4, pages=40) as served:

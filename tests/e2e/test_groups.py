@@ -45,7 +45,7 @@ def test_hosts_in_one_network_share_the_clock_of_a_file(tmp_path):
     assert (5, 0) == (len({request.host for request in seen}), sum(gap < GAP for gap in gaps(seen)))
 
 
-def test_a_file_that_makes_no_sense_is_refused_before_anything_is_asked(tmp_path):
+def test_an_invalid_file_is_refused_before_any_request(tmp_path):
     (tmp_path / "groups.toml").write_text("[domain]\ncapacity = 0\n", encoding="ascii")
     with crawling.web(tmp_path / "web", hosts=2, pages=4) as served:
         ended = crawling.outrider(

@@ -66,7 +66,7 @@ def test_a_crawler_that_fetches_nothing_or_does_not_start_is_an_error(capsys):
         assert capsys.readouterr().err.startswith("outrider: ")
 
 
-def test_the_command_takes_options_of_the_crawler(capsys):
+def test_the_command_accepts_options_of_the_crawler(capsys):
     crawler = [sys.executable, str(CRAWLER), "{addresses}", "none", "1.5", "--delay", "9"]
     assert 0 == cli.run(["judge", "--delay", "0.1", "--", *crawler])
     assert "polite" in capsys.readouterr().out.splitlines()[-1]
@@ -212,7 +212,7 @@ def robots_log(*requests: tuple[float, str, int]) -> list[str]:
         (((0, "/robots.txt", 200), (90_000, "/robots.txt", 404), (90_100, "/private/x", 200)), []),
     ],
 )
-def test_a_copy_of_robots_txt_holds_for_a_day_and_again_after_thirty(requests, broken, tmp_path):
+def test_a_copy_of_robots_txt_is_valid_for_a_day_and_again_after_thirty(requests, broken, tmp_path):
     log = tmp_path / "access.log"
     log.write_text("".join(robots_log(*requests)))
     assert broken == [breach.rule for breach in judge(log, delay=1.0).broken]
@@ -263,7 +263,7 @@ def test_outrider_breaks_nothing_over_ten_restarts_with_clock_jumps_and_a_thousa
 
 
 @pytest.mark.long
-def test_outrider_stays_out_of_a_host_for_thirty_days_and_comes_back_by_its_last_copy(capsys, tmp_path):
+def test_outrider_avoids_a_host_for_thirty_days_and_returns_by_its_last_copy(capsys, tmp_path):
     passed = "0,2d,3d,4d,5d,36d,36.02d,36.04d,36.06d,36.08d"  # asked for four times in a row, then daily
     options = ("--seconds", "100", "--passed", passed)
     code, told = outrider(capsys, tmp_path, *options, how="passed", crawl=())

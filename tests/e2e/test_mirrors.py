@@ -140,7 +140,7 @@ def test_a_mirror_that_a_site_names_itself_is_parked_and_the_site_is_whole(tmp_p
         assert {MIRROR} == {urlsplit(row.url).hostname for row in frontier.urls(state="parked")}
 
 
-def test_of_two_names_that_are_crawled_side_by_side_one_is_fetched_whole(tmp_path: Path) -> None:
+def test_one_of_two_names_that_are_crawled_together_is_fetched_whole(tmp_path: Path) -> None:
     found = crawled([[ORIGINAL, MIRROR]], tmp_path)
     whole = dict.fromkeys(range(PAGES), "done")
     assert whole in (found[ORIGINAL], found[MIRROR])

@@ -26,13 +26,13 @@ def in_a_shell(line: str, *arguments: object, **more: str) -> subprocess.Complet
     )
 
 
-def test_kernels_that_do_not_exist_are_told_in_one_line():
+def test_kernels_that_do_not_exist_are_reported_in_one_line():
     told = crawling.outrider("version", OUTRIDER_KERNELS="swift")
     assert (2, 1) == (told.returncode, told.stderr.count("\n"))
     assert "OUTRIDER_KERNELS is 'swift'" in told.stderr
 
 
-def test_seeds_from_a_closed_standard_input_are_told_to_be_missing(tmp_path):
+def test_seeds_from_a_closed_standard_input_are_reported_as_missing(tmp_path):
     told = in_a_shell('exec "$@" <&-', "crawl", "-", "-o", tmp_path / "out")
     assert (2, True) == (told.returncode, "there is none" in told.stderr)
 
@@ -44,7 +44,7 @@ def test_a_crawl_needs_no_standard_streams(tmp_path):
     assert crawling.fetched(tmp_path / "out")
 
 
-def test_a_removed_working_directory_is_told_where_a_relative_path_needs_it(tmp_path):
+def test_a_removed_working_directory_is_reported_where_a_relative_path_needs_it(tmp_path):
     line = f'mkdir {tmp_path}/d && cd {tmp_path}/d && rmdir {tmp_path}/d && exec "$@"'
     told = in_a_shell(line, "crawl", "http://localhost/", "-o", "out")
     assert (2, True) == (told.returncode, "the directory you are in was removed" in told.stderr)
@@ -87,6 +87,6 @@ def test_a_crawl_inside_an_event_loop_makes_nothing_until_its_pages_are_read(tmp
     assert not (tmp_path / "out").exists()
 
 
-def test_one_text_is_no_list_of_seeds(tmp_path):
+def test_one_text_is_not_a_list_of_seeds(tmp_path):
     with pytest.raises(SettingsError, match="give a list of them"):
         outrider.crawl("http://localhost/", output=tmp_path / "out")

@@ -47,7 +47,7 @@ def test_two_pages_of_ten_thousand_links_below_long_urls_are_crawled_and_resumed
     ],
 )
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the highest resident memory is read from /proc")
-def test_sixty_four_page_bombs_take_little_more_memory_than_a_plain_crawl(tmp_path, plain, path, page):
+def test_sixty_four_page_bombs_need_little_more_memory_than_a_plain_crawl(tmp_path, plain, path, page):
     """7 GB for pages of 130 kB: 10,000 links each, of which every one had the length of the base or of its page."""
     with bombs.web(tmp_path / "web", hosts=64, bomb=path, page=page) as web:
         done, peak = bombs.run(*web.arguments(tmp_path / "out", path, "--max-pages", "64"))

@@ -57,7 +57,7 @@ async def _script(connection: Connection) -> None:
         await connection.send(f"{answer}Content-Length: {len(content)}\r\n\r\n".encode() + content)
 
 
-def test_a_domain_that_answers_any_name_ends_and_the_hosts_of_others_are_all_fetched(tmp_path: Path) -> None:
+def test_a_domain_that_answers_any_name_ends_and_all_other_hosts_are_fetched(tmp_path: Path) -> None:
     output = tmp_path / "out"
     with served(_script) as port, served_beside(Stub(Zone())) as server:
         result = outrider.crawl(
@@ -258,14 +258,14 @@ def test_a_site_of_soft_404s_ends_with_all_its_honest_pages_done(tmp_path: Path)
 
 
 @pytest.mark.parametrize("pages", [one_body, one_body_of_nothing, template])
-def test_a_site_whose_pages_are_alike_loses_none_of_them(tmp_path: Path, pages: Pages) -> None:
+def test_a_site_whose_pages_are_alike_loses_no_page(tmp_path: Path, pages: Pages) -> None:
     told, probes = crawled(pages, tmp_path / "out")
     assert 1 == len(probes)
     assert {*HONEST, "/p/0"} == set(told)
     assert {("done", None), ("duplicate", None)} >= set(told.values())
 
 
-def test_a_crawl_that_is_killed_at_a_probe_asks_for_the_same_path_again(tmp_path: Path) -> None:
+def test_a_crawl_that_is_killed_at_a_probe_requests_the_same_path_again(tmp_path: Path) -> None:
     output, asked = tmp_path / "out", list[str]()
     reached, dead = threading.Event(), threading.Event()
 

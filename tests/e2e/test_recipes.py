@@ -33,13 +33,13 @@ def test_one_site_is_crawled_to_its_end_and_not_beyond(walked):
     assert "state       finished" in walked[1][1]
 
 
-def test_of_a_list_nothing_else_is_fetched(walked):
+def test_only_the_urls_of_a_list_are_fetched(walked):
     assert {("1", "2.html"), ("1", "4.html"), ("2", "other.html")} == set(got(walked, "list"))
     with (walked[0] / "list.csv").open() as file:
         assert 3 == len(list(csv.DictReader(file)))
 
 
-def test_a_broad_crawl_goes_to_other_hosts(walked):
+def test_a_broad_crawl_visits_other_hosts(walked):
     assert {("1", f"{number}.html") for number in range(1, 6)} | {
         ("2", name) for name in ("cheese.html", "other.html", "deeper.html")
     } == set(got(walked, "broad"))
@@ -58,5 +58,5 @@ def test_a_recrawl_ends_when_all_is_due_next_week(walked):
 
 
 @pytest.mark.parametrize("name", ["one.log", "two.log"])
-def test_no_recipe_asks_for_what_robots_txt_closes(walked, name):
+def test_no_recipe_requests_a_url_that_robots_txt_closes(walked, name):
     assert "/private" not in (walked[0] / name).read_text()

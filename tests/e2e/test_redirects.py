@@ -62,7 +62,7 @@ def test_another_spelling_of_the_same_url_is_requested_once_as_it_is_written(tmp
     assert "here" in shown.stdout
 
 
-def test_files_for_crawlers_are_asked_for_in_other_spellings_too(tmp_path: Path) -> None:
+def test_files_for_crawlers_are_requested_in_other_spellings_too(tmp_path: Path) -> None:
     answers: dict[str, Answer] = {
         "/robots.txt": moved("/robots.txt?"),
         "/robots.txt?": page("User-agent: *\nDisallow: /closed\nSitemap: /map.xml\n"),
@@ -108,7 +108,7 @@ def test_the_target_of_the_sixth_redirect_is_a_link_of_its_own(tmp_path: Path) -
     assert [("redirect", 1), ("redirect", 2), ("done", 2)] == [found[f"/r/{number}"] for number in (5, 6, 8)]
 
 
-def test_redirects_without_end_come_to_an_end(tmp_path: Path) -> None:
+def test_endless_redirects_end(tmp_path: Path) -> None:
     def answer(_: str, target: str) -> Answer:
         if target == "/":
             return page("<a href=/r/0>r</a>")

@@ -8,7 +8,7 @@ from e2e import crawling
 from e2e.name_server import Stub, served_beside
 
 
-def test_a_crawl_asks_the_dns_servers_that_it_is_told_of(tmp_path):
+def test_a_crawl_queries_the_given_dns_servers(tmp_path):
     with crawling.web(tmp_path / "web", hosts=4, pages=40) as served:
         names = [line.split() for line in served.hosts_file.read_text().splitlines() if line.strip()]
         stub = Stub({name: [(address, 0)] for address, *hosts in names for name in hosts})
@@ -23,7 +23,7 @@ def test_a_crawl_asks_the_dns_servers_that_it_is_told_of(tmp_path):
 
 
 @pytest.mark.parametrize("server", ["dns.example.org", "127.0.0.1:0", "1.2.3"])
-def test_a_resolver_that_is_no_address_is_refused(tmp_path, server):
+def test_a_resolver_that_is_not_an_address_is_refused(tmp_path, server):
     done = crawling.outrider("crawl", "http://a.test/", "-o", tmp_path / "out", "--resolver", server)
     assert 2 == done.returncode
     assert server in done.stderr.splitlines()[0]

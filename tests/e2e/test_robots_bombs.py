@@ -130,7 +130,7 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the peak is read fro
 @LINUX
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("robots", "hosts"), [(repeated, 60), (distinct, 40)])
-def test_robots_bombs_of_many_hosts_take_bounded_memory_and_are_obeyed(
+def test_robots_bombs_of_many_hosts_need_bounded_memory_and_are_obeyed(
     tmp_path: Path, robots: object, hosts: int
 ) -> None:
     """Ten megabytes for each host before."""
@@ -141,6 +141,6 @@ def test_robots_bombs_of_many_hosts_take_bounded_memory_and_are_obeyed(
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize(("robots", "hosts"), [(repeated, 1_000), (distinct, 250)])
-def test_robots_bombs_of_hundreds_of_hosts_take_no_more(tmp_path: Path, robots: object, hosts: int) -> None:
+def test_robots_bombs_of_hundreds_of_hosts_need_no_more(tmp_path: Path, robots: object, hosts: int) -> None:
     """Distinct files beyond the budget are read again for each page, at 0.2 s each: 250 hosts take minutes of that."""
     compared(tmp_path, hosts, robots, 1_700)

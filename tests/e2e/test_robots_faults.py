@@ -86,7 +86,7 @@ class Crawl:
 
 
 @pytest.mark.parametrize("fault", BROKEN)
-def test_a_robots_txt_that_breaks_off_is_asked_for_again_and_closes_the_site_meanwhile(fault: str) -> None:
+def test_a_robots_txt_that_breaks_off_is_requested_again_and_closes_the_site_meanwhile(fault: str) -> None:
     """RFC 9309 section 2.3.1.4: neither what came of it counts, nor does it count as one that is not there."""
     crawl = Crawl()
     (errand,) = crawl.leases(0)
@@ -112,7 +112,7 @@ def test_a_robots_txt_that_breaks_off_is_asked_for_again_and_closes_the_site_mea
         coded("deflate", zlib.compress(WORDS)[:-4] + b"none"),
     ],
 )
-def test_a_robots_txt_of_text_holds_whatever_its_coding_is_said_to_be(answer: bytes) -> None:
+def test_a_robots_txt_of_text_is_valid_under_any_declared_coding(answer: bytes) -> None:
     crawl = Crawl()
     (errand,) = crawl.leases(0)
     crawl.answers(errand, answer)
@@ -136,7 +136,7 @@ def test_a_robots_txt_that_breaks_off_each_time_closes_the_site_for_a_day(fault:
     assert ([], "robots_unreachable") == (found, crawl.frontier.status("http://site.test/open").error)
 
 
-def test_a_robots_txt_beyond_the_size_limit_holds_up_to_its_last_whole_line() -> None:
+def test_a_robots_txt_beyond_the_size_limit_counts_up_to_its_last_whole_line() -> None:
     """Half of the line at the limit, "Disallow: /", would close the site; behind the limit nothing counts."""
     start = b"User-agent: *\nDisallow: /private\n"
     filling = b"#" * (BODY_BYTES_MAX - len(start) - len(b"\nDisallow: /")) + b"\n"
@@ -154,7 +154,7 @@ def test_a_robots_txt_beyond_the_size_limit_holds_up_to_its_last_whole_line() ->
 
 
 @pytest.mark.parametrize("coding", ["gzip", "identity"])
-def test_a_packed_robots_txt_beyond_the_size_limit_holds_up_to_its_last_whole_line(coding: str) -> None:
+def test_a_packed_robots_txt_beyond_the_size_limit_counts_up_to_its_last_whole_line(coding: str) -> None:
     """Rules up to 500 KiB count also where the answer unpacks to far more."""
     start = b"User-agent: *\nDisallow: /private\n"
     body = start + b"#" * (BODY_BYTES_MAX - len(start) - len(b"\nDisallow: /")) + b"\nDisallow: /x" * 200_000
@@ -201,7 +201,7 @@ def test_a_packed_robots_txt_beyond_the_size_limit_holds_up_to_its_last_whole_li
         *("a charset", "nothing"),
     ],
 )
-def test_a_page_says_how_its_decoding_went(answer: bytes, expected: Judgement) -> None:
+def test_a_page_has_the_result_of_its_decoding(answer: bytes, expected: Judgement) -> None:
     """A page is never done with 0 bytes, nor with bytes that cannot be decoded."""
     frontier = Frontier.memory(robots="caller")
     frontier.discover(["http://site.test/page"])

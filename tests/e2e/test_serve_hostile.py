@@ -208,7 +208,7 @@ def test_the_rest_of_a_refused_body_keeps_no_connection(host, server, silent):
     assert drips(server.connected(head), b"x" * 100) < 5
 
 
-def test_answers_that_nobody_reads_are_not_kept(server, silent):
+def test_answers_that_no_client_reads_are_not_kept(server, silent):
     server.post(f"{API}/frontier/urls", {"urls": [f"http://h{n}.test/{'x' * 7_000}" for n in range(1_000)]})
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -235,7 +235,7 @@ HALF_BODY = b"POST /api/v1/retry HTTP/1.1\r\n" + HOST + b"Content-Length: 9\r\n\
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /heal", GET, HALF_BODY])
-def test_connections_that_send_nothing_more_lock_nobody_out(sent, limits, silent):
+def test_connections_that_send_nothing_more_lock_no_client_out(sent, limits, silent):
     limits(SERVICE_CONNECTIONS_MAX=20, SERVICE_HEAD_SECONDS_MAX=60, SERVICE_BODY_SECONDS_MAX=60)
     server = Server()
     try:
@@ -264,7 +264,7 @@ def test_requests_that_are_being_answered_are_not_dropped_for_new_connections(li
         server.close()
 
 
-def test_unfinished_bodies_hold_a_bounded_number_of_bytes(limits, silent):
+def test_unfinished_bodies_use_a_bounded_number_of_bytes(limits, silent):
     limits(SERVICE_BODIES_BYTES_MAX=2_000_000, SERVICE_BODY_SECONDS_MAX=60)
     server = Server()
     try:
@@ -279,7 +279,7 @@ def test_unfinished_bodies_hold_a_bounded_number_of_bytes(limits, silent):
         server.close()
 
 
-def test_a_body_in_chunks_of_one_octet_is_read_and_holds_nobody_up(server, limits, silent):
+def test_a_body_in_chunks_of_one_octet_is_read_and_delays_no_other_client(server, limits, silent):
     limits(SERVICE_BODY_SECONDS_MAX=30)
     body = json.dumps({"urls": [f"http://h{n}.test/" for n in range(400)]}).encode()
     head = b"POST /api/v1/frontier/urls HTTP/1.1\r\nContent-Type: application/json\r\nConnection: close\r\n" + HOST
@@ -307,7 +307,7 @@ DESCRIPTORS = 100
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/dev/fd tells what is open")
-def test_where_no_descriptor_is_left_it_is_said_once_and_the_store_goes_on(tmp_path):
+def test_a_lack_of_descriptors_is_reported_once_and_the_store_continues(tmp_path):
     command = [
         sys.executable,
         "-m",
@@ -348,7 +348,7 @@ def test_where_no_descriptor_is_left_it_is_said_once_and_the_store_goes_on(tmp_p
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="the certificate is made by openssl")
-def test_handshakes_that_never_end_are_ended_and_lock_nobody_out(limits, silent, tmp_path):
+def test_handshakes_that_never_end_are_ended_and_lock_no_client_out(limits, silent, tmp_path):
     limits(SERVICE_CONNECTIONS_MAX=20)
     certificate, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
     subprocess.run(
@@ -445,6 +445,6 @@ def test_an_odd_head_has_a_status_and_a_type(request_line, status, name, server,
     ],
     ids=lambda one: one[:40],
 )
-def test_what_a_stranger_sends_ends_with_an_answer_and_no_line_on_standard_error(sent, server, silent):
+def test_any_request_of_a_stranger_gets_an_answer_and_no_line_on_standard_error(sent, server, silent):
     assert server.asked(sent).startswith(b"HTTP/1.1 ")
     assert 200 == server.get()[0]

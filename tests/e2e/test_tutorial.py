@@ -17,7 +17,7 @@ def walked(project, tmp_path_factory):
     return folder, walk(project / "docs" / "tutorial.md", folder)
 
 
-def test_the_crawl_stops_at_its_limit_and_goes_on_to_the_end(walked):
+def test_the_crawl_stops_at_its_limit_and_continues_to_the_end(walked):
     said = walked[1][1]
     assert "stopped at a limit (--max-pages 3)" in said
     assert "finished" in said.split("stopped at a limit")[-1]
@@ -37,7 +37,7 @@ def test_the_data_has_every_page_once(walked):
     assert "<title>Page 2</title>" in said
 
 
-def test_the_hook_s_fields_stand_in_the_lines(walked):
+def test_the_fields_of_the_hook_are_in_the_lines(walked):
     lines = [json.loads(line) for line in walked[1][4].splitlines() if '"words"' in line]
     assert [f"http://127.0.0.1:{PORT}/{number}.html" for number in range(1, 6)] == [line["url"] for line in lines]
 

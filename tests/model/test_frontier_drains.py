@@ -182,13 +182,13 @@ def checkpoints(request, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_crawl_comes_to_its_end(seed, checkpoints):
+def test_a_crawl_ends(seed, checkpoints):
     live(seed, 60)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(14_400)
-def test_many_crawls_come_to_their_end(checkpoints):
+def test_many_crawls_end(checkpoints):
     first = random.SystemRandom().randrange(1 << 40)
     for seed in range(first, first + int(os.environ.get("OUTRIDER_MODEL_EXAMPLES", "2000"))):
         try:

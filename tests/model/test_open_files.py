@@ -122,7 +122,7 @@ def answers(seed: int, patch: pytest.MonkeyPatch, found: Counter[bool], *, blind
 
 
 @pytest.mark.parametrize("cold", [False, True], ids=["hosts in memory", "hosts on disk"])
-def test_a_frontier_that_asks_every_authority_answers_alike(cold, monkeypatch):
+def test_a_frontier_that_requests_every_robots_txt_answers_alike(cold, monkeypatch):
     if cold:
         set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=1, CHECKPOINT_STEP_BYTES=300)
         hosts_go_cold(monkeypatch)

@@ -58,7 +58,7 @@ def steps_of(seed: int) -> int:
 
 
 @pytest.mark.parametrize("number", range(SEEDS_PER_KIND))
-def test_no_history_that_operators_speak_into_breaks_a_gap_or_starves_anybody(number, kind):
+def test_no_history_with_orders_of_operators_breaks_a_gap_or_starves_a_host(number, kind):
     told = os.environ.get("OUTRIDER_OPERATED_SEED")
     if told is not None and number:
         pytest.skip("one seed alone is asked for")
@@ -70,7 +70,7 @@ def test_no_history_that_operators_speak_into_breaks_a_gap_or_starves_anybody(nu
 
 @pytest.mark.long
 @pytest.mark.timeout(14_400)
-def test_no_history_that_operators_speak_into_breaks_a_gap_or_starves_anybody_for_long(kind):
+def test_no_long_run_of_histories_with_orders_of_operators_breaks_a_gap_or_starves_a_host(kind):
     seed = random.SystemRandom().randrange(1 << 40)
     end = time.monotonic() + float(os.environ.get("OUTRIDER_OPERATED_SECONDS", "3600")) / len(KINDS)
     while time.monotonic() < end:

@@ -623,7 +623,7 @@ def imported(name: str, form: str, folder: Path, rng: random.Random, sizes: list
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", RECORD)
-def test_a_row_with_a_field_of_any_size_is_taken_whole_or_skipped_and_named(name, form, tmp_path):
+def test_a_row_with_a_field_of_any_size_is_accepted_whole_or_skipped_and_named(name, form, tmp_path):
     if form == ".parquet":
         pytest.importorskip("pyarrow")
     rng = random.Random(f"{name}{form}")

@@ -116,7 +116,7 @@ def test_a_host_keeps_its_gap_when_its_slot_changes_hands(seed: int):
     assert min(gaps) >= MICROSECONDS
 
 
-def test_a_parcel_that_comes_twice_counts_once():
+def test_a_parcel_that_arrives_twice_counts_once():
     cluster = Cluster(random.Random(1))
     sender = next(o for o in cluster.owners if o.discover(["http://site0.test/"]) == [Code.HELD])
     receiver = next(o for o in cluster.owners if o is not sender)

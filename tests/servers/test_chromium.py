@@ -34,7 +34,7 @@ def test_a_browser_that_runs_scripts_is_what_these_tests_look_with(tmp_path):
     assert ">after<" in shown(page.as_uri(), tmp_path / "profile")
 
 
-def test_a_hostile_report_runs_no_script_and_asks_for_nothing(tmp_path):
+def test_a_hostile_report_runs_no_script_and_sends_no_request(tmp_path):
     with site(lambda *_: Answer(hostile_report())) as server:
         names = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
         document = shown(f"{server.root}/", tmp_path / "profile", names)

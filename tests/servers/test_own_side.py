@@ -125,7 +125,7 @@ def test_the_worker_without_the_option_says_so_and_the_next_one_fetches_everythi
     assert [("", 200), ("b.html", 200)] == statuses(tmp_path / "bob")
 
 
-def test_a_worker_without_the_option_spoils_nothing_for_the_one_beside_it(tmp_path, shop, hosts, served):
+def test_a_worker_without_the_option_does_not_disturb_a_worker_with_it(tmp_path, shop, hosts, served):
     address = served("--contact", "me@example.org")
     words = ("work", address, "--contact", "me@example.org", "--hosts")
     without = subprocess.Popen(

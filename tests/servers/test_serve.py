@@ -66,7 +66,7 @@ def post(url, body):
         return json.load(answer)
 
 
-def test_sigterm_answers_who_waits_takes_results_and_ends_with_4_where_work_is_left(served):
+def test_sigterm_answers_waiting_clients_accepts_results_and_ends_with_4_where_work_is_left(served):
     process, at = served("--drain", "20")
     post(f"{at}{API}/frontier/urls", {"urls": ["http://a.test/", "http://b.test/"]})
     lease = get(f"{at}{API}/frontier/next?worker_id=w")
@@ -90,7 +90,7 @@ def test_sigterm_answers_who_waits_takes_results_and_ends_with_4_where_work_is_l
     assert 4 == process.wait(20)
 
 
-def test_a_killed_server_has_every_answered_url_and_its_leases_go_on(served):
+def test_a_killed_server_has_every_answered_url_and_its_leases_continue(served):
     process, at = served()
     post(f"{at}{API}/frontier/urls", {"urls": ["http://a.test/", "http://b.test/"]})
     lease = get(f"{at}{API}/frontier/next?worker_id=w")
@@ -102,7 +102,7 @@ def test_a_killed_server_has_every_answered_url_and_its_leases_go_on(served):
     assert ["ok", "ok"] == post(f"{at}{API}/frontier/results", body)["codes"]
 
 
-def test_commands_work_beside_a_served_frontier(served, tmp_path):
+def test_commands_work_while_a_frontier_is_served(served, tmp_path):
     _, at = served()
     post(f"{at}{API}/frontier/urls", {"urls": ["http://a.test/"]})
     command = [sys.executable, "-m", "outrider"]
@@ -120,7 +120,7 @@ def test_commands_work_beside_a_served_frontier(served, tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="the certificate is made by openssl")
-def test_another_address_speaks_tls_and_asks_for_a_token(served, tmp_path):
+def test_another_address_speaks_tls_and_needs_a_token(served, tmp_path):
     certificate, key, tokens = (str(tmp_path / name) for name in ("cert.pem", "key.pem", "tokens"))
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key,
