@@ -195,8 +195,8 @@ def test_a_hook_that_raises_ends_its_page_and_not_the_crawl(crawled):
         ([{"x": [np.float32("inf")]}], "'x'"),
         ({"x": {"deep": (float("-inf"),)}}, "'x'"),
         ({"x": [[]] * 70 + [functools.reduce(lambda inner, _: [inner], range(70), 0)]}, "levels"),
-        ({1: "x"}, "names are texts"),
-        ({"x": object()}, "which JSON does not know"),
+        ({1: "x"}, "use a text"),
+        ({"x": object()}, "which JSON cannot contain"),
         ({"x": "y" * HOOK_ITEMS_BYTES_MAX}, "bytes"),
         ({"x": b"\xff" * 10}, None),
     ],
@@ -258,7 +258,7 @@ def test_a_text_in_place_of_a_list_of_links_is_refused(crawled, links):
 
     lines = crawled(on_page=follows)
     assert "hook_on_page" == lines["/a"]["error"]
-    assert "takes a list of URLs" in crawled.log()
+    assert "use a list of URLs" in crawled.log()
 
 
 def test_on_page_adds_links_and_drops_some(crawled):
@@ -523,7 +523,7 @@ def test_a_response_with_invalid_parts_ends_its_page_and_not_the_crawl(crawled, 
     hooks = {"on_response": lambda response, lease: odd(response), "downloader": OddWeb}
     lines = crawled(**{name: hooks[name]})
     assert f"hook_{name}" == lines["/"]["error"]
-    assert f"{name} gave a Response whose {next(iter(parts))}" in crawled.log()
+    assert f"{name} returned a Response whose {next(iter(parts))}" in crawled.log()
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), KeyError()])
@@ -847,9 +847,9 @@ def test_a_kind_of_failure_is_printed_once(crawled, capsys):
         ({"priority": lambda urls, page: [7.0] * len(urls) if page else [0.5] * len(urls)}, "7.0"),
         ({"key": lambda urls, page: [None] * len(urls) if page is None else "k"}, "a text or None for each"),
         ({"revisit": lambda page: -1}, "seconds from 0"),
-        ({"on_response": lambda response, lease: b"bytes"}, "it takes a Response"),
-        ({"on_request": lambda request, lease: "GET /"}, "it takes a Request"),
-        ({"readers": {"text/html": lambda body, url, content_type: 7}}, "it takes"),
+        ({"on_response": lambda response, lease: b"bytes"}, "use a Response"),
+        ({"on_request": lambda request, lease: "GET /"}, "use a Request"),
+        ({"readers": {"text/html": lambda body, url, content_type: 7}}, "use a Page"),
     ],
 )
 def test_a_refused_result_is_reported_at_the_first_page_with_the_reason(crawled, capsys, hook, words):

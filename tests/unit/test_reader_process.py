@@ -210,7 +210,7 @@ def test_the_result_of_a_reader_has_the_limits_of_a_page():
 
 @pytest.mark.parametrize("given", [7, "text", {"links": "http://a.test/"}, {"links": b"/x"}, {3: 4}])
 def test_a_result_that_is_not_a_page_is_refused(given):
-    with pytest.raises(TypeError, match="a reader gave"):
+    with pytest.raises(TypeError, match="a reader returned"):
         checked_page(given, U)
 
 

@@ -101,8 +101,8 @@ def with_refused(found: Mapping[str, Any], admitted: Admitted, urls: Sequence[st
 
 @contextmanager
 def ordering(path: str, access: Access | None = None) -> Iterator[Looks]:
-    """Orders to the crawl in `path`, for the length of a block. A running crawl receives them; otherwise its store is
-    opened. `path` may be the address of a server.
+    """Carries out orders to the crawl in `path`, for the length of a block. A running crawl receives them; otherwise
+    its store is opened. `path` may be the address of a server.
 
     The answer of a crawl that does not run has `stopped`. Raises SettingsError, StoreError (StoreInUseError if the
     owner does not answer) and the errors of the orders.
@@ -168,9 +168,9 @@ def store_of(path: str) -> str:
 
 @contextmanager
 def querying(path: str, access: Access | None = None) -> Iterator[Looks]:
-    """Questions about the crawl in `path`, or at the address of a server, for the length of a block.
+    """Answers questions about the crawl in `path`, or at the address of a server, for the length of a block.
 
-    Raises SettingsError, StoreError (StoreInUseError where the owner does not answer) and the errors of the questions.
+    Raises SettingsError, StoreError (StoreInUseError if the owner does not answer) and the errors of the questions.
     """
     if is_address(path):
         with asking(path, access) as ask_server:

@@ -61,7 +61,7 @@ class ManualRequests:
         return cls(options, hosts, make_resolver(hosts, options.resolver), AddressGuard(allowed, hosts), downloader)
 
     async def page(self, url: str) -> Response:
-        """Returns the answer to a request for a page, as long as a crawl keeps it. Raises as `get`."""
+        """Requests a page. Returns the part of the answer that a crawl keeps. Raises as `get`."""
         return await self.get(url, None)
 
     async def get(self, url: str, bytes_max: int | None = BODY_BYTES_MAX) -> Response:

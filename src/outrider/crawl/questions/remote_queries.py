@@ -24,7 +24,7 @@ class Access:
 
 @contextmanager
 def asking(address: str, access: Access | None = None) -> Iterator[Callable[[str, Mapping[str, Any]], Any]]:
-    """Questions and orders to the server at `address`, for the length of a block.
+    """Sends questions and orders to the server at `address`, for the length of a block.
 
     Raises SettingsError, InvalidUrlError and UnreachableError, with what the server says.
     """

@@ -182,7 +182,7 @@ class CrawledPage:
     @follow.setter
     def follow(self, links: Iterable[str | Link]) -> None:
         if isinstance(links, str | bytes | Link) or not isinstance(links, Iterable):
-            raise TypeError(f"page.follow was set to {links!r:.80}; it takes a list of URLs as text, and Links")
+            raise TypeError(f"page.follow was set to {links!r:.80}; use a list of URLs as text, and Links")
         self._follow = links
 
     def chosen(self) -> tuple[UrlBatch, list[Link | None] | None]:
@@ -192,7 +192,7 @@ class CrawledPage:
         items = list(islice(self._follow, LINKS_PER_PAGE_MAX))
         for item in items:
             if not isinstance(item, str | Link):
-                raise TypeError(f"page.follow has {item!r:.80}; it takes URLs as text, and Links")
+                raise TypeError(f"page.follow has {item!r:.80}; use URLs as text, and Links")
             if isinstance(item, Link):
                 arguments.link(item)
                 packed(item.metadata)
@@ -373,12 +373,12 @@ _RESPONSE: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
 def checked_response(given: object, name: str) -> Response:
     """Returns the response of a hook if its parts are valid. Raises TypeError."""
     if not isinstance(given, Response):
-        raise TypeError(f"{name} gave {given!r:.80}; it takes a Response")
+        raise TypeError(f"{name} returned {given!r:.80}; use a Response")
     for part, (words, fits) in _RESPONSE.items():
         if not fits(value := getattr(given, part)):
-            raise TypeError(f"{name} gave a Response whose {part} is {value!r:.80}; it takes {words}")
+            raise TypeError(f"{name} returned a Response whose {part} is {value!r:.80}; use {words}")
     if given.status is None and given.error is None:
-        raise TypeError(f"{name} gave a Response whose status and error are None; it takes one of them")
+        raise TypeError(f"{name} returned a Response whose status and error are None; use one of them")
     spelled_url = normalize(given.url)
     return given if spelled_url == given.url else replace(given, url=spelled_url)
 
@@ -412,7 +412,7 @@ class _UsersDownloader:
             began, ended = response.started_at, response.ended_at
             if not asked_at <= began <= ended <= self._clock():
                 raise ValueError(
-                    f"downloader gave a Response from {rfc3339(began)} to {rfc3339(ended)}, asked at "
+                    f"downloader returned a Response from {rfc3339(began)} to {rfc3339(ended)}, requested at "
                     f"{rfc3339(asked_at)}: take instants from the clock that the downloader is made with"
                 )
         except FetchFailure:
@@ -536,7 +536,7 @@ class Hooks:
         except (Exception, SystemExit) as error:
             raise SettingsError(f"downloader: making it failed ({type(error).__name__}: {error})") from error
         if not (hasattr(made, "fetch") and hasattr(made, "close")):
-            raise SettingsError(f"downloader made {made!r:.80}: it takes an object with async fetch and close")
+            raise SettingsError(f"downloader made {made!r:.80}; use an object with async fetch and close")
         return _UsersDownloader(made, clock)
 
     # -- per request and answer ---------------------------------------------------------------------------------------
@@ -550,7 +550,7 @@ class Hooks:
             if given is None:
                 return request
             if not isinstance(given, Request):
-                raise TypeError(f"on_request gave {given!r:.80}; it takes a Request or None")
+                raise TypeError(f"on_request returned {given!r:.80}; use a Request or None")
             fixed = ("url", "address", "user_agent")
             if any(getattr(given, name) != getattr(request, name) for name in fixed):
                 raise ValueError("on_request changed url, address or user_agent; these stay, for robots.txt was asked")
@@ -695,7 +695,7 @@ class Hooks:
             if given is None:
                 return None
             if isinstance(given, bool) or not isinstance(given, int | float) or not given >= 0:
-                raise ValueError(f"revisit gave {given!r:.80}; it takes seconds from 0, or None")
+                raise ValueError(f"revisit returned {given!r:.80}; use seconds from 0, or None")
             return min(float(given), HOOK_REVISIT_SECONDS_MAX)
 
     def _wanted(self, urls: UrlBatch, page: CrawledPage) -> npt.NDArray[np.bool_]:
@@ -703,7 +703,7 @@ class Hooks:
         with self.watch.over("scope", page.url):
             given = np.asarray(self.scope(_deeper(urls, page), page))
             if given.shape != (len(urls),) or given.dtype.kind not in "biu":
-                raise ValueError(f"scope gave {_shape(given)} for {len(urls)} URLs; it takes true or false for each")
+                raise ValueError(f"scope returned {_shape(given)} for {len(urls)} URLs; use true or false for each")
             return given.astype(np.bool_)
 
     def _ranks(self, urls: UrlBatch, page: CrawledPage | None) -> npt.NDArray[np.float64]:
@@ -717,7 +717,7 @@ class Hooks:
             given: Any = self.key(_deeper(urls, page), page)
             keys = list(islice(given, len(urls) + 1))
             if len(keys) != len(urls) or not all(isinstance(one, str | None) for one in keys):
-                raise ValueError(f"key gave {given!r:.80} for {len(urls)} URLs; it takes a text or None for each")
+                raise ValueError(f"key returned {given!r:.80} for {len(urls)} URLs; use a text or None for each")
             return keys
 
 
@@ -775,7 +775,7 @@ def _item(given: Mapping[Any, object], bytes_max: int) -> bytes:
     """An item as JSON. bytes_max: the room that the items before it left. Raises TypeError and ValueError."""
     for name in given:
         if not isinstance(name, str):
-            raise TypeError(f"on_page gave the name {name!r:.80}; names are texts")
+            raise TypeError(f"on_page returned the name {name!r:.80}; use a text")
     octets = msgspec.json.encode(dict(given), enc_hook=_plain)
     if len(octets) > bytes_max:
         raise ValueError(f"the items of on_page have more than {HOOK_ITEMS_BYTES_MAX:,} bytes, the limit of one page")
@@ -813,7 +813,7 @@ def _plain(value: object) -> object:
         return value.item()
     if isinstance(value, np.ndarray):
         return value.tolist()
-    raise TypeError(f"on_page gave a {type(value).__name__}, which JSON does not know")
+    raise TypeError(f"on_page returned a {type(value).__name__}, which JSON cannot contain")
 
 
 def _reader(option: object, places: Sequence[str]) -> Any:
@@ -856,7 +856,7 @@ def _function_of(name: str, option: object, places: Sequence[str]) -> Any:
             found = getattr(found, part)
     except (Exception, SystemExit) as error:
         raise SettingsError(
-            f"{shown} is {option!r}: it cannot be loaded ({type(error).__name__}: {error}); it takes module:function, "
+            f"{shown} is {option!r}: it cannot be loaded ({type(error).__name__}: {error}); use module:function, "
             "looked for on Python's path, in the directory you are in, and in the crawl's"
         ) from error
     finally:

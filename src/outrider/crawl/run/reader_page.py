@@ -35,13 +35,13 @@ def checked_page(given: object, url: str) -> Page:
     if isinstance(given, Page):
         return given
     if not isinstance(given, Mapping):
-        raise TypeError(f"a reader gave {given!r:.80}; it takes a Page, a mapping or None")
+        raise TypeError(f"a reader returned {given!r:.80}; use a Page, a mapping or None")
     for name in given:
         if name not in _FIELDS:
-            raise TypeError(f"a reader gave {name!r:.80}; it takes {', '.join(sorted(_FIELDS))}")
+            raise TypeError(f"a reader returned {name!r:.80}; use {', '.join(sorted(_FIELDS))}")
     links = given.get("links") or ()
     if isinstance(links, str | bytes):
-        raise TypeError(f"a reader gave the links {links!r:.80}; it takes a list of texts")
+        raise TypeError(f"a reader returned the links {links!r:.80}; use a list of texts")
     batch = UrlBatch.of(list(islice(links, LINKS_PER_PAGE_MAX)), url)
     fit = _fitting(batch, len(url))
     title, description, text = (str(given.get(name) or "") for name in ("title", "description", "text"))

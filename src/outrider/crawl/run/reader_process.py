@@ -150,7 +150,7 @@ class _Child:
                 raise ReaderFailedError(kind, answer.lines)
             return sent_page(answer.page or SentPage(), url)
         except (msgspec.DecodeError, ValueError) as error:
-            raise ReaderFailedError("died", [f"its process gave an answer that makes no sense: {error}"]) from None
+            raise ReaderFailedError("died", [f"its process returned an invalid answer: {error}"]) from None
 
     def _exchange(self, octets: bytes | None, seconds: float) -> bytes:
         """Sends a message, if there is one, and waits for the next one of the child."""
@@ -212,7 +212,7 @@ def message(pipe: IO[bytes], bytes_max: int = READER_ANSWER_BYTES_MAX) -> bytes:
         raise EOFError("no answer")
     (length,) = LENGTH.unpack(head)
     if length > bytes_max:
-        raise ValueError(f"an answer of {length:,} bytes; it takes {bytes_max:,}")
+        raise ValueError(f"an answer of {length:,} bytes; the limit is {bytes_max:,}")
     octets = pipe.read(length)
     if len(octets) < length:
         raise EOFError("half of an answer")

@@ -261,7 +261,7 @@ class Settler:
             most = f"{URL_BYTES_MAX:,} bytes of URL, {METADATA_BYTES_MAX:,} bytes of metadata"
             self._journal.note("hook_link", url=one.visit.lease.url, over_limit=count)
             self._failures.refused(
-                f"{counted(count, 'link')} of {one.visit.lease.url}", f"a hook gave more than a link may have ({most})"
+                f"{counted(count, 'link')} of {one.visit.lease.url}", f"a hook added more than a link may have ({most})"
             )
 
     def _tell_pages(self, settled: Sequence[Reading], report: Report) -> None:
