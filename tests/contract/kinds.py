@@ -25,7 +25,7 @@ STALL_SECONDS_MAX = 0.010
 
 
 def native_of(twin: Any) -> Any:
-    """The native kind of a class, None where there is no build; of a module of functions it is the build itself."""
+    """Returns the native kind of a class, or None without a build. For a module of functions it is the build itself."""
     return getattr(NATIVE, twin.__name__, None) if isinstance(twin, type) else NATIVE
 
 
@@ -64,7 +64,7 @@ def instants(answer: bytes) -> list[int]:
 
 
 def longest(calls: Iterable[Callable[[], object]]) -> float:
-    """Seconds of CPU that the longest of the calls takes."""
+    """Returns the CPU seconds of the longest of the calls."""
     worst = 0.0
     for call in calls:
         start = time.thread_time()
@@ -74,8 +74,8 @@ def longest(calls: Iterable[Callable[[], object]]) -> float:
 
 
 def too_long(measured: Callable[[], dict[str, float]]) -> dict[str, float]:
-    """The delay that comes in each of three runs: the system's own pauses (a page to zero, memory to gather) come
-    once."""
+    """Returns the delay that occurs in each of three runs: the system's own pauses (a page to zero, memory to collect)
+    occur once."""
     late: dict[str, float] = {}
     for _ in range(3):
         late = {name: spent for name, spent in measured().items() if spent >= STALL_SECONDS_MAX}

@@ -1,4 +1,4 @@
-"""One suite for every frontier that a program may hold: in this process, awaited, and of a server over HTTP."""
+"""One suite for every frontier that a program may use: in this process, awaited, and of a server over HTTP."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ A, B = "http://a.com/", "http://b.com/"
 
 
 class Wire:
-    """Asks an application without a socket; `lose` answers are lost behind the server, one after the other."""
+    """Calls an application without a socket; `lose` answers are lost after the server, one after the other."""
 
     def __init__(self, frontier):
         self.app = application(
@@ -268,7 +268,7 @@ def test_hosts_are_ruled_and_lists_are_returned(world):
 
 
 def test_an_explanation_is_the_same_through_every_face():
-    """Groups, holder, instants, place and priority, as they are behind the face."""
+    """Groups, holder, instants, place and priority, as the frontier has them."""
     settings = {"group": ("domain",), "priority": weighted(signals={"page_rank": 0.25})}
     one, two = "http://a.example.org/", "http://b.example.org/"
     for kind in ("embedded", "remote"):
@@ -424,7 +424,7 @@ def test_another_kind_of_server_is_named_in_the_error():
 
 
 def answering(*answers):
-    """A server that gives each connection the next answer, whatever it asks, and closes; its address."""
+    """A server that sends the next answer on each connection, to any request, and closes; yields its address."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve():
@@ -450,7 +450,7 @@ def answering(*answers):
     ],
 )
 def test_an_answer_that_a_dying_server_cut_is_requested_again(cut):
-    """One of a body with a length was taken for whole: a worker ended with 8 as its server was killed."""
+    """A cut body with a length once counted as whole: a worker ended with 8 as its server was killed."""
     whole = b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"now": 12345}'
     address = answering(cut, whole)
     connections = Connections(address)
@@ -460,7 +460,7 @@ def test_an_answer_that_a_dying_server_cut_is_requested_again(cut):
 
 
 def test_a_kept_connection_carries_the_next_request_and_each_is_sent_once():
-    """Each second one was sent, not heard, and sent again after a pause."""
+    """Each second request was sent, not answered, and sent again after a pause."""
     listener = socket.create_server(("127.0.0.1", 0))
     heard = []
 
@@ -484,7 +484,7 @@ def test_a_kept_connection_carries_the_next_request_and_each_is_sent_once():
 
 
 def test_a_question_longer_than_a_server_reads_is_refused_before_it_is_sent():
-    """A server closes such a connection, and the client said that nobody answers."""
+    """A server closes such a connection, and the client once said that no server answers."""
     sent = []
     remote = RepeatedRequests("http://127.0.0.1:1", lambda one: sent.append(one) or ServerAnswer(200, b"{}"))
     with pytest.raises(SettingsError, match=r"of 1,048,\d+ bytes, with host=aaa.*…, is longer than a server"):

@@ -39,21 +39,21 @@ def made(kernel, capacities, members):
 
 
 def asked(groups, *hosts, now=0, klass=5, crawl=0):
-    """The hosts that went, and the hosts that lost their turns."""
+    """Returns the hosts that began, and the hosts that lost their turns."""
     classes, crawls = np.full(len(hosts), klass, np.uint8), np.full(len(hosts), crawl, np.uint32)
     went, displaced = groups.admit(u32(*hosts), classes, crawls, now)
     return list(went), rows(displaced)
 
 
 def admit(groups, *hosts, **how):
-    """The hosts that went; no host lost a turn."""
+    """Returns the hosts that began; no host lost a turn."""
     went, displaced = asked(groups, *hosts, **how)
     assert [] == displaced
     return went
 
 
 def begin(groups, *hosts, **how):
-    """Which of the hosts went and began."""
+    """Returns the hosts that got their turns and began."""
     went = admit(groups, *hosts, **how)
     groups.take(u32(*[host for host, gone in zip(hosts, went, strict=True) if gone]))
     return went
@@ -605,7 +605,7 @@ def test_turns_are_never_too_many_or_early_and_no_host_waits_for_a_free_turn(ker
 
 
 def a_million_who_wait():
-    """All at one group of a thousand turns, and each at one of a hundred thousand others."""
+    """All at one group of a thousand turns, and each at one of a hundred thousand other groups."""
     groups = NATIVE()
     groups.define(0, 1000)
     for group in range(1, 100_001):

@@ -282,7 +282,8 @@ def test_a_cut_frame_is_not_found(kernel):
 
 @BOTH
 def test_the_search_among_false_lengths_stays_quick(kernel):
-    """Every fourth byte begins a length that covers half the buffer; checking each by its bytes would take hours."""
+    """Every fourth byte begins a length that covers half the buffer; a check of each by its bytes would run for
+    hours."""
     false = struct.pack("<I", 1 << 20) * (1 << 17)
     assert -1 == kernel.find_frame(false + bytes(1 << 20), len(false) - 40_000)
 
@@ -344,7 +345,7 @@ def test_only_sequences_of_texts_have_fingerprints(kernel, texts):
 
 @BOTH
 def test_threads_get_the_same_fingerprints_at_the_same_time(kernel):
-    """Large batches let go of the GIL."""
+    """Large batches release the GIL."""
     texts = [f"http://example.org/{number}" for number in range(2000)]
     expected = kernel.fingerprints(texts, KEY)
     results = []

@@ -1,4 +1,4 @@
-"""The choice of a process between kernels, and its words when it cannot have the ones that it was told to use."""
+"""The choice of a process between kernels, and its message when it cannot have the selected ones."""
 
 from __future__ import annotations
 

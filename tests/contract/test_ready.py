@@ -30,7 +30,7 @@ def test_queues_of_one_class_are_drawn_in_the_order_of_their_offers(kernel):
 
 @BOTH
 def test_a_class_is_drawn_twice_as_often_as_the_one_below(kernel):
-    """Chance decides 14,000 of 16,000 draws, two thirds of them for the better class; the others take the older
+    """Chance decides 14,000 of 16,000 draws, two thirds of them for the better class; the other draws pick the older
     queues."""
     ready = kernel(42)
     for klass in (3, 4):

@@ -163,7 +163,7 @@ def test_many_at_once_are_answered_as_one_by_one(kernel, tables):
 @BOTH
 @DESIGNS
 def test_thousands_added_together_are_found_as_one_by_one(kernel, tables):
-    """Some stand there before, some come twice, and some share all the bits of a table's key."""
+    """Some are there before, some appear twice, and some share all the bits of a table's key."""
     numbers = [hash_of(str(number)) for number in range(1_200)]
     together, single = (kernel.SimHashIndex(3, tables) for _ in range(2))
     crowded = [numbers[0] ^ low for low in range(300)]
@@ -208,7 +208,7 @@ def test_a_design_that_is_not_there_is_refused(kernel):
 @BOTH
 @pytest.mark.parametrize(("tables", "bits"), [(4, [16]), (10, [25, 26]), (16, [28]), (20, [31, 32, 33])])
 def test_a_table_compares_as_many_bits_as_its_design_says(kernel, tables, bits):
-    """Manku, Jain, Das Sarma 2007: so many bits must agree before two fingerprints are compared."""
+    """Manku, Jain, Das Sarma 2007: this number of bits must agree before two fingerprints are compared."""
     assert set(bits) == {mask.bit_count() for mask in twin.choices(tables)}
     index = kernel.SimHashIndex(3, tables)
     index.add(0)

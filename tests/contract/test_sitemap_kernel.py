@@ -125,7 +125,7 @@ def test_text_after_the_end_is_accepted(kernel):
 
 
 def based(kernel, text, **limits):
-    """Each address behind the bases that it is relative to, outermost first."""
+    """Each address after the bases that it is relative to, outermost first."""
     columns = kernel.read_sitemap_xml(text.encode(), LIMITS._replace(**limits))
     bases, texts = struct.unpack(f"<{len(columns[8]) // 4}I", columns[8]), columns[9]
     found = []

@@ -1,6 +1,6 @@
 """The contract of the look-up of registrable domains in batches, for the native build and its plain twin.
 
-The judge is `outrider.url.registrable_domain`, which asks a library for one host at a time.
+The judge is `outrider.url.registrable_domain`, which queries a library for one host at a time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def packaged(kernel, private=True):
 
 
 def columns(hosts):
-    """An arena of hosts, with a byte before each that belongs to none, and where each begins and ends."""
+    """Returns an arena of hosts with an unused byte before each, and where each begins and ends."""
     octets = [host.encode("utf-8", "surrogatepass") for host in hosts]
     ends = np.cumsum([1 + len(host) for host in octets], dtype=np.int64)
     lengths = np.array([len(host) for host in octets], np.int64)
@@ -151,7 +151,7 @@ def test_starts_and_ends_must_be_as_many_and_int64(kernel):
 
 @BOTH
 def test_a_long_host_of_many_labels_is_read_in_linear_time(kernel):
-    """Two hundred thousand labels: a pass per label would take minutes."""
+    """Two hundred thousand labels: a pass per label would need minutes."""
     assert ["a.com"] == domains(packaged(kernel), "b." * 200_000 + "a.com")
 
 

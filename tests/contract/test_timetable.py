@@ -1,4 +1,4 @@
-"""The contract of the timetable of resting hosts, for the native build and its plain twin."""
+"""The contract of the timetable of waiting hosts, for the native build and its plain twin."""
 
 from __future__ import annotations
 

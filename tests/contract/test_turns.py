@@ -33,7 +33,7 @@ ODD = 3 | 1 << 15
 
 
 class Hosts:
-    """Four hosts, each with the queue of ten times its row; queue 20 holds nothing."""
+    """Four hosts, each with the queue of ten times its row; queue 20 is empty."""
 
     def __init__(self, kernel):
         self.kernel = kernel
@@ -215,7 +215,7 @@ def test_an_address_outside_its_column_is_refused_before_anything_is_done(kernel
 @WITHOUT_NATIVE
 @given(st.integers(0, 2**32), st.integers(1, 30))
 def test_both_assign_every_host_that_shares_clocks_the_same_place(seed, steps):
-    """As a frontier does: cells change, groups follow, woken hosts and some others are looked at."""
+    """As in a frontier: cells change, groups follow, woken hosts and some other hosts are checked."""
     rng = random.Random(seed)
     count = rng.randrange(1, 30)
     pair = [Hosts(TWIN), Hosts(NATIVE)]
@@ -318,7 +318,8 @@ def test_cells_that_cannot_be_written_to_are_refused(kernel):
 
 @both(TWINS)
 def test_an_incomplete_record_is_not_a_row(kernel):
-    """Bytes behind the last whole item of a column are no row; faults of columns are told before faults of rows."""
+    """Bytes after the last whole item of a column are not a row; faults of columns are reported before faults of
+    rows."""
     cells = np.zeros(100, np.uint8)
     assert b"" == kernel.count_leases(u32(0, 1), True, u32(0, 1).tobytes() + b"?", cells)
     assert [1, 1] == cells[:96].view(HOST)["in_flight"].tolist()

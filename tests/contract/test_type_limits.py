@@ -1,4 +1,4 @@
-"""How much of an answer is kept, by the type of its content, on both downloaders: bounded while it comes in."""
+"""How much of an answer is kept, by the type of its content, on both downloaders: bounded while it arrives."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_limits_may_be_given_as_a_mapping() -> None:
 )
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_both_downloaders_read_any_type_alike(names: list[str], values: list[str]) -> None:
-    """The rule of the kernel is that of `bytes_of_type`, on values as they stand in heads."""
+    """The rule of the kernel is that of `bytes_of_type`, on values as written in heads."""
     limits: TypeBytes = tuple((name, 10 + at) for at, name in enumerate(names))
     replies = [head_of(f"Content-Type:{value}", "Content-Length: 20") + b"x" * 20 for value in values]
 
@@ -166,7 +166,7 @@ LARGE = (("application/pdf", 4_000_000),)
 
 
 def pdf(size: int, *, seconds: float = 0.0) -> Script:
-    """A script that sends a document of so many bytes; its last byte comes so late."""
+    """A script that sends a document of this number of bytes; its last byte is late by this time."""
 
     async def script(connection: Connection) -> None:
         await connection.request()
@@ -211,7 +211,7 @@ def test_a_downloader_continues_after_a_cut_for_want_of_room() -> None:
 
 
 def test_the_total_time_is_paused_while_a_large_answer_waits() -> None:
-    """Each takes half a second at its site; the last one waits for the others longer than its total time."""
+    """Each needs half a second at its site; the last one waits for the rest longer than its total time."""
     found = run(pdf(1_000_000, seconds=0.5), all_at_once(4, total_seconds=1.2), large_bytes_max=0)
     assert [(None, 1_000_000)] * 4 == [(one.truncated, len(one.body)) for one in found]
     assert max(one.seconds for one in found) < 1.2

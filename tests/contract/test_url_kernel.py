@@ -387,7 +387,7 @@ HOSTILE = {
 @WITHOUT_NATIVE
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_row_of_100_kb_is_no_slower_than_adding_as_many_numbers(name):
-    """The slowest takes half as long. Both are timed by turns, so that a busy machine slows both down."""
+    """The slowest needs half of that time. Both are timed alternately, so that a busy machine slows both down."""
     url = HOSTILE[name]
     call = lambda: NATIVE.spell_urls([url], "http://a/b", KEY)  # noqa: E731
     assert 1.5 > least_beside(call, lambda: sum(range(LONG)), turns=15)
@@ -467,7 +467,7 @@ def test_twin_and_kernel_number_spans_alike(texts):
 
 @WITHOUT_NATIVE
 def test_threads_get_the_same_columns_at_the_same_time():
-    """Large batches let go of the GIL."""
+    """Large batches release the GIL."""
     urls = [f"http://example.org/{number}/../%7e" for number in range(3000)]
     expected = NATIVE.spell_urls(urls, None, KEY)
     results = []

@@ -1,4 +1,4 @@
-"""The contract of what is told of columns of values, for the native build and its plain twin."""
+"""The contract of the summary of columns of values, for the native build and its plain twin."""
 
 from __future__ import annotations
 

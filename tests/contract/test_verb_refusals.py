@@ -1,5 +1,5 @@
-"""Every frontier that a program may hold refuses a bad argument of any verb alike: the same class of error, the same
-words."""
+"""Every frontier that a program may use refuses a bad argument of any verb alike: the same class of error, the same
+message."""
 
 from __future__ import annotations
 

@@ -21,10 +21,10 @@ RULES = [b"User-agent: *\nDisallow: /no", b"User-agent: *\nDisallow: /1\nCrawl-d
 
 
 class Busy:
-    """One caller. held: leases that it was given and has not settled."""
+    """One caller. held: its leases that are not settled."""
 
     def __init__(self, world: World, rng: random.Random, *, deletes: bool = True, odd: bool = False) -> None:
-        """odd: addresses are told, and the clock steps back."""
+        """odd: addresses are reported, and the clock steps back."""
         self.world = world
         self.rng = rng
         self.held: list[Lease] = []

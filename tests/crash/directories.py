@@ -45,7 +45,7 @@ class Killer:
 
 
 class FullDirectory(Directory):
-    """A directory whose disk has room for so many bytes more: a write beyond stops in its midst."""
+    """A directory whose disk has room for this number of bytes: a write beyond it stops midway."""
 
     room = 10**9
 

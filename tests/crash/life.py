@@ -1,7 +1,7 @@
-"""A process that lives on a frontier until it is killed, and writes down every call it makes and every answer it gets.
+"""A process that uses a frontier until it is killed, and writes down every call and every answer.
 
-Run as a program it is a mould: it has everything imported, and forks one life per line of JSON on its standard input.
-A life appends to its journal (a file that outlives it): one line of JSON before a call, one behind its answer.
+Run as a program it is a mould: it has imported everything, and forks one life per line of JSON on its standard input.
+A life appends to its journal (a file that outlives it): one line of JSON before a call, one after its answer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def visit(port: int, host: str) -> None:
 
 
 class Life:
-    """One process: its frontier, its journal, and the calls that it has to repeat and to take over."""
+    """One process: its frontier, its journal, and the calls that it has to repeat or take over."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self.order = order
@@ -261,7 +261,7 @@ class Worker:
 
 
 def mould() -> None:
-    """Forks a life per order, says its process id, and gathers it when told."""
+    """Forks a life per order, prints its process id, and waits for its end on request."""
     for text in sys.stdin:
         order = json.loads(text)
         if (child := os.fork()) == 0:

@@ -24,7 +24,7 @@ PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 
 
 def why_not(needed: tuple[str, ...]) -> str | None:
-    """The reason why this machine cannot mount an image, which takes these programs; None when nothing is known to."""
+    """Returns why this machine cannot mount an image with these programs, or None."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
         return "only root may mount a file system"
     missing = [name for name in needed if shutil.which(name, path=PLACES) is None]
@@ -96,7 +96,7 @@ def ext4(directory: Path) -> Iterator[Ext4]:
 
 @contextlib.contextmanager
 def tmpfs(directory: Path, megabytes: int) -> Iterator[Path]:
-    """A place in memory of so many megabytes and no more."""
+    """A file system in memory with this number of megabytes."""
     reason = why_not(("mount", "umount"))
     if reason is not None:
         pytest.skip(reason)

@@ -98,7 +98,7 @@ class Held:
     round: int
     until: int
     ended: bool = False
-    """Whether somebody began to end it."""
+    """Whether a call began to end it."""
     visited: bool = False
 
     def lives(self, round_: int, at: int) -> bool:
@@ -107,7 +107,7 @@ class Held:
 
 @dataclass
 class Oracle:
-    """The facts that must hold, by the answers alone. `problems` grows; it should be empty for ever."""
+    """The facts that must be true by the answers alone. `problems` grows; it should always be empty."""
 
     problems: list[str] = field(default_factory=list)
     accepted: set[str] = field(default_factory=set)
@@ -124,16 +124,16 @@ class Oracle:
     """Calls with a request id, by their first name."""
     deferred: dict[str, int] = field(default_factory=dict)
     paused: dict[str, bool] = field(default_factory=dict)
-    """By every host that somebody paused: whether it certainly is."""
+    """For every paused host: whether it certainly is paused."""
     resumes: dict[str, int] = field(default_factory=dict)
     resuming: dict[str, int] = field(default_factory=dict)
-    """How often a host's resume was asked for, and how many of those are not answered."""
+    """How often a host's resume was called, and how many of these calls have no answer."""
     answered: int = 0
     openings: list[int] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 
     def read(self, journal: Path) -> None:
-        """Takes in the lines of one life; half a line at the end was never said."""
+        """Reads the lines of one life; half a line at the end does not count."""
         text = journal.read_bytes() if journal.exists() else b""
         for line in text.splitlines(keepends=True):
             if line.endswith(b"\n"):
@@ -202,7 +202,7 @@ class Oracle:
         if name in self.answers:
             before = self.answers[name]
             if verb == "lease":
-                # Leases that have ended in the meantime need not come back.
+                # Leases that have ended in the meantime need not be returned.
                 sure = [row for row in before if self.leases[row[0]].lives(line["round"], line["at"] + 10_000_000)]
                 wrong = any(row not in before for row in answer) or any(row not in answer for row in sure)
             else:
@@ -284,7 +284,7 @@ class Oracle:
     # -- between two lives
 
     def inherited(self, round_: int) -> list[dict[str, Any]]:
-        """Leases of named workers that a next life may go on with."""
+        """Leases of named workers that a next life may continue."""
         return [
             {"token": held.token, "url": held.url, "host": held.host, "until": held.until, "visited": held.visited}
             for held in self.leases.values()
@@ -333,7 +333,7 @@ class Oracle:
         self.problems += frontier.verify().problems
 
     def drain(self, path: Path, rng: random.Random) -> None:
-        """Lives the store to its end, a day later: every URL that was accepted comes to an end."""
+        """Runs the store to its end, a day later: every accepted URL ends."""
         start, now = 0, 0
 
         def clock() -> int:

@@ -70,7 +70,7 @@ class Rounds:
         return code
 
     def wait(self) -> None:
-        """Until some moment in the opening of the life under way, or after so many lines of its journal."""
+        """Waits until some moment in the opening of the current life, or until its journal has this number of lines."""
         if self.rng.random() < 0.4:
             time.sleep(self.rng.uniform(0, 0.04))
             return

@@ -1,4 +1,4 @@
-"""One flipped bit anywhere in a closed store: it is told, or it changes nothing at all."""
+"""One flipped bit anywhere in a closed store: it is reported, or it changes nothing at all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEASE = (
 
 
 def closed_store() -> tuple[dict[str, bytes], int]:
-    """The files of a store with a checkpoint, a log behind it and every kind of URL in it; and its last instant."""
+    """The files of a store with a checkpoint, a log after it and every kind of URL; and its last instant."""
     world = World(**SETTINGS)
     world.frontier.set_robots("http://a.com", 200, b"User-agent: *\nDisallow: /no")
     world.discover(
@@ -88,7 +88,7 @@ def disk_of(files: dict[str, bytes], flip: tuple[str, int, int] | None = None) -
 
 
 def looked_at(disk: FaultyFiles) -> list[Any] | None:
-    """The answer of a look; None when it tells of a fault."""
+    """Returns the answer of a query, or None when it reports a fault."""
     frontier = Frontier.look(disk)
     try:
         return told(frontier) if frontier.verify().ok else None
@@ -97,7 +97,7 @@ def looked_at(disk: FaultyFiles) -> list[Any] | None:
 
 
 def silent_wrongs(files: dict[str, bytes], at: int, flips: list[tuple[str, int, int]]) -> tuple[list[str], int]:
-    """Flips that were believed and changed an answer, and how many were told."""
+    """Returns the unnoticed flips that changed an answer, and the number of reported flips."""
     right, then = looked_at(disk_of(files)), goes_on(disk_of(files), at)
     assert right is not None
     assert then[-1] is True
@@ -154,7 +154,7 @@ def test_every_byte_flipped_is_reported_or_changes_nothing():
 
 
 def test_a_missing_file_is_reported_or_changes_nothing():
-    """A log whose beginning no checkpoint stands for any more would be a silent loss, and so would be a fresh store."""
+    """A log whose beginning is in no checkpoint would be a silent loss, and so would be a fresh store."""
     files, at = closed_store()
     then, told_of = goes_on(disk_of(files), at), set()
     for missing in files:

@@ -1,7 +1,8 @@
-"""The wall clock jumps by a day to and fro, under an open store and between openings: no gap breaks, nothing sticks.
+"""The wall clock jumps back and forth by a day, under an open store and between openings: no gap breaks, nothing
+sticks.
 
-True time passes in the test alone. By default a frontier reads `outrider.clock`, whose wall clock jumps and whose
-elapsed time does not; a caller's own clock jumps as a whole, and what it says is taken for true when it goes forward.
+Only the test has the true time. By default a frontier reads `outrider.clock`, whose wall clock jumps and whose
+elapsed time does not. A caller's own clock jumps as a whole, and the frontier trusts it when it jumps forward.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Time:
 
 @dataclass
 class Visit:
-    """The last visit of a host: its end and how long the host asked to be left alone, in true microseconds."""
+    """The last visit of a host: its end and the wait that the host wants after it, in true microseconds."""
 
     end: int
     rest: int
@@ -90,7 +91,7 @@ class Life:
             self.held = []
 
     def reopen(self, down: float, *, boots: bool = False) -> None:
-        """A clean stop or a kill, and the next process. Leases of workers go on, wherever the clock jumped."""
+        """A clean stop or a kill, and the next process. Leases of workers continue wherever the clock jumped."""
         if self.rng.random() < 0.5:
             self.frontier.close()
         self.disk = self.disk.copy()
@@ -154,8 +155,8 @@ class Life:
                 self.problems.append(f"visit {self.count}: {gap:.6f} s of {lease.gap_seconds:.6f} s on record")
 
     def restart(self) -> None:
-        """The clocks go on, and may jump while no process looks."""
-        # Leases of others go on; our own ended with us, and no visit goes on under them.
+        """Lets the clocks advance; they may jump while no process reads them."""
+        # Leases of other workers continue; our own ended with us, and no visit continues under them.
         self.held = [(lease, worker, until) for lease, worker, until in self.held if worker is not None]
         self.reopen(self.rng.choice([0.0, 0.3, 2.0]))
 
@@ -179,7 +180,7 @@ class Life:
                 self.start_of_the_machine()
 
     def end(self) -> None:
-        """Nothing jumps any more, all that is left comes to its end: in the time that its waits take, and what a
+        """Stops all jumps, and lets all remaining URLs end: within the time of their waits, plus the time by which a
         caller's own clock was set back."""
         begun, idle = self.time.true, 1.0
         back = sum(-by for _, by in self.time.jumps if by < 0) / MICROSECONDS if self.own_clock else 0.0
@@ -192,7 +193,7 @@ class Life:
                 self.visits[lease.host] = Visit(self.time.true, int(DELAY * MICROSECONDS), self.time.boots)
             self.frontier.report([lease.done(seconds=0.1) for lease in leases])
             wait = self.frontier.next_ready_seconds()
-            # A clock that was set back stands still for the frontier: ask now and then, less and less often.
+            # For the frontier, time is paused after a clock was set back: call less and less often.
             idle = 1.0 if leases else min(idle * 2, 600.0)
             self.time.passes(max(idle, wait or 0.0))
             taken = (self.time.true - begun) / MICROSECONDS

@@ -71,7 +71,8 @@ def short_history(world: World) -> None:
 
 
 def whereabouts(world: World) -> None:
-    """Errands for addresses: answered, in vain, lost, and one that stays open; an address told unasked."""
+    """Errands for addresses: answered, in vain, lost, and one that stays open; an address reported without an
+    errand."""
     world.discover("http://f.com/", "http://g.com/")
     errands = {lease.host: lease for lease in world.lease(errands=True, worker="v", ttl_seconds=50)}
     assert {"a.com", "b.com", "f.com", "g.com"} == set(errands)
@@ -111,7 +112,7 @@ def small_segments(monkeypatch):
 
 @pytest.mark.parametrize("step", [29, pytest.param(1, marks=pytest.mark.long)])
 def test_a_log_cut_at_any_byte_is_the_state_after_its_last_whole_frame(small_segments, step):
-    """Zeros behind the cut, as after a power cut in the middle of a write; the mirror knows nothing."""
+    """Zeros after the cut, as after a power cut in the middle of a write; the mirror has no entry."""
     world = World(output=True, group="address", addresses="errands")
     short_history(world)
     disk = world.disk.copy()
@@ -137,7 +138,7 @@ def test_a_log_cut_at_any_byte_is_the_state_after_its_last_whole_frame(small_seg
 
 
 def test_a_log_cut_at_any_byte_continues_from_there(small_segments):
-    """Opened for work at some cuts of every frame: the URLs that were whole are known, the others are new."""
+    """Opened for work at some cuts of every frame: URLs of whole frames are known, the rest are new."""
     world = World()
     for n in range(6):
         world.discover(f"http://h{n}.com/")
@@ -223,7 +224,7 @@ def traffic(world: World, ledger: Ledger, rng: random.Random, turn: int) -> None
 
 @pytest.mark.parametrize("seed", FIRST_QUICKLY)
 def test_after_any_power_cut_what_was_answered_is_there(seed):
-    """Two images and more of the disk after every few calls; each opens, and holds all that was answered."""
+    """Two or more images of the disk after every few calls; each opens, and has all answered calls."""
     rng = random.Random(seed)
     world, ledger = World(), Ledger()
     opened_images = 0
@@ -448,7 +449,7 @@ def test_a_checkpoint_equals_the_log_it_replaces(small_threshold):
 
 @pytest.fixture(params=["in memory", "on disk"])
 def where_hosts_are(request, monkeypatch):
-    """Whether hosts that hold nothing go to the disk with each round."""
+    """Whether hosts without URLs are moved to disk with each round."""
     if request.param == "on disk":
         hosts_go_cold(monkeypatch)
     return request.param
@@ -464,7 +465,7 @@ def visit_once(world: World, turn: int) -> None:
 
 
 def test_ranges_copied_at_different_instants_are_brought_together_by_the_log(small_threshold, where_hosts_are):
-    """A fuzzy round is cut off by a kill at each of its steps, and after it: always the same rows come back."""
+    """A fuzzy round is cut off by a kill at each of its steps, and after it: the rows are always the same."""
     rng = random.Random(4)
     world, ledger = World(delay=0.2, threads=Interleaving(4)), Ledger()
     kinds, cold = set(), 0
@@ -487,7 +488,8 @@ def test_ranges_copied_at_different_instants_are_brought_together_by_the_log(sma
 
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_queue_deleted_before_a_round_copied_it_was_there_when_its_urls_were(small_threshold, anew):
-    """The checkpoint says that the queue is void, the log behind it that its URLs came, moved and were leased."""
+    """The checkpoint says that the queue is void; the log after it says that its URLs arrived, moved and were
+    leased."""
     world = World(delay=0, delay_factor=0)
     world.discover(*[f"http://h{n}.com/" for n in range(60)])
     world.frontier.set_robots("http://h59.com", 404)
@@ -538,9 +540,9 @@ def live_any_history(
     seed: str, robots: str, monkeypatch: pytest.MonkeyPatch, *, turns: int = 150, looks: float = 0.1, odd: bool = False,
     full: bool = False, **settings: Any,
 ) -> tuple[int, ...]:  # fmt: skip
-    """Images of the disk after some calls, and where threads beside them have got to: all hold what the process had.
-    Its seed says everything. full: there is no room now and then. How many tails, runs and checkpoints there were, and
-    how many hosts were cold."""
+    """Makes images of the disk after some calls and steps of the background threads: all have the state of the process.
+    The seed decides everything. full: sometimes there is no room. Returns how many tails, runs and checkpoints there
+    were, and how many hosts were cold."""
     rng = random.Random(seed)
     # Random keys make packed frames of other lengths each time, and so rounds begin at other calls.
     keys = random.Random(f"keys {seed}").randbytes(16), random.Random(f"more keys {seed}").randbytes(16)
@@ -572,7 +574,7 @@ def live_any_history(
         tails = max(tails, sum(name.endswith(".tail") for name in world.disk.names()))
         runs = max(runs, sum(name.endswith(".run") for name in world.disk.names()))
         rounds = max(rounds, newest)
-        # A call that found no room was not answered: a power cut may take what it wrote before, as leases that ended.
+        # A call without room was not answered: a power cut may undo its earlier writes, such as ended leases.
         lost = [] if refused else rng.sample(list(world.disk.crash_images(rng, 1)), 2)
         images = [world.disk.copy(), *lost]
         while not refused and rng.random() < 0.5 and world.threads.go_to_the_disk(world.disk):
@@ -593,7 +595,7 @@ def live_any_history(
 def test_any_history_of_any_verbs_is_found_again_after_a_power_cut(
     small_threshold, small_heads, small_segments, where_hosts_are, monkeypatch, robots
 ):
-    """Checkpoints, runs and tails all the time: what an image of the disk holds is what the process had."""
+    """Checkpoints, runs and tails all the time: an image of the disk has the state of the process."""
     tails, runs, rounds, cold = live_any_history(f"{robots} 0", robots, monkeypatch)
     assert min(tails, runs, rounds) >= 2
     assert (where_hosts_are == "on disk") == (cold > 0)
@@ -609,7 +611,7 @@ ODD_SETTINGS: list[dict[str, Any]] = [
 
 
 def test_links_between_two_frontiers_are_found_again_while_rounds_copy_what_was_sent(small_threshold, monkeypatch):
-    """Parcels are sent, taken in and answered for between the beginning of a round and the copy of its outbox."""
+    """Parcels are sent, received and acknowledged between the beginning of a round and the copy of its outbox."""
     set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=3_000)
     rng, clock, keys = random.Random(7), Clock(), (b"f" * 16, b"s" * 16)
     halves = frozenset(range(2_048)), frozenset(range(2_048, 4_096))
@@ -698,7 +700,7 @@ def merging_world(seed: int) -> World:
 def test_a_power_cut_at_any_call_of_a_round_keeps_the_old_checkpoint_or_the_new_one(
     small_heads, small_segments, first, step, partial
 ):
-    """Ranges, the ledger's run, the merge of four into one, the names, the files that go: cut off at each of them."""
+    """Ranges, the ledger's run, the merge of four into one, the names, the deleted files: cut off at each step."""
     rng = random.Random(3)
     base = merging_world(5)
     assert 3 == sum(name.endswith(".run") for name in base.disk.names())
@@ -840,7 +842,7 @@ def test_a_process_that_keeps_no_lines_does_not_lose_those_of_an_earlier_one():
 
 
 def test_unnoted_lines_are_kept_by_a_process_without_output():
-    """Wherever a crash comes, before, in or behind the checkpoint of a process that was opened without output."""
+    """Wherever a crash is: before, in or after the checkpoint of a process that was opened without output."""
     world = World(output=True, delay=0, delay_factor=0)
     world.discover(*[f"http://h{n}.com/" for n in range(1_500)])
     world.report(*[outcome(lease, seconds=0.0, line=b'{"x":"%0900d"}' % 1) for lease in world.lease(1_500)])
@@ -856,7 +858,7 @@ def test_unnoted_lines_are_kept_by_a_process_without_output():
 
 
 def test_a_store_without_output_keeps_no_log_for_lines():
-    """Neither one that was never opened with output, nor one in which no line came of it."""
+    """Either it was never opened with output, or its output made no line."""
     for output in (False, True):
         world = World(output=output, delay=0, delay_factor=0)
         rng = random.Random(0)
@@ -887,7 +889,7 @@ def test_a_checkpoint_without_space_is_dropped_and_the_store_continues():
 
 
 def test_links_on_their_way_to_other_logs_survive_a_checkpoint():
-    """Outbox and arrivals are rows like others: the log before the checkpoint is gone."""
+    """Outbox and arrivals are rows like all other rows: the log before the checkpoint is gone."""
     clock, keys = Clock(), (b"f" * 16, b"s" * 16)
     half = frozenset(range(2_048))
     disk, other_disk = CrashDisk(), CrashDisk()

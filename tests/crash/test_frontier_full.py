@@ -1,4 +1,4 @@
-"""A frontier on a full disk: it refuses new URLs, takes outcomes, and lets checkpoints and tails wait for room."""
+"""A frontier on a full disk: it refuses new URLs, accepts outcomes, and lets checkpoints and tails wait for room."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ CAPACITY = 12 << 20
 
 
 def full(world: World, *, left: int = 0) -> None:
-    """Another program takes all but so many bytes of the disk."""
+    """Another program uses the disk, and leaves this number of bytes."""
     world.disk.fill(0)
     world.disk.fill(CAPACITY - world.disk.used_bytes() - left)
 
 
 @pytest.fixture
 def small_tails(monkeypatch):
-    """Every queue of more than four cards gives some to the disk."""
+    """Every queue of more than four cards moves some to disk."""
     for name in ("head_cards_max", "chunk_cards"):
         monkeypatch.setitem(TailedBacklog.__init__.__kwdefaults__, name, 2)
 
@@ -71,7 +71,7 @@ def test_orders_of_operators_are_accepted_on_a_full_disk():
 
 @pytest.mark.parametrize("verb", ["open", "write", "rename"])
 def test_a_round_without_room_is_dropped_whole_and_the_next_one_has_everything(verb):
-    """The ledger's run, the checkpoint's ranges, their ends: from each call of the disk on there is no room."""
+    """The ledger's run, the checkpoint's ranges, their ends: from each call of the disk on, the disk is full."""
     for nth in range(1, 60):
         world = World(delay=0, delay_factor=0)
         world.discover(*[f"http://h{n}.com/" for n in range(50)])

@@ -1,4 +1,4 @@
-"""A real disk of 64 MB runs full: discover is refused, leases and reports go on, with space all goes on by itself."""
+"""A real disk of 64 MB becomes full: discover is refused, leases and reports continue, and with space all continues."""
 
 from __future__ import annotations
 

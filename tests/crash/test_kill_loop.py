@@ -20,7 +20,7 @@ def killed(directory: Path, seed: int, rounds: int) -> None:
             else:
                 code = lives.live(lambda process: (lives.wait(), lives.kill(process)))
                 assert -9 == code, f"seed {seed}: {lives.problems()}"
-            # Not behind each kill: the next life may begin at once, while hosts still rest.
+            # Not after each kill: the next life may begin at once, while hosts still wait.
             if lives.rng.random() < 0.4 and (lives.store / "manifest.json").exists():
                 lives.oracle.look(lives.store, lives.rng)
             assert [] == lives.problems(), f"seed {seed}, round {lives.rounds}"

@@ -47,7 +47,7 @@ def listed(files: Files) -> list[str]:
 
 
 class History:
-    """A ledger on a disk that may crash, with the records that its checkpoints may hold."""
+    """A ledger on a disk that may crash, with the records that its checkpoints may contain."""
 
     def __init__(self, disk: CrashDisk, seed: int, *, checkpointed: Content | None = None) -> None:
         self.disk = disk

@@ -81,7 +81,7 @@ def test_synced_frames_survive_every_crash_and_the_rest_is_a_prefix(seed: int) -
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_recovered_log_continues_and_is_as_safe_as_before(seed: int) -> None:
-    """Ten lives, each ended by a power cut: no frame of an earlier life comes back behind later ones."""
+    """Ten lives, each ended by a power cut: no frame of an earlier life reappears after later ones."""
     rng = random.Random(seed)
     disk = CrashDisk()
     for _ in range(10):
@@ -94,7 +94,7 @@ def test_a_recovered_log_continues_and_is_as_safe_as_before(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_crash_during_recovery_loses_nothing(seed: int) -> None:
-    """Each call that opening makes is where the power goes once; the next opening finds the same."""
+    """The power fails once at each call that opening makes; the next opening finds the same."""
     rng = random.Random(seed)
     disk = CrashDisk()
     history = History(disk, seed)
@@ -122,7 +122,7 @@ def test_a_crash_during_recovery_loses_nothing(seed: int) -> None:
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("partial", [False, True])
 def test_any_call_may_fail_once_and_nothing_acknowledged_is_lost(error: int, partial: bool) -> None:
-    """The 1st, 2nd, 3rd … call fails: the log stops or says full, and every crash image after it holds all acknowledged
+    """The 1st, 2nd, 3rd … call fails: the log stops or says full, and every crash image after it has all acknowledged
     frames."""
     for nth in range(1, 80):
         disk = CrashDisk()
@@ -166,7 +166,7 @@ def cut(files: FaultyFiles, at: int, *, zeroed: bool) -> FaultyFiles:
 
 @pytest.mark.parametrize("zeroed", [True, False])
 def test_a_log_cut_at_any_byte_keeps_every_whole_frame_where_nothing_says_more_was_synced(zeroed: bool) -> None:
-    """Without the mirror a lost tail cannot be told from one that was never written; whole frames are kept."""
+    """Without the mirror a lost tail looks like a tail that was never written; whole frames are kept."""
     files, written, begins = synced_log(6)
     files.drop(MIRROR_NAME)
     for at in range(begins[2], begins[-1] + 1):
@@ -278,7 +278,7 @@ def test_a_bit_flipped_in_any_segment_but_the_last_is_refused_even_without_the_m
 
 
 def test_the_frames_of_one_unsynced_group_are_cut_from_the_first_one_that_is_torn() -> None:
-    """No hole: a later frame that came through whole is not kept while an earlier one is lost."""
+    """No hole: a later whole frame is not kept while an earlier one is lost."""
     disk = CrashDisk()
     log = opened(disk)
     log.append(1, b"synced")
@@ -295,7 +295,7 @@ def test_the_frames_of_one_unsynced_group_are_cut_from_the_first_one_that_is_tor
 
 
 def test_a_frame_inside_a_torn_payload_does_not_pass_for_evidence_of_damage() -> None:
-    """A page can hold the bytes of a frame that claims everything was synced; its LSN gives it away."""
+    """A page can contain the bytes of a frame that claims everything was synced; its LSN shows that it is not one."""
     planted = pack_frames([(10**6, 10**6 - 1, 1, 1, 1, 0, b"planted")])
     files = FaultyFiles()
     log = opened(files)
@@ -330,7 +330,7 @@ def test_a_frame_that_ends_in_zeros_is_still_evidence_of_damage() -> None:
 
 
 def test_a_zeroed_hole_in_synced_frames_is_damage_and_not_the_end() -> None:
-    """A sector that came back as zeros looks like unused space at its first byte."""
+    """A sector that reads as zeros looks like unused space at its first byte."""
     files, _, begins = synced_log(6)
     files.drop(MIRROR_NAME)
     content = bytearray(files.contents()[segment_name(1)])

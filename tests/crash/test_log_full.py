@@ -39,7 +39,7 @@ def opened(files: Files) -> Log:
 
 
 def fill(log: Log, *, reserve: bool = False) -> list[bytes]:
-    """Appends until the log refuses; gives the frames that it took."""
+    """Appends until the log refuses; returns the accepted frames."""
     taken: list[bytes] = []
     while True:
         payload = b"%06d" % log.appended_lsn + bytes(200)
@@ -213,7 +213,7 @@ def test_a_log_opens_on_a_full_disk_and_accepts_frames_that_fit() -> None:
 
 
 def test_overwriting_that_needs_space_after_all_is_refused_and_leaves_no_remains() -> None:
-    """Copy-on-write file systems: half a frame stands there, and the next, shorter one covers it."""
+    """Copy-on-write file systems: half a frame is there, and the next, shorter one covers it."""
     files = FaultyFiles()
     log = opened(files)
     log.append(1, b"before")

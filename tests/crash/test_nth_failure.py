@@ -1,7 +1,7 @@
 """The nth call of the operating system fails, for every n of a whole history: a documented error, and nothing is lost.
 
-The failures come below `outrider.storage.files`, in real directories: EIO, ENOSPC, EMFILE, and writes that write less
-than they were given.
+The failures are below `outrider.storage.files`, in real directories: EIO, ENOSPC, EMFILE, and writes that write less
+than requested.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FaultyOs:
         return getattr(os, name)
 
     def arm(self, nth: int) -> None:
-        """The nth call from now on; 0 for none."""
+        """The nth call from now on; 0: no call."""
         self.nth, self.calls, self._next_write_fails = nth, 0, False
 
     def due(self, verb: str, what: object) -> bool:
@@ -174,7 +174,7 @@ class History:
         self.opened.checkpoint()
 
     def live(self) -> bool:
-        """Goes through the steps; a call that is refused for want of space is repeated once. Whether it got through."""
+        """Runs the steps; repeats a call once that is refused for want of space. Returns whether all steps ended."""
         for step in self.steps():
             for attempt in (1, 2):
                 try:
@@ -190,7 +190,7 @@ class History:
         return True
 
     def give_up(self) -> bool:
-        """As a process would that was told to stop."""
+        """Ends like a process that gets the order to stop."""
         frontier, self.frontier = self.frontier, None
         if frontier is not None:
             with contextlib.suppress(StoreError):
@@ -198,7 +198,7 @@ class History:
         return False
 
     def holds(self) -> None:
-        """Opened again: all answered calls are there, leases of a named worker too, and all URLs come to an end."""
+        """Opens the store again: all answered calls are there, also leases of a named worker, and all URLs end."""
         with Frontier.open(self.path, clock=self.clock, settings=SETTINGS, robots="caller") as frontier:
             assert [] == [url for url in self.accepted if frontier.status(url).state == "unknown"]
             assert [] == [url for url in self.done if frontier.status(url).state != "done"]
@@ -320,7 +320,7 @@ def test_a_checkpoint_that_fails_in_the_background_is_reported_and_leaves_no_des
         history.checkpoint()
     with pytest.raises(StoreFailedError, match="an earlier call failed"):
         history.discover("b", 8)
-    history.close()  # every caller was told
+    history.close()  # every caller got the error
     monkeypatch.undo()
     assert before == descriptors()
     history.holds()
@@ -335,7 +335,7 @@ def test_a_checkpoint_failure_not_reported_before_is_reported_by_close(tmp_path,
     history, before = History(tmp_path / "store"), descriptors()
     history.open()
     history.discover("a", 8)  # begins a round
-    history.discover("b", 8)  # copies it all; the rest is done beside
+    history.discover("b", 8)  # copies it all; the rest is done in the background
     with pytest.raises(StoreFailedError, match="a run cannot be read"):
         history.close()
     monkeypatch.undo()

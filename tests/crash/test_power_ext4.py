@@ -1,7 +1,7 @@
 """Power cuts on a real file system: ext4 in an image is shut down under a working frontier, and mounted again.
 
-FS_IOC_SHUTDOWN is what the file systems' own crash tests use: from one moment on nothing more reaches the device, with
-the journal written out before, as far as it is, or not at all. It takes root and a loop device.
+The file systems' own crash tests use FS_IOC_SHUTDOWN: from one moment on nothing more reaches the device. The journal
+is written out before, as far as it is complete, or not at all. It needs root and a loop device.
 """
 
 from __future__ import annotations

@@ -23,12 +23,12 @@ from outrider.storage.files import File
 ROOT = Path(__file__).resolve().parents[2]
 
 Event = tuple[str, str]
-"""(what, name): write, begin (of a sync), sync (its end), made, renamed (to), removed, directory (synced), answer. What
-was renamed goes by its new name; `renamed` has both, with a space between."""
+"""(what, name): write, begin (of a sync), sync (its end), made, renamed (to), removed, directory (synced), answer. A
+renamed file has its new name; `renamed` has both, with a space between."""
 
 
 def story(frontier: Frontier, clock: Clock) -> Iterator[str]:
-    """Every verb that changes the store, one after another; each is named behind its answer."""
+    """Calls every verb that changes the store, one after another; each is named after its answer."""
     frontier.discover([f"http://h{n}.com/" for n in range(20)])
     yield "discover"
     frontier.discover(["http://a.com/", "http://b.com/"], request_id=("me", 1))
@@ -60,7 +60,7 @@ def story(frontier: Frontier, clock: Clock) -> Iterator[str]:
 
 
 def uncovered(events: list[Event]) -> list[str]:
-    """Answers that came while bytes of the log, or a name of one of its files, were not on the device."""
+    """Answers that arrived while bytes of the log, or a name of one of its files, were not on the device."""
     written: dict[str, int] = {}
     begun: dict[str, int] = {}
     names: set[str] = set()
@@ -103,7 +103,7 @@ class Recorded:
         self.events: list[Event] = []
         self.forgets = forgets
         self.names_now: dict[str, list[str]] = {}
-        """By name: the cell that all open files of that name share, so that they hear of a new one."""
+        """By name: the cell that all open files of that name share, so that they see a new one."""
 
     def open(self, name: str, *, create: bool = False) -> RecordedFile:
         made = name not in self.disk.names()
@@ -185,7 +185,7 @@ def test_a_sync_that_began_before_the_write_covers_nothing():
 
 
 def test_callers_that_share_a_sync_are_answered_when_it_covers_each_of_them():
-    """Behind each answer the device alone, without unsynced bytes, holds the answered facts."""
+    """After each answer the device alone, without unsynced bytes, has the answered facts."""
     disk, guard, images, failures = CrashDisk(), threading.Lock(), [], []
     clock = Clock()
     frontier = Frontier.open(disk, clock=clock, robots="caller")

@@ -1,4 +1,4 @@
-"""A small web of pages whose links take far more memory than their bodies, and crawls of it with their peak memory."""
+"""A small web of pages whose links need far more memory than their bodies, and crawls of it with their peak memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ finally:
 
 
 class Web:
-    """Hosts h0.test, h1.test … on one port; each has one page, all of the same body, and small ones behind it."""
+    """Hosts h0.test, h1.test … on one port; each has one page, all of the same body, and small pages linked from it."""
 
     def __init__(self, port: int, directory: Path, hosts: int) -> None:
         self.port = port
@@ -68,7 +68,7 @@ def web(directory: Path, *, hosts: int, bomb: str, page: bytes) -> Iterator[Web]
             pass
 
     class Server(ThreadingHTTPServer):
-        request_queue_size = 1_024  # every host is asked at once
+        request_queue_size = 1_024  # a request is sent to every host at once
         daemon_threads = True
 
     directory.mkdir(exist_ok=True)
@@ -86,7 +86,7 @@ def web(directory: Path, *, hosts: int, bomb: str, page: bytes) -> Iterator[Web]
 
 
 def links(count: int, *, base: str = "", above: str = "") -> bytes:
-    """A page of so many links that are a dozen bytes long as they are written."""
+    """Returns a page of this number of links, each a dozen bytes long as written."""
     head = f"<base href='{base}'>" if base else ""
     return (head + "".join(f"<a href={above}p{number}>" for number in range(count))).encode()
 

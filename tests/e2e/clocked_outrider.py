@@ -1,4 +1,4 @@
-"""Outrider whose clock is ahead: as if time had passed, or as if the wall clock alone were wrong.
+"""Outrider with a clock that is ahead: as if time had passed, or as if only the wall clock were wrong.
 
 python clocked_outrider.py passed|wrong SECONDS ARGUMENTS...
 """

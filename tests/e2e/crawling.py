@@ -55,7 +55,7 @@ def outrider(*arguments: str | Path, seconds: float = 90, stdin: str = "", **mor
 
 
 def started(*arguments: str | Path, **more: str) -> subprocess.Popen:
-    """Starts the command beside the test."""
+    """Starts the command in parallel to the test."""
     return subprocess.Popen(
         command(*arguments),
         stdin=subprocess.DEVNULL,
@@ -67,7 +67,7 @@ def started(*arguments: str | Path, **more: str) -> subprocess.Popen:
 
 
 def on(served: RunningWeb, output: Path, *more: str) -> list[str]:
-    """The arguments of a crawl of this web, as fast as its hosts allow unless told otherwise."""
+    """Returns the arguments of a crawl of this web, as fast as its hosts allow unless `more` says otherwise."""
     pace = [] if "--delay" in more else ["--delay", "0.05"]
     mapped = [] if "--sitemaps" in more else ["--no-sitemaps"]  # `must_fetch` reads none
     factor = [] if "--delay-factor" in more else ["--delay-factor", "0"]
@@ -97,7 +97,7 @@ def fetched(output: Path) -> set[str]:
 
 
 def doubled(output: Path) -> list[int]:
-    """Tokens that stand on more than one page line."""
+    """Returns the tokens that are on more than one page line."""
     counts = Counter(page["token"] for page in pages(output) if page["token"] is not None)
     return [token for token, count in counts.items() if count > 1]
 
@@ -123,7 +123,8 @@ def archived(output: Path) -> dict[int, list[tuple[str, bytes]]]:
 
 
 def not_kept_once(output: Path) -> list[str]:
-    """Answered pages that do not stand in the archive exactly once, under their token and where their line says."""
+    """Returns the answered pages that are not exactly once in the archive, under their token and where their line
+    says."""
     records = archived(output)
     problems = []
     for page in pages(output):

@@ -1,4 +1,4 @@
-"""Outrider that waits for nothing long: retries come at once, and a full disk is waited for some tenths of a second.
+"""Outrider without long waits: retries are sent at once, and on a full disk it waits some tenths of a second.
 
 python hasty_outrider.py ARGUMENTS...
 """

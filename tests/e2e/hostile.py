@@ -1,4 +1,4 @@
-"""A server on loopback that does to each connection what a test tells it: late, cut, endless, broken, or well."""
+"""A server on loopback that treats each connection as a test says: late, cut, endless, broken, or well."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def hostile(script: Script, *, tls: ssl.SSLContext | None = None, host: st
         task.add_done_callback(running.discard)
 
     def told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        # A client that resets a connection of a cancelled script leaves its error to nobody.
+        # No caller gets the error when a client resets a connection of a cancelled script.
         if not isinstance(context.get("exception"), ConnectionError):
             loop.default_exception_handler(context)
 
@@ -121,7 +121,7 @@ def served(script: Script) -> Iterator[int]:
 
 
 def answers(*answers: bytes) -> Script:
-    """A script that gives one answer per request, the last one again and again, and keeps the connection."""
+    """A script that sends one answer per request, the last one again and again, and keeps the connection."""
 
     async def script(connection: Connection) -> None:
         for number in range(1_000_000):
@@ -132,7 +132,7 @@ def answers(*answers: bytes) -> Script:
 
 
 def closes_after(answer: bytes) -> Script:
-    """A script that gives one answer and closes."""
+    """A script that sends one answer and closes."""
 
     async def script(connection: Connection) -> None:
         await connection.request()

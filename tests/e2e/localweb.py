@@ -1,4 +1,4 @@
-"""Builds, serves and stops the web of real pages that lies beside the project, where it does: `../shared/localweb`.
+"""Builds, serves and stops the web of real pages next to the project, where it exists: `../shared/localweb`.
 
 For tests marked `conformance` and `long`. Nothing of it is copied: it is called, and its files are read.
 
@@ -39,7 +39,7 @@ PORTS = {
 }
 SYNTHETIC_PORTS = (18880, 18843)
 BUILD_SECONDS_MAX = 900
-HEAD_BYTES = 4_096  # of a page, in which its metas stand
+HEAD_BYTES = 4_096  # of a page, which contain its metas
 _NOFOLLOW = re.compile(rb"<meta\s[^>]*name=[\"']?robots[\"']?[^>]*content=[^>]*nofollow", re.IGNORECASE)
 READ_BYTES_MAX = 2_000_000  # bytes of a page: a crawler that cuts there does not read the rest
 
@@ -79,11 +79,11 @@ class LocalWeb:
     def must_fetch(
         self, read_bytes_max: int = READ_BYTES_MAX, *, follow_nofollow: bool = False, sitemaps: bool = False
     ) -> frozenset[str]:
-        """The URLs that a complete polite crawl gets with 200 when it reads so many bytes of each page.
+        """The URLs that a complete polite crawl gets with 200 when it reads this number of bytes of each page.
 
-        The manifest's own set (`must_fetch_urls`) follows rel=nofollow and knows neither a robots meta nor the
-        robots.txt that came with a site. follow_nofollow: links so marked, by themselves or by the meta, are followed.
-        sitemaps: the crawl also begins at what they name.
+        The manifest's own set (`must_fetch_urls`) follows rel=nofollow. It ignores robots metas and the robots.txt
+        of the copied sites. follow_nofollow: links marked so, by themselves or by the meta, are followed.
+        sitemaps: the crawl also begins at the URLs that they name.
         """
         known = self._entries()
         for host in {entry["host"] for entry in known.values()}:
@@ -147,7 +147,7 @@ class LocalWeb:
         return links + ([urljoin(url, entry["location"])] if entry.get("location") else [])
 
     def asked(self, offset: int = 0, status: int | None = None) -> list[str]:
-        """The URLs asked for since that byte of the log, in order, robots.txt aside; only those answered so."""
+        """The URLs requested since that byte of the log, in order, without robots.txt; only those with this answer."""
         urls = []
         with self.log.open(encoding="utf-8") as lines:
             lines.seek(offset)
@@ -189,10 +189,10 @@ class _Links(HTMLParser):
 def serving(
     preset: str = "small", *, robots: bool = True, latency: str | None = None, tls: bool = False
 ) -> Iterator[LocalWeb]:
-    """Serves the preset until the block ends; builds it first when it never was (some 30 s and 45 MB of download).
+    """Serves the preset until the block ends; builds it first if necessary (some 30 s and 45 MB of download).
 
-    tls: every site is there by https alone. One process at a time: another one waits here. Raises RuntimeError with the
-    tool's own words when it fails.
+    tls: every site is available by https alone. One process at a time: another one waits here. Raises RuntimeError
+    with the tool's own message when it fails.
     """
     if not available():
         raise RuntimeError(f"{TOOL} is not there")

@@ -1,4 +1,4 @@
-"""A site on loopback whose answers a function gives, and which keeps what was requested of it."""
+"""A site on loopback whose answers a function returns, and which keeps its requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POLL_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class Answer:
-    """body: text is sent as UTF-8. fields: of the head, beside Content-Type and Content-Length."""
+    """body: text is sent as UTF-8. fields: of the head, in addition to Content-Type and Content-Length."""
 
     body: str | bytes = b""
     status: int = 200

@@ -1,4 +1,4 @@
-"""A DNS server on loopback that tells, lies, fails and stays silent, as a test asks."""
+"""A DNS server on loopback that answers truly or falsely, fails or stays silent, as a test wants."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ NO_ERROR, SERVFAIL, NXDOMAIN, REFUSED = 0, 2, 3, 5
 
 
 class Stub(asyncio.DatagramProtocol):
-    """A DNS server: a name's answers by a table of addresses and TTLs; names that are not there do not exist.
+    """A DNS server: a name's answers by a table of addresses and TTLs; names that are not in it do not exist.
 
-    rcode: an answer to everything. silent: none at all. garbage: names whose answer is no DNS message.
+    rcode: an answer to everything. silent: no answer at all. garbage: names whose answer is not a DNS message.
     """
 
     def __init__(

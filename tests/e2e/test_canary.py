@@ -35,7 +35,7 @@ SPELLINGS = [
 
 @dataclass
 class Canary:
-    """Listens where nobody may connect, on the port of the site."""
+    """Listens where no client may connect, on the port of the site."""
 
     port: int = 0
     connections: int = 0
@@ -120,10 +120,10 @@ def test_no_way_leads_to_an_address_that_is_not_permitted(site: tuple[int, Canar
         told = {"resolver": server, "allow_address": "127.0.0.1/32", "scope": "any", "delay": 0, "delay_factor": 0}
         seeds = [f"http://{name}.test:{port}/" for name in ("good", "turns", "mixed", "canary")]
         outrider.crawl(seeds, output=out, contact="a@b.test", retries=0, max_seconds=20, **told)
-        # Its robots.txt leads to the canary: it is asked for again, so that this crawl would go on for minutes.
+        # Its robots.txt leads to the canary: it is requested again, so that this crawl would continue for minutes.
         aside = str(tmp_path / "robots")
         outrider.crawl([f"http://robots.test:{port}/"], output=aside, contact="a@b.test", max_seconds=2, **told)
-        # The name that was good turns to the canary; the next run asks for it anew.
+        # The good name now resolves to the canary; the next run looks it up anew.
         stub.table["turns.test"] = [(ADDRESS, 0)]
         more = [f"http://turns.test:{port}/later/{number}" for number in range(3)]
         # The crawls before pinned it to the address where it was found; without groups no lease pins it any more.
@@ -135,7 +135,7 @@ def test_no_way_leads_to_an_address_that_is_not_permitted(site: tuple[int, Canar
     assert {"blocked_address"} == later
     assert len([line for line in lines if line.get("error") == "blocked_address"]) > 5
     assert 0 == canary.connections
-    socket.create_connection((ADDRESS, port)).close()  # it would have been heard
+    socket.create_connection((ADDRESS, port)).close()  # the canary would have noticed it
     for _ in range(100):
         if canary.connections:
             break

@@ -1,4 +1,4 @@
-"""A host that takes several requests at once: the site counts those that are open, and the record proves them."""
+"""A host that accepts several requests at once: the site counts open requests, and the record proves them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOST = "127.0.0.1"
 
 
 class Counting:
-    """A site of so many pages that takes its time for each. begun: how many requests were open when each began."""
+    """A site of this number of slow pages. begun: how many requests were open when each began."""
 
     def __init__(self, pages: int, seconds: float) -> None:
         self._pages, self._seconds = pages, seconds
@@ -100,7 +100,7 @@ def test_a_killed_crawl_of_such_a_host_proves_its_record(tmp_path, kernels):
 @pytest.mark.parametrize("kernels", KERNELS)
 @pytest.mark.parametrize("delay", ["0", "0.05"])
 def test_an_order_changes_how_many_a_site_sees_at_once(tmp_path, kernels, delay):
-    """With no delay the crawl takes trains before the order."""
+    """With no delay the crawl leases trains before the order."""
     output = tmp_path / "out"
     with counting(pages=80, seconds=0.1) as site:
         crawl = crawling.started(*("crawl", site.url, "-o", output, "--delay", delay, *QUICK), OUTRIDER_KERNELS=kernels)

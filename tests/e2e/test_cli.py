@@ -279,7 +279,7 @@ def test_a_full_disk_ends_the_crawl_with_a_message_and_everything_continues_when
             arguments = crawling.on(served, output, "--delay", "0.1")
             crawl = subprocess.Popen([sys.executable, "-c", IMPATIENT, *arguments], stderr=words, cwd=crawling.ROOT)
             crawling.wait_for(lambda: _size(output / "pages.jsonl") > 5_000)
-            while crawl.poll() is None:  # also the leases that the crawl gives back meanwhile
+            while crawl.poll() is None:  # also the leases that the crawl returns meanwhile
                 _fill(disk / "ballast")
                 time.sleep(0.1)
             words.seek(0)

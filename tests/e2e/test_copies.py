@@ -1,4 +1,4 @@
-"""Copies over kill -9: a page that was fetched before is known as the original of those that come behind."""
+"""Copies over kill -9: a page that was fetched before is the known original of later copies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGES: Final = {
 
 
 def test_copies_of_a_page_that_was_fetched_before_a_kill_are_found_after_it(tmp_path: Path) -> None:
-    """The page stood in `pages.jsonl`, or in the log alone: the crawl is killed before it could end well."""
+    """The page was in `pages.jsonl`, or in the log alone: the crawl is killed before it could end well."""
     output, asked = tmp_path / "out", list[str]()
     reached, dead = threading.Event(), threading.Event()
 

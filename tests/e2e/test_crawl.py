@@ -142,7 +142,7 @@ def test_a_limit_of_seconds_stops_in_time(tmp_path):
     with crawling.web(tmp_path / "web", hosts=3, pages=90) as served:
         ended = crawling.outrider(*crawling.on(served, tmp_path / "out", "--delay", "0.2", "--max-seconds", "1"))
         assert 3 == ended.returncode, ended.stderr
-        # Three hosts at 0.2 s give 15 pages in a second, on a slow machine fewer; all 90 would take 6 s at least.
+        # Three hosts at 0.2 s make 15 pages in a second, on a slow machine fewer; all 90 would need 6 s at least.
         assert len(crawling.pages(tmp_path / "out")) < 45
 
 

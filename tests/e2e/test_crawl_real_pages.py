@@ -1,4 +1,4 @@
-"""Crawls of thousands of real pages, where the web of them lies beside the project; its own judge has the last word."""
+"""Crawls of thousands of real pages, where the web of them is next to the project; its own judge decides."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ pytestmark = [
 
 
 def crawled(output: Path, kills: int, seed: int, *, sitemaps: bool = False) -> dict[str, dict[str, Any]]:
-    """Crawls the small web, killed so often at random moments, and checks what was promised. Returns the findings of
-    the web's own judge, host for host."""
+    """Crawls the small web, killed this number of times at random moments, and checks the promises. Returns the
+    findings of the web's own judge, host for host."""
     chance = random.Random(seed)
     with localweb.serving("small") as web:
         since = time.time()

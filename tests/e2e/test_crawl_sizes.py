@@ -1,4 +1,4 @@
-"""Crawls of bodies without an end: each is cut at the limit of its type while it comes in, in bounded memory."""
+"""Crawls of endless bodies: each is cut at the limit of its type while it arrives, in bounded memory."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_page_without_an_end_sends_no_more_for_the_limit_of_another_type(tmp_p
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the highest resident memory is read from /proc")
 @pytest.mark.parametrize("path", ["/zip", pytest.param("/zip-chunked", marks=pytest.mark.long)])
 def test_large_answers_of_many_hosts_arrive_whole_in_bounded_memory(tmp_path, path):
-    """Two gigabytes come from all of them at one time."""
+    """Two gigabytes arrive from all of them at one time."""
     sizes, peak = crawled(tmp_path, path, 2 * HOSTS, "--truncate", f"application/zip={ZIP}")
     assert 2 * HOSTS == len(sizes)
     assert ZIP - 1_000 < min(sizes.values()) <= max(sizes.values()) <= ZIP

@@ -16,7 +16,7 @@ from outrider.page import read
 from outrider.sim import verdict as judge
 from outrider.sim.web import FILLERS, DemoWeb
 
-SHAPE_ENDS_WITHIN = 55  # docs/traps.md; tests/unit/test_traps.py holds it
+SHAPE_ENDS_WITHIN = 55  # docs/traps.md; tests/unit/test_traps.py checks it
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
@@ -52,7 +52,7 @@ def test_every_page_that_must_be_fetched_was_and_once(web, verdict):
 def test_no_forbidden_url_was_requested(web, verdict):
     asked = {web.url(host, path) for host, path in verdict.asked()}
     others = asked - web.may_fetch() - web.mapped()
-    # Sites whose robots.txt names no sitemap are asked for the well-known one.
+    # A crawl requests the well-known sitemap of sites whose robots.txt names no sitemap.
     assert set() == {url for url in others if not web.endless(url) and not url.endswith("/sitemap.xml")}
 
 
@@ -61,7 +61,7 @@ def test_an_independent_judge_finds_no_breach(verdict):
 
 
 def test_the_endless_calendar_ended_by_itself_within_its_budget(web, verdict):
-    """A shape ends after 48 fetches, or as many behind its last new words as a full share takes to fall."""
+    """A shape ends after 48 fetches, or as many after its last new words as a full share needs to fall."""
     shapes: dict[str, list[int | None]] = {}
     for request in verdict.requests:
         url = web.url(request.host, request.path)

@@ -54,7 +54,7 @@ SITES = {
 def answer(name: str, target: str) -> Answer:
     """From `SITES`, by the name of the host; any other name has the site of one.test."""
     if name == "slow.test":
-        time.sleep(2)  # the answer comes after the time that the command allows
+        time.sleep(2)  # the answer arrives after the time that the command allows
     if name == "busy.test" and target == "/":
         return Answer(status=503, fields={"Retry-After": "300000"})
     body = SITES.get(name, SITES["one.test"]).get(target)
@@ -87,7 +87,7 @@ class Shell:
         return [sys.executable, *program, *map(str, words)]
 
     def run(self, *words: object, hasty: bool = False, **more: object) -> subprocess.CompletedProcess[str]:
-        """One command, to its end: in this process, where nothing else is asked for, which saves a start of Python."""
+        """Runs one command to its end: in this process where possible, which saves a start of Python."""
         if not hasty and not more:
             return self._here([str(word) for word in words])
         options = {"capture_output": True, "text": True, "timeout": 60, "cwd": self.folder, "check": False, **more}
@@ -118,7 +118,7 @@ class Shell:
 
     @contextlib.contextmanager
     def begun(self, *more: object, wait_for: str = "pages.jsonl") -> Iterator[subprocess.Popen[str]]:
-        """A crawl that takes some seconds, and has begun to write."""
+        """A crawl that lasts some seconds, and has begun to write."""
         words = self.typed("one.test", "--delay", "1", *more)
         process = subprocess.Popen(
             self.command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder,

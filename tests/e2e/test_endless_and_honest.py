@@ -1,7 +1,7 @@
-"""Pages without end, and honest pages that look like them: the first end, and none of the second is lost.
+"""Endless pages, and honest pages that look like them: the first end, and no honest page is lost.
 
 Each kind is a site of its own: a function from a path to the text of its page and the paths that this leads to. A
-change of the rules must not lose on one side what it gains on the other.
+change of the rules must not lose on one side the gain on the other.
 """
 
 from __future__ import annotations

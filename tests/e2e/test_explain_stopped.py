@@ -30,7 +30,7 @@ ASKED = {
     "/gone": ["404 Not Found"],
     "/a": ["fetched", "200 OK"],
 }
-"""The words that say why a URL is not fetched now; the longest wait of the crawl comes behind all of these."""
+"""The words that say why a URL is not fetched now; the longest wait of the crawl is after all of these."""
 
 
 def answer(_: str, target: str) -> Answer:
@@ -69,7 +69,7 @@ def test_a_skipped_link_is_explained_alike_while_the_crawl_runs_and_when_it_is_s
 
     with serving(answer, "127.0.0.2") as server:
         other = server.root
-        # The second host asks to be left alone for a minute, so that the crawl runs on.
+        # The second host wants a pause of a minute, so that the crawl continues to run.
         crawl = started("crawl", f"{home}/", f"{other}/slow", "-o", output, *options)
         try:
             wanted = [f'"url":"{url}"' for url in (f"{home}/b", f"{home}/gone", f"{other}/slow")]

@@ -239,7 +239,7 @@ def test_times_are_those_of_the_clock() -> None:
 
     response = asyncio.run(main())
     assert response.first_byte_at is not None
-    # The kernel's threads tell when a request began and ended behind its submission; the clock bounds both.
+    # The kernel's threads report when a request began and ended after its submission; the clock bounds both.
     assert 1_000_000 <= response.started_at < response.first_byte_at <= response.ended_at <= 3_500_000
     assert 0 < response.seconds < 30
 
@@ -301,7 +301,7 @@ def test_a_connection_to_another_address_is_not_used_for_a_new_answer_of_the_res
 
 
 def test_a_request_on_a_kept_connection_that_dies_is_not_repeated_unseen() -> None:
-    """A second request would come without a gap and without a lease. Later ones come on new connections."""
+    """A second request would have neither gap nor lease. Later requests use new connections."""
 
     async def script(connection: Connection) -> None:
         await connection.request()

@@ -325,7 +325,7 @@ def test_chunk_extensions_without_end_are_cut_off() -> None:
 
 
 def test_controls_in_a_header_are_kept_in_the_bytes() -> None:
-    """The archive is exact; what goes to a terminal is made safe where it goes there."""
+    """The archive is exact; text for a terminal is made safe where it is printed."""
     head = b"HTTP/1.1 200 OK\r\nX-Note: \x1b[31mred\x07\r\nContent-Length: 0\r\n\r\n"
     assert head == fetch(closes_after(head)).head
 
@@ -335,7 +335,7 @@ def test_controls_in_a_header_are_kept_in_the_bytes() -> None:
 
 @pytest.mark.parametrize("script", [closes_after(OK), answers(OK)], ids=["new connection", "kept connection"])
 def test_a_peer_other_than_the_chosen_address_is_refused_to_libcurl(script: Script) -> None:
-    """The request goes only to its own address, also where libcurl would connect to, or has a connection to,
+    """The request is sent only to its own address, even if libcurl would connect to, or has a connection to,
     another."""
 
     async def main() -> tuple[FetchError | None, int]:
@@ -471,7 +471,7 @@ def test_a_shortage_of_descriptors_is_a_passing_error(project: Path) -> None:
 
 
 def test_a_hundred_hostile_answers_at_once_stay_small(project: Path) -> None:
-    """Fifty endless bodies and fifty bombs: bodies of 2 MB are let go one after another, nothing else grows."""
+    """Fifty endless bodies and fifty bombs: bodies of 2 MB are freed one after another, nothing else grows."""
     code = textwrap.dedent(
         """
         import asyncio, gzip, resource, sys

@@ -70,7 +70,7 @@ def test_threads_share_the_hosts_among_them() -> None:
 
 
 def test_no_request_of_a_train_begins_before_the_one_before_it_has_ended() -> None:
-    """A long head takes a while on its way to the threads; the times of all count from one instant."""
+    """A long head is some time on its way to the threads; the times of all count from one instant."""
 
     async def main() -> list[tuple[int, int]]:
         async with hostile(answers(OK)) as site:
@@ -117,12 +117,12 @@ def test_sockets_stay_within_their_number_kept_ones_included() -> None:
             await downloader.close()
             return most
 
-    # The server hears of a closed connection a little later than of the new one.
+    # The server notices a closed connection a little later than the new one.
     assert asyncio.run(main()) <= 5
 
 
 def test_bodies_that_are_not_collected_pause_the_reading_and_are_whole_in_the_end(project: Path) -> None:
-    """The inbox is full after 16 MB; a loop that is held up meanwhile neither grows nor loses anything."""
+    """The inbox is full after 16 MB; a loop that is delayed meanwhile neither grows nor loses anything."""
     code = """
         import asyncio, resource, threading, time
         from e2e.hostile import hostile
@@ -210,7 +210,7 @@ LOAD = """
 
 
 def megabytes_of(project: Path, seconds: float, hosts: int, times: int, fewer: int) -> list[int]:
-    """How much the process grew behind the first `fewer` of `times` fetches from each host, and its peak."""
+    """Returns how much the process grew after the first `fewer` of `times` fetches from each host, and its peak."""
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < hosts + 100:
         pytest.skip("a process may not have so many sockets here")
     return [int(word) for word in run(project, LOAD, *map(str, (seconds, hosts, times, fewer)), SERVER).stdout.split()]
@@ -335,7 +335,7 @@ def test_a_request_that_the_kernel_cannot_accept_fails_alone() -> None:
 
 
 def test_a_train_with_a_request_that_the_kernel_cannot_accept_is_split() -> None:
-    """Its other requests are asked for all the same, in their order, and so is a train of the same batch."""
+    """Its other requests are sent all the same, in their order, and so is a train of the same batch."""
 
     async def main() -> tuple[list[object], list[str]]:
         async with hostile(answers(OK)) as site:
@@ -354,8 +354,8 @@ def test_a_train_with_a_request_that_the_kernel_cannot_accept_is_split() -> None
 
 
 def test_no_answer_ends_before_the_site_has_sent_it() -> None:
-    """A turn of the loop that took long between the beginning of a fetch and its handing over was taken off its end,
-    and its host was asked again before its gap was over."""
+    """A turn of the loop that was slow between the beginning of a fetch and its submission was subtracted from its end,
+    and the next request to its host was sent before its gap was over."""
     sent_at: list[int] = []
 
     async def tells(connection: Connection) -> None:

@@ -102,7 +102,7 @@ def test_the_usual_roots_stay_trusted_in_addition_to_the_users(authority: Author
 
 
 def test_an_exception_accepts_any_certificate_and_no_other_origin_profits(authority: Authority) -> None:
-    """Neither the kept connection nor the session of an unverified request serves one that asks for a proof."""
+    """Neither the kept connection nor the session of an unverified request serves a verified one."""
 
     async def main() -> list[Response]:
         async with hostile(answers(OK), tls=authority.server("old.test", days=-1)) as site:
@@ -148,7 +148,7 @@ def test_a_server_that_speaks_no_tls(authority: Authority) -> None:
             await downloader.close()
             return response.error
 
-    # It waits for the end of an HTTP head that never comes, so the handshake takes too long.
+    # It waits for the end of an HTTP head that never arrives, so the handshake lasts too long.
     assert FetchError.CONNECT_TIMEOUT == asyncio.run(main())
 
 
@@ -186,7 +186,7 @@ def test_the_name_is_in_the_handshake_although_the_address_is_dialled(authority:
 
 
 def test_the_handshake_is_not_counted_as_the_hosts_time(authority: Authority) -> None:
-    """A handshake that is held up belongs to neither the page nor the host's pace."""
+    """A slow handshake counts neither for the page nor for the host's pace."""
     context = authority.server("good.test")
 
     async def main() -> tuple[float, float]:
@@ -214,7 +214,7 @@ def test_the_handshake_is_not_counted_as_the_hosts_time(authority: Authority) ->
                 return response.seconds, (response.ended_at - response.started_at) / 1e6
 
     seconds, whole = asyncio.run(main())
-    assert whole - seconds >= 0.4  # the connection came through the relay 0.4 s late
+    assert whole - seconds >= 0.4  # the connection was 0.4 s late through the relay
 
 
 def test_a_kept_connection_is_used_again_over_tls(authority: Authority) -> None:
@@ -236,7 +236,7 @@ def test_a_missing_file_of_roots_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_killed_crawl_leaves_no_file_of_certificates(tmp_path: Path) -> None:
-    """The roots with the user's own beside them are a file without a name."""
+    """The roots together with the user's own are a file without a name."""
     import certifi
 
     roots = _Roots(certifi.where())

@@ -1,4 +1,4 @@
-"""Servers with which the fetch kernel cannot agree on TLS: libcurl is asked in its place, once for each origin."""
+"""Servers with which the fetch kernel cannot agree on TLS: libcurl is used in its place, once for each origin."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def openssl(*arguments: str | Path) -> None:
 
 
 def limited(folder: Path, kind: str) -> ssl.SSLContext:
-    """The context of a server that knows nothing else, by a certificate of the folder's root."""
+    """The context of a server that supports nothing else, by a certificate of the folder's root."""
     key = ("ec", "-pkeyopt", "ec_paramgen_curve:secp521r1") if kind == "P-521 certificate" else ("rsa:2048",)
     names = [folder / f"{kind}.{end}" for end in ("key", "pem", "csr")]
     openssl("req", "-newkey", *key, "-nodes", "-subj", "/CN=old.test", "-keyout", names[0], "-out", names[2])
@@ -67,7 +67,7 @@ def contexts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[ssl.SS
 
 
 def fetched(context: tuple[ssl.SSLContext, str], script: Script, *requests: dict[str, Any], **made: Any) -> Any:
-    """The responses of these requests, one after another, and the site that gave them."""
+    """Returns the responses of these requests, one after another, and the site that sent them."""
 
     async def main() -> tuple[list[Response], Site, Any]:
         async with hostile(script, tls=context[0]) as site:
@@ -88,7 +88,7 @@ def fetched(context: tuple[ssl.SSLContext, str], script: Script, *requests: dict
 def test_a_server_with_only_old_tls_is_fetched_by_libcurl(contexts: Any, kind: str) -> None:
     responses, site, _ = fetched(contexts[kind], answers(OK), {}, {})
     assert [(200, b"ok", "libcurl", None)] * 2 == [(r.status, r.content, r.client, r.error) for r in responses]
-    assert 2 == len(site.requests)  # a handshake that failed sent none
+    assert 2 == len(site.requests)  # a failed handshake sent no request
 
 
 def test_a_server_with_new_tls_is_fetched_by_the_kernel(contexts: Any) -> None:
@@ -109,7 +109,7 @@ def test_a_certificate_that_proves_nothing_is_not_shown_to_libcurl(contexts: Any
 
 
 def test_a_server_with_which_no_client_can_agree_is_tried_twice_once(contexts: Any) -> None:
-    """The second client is asked once for each origin; the next requests are those of the first one alone."""
+    """The second client is tried once for each origin; the first one alone makes the next requests."""
     made: list[CurlDownloader] = []
 
     class Counted(CurlDownloader):
@@ -170,7 +170,7 @@ def test_a_crawl_says_which_client_fetched_a_page(contexts: Any, tmp_path: Path,
 
 
 def test_trains_continue_with_libcurl(contexts: Any) -> None:
-    """The fetches behind one that needs the second client are let go; the next train runs whole."""
+    """The fetches after one that needs the second client are cancelled; the next train runs whole."""
 
     async def main() -> list[Any]:
         async with hostile(answers(OK), tls=contexts["CBC"][0]) as site:

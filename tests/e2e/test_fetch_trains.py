@@ -28,7 +28,7 @@ def of_status(status: int) -> bytes:
 
 
 class Told:
-    """The ends of fetches as they are told, and a way to wait for so many."""
+    """The reported ends of fetches, and a way to wait for a number of them."""
 
     def __init__(self) -> None:
         self.ends: list[tuple[Tag, Response | BaseException | None]] = []
@@ -39,7 +39,7 @@ class Told:
         self._more.set()
 
     async def so_many(self, count: int) -> list[tuple[Tag, int | None]]:
-        """Tags with their statuses; None for one that was let go."""
+        """Tags with their statuses; None for a cancelled one."""
         async with asyncio.timeout(20):
             while len(self.ends) < count:
                 self._more.clear()
@@ -153,7 +153,7 @@ def test_a_cancelled_train_ends_with_the_request_under_way(tag: str):
         downloader.begin(train(site, *"abc"), told.ended)
         await arrived(site, 1)
         downloader.let_go(tag)
-        # By the time that a request of a later train arrives, the kernel has heard of it.
+        # By the time that a request of a later train arrives, the kernel has the order.
         downloader.begin(train(site, "d", host="other.test"), told.ended)
         await arrived(site, 2)
         answered.set()
@@ -176,7 +176,7 @@ def test_a_train_is_cancelled_before_it_is_sent():
 
 
 def test_a_request_that_is_broken_off_cancels_the_requests_after_it():
-    """Its own end is told to no function, and the host is free for another train."""
+    """Its own end is reported to no function, and the host is free for another train."""
     never, told_of_d = asyncio.Event(), []
 
     async def act(downloader: Beginner, site: Site, told: Told) -> None:
@@ -215,8 +215,8 @@ def test_trains_of_one_host_have_one_request_at_a_time():
 
 
 class Counting:
-    """A site that notes how many requests are open when one comes, and answers when it is told to. begun: so many were
-    open when this path was asked for, itself included."""
+    """A site that notes how many requests are open when one arrives, and answers on command. begun: by path, how many
+    requests were open when it was requested, itself included."""
 
     def __init__(self) -> None:
         self.open = self.most = 0
@@ -256,7 +256,7 @@ def test_a_host_has_as_many_requests_open_as_they_say():
 
 
 def test_each_request_obeys_its_own_limit_and_never_overtakes_an_earlier_one():
-    """Behind two at once, one that must be alone holds back those behind it, until it has begun alone."""
+    """After two at once, a request that must be alone delays all later ones until it has begun alone."""
     counting = Counting()
 
     async def act(downloader: Beginner, site: Site, told: Told) -> list[int]:
@@ -268,7 +268,7 @@ def test_each_request_obeys_its_own_limit_and_never_overtakes_an_earlier_one():
         await told.so_many(1)
         open_then.append(counting.open)
         counting.answer(1)
-        await arrived(site, 5)  # beside the one that was alone when it began
+        await arrived(site, 5)  # in addition to the one that was alone when it began
         open_then.append(counting.open)
         counting.answer(3)
         assert dict.fromkeys("abcde", 200) == dict(await told.so_many(5))
@@ -279,7 +279,7 @@ def test_each_request_obeys_its_own_limit_and_never_overtakes_an_earlier_one():
 
 
 def test_each_request_of_a_train_begins_alone_before_any_later_requests():
-    """Its pages are of a time when the host took one request at once."""
+    """Its pages were leased when the host accepted one request at once."""
     counting = Counting()
 
     async def act(downloader: Beginner, site: Site, told: Told) -> list[int]:

@@ -1,4 +1,4 @@
-"""The focused crawlers of examples/, on hooks and on the three verbs, judged by the log of a web that is no friend."""
+"""The focused crawlers of examples/, on hooks and on the three verbs, judged by the log of a hostile web."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands around a crawl, each in a process of its own: asked as it runs, moved, damaged, mended, gone on with."""
+"""The commands around a crawl, each in its own process: crawls are queried, moved, damaged, repaired and continued."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_an_export_of_an_import_equals_the_first_export(finished, tmp_path, form
 
 
 def test_a_copy_continues_where_the_first_stopped(tmp_path):
-    """States, scope and order are carried: the second crawl fetches no URL of the first again, and misses none."""
+    """States, scope and order are carried: the second crawl fetches no URL of the first again, and misses no URL."""
     output, copy, carried = tmp_path / "out", tmp_path / "copy", tmp_path / "all.jsonl"
     with crawling.web(tmp_path / "web", hosts=4, pages=40) as served:
         arguments = crawling.on(served, output, "--delay", "0.01")

@@ -41,7 +41,7 @@ def test_hosts_in_one_network_share_the_clock_of_a_file(tmp_path):
         assert 0 == ended.returncode, ended.stderr
         seen = requests(served)
         assert served.web.must_fetch() == crawling.fetched(tmp_path / "out")
-    # From the very first request on: a host's address is asked for before its robots.txt.
+    # From the very first request on: a host's address is looked up before its robots.txt is requested.
     assert (5, 0) == (len({request.host for request in seen}), sum(gap < GAP for gap in gaps(seen)))
 
 

@@ -167,7 +167,7 @@ def test_time_that_passed_brings_the_host_whose_robots_txt_fails(capsys):
     crawler = [sys.executable, str(CRAWLER), "{addresses}", "none", "2"]
     code = cli.run(["judge", "--json", "--delay", "0.1", "--seconds", "20", "--passed", "0,2d", "--", *crawler])
     told = json.loads(capsys.readouterr().out)
-    assert (0, 2) == (code, told["runs"])  # this crawler asks for robots.txt anew with each start, and stays out
+    assert (0, 2) == (code, told["runs"])  # this crawler requests robots.txt anew with each start, and stays out
     assert "fading.judge.test" in {host["host"] for host in told["hosts"]}
 
 
@@ -245,7 +245,7 @@ def test_a_host_that_fails_twice_is_to_be_given_twice_its_gap(second, third, bro
     log.write_text("".join(robots_log(*failing)))
     assert broken == [breach.rule for breach in judge(log, delay=1.0, slack=0.01, storms=True).broken]
     assert [] == judge(log, delay=1.0, slack=0.01).broken
-    runs = [CrawlerRun(0), CrawlerRun(1 + second + 0.1)]  # a failure that a kill has swallowed cannot slow anybody
+    runs = [CrawlerRun(0), CrawlerRun(1 + second + 0.1)]  # a failure lost in a kill cannot slow the crawler down
     assert [] == judge(log, delay=1.0, slack=0.01, storms=True, runs=runs).broken
 
 
@@ -264,11 +264,11 @@ def test_outrider_breaks_nothing_over_ten_restarts_with_clock_jumps_and_a_thousa
 
 @pytest.mark.long
 def test_outrider_avoids_a_host_for_thirty_days_and_returns_by_its_last_copy(capsys, tmp_path):
-    passed = "0,2d,3d,4d,5d,36d,36.02d,36.04d,36.06d,36.08d"  # asked for four times in a row, then daily
+    passed = "0,2d,3d,4d,5d,36d,36.02d,36.04d,36.06d,36.08d"  # requested four times in a row, then daily
     options = ("--seconds", "100", "--passed", passed)
     code, told = outrider(capsys, tmp_path, *options, how="passed", crawl=())
     assert (0, {}, 10) == (code, told["rules"], told["runs"])
     with (tmp_path / "out" / "politeness.jsonl").open() as lines:
         asked = [line for line in map(json.loads, lines) if line["host"] == "fading.judge.test"]
     days = [datetime.fromisoformat(line["started_at"]).toordinal() for line in asked if line["kind"] == "page"]
-    assert {0, 36} == {min(day - days[0], 36) for day in days}  # the last runs may lie on both sides of midnight
+    assert {0, 36} == {min(day - days[0], 36) for day in days}  # the last runs may be on both sides of midnight

@@ -1,4 +1,4 @@
-"""kill -9 at random moments, then resume: nothing is lost, told twice, or asked for too early."""
+"""kill -9 at random moments, then resume: nothing is lost, reported twice, or requested too early."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def killed_again_and_again(directory: Path, rounds: int, seed: int, *, hosts: in
         for _ in range(rounds):
             kill_after(crawl, chance.uniform(0.05, 1.2))
             open_leases += leases_open(output)
-            # Before it has written its settings there is no crawl to go on with.
+            # Before it has written its settings there is no crawl to continue.
             begun = (output / "outrider.toml").exists()
             crawl = crawling.started(*(["resume", output] if begun else first))
         assert 0 == crawl.wait(180)
@@ -43,7 +43,7 @@ def killed_again_and_again(directory: Path, rounds: int, seed: int, *, hosts: in
 
 
 def wait_for_requests(log_file: Path, size: int, crawl: subprocess.Popen) -> None:
-    """Waits until the crawl asked for something, so that it is killed at work on a busy machine, too."""
+    """Waits until the crawl has sent a request, so that it is killed at work on a busy machine, too."""
     crawling.wait_for(lambda: crawl.poll() is not None or log_file.stat().st_size > size, seconds=60)
 
 
@@ -56,7 +56,7 @@ def kill_after(crawl: subprocess.Popen, seconds: float) -> None:
 
 
 def leases_open(output: Path) -> int:
-    """The leases that the store of a dead process holds: pages and errands."""
+    """The leases in the store of a dead process: pages and errands."""
     if not (output / "frontier" / "manifest.json").exists():
         return 0
     frontier = Frontier.look(output / "frontier")
@@ -68,7 +68,7 @@ def leases_open(output: Path) -> int:
 
 
 def hosts_asked(output: Path) -> set[str]:
-    """The hosts at which a dead process had a page open: no record can tell how they answered."""
+    """The hosts at which a dead process had a page open: no record can say how they answered."""
     if not (output / "frontier" / "manifest.json").exists():
         return set()
     frontier = Frontier.look(output / "frontier")
@@ -108,8 +108,8 @@ def test_a_crawl_survives_being_killed_twelve_times(tmp_path, seed):
 
 
 def could_know(breach: Breach, *, delay: float, heard: bool) -> bool:
-    """Whether a crawl could know of the rule that it broke. A Retry-After or a Crawl-delay that arrived as its reader
-    died was never written down; the robots.txt is then asked for again behind the crawl's own delay."""
+    """Whether a crawl could have the rule that it broke. A Retry-After or a Crawl-delay that arrived as its reader
+    died was never written down; the robots.txt is then requested again after the crawl's own delay."""
     if breach.rule == "retry-after":
         return heard
     gap = re.match(r"\S+/robots\.txt at \S+: a gap of (\S+) s", breach.text) if breach.rule == "gap" else None

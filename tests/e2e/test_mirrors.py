@@ -21,7 +21,7 @@ ORIGINAL, MIRROR = "original.test", "mirror.test"
 
 
 def body(number: int) -> str:
-    """The page of this number under either name: it leads to two others."""
+    """The page of this number under either name: it leads to two other pages."""
     onward = "".join(f"<a href=/page-{more}.html>page</a>" for more in (2 * number + 1, 2 * number + 2) if more < PAGES)
     return text_of(number) + onward
 
@@ -66,7 +66,7 @@ def copied_site(links: Callable[[int, int], Iterable[int]]) -> Script:
 
 
 def answering(line: str, named_from: int) -> Script:
-    """Both sites. line: stands at the foot of the mirror's pages. named_from: pages from that number on lead to it."""
+    """Both sites. line: is at the foot of the mirror's pages. named_from: pages from that number on lead to it."""
 
     async def script(connection: Connection) -> None:
         while True:
@@ -123,7 +123,7 @@ def test_a_mirror_that_is_met_later_is_parked_and_the_original_is_whole(tmp_path
 
 @pytest.mark.parametrize("links", list(LINKED))
 def test_an_original_that_is_met_after_its_copy_is_fetched_whole(tmp_path: Path, links: str) -> None:
-    """Its own pages are found behind all those that the copy has."""
+    """Its own pages are found after all those that the copy has."""
     found = crawled([[MIRROR], [ORIGINAL]], tmp_path, script=copied_site(LINKED[links]))
     assert (set(range(COPIED)), set(range(COPIED + OWN))) == (set(found[MIRROR]), set(found[ORIGINAL]))
     assert dict.fromkeys(range(COPIED, COPIED + OWN), "done").items() <= found[ORIGINAL].items()

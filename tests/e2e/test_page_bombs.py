@@ -1,4 +1,4 @@
-"""Crawls of pages whose links take far more memory than their bodies."""
+"""Crawls of pages whose links need far more memory than their bodies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sites and domains that answer any name, crawled on loopback: none ends a crawl, and no page of theirs is lost."""
+"""Sites and domains that answer any name, crawled on loopback: each crawl continues, and no page of theirs is lost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Zone(dict[str, list[tuple[str, int]]]):
 
 
 def body_of(host: str, port: int) -> str:
-    """Each host under wild.test says the same and leads to four others that nobody has named."""
+    """Each host under wild.test has the same page and leads to four hosts that no page has named."""
     if host == "hub.test":
         names = [f"h{number}.good.test" for number in range(GOOD)] + ["first.wild.test", "gone.good.test"]
     elif host.endswith(".wild.test"):
@@ -78,7 +78,7 @@ def test_a_domain_that_answers_any_name_ends_and_all_other_hosts_are_fetched(tmp
     fetched = {str(urlsplit(line["url"]).hostname) for line in lines if line["outcome"] != "error"}
     assert {"hub.test", *(f"h{number}.good.test" for number in range(GOOD))} <= fetched
     wild = {name for name in fetched if name.endswith(".wild.test")}
-    # Hosts before the answer to the probe, 48 of one budget, five whose names its mean takes to fall, and leases held.
+    # Hosts before the answer to the probe, 48 of one budget, five until the mean of its names falls, and open leases.
     assert HOSTS_MIN <= len(wild) <= HOSTS_MIN + RETURNS_HOSTS_MIN + 5 + 4 * CONCURRENCY
     requests = [json.loads(line) for line in (output / "politeness.jsonl").read_text().splitlines()]
     probes = [urlsplit(line["url"]).hostname or "" for line in requests if line["kind"] == "probe"]
@@ -95,7 +95,8 @@ BLOGS: Final = 150
 
 
 def hosts_of(host: str) -> list[str]:
-    """The hosts that a page of a host names: a blog ten others, and a host of the trap 200 that nobody has named."""
+    """Returns the hosts that a page of a host names: a blog names ten, a host of the trap 200 that no page has
+    named."""
     if host == "hub.test":
         return ["first.trap.test", *(f"b{number}.blog.test" for number in range(BLOGS))]
     if host.endswith(".blog.test"):
@@ -106,7 +107,7 @@ def hosts_of(host: str) -> list[str]:
 
 
 class Named(Zone):
-    """Every host that a page named has an address, and no other. asked: how many look-ups there were of each domain."""
+    """Every host that a page named has an address, and no other. asked: the number of look-ups of each domain."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -185,7 +186,7 @@ def honest(path: str) -> str | None:
 
 
 def soft(path: str) -> str:
-    """Honest pages; any other path gets a page that says that there is none, and leads to more of its kind."""
+    """Honest pages; any other path gets a page that says "not found" in words, and leads to more of its kind."""
     gone = f"<title>Oops</title><h1>Page not found</h1><p>{path} is not here</p><a href={path}/more>more</a>"
     return honest(path) or gone
 
@@ -236,7 +237,7 @@ def outcomes(output: Path) -> dict[str, tuple[str, str | None]]:
 
 
 def crawled(pages: Pages, output: Path) -> tuple[dict[str, tuple[str, str | None]], list[str]]:
-    """Outcome and error of each page, and the paths by chance that were asked for."""
+    """Returns outcome and error of each page, and the requested random paths."""
     asked: list[str] = []
     with served(answering(pages, asked)) as port:
         run = crawling.outrider("crawl", f"http://127.0.0.1:{port}/", "-o", output, *FAST)

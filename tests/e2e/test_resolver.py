@@ -1,4 +1,4 @@
-"""`--resolver`: a crawl asks the DNS servers that it is told of, and no other."""
+"""`--resolver`: a crawl queries the given DNS servers, and no other."""
 
 from __future__ import annotations
 

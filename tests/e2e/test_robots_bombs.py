@@ -33,12 +33,12 @@ RUN = textwrap.dedent(
 
 
 def repeated(host: int) -> bytes:
-    """500 kB that take 1.5 kB on the wire."""
+    """500 kB that are 1.5 kB on the wire."""
     return b"User-agent: *\nDisallow: /closed\n" + b"Disallow: /%d\n" % host * (480_000 // (12 + len(str(host))))
 
 
 def distinct(host: int) -> bytes:
-    """500 kB of which no line comes twice, nor at another host."""
+    """500 kB without a repeated line, here or at another host."""
     rules = b"".join(b"Disallow: /%d-%d\n" % (host, number) for number in range(24_000))
     return b"User-agent: *\nDisallow: /closed\n" + rules
 
@@ -142,5 +142,5 @@ def test_robots_bombs_of_many_hosts_need_bounded_memory_and_are_obeyed(
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize(("robots", "hosts"), [(repeated, 1_000), (distinct, 250)])
 def test_robots_bombs_of_hundreds_of_hosts_need_no_more(tmp_path: Path, robots: object, hosts: int) -> None:
-    """Distinct files beyond the budget are read again for each page, at 0.2 s each: 250 hosts take minutes of that."""
+    """Distinct files beyond the budget are read again for each page, at 0.2 s each: with 250 hosts that is minutes."""
     compared(tmp_path, hosts, robots, 1_700)

@@ -1,4 +1,4 @@
-"""A robots.txt that breaks off on its way is asked for again, and nothing is fetched until one came whole."""
+"""A robots.txt that breaks off on its way is requested again, and nothing is fetched until one arrives whole."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ BROKEN = {
 
 
 def visited(lease: Lease, answer: bytes | Script) -> Visit:
-    """The lease's URL, asked of a server that gives this answer and closes."""
+    """Fetches the lease's URL from a server that sends this answer and closes."""
     script = closes_after(answer) if isinstance(answer, bytes) else answer
 
     async def main() -> Visit:
@@ -87,7 +87,7 @@ class Crawl:
 
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_robots_txt_that_breaks_off_is_requested_again_and_closes_the_site_meanwhile(fault: str) -> None:
-    """RFC 9309 section 2.3.1.4: neither what came of it counts, nor does it count as one that is not there."""
+    """RFC 9309 section 2.3.1.4: the received part does not count, nor does the file count as missing."""
     crawl = Crawl()
     (errand,) = crawl.leases(0)
     for pause in (5, 30, 300):
@@ -137,7 +137,7 @@ def test_a_robots_txt_that_breaks_off_each_time_closes_the_site_for_a_day(fault:
 
 
 def test_a_robots_txt_beyond_the_size_limit_counts_up_to_its_last_whole_line() -> None:
-    """Half of the line at the limit, "Disallow: /", would close the site; behind the limit nothing counts."""
+    """Half of the line at the limit, "Disallow: /", would close the site; after the limit nothing counts."""
     start = b"User-agent: *\nDisallow: /private\n"
     filling = b"#" * (BODY_BYTES_MAX - len(start) - len(b"\nDisallow: /")) + b"\n"
     body = start + filling + b"Disallow: /x" * 300_000
@@ -213,8 +213,8 @@ def test_a_page_has_the_result_of_its_decoding(answer: bytes, expected: Judgemen
 
 
 def opens(answers: dict[str, bytes]) -> tuple[set[str], int]:
-    """The pages that a frontier hands out within ten minutes, and how many requests for a robots.txt it made.
-    answers: by path, an empty one for all others."""
+    """Returns the pages that a frontier leases within ten minutes, and how many requests for a robots.txt it made.
+    answers: by path, an empty one for all other paths."""
     crawl, pages, asked = Crawl(), set(), 0
     for _ in range(20):
         for lease in crawl.leases(30):
@@ -254,7 +254,7 @@ def test_each_status_means_over_http_what_the_rfc_says():
     [
         (["/r1"], RULES, 2),
         (["/r1", "/r2", "/r3", "/r4", "/r5"], RULES, 6),
-        (["/r1", "/r2", "/r3", "/r4", "/r5", "/r6"], ALL, 6),  # five hops are followed, as section 2.3.1.2 asks for
+        (["/r1", "/r2", "/r3", "/r4", "/r5", "/r6"], ALL, 6),  # five hops are followed, as section 2.3.1.2 wants
         (["/robots.txt"], ALL, 6),
         (["HTTP://OTHER.TEST/x#part"], RULES, 2),
         (["//other.test/x"], RULES, 2),

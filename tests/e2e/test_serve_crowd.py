@@ -48,7 +48,7 @@ def waiting_requests(port):
 
 
 def until_waiting(port, count):
-    """Returns once so many requests wait."""
+    """Returns once this number of requests wait."""
     ends = time.monotonic() + 50
     while waiting_requests(port) != count:
         assert time.monotonic() < ends
@@ -64,7 +64,7 @@ def waiting(port):
 
 
 def reading_slowly(port):
-    """A client that has asked for lists again and again, and takes nothing of what it is sent."""
+    """A client that has requested lists again and again, and reads no answer."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
     connection.connect(("127.0.0.1", port))
@@ -99,7 +99,7 @@ def test_two_thousand_idle_requests_and_a_slow_reader_leave_leases_as_fast_as_th
             for one in crowd:
                 one.close()
             crowd = []
-            until_waiting(port, 0)  # a client that goes away waits no more
+            until_waiting(port, 0)  # a client that disconnects waits no more
         # The best turn of each: a neighbour's load must not decide.
         assert min(beside) <= 2 * min(alone), (alone, beside)
     finally:

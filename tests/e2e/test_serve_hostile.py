@@ -1,4 +1,4 @@
-"""A served frontier among clients that mean it harm or know no better, over real sockets: it keeps answering others."""
+"""A served frontier among hostile or faulty clients, over real sockets: it keeps answering all other clients."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_a_head_that_drips_has_no_longer_than_one_that_stops(server, silent):
 def test_the_time_of_a_head_begins_anew_with_each_request(server, silent):
     connection = server.connected(GET)
     until(connection, b"serving")
-    time.sleep(0.5)  # longer than a head may take: the connection is idle, and uvicorn's own limit holds
+    time.sleep(0.5)  # longer than a head may last: the connection is idle, and uvicorn's own limit applies
     connection.sendall(GET)
     until(connection, b"serving")
     connection.sendall(GET[:20])
@@ -227,7 +227,7 @@ def test_answers_that_no_client_reads_are_not_kept(server, silent):
 
 
 def waiting_request(ms):
-    """Asks for one URL, and waits for it so long."""
+    """Requests one URL, and waits for it up to this time."""
     return f"GET {API}/frontier/next?worker_id=w&batch_size=1&timeout_ms={ms} HTTP/1.1\r\n".encode() + HOST + b"\r\n"
 
 

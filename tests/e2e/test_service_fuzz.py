@@ -1,4 +1,4 @@
-"""schemathesis asks a served frontier all that its OpenAPI document permits, and what it does not."""
+"""schemathesis sends a served frontier all requests that its OpenAPI document permits, and others that it forbids."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONFIG = """
 include-name = "GET /api/v1/frontier/next"
 parameters = { timeout_ms = 0 }
 """
-"""A lease that waits would take most of the run."""
+"""A lease that waits would use most of the run."""
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""Hosts that accept and say nothing hold no places of a crawl: hosts beside them are fetched as if they were alone."""
+"""Hosts that accept and stay silent use no places of a crawl: all other hosts are fetched as if they were alone."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def _chain(connection: Connection) -> None:
 
 
 def test_more_tarpits_than_requests_may_be_open_leave_places_to_hosts_that_answer(tmp_path: Path) -> None:
-    """Four places and 28 aside, and twice as many tarpits: hosts that have answered go on meanwhile."""
+    """Four places and 28 aside, and twice as many tarpits: hosts that have answered continue meanwhile."""
     names = ["good1.test", "good2.test", "good3.test", *(f"tarpit{number}.test" for number in range(70))]
     (tmp_path / "hosts").write_text("".join(f"127.0.0.1 {name}\n" for name in names))
     with served(_chain) as port:

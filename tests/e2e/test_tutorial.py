@@ -1,4 +1,4 @@
-"""docs/tutorial.md: its blocks run as they stand, one after the other, in an empty folder."""
+"""docs/tutorial.md: its blocks run unchanged, one after the other, in an empty folder."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def installed(wheel, place):
         text=True,
         check=True,
     ).stdout.strip()
-    # Behind the wheel's own folder; a line of a .pth file there would not be read again.
+    # After the wheel's own folder; a line of a .pth file there would not be read again.
     with open(f"{library}/dependencies.pth", "w") as file:
         file.write(sysconfig.get_path("purelib") + "\n")
     return place

@@ -1,4 +1,4 @@
-"""Runs the shell blocks of a page as they stand, one after the other, in an empty folder with the commands at hand."""
+"""Runs the shell blocks of a page unchanged, one after the other, in an empty folder with the commands at hand."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def blocks(page: Path) -> list[str]:
 
 
 def walk(page: Path, folder: Path, addresses: tuple[str, ...] = ("127.0.0.1",)) -> list[str]:
-    """The words that each block wrote. The first one starts servers, at these addresses; a free port takes the place of
-    the page's."""
+    """The words that each block wrote. The first one starts servers, at these addresses; a free port replaces the
+    page's."""
     commands = folder / "bin"
     commands.mkdir()
     for name, more in (("python3", ""), ("outrider", " -m outrider")):
@@ -32,7 +32,7 @@ def walk(page: Path, folder: Path, addresses: tuple[str, ...] = ("127.0.0.1",)) 
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     waits = "".join(f"\nuntil : 2>/dev/null </dev/tcp/{address}/{PORT}; do sleep 0.05; done\n" for address in addresses)
-    first, *others = blocks(page)  # a reader takes longer to type than a server to start
+    first, *others = blocks(page)  # a reader needs longer to type than a server to start
     script = "trap 'kill $(jobs -p)' EXIT\n" + f"\necho; echo '{_BETWEEN}'\n".join([first + waits, *others])
     made = environment()
     ran = subprocess.run(
