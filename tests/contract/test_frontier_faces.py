@@ -394,7 +394,7 @@ def test_a_deadline_is_never_later_than_the_servers():
         ("ftp://a.com", "give http://"),
         ("http://a.com/x", "give http://"),
         ("http://a.com:99999", "give http://"),
-        ("http://u:secret@a.com", "as such"),
+        ("http://u:secret@a.com", "pass the token separately"),
     ],
 )
 def test_an_invalid_address_is_refused_without_its_secret(address, words):
