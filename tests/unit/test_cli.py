@@ -199,8 +199,8 @@ MISTAKES = [
     ),
     ("crawll", 2, "no command 'crawll': did you mean `outrider crawl`?"),
     ("status new", 2, "outrider: There is no crawl here: new does not exist; "),
-    ("hosts file.txt", 2, "outrider: Wrong path: 'file.txt' is no directory"),
-    ("resume file.txt", 2, f"file.txt' is no directory; {A_CRAWL}"),
+    ("hosts file.txt", 2, "outrider: Wrong path: 'file.txt' is not a directory"),
+    ("resume file.txt", 2, f"file.txt' is not a directory; {A_CRAWL}"),
     ("import file.txt seeds.jsonl", 2, "outrider: Wrong path: 'seeds.jsonl'"),
     ("resume new", 2, "new does not exist; `outrider crawl URL -o "),
     ("resume crawl", 2, "has no outrider.toml, so the settings"),
@@ -273,7 +273,7 @@ def test_a_seed_makes_no_directory_outside_the_current_one(stranger, tmp_path, m
     monkeypatch.chdir(here)
     before = sorted(tmp_path.rglob("*"))
     assert 2 == cli.run(["crawl", seed, "--contact", "me@example.org"])
-    assert "is no name for a directory; give one with -o" in capsys.readouterr().err
+    assert "cannot name a directory; choose one with -o" in capsys.readouterr().err
     assert before == sorted(tmp_path.rglob("*"))
 
 

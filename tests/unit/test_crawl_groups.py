@@ -50,7 +50,7 @@ def test_a_crawl_without_a_contact_reaches_no_shared_machine_and_needs_no_clock_
 
 
 def test_the_word_for_no_group_cannot_be_combined():
-    with pytest.raises(SettingsError, match="none stands beside other groups"):
+    with pytest.raises(SettingsError, match="none cannot be combined with other groups"):
         CrawlOptions(group=("none", "domain"))
 
 
@@ -87,8 +87,8 @@ def test_the_exempt_networks_are_those_that_are_not_public():
 @pytest.mark.parametrize(
     ("octets", "said"),
     [
-        (b"[domain", "is no TOML"),
-        (b"\xff", "is no TOML"),
+        (b"[domain", "is not TOML"),
+        (b"\xff", "is not TOML"),
         (b"domain = true", "domain True: write it as a table"),
         (b"#" * (GROUPING_FILE_BYTES_MAX + 1), "is larger than"),
     ],

@@ -348,7 +348,7 @@ def test_anew_applies_to_one_run():
 def test_resume_does_not_start_anew(tmp_path):
     house = crawled(tmp_path)
     (house.output / "outrider.toml").write_text(as_toml(house.options, SEEDS))
-    with pytest.raises(SettingsError, match="`resume` goes on"):
+    with pytest.raises(SettingsError, match="`resume` continues"):
         starting.start((), {"output": str(house.output), "anew": True}, environment={}, talk=io.StringIO(), resume=True)
     shutil.rmtree(house.output / "frontier")
     with pytest.raises(UnknownOutputError):

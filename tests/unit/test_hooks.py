@@ -598,7 +598,7 @@ def test_hooks_that_fail_for_the_seeds_end_the_crawl_with_a_message(crawled):
 def test_a_resume_requires_a_function_without_a_name_again(crawled, tmp_path):
     crawled(on_page=lambda page: None)
     assert f'on_page = "{LOST}"' in (crawled.out / "outrider.toml").read_text()
-    with pytest.raises(SettingsError, match="give it again"):
+    with pytest.raises(SettingsError, match="pass it again"):
         outrider.crawl(output=crawled.out)
     assert 0 == outrider.crawl(output=crawled.out, on_page=None).exit_code
 
@@ -673,7 +673,7 @@ def test_a_hook_that_uses_half_of_the_time_is_the_reason_in_why_idle():
     now[0] = 10.0
     told = idle_with_hooks({"reason": "resting", "text": "hosts rest"}, watch.shares())
     assert "hook" == told["reason"]
-    assert told["text"].startswith("the hook on_page takes 60% of the time")
+    assert told["text"].startswith("the hook on_page uses 60% of the time")
     now[0] = 100.0
     assert "resting" == idle_with_hooks({"reason": "resting", "text": ""}, watch.shares())["reason"]
 

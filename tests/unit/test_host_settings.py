@@ -103,7 +103,7 @@ def test_tables_and_pairs_read_back_from_the_file():
         ({"header": "Authorization=Bearer abc"}, "would go to every host of the crawl"),
         ({"header": {"cookie": "a=b"}}, "would go to every host of the crawl"),
         ({"credentials": "https://a.test/path=u:pw"}, "has a path"),
-        ({"credentials": "ftp://a.test=u:pw"}, "origin is none as https"),
+        ({"credentials": "ftp://a.test=u:pw"}, "origin is not like https"),
         ({"credentials": "https://u:pw@a.test=u:pw"}, "a user"),
         ({"credentials": "https://a.test=u-pw"}, "neither USER:PASSWORD nor Bearer"),
         ({"credentials": "https://a.test=u:pw\r\nX: y"}, "control character"),

@@ -150,7 +150,7 @@ def test_an_unknown_setting_is_answered_with_the_nearest_one():
 
 
 def test_a_file_that_is_not_toml_is_named():
-    with pytest.raises(SettingsError, match=r"x/outrider\.toml is no TOML"):
+    with pytest.raises(SettingsError, match=r"x/outrider\.toml is not TOML"):
         from_file("delay =", "x/outrider.toml", "/")
 
 

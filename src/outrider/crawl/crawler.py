@@ -38,9 +38,9 @@ class Crawler:
         """seeds: URLs, or `@file`. options: those of `CrawlOptions`. Raises SettingsError for seeds that are not a
         list; everything else is checked when the crawl begins."""
         if isinstance(seeds, str):
-            raise SettingsError(f"seeds is one text; give a list of them: crawl([{seeds!r}])")
+            raise SettingsError(f"seeds is one text; pass a list: crawl([{seeds!r}])")
         if not isinstance(seeds, Iterable):
-            raise SettingsError(f"seeds {seeds!r:.80}: give a list of URLs")
+            raise SettingsError(f"seeds {seeds!r:.80}: pass a list of URLs")
         self._sources = tuple(seeds)
         self._flags: dict[str, Any] = {**options} if _on_a_terminal() else {"progress": "none", **options}
         if output is not None:
@@ -90,7 +90,7 @@ class Crawler:
     def _take(self) -> None:
         with self._lock:
             if self._taken:
-                raise SettingsError("this Crawler was run before: make another with the same output, and it goes on")
+                raise SettingsError("this Crawler was run before: make another one with the same output to continue")
             self._taken = True
 
     def _begin(self, run: CrawlRun) -> CrawlRun:

@@ -141,24 +141,24 @@ class CrawlRun(CrawlLoop):
         self._noted = 0.0
         self._control: Control | None = None
         self._result: CrawlResult | None = None
-        # Opened by `_open`, in the books' thread.
+        # Opened by `_open`, in the writer thread.
         self._before: LastRun
         self._files: Directory
 
     @property
     def options(self) -> CrawlOptions:
-        """The settings of this run."""
+        """Returns the settings of this run."""
         return self._options
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The sources of the seeds, as typed."""
+        """Returns the sources of the seeds, as typed."""
         return tuple(self._sources)
 
     # -- from outside -------------------------------------------------------------------------------------------------
 
     async def status(self) -> dict[str, Any]:
-        """The fields of `status --json` for this crawl now."""
+        """Returns the fields of `status --json` for this crawl now."""
         return await self._status(self._in_books)
 
     async def _status(
@@ -193,7 +193,7 @@ class CrawlRun(CrawlLoop):
         return longest if ready is None or ready > self._options.max_wait else max(longest, ready)
 
     def go_on(self) -> None:
-        """The reader has room again: leases are drawn at once."""
+        """Requests leases at once: the reader has room again."""
         self._wake.set()
 
     async def run(self) -> CrawlResult:
@@ -222,7 +222,7 @@ class CrawlRun(CrawlLoop):
         if self._beside is not None:
             await asyncio.to_thread(self._beside.close, at_once=self._stopping > 1)
 
-    # -- opening and closing (in the books' thread) -------------------------------------------------------------------
+    # -- opening and closing (in the writer thread) -------------------------------------------------------------------
 
     def _open(self) -> None:
         options = self._options
@@ -330,11 +330,11 @@ class CrawlRun(CrawlLoop):
         put_run(self._files, LastRun(rates.average, rates.peak, seconds, self._not_followed(), self._count_bad_seeds()))
 
     def _count_bad_seeds(self) -> int:
-        """The number of seeds that were not URLs: of this run, or of the last one that read seeds."""
+        """Returns the number of seeds that were not URLs: of this run, or of the last one that read seeds."""
         return self._before.bad_seeds if self._bad_seeds is None else self._bad_seeds.count
 
     def _left_out(self, statistics: Mapping[str, Any]) -> dict[str, int]:
-        """Counts the parked URLs, skipped links and bad seeds of the crawl, by reason; for the books' thread."""
+        """Counts the parked URLs, skipped links and bad seeds of the crawl, by reason; in the writer thread."""
         return omission_counts(statistics, self._frontier._parked(), self._not_followed(), self._count_bad_seeds())
 
     # -- the crawl ----------------------------------------------------------------------------------------------------
@@ -410,7 +410,7 @@ class CrawlRun(CrawlLoop):
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def _answers(self) -> Answers:
-        """The questions that this crawl answers; where a hook keeps the books from answering, that is the answer."""
+        """Returns the answers of this crawl to questions; while a hook blocks the writer thread, the answer says so."""
         looks: dict[str, Answer] = {
             "status": lambda _: self._status(self._in_books, left_out=True),
             **answers_of(self._frontier, self._in_books, self._options.output),
@@ -438,7 +438,7 @@ class CrawlRun(CrawlLoop):
         return answered
 
     async def _serve_beside(self) -> None:
-        """Lets a server on another thread answer: looks past the books, orders and the status on this loop."""
+        """Starts the server of another thread. It answers queries without the writer thread, orders and status here."""
         if self._beside is None:
             return
         loop = asyncio.get_running_loop()
@@ -503,7 +503,7 @@ class CrawlRun(CrawlLoop):
         """Writes the frontier's records to a file during the crawl, which continues between two pieces."""
         path, count = str(question.get("path", "")), Count()
         if not os.path.isabs(path):
-            raise SettingsError(f"path is {path!r}: a running crawl takes a whole path")
+            raise SettingsError(f"path is {path!r}: a running crawl needs an absolute path")
         await asyncio.to_thread(write_records, path, self._frontier.records(), FRONTIER, count.add)
         return {"count": count.total}
 

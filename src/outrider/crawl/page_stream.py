@@ -25,7 +25,7 @@ class CrawlPages:
     def __init__(
         self, prepare: Callable[[CrawlPages], CrawlRun], conclude: Callable[[CrawlRun, CrawlResult], object]
     ) -> None:
-        """prepare, conclude: what comes before and behind the run; both are called in a thread."""
+        """prepare, conclude: are called before and after the run, in a thread."""
         self._prepare = prepare
         self._conclude = conclude
         self._waiting: deque[CrawledPage] = deque()
@@ -39,8 +39,8 @@ class CrawlPages:
     # -- for the crawl ------------------------------------------------------------------------------------------------
 
     def tell(self, page: CrawledPage) -> None:
-        """Takes a page that is kept; called in the books' thread."""
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody reads
+        """Adds a page that is kept; called in the writer thread."""
+        with contextlib.suppress(RuntimeError):  # the event loop was closed: the pages have no reader
             self._loop.call_soon_threadsafe(self._arrived, page)
 
     def full(self) -> bool:

@@ -69,8 +69,8 @@ def start(
     summary: bool = True,
     beside: SideServer | None = None,
 ) -> CrawlResult:
-    """One run of a crawl: it names every fault of the typed words before it makes a connection. beside: answers
-    questions from elsewhere while it runs."""
+    """Runs a crawl once. Reports every wrong argument before it makes a connection. beside: a server that answers
+    questions of other processes meanwhile."""
     ready = prepared(seeds, flags, environment=environment, stdin=stdin, talk=talk, resume=resume)
     return finished(ready, ready.crawl_run(beside=beside), talk=talk, summary=summary)
 
@@ -86,13 +86,13 @@ def finished(ready: Prepared, run: CrawlRun, *, talk: TextIO, summary: bool) -> 
         for line in lines:
             say(line, talk)
     elif summary and result.exit_code in (UNREACHABLE, HOOKS):
-        say(f"outrider: {result.ending}", talk)  # an error is told, though progress is not
+        say(f"outrider: {result.ending}", talk)  # errors are shown even without progress
     return result
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A crawl whose words were checked, before its first connection."""
+    """A crawl whose arguments were checked, before its first connection."""
 
     options: CrawlOptions
     seeds: list[str]
@@ -104,7 +104,7 @@ class Prepared:
     """None where no seed was read."""
 
     def crawl_run(self, reader: PageReader | None = None, beside: SideServer | None = None) -> CrawlRun:
-        """The run of it."""
+        """Returns its run."""
         return CrawlRun(
             self.options,
             self.seeds,
@@ -152,7 +152,7 @@ def prepared(
     if options.anew:
         if resume:
             raise SettingsError(
-                f"anew is given: `resume` goes on; `outrider crawl -o {shlex.quote(output)} --anew` begins"
+                f"anew is given: `resume` continues; `outrider crawl -o {shlex.quote(output)} --anew` starts afresh"
             )
         if canonical:
             kept = SettingsFile(kept.options)  # the seeds of the crawl before are its own
@@ -175,10 +175,10 @@ def prepared(
     folder = move_old(output, wall()) if options.anew else None
     refuse_owned(output)
     if folder is not None and options.progress != "none":
-        say(f"what {output} held is in {folder} now", talk)
+        say(f"the old content of {output} is in {folder} now", talk)
     if options.progress != "none":
         begun = f"crawling from {counted(len(canonical), 'seed')}" if canonical else "going on"
-        say(f"{begun} in {output}; Ctrl-C stops, `outrider resume {shlex.quote(output)}` goes on", talk)
+        say(f"{begun} in {output}; Ctrl-C stops, `outrider resume {shlex.quote(output)}` continues", talk)
     sources = tuple(dict.fromkeys((*kept.seeds, *sources)))
 
     def again() -> list[str]:
@@ -191,7 +191,8 @@ def prepared(
 
 
 def _continued_by(options: CrawlOptions, result: CrawlResult, left_out: Collection[str]) -> str:
-    """The command that continues a crawl where work is left; where a limit of pages stopped it, with twice of that."""
+    """Returns the command that continues a crawl with work left; if a limit of pages stopped it, with twice the
+    limit."""
     if result.exit_code not in (LIMIT, STOPPED):
         return ""
     command = f"outrider resume {shlex.quote(options.output)}"
@@ -202,11 +203,11 @@ def _continued_by(options: CrawlOptions, result: CrawlResult, left_out: Collecti
 
 
 def _output(flags: Mapping[str, object], from_environment: object, seeds: list[str]) -> str:
-    """Where the crawl lies: as asked, or named after the first seed's host."""
+    """Returns the directory of the crawl: the given one, or one named after the first seed's host."""
     wanted = flags.get("output") or from_environment
     if wanted:
         if not isinstance(wanted, str) or "\0" in wanted:
-            raise SettingsError(f"output is {wanted!r}: it is no path")
+            raise SettingsError(f"output is {wanted!r}: it is not a path")
         return _absolute(wanted)
     if not seeds:
         raise SettingsError("seeds are missing: name at least one URL, @file, or - for standard input")
@@ -225,7 +226,7 @@ def _nowhere() -> NamedPathError:
 
 
 def _title(options: CrawlOptions, sources: tuple[str, ...]) -> str:
-    """The name of a crawl for people: as told, or the hosts of its seeds, or its directory."""
+    """Returns the title of a crawl: its name, or the hosts of its seeds, or its directory."""
     if options.name is not None:
         return str(options.name)
     hosts = list(dict.fromkeys(host_of(seed) for seed in sources if "://" in seed and seed[:1] != "@"))
@@ -237,12 +238,13 @@ def _title(options: CrawlOptions, sources: tuple[str, ...]) -> str:
 
 
 def _shown(options: CrawlOptions, sources: tuple[str, ...]) -> str:
-    """The settings as outrider.toml has them, without remarks, values of header fields and folders of this machine."""
+    """Returns the settings as in outrider.toml, without remarks, values of header fields and folders of this
+    machine."""
     lines = as_toml(hidden(options), map(_without_folder, sources)).splitlines()
     shown, is_path = [], False
     for line in lines:
         name, _, value = line.partition(" = ")
-        if value and name in SETTINGS:  # a list goes on in the lines after it
+        if value and name in SETTINGS:  # the next lines may belong to the same list
             is_path = SETTINGS[name].path
         if line and line[0] != "#":
             shown.append(_ROOTED.sub(r'"\1"', line) if is_path else line)
@@ -254,12 +256,12 @@ _ROOTED = re.compile(r'"/(?:[^"\\]|\\.)*?((?:[^"\\/]|\\.)*)"')
 
 
 def _without_folder(source: str) -> str:
-    """A file of seeds without its folders; any other seed as it is."""
+    """Returns a file of seeds without its folders; any other seed unchanged."""
     return f"@{os.path.basename(source[1:])}" if source[:1] == "@" else source
 
 
 def conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...] = ()) -> list[str]:
-    """Writes report.html from the line files and gives the summary's lines; a report that cannot be written is said."""
+    """Writes report.html from the line files and returns the summary's lines, also if the report cannot be written."""
     files = {stream: os.path.join(options.output, name) for stream, name in FILES.items()}
     urls = result.statistics["urls"]
     left: int | None = urls["queued"] + urls["leased"] + urls["waiting"]
@@ -307,7 +309,7 @@ def conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...
 
 
 def _short_summary(result: CrawlResult, left: int | None, left_out: Sequence[Omission]) -> list[str]:
-    """The summary of a crawl whose line files are too large to be read again."""
+    """Returns the summary of a crawl whose line files are too large to be read again."""
     urls = result.statistics["urls"]
     gone = urls.get("gone", 0)
     return [
@@ -327,4 +329,4 @@ def _records(path: str) -> Iterator[dict[str, object]]:
             for line in file:
                 yield decoder.decode(line)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return  # the lines read so far are worth a report
+        return  # the lines before the fault are enough for a report

@@ -4,7 +4,7 @@
 threads read the answers, and one thread writes the results.
 
     bottleneck.py          the causes that limited the speed of the last minute
-    concurrency.py         the places of open requests; slow requests give theirs up
+    concurrency.py         the slots of open requests; a slow request leaves its slot
     copies.py              pages that are copies of other pages
     fetching.py            from a lease to an answer
     folder_copies.py       pages that a site serves under several folders

@@ -1,6 +1,6 @@
 """Failures of hooks while a crawl runs: the first traceback at once, one line for each further kind, and counts.
 
-A hook that fails ends its page alone, so a crawl can lose every page and still come to its end. These counts say so.
+A failed hook ends only its page, so a crawl can lose every page and still finish. These counts say so.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class HookFailures:
     """Counts the failures of one run and says the first of each kind; used by one thread."""
 
     def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
-        """say: takes a line for people."""
+        """say: prints a line for the user."""
         self._say = say
         self._first_told = False
         self._told: set[tuple[str, ...]] = set()

@@ -553,7 +553,7 @@ class Hooks:
                 raise TypeError(f"on_request returned {given!r:.80}; use a Request or None")
             fixed = ("url", "address", "user_agent")
             if any(getattr(given, name) != getattr(request, name) for name in fixed):
-                raise ValueError("on_request changed url, address or user_agent; these stay, for robots.txt was asked")
+                raise ValueError("on_request changed url, address or user_agent; robots.txt was checked for these")
             return given
 
     def response(self, response: Response, lease: Lease) -> Response:
@@ -665,7 +665,7 @@ class Hooks:
         if self.priority is None and self.key is None:
             return links
         spelled = list(UrlBatch.of([one.url for one in links]).strings())
-        rows = [row for row, url in enumerate(spelled) if url]  # the frontier refuses the others
+        rows = [row for row, url in enumerate(spelled) if url]  # the frontier refuses the other rows
         if not rows:
             return links
         batch = UrlBatch.of([spelled[row] for row in rows])
@@ -756,7 +756,7 @@ def _as_links(
 
 def items_given(given: object) -> msgspec.Raw | None:
     """Returns the result of an `on_page` function as a JSON array of items; None without items. Raises TypeError,
-    ValueError, and whatever a generator raises."""
+    ValueError, and any error of a generator."""
     if isinstance(given, Mapping):
         return msgspec.Raw(b"[%b]" % _item(given, HOOK_ITEMS_BYTES_MAX))
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
@@ -843,7 +843,7 @@ def _function_of(name: str, option: object, places: Sequence[str]) -> Any:
         return _no_coroutine(shown, option)
     if option == LOST:
         raise SettingsError(
-            f"{shown} was a function without a name, of the program that began this crawl: give it again, or say "
+            f"{shown} was a function without a name, of the program that began this crawl: pass it again, or set "
             f"`--{shown} none`"
         )
     module, _, path = option.partition(":")
@@ -862,7 +862,7 @@ def _function_of(name: str, option: object, places: Sequence[str]) -> Any:
     finally:
         sys.path[:] = before
     if not callable(found) and not (name == "downloader" and hasattr(found, "fetch")):
-        raise SettingsError(f"{shown} is {option!r}: it is no function, but {found!r:.80}")
+        raise SettingsError(f"{shown} is {option!r}: it is not a function, but {found!r:.80}")
     return _no_coroutine(shown, found)
 
 
@@ -875,7 +875,7 @@ def _no_coroutine(shown: str, function: Any) -> Any:
     }
     for kind, tests in kinds.items():
         if any(test(function) or test(getattr(function, "__call__", None)) for test in tests):  # noqa: B004
-            raise SettingsError(f"{shown} is {kind}: a crawl calls plain functions, and takes what they return")
+            raise SettingsError(f"{shown} is {kind}: a crawl calls plain functions, and uses what they return")
     return function
 
 
@@ -888,7 +888,7 @@ class HookRunningError(UnreachableError):
 
 def hook_running_text(name: str, url: str, seconds: float) -> str:
     """One clause on the hook that runs now."""
-    return f"the hook {name} has taken {seconds:.0f} s for {url}, and the crawl waits for it"
+    return f"the hook {name} has run for {seconds:.0f} s for {url}, and the crawl waits for it"
 
 
 def idle_in_hook(text: str) -> dict[str, Any]:
@@ -904,7 +904,7 @@ def idle_with_hooks(found: Mapping[str, Any], shares: Mapping[str, Mapping[str, 
         return told
     spent = shares[slowest]
     clause = (
-        f"the hook {slowest} takes {spent['share']:.0%} of the time of this run ({spent['calls']:,} calls, the longest "
+        f"the hook {slowest} uses {spent['share']:.0%} of the time of this run ({spent['calls']:,} calls, the longest "
         f"{spent['seconds_max']:.3g} s)"
     )
     return {**told, "reason": "hook", "text": f"{clause}; {found['text']}"}

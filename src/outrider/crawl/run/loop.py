@@ -149,7 +149,7 @@ class CrawlLoop(ABC):
         self._trains = Trains()
         self._has_trains = False  # whether hosts may need no gap between two requests
         self._places_free = 0  # as of the last look
-        self._held_bytes = 0  # of answers that no turn has handled
+        self._held_bytes = 0  # bytes of answers that no turn has handled
         self._held_large = 0  # the part of them above the usual limit of a page
         self._ready_at: float | None = None  # when the frontier has more leases, by the clock of the event loop
         self._until: dict[int, Instant] = {}  # the ends of leases that are being extended, by token
@@ -165,7 +165,7 @@ class CrawlLoop(ABC):
         self._answered = 0
         self._began = 0.0
         self._network: dict[str, float] = {}  # counts of the run's requests, at its end
-        # Made by `_open`, in the books' thread.
+        # Made by `_open`, in the writer thread.
         self._frontier: OutputFrontier
         self._clock: Callable[[], Instant]
         self._journal: Journal
@@ -178,7 +178,7 @@ class CrawlLoop(ABC):
 
     @abstractmethod
     def _open(self) -> None:
-        """Opens frontier and output, in the books' thread; calls `_set_up` and `_make_settler`."""
+        """Opens frontier and output, in the writer thread; calls `_set_up` and `_make_settler`."""
 
     @abstractmethod
     def _close(self) -> None:
@@ -189,7 +189,7 @@ class CrawlLoop(ABC):
         """Whether the crawl is over, now that nothing is in flight; sets how it ended."""
 
     def _settle(self, visits: Sequence[Visit], want: int, trains: tuple[int, int] | None) -> Turn:
-        """A turn of the books, in their thread."""
+        """Runs a turn of the writer thread, in that thread."""
         return self._settler.turn(visits, want, trains=trains)
 
     def _extend(self, tokens: Sequence[int]) -> list[Settled]:
@@ -219,7 +219,7 @@ class CrawlLoop(ABC):
         """Runs during the loop, and is cancelled at its end."""
 
     async def _conclude(self) -> None:  # noqa: B027 - some crawls have nothing to do here
-        """Says how the crawl ended, while the books are open."""
+        """Says how the crawl ended, while the frontier is open."""
 
     async def _end_beside(self) -> None:  # noqa: B027 - some crawls have nothing to do here
         """Ends the tasks that run during the crawl."""

@@ -1,11 +1,12 @@
-"""Probes: requests for names that nobody linked, which tell sites that answer anything with a page (docs/traps.md).
+"""Probes: requests for random names without a link, which detect sites that answer any name with a page
+(docs/traps.md).
 
-A path by chance beside a page of a site tells soft 404s, a name by chance under a domain tells wildcard DNS. The pages
-of the site, or of the hosts of the domain, are compared with the answer. A page like it is kept, and brings nothing
-new; it is gone only where it says that there is nothing, as two answers of its site do. A site is asked when some of
-its pages were like others of it: most sites never are. `probes.jsonl` remembers what was asked and
-what was answered: the frontier queues, the file is synced, then the outcome that led to it is reported. So a crash
-between two steps asks for the same URL again, and for no other.
+A random path next to a page of a site detects soft 404s, a random name under a domain detects wildcard DNS. The pages
+of the site, or of the hosts of the domain, are compared with the answer. A page like the answer is kept, but counts as
+no new content. It is gone only if it says "not found", as two answers of its site do. A site is probed when some of its
+pages were like other pages of it; most sites never are. `probes.jsonl` records requests and answers: the frontier
+queues the probe, the file is synced, then the outcome that led to it is reported. So a crash between two steps repeats
+the request for the same URL, and for no other.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _SAYS_SO: Final = re.compile(
     r"|не найден|не существует|見つかりません|存在しません|찾을 수 없|존재하지 않|找不到|不存在|未找到",
     re.IGNORECASE,
 )
-# One of these stands in each of those.
+# Every phrase above contains one of these.
 _MAY_SAY_SO: Final = re.compile(
     r"404|found|find|exist|available|gefunden|introuvable|encontr|trovat|esiste|gevonden|bestaat|znalezion|istnieje"
     r"|hittades|finns|nenalezen|bulunamad|найден|существует|見つかり|存在|찾을|존재|找不到|找到",

@@ -256,7 +256,7 @@ def _answer(read: Any, body: bytes, url: str, content_type: str) -> _Answer:
     try:
         return _Answer(as_sent(checked_page(read(body, url, content_type), url)))
     except MemoryError:
-        return _Answer(failure="memory", lines=["it asked for more memory than a reader has"])
+        return _Answer(failure="memory", lines=["it needed more memory than a reader has"])
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a reader may raise anything, and its page alone ends
         told = traceback.TracebackException.from_exception(error)
         told.stack = traceback.StackSummary.from_list(frame for frame in told.stack if frame.filename != __file__)

@@ -71,7 +71,7 @@ class Reading:
     passed: dict[str, int] = field(default_factory=dict)  # links that are not followed, by reason
     left_out: int = 0  # links above the limit of one page
     fault: HookFailed | None = None
-    # In the books.
+    # Set by the writer thread.
     step: Step = Step.ANSWERED
     warc: dict[str, Any] | None = None
     outcome: Outcome | None = None
@@ -107,7 +107,7 @@ class Reader:
         self._ahead: dict[int, Reading] = {}
 
     def of(self, visit: Visit) -> Reading:
-        """The reading of a visit, whole; in the books' thread, where hooks run."""
+        """Returns the complete reading of a visit; in the writer thread, where hooks run."""
         made = self._ahead.pop(visit.lease.token, None)
         if made is None or made.visit is not visit:
             made = self._answers([visit])[0]
@@ -227,7 +227,7 @@ class Reader:
             one.passed["nofollow"] = left_alone
         one.wording = words_of(page, one.visit.lease.url, links)
         if not self._keeps_links:
-            if self._hooks.reads_here:  # the page is the user's, who may return it again
+            if self._hooks.reads_here:  # the page is the user's object, and may be returned again
                 page = replace(page, found=NO_FOUND)
             else:
                 page.forget_links()

@@ -145,7 +145,7 @@ class CrawlWorker(CrawlLoop):
             code = UNREACHABLE
         return WorkerEnd(code, self._accepted, self._late, self._refused, self._refused_text)
 
-    # -- opening and closing (in the books' thread) -------------------------------------------------------------------
+    # -- opening and closing (in the writer thread) -------------------------------------------------------------------
 
     def _remote(
         self, connections: Connections, name: str, patience: float, ends: threading.Event | None = None
@@ -155,7 +155,7 @@ class CrawlWorker(CrawlLoop):
 
         def sleep(seconds: float) -> None:
             if event.wait(seconds):
-                raise UnreachableError(f"nobody answers at {self._server.address}, and the worker was stopped")
+                raise UnreachableError(f"no server answers at {self._server.address}, and the worker was stopped")
 
         remote = RepeatedRequests(self._server.address, connections, patience_seconds=patience, sleep=sleep)
         return RemoteFrontier(remote, worker=name)
@@ -163,7 +163,7 @@ class CrawlWorker(CrawlLoop):
     def _open(self) -> None:
         path = self._options.output
         if os.path.lexists(os.path.join(path, FRONTIER_NAME)):
-            raise NamedPathError(f"{path} is a crawl with a frontier of its own; give a worker another one with -o")
+            raise NamedPathError(f"{path} is a crawl with its own frontier; choose another directory with -o")
         # Before anything is made or sent: what is refused stays as it is.
         refuse_unknown_output(path)
         self._files = Directory(path, create=True)
@@ -194,7 +194,7 @@ class CrawlWorker(CrawlLoop):
         registered = self._register()
         if known is not None and known.store != registered.store:
             raise ForeignStoreError(
-                f"{path} holds pages for another frontier than the one at {self._server.address}; choose another -o"
+                f"{path} contains pages of a frontier other than the one at {self._server.address}; choose another -o"
             )
         self._has_trains = registered.gapless
         replace(
@@ -405,7 +405,9 @@ def _known(files: Directory) -> WorkerOwner | None:
     except FileNotFoundError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise ForeignStoreError(f"{files.describe(WORK_FILE)} cannot be read; give another directory with -o") from None
+        raise ForeignStoreError(
+            f"{files.describe(WORK_FILE)} cannot be read; choose another directory with -o"
+        ) from None
 
 
 def _is_begun(path: str) -> bool:

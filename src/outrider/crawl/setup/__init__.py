@@ -1,11 +1,11 @@
 """The start of a crawl: its settings, its seeds and its directory.
 
-Everything here is read before the first request. The other rooms import this one; it imports none of them.
+Everything here is read before the first request. The other rooms import this one; it imports no other room.
 
     credentials.py     credentials of one origin
     descriptors.py     how many files and sockets the process may open
     directory.py       the directory of a crawl: check, settings, pending seeds
-    group_settings.py  groups of hosts as people write them
+    group_settings.py  groups of hosts, from words and files
     host_settings.py   settings of single hosts, from `[[host]]` tables
     install_hints.py   the command that installs an extra of the package
     instants.py        instants in answers, as RFC 3339

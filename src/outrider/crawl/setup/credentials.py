@@ -14,25 +14,25 @@ _BEARER: Final = "Bearer "
 
 
 def origin_of(text: str) -> str:
-    """The canonical URL of an origin, as `https://host:port/`. Raises ValueError that does not repeat it: a secret may
-    stand in it."""
+    """Returns the canonical URL of an origin, as `https://host:port/`. Raises ValueError that does not repeat it: it
+    may contain a secret."""
     try:
         target = target_of(normalize(text))
     except InvalidUrlError:
-        raise ValueError("its origin is none as https://example.org or http://localhost:8080") from None
+        raise ValueError("its origin is not like https://example.org or http://localhost:8080") from None
     if target.path != "/" or set(text) & set("@?#"):
-        raise ValueError("its origin has a path, a user or a query; credentials go to a whole origin")
+        raise ValueError("its origin has a path, a user or a query; credentials are for a whole origin")
     return f"{target.scheme}://{target.authority}/"
 
 
 def checked_secret(text: str) -> str:
-    """The secret as it was told. Raises ValueError that does not repeat it."""
+    """Returns the secret unchanged. Raises ValueError that does not repeat it."""
     if len(text) > CREDENTIALS_CHARACTERS_MAX:
         raise ValueError(f"the secret is longer than {CREDENTIALS_CHARACTERS_MAX} characters")
     if not text.startswith(_BEARER) and ":" not in text:
         raise ValueError("the secret is neither USER:PASSWORD nor Bearer TOKEN")
     if any(ord(character) < 0x20 or ord(character) == 0x7F for character in text):
-        raise ValueError("the secret holds a control character")
+        raise ValueError("the secret contains a control character")
     if text.startswith(_BEARER) and not is_field_value(text):
         raise ValueError("the secret has characters that cannot be sent")
     return text

@@ -10,7 +10,7 @@ DESCRIPTORS_SPARE: Final = 256
 
 
 def open_files() -> int:
-    """The number of descriptors that are open now; a guess where the system does not tell."""
+    """Returns the number of open descriptors; a guess if the system does not report it."""
     try:
         return len(os.listdir("/dev/fd"))
     except OSError:
@@ -18,7 +18,7 @@ def open_files() -> int:
 
 
 def allow_descriptors(wanted: int) -> int | None:
-    """Raises this process's own limit of open files where it may, and tells it; None where the limit is unknown or
+    """Raises this process's own limit of open files if possible, and returns it; None if the limit is unknown or
     absent."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource

@@ -1,4 +1,4 @@
-"""A crawl's directory: its content, the check that it is one, its settings, and the seeds not taken yet."""
+"""A crawl's directory: its content, the check that it is a crawl, its settings, and the seeds still to be accepted."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ REPORT_FILE: Final = "report.html"
 PENDING_FILE: Final = "seeds.pending"
 RUN_FILE: Final = "run.json"
 WORKER_FOLDER: Final = "work"
-"""The folder of a worker's own books in its directory."""
+"""The folder of a worker's own files in its directory."""
 WORK_FILE: Final = "work.json"
 ASIDE_PREFIX: Final = "aside-"
-"""How the folders begin into which `--anew` puts what a directory held."""
+"""The prefix of the folders into which `--anew` moves the old content of a directory."""
 
 
 class DirectoryContent(StrEnum):
-    """The content of the place where a crawl's directory shall be."""
+    """The content of the directory for a crawl."""
 
     NOTHING = "nothing"  # no directory, or an empty one
     PREPARED = "prepared"  # an outrider.toml that the user wrote, no crawl yet
@@ -51,7 +51,7 @@ CHOOSE_ANOTHER = "choose another name with -o"
 
 
 def folder_name(host: str) -> str:
-    """The name of a crawl's directory by that of a host; an address loses its brackets and colons.
+    """Returns the name of a crawl's directory for a host; an address loses its brackets and colons.
 
     It names a directory in the current one. Raises SettingsError for a host that would name another (`~`, `..`), or
     that reads like an option.
@@ -59,16 +59,14 @@ def folder_name(host: str) -> str:
     name = host.strip("[]").replace(":", "-")
     odd = name[:1] in ("", "-", ".", "~") or not name.isprintable() or "/" in name or "\\" in name
     if odd or len(name.encode()) > NAME_BYTES_MAX:
-        raise SettingsError(
-            f"output is missing, and the host {host!r:.80} is no name for a directory; give one with -o"
-        )
+        raise SettingsError(f"output is missing, and the host {host!r:.80} cannot name a directory; choose one with -o")
     return name
 
 
 def inspect(path: str, way_out: str = CHOOSE_ANOTHER) -> DirectoryContent:
-    """Tells the content of `path`; makes and changes nothing. way_out: the advice in the error for a foreign directory.
+    """Returns the content of `path`; makes and changes nothing. way_out: the advice in the error for other content.
 
-    Raises ForeignStoreError for a directory with other content, NamedPathError for a path that is no directory or
+    Raises ForeignStoreError for a directory with other content, NamedPathError for a path that is not a directory or
     cannot be read.
     """
     try:
@@ -76,7 +74,7 @@ def inspect(path: str, way_out: str = CHOOSE_ANOTHER) -> DirectoryContent:
     except FileNotFoundError:
         return DirectoryContent.NOTHING
     except NotADirectoryError:
-        raise NamedPathError(f"{path!r} is no directory; {way_out}") from None
+        raise NamedPathError(f"{path!r} is not a directory; {way_out}") from None
     except OSError as error:
         raise NamedPathError(f"{path!r} cannot be read ({error.strerror}); {way_out}") from None
     if FRONTIER_NAME in names:
@@ -101,7 +99,7 @@ class WorkerOwner(msgspec.Struct, frozen=True):
 
 
 def worker_of(path: str) -> WorkerOwner | None:
-    """The worker that owns a directory; None where none does, or its file cannot be read."""
+    """Returns the worker that owns a directory; None without a worker, or if its file cannot be read."""
     try:
         with open(os.path.join(path, WORKER_FOLDER, WORK_FILE), "rb") as file:
             return msgspec.json.decode(file.read(WORK_FILE_BYTES_MAX), type=WorkerOwner)
@@ -132,20 +130,20 @@ def refuse_worker(path: str) -> None:
 
 
 def no_crawl(path: str, found: DirectoryContent) -> NoCrawlError:
-    """The error for a command that needs a crawl and found this."""
+    """Returns the error for a command that needs a crawl and found this."""
     worker = worker_of(path) if found is DirectoryContent.PREPARED else None
     if worker is not None:
         at = worker.server
-        told = f"the frontier is at {at}: `outrider status {at}` asks it" if at else "ask the server of the frontier"
-        return NoCrawlError(f"{path} belongs to the worker {worker.worker!r:.200}, and holds no frontier; {told}")
-    what = {DirectoryContent.PREPARED: f"holds {SETTINGS_FILE} and no {FRONTIER_NAME}"}.get(found, "is empty")
+        told = f"the frontier is at {at}: use `outrider status {at}`" if at else "use the server of the frontier"
+        return NoCrawlError(f"{path} belongs to the worker {worker.worker!r:.200}, and has no frontier; {told}")
+    what = {DirectoryContent.PREPARED: f"contains {SETTINGS_FILE} and no {FRONTIER_NAME}"}.get(found, "is empty")
     if not os.path.lexists(path):
         what = "does not exist"
     return NoCrawlError(f"{path} {what}; `outrider crawl URL -o {shlex.quote(path)}` begins one")
 
 
 def kept_settings(path: str) -> SettingsFile:
-    """The settings in DIR/outrider.toml; empty when there is none. Raises NamedPathError."""
+    """Returns the settings in DIR/outrider.toml; empty without the file. Raises NamedPathError."""
     where = os.path.join(path, SETTINGS_FILE)
     try:
         with open(where, "rb") as file:
@@ -163,7 +161,7 @@ def kept_settings(path: str) -> SettingsFile:
 
 
 def kept_of_crawl(path: str) -> SettingsFile:
-    """The settings of the crawl in `path`. Raises NoCrawlError where there is none, NamedPathError, and
+    """Returns the settings of the crawl in `path`. Raises NoCrawlError without a crawl, NamedPathError, and
     ForeignStoreError for other content."""
     found = inspect(path, GIVE_A_CRAWL)
     if found is DirectoryContent.NOTHING:
@@ -172,7 +170,7 @@ def kept_of_crawl(path: str) -> SettingsFile:
 
 
 def opened(path: str) -> Directory:
-    """The directory, made where it is missing. Raises NamedPathError when it cannot be made or written."""
+    """Returns the directory; makes it if missing. Raises NamedPathError if it cannot be made or written."""
     try:
         return Directory(path, create=True)
     except (StoreFailedError, StoreFullError) as error:
@@ -189,12 +187,13 @@ def write_settings(files: Directory, text: str) -> None:
 
 
 def put_pending(files: Directory, seeds: list[str]) -> None:
-    """Writes down seeds before the frontier takes them, so that a crash between two batches loses none."""
+    """Writes seeds to a file before the frontier accepts them, so that a crash between two batches does not lose
+    any."""
     replace(files, PENDING_FILE, "".join(seed + "\n" for seed in seeds).encode())
 
 
 def take_pending(files: Directory) -> list[str]:
-    """The seeds that an earlier run wrote down and did not finish to hand over."""
+    """Returns the seeds in the file of an earlier run that the frontier may not have accepted."""
     try:
         return read_whole(files, PENDING_FILE, bytes_max=SEEDS_PENDING_BYTES_MAX).decode().split()
     except FileNotFoundError:
@@ -202,16 +201,17 @@ def take_pending(files: Directory) -> list[str]:
 
 
 def drop_pending(files: Directory) -> None:
-    """The frontier has them all. Where the file will not go, the next run brings them again, which changes nothing."""
+    """Removes the file: the frontier has all seeds. If that fails, the next run adds them again, which changes
+    nothing."""
     remove_if_possible(files, PENDING_FILE)
 
 
 class LastRun(msgspec.Struct, frozen=True):
     """The facts of a crawl's runs that its store does not keep.
 
-    average, peak: answered pages per second of the last run. seconds: how long all runs took together. not_followed:
-    links that were not followed, by reason, in all runs. bad_seeds: seeds that are no URLs, as they were read last. A
-    run that is killed forgets its last half minute of these.
+    average, peak: answered pages per second of the last run. seconds: the time of all runs together. not_followed:
+    links that were not followed, by reason, in all runs. bad_seeds: seeds that are not URLs, as of the last reading. A
+    killed run loses its last half minute of these.
     """
 
     average: float = 0.0
@@ -222,13 +222,13 @@ class LastRun(msgspec.Struct, frozen=True):
 
 
 def put_run(files: Directory, run: LastRun) -> None:
-    """Remembers a run's facts for `status` after its end; a disk that is full may forget them."""
+    """Stores a run's facts for `status` after its end; on a full disk they may be lost."""
     with contextlib.suppress(StoreError):
         replace(files, RUN_FILE, msgspec.json.encode(run) + b"\n")
 
 
 def last_run(path: str) -> LastRun:
-    """The facts that `put_run` kept; zeros when there are none that can be used."""
+    """Returns the facts that `put_run` stored; zeros if there are no usable facts."""
     try:
         with open(os.path.join(path, RUN_FILE), "rb") as file:
             return msgspec.json.decode(file.read(RUN_FILE_BYTES_MAX), type=LastRun)

@@ -1,5 +1,6 @@
-"""Groups as people write them: `domain`, `address`, `none`, or files of tables (docs/groups.md); read here, where there
-are paths. A crawl that was told nothing has a clock for each machine that its hosts share (machines.toml)."""
+"""Groups as users write them: `domain`, `address`, `none`, or files of tables (docs/groups.md). They are read here,
+because only this room has paths. By default a crawl has a clock for each shared machine of its hosts
+(machines.toml)."""
 
 from __future__ import annotations
 
@@ -20,11 +21,11 @@ MACHINES_FILE = "machines.toml"
 
 
 def read_groups(told: Iterable[str]) -> Grouping | None:
-    """The grouping that words and files make together; None for no group. Raises SettingsError naming the file."""
+    """Returns the grouping of words and files together; None: no group. Raises SettingsError that names the file."""
     told = tuple(told)
     if NO_GROUP in told:
         if len(told) > 1:
-            raise SettingsError(f"{NO_GROUP} stands beside other groups; give it alone, or leave it out")
+            raise SettingsError(f"{NO_GROUP} cannot be combined with other groups; use it alone, or leave it out")
         return None
     parts: list[str | Mapping[str, Any]] = []
     for text in told:
@@ -37,8 +38,8 @@ def read_groups(told: Iterable[str]) -> Grouping | None:
 
 
 def groups_of(told: Iterable[str], contact: str | None) -> Grouping | None:
-    """The grouping of a crawl: the told one, or where nothing was told one clock for each shared machine. Without a
-    contact no public address is connected to, and the others are exempt from that clock: such a crawl needs none."""
+    """Returns the grouping of a crawl: the one that is set, or by default one clock per shared machine. A crawl without
+    a contact needs no such clock: it connects to no public address, and all other addresses are exempt."""
     told = tuple(told)
     if told:
         return read_groups(told)
@@ -67,7 +68,7 @@ def _table(path: str) -> dict[str, Any]:
     try:
         return tomllib.loads(octets.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path!r} is no TOML: {error}") from None
+        raise SettingsError(f"{path!r} is not TOML: {error}") from None
 
 
 def _in_file(path: str, table: str | Mapping[str, Any]) -> None:

@@ -1,11 +1,11 @@
-"""Settings of single hosts: the `[[host]]` tables of outrider.toml over the crawl's own.
+"""Settings of single hosts: the `[[host]]` tables of outrider.toml override the crawl's own settings.
 
     [[host]]
-    name = "*.example.org"        # a pattern of host names: * stands for any characters
+    name = "*.example.org"        # a pattern of host names: * matches any characters
     delay = 5
     header = ["X-Key=1"]
 
-Tables hold in order, a later one over an earlier one.
+Tables apply in order; a later one overrides an earlier one.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from outrider.page.pdf import PDF_TYPE, reads_pdf
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """The settings of one host. delay, capacity: None where no table says anything, and the crawl's own hold. truncate:
-    with the limit of PDF where it is read."""
+    """The settings of one host. delay, capacity: None if no table sets them, and the crawl's own apply. truncate: with
+    the limit of PDF if PDF is read."""
 
     delay: float | None
     capacity: int | None
@@ -52,9 +52,9 @@ class HostSettings:
         bytes_max: int | None = None,
         capacity: int = 1,
     ) -> Request:
-        """A request with the host's own fields, the `usual` ones that it does not name itself, and `last`; with
-        credentials where its origin is theirs. bytes_max: in place of the limits of pages. capacity: as the lease has
-        it, for an order may have changed it."""
+        """Returns a request with the host's own fields, those `usual` fields that it does not set, and `last`; with
+        credentials if they are for its origin. bytes_max: replaces the limits of pages. capacity: of the lease, because
+        an order may have changed it."""
         named = {name.lower() for name, _ in self.header}
         fields = self.header + tuple(field for field in usual if field[0].lower() not in named) + last
         return Request(
@@ -75,7 +75,7 @@ class HostSettings:
 
 
 def unverified_hosts(options: CrawlOptions) -> list[str]:
-    """The hosts whose certificates need prove nothing, by their tables."""
+    """Returns the hosts whose certificates are not verified, by their tables."""
     hosts = PerHost(options)
     names = dict.fromkeys(str(dict(table)["name"]).lower() for table in options.host if "tls" in dict(table))
     return [name for name in names if not hosts.of(name).verified]
@@ -92,7 +92,7 @@ class PerHost:
         self._made_ones: dict[str, HostSettings] = {}
 
     def of(self, host: str) -> HostSettings:
-        """The settings of a host, by its canonical name without a dot behind it."""
+        """Returns the settings of a host, by its canonical name without a trailing dot."""
         if not self._tables:
             return self._usual
         known = self._made_ones.get(host)
@@ -127,7 +127,7 @@ class PerHost:
         )
 
     def _with_pdf(self, limits: TypeBytes) -> TypeBytes:
-        """The limits with the one of PDF, where PDF is read and none of them says how much of it is kept."""
+        """Returns the limits, with the one of PDF if PDF is read and no limit is set for it."""
         if not self._reads_pdf or bytes_of_type(limits, PDF_TYPE) is not None:
             return limits
         return (*limits, (PDF_TYPE, PDF_BYTES_MAX))

@@ -12,7 +12,7 @@ _INSTANT_ENDINGS = ("_at", "_until", "_before", "_since")
 
 
 def dated(value: object, name: str = "") -> Any:
-    """The same with each instant as RFC 3339 in UTC, as tables have it; none for an instant that is not set."""
+    """Returns the same value with each instant as RFC 3339 in UTC, as in tables; an instant that is not set is None."""
     if isinstance(value, Mapping):
         return {key: dated(one, str(key)) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -23,12 +23,12 @@ def dated(value: object, name: str = "") -> Any:
 
 
 def is_instant(name: str) -> bool:
-    """Whether a field of this name holds an instant."""
+    """Whether a field of this name contains an instant."""
     return name in _INSTANTS or name.endswith(_INSTANT_ENDINGS)
 
 
 def moment(instant: int) -> str:
-    """One instant as RFC 3339; "-" for one that is not set."""
+    """Returns one instant as RFC 3339; "-" if it is not set."""
     if instant <= 0:
         return "-"
     try:

@@ -50,7 +50,7 @@ CONCURRENCY_MAX = 10_000  # sockets of one process; beyond it the kernel's table
 DELAY_SECONDS_MAX = 86_400.0  # a gap of more than a day is a typing error
 DELAY_FACTOR_MAX = 10_000.0  # the term is cut at 60 s anyway
 SECONDS_MAX = ORDER_SECONDS_MAX
-MAX_WAIT_SECONDS = 86_400.0  # a site may ask to come back tomorrow; a run that waits longer looks hung
+MAX_WAIT_SECONDS = 86_400.0  # a site may set a Retry-After of a day; a run that waits longer seems to hang
 COUNT_MAX = 1 << 53  # whole numbers that every JSON reader keeps exactly
 SEED_MAX = (1 << 64) - 1
 CONTACT_CHARACTERS_MAX = 200  # it travels in every request
@@ -382,11 +382,11 @@ _OF_TABLES: dict[str, tuple[Callable[[object], object], str]] = {
     "capacity": (_whole(1, GROUP_CAPACITY_MAX), f"a whole number from 1 to {GROUP_CAPACITY_MAX}"),
     "tls": (_one_of(_TLS_OF_HOST), "one of " + ", ".join(_TLS_OF_HOST)),
 }
-"""The keys of a [[host]] table that are no options of a whole crawl: how each is read, and what it takes in words."""
+"""The keys of a [[host]] table that are not options of a whole crawl: how each is read, and its accepted values."""
 
 
 def _tables(value: object) -> tuple[tuple[tuple[str, object], ...], ...]:
-    """The [[host]] tables, each as pairs, its values checked as those of the options of the same names."""
+    """Returns the [[host]] tables, each as pairs, with values checked like those of the options of the same names."""
     if isinstance(value, Mapping) or not isinstance(value, list | tuple):
         raise RefusedError("not a list of tables")
     found = []
@@ -442,13 +442,13 @@ class Setting:
     """How one option is read and explained: the row from which command line, environment, outrider.toml, Python and
     docs/cli.md are made.
 
-    optional: None (written `none`) is a value of its own. many: a list. switch: a flag with a `no-`, or one named
-    `off`, beside it. once: it is said for one run, and outrider.toml does not keep it. frontier: the frontier decides
-    by it. path: it names a file; in outrider.toml it is seen from the directory; words that are no path are listed in
-    `words`. short: a second flag.
-    topic: its group in help and documents. choices: the words it accepts, which a shell completes.
-    per_host: a [[host]] table may have it. secret: its values are shown nowhere. file_only: it stands in
-    outrider.toml and in Python, and has no flag. spaced: its values may hold spaces, so that a variable of the
+    optional: None (written `none`) is a value of its own. many: a list. switch: a flag with a second flag `no-`, or one
+    named `off`. once: it is valid for one run, and not kept in outrider.toml. frontier: the frontier uses it. path: it
+    names a file; in outrider.toml it is relative to the directory; `words` lists the values that are not paths.
+    short: a second flag.
+    topic: its group in help and documents. choices: the accepted words, which a shell completes.
+    per_host: a [[host]] table may have it. secret: its values are never shown. file_only: it can be set in
+    outrider.toml and in Python, and has no flag. spaced: its values may contain spaces, so that a variable of the
     environment has one on each line.
     """
 
@@ -945,7 +945,7 @@ class CrawlOptions:
 
     @property
     def user_agent_sent(self) -> str:
-        """The User-Agent header: `TOKEN/0.1 (+contact)`."""
+        """Returns the User-Agent header: `TOKEN/0.1 (+contact)`."""
         from outrider.crawl.setup.version import PRODUCT_VERSION
 
         product = f"{self.user_agent}/{PRODUCT_VERSION}"
@@ -953,13 +953,13 @@ class CrawlOptions:
 
     @property
     def headers_sent(self) -> tuple[tuple[str, str], ...]:
-        """The fields that each request has beside the usual ones: `From`, where the contact is a mail address (RFC 9110
-        section 10.1.2)."""
+        """Returns the fields of each request in addition to the usual ones: `From`, if the contact is a mail address
+        (RFC 9110 section 10.1.2)."""
         mail = self.contact.removeprefix("mailto:") if self.contact and _MAIL.fullmatch(self.contact) else None
         return (("From", mail),) if mail else ()
 
     def frontier_settings(self) -> dict[str, object]:
-        """The part that the frontier decides by, under the same names."""
+        """Returns the settings of the frontier, under the same names."""
         told = {name: getattr(self, name) for name in FRONTIER_SETTINGS} | {
             "group": groups_of(self.group, self.contact)
         }
@@ -973,7 +973,7 @@ class CrawlOptions:
             self.host_quantile,
         )
         told["traps"] = rules if self.traps else None
-        # A function decides per page, before the frontier is told of its links.
+        # A function decides per page, before the frontier gets its links.
         return {**told, "scope": "any"} if is_function(self.scope) else told
 
 
@@ -982,21 +982,21 @@ def _require_no_secret(fields: tuple[tuple[str, str], ...]) -> None:
     for name, _ in fields:
         if is_secret(name):
             raise SettingsError(
-                f"header {name} would go to every host of the crawl: give credentials ORIGIN=SECRET, or the header in "
-                "a [[host]] table of outrider.toml"
+                f"header {name} would go to every host of the crawl: use credentials ORIGIN=SECRET, or set the header "
+                "in a [[host]] table of outrider.toml"
             )
 
 
 def _require_owner(*, own_sites: bool, anywhere: bool) -> None:
-    """Raises SettingsError where robots.txt may not be ignored: for sites of others, or of nobody knows whom."""
+    """Raises SettingsError if robots.txt may not be ignored: for sites of other owners, or of unknown owners."""
     if not own_sites:
         raise SettingsError(
-            "obey-robots is False: robots.txt may be ignored on sites of your own alone; where they all are, add "
-            "--own-sites (own_sites = true), else take --ignore-robots back"
+            "obey-robots is False: robots.txt may be ignored only on your own sites; if all of them are, add "
+            "--own-sites (own_sites = true), else remove --ignore-robots"
         )
     if anywhere:
         raise SettingsError(
-            "obey-robots is False, and scope is any, which leads to sites of others: give scope host, domain or prefix"
+            "obey-robots is False, and scope is any, which includes foreign sites: set scope host, domain or prefix"
         )
 
 
@@ -1010,7 +1010,7 @@ SETTINGS: dict[str, Setting] = {
 
 
 def default_of(name: str) -> object:
-    """The default of an option."""
+    """Returns the default of an option."""
     return CrawlOptions.__dataclass_fields__[name].default
 
 
@@ -1018,7 +1018,7 @@ FRONTIER_SETTINGS = tuple(name for name, setting in SETTINGS.items() if setting.
 
 
 def checked(name: str, value: object, setting: Setting, source: str = "") -> object:
-    """The value in its own type. Raises SettingsError naming the key, the value and what would be accepted."""
+    """Returns the value in its own type. Raises SettingsError with the key, the value and the accepted values."""
     if setting.optional and (value is None or (isinstance(value, str) and value.strip().lower() == "none")):
         return None
     try:
@@ -1035,10 +1035,10 @@ Given = Mapping[str, tuple[object, str]]
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, tuple[object, str]]:
-    """The options named OUTRIDER_…; lists are separated by white space, those whose values may hold spaces by line
-    breaks; an empty variable is none.
+    """Returns the options named OUTRIDER_…. White space separates lists; line breaks separate those whose values may
+    contain spaces. An empty variable does not count.
 
-    Raises SettingsError for a variable that is almost one of them: it would be passed over in silence.
+    Raises SettingsError for a variable with almost such a name: otherwise a typing error would be ignored silently.
     """
     found: dict[str, tuple[object, str]] = {}
     known = [ENVIRONMENT_PREFIX + name.upper() for name in SETTINGS]
@@ -1046,7 +1046,7 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, tuple[object, 
         if variable.startswith(ENVIRONMENT_PREFIX) and variable not in known:
             near = difflib.get_close_matches(variable, known, 1, _ALMOST)
             if near:
-                raise SettingsError(f"{variable} (in the environment) is no setting; did you mean {near[0]}?")
+                raise SettingsError(f"{variable} (in the environment) is not a setting; did you mean {near[0]}?")
     for name, setting in SETTINGS.items():
         if setting.file_only:
             continue
@@ -1058,7 +1058,7 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, tuple[object, 
 
 
 def _listed(text: str, setting: Setting) -> list[str]:
-    """The values of a list in a variable."""
+    """Returns the values of a list in a variable."""
     if not setting.spaced:
         return text.split()
     return [line for line in map(str.strip, text.splitlines()) if line]
@@ -1066,34 +1066,34 @@ def _listed(text: str, setting: Setting) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """The content of a DIR/outrider.toml: options, and where the seeds came from."""
+    """The content of a DIR/outrider.toml: options, and the sources of the seeds."""
 
     options: Given
     seeds: tuple[str, ...] = ()
 
 
 def from_file(text: str, shown: str, directory: str) -> SettingsFile:
-    """Reads the text of an outrider.toml (`shown` names it in errors; relative paths are seen from `directory`).
+    """Reads the text of an outrider.toml (`shown` names it in errors; relative paths start at `directory`).
 
-    Raises SettingsError for a text that is no TOML or has an unknown key; the values are checked later, together.
+    Raises SettingsError for a text that is not TOML or has an unknown key; the values are checked later, together.
     """
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{shown} is no TOML: {error}") from None
+        raise SettingsError(f"{shown} is not TOML: {error}") from None
     found: dict[str, tuple[object, str]] = {}
     seeds: tuple[str, ...] = ()
     for key, value in table.items():
         name = key.replace("-", "_")
         if name == "seeds":
             if not isinstance(value, list) or not all(isinstance(seed, str) for seed in value):
-                raise SettingsError(f"seeds ({shown}) is no list of texts")
+                raise SettingsError(f"seeds ({shown}) is not a list of texts")
             seeds = tuple(value)
             continue
         if name not in SETTINGS:
-            raise SettingsError(f"{key} ({shown}) is no setting{_nearest(name)}")
+            raise SettingsError(f"{key} ({shown}) is not a setting{_nearest(name)}")
         if SETTINGS[name].once:
-            raise SettingsError(f"{key} ({shown}) is said for one run: give it as a flag, and take it out of the file")
+            raise SettingsError(f"{key} ({shown}) is valid for one run only: use the flag, and remove it from the file")
         if SETTINGS[name].path:
             value = _seen_from(directory, value, ("", "none", *SETTINGS[name].words))
         found[name] = (value, shown)
@@ -1114,9 +1114,9 @@ def _nearest(name: str) -> str:
 
 
 def resolved(flags: Mapping[str, object], environment: Given, file: Given, output: str) -> CrawlOptions:
-    """One value per option: flags before the environment before outrider.toml before the defaults.
+    """Returns one value per option: flags override the environment, that outrider.toml, and that the defaults.
 
-    A directory that was moved keeps working: `output` is where it lies now. Raises SettingsError.
+    A directory that was moved still works: `output` is its present path. Raises SettingsError.
     """
     return explained(flags, environment, file, output)[0]
 
@@ -1124,7 +1124,7 @@ def resolved(flags: Mapping[str, object], environment: Given, file: Given, outpu
 def explained(
     flags: Mapping[str, object], environment: Given, file: Given, output: str
 ) -> tuple[CrawlOptions, dict[str, str]]:
-    """As `resolved`, and where each value that is no default came from: a flag (""), a variable, or a file."""
+    """Returns the same as `resolved`, and the source of each value that is not a default: "" (flag), variable, file."""
     merged: dict[str, tuple[object, str]] = {
         **file,
         **environment,
@@ -1141,12 +1141,12 @@ def explained(
 
 
 def permitting(options: CrawlOptions, addresses: tuple[str, ...]) -> CrawlOptions:
-    """The same settings with further addresses that may be connected to."""
+    """Returns the same settings with further permitted addresses."""
     return replace(options, allow_address=(*options.allow_address, *addresses)) if addresses else options
 
 
 def hidden(options: CrawlOptions) -> CrawlOptions:
-    """The same settings without the values of header fields and credentials."""
+    """Returns the same settings without the values of header fields and credentials."""
 
     def covered(name: str, value: Any) -> Any:
         if name not in SETTINGS or not SETTINGS[name].secret:
@@ -1159,16 +1159,16 @@ def hidden(options: CrawlOptions) -> CrawlOptions:
 
 
 def as_toml(options: CrawlOptions, seeds: Iterable[str]) -> str:
-    """The text of an outrider.toml with every setting, its meaning and where the seeds came from."""
+    """Returns the text of an outrider.toml with every setting, its meaning and the sources of the seeds."""
     parts = [
-        "# The settings this crawl runs with. Flags and OUTRIDER_… variables come before what is written here.",
+        "# The settings this crawl runs with. Flags and OUTRIDER_… variables override the values in this file.",
         "",
-        "# Where the seeds came from: URLs, @files, or - for standard input.",
+        "# The sources of the seeds: URLs, @files, or - for standard input.",
         f"seeds = {_toml(tuple(seeds))}",
     ]
     for name, setting in SETTINGS.items():
         if name in ("output", "host") or setting.once:
-            continue  # a directory may be moved; an option for one run is not kept; tables stand behind the keys
+            continue  # a directory may be moved; an option for one run is not kept; tables must follow the keys
         value = getattr(options, name)
         parts += ["", f"# {setting.meaning} It takes {setting.accepted}."]
         parts.append(f"{name} = {value_text(value)}")
@@ -1182,14 +1182,14 @@ def _paired(value: object) -> str:
 
 
 def typed_text(value: object) -> str:
-    """One value as a user types it behind its flag; "" for an empty list or text."""
+    """Returns one value as a user types it after its flag; "" for an empty list or text."""
     if isinstance(value, tuple):
         return ",".join(f"{part[0]}={_paired(part[1])}" if isinstance(part, tuple) else str(part) for part in value)
     return f"{value:g}" if isinstance(value, float) else value_text(value).strip('"')
 
 
 def value_text(value: object) -> str:
-    """One value as outrider.toml has it; None is "none"."""
+    """Returns one value as outrider.toml has it; None is "none"."""
     return '"none"' if value is None else _toml(value)
 
 
@@ -1199,7 +1199,7 @@ def _toml(value: object) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
-        return repr(value)  # shortest text that reads back as the same number; TOML takes the same forms
+        return repr(value)  # the shortest text that reads back as the same number; TOML accepts the same forms
     if isinstance(value, tuple):
         if not value:
             return "[]"
@@ -1218,7 +1218,7 @@ def _toml_character(character: str) -> str:
     if character in '"\\':
         return "\\" + character
     if 0xD800 <= code <= 0xDFFF:
-        return "\\uFFFD"  # TOML holds scalar values only; half a character cannot be written
+        return "\\uFFFD"  # TOML allows scalar values only; half a character cannot be written
     if code < 0x20 or code == 0x7F or 0x80 <= code < 0xA0:
         return f"\\u{code:04X}"
     return character

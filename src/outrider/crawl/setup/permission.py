@@ -1,8 +1,8 @@
-"""The rule for URLs that are added: a loopback URL of the store's owner permits its address, and a URL at any other
-address that the guard refuses is refused at once, with the option that permits it.
+"""The rule for added URLs: a loopback URL of the store's owner permits its address. A URL at any other address that the
+guard refuses is refused at once, with the option that permits it.
 
-The owner types commands on this machine, or asks a server over its loopback address. Nobody else may point a crawl at
-the machine that it runs on.
+The owner types commands on this machine, or uses a server over its loopback address. Only the owner may point a crawl
+at the machine that it runs on.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from outrider.storage.files import Directory
 from outrider.url import host_key, host_of, spell
 
 REFUSED_NAMED_MAX: Final = 20  # URLs with a sentence of their own in the answer to one call
-LOCAL_ADDRESSES: Final = ("127.0.0.1", "::1")  # of the names that RFC 6761 section 6.3 keeps for this machine
+LOCAL_ADDRESSES: Final = ("127.0.0.1", "::1")  # of the names that RFC 6761 section 6.3 reserves for this machine
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The answer for a batch of URLs: the places of those that may be added, and why each of the others may not."""
+    """The answer for a batch of URLs: the indexes of the accepted URLs, and the reason for each refused one."""
 
     places: tuple[int, ...]
     refused: Mapping[int, str]
 
     def named(self, urls: Sequence[str]) -> list[str]:
-        """A sentence for each of the first URLs that were refused."""
+        """Returns a sentence for each of the first refused URLs."""
         some = list(self.refused.items())[:REFUSED_NAMED_MAX]
         return [f"{shown(urls[place])} was not added: {why}" for place, why in some]
 
 
 class Permission:
-    """The addresses that one crawl may ask, while its frontier is open. `guard` follows what is permitted."""
+    """The addresses to which one crawl may connect, while its frontier is open. `guard` uses the current ones."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Permission:
         hosts: Mapping[str, tuple[str, ...]],
         guard: AddressGuard | None = None,
     ) -> None:
-        """sources: where the seeds came from, as outrider.toml keeps them. hosts: a parsed --hosts file."""
+        """sources: the sources of the seeds, as in outrider.toml. hosts: a parsed --hosts file."""
         self.options, self._sources, self._hosts = options, tuple(sources), hosts
         self._lock = threading.Lock()
         self.guard = guard if guard is not None else AddressGuard(options.allow_address, hosts)
@@ -59,7 +59,7 @@ class Permission:
 
     @property
     def loopback(self) -> list[str]:
-        """The permitted ranges of loopback addresses, as `--allow-address` takes them."""
+        """Returns the permitted ranges of loopback addresses, as `--allow-address` accepts them."""
         return [str(network) for network in self.guard.allowed if network.is_loopback]
 
     def admit(self, urls: Sequence[str], *, owner: bool) -> Admitted:
@@ -77,7 +77,7 @@ class Permission:
         return Admitted(tuple(place for place in range(len(spelled)) if place not in refused), refused)
 
     def _permit(self, urls: Sequence[str]) -> None:
-        """Written down before the guard lets a request through: the next run knows it, too."""
+        """Writes the addresses to the settings, then permits them, so that the next run has them too."""
         with self._lock:
             more = loopback_of(urls, self._hosts, self.options.allow_address)
             if not more:
@@ -93,8 +93,8 @@ class Permission:
 
 
 def closed(host: str, hosts: Mapping[str, tuple[str, ...]], guard: AddressGuard) -> str | None:
-    """Why no request may go to a host, None for a name: only a look-up tells its addresses. hosts: a parsed --hosts
-    file."""
+    """Returns why a host may not be requested, None for a name: its addresses are unknown before a look-up. hosts: a
+    parsed --hosts file."""
     name = host_key(host)
     if name in hosts:
         return None  # the file says where it is, and the guard decides there

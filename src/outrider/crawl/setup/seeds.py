@@ -13,44 +13,44 @@ from outrider.fetch.names import parse_hosts
 from outrider.limits import BAD_SEEDS_KEPT_MAX, HOSTS_FILE_BYTES_MAX, SEEDS_MAX, URL_BYTES_MAX
 from outrider.url import host_key, host_of, normalize
 
-SEED_FAULTS_NAMED_MAX = 20  # how many seeds that are no URLs are listed; all of them are skipped
+SEED_FAULTS_NAMED_MAX = 20  # how many bad seeds are listed; all of them are skipped
 SEED_CHARACTERS_SHOWN = 60  # a seed that is too long is shown up to here
-SEED_HOSTS_NAMED_MAX = 3  # how many hosts an error names before it counts the others
+SEED_HOSTS_NAMED_MAX = 3  # how many hosts an error names; further ones are counted
 _REMARK = b"#"
 
 
 def placed(sources: Iterable[str]) -> tuple[str, ...]:
-    """The sources as they are kept: relative files made absolute, so that they mean the same from every directory."""
+    """Returns the sources with absolute file paths, so that they mean the same from every directory."""
     return tuple("@" + os.path.abspath(source[1:]) if source[:1] == "@" else source for source in sources)
 
 
 @dataclass(slots=True)
 class BadSeeds:
-    """Seeds that are no URLs: how many, and what is wrong with each of the first ones."""
+    """Seeds that are not URLs: how many, and what is wrong with each of the first ones."""
 
     count: int = 0
     texts: list[str] = field(default_factory=list)
 
     def add(self, text: str) -> None:
-        """Takes the file, the line and the reason of one."""
+        """Adds one, with its file, line and reason."""
         self.count += 1
         if len(self.texts) < BAD_SEEDS_KEPT_MAX:
             self.texts.append(text)
 
     def lines(self) -> Iterator[str]:
-        """The first ones for people, and how many more there are."""
+        """Yields the messages of the first ones, and how many more there are."""
         for text in self.texts[:SEED_FAULTS_NAMED_MAX]:
             yield f"skipped: {text}"
         if self.count > SEED_FAULTS_NAMED_MAX:
-            yield f"skipped: {self.count - SEED_FAULTS_NAMED_MAX:,} more seeds that are no URLs; crawl.log lists them"
+            yield f"skipped: {self.count - SEED_FAULTS_NAMED_MAX:,} more seeds that are not URLs; crawl.log lists them"
 
 
 def read_seeds(sources: Iterable[str], stdin: BinaryIO | None = None, faults: BadSeeds | None = None) -> list[str]:
-    """The canonical URLs that the sources name, in order, each once.
+    """Returns the canonical URLs of the sources, in order, each once.
 
-    A file holds one URL a line, in UTF-8; empty lines and lines that begin with # are passed over. faults: takes what
-    is wrong with each that is no http or https URL, or is too long (file, line and reason); without it the first of
-    them raises InvalidUrlError, and so it does where none is left. Raises SettingsError for a file that cannot be read.
+    A file has one URL a line, in UTF-8; empty lines and lines that begin with # are skipped. faults: collects the seeds
+    that are not http or https URLs or too long (file, line and reason). Without it, the first bad seed raises
+    InvalidUrlError; so it does if no seed is left. Raises SettingsError for a file that cannot be read.
     """
     first: InvalidUrlError | None = None
     seeds: dict[str, None] = {}
@@ -80,7 +80,7 @@ def read_seeds(sources: Iterable[str], stdin: BinaryIO | None = None, faults: Ba
 def _lines(source: str, stdin: BinaryIO | None) -> Iterator[tuple[str, str | InvalidUrlError]]:
     if source == "-":
         if stdin is None:
-            raise SettingsError("seeds are to be read from standard input, and there is none")
+            raise SettingsError("seeds should be read from standard input, but it is closed")
         yield from _of_file(stdin, "standard input")
     elif source[:1] == "@":
         try:
@@ -127,7 +127,7 @@ def _hint(text: str) -> str:
 
 
 def read_hosts(path: str | None) -> Mapping[str, tuple[str, ...]]:
-    """The addresses by host name of a --hosts file; SettingsError for one that cannot be read."""
+    """Returns the addresses of a --hosts file by host name. Raises SettingsError if it cannot be read."""
     if path is None:
         return {}
     try:
@@ -158,7 +158,7 @@ def is_loopback(host: str, hosts: Mapping[str, tuple[str, ...]]) -> bool:
 
 
 def loopback_of(seeds: Iterable[str], hosts: Mapping[str, tuple[str, ...]], allowed: Iterable[str]) -> tuple[str, ...]:
-    """The loopback addresses that seeds name, and no allowed range holds: who names one permits it."""
+    """Returns the loopback addresses of seeds outside the permitted ranges: naming such an address permits it."""
     ranges = [ipaddress.ip_network(text) for text in allowed]
     found: dict[str, None] = {}
     for host in dict.fromkeys(map(host_of, seeds)):
