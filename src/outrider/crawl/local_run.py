@@ -425,7 +425,7 @@ class CrawlRun(CrawlLoop):
         return self._bottleneck.last_minute(self._clock())
 
     def _with_shares(self, why_idle: Answer, throughput: Answer) -> Answer:
-        """With the time of hooks, and that of places."""
+        """Adds the time of hooks and of slots to the answer."""
 
         async def answered(question: Mapping[str, Any]) -> dict[str, Any]:
             places = await throughput({})

@@ -46,7 +46,7 @@ class Stage(IntEnum):
     BEGINS = 0
     """It waits for the processor, or its answer is being read."""
     WAITS = 1
-    """It waits for a place among the requests."""
+    """The visit waits for a slot."""
     NAMED = 2
     """Resolving the address of its host."""
     SITE = 3
@@ -92,7 +92,7 @@ class Bottleneck:
         self._answers = self._body = self._late = 0  # since the last look
         self._synced = 0.0  # the share of the writer thread's last turn that was spent in syncs
         self._schedule_counts: ScheduleCounts | None = None
-        self._held: str | None = None  # the cause that keeps all empty places empty
+        self._held: str | None = None  # the cause that keeps all empty slots empty
         self._steps: deque[_Step] = deque([_Step()])
 
     # -- the life of a visit -------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class Bottleneck:
         self._late += max(0, late)
 
     def end(self, tokens: Iterable[int], now: Instant) -> None:
-        """The outcomes of visits are written, and their places empty."""
+        """Counts visits whose outcomes are written, and frees their slots."""
         for token in tokens:
             was = self._at.pop(token, None)
             if was is not None:
@@ -223,7 +223,7 @@ def throughput_lines(told: dict[str, Any]) -> Iterable[str]:
     possible = told["possible_per_second"]
     rate = f"{told['answers_per_second']:,.1f} answers a second"
     rate += f" of {possible:,.1f} possible" if possible is not None else ""
-    yield f"last {told['seconds']:.0f} s  {rate} in {told['places']:,} places; bound by {told['bound']}"
+    yield f"last {told['seconds']:.0f} s  {rate} in {told['places']:,} slots; bound by {told['bound']}"
     for cause, share in sorted(told["shares"].items(), key=lambda one: -one[1]):
         if share >= 0.05:
             yield f"  {share:5.1f} %  {cause}: {CAUSES[cause][1]}"

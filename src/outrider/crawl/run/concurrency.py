@@ -73,8 +73,8 @@ class RequestPlaces:
         self.aside = 0
 
     def enter(self, place: Place) -> None:
-        """Has a request begin as soon as there is a place for it, perhaps from within this call. The caller leaves the
-        place in any case."""
+        """Starts a request as soon as there is a slot for it, perhaps from within this call. The caller leaves the
+        slot in any case."""
         if place.host in self._slow_hosts and self._step_aside():
             place.is_aside = True
             self._start(place)
@@ -87,7 +87,7 @@ class RequestPlaces:
 
     @property
     def held_up(self) -> int:
-        """Requests that wait although places are free: those are kept for other hosts."""
+        """Returns the number of requests that wait although slots are free: these are reserved for other hosts."""
         return len(self._waiting) if self._free > 0 else 0
 
     @property

@@ -145,7 +145,7 @@ class Fetching:
         self._loopback_only = loopback_only
         self._clock = clock
         self._places = RequestPlaces(concurrency, aside_most, make_room, kept=kept_of(concurrency) if aside_most else 0)
-        self._in_line: dict[Place, _VisitTrain] = {}  # trains that wait for a place
+        self._in_line: dict[Place, _VisitTrain] = {}  # trains that wait for a slot
         self._make_room = make_room
         self._mapping = 0  # visits that fetch sitemaps
         self._map_line: deque[_VisitTrain] = deque()  # visits that wait until other sitemaps are read
@@ -167,7 +167,7 @@ class Fetching:
 
     @property
     def held_up(self) -> int:
-        """Visits that wait although places are free, since these are kept for other hosts."""
+        """Returns the number of visits that wait although slots are free: these are reserved for other hosts."""
         return self._places.held_up
 
     @property
