@@ -372,8 +372,8 @@ def test_people_read_the_largest_cause_first():
     counts.move(7, Stage.SITE, 0)
     counts.answered(body=0, late=0)
     assert [
-        "last 1 s  1.0 answers a second of 4.0 possible in 4 places; bound by politeness",
+        "last 1 s  1.0 answers a second of 4.0 possible in 4 slots; bound by politeness",
         "   75.0 %  resting: hosts with URLs left are in their delay",
-        "   25.0 %  fetching: sites are answering, and no other host waits for a place",
+        "   25.0 %  fetching: sites are answering, and no other host waits for a slot",
     ] == list(throughput_lines(counts.last_minute(1_000_000)))
     assert [] == list(throughput_lines(Bottleneck(4, 0).last_minute(0)))

@@ -191,7 +191,7 @@ MISTAKES = [
     ("crawl http://127.0.0.1/ --progress bars", 2, "did you mean 'bar'?"),
     ("crawl @seeds.txt", 2, "name a text file with one URL per line"),
     ("crawl @file.txt", 2, "file.txt, line 1: 'nonsense': it has no scheme"),
-    ("crawl http://127.0.0.1/ -o file.txt", 2, "file.txt' is no directory; choose another name with -o"),
+    ("crawl http://127.0.0.1/ -o file.txt", 2, "file.txt' is not a directory; choose another name with -o"),
     (
         "crawl http://127.0.0.1/ -o other",
         5,
@@ -205,7 +205,7 @@ MISTAKES = [
     ("resume new", 2, "new does not exist; `outrider crawl URL -o "),
     ("resume crawl", 2, "has no outrider.toml, so the settings"),
     *((f"{command} new", 2, "`outrider crawl URL -o new` begins one") for command in ("status", "why-idle", "hosts")),
-    *((f"{command} file.txt", 2, f"no directory; {A_CRAWL}") for command in ("status", "urls", "verify", "repair")),
+    *((f"{command} file.txt", 2, f"not a directory; {A_CRAWL}") for command in ("status", "urls", "verify", "repair")),
     *(
         (f"{command} other", 5, f"(it contains notes.txt); {A_CRAWL}")
         for command in ("status", "hosts", "retry", "repair")

@@ -24,14 +24,14 @@ WINDOW_SECONDS: Final = 60.0
 STEP_SECONDS: Final = 1.0  # the window moves by this
 
 CAUSES: Final = {
-    "fetching": ("network", "sites are answering, and no other host waits for a place"),
+    "fetching": ("network", "sites are answering, and no other host waits for a slot"),
     "bandwidth": ("network", "answers are being received"),
     "dns": ("network", "host names are being resolved"),
     "outage": ("network", "no host answers, so our own network is at fault"),
     "resting": ("politeness", "hosts with URLs left are in their delay"),
     "hosts": ("politeness", "too few hosts: each host with URLs left has a request running"),
     "robots": ("politeness", "pages wait for the robots.txt of their host"),
-    "concurrency": ("concurrency", "sites are answering, and ready hosts wait for a place"),
+    "concurrency": ("concurrency", "sites are answering, and ready hosts wait for a slot"),
     "cpu": ("cpu", "visits wait for the processor, or are read and decided"),
     "disk": ("storage", "outcomes wait for a sync, or the disk is full"),
     "paused": ("paused", "hosts with URLs left are paused, or the crawl leases no more"),

@@ -45,7 +45,7 @@ class DirectoryContent(StrEnum):
 
 
 GIVE_A_CRAWL = "name the directory of a crawl"
-"""The way out where the directory that a command names, to look at or to go on with, holds something else."""
+"""The advice if the directory of a command that reads or continues a crawl has other content."""
 NAME_BYTES_MAX: Final = 255  # the longest file name on most systems; longer hosts do not resolve anyway
 CHOOSE_ANOTHER = "choose another name with -o"
 
