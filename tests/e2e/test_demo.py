@@ -81,7 +81,7 @@ def test_it_needs_less_than_forty_seconds(demo):
 
 def test_it_names_every_output_and_all_of_them_exist(demo):
     folder, said, _ = demo
-    assert f"Everything lies in {folder}" in said
+    assert f"All files are in {folder}" in said
     for name in ("report.html", "pages.jsonl", "politeness.jsonl"):
         assert (folder / "crawl" / name).stat().st_size > 10_000, name
     assert list((folder / "crawl" / "archive").glob("*.warc.gz"))

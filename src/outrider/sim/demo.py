@@ -168,8 +168,8 @@ def main(arguments: list[str] | None = None) -> int:
     shape = DemoWeb()
     with _web(folder / "web") as ready:
         _say(
-            f"A web of {len(shape.hosts)} hosts and some {len(shape.must_fetch()):,} pages now answers on loopback.",
-            "One host is slow, one wants a second of rest, one refuses at first, one closes a folder, one never ends.",
+            f"A web of {len(shape.hosts)} hosts and some {len(shape.must_fetch()):,} pages now runs on loopback.",
+            "One host is slow, one demands a delay of a second, one refuses at first, one closes a folder, one never ends.",
             "",
         )
         settings = ["--hosts", ready["hosts"], f"--delay={DELAY_SECONDS}", "--name", "the demo web"]
@@ -177,20 +177,20 @@ def main(arguments: list[str] | None = None) -> int:
         _say(f"$ {_spoken()} {shlex.join(command[len(_command()) :])}", "")
         code = _crawl([*command, "--progress", "auto"])
     if not (crawled / "pages.jsonl").exists():
-        _say("", f"The crawl ended with {code} and left no pages; what it said stands above.")
+        _say("", f"The crawl ended with {code} and saved no pages; its messages are above.")
         return code or 1
     delays = {host: max(DELAY_SECONDS, shape.crawl_delay(host) or 0.0) for host in shape.hosts}
     seen = inspect(records_of(folder / "web" / "access.log"), delays)
     _say(
         "",
-        "What the web itself saw:",
+        "What the servers of this web recorded:",
         *(f"  {line}" for line in inspection_lines(seen)),
         "",
-        f"Everything lies in {folder}",
+        f"All files are in {folder}",
         f"  {'crawl/report.html':<24}  open it in a browser",
         f"  {'crawl/pages.jsonl':<24}  one line per finished attempt",
         f"  {'crawl/politeness.jsonl':<24}  one line per request",
-        f"  {'crawl/archive/':<24}  the answers, as WARC",
+        f"  {'crawl/archive/':<24}  the responses, as WARC",
         "",
         "Try next:",
         f"  {_spoken()} status {shlex.quote(str(crawled))}",

@@ -1,4 +1,4 @@
-"""Sends hosts to the disk when too many are in memory: the ones asked longest ago, in bounded steps before a checkpoint
+"""Moves hosts to the disk when too many are in memory: the least recently visited, in bounded steps before a checkpoint
 begins."""
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from outrider.limits import COLD_SAMPLE_ROWS, COLD_STEP_ROWS
 
 
 class Cooling:
-    """hot_max: how many hosts may have rows. A host that still adds to the clock of a group stays: when it goes, the
-    rests of its groups behind its last request are over, and no record of them is needed."""
+    """hot_max: how many hosts may have rows. A host that still adds to the clock of a group is kept: when it leaves,
+    the delays of its groups after its last request are over, so they need no record."""
 
     def __init__(self, tables: Tables, turns: HostSchedule, hot_max: int) -> None:
         self._tables = tables
         self._turns = turns
         self._hot_max = hot_max
         self._hand: int | None = None  # the next row to look at; None between two passes
-        self._cutoff: Instant = 0  # hosts that were asked later stay
+        self._cutoff: Instant = 0  # hosts that were visited later are kept
         self._left = 0  # how many hosts the last pass left in memory
-        self._room = 0  # bytes of robots rules that this pass may still take along: they lie in memory until its end
+        self._room = 0  # bytes of robots rules that this pass may still move: they stay in memory until its end
 
     @property
     def presses(self) -> bool:
@@ -41,7 +41,7 @@ class Cooling:
         if self._hand is None and not self._begin(now):
             return False
         if self._tables.leaving.stalled:
-            # before hosts go: a queue row with another owner must lose no cards
+            # before hosts leave: a queue row with another owner must lose no cards
             self._tables.leaving.drop(COLD_STEP_ROWS)
             return True
         first = self._hand or 0
@@ -56,7 +56,7 @@ class Cooling:
         return self._hand is not None
 
     def put_back(self, rows: Rows, now: Instant) -> None:
-        """Sends hosts that were recalled for a moment back to the disk, if they may go."""
+        """Moves hosts that were recalled for a moment back to the disk, if they may leave."""
         self._room = self._tables.robots.rulebook.bytes_max
         if self._tables.hosts.reuses and not self._tables.leaving.stalled:
             self._put_away(may_go(self._tables, np.sort(rows), now), now)
@@ -95,7 +95,7 @@ class Cooling:
             rows = rows[np.array([place is None or not place.token for place in places], np.bool_)]
         ruled = (tables.hosts.flags[rows] & np.uint16(ROBOTS)) != 0
         if ruled.any():
-            # The last choice: each host that is left has places for its files, and takes them.
+            # This check is last because it reserves places for the files of each host that passes.
             rows = rows[np.array([not it or self._has_room(row) for row, it in zip(rows.tolist(), ruled, strict=True)])]
         if not len(rows):
             return
@@ -107,8 +107,8 @@ class Cooling:
         tables.cold.put_away(tables, rows)
 
     def _has_room(self, row: int) -> bool:
-        """Whether this pass may still take the robots rules of a host along, and the record has room for those that get
-        no place in the rulebook. The pass always may take those of its first host. Gives the places."""
+        """Whether this pass may still move the robots rules of a host, and the record has room for those without a
+        place in the rulebook. The rules of the first host of a pass are always moved. Reserves the places."""
         rulebook = self._tables.robots.rulebook
         size, files = cells_bytes(self._tables, row)
         if size > EXTRA_BYTES_MAX or (size > self._room and self._room < rulebook.bytes_max):
@@ -119,7 +119,7 @@ class Cooling:
 
 
 def _last_requests(tables: Tables, rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The end of the last request to each host, or of the rest behind it."""
+    """The end of the last request to each host, or of the delay after it."""
     found: np.ndarray[tuple[int], np.dtype[np.int64]] = np.maximum(
         tables.hosts.ended[rows], tables.hosts.rest_until[rows]
     )

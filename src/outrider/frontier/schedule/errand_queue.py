@@ -1,8 +1,8 @@
-"""The errands that are lined up at one host, in the order in which they are leased.
+"""The errands that wait at one host, in the order in which they are leased.
 
-An errand that goes before all pages comes first, then the best class, then the first of its equals. Thousands may be in
-one line, since the robots.txt files of any number of authorities may redirect to one host: to find the next errand, to
-add one and to take one out costs by its logarithm, and by how many errands in front of it operators forbid.
+An errand that precedes all pages is first, then the best class, then the oldest of that class. Thousands may wait in
+one line, because the robots.txt files of any number of authorities may redirect to one host. To find, add or remove an
+errand costs by the logarithm of the length, and by the number of errands in front of it that operators forbid.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from outrider.frontier.state.errand import Errand
 Allowed: TypeAlias = Callable[[Errand], Instant | None]
 """The first instant at which operators allow an errand; None while they forbid it."""
 _Entry: TypeAlias = tuple[int, int, Errand]  # the negative class, the place in the line, the errand
-_LAPSED_MIN = 64  # so many entries of errands that left may stay in any case
+_LAPSED_MIN = 64  # this number of lapsed entries is always allowed
 
 
 class ErrandQueue:
@@ -28,7 +28,7 @@ class ErrandQueue:
     def __init__(self) -> None:
         self._entries: dict[Errand, _Entry] = {}
         # Heaps; an entry that is not the one in `_entries` has lapsed.
-        self._ready: tuple[list[_Entry], list[_Entry]] = ([], [])  # those before all pages, the others
+        self._ready: tuple[list[_Entry], list[_Entry]] = ([], [])  # those that precede all pages, and the rest
         self._later: list[tuple[Instant, int, Errand]] = []  # by the instant before which they are not leased
         self._number = 0
 
@@ -39,18 +39,18 @@ class ErrandQueue:
         return iter(self._entries)
 
     def add(self, errand: Errand) -> None:
-        """Adds an errand behind its equals."""
+        """Adds an errand after those of the same class."""
         self._number += 1
         self._enter(errand, self._number)
         self._drop_lapsed()
 
     def remove(self, errand: Errand) -> None:
-        """Takes an errand out."""
+        """Removes an errand."""
         del self._entries[errand]
         self._drop_lapsed()
 
     def set_class(self, errand: Errand, klass: int) -> None:
-        """Gives an errand of the line another class; it keeps its place among its equals."""
+        """Changes the class of an errand in the line; its age stays the same."""
         errand.klass = klass
         self._enter(errand, self._entries[errand][1])
         self._drop_lapsed()
@@ -75,14 +75,14 @@ class ErrandQueue:
             heapq.heappush(self._ready[not errand.goes_first], entry)
 
     def first(self, now: Instant, allowed: Allowed) -> Errand | None:
-        """The errand that is leased next, None when none may be now."""
+        """Returns the errand that is leased next, or None if none may be leased now."""
         self._come(now)
         found = (self._best(heap, now, allowed)[0] for heap in self._ready)
         return next((errand for errand in found if errand is not None), None)
 
     def look(self, now: Instant, allowed: Allowed) -> tuple[int, Instant | None]:
-        """The best class among the errands that may be leased now, -1 for none; and the first instant at which another
-        may be, as far as it is known: None for none."""
+        """Returns the best class among the errands that may be leased now (-1 if there is no such errand), and the
+        first known instant at which another one may be leased (None if there is no such instant)."""
         self._come(now)
         best = [self._best(heap, now, allowed) for heap in self._ready]
         klass = max(-1 if errand is None else errand.klass for errand, _ in best)
@@ -90,7 +90,7 @@ class ErrandQueue:
         return klass, self._next(min(times, default=None), allowed)
 
     def _come(self, now: Instant) -> None:
-        """Errands whose instant has come are ready."""
+        """Makes errands ready whose instant has been reached."""
         while self._later and self._later[0][0] <= now:
             _, number, errand = heapq.heappop(self._later)
             entry = self._entries.get(errand)
@@ -98,8 +98,8 @@ class ErrandQueue:
                 heapq.heappush(self._ready[not errand.goes_first], entry)
 
     def _best(self, heap: list[_Entry], now: Instant, allowed: Allowed) -> tuple[Errand | None, Instant | None]:
-        """The first errand of a heap that may be leased now; and the first instant at which one of those in front of it
-        may be."""
+        """Returns the first errand of a heap that may be leased now, and the first instant at which one of the errands
+        before it may be leased."""
         found: Errand | None = None
         soonest: Instant | None = None
         forbidden: list[_Entry] = []

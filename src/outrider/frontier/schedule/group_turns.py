@@ -1,11 +1,10 @@
-"""Politeness clocks that hosts share: the groups of each host, their turns, and the instants at which they may be
-visited.
+"""Politeness clocks that hosts share: the groups of each host, their turns, and when they may be visited.
 
-The store keeps none of it, and hosts go cold beside groups: a host that goes adds nothing to a clock any more.
-Membership follows from names, addresses and settings, a group's clock from the cells of its hosts: it is the latest end
-of their rests, or, with a gap of its own, the latest end of a request plus this gap. A host holds one turn of each of
-its groups from the moment at which its queues are offered (it *stands*) until its request is reported. Until it is
-drawn it may lose its turns to hosts of a better class, and to hosts that a call asks for by crawl or key.
+The store contains none of it. A host may go cold although it is in groups, because then it no longer changes a clock.
+Membership follows from names, addresses and settings. A group's clock follows from the cells of its hosts: it is the
+latest end of their delays or, with its own gap, the latest end of a request plus this gap. A host has one turn of each
+of its groups from the moment at which its queues are offered (it is *standing*) until its request is reported. Until
+it is drawn, it may lose its turns to hosts of a better class, and to hosts that a call selects by crawl or key.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from outrider.limits import GROUP_AGED_TURN_SECONDS, GROUP_VAIN_WAKES_MAX, GROUP
 from outrider.url import domain_spans
 
 Masks = npt.NDArray[np.bool_]
-_OF_HOSTS = -1  # the gap of a group that rests as long as its hosts
+_OF_HOSTS = -1  # the gap of a group whose delay is that of its hosts
 _NO_COLUMN = np.zeros(0, np.int64)
 _PATIENCE = instant(GROUP_AGED_TURN_SECONDS)
 
 
 class _HostColumns(Columns):
-    """joined: whether the host of the row is in its groups; groups: up to four, 0 for none; located_until: the instant
-    until which its address counts as known, 0 when `located` must look it up."""
+    """joined: whether the host of the row is in its groups. groups: up to four, 0 for an empty place. located_until:
+    the instant until which its address counts as known, 0 if `located` must find it."""
 
     joined: Column
     groups: Column
@@ -54,9 +53,9 @@ class _HostColumns(Columns):
 
 
 class _Clocks(Columns):
-    """capacity: turns; kept: whether it is reserved for one host; members: hosts in memory; hash: of its domain or
-    address, 0 for a named group. Row 0 is no group. A row is given again once its last member went cold. Clocks, gaps
-    and turns stand in the kernel."""
+    """capacity: turns. kept: whether it is reserved for one host. members: hosts in memory. hash: of its domain or
+    address, 0 for a named group. Row 0 is not a group. A row is reused after its last member has become cold. Clocks,
+    gaps and turns are in the kernel."""
 
     capacity: Column
     kept: Column
@@ -79,8 +78,8 @@ class _Clocks(Columns):
 
 @dataclass(frozen=True, slots=True)
 class WaitForGroup:
-    """The group that a host waits for. clock: until when it rests. full: whether all its turns are taken. others: how
-    many other hosts wait there."""
+    """The group that a host waits for. clock: the end of its delay. full: whether all its turns are in use. others: how
+    many more hosts wait there."""
 
     name: str
     clock: Instant
@@ -89,9 +88,9 @@ class WaitForGroup:
 
 
 class GroupTurns:
-    """The turns of hosts that belong to groups. Hosts are rows of `Tables.hosts`; a host in a group has the flag
-    GROUPED. used: whether there are groups at all; without any no host waits, and none is kept here. locates: whether
-    errands may ask for addresses."""
+    """The turns of hosts in groups. Hosts are rows of `Tables.hosts`; a host in a group has the flag GROUPED. used:
+    whether there are groups at all; without groups no host waits here. locates: whether errands may resolve
+    addresses."""
 
     def __init__(self, tables: Tables, grouping: Grouping, *, locates: bool) -> None:
         self._tables = tables
@@ -105,12 +104,12 @@ class GroupTurns:
         self._named = Members(self._clocked)
         self._exempt = Members(group for group in grouping.named if group.exempt)
         self._has_exempt = any(group.exempt for group in grouping.named)
-        self._vainly: dict[int, int] = {}  # hosts of several groups: wakes in vain since they last held all turns
+        self._vainly: dict[int, int] = {}  # hosts of several groups: vain wakes since they last had all turns
         self._kept: dict[int, Rows] = {}  # hosts with reserved groups, and these groups
-        self._floor: Instant = 0  # no group goes on before
+        self._floor: Instant = 0  # no group may be visited before
         self._moving: set[int] = set()  # hosts with a new address that are still in their old groups
         self._still_at: dict[int, str] = {}  # while hosts join: addresses of open requests, where their hosts left them
-        self.asks = locates and grouping.needs_addresses  # whether errands ask for unknown addresses
+        self.asks = locates and grouping.needs_addresses  # whether errands resolve unknown addresses
         self._told: set[int] = set()  # hosts whose addresses callers gave in this process
         self.seeking: set[int] = set()  # hosts that are offered as soon as their addresses are known
         for group in self._clocked:
@@ -152,7 +151,7 @@ class GroupTurns:
         return found
 
     def meet(self) -> None:
-        """Lets hosts that became known since the last call join their groups, with their rests and requests."""
+        """Adds hosts that are new since the last call to their groups, with their delays and requests."""
         if not self.used:
             return
         if not self._hosts.count:  # after a kill; a new host has no open request
@@ -176,8 +175,8 @@ class GroupTurns:
             self._turns.follow(np.ascontiguousarray(rows), self._tables.hosts.cells)
 
     def may_leave(self, rows: Rows, now: Instant) -> Masks:
-        """Which of these hosts, whose own rests are over, may go cold: their last requests delay no other host of their
-        groups any more, and no caller of this process told their address."""
+        """Which of these hosts, whose own delays are over, may go cold: their last requests no longer delay another
+        host of their groups, and callers of this process have not reported their addresses."""
         ended = self._tables.hosts.ended[rows]
         found: Masks = (ended == 0) | (ended + self.gap_max <= now)
         for place in np.flatnonzero(found).tolist() if self._told or self._kept else ():
@@ -185,8 +184,8 @@ class GroupTurns:
         return found
 
     def leave(self, rows: Rows, now: Instant) -> None:
-        """Takes hosts that go cold out of their groups; groups without hosts in memory go too, once they have
-        rested."""
+        """Removes hosts that become cold from their groups. Groups without hosts in memory are removed too, after their
+        delay."""
         if not self.used:
             return
         rows = rows[self._hosts.joined[rows]]
@@ -203,7 +202,7 @@ class GroupTurns:
             self._groups.drop(own)
 
     def _part(self, rows: Rows) -> None:
-        """Takes hosts out of their groups."""
+        """Removes hosts from their groups."""
         if self._vainly:
             for row in rows.tolist():
                 self._vainly.pop(row, None)
@@ -212,11 +211,11 @@ class GroupTurns:
         self._turns.leave(np.ascontiguousarray(rows[(groups != 0).any(axis=1)]))
 
     def _clocks(self, groups: Rows) -> npt.NDArray[np.int64]:
-        """Until when each of these groups rests."""
+        """The end of the delay of each of these groups."""
         return np.frombuffer(self._turns.clock(np.ascontiguousarray(groups)), np.int64)
 
     def rest_all(self, until: Instant) -> None:
-        """Lets all groups rest until an instant, also those that come later."""
+        """Delays all groups until an instant, including those that are added later."""
         if until <= self._floor:
             return
         self._floor = until
@@ -270,8 +269,8 @@ class GroupTurns:
         return by_name if address is None else by_name | members.by_address(address)
 
     def _address(self, host: int, name: str) -> IpAddress | None:
-        """The last known address of a host, or the one that its open requests go to; a host name that is an address is
-        its own."""
+        """The last known address of a host, or the one to which its open requests are sent. A host name that is an
+        address is its own address."""
         if name[-1:].isdigit() or name[:1] == "[":
             try:
                 return address_of(name.strip("[]"))
@@ -299,22 +298,22 @@ class GroupTurns:
         self._hosts.located_until[[host for host in hosts if host < self._hosts.count]] = 0
 
     def note_given_addresses(self, hosts: Iterable[int]) -> Rows:
-        """Notes hosts whose addresses callers of this process give: no errand asks for them while it runs. Returns the
-        new ones among them, which `touch` must handle."""
+        """Notes hosts whose addresses are reported by callers of this process: no errand resolves them while it runs.
+        Returns the new ones among them, which `touch` must handle."""
         new = [host for host in hosts if host not in self._told] if self.asks else []
         self._told.update(new)
         return np.array(new, np.uint32)
 
     def located(self, rows: Rows, now: Instant) -> Masks:
-        """Whether the address of each host is known now, or is known to be missing; True for all where no errands ask
-        for addresses."""
+        """Whether the address of each host is known now, or is known to be missing. True for all hosts if no errands
+        resolve addresses."""
         if not self.asks:
             return np.ones(len(rows), np.bool_)
         until = self._hosts.located_until
         old = until[rows] <= now
         for row in rows[old].tolist():
             place = self._tables.addresses.by_host.get(row)
-            # An address that a caller gave to an earlier process does not count: no call would ever correct it.
+            # An address that a caller reported to an earlier process does not count: no call would ever correct it.
             if place is not None and place.expires and (place.expires != FOREVER or row in self._told):
                 until[row] = place.expires
             elif place is None and self._address(row, self._tables.hosts.name(row)) is not None:
@@ -323,8 +322,8 @@ class GroupTurns:
         return found
 
     def located_column(self, rows: Rows, now: Instant) -> npt.NDArray[np.int64]:
-        """By row, the instants until which addresses count as known, brought up to date for these hosts; empty where
-        no errands ask for addresses."""
+        """By row, the instants until which addresses count as known, updated for these hosts. Empty if no errands
+        resolve addresses."""
         if not self.asks:
             return _NO_COLUMN
         self.located(rows, now)
@@ -335,7 +334,7 @@ class GroupTurns:
         return host not in self._moving and bool(self.located(np.array([host], np.uint32), now)[0])
 
     def step_aside(self, rows: Rows) -> None:
-        """Takes the turns of these hosts and ends their waiting, until they are handled again; they keep their place
+        """Removes the turns of these hosts and ends their waiting until they are handled again. They keep their place
         among waiting hosts."""
         self._turns.step_aside(rows)
 
@@ -368,19 +367,18 @@ class GroupTurns:
     # -- turns and clocks ----------------------------------------------------------------------------------------------
 
     def follow(self, rows: Rows) -> None:
-        """Brings turns and clocks up to date with these hosts: with requests that began or ended, rests and
-        addresses."""
+        """Updates turns and clocks with these hosts: with requests that began or ended, delays and addresses."""
         if not self.used:
             return
         self.meet()
-        self._come(rows)  # a new host, or one that came back, may have the row of a host that went cold
+        self._come(rows)  # a new or recalled host may have the row of a host that has become cold
         self._turns.follow(rows, self._tables.hosts.cells)
         if self._moving:
             self._move(rows)
 
     def ask(self, host: int, queues: list[tuple[int, int]], now: Instant) -> tuple[bool, Rows]:
-        """Asks for a turn of each group of a host, for queues with these (class, crawl). Returns whether the host may
-        be offered, and the hosts whose turns it took; a refused host waits."""
+        """Requests a turn of each group of a host, for queues with these (class, crawl). Returns whether the host may
+        be offered, and the hosts that lost their turns to it. A refused host waits."""
         queues = sorted(queues, reverse=True)
         rows = np.full(len(queues), host, np.uint32)
         classes = np.array([klass for klass, _ in queues], np.uint8)
@@ -390,14 +388,15 @@ class GroupTurns:
         return bool(went[0]), np.frombuffer(displaced, np.uint32)
 
     def forgo(self, host: int) -> None:
-        """Gives back the turns of a host that wants none now."""
+        """Returns the turns of a host that needs no turn now."""
         self._turns.forget(np.array([host], np.uint32))
         if self._vainly:
             self._vainly.pop(host, None)
             self._open(host)
 
     def _note_vain(self, rows: Rows) -> None:
-        """Looks at hosts among these that were woken in vain before: which of them stands, waits, or does neither."""
+        """Checks the hosts among these that were woken in vain before: whether each is standing, waiting, or
+        neither."""
         some = [row for row in rows.tolist() if row in self._vainly] if self._vainly else []
         if not some:
             return
@@ -412,29 +411,29 @@ class GroupTurns:
                 self._keep(row)
 
     def settled(self, rows: Rows, seeking: Rows) -> None:
-        """Notes what a look at hosts by columns came to."""
+        """Notes the result of settling hosts by columns."""
         if self._vainly:
             self._note_vain(rows[~np.isin(rows, seeking)])
 
     def hold(self, rows: Rows) -> None:
-        """Notes that these hosts were drawn: no host takes their turns until they are handled again."""
+        """Notes that these hosts were drawn: they keep their turns until they are handled again."""
         self._turns.hold(rows)
 
     def claimants(self, crawl: int, now: Instant, most: int) -> Rows:
-        """Up to `most` hosts that wait for this crawl at groups where a standing host could give way."""
+        """Up to `most` hosts that wait for this crawl at groups in which a standing host could lose its turn."""
         return np.frombuffer(self._turns.claimants(crawl, now, _PATIENCE, most), np.uint32)
 
     def claim(self, rows: Rows, now: Instant) -> tuple[Rows, Rows]:
-        """Lets waiting hosts take the turns of standing hosts of any class. Returns the hosts that hold their turns
-        now, and those that gave way. A turn that was given by age is safe for GROUP_AGED_TURN_SECONDS."""
+        """Moves turns from standing hosts of any class to waiting hosts. Returns the hosts that have their turns now,
+        and those that lost theirs. A turn that was granted by age is safe for GROUP_AGED_TURN_SECONDS."""
         rows = rows[np.frombuffer(self._turns.waits_at(rows), np.uint32) != NONE]
         went, displaced = self._turns.claim(rows, now, _PATIENCE)
         claimed, gone = rows[np.frombuffer(went, np.bool_)], np.frombuffer(displaced, np.uint32)
         return claimed, gone
 
     def _keep(self, host: int) -> None:
-        """Reserves the groups of a host that was woken often and found them free one after the other, never together:
-        they are closed to all other hosts until they are free together."""
+        """Reserves the groups of a host that was woken often and found them free one after the other, never together.
+        All further hosts wait until these groups are free together."""
         groups = self._hosts.groups[host]
         groups = groups[groups != 0]
         if host in self._kept or self._groups.kept[groups].any():
@@ -456,12 +455,13 @@ class GroupTurns:
         return int(self._clocks(groups).max()) if (taken < self._groups.capacity[groups]).all() else None
 
     def may_go(self, rows: Rows, now: Instant) -> Masks:
-        """Whether each host holds the turns that a request needs, its groups have rested, and its address is known."""
+        """Whether each host has the turns for a request, the delays of its groups are over, and its address is
+        known."""
         found = np.frombuffer(self._turns.may_go(np.ascontiguousarray(rows), now), np.bool_)
         return found & self.located(rows, now) if self.asks else found
 
     def wake(self, now: Instant, most: int) -> Rows:
-        """Up to `most` waiting hosts that may ask again."""
+        """Up to `most` waiting hosts that may try again."""
         for host in self._kept:
             free = self._free_for(host)
             if free is not None and free <= now:
@@ -478,7 +478,7 @@ class GroupTurns:
         return woken
 
     def next(self) -> Instant | None:
-        """The first instant at which a waiting host may ask again."""
+        """The first instant at which a waiting host may try again."""
         at = self._turns.next()
         times = [at] if at >= 0 else []
         times += [free for host in self._kept if (free := self._free_for(host)) is not None]
@@ -495,8 +495,8 @@ class GroupTurns:
         return found
 
     def holds_back(self, host: int) -> WaitForGroup | None:
-        """The group that a host waits for: of several the one that rests longest, since the host needs a turn of
-        each."""
+        """The group that a host waits for. Of several groups this is the one with the longest delay, because the host
+        needs a turn of each."""
         if host >= self._hosts.count:
             return None
         place = int(np.frombuffer(self._turns.waits_at(np.array([host], np.uint32)), np.uint32)[0])
@@ -512,7 +512,7 @@ class GroupTurns:
         return WaitForGroup(self._name(host, group), clock, taken >= capacity, others)
 
     def holding(self, host: int, now: Instant) -> list[GroupStatus]:
-        """All groups that hold a host back now: they rest, or all their turns are taken."""
+        """All groups that delay a host now: their delay is not over, or all their turns are in use."""
         if host >= self._hosts.count:
             return []
         return [
@@ -522,7 +522,7 @@ class GroupTurns:
         ]
 
     def _groups_of_host(self, host: int) -> list[tuple[int, Instant, int, int]]:
-        """The groups of a host: until when each rests, how many turns are taken, and how many there are."""
+        """The groups of a host: the end of the delay of each, its turns in use, and its capacity."""
         own = self._hosts.groups[host]
         own = own[own != 0]
         taken = np.frombuffer(self._turns.in_flight(own), np.uint32)

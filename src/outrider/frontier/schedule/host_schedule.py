@@ -1,15 +1,14 @@
-"""The order in which hosts are visited: hosts that rest, and queues that are ready. It is rebuilt on opening, never
-stored.
+"""The order in which hosts are visited: hosts in their delay, and queues that are ready. It is rebuilt on opening,
+never stored.
 
-A host rests in the timetable until its clock allows a request; then its queues that hold something stand in the rings.
-Most hosts have one queue: `settle_turns` handles them in columns, `settle_shared_turns` where hosts share clocks. The
-others (several queues, keys that span hosts, operators' rules, a robots.txt to ask for, a queue whose best class is on
-disk) are handled one by one. While the robots rules of an authority are not known, a gate keeps all pages of its host
-out of the rings: the errand for its robots.txt is the next request, to that host or to the one that a redirect names. A
-host that belongs to groups stands in the rings as long as it holds their turns; else it waits for them in
-group_turns.py. Until it is drawn it may lose them, to a better host or to one that a call asks for by crawl or key.
-Where addresses are asked for, a host without a known address stands in separate rings (`seekers`) until its errand is
-answered.
+A host is in the timetable until its clock allows a request; then its queues with URLs are in the rings. Most hosts have
+one queue: `settle_turns` handles them in columns, `settle_shared_turns` if hosts share clocks. The remaining hosts are
+handled one by one: those with several queues, with keys that span hosts, with operators' rules, with a robots.txt to
+request, or with a queue whose best class is on disk. While the robots rules of an authority are unknown, a gate keeps
+all pages of its host out of the rings. Then the errand for its robots.txt is the next request, to that host or to the
+target of a redirect. A host in groups is in the rings as long as it has their turns; otherwise it waits for them in
+group_turns.py. Until it is drawn it may lose them, to a better host or to one that a call selects by crawl or key. If
+addresses are resolved, a host without a known address is in separate rings (`seekers`) until its errand is finished.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from outrider.limits import LINE_LOOKED_AT_MAX, WAKES_PER_CALL_MAX
 from outrider.url import authority_of
 
 EMPTY = 255
-"""The class of a queue that holds nothing."""
+"""The class of an empty queue."""
 NOT_ALONE = MANY | RULED | GATED | ASKED
 """Flags of hosts that are handled one by one."""
 
@@ -49,16 +48,16 @@ class HostSchedule:
         self.ready = kernels.Ready(seed)
         self.seekers = kernels.Ready(seed)
         self.errands_at: dict[int, ErrandQueue] = {}  # by host
-        self._asking = kernels.Timetable()  # hosts with errands, while no caller takes any
+        self._asking = kernels.Timetable()  # hosts with errands, while no caller leases errands
         self.gates: dict[int, Authority] = {}  # by host: the authority whose rules are not known
         self.runs_errands = False
-        self.judges_errands = False  # whether robots.txt files hold for errands of callers
+        self.judges_errands = False  # whether robots.txt files also apply to errands of callers
 
     # -- looking at hosts ----------------------------------------------------------------------------------------------
 
     def touch(self, hosts: Iterable[npt.NDArray[np.uint32]], now: Instant) -> None:
-        """Put these hosts into the timetable or their queues into the rings, or take them out of both, as clocks, turns
-        and queues demand."""
+        """Adds these hosts to the timetable or their queues to the rings, or removes them from both, as clocks, turns
+        and queues require."""
         parts = list({id(part): part for part in hosts if len(part)}.values())
         if not parts:
             return
@@ -66,9 +65,9 @@ class HostSchedule:
             del parts[1]  # the same hosts twice: their clocks changed, and their leases ended
         rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
         self.shared.follow(rows)
-        self._wake_shared(now)  # hosts that wait for a turn go before hosts that ask for one now
+        self._wake_shared(now)  # hosts that wait for a turn precede hosts that need one now
         self._look(rows, now)
-        self._wake_shared(now)  # other hosts may wait for turns that these gave back
+        self._wake_shared(now)  # more hosts may wait for the turns that these returned
 
     def _wake_shared(self, now: Instant) -> None:
         left = WAKES_PER_CALL_MAX if self.shared.used else 0
@@ -93,7 +92,7 @@ class HostSchedule:
             kernels.settle_turns(rows, now, NOT_ALONE, cells, crawls, backlog, self.ready, self.timetable)
 
     def _without(self, odd: bytes, rows: Rows, now: Instant) -> Rows:
-        """Handles the hosts that a kernel found odd one by one. Returns the others."""
+        """Handles one by one the hosts that a kernel left out. Returns the rest."""
         some = np.frombuffer(odd, np.uint32)
         for row in some.tolist():
             self._touch_one(row, now)
@@ -127,8 +126,8 @@ class HostSchedule:
                 self.timetable.rest(one, np.array([later], np.int64))
 
     def _seek(self, host: int, offered: list[tuple[int, int]], now: Instant) -> Instant | None:
-        """Puts the host among the seekers: one of the next errands asks for its address. Returns the instant at which
-        it may be asked for when that lies ahead, else None."""
+        """Adds the host to the seekers: one of the next errands resolves its address. Returns the instant at which that
+        is allowed if it is in the future, otherwise None."""
         self.shared.step_aside(np.array([host], np.uint32))
         self.shared.seeking.add(host)
         place = self._tables.addresses.by_host.get(host)
@@ -160,7 +159,7 @@ class HostSchedule:
         return list(hosts)
 
     def hold(self, until: Mapping[int, Instant], now: Instant) -> None:
-        """Takes these hosts out of the rings until an instant each, or until they are touched."""
+        """Removes these hosts from the rings until one instant for each, or until they are touched."""
         rows = np.fromiter(until, np.uint32)
         queues = np.array([queue for host in until for queue in self._tables.queues_of(host)], np.uint32)
         self.ready.withdraw(queues)
@@ -170,7 +169,7 @@ class HostSchedule:
             for host in until:
                 self.shared.forgo(host)
         self.timetable.rest(rows, np.fromiter(until.values(), np.int64))
-        self._wake_shared(now)  # other hosts may wait for turns that these gave back
+        self._wake_shared(now)  # more hosts may wait for the turns that these returned
 
     def _touch_one(self, host: int, now: Instant) -> None:
         tables = self._tables
@@ -200,7 +199,7 @@ class HostSchedule:
                 withdrawn.append(queue)
         one = np.array([host], np.uint32)
         if in_flight and offered and not self.shared.stays(host, now):
-            # it goes on when its open requests have ended: they go to the address that it had before
+            # it continues when its open requests have ended: they are sent to its old address
             withdrawn, offered = rows, []
         seeks = False
         if self.shared.asks:
@@ -232,13 +231,14 @@ class HostSchedule:
             self.timetable.rest(one, np.array([book], np.int64))
 
     def _look_at_line(self, host: int, now: Instant) -> tuple[int, Instant | None]:
-        """The best class among the errands of a host that may be leased now, -1 for none, and the instant at which
-        another may be. While no caller takes errands, they have a timetable of their own."""
+        """Returns the best class among the errands of a host that may be leased now (-1 if there is no such errand),
+        and the instant at which another may be leased. While no caller leases errands, they have a separate
+        timetable."""
         columns, line = self._tables.hosts, self.errands_at[host]
         rest_until = int(columns.rest_until[host])
         klass: int = -1
         at: Instant | None = None
-        # The rules of the host's own queues hold for each errand of its line.
+        # The rules of the host's own queues apply to each errand of its line.
         queues = self._living(host) if columns.flags[host] & RULED else []
         open_at = self._first_allowed(queues) if queues else 0
         if open_at is not None and columns.in_flight[host] < self.room(host):
@@ -259,7 +259,7 @@ class HostSchedule:
         return -1, None
 
     def _look_at_gate(self, host: int, queues: list[int], classes: list[int], now: Instant) -> None:
-        """Opens the gate of a host without queued URLs and errands. Else the errand takes the class of the best of
+        """Opens the gate of a host without queued URLs and errands. Otherwise the errand gets the best class among
         them, at the host where it is lined up."""
         crawls, states = self._tables.queues.crawl, self._tables.crawls.states
         waiting = [
@@ -285,7 +285,7 @@ class HostSchedule:
         return [errand for errand in called if authority_of(errand.url) == authority.name]
 
     def closed_until(self, errand: CallersErrand) -> Instant:
-        """The instant until which a robots.txt out of reach forbids an errand of a caller, 0 when none does."""
+        """The instant until which an unreachable robots.txt forbids an errand of a caller; 0 if it is allowed."""
         if not self.judges_errands:
             return 0
         authority = self._tables.robots.by_name.get(authority_of(errand.url))
@@ -299,23 +299,23 @@ class HostSchedule:
         return any(parked[queue] for queue in self._tables.queues_of(authority.host))
 
     def is_awaited(self, errand: Errand) -> bool:
-        """Whether a crawl goes on until the robots.txt of an authority in line is answered: a daily look at one that
-        nobody answered keeps no crawl open."""
+        """Whether a crawl continues until the robots.txt of an authority in line is fetched. The daily request for one
+        that never responded keeps no crawl open."""
         if not isinstance(errand, Authority):
             return False  # errands of callers are counted where they are kept
         gated = self.gates.get(errand.host) is errand
         return gated or (errand.state != RobotsState.REFUSED and self.is_sought(errand))
 
     def _give_way(self, hosts: Rows) -> None:
-        """Takes these hosts, which lost their turns, out of the rings."""
+        """Removes these hosts, which lost their turns, from the rings."""
         if not len(hosts):
             return
         queues = [queue for host in hosts.tolist() for queue in self._tables.queues_of(host)]
         self.ready.withdraw(np.array(queues, np.uint32))
 
     def claim(self, crawl: int | None, key: str | None, most: int, now: Instant) -> bool:
-        """Hosts of a crawl, or with a key, that wait for groups take the turns of hosts that stand in the rings and
-        that the call does not want. Returns whether any did."""
+        """Moves turns to hosts of a crawl, or with a key, that wait for groups. The turns are those of hosts in the
+        rings that the call does not select. Returns whether any were moved."""
         if not self.shared.used:
             return False
         if key is not None:
@@ -352,8 +352,8 @@ class HostSchedule:
     def judged(
         self, queues: Rows, now: Instant
     ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-        """Three columns for these queues: whether `free_at` allows a request now, whether operators hold them (paused,
-        or blocked until later), and the `capacity` of each."""
+        """Three columns for these queues: whether `free_at` allows a request now, whether operators forbid requests
+        (paused, or blocked until later), and the `capacity` of each."""
         tables = self._tables
         crawls, states = tables.queues.crawl[queues], tables.crawls.states
         held: npt.NDArray[np.bool_] = tables.crawls.are_gone(crawls)
@@ -395,14 +395,15 @@ class HostSchedule:
         return max(map(self.capacity, self._tables.queues_of(host)), default=1)
 
     def wake(self, now: Instant) -> None:
-        """Handles hosts that have rested or that a group woke, a bounded number of them."""
+        """Handles hosts whose delay is over or that a group woke, a bounded number of them."""
         self._wake_shared(now)
         due = np.frombuffer(self.timetable.due(now, WAKES_PER_CALL_MAX), np.uint32)
         if len(due):
             self.touch((due,), now)
 
     def next(self, now: Instant) -> Instant | None:
-        """The first instant at which any host is ready, `now` if one is; None when none will be by time alone."""
+        """The first instant at which any host is ready, `now` if one is ready; None if time alone makes no host
+        ready."""
         if len(self.ready) or len(self.seekers):
             return now
         at = self.timetable.next()
@@ -416,13 +417,13 @@ class HostSchedule:
     # -- errands -------------------------------------------------------------------------------------------------------
 
     def line_up(self, errand: Errand, host: int) -> None:
-        """Lines up an errand at the host that the request will go to."""
+        """Lines up an errand at the host to which the request will be sent."""
         errand.wanted = host
         self.errands_at.setdefault(host, ErrandQueue()).add(errand)
         self._tables.hosts.flags[host] |= ASKED
 
     def set_class(self, errand: Errand, klass: int) -> None:
-        """Gives an errand, in line or not, another class."""
+        """Changes the class of an errand, in line or not."""
         if errand.wanted == NONE:
             errand.klass = klass
         elif klass != errand.klass:
@@ -441,9 +442,9 @@ class HostSchedule:
     def may_ask_at(self, errand: Errand, host: int) -> Instant | None:
         """The first instant at which operators allow an errand to a host; None while they forbid it.
 
-        One of the queues that wait for the answer must be allowed. Where a redirect leads to another host, the rules of
-        that host's queues must allow it, too. An errand of a caller also waits while a gate stands before its host, or
-        the robots.txt of its URL is out of reach.
+        One of the queues that wait for the result must be allowed. If a redirect leads to another host, the rules of
+        that host's queues must allow it, too. An errand of a caller also waits while its host has a gate, or the
+        robots.txt of its URL is unreachable.
         """
         closed: Instant = 0
         if isinstance(errand, CallersErrand):
@@ -456,14 +457,14 @@ class HostSchedule:
     def _operators_allow(self, errand: Errand, host: int) -> Instant | None:
         tables = self._tables
         if not (tables.hosts.flags[errand.host] | tables.hosts.flags[host]) & RULED:
-            return 0  # thousands of authorities may be in line at one host, and each look at it asks for all of them
+            return 0  # thousands of authorities may be in line at one host, and each check of it reads all of them
         crawls, states = tables.queues.crawl, tables.crawls.states
         queues = list(tables.queues_of(errand.host))
         for queue in queues:
             if states[int(crawls[queue])] == CrawlState.RUNNING and self._allowed_at(queue) is not None:
                 break
         else:
-            return None  # thousands of a paused crawl may stand before one that is allowed
+            return None  # thousands of a paused crawl may precede one that is allowed
         own = np.array(queues, np.uint32)
         waiting = own[self._waits(errand, own)].tolist()
         running = [queue for queue in waiting if states[int(crawls[queue])] == CrawlState.RUNNING]
@@ -480,7 +481,7 @@ class HostSchedule:
         return None if hop is None else max(at, hop)
 
     def _waits(self, errand: Errand, queues: Rows) -> npt.NDArray[np.bool_]:
-        """Which of these queues wait for an errand: those of its crawl, or those with URLs that its answer lets go."""
+        """Which of these queues wait for an errand: those of its crawl, or those with URLs that its result releases."""
         tables = self._tables
         if isinstance(errand, CallersErrand):
             found: npt.NDArray[np.bool_] = tables.queues.crawl[queues] == errand.crawl
@@ -493,7 +494,7 @@ class HostSchedule:
         return waits
 
     def _living(self, host: int) -> list[int]:
-        """The queues of a host, without those of deleted crawls, whose rules nobody can take back."""
+        """The queues of a host, without those of deleted crawls, whose rules can no longer be changed."""
         crawls, gone = self._tables.queues.crawl, self._tables.crawls.gone
         return [queue for queue in self._tables.queues_of(host) if not gone[crawls[queue]]]
 
@@ -501,19 +502,19 @@ class HostSchedule:
         return _first(map(self._allowed_at, queues))
 
     def errand_for(self, host: int, now: Instant) -> Errand | None:
-        """The errand in the line of a host that may be leased now: of the best class, the first of its equals; those
-        for robots.txt files before all others."""
+        """The errand in the line of a host that may be leased now: those for robots.txt files first, then the best
+        class, then the oldest."""
         line = self.errands_at.get(host)
         return None if line is None else line.first(now, lambda errand: self.may_ask_at(errand, host))
 
     def hops(self) -> Rows:
-        """The hosts that an errand of another host goes to, by a redirect."""
+        """The hosts to which errands of another host are sent after a redirect."""
         lines = self.errands_at.items()
         found = [host for host, line in lines if any(errand.host != host for errand in line)]
         return np.array(found, np.uint32)
 
     def leave_line(self, errand: Errand) -> int:
-        """Takes an errand out of its line. Returns the host where it waited, NONE for none."""
+        """Removes an errand from its line. Returns the host where it waited, or NONE."""
         host = errand.wanted
         if host != NONE:
             errand.wanted = NONE
@@ -526,8 +527,8 @@ class HostSchedule:
         return host
 
     def asking(self, hosts: Iterable[int]) -> dict[int, Instant]:
-        """The hosts among some at which operators allow an errand that is lined up there, and the first instant at
-        which one may be asked."""
+        """The hosts among these at which operators allow a waiting errand, each with the first instant at which one may
+        be leased."""
         found: dict[int, Instant] = {}
         for host in hosts:
             for errand in self.errands_at.get(host, ()):
@@ -561,8 +562,8 @@ def _first(times: Iterable[Instant | None]) -> Instant | None:
 
 
 def _places_in(rows: Rows, told: Mapping[int, object]) -> list[int]:
-    """The places of the queues that a mapping names. The cost is that of the shorter side: `hosts` asks for each host
-    alone, and an operator may have named every queue."""
+    """The places of the queues that a mapping has. The cost is that of the shorter side: `hosts` calls this for each
+    host alone, and an operator may have rules for every queue."""
     if not told:
         return []
     if len(rows) < len(told):
