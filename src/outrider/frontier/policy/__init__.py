@@ -1,9 +1,8 @@
-"""The rules that people argue about: how long a host rests, when a URL comes again, which hosts share a clock.
+"""The rules that people discuss: how long a host is left alone, when a URL is revisited, which hosts share a clock.
 
-Each rule is a pure function of its arguments: no state, no clock, no disk. A verb asks it and writes the answer into a
-fact, so a replay never asks a rule again. The rules of priority stand beside this folder, in
-`outrider.frontier.priority`, since callers import them by that name.
-
+Each rule is a pure function of its arguments: no state, no clock, no disk. A verb calls it and writes the result into a
+fact, so a replay never needs the rule. The rules of priority are not in this folder but in
+`outrider.frontier.priority`, because callers import them by that name.
     lives.py              the lives of a URL, a lease and a host, as tables of states and events
     politeness.py         the rest of a host after a request: the largest of several named rules, alone or in columns
     network.py            whether our own network is at fault, and how long a crawl pauses for it

@@ -1,5 +1,5 @@
-"""Whether a host shows that a crawler is not welcome, told from one that has too much to do: signs in a row, with no
-healthy answer between them."""
+"""Whether a host shows that a crawler is not welcome, as distinct from an overloaded host. The evidence is a run of
+signals without a healthy response between them."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ Signals = npt.NDArray[np.uint8]
 
 
 class BlockSignal(IntEnum):
-    """The sign that a request gives about the welcome."""
+    """The sign of a block that a request shows."""
 
     NEUTRAL = 0  # no answer, a refusal for load, a failure: politeness speaks of these
     HEALTHY = 1
-    CHALLENGE = 2  # an answer that asks for a browser or a person
+    CHALLENGE = 2  # a response that demands a browser or a person
     WALL = 3  # 403
     BROKEN = 4  # the connection was broken or led to no answer, though the host had answered before
-    SAME = 5  # the last of many other pages in a row with one same body, though the host had given others before
+    SAME = 5  # the last of many different pages in a row with the same body, from a host that had sent varied bodies
     NAMELESS = 6  # its name leads to no address, though it did before
 
 
 SILENT_FROM = 200
-"""Cells from here on, below `PARKED_FROM`, say that the host fell silent, and how often it was found so: a server that
-is down looks like one that shuts a crawler out, and comes back."""
+"""Cells from this value on, below `PARKED_FROM`, mean that the host became silent, and count how often that was seen. A
+server that is down looks like one that excludes a crawler, but it returns."""
 NAMELESS_FROM = 220
 """Cells from here on, below `PARKED_FROM`, say the same of a host whose name leads to no address any more."""
 PARKED_FROM = 240
@@ -47,18 +47,18 @@ _TEXTS = {
     PARKED_FROM + BlockSignal.SAME: "it gives one same body for every page, and gave others before",
 }
 BREAKS = frozenset({"reset", "empty_reply", "connect_timeout", "first_byte_timeout"})
-"""Errors that are the sign BROKEN. A refused connection is none: nothing listens there, as while a server restarts."""
+"""Errors that are the sign BROKEN. A refused connection is not one: nothing listens there, as during a restart."""
 NAMELESS = frozenset({"dns_unknown", "dns_temporary"})
 """Errors that are the sign NAMELESS."""
 _POINTS = np.array([0, 0, UNWELCOME_CHALLENGE, 1, 1, UNWELCOME_POINTS_MAX, UNWELCOME_POINTS_MAX], np.uint8)
 
 
 def block_scores_after(cells: Signals, signals: Signals) -> Signals:
-    """The hosts' cells after these requests. A cell counts points: a challenge has six, a 403 or a broken connection
-    one, the end of a long run of same bodies or a name without an address twelve; a healthy answer takes all of them.
-    With twelve the host is parked, and stays so until an operator wakes it. Where the last of them is a broken
-    connection or such a name, the host is left alone for `silent_seconds` first, and again with each more, and parked
-    when that was tried often enough."""
+    """The hosts' cells after these requests. A cell counts points. A challenge adds six, a 403 or a broken connection
+    one, the end of a long run of equal bodies or a name without an address twelve. A healthy response resets them to
+    zero. With twelve points the host is parked until an operator wakes it. If the last sign is a broken connection or
+    such a name, the host first is left alone for `silent_seconds`, again after each further sign, and is parked when
+    that has happened often enough."""
     silent, nameless = is_silent(cells), signals == BlockSignal.NAMELESS
     broken = nameless | (signals == BlockSignal.BROKEN)
     points = np.minimum(np.where(silent, 0, cells) + _POINTS[signals], UNWELCOME_POINTS_MAX).astype(np.uint8)
@@ -74,7 +74,7 @@ def block_scores_after(cells: Signals, signals: Signals) -> Signals:
 
 
 def is_silent(cells: Signals) -> npt.NDArray[np.bool_]:
-    """Which of these cells say that the host fell silent and is still to be asked again."""
+    """Which of these cells mean that the host became silent and will be requested again."""
     found: npt.NDArray[np.bool_] = (cells >= SILENT_FROM) & (cells < PARKED_FROM)
     return found
 

@@ -1,9 +1,9 @@
-"""Budgets: how many answered pages a crawl, a registrable domain or a host may have.
+"""Budgets: the limit of fetched pages for a crawl, a registrable domain or a host.
 
-This file alone decides how many pages are left, which hosts are over, and which may go on when a budget was raised. A
-budget is a row of BUDGETS. The verbs name no budget: `discover` and `lease` park the URLs of hosts that are over,
-`lease` gives no more than what is left, an opening queues parked URLs again whose hosts are over no more, and the looks
-say so.
+This file alone decides how many pages are left, which hosts have used up their budget, and which may continue when a
+budget was raised. A budget is a row of BUDGETS. The verbs name no budget. `discover` and `lease` park the URLs of hosts
+over budget, and `lease` returns no more than what is left. An opening queues parked URLs again whose hosts are below
+their budget now, and the questions show it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class CountedBy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """name: of the setting, and of the option of a crawl; told: what is reached, in words for people."""
+    """name: of the setting, and of the option of a crawl. told: the limit that was reached, in words."""
 
     name: str
     counted_by: CountedBy
@@ -58,8 +58,8 @@ _ANSWERED = "answered"
 
 
 def budgets_over(settings: object, answered: int) -> list[tuple[Budget, int]]:
-    """The budgets that may have ended a crawl, and their limits: budgets of the whole crawl that so many answered
-    pages use up, or else the ones of hosts that are set. settings: has the name of each budget."""
+    """The budgets that may have ended a crawl, and their limits: budgets of the whole crawl that this number of fetched
+    pages uses up, otherwise the budgets of hosts that are set. settings: has the name of each budget."""
     limits = _limits(settings, BUDGETS)
     over = [one for one in limits if one[0].counted_by is CountedBy.CRAWL and answered >= one[1]]
     return over or [one for one in limits if one[0] in PARKING]
@@ -89,12 +89,12 @@ class Counts(Protocol):
 
 
 class Budgets:
-    """The budgets that are set. settings: has the name of each budget; its value is the limit, None for none. parks:
-    whether URLs of hosts may be over."""
+    """The budgets that are set. settings: has the name of each budget; its value is the limit or None. parks: whether
+    URLs of hosts may be over budget."""
 
     def __init__(self, settings: object, counts: Counts, budgets: tuple[Budget, ...] = BUDGETS) -> None:
         self._counts = counts
-        # Of several rows for the same pages the lowest limit is the first to be reached.
+        # If several rows count the same pages, the lowest limit is reached first.
         limits = sorted(_limits(settings, budgets), key=lambda one: -one[1])
         lowest = {budget.counted_by: (budget, limit) for budget, limit in limits}
         self._crawl = lowest.get(CountedBy.CRAWL)
@@ -113,7 +113,8 @@ class Budgets:
         return self._crawl[1] - self._counts.tallied(_ANSWERED) - self._counts.leases_open()
 
     def is_over(self) -> bool:
-        """Whether the answered pages alone use the crawl's budget up, so that a lease that ends gives nothing back."""
+        """Whether the fetched pages alone use up the crawl's budget, so that a lease that ends returns nothing to
+        it."""
         return self._crawl is not None and self._counts.tallied(_ANSWERED) >= self._crawl[1]
 
     def ends(self, *, finished: bool, parked: bool) -> bool:
@@ -128,7 +129,7 @@ class Budgets:
     # -- of hosts ------------------------------------------------------------------------------------------------------
 
     def over(self, hosts: Column) -> npt.NDArray[np.bool_] | None:
-        """Which hosts have answered as many pages as they may: their URLs are parked. None for none."""
+        """Which hosts have used up their budget of fetched pages: their URLs are parked. None if no host has."""
         if not self.parks:
             return None
         found: npt.NDArray[np.bool_] = self._left(hosts) <= 0
@@ -142,9 +143,8 @@ class Budgets:
         return over[0].reason_text if over is not None else "a budget of its host was used up"
 
     def lets(self, hosts: Column, busy: Column, most: Column, given: Column) -> Column:
-        """How many of `most` URLs each of these hosts may give to one call, so that open leases use no budget up
-        beyond its end. A host that is over gives them all, to be parked. given: the hosts of the URLs that the call
-        has already."""
+        """How many of `most` URLs of each of these hosts one call may lease, so that open leases exceed no budget. All
+        URLs of a host over budget are taken, to be parked. given: the hosts of the URLs that the call has already."""
         if self._per_host is not None:
             left = self._per_host - self._counts.answered_by(hosts)
             most = np.where(left > 0, np.minimum(most, left - busy), most)

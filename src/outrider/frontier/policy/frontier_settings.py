@@ -35,34 +35,34 @@ WHEN_FULL = ("refuse", "drop_lowest", "spill", "delay")
 
 @dataclass(frozen=True, slots=True)
 class FrontierSettings:
-    """delay: floor of the gap per host in seconds. delay_factor: gap = factor x duration of the last fetch, this term
+    """delay: minimum of the gap per host in seconds. delay_factor: gap = factor x duration of the last fetch, this term
     at most 60 s. scope, include, exclude, max_depth: which links are wanted. max_pages, max_pages_per_host: limits of
-    answered pages, None for no limit. user_agent: the product token that selects the robots rules. priority: a priority
-    function for links that bring none (docs/priority.md).
+    fetched pages, or None. user_agent: the product token that selects the robots rules. priority: a priority function
+    for links without a priority (docs/priority.md).
 
-    traps: rules by which new links are parked, those with depth 0 aside; None for none.
+    traps: rules by which new links are parked, except those with depth 0; or None.
 
-    max_urls, max_urls_per_queue: limits of URLs that are still to fetch, in all and per queue, None for no limit.
-    when_full: the rule for more URLs. "refuse" answers over_limit; "drop_lowest" drops the URL of the same queue that
-    would be drawn last, if its class is lower than that of the new one (it becomes gone, reason dropped); "spill" takes
-    all and keeps them on disk; "delay" takes all and asks callers to slow down (`Frontier.pressure`).
+    max_urls, max_urls_per_queue: limits of URLs that are still to fetch, in all and per queue, or None.
+    when_full: the rule for more URLs. "refuse" returns over_limit; "drop_lowest" drops the URL of the same queue that
+    would be drawn last, if its class is lower than that of the new one (it becomes gone, reason dropped); "spill"
+    accepts all and keeps them on disk; "delay" accepts all and tells callers to slow down (`Frontier.pressure`).
 
-    url_rules: lossy rules of spelling (docs/urls.md); None: the rules the store was made with, none for a new store.
+    url_rules: lossy rules of spelling (docs/urls.md). None means the rules of the store, or no rules for a new store.
     group: politeness clocks that several hosts share: "domain", "address", tables of groups, or a list of these
     (docs/groups.md).
 
-    obey_robots: False, for owners of the hosts, takes every robots.txt as one without a rule; it is asked for all the
-    same, once, for the sitemaps that it names. robots_unreachable: "closed" keeps a host shut whose robots.txt cannot
-    be read (RFC 9309 section 2.3.1.4); "open", for owners of the hosts, goes by the rules that were read last, or by
-    none, for a day. crawl_delay_max: seconds of a Crawl-delay, None for no limit; crawl_delay_over: how a longer one is
-    taken: "obey" it, "cap" it at the limit, or "skip" the pages of its authority; crawl_delay_as: a "gap" behind each
-    request, or the length of a "window" in which one request begins, as Bing reads it.
+    obey_robots: False, for owners of the hosts, treats every robots.txt as a file without a rule. It is requested all
+    the same, once, for its sitemaps. robots_unreachable: "closed" parks a host whose robots.txt is unreachable (RFC
+    9309 section 2.3.1.4); "open", for owners of the hosts, uses the last known rules, or no rules, for a day.
+    crawl_delay_max: seconds of a Crawl-delay, or None. crawl_delay_over: the use of a longer one: "obey" it, "cap" it
+    at the limit, or "skip" the pages of its authority. crawl_delay_as: a "gap" after each request, or the length of a
+    "window" in which one request begins, as Bing reads it.
 
     memory_bytes: the limit of memory for the cards of queued URLs and robots rules. A sixteenth of it is for robots.txt
-    files and their rules: beyond that, the files that were used longest ago lie on disk. The rest is for the cards:
-    beyond it, the worse cards of longer queues lie on disk, and short queues as a whole. A fourth of it is for cards of
-    the ledger that no run has yet. One host per thousand bytes of it may be in memory: beyond that, hosts with nothing
-    due go cold with the next checkpoint.
+    files and their rules: beyond that, the least recently used files are on disk. The rest is for the cards: beyond it,
+    the worse cards of longer queues are on disk, and short queues as a whole. A fourth of it is for cards of the ledger
+    that are not in a run yet. For each thousand bytes of it one host may be in memory: beyond that, hosts with nothing
+    due become cold with the next checkpoint.
     """
 
     delay: float = DELAY_SECONDS_FLOOR
@@ -90,7 +90,7 @@ class FrontierSettings:
 
     @property
     def hot_hosts_max(self) -> int:
-        """How many hosts may be in memory; beyond that, hosts with nothing due go cold."""
+        """How many hosts may be in memory; beyond that, hosts with nothing due become cold."""
         return max(HOT_HOSTS_MIN, self.memory_bytes // HOT_HOST_MEMORY_BYTES)
 
     @classmethod
@@ -137,7 +137,7 @@ class FrontierSettings:
         if not isinstance(agent, str) or not agent:
             raise SettingsError(f"user_agent {agent!r}: give the product token, a text")
         options = cls(**given)
-        # A pattern that is no expression fails now, not with the first link.
+        # An invalid pattern fails now, not with the first link.
         Scope.of_seeds(options.scope, (), options.include, options.exclude, options.max_depth)
         return options
 

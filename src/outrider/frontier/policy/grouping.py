@@ -21,8 +21,8 @@ IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class GroupKind:
-    """One group for each registrable domain, or for each address. capacity: requests at once; gap: seconds between the
-    end of one request and the beginning of the next, None: the rest of the host that was visited."""
+    """One group for each registrable domain, or for each address. capacity: requests at once. gap: seconds between the
+    end of one request and the beginning of the next; None means the delay of the visited host."""
 
     capacity: int = 1
     gap: float | None = None
@@ -30,7 +30,7 @@ class GroupKind:
 
 @dataclass(frozen=True, slots=True)
 class NamedGroup:
-    """A group with a name. hosts: names, or `*.name` for all hosts below; addresses: networks. exempt: its members
+    """A group with a name. hosts: names, or `*.name` for all hosts below. addresses: networks. exempt: its members
     count in no group of a domain or an address. capacity None (exempt groups only): it has no clock."""
 
     name: str
@@ -201,7 +201,7 @@ class Members:
             for network in group.addresses:
                 of_length = self._networks[network.version].setdefault(network.prefixlen, {})
                 of_length.setdefault(int(network.network_address), set()).add(number)
-        # By version: the first and the last address of each network that lies in no other, in order.
+        # By version: the first and the last address of each outermost network, in order.
         self._spans: dict[int, tuple[list[int], list[int]]] = {}
         for version, by_length in self._networks.items():
             bits = 32 if version == 4 else 128
@@ -257,8 +257,8 @@ class SharedClocks:
         self._exempt = Members(group for group in grouping.named if group.exempt)
 
     def of(self, host: str, address: str | None) -> Iterator[tuple[str, int, float | None]]:
-        """The name, the capacity and the gap in seconds of each clock that a host at this address shares; a gap of None
-        is the rest of the host that was visited."""
+        """The name, the capacity and the gap in seconds of each clock that a host at this address shares. A gap of None
+        is the delay of the visited host."""
         where = _address_or_none(address or host.strip("[]"))
         grouping = self._grouping
         if not self._matching(self._exempt, host, where):

@@ -19,14 +19,14 @@ SILENT = frozenset(
         *("unreachable", "dns_temporary"),
     }
 )
-"""Errors that a network without a way out makes. A refused connection is none: somebody was there to refuse it."""
+"""Errors that a network without a connection causes. A refused connection is not one: something refused it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The network as the last outcomes show it. silent: the hosts that failed since the last answer, by hash, of those
-    that answered before, with the strain that each had; since, pause_seconds, until: of an outage, 0 where there is
-    none: when it was noticed, and the pause that runs. given_up: it lasted so long that hosts are marked again."""
+    """The network as the last outcomes show it. silent: by hash, the hosts that failed since the last response although
+    they had responded before, each with its strain. since, pause_seconds, until: the start of an outage and its pause,
+    0 without an outage. given_up: it lasted so long that hosts are marked again."""
 
     silent: Mapping[int, float] = field(default_factory=dict)
     since: Instant = 0
@@ -40,9 +40,9 @@ class Network:
         return self.until > 0
 
     def after(self, *, answered: bool, silent: Mapping[int, float], now: Instant) -> Network:
-        """The network after some outcomes. answered: whether a host answered among them, which ends an outage; silent:
-        the hosts that failed though they had answered before. Pauses double from half a minute to ten minutes; after a
-        day without any answer they end, so that a crawl of dead hosts ends too."""
+        """The network after some outcomes. answered: whether a host responded among them, which ends an outage. silent:
+        the hosts that failed although they had responded before. Pauses double from half a minute to ten minutes. After
+        a day without any response they end, so that a crawl of dead hosts ends too."""
         if answered:
             return _UP
         if self.given_up or not (silent or self.down):

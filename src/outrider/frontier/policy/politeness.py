@@ -1,5 +1,5 @@
-"""The length of a host's rest after a request: pure rules, each with a name, and the longest rest wins (Mercator's k x
-duration, RFC 9309, RFC 9110 §10.2.3)."""
+"""The length of a host's delay after a request: pure rules, each with a name, and the longest delay applies (Mercator's
+k x duration, RFC 9309, RFC 9110 §10.2.3)."""
 
 from __future__ import annotations
 
@@ -59,24 +59,24 @@ def ends_of(
     begun: npt.NDArray[np.int64],
     now: Instant,
 ) -> npt.NDArray[np.int64]:
-    """The instants at which requests ended: the given ones where they can be true, otherwise now.
+    """The instants at which requests ended: the given ones if they can be true, otherwise now.
 
-    begun: the first instants at which their leases allowed them, below 0 where that is unknown or where the holder has
-    a clock of its own (a named worker). A request lasts at least its `seconds` (NaN: unknown), and lies between `begun`
+    begun: the first instants at which their leases allowed them. It is below 0 if that is unknown, or if the holder has
+    a clock of its own (a named worker). A request lasts at least its `seconds` (NaN: unknown), and is between `begun`
     and now. The holder's clock may differ from ours: a given instant that contradicts this does not count, and the host
-    rests its whole gap from now on. given: below 0 where there is none.
+    is left alone for its whole gap from now on. given: below 0 if it is missing.
     """
     lasted = np.ceil(np.minimum(np.fmax(seconds, 0.0) * MICROSECONDS, float(now))).astype(np.int64)
-    # A given instant below 0 lies before any `begun` that counts.
+    # A given instant below 0 is before any `begun` that counts.
     right = (begun >= 0) & (given <= now) & (given - lasted >= begun)
     return given if np.count_nonzero(right) == len(right) else np.where(right, given, now)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rests:
-    """The rests of hosts after their requests, in columns: the end, the gap in seconds, the rule that set it (a
-    GapReason), and the hosts' cells from now on: the back-off in seconds, the instant of the last refusal, the strain,
-    and the usual wait for a first byte in milliseconds."""
+    """The delays of hosts after their requests, in columns: the end, the gap in seconds, the rule that set it (a
+    GapReason), and the new cells of the hosts. These are the back-off in seconds, the instant of the last refusal, the
+    strain, and the usual time to first byte in milliseconds."""
 
     until: npt.NDArray[np.int64]
     gap: npt.NDArray[np.float64]
@@ -108,14 +108,14 @@ def rests_after(
     first_byte: npt.NDArray[np.float64] | None = None,
     latency_ms: npt.NDArray[np.uint16] | None = None,
 ) -> Rests:
-    """The rests that begin at `ended` (instants of the requests' ends, or one for all), a row per request and host; all
-    lengths of time in seconds.
+    """The delays that begin at `ended` (instants of the requests' ends, or one for all), a row per request and host;
+    all lengths of time in seconds.
 
     seconds: how long the requests took, NaN for unknown. back_off, refused_at, strain, usual: the hosts' cells.
-    crawl_delay: 0 for none. window_phase: a Crawl-delay is the length of a window instead of a gap, and the first
-    windows begin at these instants. retry_after: NaN for none. jitter: draws from 0 to below 1, for requests that were
-    refused. strained: whether the request failed as those of a host that has too much to do. first_byte: how long the
-    first byte of an answer took, NaN for unknown. None stands for a column without any.
+    crawl_delay: 0 if absent. window_phase: a Crawl-delay is the length of a window instead of a gap, and the first
+    windows begin at these instants. retry_after: NaN if absent. jitter: draws from 0 to below 1, for requests that were
+    refused. strained: whether the request failed like those of an overloaded host. first_byte: the time to first byte
+    of a response, NaN for unknown. None replaces a column without any value.
     """
     known = np.fmax(seconds, 0.0)  # NaN becomes 0
     term = np.minimum(factor * known, DELAY_FACTOR_SECONDS_MAX)
@@ -160,8 +160,8 @@ def _to_next_window(
     lasted: npt.NDArray[np.float64],
     phase: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.float64]:
-    """Seconds from the ends of requests to the windows behind those in which they began: one request per window, as
-    Bing reads Crawl-delay. The request began at `ended` less `lasted`, or earlier by what is not counted."""
+    """Seconds from the ends of requests to the windows after those in which they began: one request per window, as
+    Bing reads Crawl-delay. The request began at `ended` less `lasted`, or earlier by the time that was not measured."""
     length = np.maximum(np.ceil(delay * MICROSECONDS).astype(np.int64), 1)
     begun = ended - np.floor(lasted * MICROSECONDS).astype(np.int64)
     following = begun - (begun - phase) % length + length
@@ -174,11 +174,11 @@ def _compared(
     strained: npt.NDArray[np.bool_] | None,
     refused: npt.NDArray[np.bool_] | None,
 ) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.float64] | None]:
-    """The waits for a first byte that are usual at these hosts from now on, in milliseconds (0: not known), and the
-    shares usual / now of the answers that came much later than usual, 1 for others; None where none did.
+    """The usual times to first byte of these hosts from now on, in milliseconds (0: not known), and the shares usual /
+    now of the responses that were much later than usual, 1 for the rest; None if no response was late.
 
-    The usual wait follows the waits slowly, a sixteenth of the way with each, and a late one counts at most twice it:
-    a host that stays slow is used to it after some dozen answers. Failures say nothing about it.
+    The usual time follows the measured ones slowly, a sixteenth of the way with each, and a late one counts at most
+    twice the usual: a host that stays slow is usual after a dozen responses. Failures do not change it.
     """
     waited = np.minimum(np.fmax(first_byte, 0.0) * 1_000, USUAL_MILLISECONDS_MAX)
     told = ~np.isnan(first_byte)
@@ -200,9 +200,9 @@ def _pace(
     strained: npt.NDArray[np.bool_] | None,
     slower: npt.NDArray[np.float64] | None,
 ) -> npt.NDArray[np.float64]:
-    """The shares of their rates that hosts get, their paces: half of it after each failure, three quarters after an
-    answer that is much later than usual (not below the share usual / now), an eighth more after each other answer, and
-    never more than the other rules give (additive increase, multiplicative decrease, as in RFC 5681)."""
+    """The paces of hosts: the shares of their rates. A failure halves the pace. A response that is much later than
+    usual sets it to three quarters (not below the share usual / now). Any different response adds an eighth, up to the
+    rate of the remaining rules (additive increase, multiplicative decrease, as in RFC 5681)."""
     found = np.minimum(pace + PACE_STEP, 1.0)
     if slower is not None:
         room = np.minimum(pace, np.maximum(pace * SLOW_PACE, np.maximum(slower, PACE_MIN)))
@@ -219,8 +219,8 @@ def _is_quiet(
     refused_at: npt.NDArray[np.int64],
     back_off: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.bool_]:
-    """Whether back-offs are forgotten: half an hour without a refusal behind the end of the last one. Counted from the
-    refusal, a back-off of an hour would be forgotten before it is over."""
+    """Whether back-offs are forgotten: half an hour without a refusal after the end of the last back-off. Counted from
+    the refusal, a back-off of an hour would be forgotten before it is over."""
     longest = back_off * (1.0 + BACK_OFF_JITTER) + BACK_OFF_FORGET_SECONDS
     return ended - refused_at > np.ceil(longest * MICROSECONDS).astype(np.int64)
 
@@ -232,6 +232,6 @@ def _lengthen(
     where: npt.NDArray[np.bool_],
     why: GapReason,
 ) -> None:
-    """Sets the gaps that a rule lengthens, and the reasons. Of equal rests the later rule gives the reason."""
+    """Sets the gaps that a rule lengthens, and the reasons. Of equal delays the later rule is the reason."""
     np.copyto(gap, rule, where=where)
     reason[where] = why

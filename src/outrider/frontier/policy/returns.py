@@ -1,21 +1,21 @@
-"""Diminishing returns: the share of fetches that brought new content, by host and by shape of path, and its meaning.
+"""Diminishing returns: the share of fetches with new content, by host and by shape of path, and its meaning.
 
-The share is a running mean: of all fetches while they are few, then with more weight on later ones. A shape that brings
-less than a fourth loses half of its class, one below an eighth all of it, and one below the bound of the settings is
-parked. The 64th, 128th, 256th … URL after that is fetched all the same: a shape that got better is found out, and one
-that links to any number of its own kind still ends.
+The share is a running mean: of all fetches while they are few, then with more weight on later ones. A shape below a
+fourth loses half of its class, one below an eighth all of it, and one below the bound of the settings is parked. The
+64th, 128th, 256th … URL after that is fetched all the same. So a shape that became better is detected, and one that
+links to any number of similar URLs still ends.
 
-A shape of first copies, each of another page of its host, is no trap: it has as many URLs as there are such pages, as
-the folder of a language to which little was translated, and among them are pages of its own. So it goes on while most
-of its fetches are first copies, up to `RETURNS_COPIES_MAX` in a row.
+A shape of first copies, each of a different page of its host, is not a trap. It has no more URLs than there are such
+pages. An example is the folder of a language with few translations, and it also has pages of its own. So it continues
+while most of its fetches are first copies, up to `RETURNS_COPIES_MAX` in a row.
 
-Shapes that differ in their first folder alone are of one kind, as `/calm-otter/page-7` and `/quick-heron/page-7` of a
-site that puts a session there. Where the shapes of a kind bring nothing new, further ones are parked as those of a poor
-host are, while the host's other pages go on.
+Shapes that differ in their first folder alone are of one kind. `/calm-otter/page-7` and `/quick-heron/page-7` are an
+example, of a site with a session in the path. If the shapes of a kind bring nothing new, further ones are parked like
+those of a poor host, while the remaining pages of the host continue.
 
-A host that shows the pages of another one may be its mirror, or the original that was met later. So copies of pages of
-other hosts are counted apart, by shape and by host. Where they are the reason why a shape or a host is poor, a part of
-its URLs is fetched: pages of its own are found out, and bring the others back.
+A host that shows the pages of another one may be its mirror, or the original that was found later. So copies of pages
+of a different host are counted apart, by shape and by host. If they are the reason why a shape or a host is poor, a
+part of its URLs is fetched, so that pages of its own are detected and restore the rest.
 
 The fetches of hosts are counted in steps of a fourth of an octave: how many hosts have had 16, 19, 23 … of them. So
 their quantiles are known to a fifth, in bounded memory, however many hosts there are.
@@ -64,13 +64,13 @@ _OF_LEVEL: Final = {level: step for step, level in enumerate(LEVELS)}
 
 @dataclass(slots=True)
 class Returns:
-    """The columns of a RETURNS fact. fetched: how many fetches; share: of those that brought new content; passed: how
-    many URLs were drawn since it is parked; since: the instant at which a window of new URLs began, of a shape how many
-    fetches in a row brought nothing new; found: how many URLs came in the window, of a shape how many more of the last
-    of these fetches brought a first copy than did not, of a host whether its shapes are counted by kind.
+    """The columns of a RETURNS fact. fetched: how many fetches. share: of those with new content. passed: how many URLs
+    were drawn since it was parked. since: the start of a window of new URLs; for a shape, how many fetches in a row had
+    nothing new. found: how many URLs were found in the window. For a shape it is how many more of the last of these
+    fetches had a first copy than had none; for a host, whether its shapes are counted by kind.
 
-    Copies of pages of other hosts have a row of their own. fetched: how many; since: how many pages of its own came
-    after the first of them; found: how many more of the last fetches brought such a copy than brought nothing."""
+    Copies of pages of a different host have a row of their own. fetched: how many. since: how many pages of its own
+    followed the first of them. found: how many more of the last fetches had such a copy than had nothing."""
 
     fetched: int = 0
     share: float = 1.0
@@ -113,8 +113,8 @@ class Returns:
         return self.found > 0
 
     def has_own(self) -> bool:
-        """Whether enough pages of its own stand beside the copies of pages of other hosts.
-        Pages before the first copy are none: each of two sites that are crawled side by side has some."""
+        """Whether there are enough pages of its own compared with the copies of pages of a different host.
+        Pages before the first copy do not count: each of two sites that are crawled at the same time has some."""
         return self.since > 0 and self.since >= MIRROR_OWN_MIN * self.fetched
 
     def is_sampled(self) -> bool:
@@ -125,7 +125,7 @@ class Returns:
         return not self.passed % (step // 2 if self.since else step)
 
     def is_poor(self, least: float, fetches_min: int) -> bool:
-        """Whether so many fetches brought so little that no more are made."""
+        """Whether the number of fetches and their low return end further ones."""
         return self.fetched >= fetches_min and self.share < least
 
     def is_probed(self) -> bool:
@@ -134,7 +134,7 @@ class Returns:
         return self.passed >= RETURNS_PROBE_FIRST and not self.passed & (self.passed - 1)
 
     def room(self, most: int, now: Instant) -> int:
-        """How many more new URLs the window of this instant takes."""
+        """How many more new URLs the window of this instant accepts."""
         if now >= self.since + instant(NEW_URLS_WINDOW_SECONDS) or not self.since:
             self.since, self.found = now, 0
         return max(0, most - self.found)
@@ -165,8 +165,8 @@ def mirror_of(name: int) -> int:
 
 
 def are_poor_hosts(hosts: Returns, least: float) -> bool:
-    """Whether the new hosts of a domain, each by its first page or its look-up, brought so little that no more are
-    asked."""
+    """Whether the new hosts of a domain, each by its first page or its lookup, had so few new pages that no more hosts
+    are requested."""
     return hosts.is_poor(least, RETURNS_HOSTS_MIN)
 
 
@@ -176,19 +176,19 @@ def are_good_hosts(hosts: Returns) -> bool:
 
 
 def level_reached(host: Returns) -> int | None:
-    """The place among `LEVELS` of a host that has come to it with its last fetch."""
+    """The place among `LEVELS` of a host that has reached it with its last fetch."""
     return _OF_LEVEL.get(host.fetched)
 
 
 def count_level(level: Returns) -> None:
-    """Counts a host that has come to a level. Such a row is among the last that are forgotten."""
+    """Counts a host that has reached a level. Such a row is among the last that are forgotten."""
     level.fetched, level.found = _COUNT_MAX, min(level.found + 1, _COUNT_MAX)
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The sizes of hosts. hosts: how many are compared; most: the fetches that the share `quantile` of them has at the
-    most; bound: a host with so many is parked."""
+    """The sizes of hosts. hosts: how many are compared. most: the maximum of fetches in the share `quantile` of them.
+    bound: a host with this number is parked."""
 
     hosts: int
     quantile: float
@@ -197,8 +197,8 @@ class Sizes:
 
 
 def sizes_of(reached: Iterable[int], quantile: float) -> Sizes | None:
-    """The sizes of hosts by how many have reached each of `LEVELS`, of which no more are asked for than it takes; None
-    while there are too few to be compared."""
+    """The sizes of hosts, from how many have reached each of `LEVELS`, reading no more of them than needed; None while
+    there are too few for a comparison."""
     hosts = 0
     for level, count in zip(LEVELS, reached, strict=True):
         hosts = hosts or count
@@ -210,9 +210,9 @@ def sizes_of(reached: Iterable[int], quantile: float) -> Sizes | None:
 
 
 def counted(shape: Returns, host: Returns, *, fresh: bool, first_copy: bool, kind: Returns | None = None) -> None:
-    """Counts a fetch for both, and for the shapes of its kind where they are counted. A first copy tells nothing of the
-    host where the shape is known for them: beside one that has many, new shapes still have their trials. A shape with
-    a good record tells nothing of the others of its kind."""
+    """Counts a fetch for both, and for the shapes of its kind if they are counted. A first copy does not count for the
+    host if the shape is known for them: while one shape has many, new shapes still have their trials. A shape with a
+    good record does not count for the rest of its kind."""
     own_record = shape.fetched >= RETURNS_WINDOW and shape.share >= HALVED_BELOW
     shape.count(fresh=fresh, window=RETURNS_WINDOW)
     shape.count_copy(fresh=fresh, first_copy=first_copy)
@@ -233,8 +233,8 @@ def has_kinds(host: Returns) -> bool:
 
 @lru_cache(maxsize=4_096)
 def kind_of(rest: str) -> str | None:
-    """The kind of the shape of what stands behind the host of a canonical URL: the shape with a star for its first
-    folder; None where it has none."""
+    """The kind of the shape of the part after the host of a canonical URL: the shape with a star for its first folder;
+    None if it has no folder."""
     found = shape_of(rest)
     end = found.find("/", 1)
     return f"/*{found[end:]}" if end > 0 else None
@@ -242,7 +242,7 @@ def kind_of(rest: str) -> str | None:
 
 @lru_cache(maxsize=4_096)
 def shape_of(rest: str) -> str:
-    """The shape of what stands behind the host of a canonical URL (kernels/shapes.py); `session` stands behind it where
-    it has a session id."""
+    """The shape of the part after the host of a canonical URL (kernels/shapes.py). It ends with `session` if the URL
+    has a session id."""
     found = shape(rest.encode("utf-8", "surrogatepass"), SHAPE_BYTES_MAX).decode("utf-8", "replace")
     return f"{found} session" if has_session(rest) else found

@@ -1,9 +1,9 @@
-"""When a URL comes again: after a failure that may pass, and after a bad answer of a page that is visited regularly.
+"""When a URL is requested again: after a transient failure, and after a bad response of a page with a schedule.
 
-A page without a schedule is tried again after 5, 30 and 300 seconds; after that it is a dead letter. A page has a
-schedule since an outcome said when it is due again. One bad answer does not end its visits: each bad answer in a row
-doubles the pause, and the page is given up after `BAD_ANSWERS_MAX` of them. The shortest pauses between them are
-`BAD_ANSWER_SECONDS`, so that they are spread over more than a week, however short the schedule is.
+A page without a schedule is requested again after 5, 30 and 300 seconds; then it is a dead letter. A page has a
+schedule from the first outcome with the time of its next visit. One bad response does not end its visits: each bad
+response in a row doubles the pause, and the page is given up after `BAD_ANSWERS_MAX` of them. The shortest pauses
+between them are `BAD_ANSWER_SECONDS`, so they last more than a week, even for a short schedule.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ def retry_at(
 def retries_at(
     attempts: Counts, ended: Instants | Instant, asked: Floats | None = None, *, at_least: float = 0.0
 ) -> Instants:
-    """The instants of the next attempts after failures that may pass; `NEVER` if no attempt is left.
+    """The instants of the next attempts after transient failures; `NEVER` if no attempt is left.
 
     attempts: the numbers of the failed attempts, 1 for the first. ended: the instants of the failures. asked: seconds
-    that the reporter of a failure asks for in place of the usual wait, NaN for none; a year at most. at_least: seconds
-    that each wait lasts at least, such as a Retry-After.
+    that the reporter of a failure requested in place of the usual pause, NaN if absent; a year at most. at_least:
+    seconds that each pause lasts at least, such as a Retry-After.
     """
     waits = np.array([*RETRY_SECONDS, 0.0])[np.minimum(attempts, len(RETRY_SECONDS) + 1) - 1]
     if asked is not None:
@@ -83,14 +83,14 @@ def codes_of(pauses: npt.ArrayLike) -> Codes:
 
 
 def pauses_of(codes: npt.ArrayLike) -> Floats:
-    """The pauses in seconds that these codes, from 1 on, stand for. The shortest is a second."""
+    """The pauses in seconds of these codes, from 1 on. The shortest is a second."""
     found: Floats = np.exp2((np.asarray(codes, np.float64) - 1.0) / STEPS_PER_OCTAVE)
     return found
 
 
 def bad_answer_seconds(codes: npt.ArrayLike, answers: npt.ArrayLike) -> Floats:
-    """The seconds until the next visits of pages with a schedule. codes: of their schedules; answers: how many bad
-    answers in a row each page has given, from 1 to `BAD_ANSWERS_MAX` - 1."""
+    """The seconds until the next visits of pages with a schedule. codes: of their schedules. answers: how many bad
+    responses in a row each page has had, from 1 to `BAD_ANSWERS_MAX` - 1."""
     usual, count = pauses_of(codes), np.asarray(answers, np.int64)
     longest = np.maximum(usual, BAD_ANSWER_SECONDS_MAX)
     longer = np.minimum(np.ldexp(usual, count), longest)
