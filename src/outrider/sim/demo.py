@@ -169,7 +169,7 @@ def main(arguments: list[str] | None = None) -> int:
     with _web(folder / "web") as ready:
         _say(
             f"A web of {len(shape.hosts)} hosts and some {len(shape.must_fetch()):,} pages now runs on loopback.",
-            "One host is slow, one demands a delay of a second, one refuses at first, one closes a folder, one never ends.",
+            "One host is slow, one has a Crawl-delay, one refuses at first, one forbids a folder, one is endless.",
             "",
         )
         settings = ["--hosts", ready["hosts"], f"--delay={DELAY_SECONDS}", "--name", "the demo web"]

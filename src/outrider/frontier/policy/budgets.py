@@ -36,7 +36,7 @@ class CountedBy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """name: of the setting, and of the option of a crawl. told: the limit that was reached, in words."""
+    """name: of the setting, and of the option of a crawl. reason_text: the limit that was reached, in words."""
 
     name: str
     counted_by: CountedBy
