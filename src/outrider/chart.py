@@ -1,7 +1,7 @@
-"""One way to draw: scales, axes and marks of an SVG picture, with no library and nothing loaded from elsewhere.
+"""Scales, axes and marks of an SVG picture, without a library and without anything loaded from elsewhere.
 
-The report, `outrider sim utilisation` and the benches draw with it. A picture stands in a page, whose style it takes
-(`COLOURS` and `MARKS` belong in it), or alone, with a style of its own for light and for dark screens. Lengths are in
+The report, `outrider sim utilisation` and the benches draw with it. A picture is part of a page and uses its style
+(`COLOURS` and `MARKS` belong in it), or it is alone, with its own style for light and for dark screens. Lengths are in
 units of the drawing (SVG user units). Every text is escaped here; callers make control characters visible before.
 """
 
@@ -28,9 +28,9 @@ MARKS: Final = (
     ".mark{fill:var(--mark)}.rest{fill:var(--rest)}.robots{fill:var(--robots)}.early{fill:var(--bad)}"
     ".axis{stroke:var(--line);stroke-width:1}.law{fill:none;stroke:var(--robots);stroke-width:2}"
 )
-"""What the classes of a drawing look like."""
+"""The style of each class of a drawing."""
 SERIES: Final = ("#0b6e74", "#7a3fa0", "#a86a00", "#b3261e", "#2f5fb3", "#4c7a1f", "#8a5a44", "#c0408a")
-"""Colours of lines beside one another, readable on light and dark paper."""
+"""Colours of neighbouring lines, readable on light and dark paper."""
 
 
 def colours(selector: str) -> str:
@@ -51,7 +51,7 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """Where a value lies."""
+        """Returns the position of a value."""
         first, last, at = (math.log10(one) for one in (self.first, self.last, value)) if self.log else (
             self.first, self.last, value
         )  # fmt: skip
@@ -59,10 +59,10 @@ class Scale:
 
 
 class Drawing:
-    """The elements of one picture, in the order in which they are added: a later one lies above an earlier one."""
+    """The elements of one picture, in the order in which they are added: a later one covers an earlier one."""
 
     def __init__(self, width: float, height: float, title: str, *, alone: bool) -> None:
-        """An empty picture. `alone` gives it paper, a style and a visible title of its own."""
+        """Makes an empty picture. `alone` adds paper, a style and a visible title."""
         box = f'viewBox="0 0 {width:g} {height:g}" role="img"'
         if alone:
             style = f"{colours('svg')}text{{font:13px system-ui,sans-serif;fill:var(--soft)}}{MARKS}"
@@ -122,7 +122,7 @@ class Drawing:
         return self
 
     def boxes(self, kind: str, boxes: Sequence[tuple[float, float, float, float]]) -> Self:
-        """Many bars (x, y, width, height) of one class as one path; nothing where there is none."""
+        """Draws many bars (x, y, width, height) of one class as one path; draws nothing for an empty list."""
         if boxes:
             path = "".join(f"M{x:.1f} {y:g}h{wide:.1f}v{tall:g}h-{wide:.1f}z" for x, y, wide, tall in boxes)
             self._parts.append(f'<path class="{kind}" d="{path}"/>')
@@ -252,7 +252,7 @@ def _decades(values: Sequence[float]) -> range:
 
 
 def _spread(heights: Sequence[float], floor: float) -> list[float]:
-    """Where labels are set that want to be at these heights: in the same order, none over another, none below."""
+    """Returns heights for labels near the wanted ones: in the same order, without overlap, none below `floor`."""
     order = sorted(range(len(heights)), key=lambda row: heights[row])
     found = [0.0] * len(heights)
     low = -math.inf

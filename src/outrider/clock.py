@@ -31,8 +31,8 @@ def elapsed() -> Instant:
 
 
 def boot() -> str:
-    """An id of this start of the machine, so that `elapsed` of two processes can be compared; empty where there is
-    none."""
+    """Returns the id of this start of the machine, or "" if the system has no such id. With it the `elapsed` of two
+    processes can be compared."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
@@ -50,7 +50,7 @@ def anchored(at: Instant) -> ClockFunction:
 
 
 def checked(told: object) -> Instant:
-    """The instant that a caller's clock tells. Raises SettingsError for an answer that is no instant."""
+    """Returns the instant of a caller's clock. Raises SettingsError if its answer is not an instant."""
     if type(told) is int and 0 <= told <= INSTANT_MAX:
         return told
     try:
@@ -77,13 +77,13 @@ def seconds(length: Instant) -> float:
 
 @lru_cache(maxsize=64)
 def _second(whole: int) -> str:
-    """A second since 1970 as text; most instants that are told lie in the last few."""
+    """Returns a second since 1970 as text. Most calls are for one of the last few seconds."""
     return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def rfc3339(at: Instant) -> str:
-    """An instant as RFC 3339 text in UTC with milliseconds: `2026-01-02T03:04:05.678Z`; the last one that has a text
-    for what lies beyond the year 9999."""
+    """Returns an instant as RFC 3339 text in UTC with milliseconds: `2026-01-02T03:04:05.678Z`. An instant after the
+    year 9999 gets the text of the last instant that has one."""
     whole, micro = divmod(min(at, LAST_OF_RFC3339), MICROSECONDS)
     return f"{_second(whole)}.{micro // 1_000:03d}Z"
 

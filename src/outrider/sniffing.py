@@ -18,16 +18,16 @@ an end takes all the rest, a backslash at the end too: else each quote in it is 
 _ESSENCE: Final = re.compile(r"[\t\n\r ]*+([!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+)[\t\n\r ]*(?:;|\Z)")
 _PARAMETER: Final = re.compile(r""";\s*([^\s;=,"']+)\s*=\s*(?:"([^"]*)"|'([^']*)'|["']?([^\s"';,]*))""")
 _LABEL_CHARACTERS_MAX: Final = 40  # encodings: the longest has 19
-_REMEMBERED_CHARACTERS_MAX: Final = 200  # sites write few different fields, and none so long
+_REMEMBERED_CHARACTERS_MAX: Final = 200  # sites write few different fields, and all of them are shorter
 
 
 def is_binary(body: bytes) -> bool:
-    """Whether a body is no text: it begins with no mark, and has a byte early on that no text has."""
+    """Whether a body is binary: it begins without a byte order mark and has a byte early on that text never has."""
     return not body.startswith(MARKS) and _BINARY.search(body, 0, SNIFFED_BYTES) is not None
 
 
 class ContentType(NamedTuple):
-    """A Content-Type as it was read: `essence` in lower case, "" for none; `label` of an encoding."""
+    """A parsed Content-Type: `essence` in lower case ("" if missing), and the `label` of an encoding."""
 
     essence: str
     label: str | None = None
