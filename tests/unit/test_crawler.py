@@ -122,7 +122,7 @@ def test_a_crawler_runs_once(told):
         crawler.status()
     crawler.run()
     for again in (crawler.run, crawler.pages):
-        with pytest.raises(SettingsError, match="make another with the same output"):
+        with pytest.raises(SettingsError, match="make another one with the same output"):
             again()
 
 
