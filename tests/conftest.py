@@ -1,4 +1,4 @@
-"""Settings of all tests: how hard hypothesis tries, and where the reference material lies."""
+"""Settings of all tests: how hard hypothesis tries, and where the reference material is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def project() -> Path:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of reference material beside the project; the test is skipped where there is none."""
+    """The folder of reference material next to the project; the test is skipped where it is missing."""
     folder = PROJECT.parent / "shared"
     if not folder.is_dir():
         pytest.skip("the reference material is not beside the project")

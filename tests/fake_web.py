@@ -14,7 +14,7 @@ Fields = Sequence[tuple[str, str]]
 def answer(
     url: str, status: int | None = 200, body: bytes = b"", fields: Fields = HTML, *, at: int = 0, **parts: Any
 ) -> Response:
-    """An answer that came whole at one instant; parts: what of the Response is otherwise."""
+    """An answer that arrived whole at one instant; parts: other values of the Response."""
     head = "".join([f"HTTP/1.1 {status} X\r\n", *(f"{name}: {value}\r\n" for name, value in fields), "\r\n"])
     plain = {
         "address": "127.0.0.1", "error": None, "error_text": "", "request_head": b"GET / HTTP/1.1\r\n\r\n",
@@ -26,8 +26,8 @@ def answer(
 
 
 class FakeWeb:
-    """A downloader that is a web. `pages` has what a URL or its path answers: a text, or a status and where it leads;
-    anything else is a 404. Another web overrides `page`, or `fetch` where requests take time or fail."""
+    """A downloader that is a web. `pages` has the answer of a URL or its path: a text, or a status and where it leads;
+    anything else is a 404. Another web overrides `page`, or `fetch` where requests need time or fail."""
 
     pages: Mapping[str, Any] = {}
     types: ClassVar[Mapping[str, str]] = {}  # the Content-Type by path, where it is another than text/html
@@ -58,7 +58,7 @@ class FakeWeb:
 
     @property
     def urls(self) -> list[str]:
-        """What was asked for, in order."""
+        """The requests in order."""
         return [one.url for one in self.asked]
 
 

@@ -11,8 +11,8 @@ from outrider import limits
 
 
 def set_limits(patch: pytest.MonkeyPatch, **values: Any) -> None:
-    """Sets limits of outrider/limits.py by name in every module that reads them, so that a test need not know which
-    one does. A name that is no limit, or one that no loaded module reads, is a mistake of the test."""
+    """Sets limits of outrider/limits.py by name in every module that reads them, so that a test need not name the
+    module. A name that is not a limit, or one that no loaded module reads, is a mistake of the test."""
     for name, value in values.items():
         assert hasattr(limits, name), f"{name} is no limit"
         readers = [

@@ -1,7 +1,7 @@
-"""The rules that keep the house livable, read off the imports and calls of every file of the package.
+"""The rules that keep the package orderly, read off the imports and calls of every file of the package.
 
-A file imports its own room or what lies below it; rooms on one floor do not know each other. Deciders hold no world. No
-file is called by a word that says nothing, and no function is longer than a screen. Nothing from the web is ever
+A file imports its own room or rooms below it; rooms on one floor do not import each other. Deciders do not touch the
+world. File names have a meaning, and no function is longer than a screen. Nothing from the web is ever
 executed or unpickled.
 """
 
@@ -51,7 +51,7 @@ MAY_IMPORT = {
     "__init__": EVERYTHING,
     "__main__": EVERYTHING,
 }
-"""For each room, the others it may import: the table of the architecture."""
+"""For each room, the other rooms it may import: the table of the architecture."""
 
 FUNCTION_LINES_MAX = 70
 DECIDERS = {"frontier", "url", "robots", "journey", "kernels"}
@@ -68,10 +68,10 @@ ACTS_ALLOWED = {
     (place, "imports what a value names")
     for place in ("__init__.py", "crawl/__init__.py", "crawl/run/hooks.py", "crawl/run/reader_process.py")
 }
-"""The two fronts look their names up when they are first used, in tables of their own; hooks are what users name, and
-readers among them are loaded by the process that reads."""
+"""The two fronts look their names up at first use, in tables of their own. Hooks are named by users, and
+the process that reads loads the readers among them."""
 CLOCK_WORDS = {"Instant", "ClockFunction", "instant", "seconds", "rfc3339"}
-"""What a decider may take from the clock's room: names and arithmetic of time, nothing that tells it."""
+"""What a decider may import from the clock's room: names and arithmetic of time, nothing that reads it."""
 
 VAGUE = {"utils", "util", "common", "helpers", "helper", "core", "base", "manager", "managers", "misc"}
 VAGUE_ENDINGS = ("Manager", "Helper", "Helpers", "Utils")
@@ -123,7 +123,7 @@ def takes_words_only(node: ast.AST) -> bool:
 
 
 def imports_of(node: ast.AST, path: str) -> Iterator[tuple[str, str]]:
-    """('room', name) for Outrider's own, ('module', dotted name) for others."""
+    """('room', name) for Outrider's own modules, ('module', dotted name) for all other modules."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             yield of_module(alias.name)
@@ -175,7 +175,7 @@ def acts_of(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def called(node: ast.Call) -> str:
-    """The dotted name of what is called, or '' when it is no plain name."""
+    """Returns the dotted name of the called function, or '' when it is not a plain name."""
     parts = []
     target = node.func
     while isinstance(target, ast.Attribute):
@@ -192,7 +192,7 @@ def test_the_house_keeps_its_rules(project):
 
 FRONTIER_FLOORS = ("format", "stores", "policy", "state", "schedule", "verbs", "machine")
 """The folders of the frontier from the lowest up. A file imports its own folder or lower ones; `priority.py` counts as
-policy, and stands outside because callers import it by that name."""
+policy, and is outside because callers import it by that name."""
 
 
 def imports_in_frontier(folder: Path, *, typing: bool) -> dict[str, set[str]]:
@@ -298,7 +298,7 @@ def test_files_and_functions_that_are_too_large_are_found():
 
 
 def test_every_room_of_the_house_was_looked_at(project):
-    """The rules would hold for an empty folder too."""
+    """The rules would be true for an empty folder too."""
     rooms = {path.relative_to(project / "src" / "outrider").parts[0] for path in (project / "src").rglob("*.py")}
     assert {"kernels", "url", "storage", "frontier", "errors.py"} <= rooms
 
@@ -385,8 +385,8 @@ def test_the_architecture_or_its_folder_names_every_module(project):
 
 
 CRAWL_FLOORS = ("setup", "output", "run", "questions", "orders")
-"""The rooms of a crawl from the lowest up. A file imports its own room or lower ones; the files that stand in `crawl/`
-itself use all of them."""
+"""The rooms of a crawl from the lowest up. A file imports its own room or lower ones; the files directly in `crawl/`
+use all of them."""
 
 
 def test_the_rooms_of_a_crawl_import_downwards(project):
@@ -407,7 +407,7 @@ def test_the_rooms_of_a_crawl_import_downwards(project):
 
 
 FILES_TWICE = {"warc.py"}
-"""File names that stand in two rooms: the twin of a kernel, which has the name of its Rust file, and the room that the
+"""File names that are in two rooms: the twin of a kernel, which has the name of its Rust file, and the room that the
 format belongs to."""
 RIDDLES = {
     *("accounts", "alike", "apart", "aside", "asking", "beside", "carried", "given", "handing", "homes"),

@@ -106,7 +106,7 @@ def test_every_content_length_has_one_reading(shared: Path) -> None:
 
 
 def test_answers_of_a_parsers_own_tests(shared: Path) -> None:
-    """Each ends by itself; none is an internal fault; an answer that the strict parser takes whole is taken."""
+    """Each ends by itself, without an internal fault; an answer that the strict parser accepts whole is accepted."""
     cases = lines_of(shared / "data/http/llhttp-responses.jsonl")
     responses = fetch_each([base64.b64decode(case["raw_b64"]) for case in cases])
     inner = [

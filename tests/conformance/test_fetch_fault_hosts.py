@@ -1,4 +1,5 @@
-"""A hundred hosts that misbehave, all asked at once: the fetch kernel and libcurl end alike, with the same digests."""
+"""A hundred hosts that misbehave, all fetched at once: the fetch kernel and libcurl end alike, with the same
+digests."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ LINKS_MAX: Final = 60
 OWN_WAYS: Final = frozenset(
     {"link-farm", "sessions", "wildcard", "growing", "rate-limited", "conditional", "keep-alive"}
 )
-"""Hosts whose answers are drawn, or go by the time that has passed."""
+"""Hosts whose answers are drawn, or depend on the time that has passed."""
 DRAWN: Final = frozenset({"/silent"})
 EXPLAINED: Final = frozenset({"/double"})
 """Two Location fields: libcurl calls it malformed, the kernel reads the first, as browsers do."""
@@ -49,10 +50,10 @@ async def asked(kind: str, hosts: list[tuple[str, str]], roots: Path) -> dict[st
             except OutriderError as error:
                 found[url] = (type(error).__name__,)
                 return None
-            # The crawl's own retry asks again where a kept connection was closed.
+            # The crawl's own retry sends the request again where a kept connection was closed.
             if "kept connection" not in response.error_text:
                 break
-        whole = response.truncated != "time"  # how much came until then is the server's pace
+        whole = response.truncated != "time"  # the amount received until then depends on the server's pace
         digest = hashlib.sha1(response.content, usedforsecurity=False).hexdigest() if whole else ""
         found[url] = (response.status, response.error, response.truncated, response.decoding, digest)
         return response
@@ -79,7 +80,7 @@ def compared(url: str) -> bool:
 
 
 def test_all_fault_hosts_end_alike_on_the_kernel_and_on_libcurl(tmp_path: Path) -> None:
-    """Each kind has a server of its own: storms and hosts that fail at first go by the requests they have seen."""
+    """Each kind has a server of its own: storms and hosts that fail at first depend on their previous requests."""
     seen = {}
     for kind in ("native", "curl"):
         with localweb.misbehaving(tmp_path / kind, *PORTS) as web:

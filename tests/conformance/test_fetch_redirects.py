@@ -1,4 +1,4 @@
-"""Redirects that another client's authors recorded: where each leads, and which header fields go there."""
+"""Redirects that another client's authors recorded: where each leads, and which header fields are sent there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.conformance
 
 
 def cases(shared: Path) -> list[dict[str, Any]]:
-    """Redirects of a GET by status; the client's own switches (`dont_redirect`, a budget of hops) are not asked for."""
+    """Redirects of a GET by status; the client's own switches (`dont_redirect`, a budget of hops) are not tested."""
     rows = map(json.loads, (shared / "data/http/scrapy-redirects.jsonl").read_text().splitlines())
     return [
         row
@@ -34,7 +34,7 @@ def cases(shared: Path) -> list[dict[str, Any]]:
 
 
 def leads_to(row: dict[str, Any]) -> str | None:
-    """The URL that would be queued; None where the answer is none that is followed."""
+    """Returns the URL that would be queued; None where the answer is not followed."""
     fields = [(name, value) for name, values in row["response_headers"].items() for value in values]
     response = answer(normalize(row["request"]["url"]), row["status"], b"", fields)
     return location_of(response) if row["status"] in REDIRECTS else None
@@ -69,7 +69,7 @@ def test_no_secret_of_an_origin_is_sent_to_another_origin_by_a_redirect(shared: 
         same = here.origin == there.origin
         if (b"Authorization: Bearer 123456\r\n" in head) != same or (b"X-Own" in head) != (here.host == there.host):
             wrong.append((url, to, head))
-        # That client strips likewise, and lets a secret go from http to https of one host; here it stays.
+        # That client strips likewise, and sends a secret from http to https of one host; here it stays.
         kept = "Authorization" in row["result"]["headers"]
         if kept != same and (here.scheme, there.scheme) != ("http", "https"):
             wrong.append((url, to, row["src"]))

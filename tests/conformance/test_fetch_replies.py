@@ -1,4 +1,4 @@
-"""Raw replies that other clients' authors collected: each ends soon, as curl's verdict is, and stands in the WARC."""
+"""Raw replies that other clients' authors collected: each ends soon, agrees with curl's verdict, and is in the WARC."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OF_CURL = ("-m ", "-C ", "--http0.9", "--ignore-content-length", "--max-filesize
 OF_CURL_FILES = ("--output-dir",)
 MARKS = (b"%if", b"%hex", b"%repeat")
 SECONDS_MAX = 5.0
-"""A reply ends within so many seconds; the server closes behind it."""
+"""A reply ends within this number of seconds; the server closes after it."""
 
 
 def judged_by_curl(shared: Path) -> list[tuple[str, bool, bytes]]:
@@ -38,7 +38,7 @@ def judged_by_curl(shared: Path) -> list[tuple[str, bool, bytes]]:
             continue
         reply = base64.b64decode(row["responses_b64"]["data"])
         if not any(mark in reply for mark in MARKS):
-            # 22 is --fail: the answer came whole, and curl was told to take its status for a failure.
+            # 22 is --fail: the answer arrived whole, and curl had the order to treat its status as a failure.
             found.append((row["id"], row["curl_exit"] in (0, 22), reply))
     return found
 
@@ -60,7 +60,7 @@ def is_whole(response: Response) -> bool:
 
 
 def test_every_reply_ends_soon_and_as_documented(shared: Path, kind: str) -> None:
-    """A request has a status or one of the errors of the list, and none is a fault of this side."""
+    """A request has a status or one of the listed errors, and no error is a fault of this side."""
     cases = replies(shared)
     began = time.monotonic()
     responses = fetched(kind, [reply for _, reply in cases])
@@ -79,8 +79,8 @@ def late(response: Response) -> bool:
 
 
 def test_the_archive_has_the_bytes_as_they_arrived(shared: Path, kind: str, tmp_path: Path) -> None:
-    """Head and body of each record are one stretch of the bytes that were sent; a whole answer leaves out no byte but
-    interim answers before it and bytes that no length counts behind it."""
+    """Head and body of each record are one stretch of the sent bytes. A whole answer leaves out only
+    interim answers before it and bytes after it that no length counts."""
     cases = replies(shared)
     responses = fetched(kind, [reply for _, reply in cases])
     files = Directory(tmp_path)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.conformance
 
 
 def replies(shared: Path) -> list[tuple[str, bytes]]:
-    """Name and bytes of each reply that is sent as it stands."""
+    """Name and bytes of each reply that is sent unchanged."""
     folder = shared / "data/http"
     found: list[tuple[str, bytes]] = []
     for row in map(json.loads, gzip.decompress((folder / "curl-replies.jsonl.gz").read_bytes()).splitlines()):

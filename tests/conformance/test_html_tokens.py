@@ -1,7 +1,7 @@
 """The tokeniser of the page kernel against html5lib's tokenizer cases: tags, attributes, text.
 
-The data lie beside the project (`../shared/data/html`). Comments and doctypes are no part of a page's columns: where
-they end counts, and that shows in the tokens behind them.
+The data are next to the project (`../shared/data/html`). Comments and doctypes are not part of a page's columns: only
+their ends count, and the tokens after them show these.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def unescaped(value: Any) -> Any:
 
 
 def is_text(value: Any) -> bool:
-    """Whether it can be encoded: half a surrogate pair never comes out of a decoder."""
+    """Whether it can be encoded: a decoder never returns half a surrogate pair."""
     return not re.search("[\ud800-\udfff]", json.dumps(value, ensure_ascii=False))
 
 

@@ -1,4 +1,4 @@
-"""The ledger on real addresses: every URL comes back, and a record with its text takes half of what was aimed at."""
+"""The ledger on real addresses: every URL is returned, and a record with its text needs half of the target size."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_real_urls_are_returned_and_need_less_than_90_bytes_each(shared: Path) -
     ends = np.array([0, *map(len, hosts)]).cumsum()
     heads["queue"] = np.frombuffer(hash_spans(b"".join(hosts), ends[:-1], ends[1:], b"q" * 16), np.uint64)
     heads["slot"] = heads["queue"] >> np.uint64(52)
-    heads["order"] = np.random.default_rng(1).permutation(len(urls))  # they come in the order of a crawl, not sorted
+    heads["order"] = np.random.default_rng(1).permutation(len(urls))  # in the order of a crawl, not sorted
     heads["depth"] = heads["order"] % np.uint64(9)
     heads["priority"] = 0.5 * 0.9 ** heads["depth"]
     heads["state"], heads["url_bytes"] = 1, np.diff(offsets)

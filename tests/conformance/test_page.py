@@ -1,6 +1,6 @@
-"""Reading pages against the material of others: real pages, WPT's refresh table, html5lib's encodings, link extractors.
+"""Reading pages against foreign material: real pages, WPT's refresh table, html5lib's encodings, link extractors.
 
-The data lie beside the project (`../shared/data/html`, with a README that names sources and licences).
+The data are next to the project (`../shared/data/html`, with a README that names sources and licences).
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def test_outlinks_of_nutch_and_heritrix_are_found(html_data: Path) -> None:
 
 
 def test_links_of_scrapys_extractor_are_found(html_data: Path) -> None:
-    """Cases that ask for elements or attributes of their own choice, and links of other schemes, aside."""
+    """Cases without those that want elements or attributes of their own choice, and without links of other schemes."""
     wrong = []
     for number, case in enumerate(json_lines(html_data / "scrapy-linkextractor.jsonl")):
         if {"tags", "attrs"} & set(case["kwargs"]):
@@ -114,7 +114,7 @@ def test_links_of_scrapys_extractor_are_found(html_data: Path) -> None:
 
 
 def octets_of(value: Any) -> bytes:
-    """A recorded argument, which stands there as text or in base 64."""
+    """A recorded argument, which is text or base 64."""
     return base64.b64decode(value["b64"]) if isinstance(value, dict) else str(value).encode()
 
 
@@ -199,7 +199,7 @@ def test_links_of_courlan_are_found(html_data: Path) -> None:
 
 
 def test_pages_of_a_batch_are_read_as_alone(html_data: Path, real_pages: dict[str, bytes]) -> None:
-    """All markup that lies there: pages, extractors' cases, html5lib's tests of encodings and tokens."""
+    """All markup in the data: pages, extractors' cases, html5lib's tests of encodings and tokens."""
     bodies = [
         *real_pages.values(),
         *(case["html"].encode() for case in json_lines(html_data / "outlinks-nutch-heritrix.jsonl")),

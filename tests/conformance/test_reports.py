@@ -177,7 +177,7 @@ def crawls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Futur
     except PermissionError:
         pytest.skip("port 80 is not permitted to this user, and these answers name hosts without a port")
     wanted = [case for case in cases() if case["call"] == "crawl"]
-    # The longest first: those that visit a page again take nine seconds.
+    # The longest first: those that visit a page again need nine seconds.
     wanted.sort(key=lambda case: "revisit_seconds" not in case["input"])
     with ThreadPoolExecutor(CRAWLS_AT_ONCE) as pool:
         yield {

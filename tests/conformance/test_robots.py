@@ -1,6 +1,6 @@
 """robots.txt against the suites of Google, crawler-commons, Protego and others, and against 2,553 real files.
 
-The data lie beside the project (`../shared/data/robots`, with a README that names sources, licences and classes).
+The data are next to the project (`../shared/data/robots`, with a README that names sources, licences and classes).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ pytestmark = pytest.mark.conformance
 
 Case = dict[str, Any]
 
-# How many of the cases on which the reference parsers disagree are answered as their source wants; a change here is a
-# change of behaviour, to be explained in docs/decisions/robots.md.
+# The number of cases on which the reference parsers disagree, and that are answered as their source wants. A change
+# here is a change of behaviour; explain it in docs/decisions/robots.md.
 AS_THE_SOURCE_WANTS = {"source+google": 13, "source+protego": 76, "source-only": 8}
 
 ODD = re.compile(r",|/robots\.txt$")
 
 KNOWN_DIFFERENCES = [
-    "SimpleRobotRulesParserTest.testSitemap",  # a bare URL on a line of its own is taken for a sitemap
-    # Rules and delays that no agent heads: for all agents there, for none here (RFC 9309 section 2.2.1).
+    "SimpleRobotRulesParserTest.testSitemap",  # a bare URL on a line of its own counts as a sitemap
+    # Rules and delays without an agent line: there they are for all agents, here for no agent (RFC 9309 section 2.2.1).
     "test_robots.py:test_no_leading_user_agent",
     "test.rs:test_parser_line_elements",
     "test.rs:test_repcpp_no_leading_user_agent",
@@ -96,7 +96,7 @@ def test_where_they_disagree_our_side_is_known(robots_data: Path) -> None:
 
 
 def test_real_files_are_read_as_google_and_protego_read_them(robots_data: Path) -> None:
-    """No difference, also in files longer than the 500 KiB that RFC 9309 section 2.5 asks for."""
+    """No difference, also in files longer than the 500 KiB that RFC 9309 section 2.5 wants."""
     bodies = real_bodies(robots_data)
     judged, wrong = 0, []
     for case in json_lines(robots_data / "real-consensus.jsonl.gz"):
@@ -110,7 +110,7 @@ def test_real_files_are_read_as_google_and_protego_read_them(robots_data: Path) 
 
 
 def test_the_lenient_reading_decides_as_googles_parser_does(robots_data: Path) -> None:
-    """But for a URL that nobody percent-encoded, /robots.txt itself, and an agent that is a list."""
+    """Except for a URL that is not percent-encoded, /robots.txt itself, and an agent that is a list."""
     cases = [
         case for case in json_lines(robots_data / "cases.jsonl") if case["class"] in ("consensus", "source+google")
     ]
@@ -183,7 +183,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-_WAIT_SECONDS = 50_000  # less than the day for which a robots.txt holds, and more than all Crawl-delays but one
+_WAIT_SECONDS = 50_000  # less than the day for which a robots.txt is valid, and more than all Crawl-delays but one
 
 
 def host_number(url: str) -> int:

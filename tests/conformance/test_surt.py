@@ -1,4 +1,4 @@
-"""SURT against others' vectors: Heritrix' own, and those of the same form elsewhere (`../shared/data/url/surt`)."""
+"""SURT against foreign vectors: Heritrix' own, and those of the same form elsewhere (`../shared/data/url/surt`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SAME_FORM: dict[str, tuple[int, Callable[[str], str]]] = {
 }
 """The sets of Heritrix' form, how many vectors each has, and what answers them."""
 OTHER_FORMS = {
-    # Port and scheme behind the host, and the functions it is made of.
+    # Port and scheme after the host, and the functions it is made of.
     *("urlcanon-ssurt:ssurt", "urlcanon-ssurt:ssurtHost", "urlcanon-ssurt:reverseHost"),
     # Keys and canonical forms that first merge URLs by lossy rules of their own.
     *("wayback-urlkey", "urlcanon-surt:defaultIASurt", "urlcanon-surt:Canonicalizer.DefaultIA"),

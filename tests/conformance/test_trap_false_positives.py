@@ -1,4 +1,4 @@
-"""Real URLs against the rules that look at one URL alone: at most one in 10,000 is taken for a trap."""
+"""Real URLs against the rules that judge one URL alone: at most one in 10,000 counts as a trap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts that make URLs without end, crawled beside an honest one: the crawl ends within the stated budgets."""
+"""Hosts that make endless URLs, crawled together with an honest one: the crawl ends within the stated budgets."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ pytestmark = [
 PORTS: Final = (18780, 18743)
 ENDLESS: Final = ("calendar", "sessions", "repeated-path", "facets", "soft-404", "link-farm")
 BUDGET: Final = RETURNS_FETCHES_OF_TRIALS + 223 + 64
-"""Of a host that makes new shapes without end (docs/traps.md): trials, fetches after the last new content, leases held
-already."""
+"""Of a host that makes new shapes without end (docs/traps.md): trials, fetches after the last new content, leases
+already open."""
 SHAPES: Final = {"calendar": 2, "link-farm": 2, "sessions": 5}
 """Hosts with few shapes of URLs, the front page among them."""
 
@@ -56,6 +56,6 @@ def test_a_crawl_of_endless_hosts_ends_within_the_budget_with_all_honest_pages(t
     with Frontier.look(output / "frontier") as frontier:
         rows = {name: frontier.urls(state="parked", host=f"{name}.fault.test") for name in counts}
     reasons = {name: {row.reason for row in some} for name, some in rows.items()}
-    # Pages that say that there is nothing, as two answers to probes do, are gone: their links are no trap.
+    # Pages that say "not found" in words, as two answers to probes do, count as gone: their links are not a trap.
     assert {name: {"trap"} if name in ENDLESS and name != "soft-404" else set() for name in counts} == reasons
     assert {("soft-404", "soft_404")} == errors

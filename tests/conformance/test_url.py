@@ -1,6 +1,6 @@
-"""URLs against the material of others: WPT, RFC 3986, crawler-commons, real URLs, the public suffix list's own vectors.
+"""URLs against foreign material: WPT, RFC 3986, crawler-commons, real URLs, the public suffix list's own vectors.
 
-The data lie beside the project (`../shared/data/url` and `psl`, each with a README that names sources and licences).
+The data are next to the project (`../shared/data/url` and `psl`, each with a README that names sources and licences).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def spelled(url: str, base: str | None = None) -> str | None:
 
 
 def canonical_of(href: str | None) -> str | None:
-    """The canonical text that a WHATWG href stands for."""
+    """Returns the canonical text of a WHATWG href."""
     return None if href is None else spelled(href)
 
 
@@ -46,13 +46,13 @@ def is_crawlable(case: Case) -> bool:
 
 
 def needs_nothing_more(href: str) -> bool:
-    """Whether a WHATWG href is canonical as it stands: none of the RFC 3986 steps has anything to do."""
+    """Whether a WHATWG href is already canonical: no RFC 3986 step changes it."""
     return "%" not in href and "#" not in href and "@" not in href and not href.endswith("?")
 
 
 @pytest.mark.parametrize("name", ["wpt/urltestdata.json", "ada/ada_extra_urltestdata.json"])
 def test_wpt_urls_are_parsed_as_the_standard_says(url_data: Path, name: str) -> None:
-    """Every case with an http or https result has it, every other case (failures too) has none."""
+    """Every case with an http or https result has it; every other case (failures too) has no result."""
     cases = json_cases(url_data / name)
     wrong = [
         (case["input"], case.get("base"))
@@ -134,7 +134,7 @@ def _at(host: str) -> str:
 
 
 def test_dot_segments_are_removed_from_every_path(url_data: Path) -> None:
-    """The cases of special schemes; a backslash is a slash to WHATWG, and was none to the authors of these."""
+    """The cases of special schemes; a backslash is a slash to WHATWG, but not to the authors of these."""
     cases = [case for case in json_lines(url_data / "paths/path_dots.jsonl") if case["kind"] == "special"]
     plain = [case for case in cases if "\\" not in case["input"] + case["expected"]]
     assert len(plain) > 150
@@ -179,7 +179,7 @@ def test_public_suffix_vectors(shared: Path) -> None:
 
 
 def test_crawler_commons_pairs_agree_except_for_the_rules_that_change_meaning(url_data: Path) -> None:
-    """Agreement is 55 of 75; docs/decisions/url.md names the rules behind the other 20."""
+    """Agreement is 55 of 75; docs/decisions/url.md names the rules that explain the other 20."""
     pairs = [case for case in json_lines(url_data / "normalize/pairs.jsonl") if case["set"] == "cc-basic"]
     agree = sum(spelled(case["input"]) == case["expected"] for case in pairs)
     assert agree / len(pairs) >= 0.73

@@ -1,6 +1,6 @@
-"""Lossy rules against the pairs of others: crawler-commons' basic normaliser, and idempotence on every input there is.
+"""Lossy rules against foreign pairs: crawler-commons' basic normaliser, and idempotence on every available input.
 
-The data lie beside the project (`../shared/data/url`, whose README names sources and licences).
+The data are next to the project (`../shared/data/url`, whose README names sources and licences).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Real pages through the archive: other tools' readers give back each of them byte for byte."""
+"""Real pages through the archive: other tools' readers return each of them byte for byte."""
 
 from __future__ import annotations
 

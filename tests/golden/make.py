@@ -2,9 +2,9 @@
 
     python tests/golden/make.py v2
 
-writes for each of `NAMES` a `tests/golden/v2/NAME.tar.xz`, and a `NAME.json` beside it: what the store must be found to
-hold. Run it once per released format and never again for the same one: a store that a release has written stays as it
-was. v1 was made by the releases before the ledger; what must be found of it is that it is refused with words.
+writes for each of `NAMES` a `tests/golden/v2/NAME.tar.xz`, and next to it a `NAME.json` with the expected content of
+the store. Run it once per released format and never again for the same one: a store that a release has written stays
+unchanged. The releases before the ledger made v1; its test expects that it is refused with a message.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ START = 1_700_000_000_000_000
 SEGMENT_BYTES = 16_384
 SETTINGS = {"delay": 1.0, "scope": "domain", "max_pages_per_host": 3}
 NAMES = tuple(f"{kind}-{robots}" for kind in ("log", "runs") for robots in ("caller", "errands"))
-"""A log alone, or a checkpoint with runs of the ledger and the log behind it; who asks for robots.txt."""
+"""A log alone, or a checkpoint with runs of the ledger and the log after it; who requests robots.txt."""
 
 
 def robots_of(name: str) -> str:
@@ -78,7 +78,7 @@ def build(name: str) -> tuple[FaultyFiles, dict[str, Any]]:
 
 
 def _robots(frontier: Frontier, now: list[int], answers: dict[str, tuple[int | None, bytes]]) -> None:
-    """Tells the robots.txt of some authorities: as answers to errands where those are, else by the caller."""
+    """Reports the robots.txt of some authorities: as answers to errands where there are any, else by the caller."""
     if not inspect(frontier).core.errands_mode:
         for authority, (status, body) in answers.items():
             frontier.set_robots(authority, 404 if status == 301 else status, body)
@@ -169,7 +169,7 @@ def _second_life(frontier: Frontier, now: list[int]) -> None:
 
 
 def _third_part(frontier: Frontier, now: list[int]) -> None:
-    """Behind the last checkpoint: a page gone, leases of a named worker and of the process itself."""
+    """After the last checkpoint: a page gone, leases of a named worker and of the process itself."""
     now[0] += instant(5)
     (first, *_) = frontier.lease(2, worker="w1", ttl_seconds=10_000)
     frontier.report([first.gone(status=404, seconds=0.05)])
@@ -214,7 +214,7 @@ def contents_of(frontier: Frontier) -> dict[str, Any]:
 
 
 def _without_state(host: HostStatus) -> dict[str, Any]:
-    """Without fields younger than the golden files, and without `state`, which goes by what this process has asked."""
+    """Without fields younger than the golden files, and without `state`, which depends on this process's requests."""
     younger = {"not_welcome", "robots", "blocked_until"}
     return {name: value for name, value in dataclasses.asdict(host).items() if name not in {"state", *younger}}
 

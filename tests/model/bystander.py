@@ -1,8 +1,8 @@
-"""An independent judge of a frontier's history: it sees requests as servers do, and hears all that is said aloud.
+"""An independent judge of a frontier's history: it sees requests as servers do, and all public facts.
 
 Servers see when a request begins and when it ends, by one true clock and under any spelling of the host; clocks of
-workers and of the frontier do not count. Settings, words of operators, rules of robots.txt files and the wishes of
-answers are said aloud. From these the judge works out when a request may begin, from docs/frontier.md and nothing of
+workers and of the frontier do not count. Settings, orders of operators, rules of robots.txt files and the wishes of
+answers are public. From these the judge works out when a request may begin, by docs/frontier.md and without
 the package: it shares no code with the frontier, nor with the model of histories.py.
 """
 
@@ -77,11 +77,11 @@ class Word:
 
 @dataclass(eq=False)
 class Request:
-    """A lease, and the request that came of it. Instants are the true clock's, only `deadline` is the frontier's.
+    """A lease and its request. Instants are the true clock's, only `deadline` is the frontier's.
 
-    stream: the leases that one call gave of one queue, of which one is fetched after the other. begun: None while it
-    has not. at_least: seconds that lie between its beginning and another's, where several may be open at once. fixed:
-    seconds that its answer asks for, which later words do not change.
+    stream: the leases of one queue from one call, fetched one after the other. begun: None before the request begins.
+    at_least: minimum seconds between its beginning and another's, where several may be open at once. fixed:
+    seconds that its answer wants, which later orders do not change.
     """
 
     token: int
@@ -113,7 +113,7 @@ class Known:
     closed: bool = True
     until: int = 0
     hops: int = 0
-    failing: bool = False  # the last good copy holds until it is a day old
+    failing: bool = False  # the last good copy is valid until it is a day old
 
 
 @dataclass
@@ -121,12 +121,12 @@ class Place:
     address: str | None = None
     until: int = 0
     by_caller: bool = False
-    moved: int = 0  # how many openings there had been when it came there
+    moved: int = 0  # how many openings there had been when it arrived there
     failures: int = 0
 
 
 def server_of(url: str) -> str:
-    """The server that answers for a URL: a dot behind the name does not make it another one."""
+    """The server that answers for a URL: a dot after the name does not make it another one."""
     return plain(urlsplit(url).hostname or "")
 
 
@@ -139,7 +139,7 @@ def domain_of(host: str) -> str:
 
 
 class Judge:
-    """Keeps all that it saw and heard, and judges each lease. now: the true clock; told: the frontier's instant."""
+    """Keeps all events and public facts, and judges each lease. now: the true clock; told: the frontier's instant."""
 
     def __init__(self, settings: Settings, now: int, rules: Iterable[str] = ALL) -> None:
         self.settings = settings
@@ -193,7 +193,7 @@ class Judge:
         return found
 
     def said(self, what: str, value: Any, key: str | None, crawl: str | None) -> None:
-        """The word of an operator that the frontier took."""
+        """Notes an order of an operator that the frontier accepted."""
         if key is None and what == "paused":
             self.crawl(crawl).paused = value
             return
@@ -216,8 +216,8 @@ class Judge:
                     request.floor = delay
 
     def in_force(self, what: str, queue: Queue, default: Any) -> list[Any]:
-        """The values that may be in force for a queue: the last word about it; where several were said before the queue
-        was made, each of them."""
+        """Returns the values that may be in force for a queue: the last order about it. If several orders were older
+        than the queue, returns each of their values."""
         words = [word for word in self.words[what] if word.about(queue)]
         there = [word for word in words if queue in word.there]
         if there:
@@ -230,8 +230,8 @@ class Judge:
         return [*scopes.values(), *([] if scopes and "later queues" in self.rules else [default])]
 
     def forbids(self, queue: Queue, *, hop: bool = False) -> str | None:
-        """The rule by which operators forbid requests of a queue now. hop: to its host on behalf of another host, whose
-        crawl may go on while this one is paused."""
+        """Returns the rule by which operators forbid requests of a queue now. hop: to its host on behalf of another
+        host, whose crawl may continue while this one is paused."""
         if (queue.crawl.paused and not hop) or queue.crawl.gone or all(self.in_force("paused", queue, False)):
             return "paused"
         return "blocked" if min(self.in_force("blocked", queue, 0)) > self.told else None
@@ -269,7 +269,7 @@ class Judge:
         known.robots = Robots(body.decode(), "outrider") if status < 300 else None
 
     def crawl_delay(self, host: str) -> float:
-        """The longest that the robots.txt of any authority of a server asks for."""
+        """The longest wait that the robots.txt of any authority of a server wants."""
         delays = [
             rules.robots.crawl_delay or 0.0
             for authority, rules in self.robots.items()
@@ -278,14 +278,14 @@ class Judge:
         return max(delays, default=0.0)
 
     def located(self, host: str, address: str | None, seconds: float | None) -> None:
-        """Where a host is, for so many seconds; None: until something else is told by the caller."""
+        """Notes where a host is, for this number of seconds; None: until the caller reports something else."""
         place = self.places[host]
         place.address, place.by_caller, place.moved = address, seconds is None, self.openings
         place.until = 1 << 62 if seconds is None else self.told + int(seconds * SECOND)
 
     def found(self, host: str, address: str | None, ttl: float | None, failed: str | None) -> None:
-        """The answer of an errand that asked where a host is: for five minutes where nothing else is told, half a
-        minute at least; asked again three times after failures; then the address is unknown for an hour."""
+        """Notes the answer of an errand for an address. It is valid for five minutes by default, and for half a minute
+        at least. After failures there are three more tries; then the address is unknown for an hour."""
         host = plain(host)
         place = self.places[host]
         place.failures = place.failures + 1 if failed == "retry" else 0
@@ -306,7 +306,7 @@ class Judge:
         return min(floors, default=self.settings.delay)
 
     def gap(self, request: Request) -> float:
-        """Seconds behind a request that has ended."""
+        """Seconds after a request that has ended."""
         return max(request.fixed, request.floor, self.crawl_delay(request.host))
 
     def lawful(self, request: Request) -> list[tuple[int, str, Request]]:

@@ -10,7 +10,8 @@ from outrider.storage.log import Log
 
 HERE = Path(__file__).parent
 SECONDS_MAX = 600
-"""The time for one test here: some take half a minute on a quiet machine, and a busy one may take ten times as long."""
+"""The time limit of one test here: some need half a minute on a quiet machine, and a busy one may need ten times
+that."""
 
 
 def pytest_collection_modifyitems(items):

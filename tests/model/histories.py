@@ -1,11 +1,11 @@
-"""Random histories of all verbs of a frontier beside a plain model of its contract.
+"""Random histories of all verbs of a frontier, compared with a plain model of its contract.
 
-The model keeps dictionaries and does what docs/frontier.md says, nothing cleverer: which state each URL is in, whose
-lease it is, until when each host rests, what was said of each queue. After each step the answers are held against it,
-and after some steps everything that can be listed.
+The model keeps dictionaries and follows docs/frontier.md without any cleverness: which state each URL is in, whose
+lease it is, until when each host waits, which orders each queue has. After each step it is compared with the answers,
+and after some steps with everything that can be listed.
 
-Each step has a random source of its own, from (seed, number of the step): a history that fails can be told with the
-steps that do not matter left out (`shortest`).
+Each step has a random source of its own, from (seed, number of the step): a history that fails can be shown without
+the steps that do not matter (`shortest`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ CLUSTER_KEYS = (bytes(range(16)), bytes(range(16, 32)))
 
 @dataclass(eq=False)
 class Said:
-    """The words of operators about a queue; or about a crawl, or a key in all crawls, for queues that come later."""
+    """Orders of operators about a queue; or about a crawl, or a key in all crawls, for later queues."""
 
     paused: bool = False
     blocked_until: int = 0
@@ -154,7 +154,7 @@ class Model:
     # -- time
 
     def passes(self, now: int) -> None:
-        """The first act of each verb that looks at the clock: leases that are over end, waiting URLs come back."""
+        """The first act of each verb that reads the clock: expired leases end, waiting URLs return to their queues."""
         self.now = now
         for token in [token for token, held in self.leases.items() if held.deadline <= now]:
             self.lose(token)
@@ -191,7 +191,7 @@ class Model:
         self.rest(queue.host, self.now + instant(max(self.hosts[queue.host].gap, floor)))
 
     def rest_beside(self, queue: Queue) -> None:
-        """Another request may begin beside the open one, whichever queue of the host that is of."""
+        """Whether another request may begin while one is open, from any queue of the host."""
         self.rest_whole(queue, self.slowest(queue.host))
 
     def steps_back(self, now: int) -> None:
@@ -218,7 +218,7 @@ class Model:
         return max(map(self.floor, living), default=DELAY)
 
     def floor_of_page(self, queue: Queue) -> float:
-        """A page of a deleted crawl rests its host by the other queues, too."""
+        """A page of a deleted crawl makes its host wait through the other queues, too."""
         return max(self.floor(queue), self.slowest(queue.host) if queue.crawl.deleted else 0.0)
 
     def queue(self, crawl: Crawl, key: str | None, host: str) -> Queue:
@@ -261,18 +261,18 @@ class Model:
             for queue in self.queues
             if queue.key == key and not queue.crawl.deleted and crawl in (None, queue.crawl.name)
         ]
-        # Words about a key in all crawls outlive its queues, and can be taken back.
+        # Orders about a key in all crawls outlive its queues, and can be withdrawn.
         spoken = crawl is None and key in self.said and vars(self.said[key]) != vars(Said())
         return found if found or spoken else None
 
     def meant(self, key: str | None, crawl: str | None) -> list[Said]:
-        """Where it is kept for queues that come later."""
+        """Where it is kept for later queues."""
         if key is None:
             return [self.crawls[crawl or "default"].said]
         return [self.said.setdefault(key, Said())] if crawl is None else []
 
     def slower(self, queues: Sequence[Queue], delay: float) -> None:
-        """Rests of the hosts of these queues that are under way are longer."""
+        """Makes the current waits of the hosts of these queues longer."""
         for host in {queue.host for queue in queues if delay > self.floor(queue)}:
             clock = self.hosts[host]
             floor = min(self.floor(queue) for queue in self.queues if queue.host == host)
@@ -366,7 +366,7 @@ class Model:
             self.rest(host, until)
 
     def ready(self, crawl: str | None, key: str | None, *, served: Iterable[str] = ()) -> list[Queue]:
-        """Queues that hold something and may be visited now. served: hosts that had their turn in this call."""
+        """Returns queues with URLs that may be visited now. served: hosts that had their turn in this call."""
         of = self.crawls.get(crawl) if crawl is not None else None
         taken = {id(one) for queue in self.queues if queue.host in served for one in self.group(queue)}
         return [
@@ -381,14 +381,14 @@ class Model:
         ]
 
     def heard(self, outcome: Outcome) -> Outcome:
-        """An outcome as the frontier takes it: clocks of workers are not its own."""
+        """Returns an outcome as the frontier reads it: clocks of workers are not its own."""
         held = self.leases.get(outcome.token)
         if held is None or held.worker is None:
             return outcome
         return msgspec.structs.replace(outcome, ended_at=None)
 
     def reported(self, outcome: Outcome) -> Url | None:
-        """The state that an outcome leads to, links aside; None where it comes too late."""
+        """Returns the state after an outcome, without its links; None where it arrives too late."""
         held = self.leases.get(outcome.token)
         if held is None:
             return None
@@ -401,7 +401,7 @@ class Model:
         clock.pace = max(clock.pace / 2, 1 / 64) if failed else min(clock.pace + 1 / 8, 1.0)
         gap = max(self.floor_of_page(url.queue), min(FACTOR * (outcome.seconds or 0.0), 60.0))
         gap = max(gap, min(gap / clock.pace, 300.0), asked)
-        if ended >= clock.ended:  # the gap behind the request that ended last stays
+        if ended >= clock.ended:  # the gap after the request that ended last stays
             clock.gap, clock.ended = gap, ended
         clock.visited = True
         self.rest(url.queue.host, ended + instant(gap))
@@ -522,7 +522,7 @@ class Model:
         return states
 
     def next_at(self) -> int | None:
-        """The instant of the next change by time alone: a lease, an expiry, a URL that comes back."""
+        """Returns the instant of the next change by time alone: a lease, an expiry, a URL whose wait ends."""
         times = [held.deadline for held in self.leases.values()]
         times += [url.due for url in self.urls.values() if url.state == "waiting"]
         times += [
@@ -535,7 +535,7 @@ class Model:
 
 @dataclass(eq=False)
 class Place:
-    """Where a host is, as it was last found: until when that holds, "" for nowhere."""
+    """Where a host is, as it was last found: until when that is valid, "" for nowhere."""
 
     address: str = ""
     until: int = 0
@@ -547,8 +547,8 @@ class Place:
 class GroupedModel(Model):
     """The same where hosts at one address are visited one after the other, `GAP` apart, once their addresses are known.
 
-    The model says which leases a call may give, and not which ones it must give. That no free host waits is asked of
-    the frontier itself, and shows at the end of each history."""
+    The model says which leases a call may return, and not which ones it must return. The frontier itself says that no
+    free host waits, and the end of each history shows it."""
 
     places: dict[str, Place] = field(default_factory=dict)
     at: dict[int, tuple[str, str]] = field(default_factory=dict)  # token -> host and address of the open request
@@ -578,7 +578,7 @@ class GroupedModel(Model):
         super().lose(token, counted=counted)
 
     def left(self, token: int, at: int) -> None:
-        """A request has ended, as far as the frontier knows."""
+        """Notes that a request has ended, as far as the frontier can see."""
         where = self.at[token]
         self.ends[where] = max(at, self.ends.get(where, 0))
 
@@ -677,7 +677,7 @@ class History:
             "delay": DELAY,
             "delay_factor": FACTOR,
             "group": {"address": {"gap": GAP}} if self.grouped else None,
-            "memory_bytes": 500 if self.seed % 2 else CARD_BYTES_MAX,  # room for a few cards: the others lie on disk
+            "memory_bytes": 500 if self.seed % 2 else CARD_BYTES_MAX,  # room for a few cards: the rest is on disk
         }
         frontier = Frontier.open(
             self.disk, clock=self.clock, settings=settings, seed=self.seed & 0xFFFF, keys=CLUSTER_KEYS,
@@ -687,7 +687,7 @@ class History:
         return frontier
 
     def live(self) -> None:
-        """Raises AssertionError with the history so far as soon as frontier and model disagree."""
+        """Raises AssertionError with the history as soon as frontier and model disagree."""
         try:
             for number in self.steps:
                 self.rng = random.Random(f"{self.seed}/{number}")
@@ -712,7 +712,7 @@ class History:
     # -- verbs
 
     def url(self) -> str:
-        # A dot behind a host makes another URL of the same host.
+        # A dot after a host makes another URL of the same host.
         return f"http://{self.rng.choice(HOSTS)}{self.rng.choice(DOTS)}/{self.rng.randrange(6)}"
 
     def link(self) -> Link:
@@ -747,7 +747,7 @@ class History:
             assert expected == call(request), f"{verb} repeated"
 
     def repeat(self) -> None:
-        """A call that was answered long ago, perhaps by another process, comes again."""
+        """Repeats a call that was answered long ago, perhaps by another process."""
         if not self.calls:
             return
         verb, request, call, expected = self.rng.choice(self.calls[-30:])
@@ -854,7 +854,7 @@ class History:
         )
 
     def answer_errands(self) -> None:
-        """Errands for addresses are answered, in vain or not, given back, or go on."""
+        """Errands for addresses are answered, in vain or not, returned, or continue."""
         model = self.model
         assert isinstance(model, GroupedModel)
         model.passes(self.clock())
@@ -1058,7 +1058,7 @@ class History:
             self.clock.move(wait)
 
     def step_back(self) -> None:
-        """Time stands still and hosts rest; then the clock catches up."""
+        """Pauses time while hosts wait; then the clock catches up."""
         at = self.clock.at
         self.model.passes(at)
         self.frontier.lease(0)
@@ -1163,7 +1163,7 @@ class History:
         assert [] == recount(frontier) + shared.problems()
 
     def ends(self) -> None:
-        """Nothing is forbidden any more, and every page answers: each URL comes to its end."""
+        """Lifts every prohibition and lets every page answer: each URL ends."""
         model, frontier = self.model, self.frontier
         for name in list(model.crawls):
             frontier.resume(crawl=name)

@@ -1,4 +1,4 @@
-"""The inside of a frontier, for tests that must look at it: no other file of the tests knows where it lies."""
+"""The inside of a frontier, for tests that must read it: no other file of the tests contains its layout."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Threads beside the calls that run only when a seed says so: what they meet is found again with the same seed.
+"""Background threads that run only when a seed says so: each interleaving can be repeated with the same seed.
 
 A thread that writes a checkpoint or merges runs stops before each call of the disk, each lock and each line of the
-files that share state with it, until the caller's thread lets it go some steps on. That one does so before its own
-calls of the disk and its own locks, and wherever it has to wait. So one of them runs at a time, and which one follows
-from the seed alone.
+files that share state with it, until the caller's thread lets it run some steps. The caller's thread does so before
+its own calls of the disk and its own locks, and wherever it has to wait. So one of them runs at a time, and the seed
+alone decides which one.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from outrider.sim.disk import FaultyFiles
 DISK_CALLS = ("open", "names", "rename", "remove", "sync_directory", "_write", "_truncate", "_sync", "_read")
 SHARED = ("rounds.py", "tiers.py", "failure.py")
 LOCKS = ("_append_lock", "_sync_lock", "lock", "_writing", "_lock")
-"""Files of which a thread beside stops at every line."""
+"""Files of which a background thread stops at every line."""
 PACES = {"never": (0.0, 0), "slowly": (0.1, 2), "evenly": (0.3, 8), "in bursts": (0.03, 400), "at once": (1.0, 10_000)}
-"""How often the caller's thread lets others go on, and how many steps at most."""
+"""How often the caller's thread lets background threads run, and for how many steps at most."""
 CALLS_AT_ONE_PACE = 150
 COPIES = (1.0, 0.3, 0.05)
 """How often a call copies some of a round: a store of few rows has rounds as long as one of many."""
@@ -32,11 +32,11 @@ STEPS_IN_VAIN_MAX = 100_000
 
 
 class _Ended(SystemExit):
-    """The process of this thread is gone; no caller is told."""
+    """The process of this thread is gone; no caller gets an error."""
 
 
 class Beside:
-    """A thread that goes on step by step; to others it looks like any thread."""
+    """A thread that runs step by step; to other threads it looks like any thread."""
 
     def __init__(self, threads: Interleaving, run: Callable[[], None]) -> None:
         self._run = run
@@ -81,20 +81,20 @@ class Beside:
             raise _Ended
 
     def hand_over(self) -> None:
-        """In this thread: it waits for another, and the steps it has left would be in vain. A `verify` holds a lock for
-        a great many of them."""
+        """In this thread: waits for another thread, because its remaining steps would be in vain. A `verify` keeps a
+        lock for a great many of them."""
         self._left = 0
         self.stop()
 
     def go(self, steps: int) -> None:
-        """In the caller's thread: so many steps, or to the end."""
+        """In the caller's thread: runs this number of steps, or to the end."""
         if not self._over:
             self._left = steps
             self._goes.release()
             self._stands.acquire()
 
     def end(self) -> None:
-        """As if its process had been killed where it stands."""
+        """Ends as if its process had been killed at this point."""
         self._ends = True
         self.go(1)
         self._thread.join()
@@ -112,7 +112,7 @@ class Beside:
 
 
 class _Lock:
-    """A lock at which threads take turns by the seed; one that has to wait lets the other go on."""
+    """A lock at which threads alternate by the seed; a thread that has to wait lets the other one run."""
 
     def __init__(self, threads: Interleaving, lock: Any) -> None:
         self._threads = threads
@@ -145,7 +145,7 @@ class Interleaving:
         self._copies = 1.0
 
     def take(self, frontier: Frontier, disk: FaultyFiles) -> None:
-        """From here on this frontier's threads go step by step; those of the one before are gone."""
+        """From here on this frontier's threads run step by step; those of the one before are gone."""
         self.end()
         rounds = frontier._rounds
         rounds._beside = self.start  # type: ignore[assignment,method-assign]
@@ -158,7 +158,7 @@ class Interleaving:
                 setattr(disk, name, self._at(getattr(disk, name)))
 
     def share(self, owner: object) -> None:
-        """At the locks of this object threads take turns."""
+        """At the locks of this object threads alternate."""
         for name in LOCKS:
             lock = getattr(owner, name, None)
             if lock is not None:
@@ -179,7 +179,7 @@ class Interleaving:
         return seldom
 
     def start(self, target: Callable[..., None], *arguments: Any) -> Beside:
-        """A thread beside that does this, from the first `go` on."""
+        """A background thread that does this, from the first `go` on."""
         one = Beside(self, lambda: target(*arguments))
         self._beside.append(one)
         return one
@@ -191,7 +191,7 @@ class Interleaving:
         self._beside.clear()
 
     def taking_part(self) -> bool:
-        """Whether this thread is one of those that take turns."""
+        """Whether this thread is one of the alternating threads."""
         return self._caller == threading.get_ident() or self._mine() is not None
 
     def _mine(self) -> Beside | None:
@@ -199,7 +199,7 @@ class Interleaving:
         return next((one for one in self._beside if one.ident == ident), None)
 
     def point(self) -> None:
-        """A thread that comes here may have to let another one go on."""
+        """A thread that arrives here may have to let another one run."""
         if threading.get_ident() != self._caller:
             mine = self._mine()
             if mine is not None:
@@ -214,7 +214,7 @@ class Interleaving:
             self.go(self._rng.randint(1, most))
 
     def wait(self) -> None:
-        """This thread cannot go on before another one has."""
+        """This thread cannot continue before another one has run."""
         mine = self._mine()
         if mine is not None:
             mine.hand_over()
@@ -222,14 +222,14 @@ class Interleaving:
             self.go(20)
 
     def go_to_the_disk(self, disk: FaultyFiles) -> bool:
-        """In the caller's thread: those beside go on until one has changed the disk; whether one has."""
+        """In the caller's thread: runs background threads until one has changed the disk. Returns whether one has."""
         calls = len(disk.calls)
         while self._beside and len(disk.calls) == calls:
             self.go(1)
         return len(disk.calls) > calls
 
     def go(self, steps: int) -> bool:
-        """In the caller's thread: those beside make so many steps each; whether any is left."""
+        """In the caller's thread: runs this number of steps of each background thread. Returns whether any is left."""
         for one in list(self._beside):
             one.go(steps)
             if not one.is_alive():

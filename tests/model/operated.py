@@ -1,9 +1,9 @@
-"""Random histories of a frontier that operators speak to: limits above one, errands, workers whose clocks are off.
+"""Random histories of a frontier with orders of operators: limits above one, errands, workers whose clocks are off.
 
-A history is drawn from one seed and lives on a virtual clock: several crawls, hosts of several authorities and
-spellings, shared clocks, budgets, full queues, all verbs, kills and steps of the clock. A bystander (bystander.py) that
-knows nothing of the frontier's inside judges each lease. At the end nothing is forbidden any more, every
-server answers, and the history must come to its end.
+A history is drawn from one seed and runs on a virtual clock: several crawls, hosts of several authorities and
+spellings, shared clocks, budgets, full queues, all verbs, kills and steps of the clock. A bystander (bystander.py)
+that does not read the frontier's inside judges each lease. At the end nothing is forbidden any more, every
+server answers, and the history must end.
 
 Each step has a random source of its own, from (seed, number of the step), so that steps may be left out
 (`histories.shortest`).
@@ -49,8 +49,8 @@ ROUNDS_MAX = 3_000
 
 @dataclass
 class Held:
-    """A lease in hand. before: the one that its holder fetches first, where a call gave several of a queue. ahead: how
-    far the true clock was ahead of the frontier's."""
+    """An open lease. before: the one that its holder fetches first, where a call returned several of a queue. ahead:
+    how far the true clock was ahead of the frontier's."""
 
     lease: Lease
     request: Request
@@ -79,14 +79,14 @@ class Operated:
         self.steps = list(steps)
         self.rng = random.Random(f"{seed}/settings")
         self.true = Clock()
-        self.back = 0  # how far the frontier's clock was set back; time stands still until it has caught up
+        self.back = 0  # how far the frontier's clock was set back; time is paused until it has caught up
         self.names = self.rng.choice([NAMES, NAMES, NAMES[:2], NAMES[1:4]])
         self.weights = [share * self.rng.choice([1, 1, 1, 4]) for share in SHARES.values()]
         self.settings, said = self.drawn()
         self.judge = Judge(said, self.true(), rules)
         self.hand: dict[int, Held] = {}
         self.past: list[int] = []
-        self.quiet_until: int | None = -1  # as next_ready_seconds told, None: for ever, -1: nothing was told
+        self.quiet_until: int | None = -1  # as next_ready_seconds returned, None: for ever, -1: not known
         self.told: list[str] = [f"settings {self.settings} robots={said.robots_errands} {said.address_errands=}"]
         self.disk = disk()
         self.threads = Interleaving(seed)
@@ -126,7 +126,7 @@ class Operated:
         return frontier
 
     def live(self) -> None:
-        """Raises AssertionError with the history so far at the first breach."""
+        """Raises AssertionError with the history at the first breach."""
         try:
             for number in self.steps:
                 self.rng = random.Random(f"{self.seed}/{number}")
@@ -213,8 +213,8 @@ class Operated:
         return batch
 
     def was_quiet(self, batch: list[Lease]) -> None:
-        """Nothing is handed out before the instant that `next_ready_seconds` told, where nothing but time came to
-        pass."""
+        """Checks that nothing is leased before the instant that `next_ready_seconds` returned, where nothing but time
+        has changed."""
         now, until = self.frontier.now(), self.quiet_until
         if batch and until != -1:
             rule = "next ready" if any(one.kind is Kind.PAGE for one in batch) else "errands in next ready"
@@ -239,8 +239,8 @@ class Operated:
             self.take(50, errands=True)
 
     def begins(self, held: Held) -> bool:
-        """Whether its request has begun by now: one of a train begins when the one before it has ended and the host
-        has rested."""
+        """Whether its request has begun by now: a request of a train begins when the one before it has ended and the
+        host has waited."""
         request = held.request
         if held.lease.kind is Kind.ADDRESS:
             return True
@@ -312,7 +312,7 @@ class Operated:
         return Outcome(lease.token, Verdict.RETRY if mood < 0.9 else Verdict.GONE, error="dns")
 
     def settle(self, ends: list[End], late: list[Outcome]) -> None:
-        """Outcomes are reported, and the judge hears of them."""
+        """Reports outcomes, to the judge too."""
         judge = self.judge
         outcomes = [*(one.outcome for one in ends), *late]
         self.tell(*outcomes)
@@ -325,7 +325,7 @@ class Operated:
             self.heard(one)
 
     def heard(self, end: End) -> None:
-        """The judge hears of the end of an open lease."""
+        """Reports the end of an open lease to the judge."""
         outcome, request, judge = end.outcome, end.held.request, self.judge
         if request.kind == "address":
             judge.open.pop(request.token)
@@ -474,8 +474,8 @@ class Operated:
         return wait
 
     def clock_jumps(self) -> None:
-        """The frontier's clock is set back. It is not set forward again: the caller that gives a clock answers for
-        that."""
+        """Sets the frontier's clock back. It is not set forward again: that is the duty of the caller who sets the
+        clock."""
         self.back += instant(self.rng.choice([0.5, 100.0, 4_000.0]))
         self.tell(self.back / SECOND)
         self.frontier.lease(0)
@@ -488,7 +488,7 @@ class Operated:
         self.begins_anew()
 
     def kill(self) -> None:
-        """The process is killed, and all that it wrote is there; or, where the disk can tell, power is cut."""
+        """Kills the process, and all its writes are there; or, where the disk supports it, the power is cut."""
         cut = isinstance(self.disk, CrashDisk) and self.rng.random() < 0.5
         self.disk = self.rng.choice(list(self.disk.crash_images(self.rng, 1))) if cut else self.disk.copy()  # type: ignore[union-attr]
         self.begins_anew()
@@ -514,7 +514,7 @@ class Operated:
     # -- the end
 
     def drains(self) -> None:
-        """Nothing is forbidden any more, every server answers: all comes to its end, in bounded steps."""
+        """Lifts every prohibition, and every server answers: all URLs end, in bounded steps."""
         frontier = self.frontier
         for queue in frontier.queues(limit=LISTED):
             frontier.resume(queue.key, crawl=queue.crawl)
@@ -548,7 +548,7 @@ class Operated:
         return f"{statistics['urls']} after {len(self.told)} steps, {self.frontier.explain_idle().text}"
 
     def round(self) -> bool:
-        """Ends all requests in hand, leases all that it can, and lets time go on; tells whether there was an event."""
+        """Ends all open requests, leases all that it can, and lets time pass; returns whether there was an event."""
         self.told.append("round:")
         ends = []
         for token in sorted(self.hand):

@@ -38,7 +38,7 @@ class Web:
         self.silent = {host: rng.choice([0, 0, 1, 2]) for host in self.hosts}
         self.requests: dict[str, list[tuple[int, int]]] = {host: [] for host in self.hosts}
         self.calm = False
-        self.waggons: set[int] = set()  # tokens of a train behind its first
+        self.waggons: set[int] = set()  # tokens of a train after its first
 
     def url(self) -> str:
         scheme = "https" if self.rng.random() < 0.15 else "http"
@@ -133,7 +133,7 @@ def live(seed: int, steps: int) -> None:
 
 
 def _crash_disk(world: World) -> CrashDisk:
-    """`kill` leaves a plain disk in memory; the next power cut needs one that knows what was synced."""
+    """`kill` leaves a plain disk in memory; the next power cut needs one that records syncs."""
     world.frontier.close()
     disk = CrashDisk()
     for name, data in world.disk.contents().items():
@@ -144,7 +144,7 @@ def _crash_disk(world: World) -> CrashDisk:
 
 
 def drain(world: World, web: Web, pending: list[Lease]) -> None:
-    """The web is calm from now on: the crawl must come to its end."""
+    """The web is calm from now on: the crawl must end."""
     web.calm = True
     if pending:
         world.frontier.release([lease.token for lease in pending])

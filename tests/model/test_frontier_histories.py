@@ -1,7 +1,8 @@
-"""Random histories of all verbs beside a model of the contract: what each answers, and where every URL is after it.
+"""Random histories of all verbs, compared with a model of the contract: each answer, and the state of each URL after
+it.
 
-`make test` lives some hundred of them, `make test-long` ten thousand (OUTRIDER_MODEL_EXAMPLES) with seeds of its own. A
-history that fails is told with the steps that do not matter left out, and its seed.
+`make test` runs some hundred of them, `make test-long` ten thousand (OUTRIDER_MODEL_EXAMPLES) with seeds of its own. A
+history that fails is shown with its seed, without the steps that do not matter.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ KINDS = (
     "hosts on disk",
 )
 COMPARED = range(6)
-SEEDS_PER_KIND = 12 if kernels.in_use() == "native" else 4  # plain kernels answer alike, and take longer
+SEEDS_PER_KIND = 12 if kernels.in_use() == "native" else 4  # plain kernels answer alike, and need longer
 
 
 @pytest.fixture(params=KINDS)
 def kind(request, monkeypatch):
-    """The load of the disk: no checkpoint at all, some, one after the other; long queues on disk; cuts of power; hosts
-    that go cold whenever they hold nothing, and come back.
+    """The load of the disk: no checkpoint at all, some, one after the other; long queues on disk; power cuts; hosts
+    that become cold whenever they have no URLs, and return.
 
     Shared clocks: hosts are grouped by addresses that errands find."""
     if request.param in ("checkpoints all the time", "power cuts", "hosts on disk"):
@@ -41,7 +42,7 @@ def kind(request, monkeypatch):
         monkeypatch.setattr("outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1, 7: 2, 8: 2, 9: 1})
         set_limits(monkeypatch, CHECKPOINT_STEP_BYTES=1)
     if request.param == "hosts on disk":
-        # Hosts whose key spans others stay in memory, and so do those of which something was deleted.
+        # Hosts whose key spans other hosts stay in memory, and so do hosts of which something was deleted.
         monkeypatch.setattr("model.histories.HOSTS", [f"h{number}.com" for number in range(9)])
         monkeypatch.setattr("model.histories.KEYS", [None] * 14 + ["k"])
         set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=1, CHECKPOINT_STEP_BYTES=300)
@@ -73,7 +74,7 @@ def test_a_frontier_does_what_the_contract_says(seed, kind):
 
 @pytest.mark.parametrize("seed", [100_775, 100_783, 200_049, 200_462])
 def test_long_histories_that_failed_once(seed):
-    """Words that were taken back, rules of deleted crawls, and a lease that was lost before another one's report."""
+    """Withdrawn orders, rules of deleted crawls, and a lease that was lost before another one's report."""
     live(seed, "checkpoints", 150)
 
 
@@ -95,7 +96,7 @@ def answers(seeds: range) -> list[str]:
     return found
 
 
-@pytest.mark.timeout(600)  # fifteen seconds alone, more beside other work
+@pytest.mark.timeout(600)  # fifteen seconds alone, more in parallel to other work
 @pytest.mark.skipif(kernels.in_use() != "native", reason="there are no native kernels to hold the plain ones against")
 def test_native_and_plain_kernels_answer_alike():
     tests = Path(__file__).parents[1]

@@ -1,4 +1,4 @@
-"""Every row of the lives of a URL, a lease and a host, walked by a real frontier; and the page that is made of them."""
+"""Walks every row of the lives of a URL, a lease and a host with a real frontier; and checks the page made of them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def imported(state: str) -> World:
 
 
 def nobody_there() -> World:
-    """A page whose robots.txt told that its site has no address."""
+    """A page whose errand for robots.txt reported a blocked address."""
     world = queued(robots="errands")
     (lease,) = world.lease(errands=True)
     world.report(outcome(lease, "gone", seconds=0.0, error="blocked_address"))

@@ -55,7 +55,7 @@ class History:
                 ]
                 yield self.world.discover(*links, Link(self.url(), crawl="other"))
                 yield (leases := list(self.world.lease(30, per_queue=2, errands=self.rng.random() < 0.9)))
-                some = [one for one in leases if self.rng.random() < 0.8]  # others are lost in the end
+                some = [one for one in leases if self.rng.random() < 0.8]  # the rest is lost in the end
                 yield self.world.report(*map(self.outcome, some))
                 yield self.around()
                 self.world.clock.move(self.rng.choice([0.1, 1.0, 1.0, 5.0, 70.0]))

@@ -1,7 +1,7 @@
-"""Random histories with operators' words, limits above one, errands and workers' wrong clocks, judged by gaps.
+"""Random histories with orders of operators, limits above one, errands and workers' wrong clocks, judged by gaps.
 
-`make test` lives a fixed number of them, `make test-long` an hour of them (OUTRIDER_OPERATED_SECONDS) with seeds of its
-own. A history that fails is told with its seed and the steps that matter; OUTRIDER_OPERATED_SEED lives that one again.
+`make test` runs a fixed number of them, `make test-long` an hour of them (OUTRIDER_OPERATED_SECONDS) with seeds of its
+own. A history that fails is shown with its seed and the steps that matter; OUTRIDER_OPERATED_SEED runs it again.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from outrider.sim.disk import CrashDisk, FaultyFiles
 
 STEPS = 60
 KINDS = ("log alone", "checkpoints all the time", "tails and hosts on disk")
-SEEDS_PER_KIND = 20 if in_use() == "native" else 5  # plain kernels answer alike, and take twice as long
+SEEDS_PER_KIND = 20 if in_use() == "native" else 5  # plain kernels answer alike, and need twice as long
 NOT_YET: frozenset[str] = frozenset()
-"""Rules that the frontier is known to break; each goes when its fault is mended."""
+"""Rules that the frontier is known to break; each is removed when its fault is repaired."""
 
 
 @pytest.fixture(params=KINDS)

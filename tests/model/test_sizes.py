@@ -54,30 +54,30 @@ TOLD = re.compile(r" has ([\d,]+) (?:bytes|characters); it may have ([\d,]+)")
 
 
 def text(size: int, letter: str = "a") -> str:
-    """So many bytes of UTF-8."""
+    """Returns this number of bytes of UTF-8."""
     octets = len(letter.encode("utf-8", "surrogatepass"))
     return letter * (size // octets) + "a" * (size % octets)
 
 
 def names(size: int, letter: str = "a") -> str:
-    """So many characters."""
+    """Returns this number of characters."""
     return letter * size
 
 
 def metadata(size: int, letter: str = "a") -> dict[str, object]:
-    """So many bytes as JSON, and never fewer than 8."""
+    """Returns this number of bytes as JSON, and never fewer than 8."""
     return {"x": "a" * (size - 8)}
 
 
 def url(number: int, size: int = 0) -> str:
-    """The URL of a case, of so many bytes."""
+    """Returns the URL of a case, of this number of bytes."""
     start = f"http://h{number}.test/"
     return start + "a" * (size - len(start))
 
 
 @dataclass
 class Case:
-    """One value of one field, and where it is looked for when it was taken."""
+    """One value of one field, and where it is read after it was accepted."""
 
     number: int
     size: int
@@ -94,7 +94,7 @@ Taken = tuple[object, Look] | None  # the value to be read back, and how; None w
 
 
 class Walk:
-    """A frontier that takes one case after the other."""
+    """A frontier that gets one case after the other."""
 
     def __init__(self, disk: FaultyFiles, **how: Any) -> None:
         self.disk, self.how = disk, how
@@ -210,7 +210,7 @@ def outcome(name: str, value: Callable[[Case], Any], look: Callable[[Case], Look
         try:
             walk.frontier.report([Outcome(lease.token, Verdict.DONE, status=200, **{name: given})])
         except SettingsError:
-            walk.frontier.report([lease.done()])  # the frontier goes on, and the lease is open as before
+            walk.frontier.report([lease.done()])  # the frontier continues, and the lease is open as before
             raise
         return (given.hex() if name == "digest" else given), look(case)
 
@@ -283,7 +283,7 @@ def robots_body(walk: Walk, case: Case) -> Taken:
     given = (b"#" * 63 + b"\n") * (case.size // 64) + b"#" * (case.size % 64)
     walk.frontier.set_robots(case.url, 200, given)
     name = case.url.rstrip("/")
-    # RFC 9309 section 2.5: lines behind the limit are not read.
+    # RFC 9309 section 2.5: lines after the limit are not read.
     kept = given if len(given) <= ROBOTS_BYTES_MAX else given[: given.rindex(b"\n", 0, ROBOTS_BYTES_MAX) + 1]
 
     def look(walk: Walk) -> object:
@@ -329,7 +329,7 @@ def parcel(place: int, value: Callable[[Case], Any], look: Callable[[Case, Any],
 
 
 def outboxed(name: str, place: int, value: Callable[[Case], Any]) -> Callable[[Walk, Case], Taken]:
-    """A field of a link that goes to another log."""
+    """A field of a link that is written to another log."""
 
     def give(walk: Walk, case: Case) -> Taken:
         given = value(case)
@@ -383,7 +383,7 @@ RECORD: dict[str, tuple[Callable[[Case], Any], int | None]] = {
     "last_modified": (lambda case: text(case.size, case.letter), VALIDATOR_BYTES_MAX),
     "metadata": (lambda case: metadata(max(case.size, 8)), METADATA_BYTES_MAX),
 }
-"""The fields of a record: a value of a size, and the size up to which it is taken."""
+"""The fields of a record: a value of a size, and the size up to which it is accepted."""
 
 
 def record(name: str, case: Case) -> dict[str, Any]:
@@ -409,8 +409,8 @@ def restored(name: str) -> Callable[[Walk, Case], Taken]:
 
 @dataclass(frozen=True)
 class Field:
-    """give: hands a value of a case to the frontier; most: the size up to which it must be taken and above which it
-    must be refused, None where an answer tells; how: of the opening."""
+    """give: passes a value of a case to the frontier; most: the size up to which it must be accepted and above which it
+    must be refused, None where an answer says so; how: of the opening."""
 
     give: Give
     most: int | None = None
@@ -517,8 +517,8 @@ FIELDS: dict[str, Field] = {
 
 
 def walked(give: Field, cases: Iterator[Case]) -> None:
-    """Each case is refused before the log or taken; what was taken is read back now, when the store is opened again,
-    and behind a checkpoint."""
+    """Each case is refused before the log or accepted; an accepted value is read back now, when the store is opened
+    again, and after a checkpoint."""
     walk = Walk(FaultyFiles(), **give.how)
     if give.how:
         walk.frontier.discover([])
@@ -546,11 +546,11 @@ def walked(give: Field, cases: Iterator[Case]) -> None:
 QUIET = frozenset(
     [link_referrer, link_key, link_crawl, link_metadata, request_client, noted, writer, robots_body, authority]
 )
-"""Fields whose refused call logs nothing; the others make a URL and a lease first."""
+"""Fields whose refused call logs nothing; the other fields make a URL and a lease first."""
 
 
 def answered(give: Field, walk: Walk, case: Case) -> tuple[Taken, str | None]:
-    """The value that was taken, or the words that refuse it."""
+    """Returns the accepted value, or the message that refuses it."""
     try:
         return give.give(walk, case), None
     except SettingsError as error:
@@ -558,7 +558,7 @@ def answered(give: Field, walk: Walk, case: Case) -> tuple[Taken, str | None]:
 
 
 def told_bound(words: str) -> int | None:
-    """The bound that a refusal tells beside the size, which is above it; None where it tells something else."""
+    """Returns the bound that a refusal names with the size, which is above it; None where it names something else."""
     told = TOLD.search(words)
     if told is None:
         return None
@@ -596,7 +596,7 @@ FORMS = (".jsonl", ".csv", ".parquet")
 
 
 def imported(name: str, form: str, folder: Path, rng: random.Random, sizes: list[int]) -> None:
-    """Each row of a file is taken whole, or skipped and named with its place."""
+    """Each row of a file is accepted whole, or skipped and named with its place."""
     given = {case.number: (case, record(name, case)) for case in cases(rng, sizes)}
     path = str(folder / f"rows{form}")
     write_records(path, [one for _, one in given.values()], FRONTIER, lambda rows: None)
@@ -647,7 +647,7 @@ def test_every_text_and_bytes_of_the_verbs_is_walked():
 @pytest.mark.long
 @pytest.mark.timeout(90_000)
 def test_fields_of_any_size_are_refused_or_read_back_for_long(tmp_path):
-    """Seeds of its own, or OUTRIDER_SIZES_SEED; a failure tells the seed and the field."""
+    """Seeds of its own, or OUTRIDER_SIZES_SEED; a failure names the seed and the field."""
     until = time.monotonic() + float(os.environ.get("OUTRIDER_SIZES_SECONDS", "3600"))
     only = os.environ.get("OUTRIDER_SIZES_SEED")
     for seed in [int(only)] if only else count(random.SystemRandom().randrange(1 << 40)):

@@ -51,7 +51,7 @@ class Cluster:
         )
 
     def carry(self) -> None:
-        """Carries the batches in the outboxes across; now and then the answer is lost, so the batch comes again."""
+        """Carries the batches in the outboxes across; sometimes the answer is lost, so the batch is sent again."""
         for side, owner in enumerate(self.owners):
             parcels = owner.outbox(10)
             if not parcels or self.chance.random() < 0.3:
@@ -63,7 +63,7 @@ class Cluster:
                 owner.delivered(source, max(parcel[1] for parcel in parcels if parcel[0] == source))  # type: ignore[call-overload]
 
     def crash(self, side: int) -> None:
-        """The power of one side fails; another process takes its slots over from what was synced."""
+        """Cuts the power of one side; another process takes over its slots from the synced state."""
         images = list(self.disks[side].crash_images(self.chance, 3))
         self.disks[side] = self.chance.choice(images)
         self.owners[side] = self.open(side)

@@ -8,7 +8,7 @@ from outrider.kernels.urls import unreserved_decoded
 
 
 def parsed(url: str, page: str | None = None) -> str | None:
-    """The canonical text of a URL, a reference on a page if that is given; None where there is none."""
+    """Returns the canonical text of a URL, or of a reference on a page; None for an invalid one."""
     try:
         href = normalize_url(_scalars(url)) if page is None else join_url(_scalars(page), _scalars(url))
     except ValueError:

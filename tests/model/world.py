@@ -27,7 +27,7 @@ START = 1_700_000_000_000_000
 
 
 class Clock:
-    """A clock that stands still until it is moved."""
+    """A clock that is paused until it is moved."""
 
     def __init__(self, at: int = START) -> None:
         self.at = at
@@ -47,8 +47,8 @@ class World:
         output: bool = False, addresses: str = "caller", threads: Interleaving | None = None,
         keys: tuple[bytes, bytes] | None = None, **settings: object,
     ) -> None:  # fmt: skip
-        """keys: of the hashes in a new store; None: random ones. threads: by which the threads beside the calls run;
-        None: as the machine lets them."""
+        """keys: of the hashes in a new store; None: random ones. threads: how the background threads run;
+        None: as the machine schedules them."""
         self.clock = clock or Clock()
         self.disk = disk if disk is not None else CrashDisk()
         self.settings = settings
@@ -198,7 +198,7 @@ def recount(frontier: Frontier) -> list[str]:
 
 
 def hosts_go_cold(monkeypatch: Any) -> None:
-    """Each host that holds nothing goes to the disk before each checkpoint, a few rows at a step."""
+    """Moves each host without URLs to disk before each checkpoint, a few rows at a step."""
     set_limits(
         monkeypatch,
         HOT_HOSTS_MIN=0,
@@ -210,7 +210,7 @@ def hosts_go_cold(monkeypatch: Any) -> None:
 
 
 def recall_all(frontier: Frontier) -> int:
-    """All hosts have rows again, which is no other state; how many had none."""
+    """Loads the rows of all hosts again, which does not change the state. Returns how many had no row."""
     tables = inspect(frontier).tables
     count = len(tables.cold)
     for told in tables.cold.scan():
@@ -228,14 +228,14 @@ def everything(frontier: Frontier) -> list[object]:
 def everything_of(tables: Tables) -> list[object]:
     """As `everything`, where no host is cold."""
     facts: list[object] = []
-    # An authority of which nothing is known is no fact: a page that was drawn made it, or a call that found no room.
+    # An authority without data is not a fact: a page that was drawn made it, or a call without room.
     unknown = {
         one.name
         for one in tables.robots.listed
         if not (one.state or one.token or one.attempts or one.next_at or one.digest)
     }
     files, _ = tables.robots.rulebook.named()
-    # Queues of deleted crawls are nobody's, and go one by one: how many of them are left is not part of the state.
+    # Queues of deleted crawls have no owner, and are removed one by one: their number is not part of the state.
     gone = np.flatnonzero(tables.crawls.are_gone(tables.queues.crawl[: tables.queues.count]))
     dead = set(tables.queues.hash[gone].tolist())
     for section, rows in tables.sections():
@@ -246,7 +246,7 @@ def everything_of(tables: Tables) -> list[object]:
             listed = [sorted(zip(*map(list, values), strict=True), key=repr) for _, values in blocks]
             if section == AUTHORITIES:
                 listed = [[row for row in some if row[1] not in unknown] for some in listed]
-            if section == ROBOTS_FILES:  # those that nobody names any more are going
+            if section == ROBOTS_FILES:  # files without a user are being removed
                 listed = [[row for row in some if row[1] in files] for some in listed]
                 if not any(listed):
                     continue
@@ -255,7 +255,7 @@ def everything_of(tables: Tables) -> list[object]:
                 blocks = [block for block, some in zip(blocks, listed, strict=True) if some]
                 listed = [some for some in listed if some]
             facts.append((section, [kind for kind, _ in blocks], listed))
-    # Records of deleted queues and crawls are nobody's: how many of them are left is not part of the state.
+    # Records of deleted queues and crawls have no owner: their number is not part of the state.
     living = (cards.filter(~tables.urls.void(cards.heads)) for cards in tables.urls.ledger.scan())
     facts.append([sorted((bytes(card.heads.tobytes()), card.arena) for card in _single(living))])
     return facts

@@ -26,7 +26,7 @@ STOP_SECONDS_MAX = 20
 
 
 def program(name: str) -> str:
-    """The path of a program; skips the test where this machine has none."""
+    """Returns the path of a program; skips the test where this machine lacks it."""
     path = shutil.which(name)
     if path is None:
         MISSING[name] = PACKAGES[name]
@@ -71,7 +71,7 @@ def wait_for(condition: Callable[[], bool], trouble: Callable[[], str]) -> None:
 
 
 def answers(url: str) -> bool:
-    """Whether a server gives 200 at this address."""
+    """Whether a server answers 200 at this address."""
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:
             return bool(answer.status == 200)

@@ -135,7 +135,7 @@ def test_a_worker_without_the_option_does_not_disturb_a_worker_with_it(tmp_path,
         env=environment(),
     )
     try:
-        time.sleep(2)  # it asks for leases before there are any
+        time.sleep(2)  # it requests leases before there are any
         add(address, f"http://shop.test:{shop}/")
         other = outrider(*words, hosts("127.0.0.1"), "-o", tmp_path / "bob")
     finally:

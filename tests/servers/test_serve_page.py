@@ -24,7 +24,7 @@ _ALONE = (
 
 
 def need_network_of_its_own():
-    """Skips the test where a program is missing, or the kernel gives this user no network namespace."""
+    """Skips the test where a program is missing, or the kernel refuses this user a network namespace."""
     for name in ("unshare", "ip", "curl", "openssl"):
         program(name)
     if subprocess.run(_ALONE, capture_output=True, timeout=20, check=False).returncode != 0:
@@ -33,7 +33,7 @@ def need_network_of_its_own():
 
 
 def blocks(text):
-    """The blocks of a page in order: (kind, text); kind is the word behind the fence, "shell" for indented ones."""
+    """The blocks of a page in order: (kind, text); kind is the word after the fence, "shell" for indented ones."""
     found = re.finditer(r"^```(\w[^\n]*)\n(.*?)^```|((?:^    [^\n]+\n)+)", text, re.MULTILINE | re.DOTALL)
     return [("shell", re.sub(r"^    ", "", m[3], flags=re.MULTILINE)) if m[3] else (m[1], m[2]) for m in found]
 

@@ -130,9 +130,9 @@ def test_killed_workers_and_a_killed_server_lose_nothing_and_their_merged_output
     requests = judge(log, delay=DELAY)
     assert [] == requests.breaches
     twice = {url for url, count in Counter(_urls(log)).items() if count > 1}
-    assert len(twice) <= 2 * len(seeds)  # a killed worker held one URL of each host at most
+    assert len(twice) <= 2 * len(seeds)  # a killed worker had one URL of each host at most
 
-    # The records of the lines are whole, wherever they lie.
+    # The records of the lines are whole, in any file.
     for line in merged[:10]:
         with open(line["warc"]["file"], "rb") as archive:
             archive.seek(line["warc"]["offset"])
@@ -190,7 +190,7 @@ def test_ten_workers_of_curl_alone_crawl_as_the_page_says_also_where_two_and_the
     assert 0 == counts["urls"]["queued"] + counts["urls"]["leased"] + counts["urls"]["waiting"]
     asked_for = Counter(f"http://{host}:{port}{path}" for host, path in _urls(log))
     assert fleet.served.web.must_fetch() <= set(asked_for)
-    # Twice come the URLs of the two workers, and those whose answers died with the server.
+    # The URLs of the two workers appear twice, and those whose answers were lost with the server.
     assert sum(count - 1 for count in asked_for.values()) <= 2 + 8
     assert [] == judge(log, delay=DELAY).breaches
 
