@@ -116,7 +116,7 @@ def test_urls_are_removed_from_any_place(kernel):
 
 
 @BOTH
-def test_of_two_cards_with_one_fingerprint_the_better_is_first(kernel):
+def test_the_better_of_two_cards_with_one_fingerprint_is_first(kernel):
     backlog = kernel()
     put(backlog, (1, card(5, order=9)), (1, card(5, order=2)), (1, card(6, order=1)))
     found, *removed = backlog.remove(u32(1, 1, 1), u64(5, 5, 5))

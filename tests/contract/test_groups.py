@@ -268,7 +268,7 @@ def test_a_host_belongs_to_four_groups_at_most(kernel):
 
 
 @BOTH
-def test_what_does_not_fit_is_refused(kernel):
+def test_values_that_do_not_fit_are_refused(kernel):
     groups = made(kernel, {0: 1}, {1: [0]})
     for call, message in [
         (lambda: groups.define(0, 0), "group 0 needs a capacity above 0"),

@@ -183,7 +183,7 @@ def test_a_column_of_something_else_is_refused(kernel):
         kernel.SimHashIndex().add_many(np.zeros(2, np.uint32))
 
 
-def test_near_pairs_are_found_among_more_fingerprints_than_an_index_holds():
+def test_near_pairs_are_found_among_more_fingerprints_than_an_index_has_room_for():
     chance = np.random.default_rng(3)
     asked = chance.integers(0, 2**64, 500, np.uint64)
     planted = asked[:90] ^ np.uint64(0b1010_0001)

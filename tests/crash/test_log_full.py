@@ -97,7 +97,7 @@ def test_an_append_into_the_reserve_never_requests_space_from_the_disk() -> None
     files = FaultyFiles(capacity_bytes=CAPACITY)
     log = opened(files)
     fill(log)
-    files.fill(CAPACITY)  # others took the last byte as well
+    files.fill(CAPACITY)  # other programs used the last byte as well
     used = files.used_bytes()
     assert len(fill(log, reserve=True)) > 10
     assert used == files.used_bytes()

@@ -39,7 +39,7 @@ PORTS = {
 }
 SYNTHETIC_PORTS = (18880, 18843)
 BUILD_SECONDS_MAX = 900
-HEAD_BYTES = 4_096  # of a page, which contain its metas
+HEAD_BYTES = 4_096  # the first bytes of a page, which contain its metas
 _NOFOLLOW = re.compile(rb"<meta\s[^>]*name=[\"']?robots[\"']?[^>]*content=[^>]*nofollow", re.IGNORECASE)
 READ_BYTES_MAX = 2_000_000  # bytes of a page: a crawler that cuts there does not read the rest
 

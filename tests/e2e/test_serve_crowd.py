@@ -56,7 +56,7 @@ def until_waiting(port, count):
 
 
 def waiting(port):
-    """A request for a URL of a queue that has none, on a connection of its own."""
+    """A request for a URL of an empty queue, on a connection of its own."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=60)
     path = f"{API}/next?worker_id=idle&queue_key=nothing&timeout_ms=60000"
     connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())

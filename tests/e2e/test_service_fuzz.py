@@ -1,4 +1,4 @@
-"""schemathesis sends a served frontier all requests that its OpenAPI document permits, and others that it forbids."""
+"""schemathesis sends a served frontier requests that its OpenAPI document permits, and requests that it forbids."""
 
 from __future__ import annotations
 
