@@ -39,11 +39,11 @@ ERRORS: Final = {
     "lost": "every lease ended without a report",
     "internal": "a fault of this program or this machine",
 }
-"""What each class of error means, as a short clause; a fault of a hook has a class of its own (`hook_…`)."""
+"""The meaning of each class of error, as a short clause. A fault of a hook has its own class (`hook_…`)."""
 
 
 def status_words(status: int) -> str:
-    """An HTTP status with its name in RFC 9110, as `404 Not Found`; the number alone where it has none."""
+    """Returns an HTTP status with its name in RFC 9110, as `404 Not Found`; without a name, the number alone."""
     name = _RENAMED.get(status)
     if name is None:
         try:

@@ -1,4 +1,4 @@
-"""The type that a Content-Type names (WHATWG Fetch, "extract a MIME type"), and whether bytes are text, by the first of
+"""The media type in a Content-Type (WHATWG Fetch, "extract a MIME type"), and whether bytes are text, by the first of
 them (WHATWG MIME Sniffing sections 3, 5 and 7.2)."""
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ MARKS: Final = (b"\xfe\xff", b"\xff\xfe", b"\xef\xbb\xbf")
 """Marks of the byte order in front of text: UTF-16 with the high byte first, with the low byte first, UTF-8."""
 _BINARY: Final = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 _VALUES: Final = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.)*+(?:"|\\?\Z))+', re.DOTALL)
-"""The values of a field, parted by commas that stand in no quotes ("get, decode, and split"). A text in quotes without
-an end takes all the rest, a backslash at the end too: else each quote in it is tried as a beginning."""
+"""The values of a field, separated by commas outside of quotes ("get, decode, and split"). A quoted text without an end
+continues to the end of the field, also with a backslash there: else each quote in it is tried as a beginning."""
 _ESSENCE: Final = re.compile(r"[\t\n\r ]*+([!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+)[\t\n\r ]*(?:;|\Z)")
 _PARAMETER: Final = re.compile(r""";\s*([^\s;=,"']+)\s*=\s*(?:"([^"]*)"|'([^']*)'|["']?([^\s"';,]*))""")
 _LABEL_CHARACTERS_MAX: Final = 40  # encodings: the longest has 19
