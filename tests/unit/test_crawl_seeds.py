@@ -93,7 +93,7 @@ def test_a_directory_with_other_content_is_refused_with_that_content(tmp_path):
 
 def test_a_file_in_place_of_a_directory_is_refused(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(SettingsError, match="no directory"):
+    with pytest.raises(SettingsError, match="not a directory"):
         inspect(str(tmp_path / "file"))
 
 
@@ -122,7 +122,7 @@ def test_a_directory_is_named_after_the_first_seeds_host(host, name):
 
 @pytest.mark.parametrize("host", ["~", "~root", ".", "..", "...", "", "-rf", "[::]", "a/b", "a\\b", "a\nb", "a" * 256])
 def test_a_host_that_would_name_another_place_names_no_directory(host):
-    with pytest.raises(SettingsError, match="give one with -o"):
+    with pytest.raises(SettingsError, match="choose one with -o"):
         folder_name(host)
 
 
