@@ -47,6 +47,12 @@ def test_a_thread_for_pages_next_to_one_for_errands_gets_an_empty_batch():
         assert not frontier.lease(10)
 
 
+def test_a_lease_of_no_urls_raises_no_error():
+    with Frontier.memory() as frontier:
+        frontier.discover([URL])
+        assert not frontier.lease(0)
+
+
 def test_an_empty_frontier_raises_no_error():
     with Frontier.memory() as frontier:
         assert not frontier.lease(10)

@@ -208,7 +208,7 @@ class AsyncFrontier(AwaitedVerbs):
             leases = await self._waiting.wait(want, kind, how, wait_seconds)
         else:
             leases = await self._lease(want, **how)
-        if not leases and not how["errands"] and self.sync._pages_need_errands():
+        if want and not leases and not how["errands"] and self.sync._pages_need_errands():
             raise PagesNeedErrandsError
         return leases
 

@@ -423,7 +423,7 @@ class Frontier:
         wait_seconds = arguments.seconds("wait_seconds", how.pop("wait_seconds"))
         now = partial(self._lease, want, how, request_id)
         leases = waited(self._bell, now, self.next_ready_seconds, wait_seconds) if wait_seconds else now()
-        if not leases and not how["errands"] and self._pages_need_errands():
+        if want and not leases and not how["errands"] and self._pages_need_errands():
             raise PagesNeedErrandsError
         return leases
 
