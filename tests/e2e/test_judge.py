@@ -160,7 +160,7 @@ def test_outrider_keeps_the_clock_of_shared_machines_that_is_its_default(capsys,
 
 def test_the_clock_of_a_machine_is_refused_without_its_names(capsys):
     assert 2 == cli.run(["judge", "--names-gap", "1", "--", "true"])
-    assert "give that, too" in capsys.readouterr().err
+    assert "add --names" in capsys.readouterr().err
 
 
 def test_time_that_passed_brings_the_host_whose_robots_txt_fails(capsys):
@@ -174,9 +174,9 @@ def test_time_that_passed_brings_the_host_whose_robots_txt_fails(capsys):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (("--passed", "1d,0"), "time that passes does not go back"),
-        (("--passed", "-1"), "time that passes does not go back"),
-        (("--passed", "0,1d", "--jumps", "0,1d"), "give one of them"),
+        (("--passed", "1d,0"), "use times that grow"),
+        (("--passed", "-1"), "use times that grow"),
+        (("--passed", "0,1d", "--jumps", "0,1d"), "use one of them"),
         (("--jumps", "soon"), "lengths of time with commas"),
         (("--jumps", "1d,"), "lengths of time with commas"),
         (("--jumps", "\u0661d"), "lengths of time with commas"),
