@@ -155,8 +155,8 @@ finally:
             ),
             Edit(
                 "fetch/meaning.py",
-                "    StatusRow(STATUSES, Needs.NOTHING, _GONE),\n",
-                "    StatusRow({418}, Needs.NOTHING, Meaning(Word.TEAPOT, Verdict.GONE)),\n",
+                "    StatusRow(STATUSES, AlsoNeeded.NOTHING, _GONE),\n",
+                "    StatusRow({418}, AlsoNeeded.NOTHING, Meaning(Word.TEAPOT, Verdict.GONE)),\n",
                 before=True,
             ),
         ),

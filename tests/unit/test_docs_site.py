@@ -15,7 +15,7 @@ from outrider.journey import PageLine
 
 @pytest.fixture(scope="module")
 def site(project):
-    spec = importlib.util.spec_from_file_location("outrider_site", project / "scripts" / "manual_requests.py")
+    spec = importlib.util.spec_from_file_location("outrider_site", project / "scripts" / "site.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
