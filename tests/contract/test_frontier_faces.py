@@ -404,7 +404,7 @@ def test_an_invalid_address_is_refused_without_its_secret(address, words):
 
 
 def test_a_token_never_travels_in_clear_to_another_machine():
-    with pytest.raises(SettingsError, match="in clear"):
+    with pytest.raises(SettingsError, match="sent unencrypted"):
         Connections("http://192.168.1.7:7070", token="a" * 16)
     Connections("http://127.0.0.1:7070", token="a" * 16)
 
