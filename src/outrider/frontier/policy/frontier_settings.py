@@ -129,7 +129,7 @@ class FrontierSettings:
         if isinstance(given.get("url_rules"), str):
             given["url_rules"] = LossyRules.parse(given["url_rules"])
         if not isinstance(given.get("url_rules"), LossyRules | None):
-            raise SettingsError(f"url_rules {given['url_rules']!r}: give names of rules in one text, or Rules")
+            raise SettingsError(f"url_rules {given['url_rules']!r}: give names of rules in one text, or LossyRules")
         if not isinstance(given.get("traps"), Traps | None):
             raise SettingsError(f"traps {given['traps']!r}: give Traps, or None")
         given["group"] = Grouping.of(given.get("group"))

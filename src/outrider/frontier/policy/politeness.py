@@ -76,7 +76,7 @@ def ends_of(
 class Rests:
     """The delays of hosts after their requests, in columns: the end, the gap in seconds, the rule that set it (a
     GapReason), and the new cells of the hosts. These are the back-off in seconds, the instant of the last refusal, the
-    strain, and the usual time to first byte in milliseconds."""
+    throttle, and the usual time to first byte in milliseconds."""
 
     until: npt.NDArray[np.int64]
     gap: npt.NDArray[np.float64]
@@ -111,7 +111,7 @@ def rests_after(
     """The delays that begin at `ended` (instants of the requests' ends, or one for all), a row per request and host;
     all lengths of time in seconds.
 
-    seconds: how long the requests took, NaN for unknown. back_off, refused_at, strain, usual: the hosts' cells.
+    seconds: how long the requests took, NaN for unknown. back_off, refused_at, throttle, latency_ms: the hosts' cells.
     crawl_delay: 0 if absent. window_phase: a Crawl-delay is the length of a window instead of a gap, and the first
     windows begin at these instants. retry_after: NaN if absent. jitter: draws from 0 to below 1, for requests that were
     refused. strained: whether the request failed like those of an overloaded host. first_byte: the time to first byte

@@ -559,4 +559,4 @@ class GroupTurns:
         return found + [f"host {hosts.name(row)}: its turns are not those of its requests" for row in wrong[:10]]
 
     def __repr__(self) -> str:
-        return f"<SharedTurns {len(self)} groups, {self.waiting} hosts wait>"
+        return f"<GroupTurns {len(self)} groups, {self.waiting} hosts wait>"

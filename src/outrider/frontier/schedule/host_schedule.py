@@ -548,7 +548,7 @@ class HostSchedule:
         return np.unique(np.fromiter(self._tables.keys.queues_with(key, crawl), np.uint32))
 
     def __repr__(self) -> str:
-        return f"<Turns {len(self.ready)} ready, {len(self.timetable)} resting>"
+        return f"<HostSchedule {len(self.ready)} ready, {len(self.timetable)} resting>"
 
 
 def _allowed_by(rules: QueueRules | None) -> Instant | None:
