@@ -25,8 +25,8 @@ SILENT = frozenset(
 @dataclass(frozen=True, slots=True)
 class Network:
     """The network as the last outcomes show it. silent: by hash, the hosts that failed since the last response although
-    they had responded before, each with its throttle. since, pause_seconds, until: the start of an outage and its pause,
-    0 without an outage. given_up: it lasted so long that hosts are marked again."""
+    they had responded before, each with its throttle. since, pause_seconds, until: the start of an outage and its
+    pause, 0 without an outage. given_up: it lasted so long that hosts are marked again."""
 
     silent: Mapping[int, float] = field(default_factory=dict)
     since: Instant = 0
