@@ -208,6 +208,34 @@ def test_a_worker_that_waits_for_a_lease_is_stopped_at_once(house):
     assert (4, 0) == (done.exit_code, served.urls()["leased"])
 
 
+def test_a_lease_that_fails_before_the_stop_is_complete_is_no_lost_server(house, monkeypatch):
+    """The thread that leases may see its cut connection earlier than `stop` returns."""
+    served = house(delay=3600)
+    monkeypatch.setattr(remote_run, "WAIT_SECONDS", 10.0)
+    worker, waits, drawn = served.worker(), threading.Event(), threading.Event()
+    draw = worker._draw
+
+    def observed(*arguments):
+        if worker._waits:
+            waits.set()
+        try:
+            return draw(*arguments)
+        finally:
+            drawn.set()
+
+    monkeypatch.setattr(worker, "_draw", observed)
+
+    async def beside(worker):
+        await until(waits.is_set)
+        await asyncio.sleep(0.2)  # the request is at the server
+        cut = worker._leasing.cut
+        drawn.clear()
+        monkeypatch.setattr(worker._leasing, "cut", lambda: (cut(), drawn.wait(5)))
+        worker.stop()
+
+    assert (4, 0) == (served.run(worker, beside).exit_code, served.urls()["leased"])
+
+
 @pytest.mark.parametrize("wait", [0, 0.001, 0.003, 0.01, 0.03, 0.1])
 def test_a_stop_at_any_moment_of_a_lease_leaves_no_lease(house, wait):
     served = house()

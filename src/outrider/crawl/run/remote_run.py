@@ -325,7 +325,7 @@ class CrawlWorker(CrawlLoop):
             leases = asked(self._waiting, wait_seconds=WAIT_SECONDS if waits else 0.0, **wish)
             self._follow(leases)
         except UnreachableError:
-            if not self._stopping:
+            if not self._stopped.is_set():  # set before the request is cut; `_stopping` follows
                 raise
             leases = LeaseBatch()
             with contextlib.suppress(OutriderError):
