@@ -48,7 +48,7 @@ def peer(project: Path, name: str) -> str:
     """The program of the environment that `make test-servers` makes for other crawlers."""
     path = project / ".venv-peers" / "bin" / name
     if not path.exists():
-        pytest.skip(".venv-peers is missing: python3 scripts/install.py --servers")
+        pytest.fail(".venv-peers is missing: run `python3 scripts/install.py --servers`")
     return str(path)
 
 
