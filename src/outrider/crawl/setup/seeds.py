@@ -80,7 +80,7 @@ def read_seeds(sources: Iterable[str], stdin: BinaryIO | None = None, faults: Ba
 def _lines(source: str, stdin: BinaryIO | None) -> Iterator[tuple[str, str | InvalidUrlError]]:
     if source == "-":
         if stdin is None:
-            raise SettingsError("seeds should be read from standard input, but it is closed")
+            raise SettingsError("seeds are missing: standard input is closed; name a URL or @file instead of -")
         yield from _of_file(stdin, "standard input")
     elif source[:1] == "@":
         try:
