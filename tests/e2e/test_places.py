@@ -16,7 +16,7 @@ import places
 
 def test_each_addition_works_and_touches_as_many_files_as_it_did():
     done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "concurrency.py"), "--json"],
+        [sys.executable, str(ROOT / "scripts" / "places.py"), "--json"],
         capture_output=True, text=True, timeout=200, env=environment(PYTHONPATH=f"{ROOT}/src"), check=False,
     )  # fmt: skip
     told = json.loads(done.stdout)

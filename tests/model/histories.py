@@ -535,7 +535,7 @@ class Model:
 
 @dataclass(eq=False)
 class Place:
-    """Where a host is, as it was last found: until when that is valid, "" for nowhere."""
+    """The address of a host, as last resolved. until: how long it is valid. address: "" for a name without one."""
 
     address: str = ""
     until: int = 0

@@ -90,7 +90,7 @@ class Shape:
                 if known is None and (name == MORE or len(found) >= EXPORT_COLUMNS_MAX):
                     more = True
                 elif known != "json":
-                    found[name] = _common_kind(known, _kind_of(value))
+                    found[name] = _column_kind(known, _kind_of(value))
         own = {name: "whole" if kind == _LARGE else kind for name, kind in found.items()}
         return Shape({**self.columns, **own}, more)
 
@@ -111,12 +111,12 @@ def _kind_of(value: object) -> str:
     return "text" if isinstance(value, str) else "json"
 
 
-def _common_kind(one: str | None, other: str) -> str:
-    """Returns the kind of a column with values of both kinds: `json`, except for numbers that keep their value."""
-    if one is None or one == other:
-        return other
+def _column_kind(known: str | None, of_value: str) -> str:
+    """Returns the kind of a column after one more value: `json`, except for numbers that keep their value."""
+    if known is None or known == of_value:
+        return of_value
     return {frozenset(("whole", "real")): "real", frozenset(("whole", _LARGE)): _LARGE}.get(
-        frozenset((one, other)), "json"
+        frozenset((known, of_value)), "json"
     )
 
 

@@ -46,7 +46,7 @@ from outrider.url.traps import BY_COUNTS, BY_MIRROR, RULES
 _ROBOTS_WORDS = {
     RobotsState.RULES: "no line matches: it is allowed",
     RobotsState.ALLOW: "the site has no robots.txt: everything is allowed",
-    RobotsState.REFUSED: "the file cannot be read: nothing is allowed for now",
+    RobotsState.REFUSED: "the file cannot be read: nothing is allowed until it can",
     RobotsState.DEAD: "its site does not answer",
 }
 """The texts for URLs about which no line of a robots.txt decides."""
