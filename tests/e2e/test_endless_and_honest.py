@@ -230,5 +230,6 @@ def test_the_honest_pages_of_a_site_with_sessions_are_fetched(tmp_path: Path, na
 
     found = crawled(tmp_path, {"both": site}, max_pages=3_000)["both"]
     assert [] == sorted(set(honest) - found)
-    # Each honest page is new content, until its shape has a record of its own.
-    assert len(found) <= RETURNS_FETCHES_OF_TRIALS + 223 + HELD + len(honest)
+    # Each honest page is new content, until its shape has a record of its own. How early the session is recognised is
+    # chance: 13 crawls had 709 to 883 pages. Without an end it would be 3,000.
+    assert len(found) <= RETURNS_FETCHES_OF_TRIALS + 400 + HELD + len(honest)
