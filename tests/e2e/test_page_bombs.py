@@ -10,6 +10,7 @@ from e2e import bombs, crawling
 
 LONG = "/" + "x" * 7_900 + "/"
 SPARE_BYTES = 256 << 20
+BOMB_BYTES = 384 << 20  # 32 crawls held 228 to 261 MB more than a plain one: how many pages arrive at once is chance
 
 
 @pytest.fixture(scope="module")
@@ -53,4 +54,4 @@ def test_sixty_four_page_bombs_need_little_more_memory_than_a_plain_crawl(tmp_pa
         done, peak = bombs.run(*web.arguments(tmp_path / "out", path, "--max-pages", "64"))
     assert 3 == done.returncode, done.stderr
     assert 64 <= len([page for page in crawling.pages(tmp_path / "out") if page["outcome"] in ("done", "duplicate")])
-    assert peak < plain + SPARE_BYTES, f"{peak >> 20} MB beside {plain >> 20} MB of a plain crawl"
+    assert peak < plain + BOMB_BYTES, f"{peak >> 20} MB beside {plain >> 20} MB of a plain crawl"
