@@ -100,6 +100,7 @@ class Word(StrEnum):
     DONE = "done", True, True, False, False
     TRUNCATED = "truncated", True, True, False, False
     DUPLICATE = "duplicate", True, True, False, False
+    UNCHANGED = "unchanged", True, True, False, False  # the content of its last visit
     REDIRECT = "redirect", False, True, False, False
     GONE = "gone", False, True, True, False
     ERROR = "error", False, True, True, True
@@ -242,7 +243,8 @@ class Outcome(msgspec.Struct, frozen=True):
     answered: the site sent an HTTP answer; counts against `max_pages`.
     line, politeness: one line of JSON each for `pages.jsonl` and `politeness.jsonl`, stored with the outcome or not at
     all.
-    digest: of the content, to find duplicates; duplicate: the content is that of another URL, byte by byte;
+    digest: of the content, to find duplicates. A page with the digest of its own last visit is unchanged, never a
+    duplicate. duplicate: the content is that of another URL, byte by byte;
     repeats: it is nearly that, so it does not count as new content either (docs/traps.md); first_copy: it is one of
     both, and no URL of its shape had that page before; foreign_copy: it is, of a page of another host, and no URL of
     its host had that page before. bytes_read: decoded bytes, for the totals.
@@ -357,6 +359,7 @@ class Lease(msgspec.Struct, frozen=True):
     gap_reason: the rule that requires it (`floor factor crawl_delay retry_after back_off strain`).
     address: the address of the host, from a caller or an errand (None: unknown); connect to exactly that one.
     capacity: the number of requests to this host that may be open at once, this one included.
+    digest: of the content at the last visit, as it was reported.
     An errand of kind `address` has a URL of the form `dns:host` (RFC 4501) and no authority.
     """
 
@@ -377,6 +380,7 @@ class Lease(msgspec.Struct, frozen=True):
     address: str | None = None
     etag: str | None = None
     last_modified: str | None = None
+    digest: bytes | None = None
     crawl: str = "default"
     ended_before: Instant | None = None
     gap_seconds: float | None = None

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
+from msgspec.structs import replace as replaced
 
+import outrider
+from fake_web import FakeWeb
 from outrider import Frontier
 from outrider.clock import wall
 from outrider.crawl.run.visit import Visit, judged, page_outcome
@@ -72,14 +77,45 @@ class Store:
         return json.loads(outcome.line)
 
 
-def test_a_page_that_has_not_changed_is_a_duplicate_and_keeps_its_validators():
+def test_a_page_that_has_not_changed_keeps_its_validators():
     store = Store()
     store.report(store.lease(), 200, digest=b"d" * 20, ETag=ETAG, Last_Modified=MODIFIED)
     for _ in range(2):
         found = store.lease()
         assert (ETAG, MODIFIED) == (found.etag, found.last_modified)
         line = store.report(found, 304, digest=None, ETag=ETAG)
-        assert ("duplicate", 304, None) == (line["outcome"], line["status"], line["digest"])
+        assert ("unchanged", 304, None) == (line["outcome"], line["status"], line["digest"])
+
+
+class TwoPages(FakeWeb):
+    pages: ClassVar = {"/": "<a href=/b>b</a> one page", "/b": "another page of these two"}
+
+
+def test_a_thousand_visits_without_a_change_park_no_host_and_are_no_duplicates(tmp_path):
+    """24 such visits in a row parked the host."""
+    (tmp_path / "hosts").write_text("127.0.0.1 two.test\n")
+    settings = {"downloader": TwoPages, "hosts": str(tmp_path / "hosts"), "delay": 0, "delay_factor": 0}
+    crawl = {"output": tmp_path / "out", "revisit": lambda page: 0, "max_pages": 1_002}
+    result = outrider.crawl(["http://two.test/"], **crawl, **settings)
+    lines = [json.loads(line) for line in (tmp_path / "out/pages.jsonl").read_text().splitlines()]
+    assert {"done": 2, "unchanged": 1_000} == Counter(line["outcome"] for line in lines)
+    assert (1_002, 0) == (result.statistics["answered"], result.statistics["duplicates"])
+    with Frontier.open(tmp_path / "out/frontier", robots="caller") as frontier:
+        assert None is frontier.host("two.test").not_welcome
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+def test_the_frontier_counts_an_unchanged_page_as_no_copy_whatever_its_caller_says(claimed):
+    store = Store()
+    store.frontier.report([store.lease().again(at=store.now, digest=b"d" * 20)])
+    for visit in range(50):
+        found = store.lease()
+        assert b"d" * 20 == found.digest
+        answer = {"digest": b"d" * 20} if visit % 2 else {"status": 304}
+        store.frontier.report([replaced(found.again(at=store.now, duplicate=claimed), **answer)])
+    assert (0, None) == (store.frontier.statistics()["duplicates"], store.frontier.host("site.test").not_welcome)
+    store.frontier.report([store.lease().again(at=store.now, digest=b"e" * 20, duplicate=True)])
+    assert 1 == store.frontier.statistics()["duplicates"]
 
 
 def test_a_page_that_has_changed_gets_new_validators():

@@ -24,7 +24,7 @@ from outrider.fetch.downloader import Decoding, Headers, Response
 from outrider.fetch.failures import FetchError
 from outrider.fetch.judging import location_of
 from outrider.frontier.verbs.outcome_columns import outcomes_of
-from outrider.journey import Kind, Lease, Verdict
+from outrider.journey import Kind, Lease, Verdict, Word
 from outrider.url import UrlBatch
 
 AT = 1_767_225_600_000_000  # 2026-01-01
@@ -151,7 +151,7 @@ def test_a_page_that_was_cut_is_kept_as_truncated():
 
 
 def test_a_copy_of_a_whole_page_is_a_duplicate_but_not_a_copy_of_a_cut_page():
-    words = [Judgement(word, Verdict.DONE).as_duplicate().word for word in ("done", "truncated")]
+    words = [Judgement(word, Verdict.DONE).as_known(Word.DUPLICATE).word for word in ("done", "truncated")]
     assert ["duplicate", "truncated"] == words
 
 

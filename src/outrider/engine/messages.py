@@ -128,7 +128,7 @@ class Record(_OfRecord, frozen=True, kw_only=True):  # type: ignore[misc, call-a
     """One leased URL. `kind`: page, robots (fetch this robots.txt) or address (find the host's address). `key`: of its
     queue. Instants in `_us` are microseconds since 1970 by the server's clock; `ended_before_us`: the end of the last
     request to this host, `gap_seconds`: the required gap, by the rule `gap_reason`. `capacity`: the number of requests
-    to this host that may be open at once, this one included."""
+    to this host that may be open at once, this one included. `digest`: of the content at the last visit, in base64."""
 
     url: str
     token: int

@@ -78,7 +78,7 @@ CONTENTS: Final = {
 }
 ROWS: Final = (
     StatusRow(range(200, 300), AlsoNeeded.NOTHING, Meaning(Word.DONE, Verdict.DONE), "RFC 9110 section 15.3"),
-    StatusRow({NOT_MODIFIED}, AlsoNeeded.VALIDATORS, Meaning(Word.DUPLICATE, Verdict.DONE), "RFC 9110 section 15.4.5"),
+    StatusRow({NOT_MODIFIED}, AlsoNeeded.VALIDATORS, Meaning(Word.UNCHANGED, Verdict.DONE), "RFC 9110 section 15.4.5"),
     StatusRow(REDIRECTS, AlsoNeeded.LOCATION, Meaning(Word.REDIRECT, Verdict.DONE), "RFC 9110 section 15.4"),
     StatusRow(
         REDIRECTS, AlsoNeeded.NOTHING, Meaning(Word.GONE, Verdict.GONE, "bad_location"), "RFC 9110 section 10.2.2"
@@ -158,7 +158,8 @@ def _page() -> Iterator[str]:
         "table that decides it: `python -m outrider.fetch.meaning > docs/answers.md`.",
         "",
         "`outcome` is the word in `pages.jsonl`. A `retry` becomes `error` at its last attempt. The content of a page",
-        "that is `done` may change the word: see below. A copy of another page is `duplicate`.",
+        "that is `done` may change the word: see below. A copy of another page is `duplicate`. A page with the content",
+        "of its last visit is `unchanged`.",
         "",
         "## Statuses",
         "",

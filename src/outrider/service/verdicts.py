@@ -126,7 +126,7 @@ def _of_page(result: Result, lease: Lease, seconds: float | None) -> Outcome:
         challenged=result.challenged,
         status=status,
         error=found.error,
-        retry_after_seconds=None if found.word == "duplicate" else requested_wait(status, result.retry_after),
+        retry_after_seconds=None if found.word == Word.UNCHANGED else requested_wait(status, result.retry_after),
         refused=found.refused,
         location=result.location if found.word == "redirect" else None,
         links=links if verdict == Verdict.DONE else (),

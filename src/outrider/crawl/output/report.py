@@ -598,6 +598,7 @@ OUTCOMES = {
     Word.DONE: "the page was fetched",
     Word.TRUNCATED: "the page was fetched up to the size limit",
     Word.DUPLICATE: "the content is the same as at another URL",
+    Word.UNCHANGED: "the content is the same as at the last visit",
     Word.REDIRECT: "the URL redirects to another one",
     Word.GONE: "the server has no page at this URL",
     Word.ERROR: "the last attempt failed",

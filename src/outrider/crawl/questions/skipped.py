@@ -159,7 +159,8 @@ def whole_page(line: Mapping[str, Any], options: CrawlOptions) -> tuple[str, str
     """Returns the reason why no link of a page was followed; empty without one."""
     if line.get("error") == SOFT_404:
         return SOFT_404, "its page is like the site's answer for any missing page"
-    if line.get("outcome") == Word.DUPLICATE and options.copies == "drop" and line.get("distance") is None:
+    is_copy = line.get("outcome") in (Word.DUPLICATE, Word.UNCHANGED) and line.get("duplicate_of") is not None
+    if is_copy and options.copies == "drop" and line.get("distance") is None:
         return COPY, f"its page is a copy of {line.get('duplicate_of')}"
     return "", ""
 

@@ -394,11 +394,15 @@ class Settler:
             assert one.judgement is not None
             assert one.digest is not None
             copy = bool(seen or one.digest in here)
+            unchanged = one.digest == one.visit.lease.digest
+            if unchanged:
+                one.judgement = one.judgement.as_known(Word.UNCHANGED)
             self._name_original(one, one.digest, copy)
             here.add(one.digest)
             assert one.page is not None
             copy = copy or one.copy_of is not None or one.probe is not None
-            self._probes.count(one.visit.lease.url, one.page, one.visit.now, copy=copy)
+            if not unchanged:
+                self._probes.count(one.visit.lease.url, one.page, one.visit.now, copy=copy)
         self._go_to_canonical(accepted)
         for one in fresh:
             one.step = Step.COMPARED
@@ -434,7 +438,7 @@ class Settler:
             one.mirrored = original is not None and self._copies.is_of_mirror(url, original)
             if one.mirrored:
                 return
-            one.judgement = one.judgement.as_duplicate()
+            one.judgement = one.judgement.as_known(Word.DUPLICATE)
             if original is not None and self._options.copies == "drop":
                 if len(one.links):
                     one.passed["copy"] = len(one.links)
@@ -475,7 +479,7 @@ class Settler:
             if code in {Code.NEW, Code.KNOWN} and one.judgement is not None:
                 one.links = UrlBatch.of([target])
                 one.last = False
-                one.judgement = one.judgement.as_duplicate()
+                one.judgement = one.judgement.as_known(Word.DUPLICATE)
 
     def _archive(self, some: Sequence[Reading]) -> None:
         """Appends the records of visits to the archive, all in one write."""

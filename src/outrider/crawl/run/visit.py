@@ -145,9 +145,10 @@ class Judgement:
     refused: bool = False
     challenged: bool = False  # the answer has the sign of a challenge
 
-    def as_duplicate(self) -> Judgement:
-        """The same for a page whose content is known; a cut one stays `truncated`, for its end may differ."""
-        return replace(self, word=Word.DUPLICATE) if self.word == Word.DONE else self
+    def as_known(self, word: Word) -> Judgement:
+        """The same for a page whose content is known, with this word for it. A cut one stays `truncated`, because its
+        end may differ."""
+        return replace(self, word=word) if self.word == Word.DONE else self
 
 
 def judged(visit: Visit, retries: int = len(RETRY_SECONDS), *, may_be_packed: bool = False) -> Judgement:
@@ -170,7 +171,7 @@ def judged(visit: Visit, retries: int = len(RETRY_SECONDS), *, may_be_packed: bo
         if retries < len(RETRY_SECONDS):  # else the frontier ends the page, by the same rule
             verdict = Verdict.GONE
     target = location_of(response) if response is not None and word == Word.REDIRECT else None
-    asked = None if response is None or word == Word.DUPLICATE else retry_after_of(response, visit.at)
+    asked = None if response is None or word == Word.UNCHANGED else retry_after_of(response, visit.at)
     return Judgement(word, verdict, found.error, target, asked, found.refused, challenged)
 
 

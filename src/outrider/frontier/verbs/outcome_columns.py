@@ -67,6 +67,7 @@ class OutcomeColumns:
     links: Mapping[int, Any] = _NO_TEXTS
     at: Instants | None
     metadata: Mapping[int, bytes]
+    duplicate: Flags | None
 
     if TYPE_CHECKING:  # each other field has an attribute of the name of its column (`OUTCOME_COLUMNS`)
 

@@ -89,7 +89,7 @@ class Ends:
     """The leases that the outcomes of one frame end. ended: outcomes of open leases of pages; hosts: rows of the
     pages' hosts; dead: ended ones whose URLs were deleted meanwhile; errands: open errands, by row; network: its state
     after these outcomes; spared: rows that failed in an outage of it; nameless: pages whose host has lost its
-    address."""
+    address; unchanged: pages with the content of their own last visit, None without any."""
 
     outcomes: OutcomeColumns
     leases: OpenLeases
@@ -100,6 +100,7 @@ class Ends:
     network: Network = field(default_factory=Network)
     spared: frozenset[int] = frozenset()
     nameless: frozenset[int] = frozenset()
+    unchanged: Flags | None = None
 
     def accepted(self) -> Flags:
         """Returns the outcomes that are not stale."""
@@ -165,7 +166,21 @@ class Settling(Part):
                     errands[row] = errand
         hosts = tables.queues.host[leases.queues.astype(np.intp)]
         dead = dead if dead is not None and dead.any() else None
-        return Ends(outcomes, leases, ended, hosts, dead, errands, self._core.network)
+        unchanged = self._unchanged(outcomes, leases.cards, ended)
+        if unchanged is not None and outcomes.duplicate is not None:
+            outcomes.duplicate = outcomes.duplicate & ~unchanged
+        network = self._core.network
+        return Ends(outcomes, leases, ended, hosts, dead, errands, network, unchanged=unchanged)
+
+    def _unchanged(self, outcomes: OutcomeColumns, cards: Cards, ended: Flags) -> Flags | None:
+        """Returns the pages with the content of their own last visit, None without any."""
+        visited = ended & (cards.heads["flags"] & HAS_CONTENT != 0)
+        found = visited & (outcomes.statuses == NOT_MODIFIED)
+        rows = [row for row in outcomes.digests if visited[row]] if outcomes.digests and visited.any() else []
+        contents = self.tables.content_hashes([outcomes.digests[row] for row in rows])
+        for row, content in zip(rows, contents, strict=True):
+            found[row] |= content == int.from_bytes(cards.extra_of(row)[:8], "little")
+        return found if found.any() else None
 
     # -- our own network -----------------------------------------------------------------------------------------------
 
@@ -452,14 +467,14 @@ class Settling(Part):
         return signals
 
     def _count_bodies(self, ends: Ends, hosts: Rows, healthy: Flags) -> Places:
-        """Counts the bodies of healthy answers. Returns the rows of answers at the end of a long run of equal
-        bodies."""
+        """Counts the bodies of healthy answers, without pages that have not changed. Returns the rows of answers at the
+        end of a long run of equal bodies."""
         outcomes, cards = ends.outcomes, ends.leases.cards
         rows = np.fromiter(outcomes.digests, np.intp, len(outcomes.digests))
         # Python's own hash is keyed: only this run can compute it.
         bodies = np.fromiter(map(hash, outcomes.digests.values()), np.int64, len(rows)).view(np.uint64)
-        told = healthy[rows]
-        rows, bodies = rows[told], bodies[told]
+        counted = healthy[rows] if ends.unchanged is None else (healthy & ~ends.unchanged)[rows]
+        rows, bodies = rows[counted], bodies[counted]
         starts = cards.offsets[rows]
         spans = (cards.arena, starts, starts + cards.heads["url_bytes"][rows])
         paths = np.frombuffer(kernels.hash_spans(*spans, self.tables.fingerprint_key, until=ord("?")), np.uint64)
