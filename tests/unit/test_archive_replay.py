@@ -15,7 +15,7 @@ import pytest
 import outrider
 from fake_web import FakeWeb
 from outrider.cli.main import run
-from outrider.crawl.orders import archive_replay
+from outrider.crawl.orders import archive_replay, replay_process
 from outrider.crawl.orders.archive_replay import PARTIAL, replay
 from outrider.errors import NamedPathError, SettingsError, StoreInUseError
 from outrider.limits import REPLAY_PAGES_AT_ONCE
@@ -30,6 +30,9 @@ def items(page):
     for link in page.links[:2]:
         yield {"link": link.url, "text": page.text[:20], "outcome": str(page.outcome), "depth": page.depth}
     yield {"referrer": page.referrer, "follow": len(page.follow), "token": page.lease.token}
+
+def selects(page):
+    return {"html": page.html, "title": page.css("title::text").get(), "charset": page.content.charset}
 
 def none(page):
     return None
@@ -112,10 +115,24 @@ def test_the_items_are_those_of_a_fresh_crawl(place):
     assert without_token(fresh) == without_token(again)
     assert (len(fresh), 0, COUNT + 1) == (done.counts.items, done.exit_code, done.counts.pages)
     assert before == {name: (place / "shop" / name).read_bytes() for name in before}
-    assert "a second" in talk
+    assert f"replayed {COUNT + 2} of {COUNT + 2} lines of pages.jsonl, {len(again)} items" in talk
     # A crawl with the function itself writes the same bytes in the same order.
     replayed(place / "fresh", "items")
     assert (place / "fresh" / "items.jsonl").read_bytes() == (place / "fresh" / "replayed.jsonl").read_bytes()
+
+
+def test_a_function_that_begins_with_a_selector_makes_the_items_of_a_fresh_crawl(place, tmp_path):
+    crawl(place, "selected", on_page="shop_spider_5127:selects")
+    replayed(place / "shop", "selects", tmp_path / "items.jsonl")
+    fresh = items(place / "selected" / "items.jsonl")
+    assert COUNT + 1 == len(fresh)
+    assert without_token(fresh) == without_token(items(tmp_path / "items.jsonl"))
+
+
+def test_a_module_that_ends_its_process_is_wrong_usage(place):
+    (place / "leaves_at_once_5127.py").write_text("import os\nos._exit(0)\n")
+    with pytest.raises(SettingsError, match="ended the process that imports it"):
+        replay(str(place / "shop"), "leaves_at_once_5127:f", None, io.StringIO())
 
 
 def test_after_two_kills_each_item_appears_once(place, tmp_path):
@@ -162,8 +179,12 @@ def test_a_damaged_partial_file_or_one_of_another_function_adds_no_wrong_item(pl
     assert (harm == "other function") == (done.continued_at == 0)
 
 
+@pytest.mark.parametrize("forks", [True, False])
 @pytest.mark.parametrize("function", ["sometimes", "exits"])
-def test_a_page_whose_function_fails_is_named_and_other_pages_have_their_items(place, tmp_path, function):
+def test_a_page_whose_function_fails_is_named_and_other_pages_have_their_items(
+    place, tmp_path, function, forks, monkeypatch
+):
+    monkeypatch.setattr(replay_process, "_may_fork", lambda: forks)
     done, talk = replayed(place / "shop", function, tmp_path / "x.jsonl")
     assert (COUNT + 1, COUNT, 1, 0) == (done.counts.pages, done.counts.items, done.counts.failed, done.exit_code)
     assert f"{HOME}7" in talk

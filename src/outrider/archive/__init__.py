@@ -12,6 +12,7 @@ from outrider.archive.warc import (
     Watermark,
     payload_digest,
     read_record,
+    record_in,
     shown_digest,
 )
 
@@ -25,5 +26,6 @@ __all__ = [
     "Watermark",
     "payload_digest",
     "read_record",
+    "record_in",
     "shown_digest",
 ]

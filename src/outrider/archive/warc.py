@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,7 +23,7 @@ from outrider.clock import Instant, rfc3339_exact
 from outrider.errors import DamagedStoreError, InvalidUrlError, SettingsError
 from outrider.kernels.warc import IDS_BYTES, record_id
 from outrider.limits import WARC_GZIP_LEVEL, WARC_RECORD_BYTES_MAX, WARC_ROLL_BYTES
-from outrider.storage.files import Files
+from outrider.storage.files import File, Files
 
 Watermark = tuple[str, int]  # (file, offset): everything before it is synced and was reported
 RandomBytes = Callable[[int], bytes]  # os.urandom, or a seeded one in tests
@@ -341,18 +340,23 @@ def _member(record: bytes) -> bytes:
 
 def read_record(files: Files, place: WarcPlace) -> WarcRecord:
     """Reads one record by its place. Raises FileNotFoundError, and DamagedStoreError without a whole record there."""
-    where = f"{files.describe(place.file)} at byte {place.offset}"
     file = files.open(place.file)
     try:
-        packed = file.read_at(place.offset, place.length)
+        return record_in(file, place, files.describe(place.file))
     finally:
         file.close()
+
+
+def record_in(file: File, place: WarcPlace, name: str) -> WarcRecord:
+    """Reads a record of an open file, which `name` describes. Raises DamagedStoreError without a whole record there."""
+    where = f"{name} at byte {place.offset}"
+    packed = file.read_at(place.offset, place.length)
     if len(packed) < place.length:
         raise DamagedStoreError(f"{where}: the file ends inside the record")
-    inflater = zlib.decompressobj(31)
+    inflater = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
     try:
         record = inflater.decompress(packed, WARC_RECORD_BYTES_MAX)
-    except zlib.error as error:
+    except igzip_lib.IsalError as error:  # type: ignore[misc]  # an instance in the stub
         raise DamagedStoreError(f"{where}: {error}") from None
     if not inflater.eof or inflater.unused_data:
         raise DamagedStoreError(f"{where}: {place.length} bytes are not one gzip member")

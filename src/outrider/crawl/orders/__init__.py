@@ -6,6 +6,7 @@ Orders to a running crawl, such as a pause or new URLs, are sent like questions 
     exchange.py        `export` and `import`
     move_old.py        `--anew`: moves the old content into a folder
     own_faults.py      retries of pages that failed for a fault of our own
-    replay_process.py  the process in which hooks of a replay run
+    replay_process.py  the processes of a replay
+    replayed_pages.py  from archived pages to items, in one of these processes
     store_repair.py    `verify` and `repair`
 """

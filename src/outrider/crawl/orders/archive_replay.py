@@ -1,4 +1,4 @@
-"""Replay: runs `on_page` over the pages in a crawl's archive, without a request, in a process per core.
+"""Replay: runs `on_page` over the pages in a crawl's archive, without a request, in one process per core.
 
 Pages are replayed in the order of `pages.jsonl`. The partial file `TARGET.partial` has one block per finished chunk of
 pages. Each block ends with a mark:
@@ -15,12 +15,10 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import inspect
 import os
+import selectors
 import shlex
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import BinaryIO, Final, TextIO
@@ -28,14 +26,14 @@ from typing import BinaryIO, Final, TextIO
 import msgspec
 
 from outrider.crawl.orders.exchange import Counter, PageLines
-from outrider.crawl.orders.replay_process import Replayed, ReplayProcess, replay_options
+from outrider.crawl.orders.replay_process import ReplayProcess, replay_options
+from outrider.crawl.orders.replayed_pages import Replayed
 from outrider.crawl.output.progress import eta_text
 from outrider.crawl.output.summary import counted
 from outrider.crawl.output.tabular import ITEMS, JSON_LINES, WRITTEN, form_of, replacing, write_table
 from outrider.crawl.output.terminal import safe, say
 from outrider.crawl.questions.crawl_queries import settings_of
 from outrider.crawl.run.hook_failures import MOST_SHARE
-from outrider.crawl.run.hooks import Hooks
 from outrider.crawl.setup.directory import ARCHIVE_NAME
 from outrider.crawl.setup.options import SETTINGS_FILE, CrawlOptions
 from outrider.errors import DamagedStoreError, NamedPathError, StoreFullError, StoreInUseError
@@ -93,13 +91,27 @@ def replay(directory: str, on_page: str, to: str | None, talk: TextIO, *, anew: 
             f"`outrider crawl URL -o DIR --on-page {on_page}` also runs the function on each page"
         )
     options = replay_options(settings_of(directory), directory, on_page)
-    hooks = Hooks(options)
+    total = sum(1 for _ in lines.raw())
+    processes: list[ReplayProcess] = []
     done = Replay(target)
-    with _partial(target) as file:
-        _run(lines, options, _digest(directory, lines, hooks, options), file, done, talk, anew=anew)
-        _finish(file, target)
+    try:
+        processes += (ReplayProcess(options) for _ in range(_process_count(total)))
+        sources = [process.load() for process in processes]
+        with _partial(target) as file:
+            run = _ReplayRun(lines, total, processes, _digest(directory, lines, sources[0], options), file, done, talk)
+            run.all(anew=anew)
+            _finish(file, target)
+    finally:
+        for process in processes:
+            process.close()
     os.unlink(target + PARTIAL)
     return done
+
+
+def _process_count(total: int) -> int:
+    """One process per core, but none that would get no page."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, -(-total // REPLAY_PAGES_AT_ONCE)))
 
 
 def _target(directory: str, to: str | None) -> str:
@@ -141,19 +153,15 @@ class _partial:  # noqa: N801 - used as a block
             raise StoreFullError(f"{self._path}: {error.strerror}; free space and run the same command again") from None
 
 
-def _digest(directory: str, lines: PageLines, hooks: Hooks, options: CrawlOptions) -> str:
+def _digest(directory: str, lines: PageLines, source: str, options: CrawlOptions) -> str:
     """Returns a digest of everything that the items depend on, except for modules that the function's module
-    imports."""
+    imports. source: the file of the function."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(str(options.on_page).encode())
     digest.update(next(iter(lines.raw()), (directory, b""))[1])
-    try:
-        module = inspect.getsourcefile(inspect.unwrap(hooks.on_page))  # type: ignore[arg-type]
-    except TypeError:  # a callable object
-        module = inspect.getsourcefile(type(hooks.on_page))
-    for path in (module, os.path.join(directory, SETTINGS_FILE)):
+    for path in (source, os.path.join(directory, SETTINGS_FILE)):
         try:
-            with open(path or "", "rb") as file:
+            with open(path, "rb") as file:
                 digest.update(b"\0" + file.read())
         except OSError:
             digest.update(b"\0")
@@ -235,77 +243,78 @@ class _Progress(Counter):
         return ", ".join(parts)
 
 
-def _run(
-    lines: PageLines,
-    options: CrawlOptions,
-    of: str,
-    file: BinaryIO,
-    done: Replay,
-    talk: TextIO,
-    *,
-    anew: bool,
-) -> None:
-    end, mark = (0, None) if anew else _whole_blocks(file, of)
-    if not end and os.fstat(file.fileno()).st_size and not anew:
-        say(f"{done.target}{PARTIAL} is of another function or crawl; the replay starts at the first page", talk)
-    file.truncate(end)
-    file.seek(0, os.SEEK_END)
-    if not end:
-        file.write(_marked(_Head(1, of)))
-    if mark is not None:
-        done.counts, done.continued_at = mark.counts, mark.pages
-        say(f"continues after {counted(mark.pages, 'line')} of pages.jsonl", talk)
-    finished, named = done.continued_at, 0
-    total = sum(1 for _ in lines.raw())
-    progress = _Progress(talk, total, finished, done.counts.items)
-    for chunk, found, items in _replayed(lines, options, finished):
-        finished += chunk
-        done.counts.add(found)
-        for text in found.named[: max(0, REPLAY_NAMED_MAX - named)]:
-            for line in text.splitlines():
-                say(safe(line), talk)
-        named += len(found.named)
-        file.write(items + _marked(_Mark(finished, crc32c(items, 0), done.counts)))
-        file.flush()
-        progress.items = done.counts.items
-        progress.add(chunk)
-    progress.end(f" to {done.target}")
+@dataclass(slots=True)
+class _ReplayRun:
+    """One run of a replay. `of` is its digest."""
+
+    lines: PageLines
+    total: int
+    processes: Sequence[ReplayProcess]
+    of: str
+    file: BinaryIO
+    done: Replay
+    talk: TextIO
+
+    def all(self, *, anew: bool) -> None:
+        """Replays all pages that are not in the partial file. anew: also these."""
+        done, file = self.done, self.file
+        finished, named = self._begin(anew=anew), 0
+        progress = _Progress(self.talk, self.total, finished, done.counts.items)
+        for chunk, found, items in _replayed(self.lines, self.processes, finished):
+            finished += chunk
+            done.counts.add(found)
+            for text in found.named[: max(0, REPLAY_NAMED_MAX - named)]:
+                for line in text.splitlines():
+                    say(safe(line), self.talk)
+            named += len(found.named)
+            file.write(items + _marked(_Mark(finished, crc32c(items, 0), done.counts)))
+            file.flush()
+            progress.items = done.counts.items
+            progress.add(chunk)
+        progress.end(f" to {done.target}")
+
+    def _begin(self, *, anew: bool) -> int:
+        """Cuts the partial file after its last whole block. Returns how many lines of pages.jsonl are finished."""
+        file = self.file
+        end, mark = (0, None) if anew else _whole_blocks(file, self.of)
+        if not end and os.fstat(file.fileno()).st_size and not anew:
+            name = f"{self.done.target}{PARTIAL}"
+            say(f"{name} is of another function or crawl; the replay starts at the first page", self.talk)
+        file.truncate(end)
+        file.seek(0, os.SEEK_END)
+        if not end:
+            file.write(_marked(_Head(1, self.of)))
+        if mark is not None:
+            self.done.counts, self.done.continued_at = mark.counts, mark.pages
+            say(f"continues after {counted(mark.pages, 'line')} of pages.jsonl", self.talk)
+        return self.done.continued_at
 
 
-def _replayed(lines: PageLines, options: CrawlOptions, after: int) -> Iterator[tuple[int, Replayed, bytes]]:
+def _replayed(
+    lines: PageLines, processes: Sequence[ReplayProcess], after: int
+) -> Iterator[tuple[int, Replayed, bytes]]:
     """Yields the chunks of pages after some lines, in order: lines, counts and item lines of each."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     raw = (line for _, line in islice(lines.raw(), after, None))
-    idle: deque[ReplayProcess] = deque()
-    made: list[ReplayProcess] = []
-
-    def work(chunk: Sequence[bytes]) -> tuple[int, Replayed, bytes]:
-        try:
-            process = idle.popleft()
-        except IndexError:
-            process = ReplayProcess(options)
-            made.append(process)
-        found, items = process.replay(chunk)
-        idle.append(process)
-        return len(chunk), found, items
-
-    waiting: deque[Future[tuple[int, Replayed, bytes]]] = deque()
-    pool = ThreadPoolExecutor(cores, thread_name_prefix="outrider-replay")
-    try:
+    idle = list(processes)
+    finished: dict[int, tuple[int, Replayed, bytes]] = {}
+    begun = yielded = 0
+    with selectors.DefaultSelector() as busy:
         while True:
-            while len(waiting) < 3 * cores and (chunk := list(islice(raw, REPLAY_PAGES_AT_ONCE))):
-                waiting.append(pool.submit(work, chunk))
-            if not waiting:
+            while idle and begun - yielded < 3 * len(processes) and (chunk := list(islice(raw, REPLAY_PAGES_AT_ONCE))):
+                process = idle.pop()
+                process.send(chunk)
+                busy.register(process, selectors.EVENT_READ, (process, begun, len(chunk)))
+                begun += 1
+            if begun == yielded:
                 return
-            yield waiting.popleft().result()
-    finally:
-        for one in waiting:
-            one.cancel()
-        for process in made:
-            process.end()
-        pool.shutdown()
-        for process in made:  # also the process of a thread that began meanwhile
-            process.close()
+            for key, _ in busy.select():
+                process, number, count = key.data
+                busy.unregister(process)
+                finished[number] = (count, *process.receive())
+                idle.append(process)
+            while yielded in finished:
+                yield finished.pop(yielded)
+                yielded += 1
 
 
 def lines_of(done: Replay, directory: str) -> Iterator[str]:

@@ -185,6 +185,11 @@ class CrawledPage:
             raise TypeError(f"page.follow was set to {links!r:.80}; use a list of URLs as text, and Links")
         self._follow = links
 
+    @property
+    def follow_was_used(self) -> bool:
+        """Whether a hook looked at `follow`, or set it."""
+        return self._follow is not None
+
     def chosen(self) -> tuple[UrlBatch, list[Link | None] | None]:
         """Returns the links for the frontier, and for each the `Link` of a hook; None if no hook changed the list."""
         if self._follow is None:

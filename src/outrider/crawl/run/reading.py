@@ -97,8 +97,9 @@ class Packs(Protocol):
 class Reader:
     """Reads visits of one crawl; those that were read ahead are given from memory."""
 
-    def __init__(self, options: CrawlOptions, hooks: Hooks, output: Packs, *, keeps_links: bool = False) -> None:
-        """keeps_links: the links of pages that are not followed are looked at, too."""
+    def __init__(self, options: CrawlOptions, hooks: Hooks, output: Packs | None, *, keeps_links: bool = False) -> None:
+        """output: None for pages of an archive, which are not packed again and not compared with others; then only
+        `judge` and `read` are called. keeps_links: the links of pages that are not followed are looked at, too."""
         self._agent = options.user_agent
         self._hooks = hooks
         self._output = output
@@ -133,6 +134,7 @@ class Reader:
     def _answers(self, visits: Sequence[Visit]) -> list[Reading]:
         """Digests, and the records for the archive."""
         made = [Reading(visit) for visit in visits]
+        assert self._output is not None, "an archived page is only judged and read"
         answers = [(one, response) for one in made if (response := one.visit.response) is not None and response.head]
         packed = self._output.packed([(response, one.visit.at, one.visit.lease.token) for one, response in answers])
         for (one, response), records in zip(answers, packed, strict=True):
@@ -145,6 +147,17 @@ class Reader:
 
     def _contents(self, made: Sequence[Reading]) -> None:
         """Judges pages, and reads those that have text."""
+        plain = self._judge_all(made)
+        if plain:
+            self.read(plain)
+
+    def judge(self, visits: Sequence[Visit]) -> tuple[list[Reading], list[Reading]]:
+        """Judges visits; where hooks run. Returns the reading of each, and those of them that `read` can read. A reader
+        of the user has read its pages then."""
+        made = [Reading(visit) for visit in visits]
+        return made, self._judge_all(made)
+
+    def _judge_all(self, made: Sequence[Reading]) -> list[Reading]:
         plain: list[Reading] = []
         for one in made:
             try:
@@ -159,8 +172,7 @@ class Reader:
                     plain.append(one)
             except HookFailed as failed:
                 one.fault = failed
-        if plain:
-            self._read(plain)
+        return plain
 
     def _judge(self, one: Reading) -> Response | None:
         """Judges a visit; returns its response if that must be read. Raises HookFailed."""
@@ -186,7 +198,7 @@ class Reader:
         content_type = response.headers.joined("content-type")
         return Unread(response.content, response.url, content_type, follow_nofollow, said)
 
-    def _read(self, plain: Sequence[Reading]) -> None:
+    def read(self, plain: Sequence[Reading]) -> None:
         """Reads pages together. One that meets a bug of ours ends alone, as a bug: then each is read by itself."""
         unread = []
         for one in plain:
@@ -200,7 +212,7 @@ class Reader:
             # A panic in a kernel is not an Exception.
             if len(plain) > 1:
                 for one in plain:
-                    self._read([one])
+                    self.read([one])
                 return
             plain[0].fault = HookFailed("reading", error, word=str(FetchError.INTERNAL))
             return
@@ -225,7 +237,8 @@ class Reader:
         one.left_out = page.left_out
         if left_alone:
             one.passed["nofollow"] = left_alone
-        one.wording = words_of(page, one.visit.lease.url, links)
+        if self._output is not None:
+            one.wording = words_of(page, one.visit.lease.url, links)
         if not self._keeps_links:
             if self._hooks.reads_here:  # the page is the user's object, and may be returned again
                 page = replace(page, found=NO_FOUND)
