@@ -511,6 +511,11 @@ REPORTS_FILE_BYTES_MAX = 1 << 30  # reports of a worker: written anew long befor
 REPORTS_BYTES_KEPT = 32 << 20  # the largest file of a worker's reports: half a second to read at an opening
 WORK_FILE_BYTES_MAX = 64 << 10  # work.json has two names
 
+# this program, not a library: the modules and a crawl make many objects and few cycles, and searches for cycles at
+# Python's own pace (700 objects) cost a twentieth of the CPU time
+COLLECT_OBJECTS = 20_000  # made since the last search for cycles: some megabytes
+COLLECT_ROUNDS = 20  # such searches before one among older objects
+
 # exported and imported files
 REPLAY_PAGES_AT_ONCE = 32  # pages of one message to a process of a replay: a kill repeats few of them
 REPLAY_NAMED_MAX = 20  # failures and damaged records that a replay names; it counts all

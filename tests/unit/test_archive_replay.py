@@ -257,6 +257,15 @@ def test_a_missing_function_is_wrong_usage(place):
         replayed(place / "shop", "nosuch")
 
 
+def test_a_replay_starts_without_the_modules_that_fetch_or_store():
+    code = (
+        "import sys, outrider.crawl.orders.archive_replay\n"
+        "found = {'asyncio', 'ssl', 'outrider.engine', 'outrider.frontier.machine', 'parsel'} & set(sys.modules)\n"
+        "assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_a_line_that_is_still_being_written_is_left_out(place, tmp_path):
     shutil.copytree(place / "shop", tmp_path / "shop")
     with (tmp_path / "shop" / "pages.jsonl").open("a") as file:

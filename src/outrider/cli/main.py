@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from outrider.errors import OutriderError
+from outrider.limits import COLLECT_OBJECTS, COLLECT_ROUNDS
 
+gc.set_threshold(COLLECT_OBJECTS, COLLECT_ROUNDS, COLLECT_ROUNDS)
 # numpy's library of linear algebra is not used here. Without this setting it starts a thread for each processor, and
 # these threads are busy at first: a fifth of the CPU time of a start. A library leaves that to its user.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -71,8 +73,6 @@ STOPPED_BY_USER = 4
 USAGE = 2
 BUG = 1
 FULL = 7
-_COLLECT_OBJECTS = 20_000  # made since the last search for cycles: some megabytes; Python's own number is 700
-_COLLECT_ROUNDS = 20  # such searches before one among older objects
 
 
 _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES) + "."
@@ -145,7 +145,7 @@ def crawl(seeds: tuple[str, ...], beside: SideServer | None, **flags: Any) -> in
     """
     from outrider.crawl.start import start
 
-    _collect_seldom()
+    _freeze_modules()
     # A stream that was closed before the start is None.
     stdin = sys.stdin.buffer if sys.stdin is not None else None
     return start(seeds, asked_twice(typed_flags(flags)), stdin=stdin, talk=sys.stderr, beside=beside).exit_code
@@ -159,17 +159,16 @@ def resume(directory: str, beside: SideServer | None, **flags: Any) -> int:
     """Continue the crawl in DIR with its saved settings. Options override them."""
     from outrider.crawl.start import start
 
-    _collect_seldom()
+    _freeze_modules()
     words = {**asked_twice(typed_flags(flags)), "output": directory}
     return start((), words, talk=sys.stderr, resume=True, beside=beside).exit_code
 
 
-def _collect_seldom() -> None:
-    """Keeps the objects of all modules out of searches for cycles, and makes these searches rare: a crawl makes
-    few cycles, and Python's own pace cost a twentieth of its CPU time. Only for this program, not for a library."""
+def _freeze_modules() -> None:
+    """Keeps the objects of all modules out of searches for cycles: a crawl makes few cycles, and searches cost a
+    twentieth of its CPU time. Only for this program, not for a library."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_COLLECT_OBJECTS, _COLLECT_ROUNDS, _COLLECT_ROUNDS)
 
 
 @outrider.command()

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 from outrider.fetch.failures import FetchError
@@ -102,7 +103,10 @@ ROWS: Final = (
 )
 CHALLENGED: Final = Meaning(Word.RETRY, Verdict.RETRY, str(FetchError.NOT_WELCOME))
 
-_BY_STATUS: Final = {status: tuple(row for row in ROWS if status in row.statuses) for status in STATUSES}
+
+@lru_cache(maxsize=len(STATUSES))
+def _rows_of(status: int) -> tuple[StatusRow, ...]:
+    return tuple(row for row in ROWS if status in row.statuses)
 
 
 def meaning_of(
@@ -121,7 +125,7 @@ def meaning_of(
     if status is None:  # an error that only its sender defines may be temporary; the frontier's own steps end it
         return Meaning(Word.RETRY, Verdict.RETRY, error or "error")
     met = {AlsoNeeded.NOTHING: True, AlsoNeeded.LOCATION: moved, AlsoNeeded.VALIDATORS: validated}
-    found = next((row.meaning for row in _BY_STATUS.get(status, ()) if met[row.needs]), _GONE)
+    found = next((row.meaning for row in _rows_of(status) if met[row.needs]), _GONE)
     if error is None:
         return found
     return Meaning(Word.ERROR, Verdict.GONE, error) if found.word == Word.DONE else replace(found, error=error)

@@ -21,8 +21,8 @@ import uvicorn
 
 from outrider.crawl.orders.own_faults import retry_own_faults, words_of
 from outrider.crawl.questions.control import Answer, Control
-from outrider.crawl.questions.crawl_queries import changing, settings_of, store_of
-from outrider.crawl.setup.directory import kept_settings
+from outrider.crawl.questions.crawl_queries import changing
+from outrider.crawl.setup.directory import kept_settings, settings_of, store_of
 from outrider.crawl.setup.permission import Permission
 from outrider.crawl.setup.seeds import read_hosts
 from outrider.engine import AsyncFrontier

@@ -25,16 +25,16 @@ from typing import BinaryIO, Final, TextIO
 
 import msgspec
 
-from outrider.crawl.orders.exchange import Counter, PageLines
 from outrider.crawl.orders.replay_process import ReplayProcess, replay_options
 from outrider.crawl.orders.replayed_pages import Replayed
+from outrider.crawl.output.counter import Counter
 from outrider.crawl.output.progress import eta_text
 from outrider.crawl.output.summary import counted
 from outrider.crawl.output.tabular import ITEMS, JSON_LINES, WRITTEN, form_of, replacing, write_table
 from outrider.crawl.output.terminal import safe, say
-from outrider.crawl.questions.crawl_queries import settings_of
+from outrider.crawl.output.written_lines import PageLines
 from outrider.crawl.run.hook_failures import MOST_SHARE
-from outrider.crawl.setup.directory import ARCHIVE_NAME
+from outrider.crawl.setup.directory import ARCHIVE_NAME, settings_of
 from outrider.crawl.setup.options import SETTINGS_FILE, CrawlOptions
 from outrider.errors import DamagedStoreError, NamedPathError, StoreFullError, StoreInUseError
 from outrider.kernels import crc32c

@@ -8,19 +8,12 @@ stored answer would also be returned after a wider scope or a deleted crawl, and
 from __future__ import annotations
 
 import os
-import shlex
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, Final, TextIO
 
-import msgspec
-
-from outrider.crawl.output.line_fields import item_lines
-from outrider.crawl.output.output import FILES, whole_lines
-from outrider.crawl.output.output import PAGES as PAGES_STREAM
-from outrider.crawl.output.report_log import FOLDER, LogContent, read_reports
+from outrider.crawl.output.counter import Counter
 from outrider.crawl.output.summary import counted
 from outrider.crawl.output.tabular import (
     FRONTIER,
@@ -37,11 +30,11 @@ from outrider.crawl.output.tabular import (
     write_records,
     write_table,
 )
-from outrider.crawl.output.terminal import drawable, say
-from outrider.crawl.questions.crawl_queries import ask_owner, changing, store_of
+from outrider.crawl.output.written_lines import PageLines
+from outrider.crawl.questions.crawl_queries import ask_owner, changing
 from outrider.crawl.questions.import_pages import archive_beside, is_final, is_line, links_of, record_of
 from outrider.crawl.run.sitemaps import link_of
-from outrider.crawl.setup.directory import ARCHIVE_NAME
+from outrider.crawl.setup.directory import store_of
 from outrider.engine import Frontier
 from outrider.errors import DamagedStoreError, InvalidUrlError, NamedPathError, SettingsError, StoreInUseError
 from outrider.journey import Code, State
@@ -50,47 +43,11 @@ from outrider.page import read_sitemap
 from outrider.storage.files import Directory
 from outrider.url import normalize
 
-SHOW_SECONDS: Final = 1.0  # between two lines about the progress
 IMPORTED: Final = "imported"
 QUEUED_SITEMAPS: Final = "sitemaps queued"
 LINKS: Final = "links"
 WITHOUT_LINKS: Final = "without_their_links"
 _STATES: Final = frozenset(state.value for state in State if state is not State.UNKNOWN)
-
-
-class Counter:
-    """Prints the number of records and the rate from time to time: on one line of a terminal, or on new lines."""
-
-    def __init__(self, stream: TextIO, verb: str) -> None:
-        self._stream = stream
-        self._verb = verb
-        self._drawn = drawable(stream)
-        self._began = self._shown = time.monotonic()
-        self.total = 0
-
-    def add(self, count: int) -> None:
-        """Adds `count` rows. From time to time it prints the number."""
-        self.total += count
-        now = time.monotonic()
-        if now - self._shown < SHOW_SECONDS:
-            return
-        self._shown = now
-        if self._drawn:
-            self._stream.write(f"\r{self._line(now)}\x1b[K")
-            self._stream.flush()
-        else:
-            say(self._line(now), self._stream)
-
-    def end(self, words: str) -> None:
-        """Prints the last line, which stays."""
-        if self._drawn:
-            self._stream.write("\r\x1b[K")
-        say(f"{self._line(time.monotonic())}{words}", self._stream)
-
-    def _line(self, now: float) -> str:
-        seconds = now - self._began
-        rate = f", {self.total / seconds:,.0f} a second" if seconds >= 0.1 else ""
-        return f"{self._verb} {counted(self.total, 'record')}{rate}"
 
 
 def export(directories: Sequence[str], path: str, what: str, talk: TextIO) -> int:
@@ -126,98 +83,6 @@ def export(directories: Sequence[str], path: str, what: str, talk: TextIO) -> in
             frontier.close()
     counter.end(f" to {path}")
     return counter.total
-
-
-def _reports(directory: str) -> LogContent | None:
-    """Returns the reports of a worker; None in a crawl's directory. Raises SettingsError for reports without an answer:
-    whether their lines count is not known here."""
-    folder = os.path.join(directory, FOLDER)
-    if not os.path.isdir(folder):
-        store_of(directory)
-        return None
-    files = Directory(folder, create=False, read_only=True)
-    try:
-        kept = read_reports(files)
-    finally:
-        files.close()
-    if kept.unanswered:
-        raise SettingsError(
-            f"{directory} has reports that its server did not answer; get the answers with `outrider work ADDRESS -o "
-            f"{shlex.quote(directory)}`"
-        )
-    return kept
-
-
-class PageLines:
-    """The lines of `pages.jsonl` of several directories, each token once. Each pass reads the same lines, also while a
-    crawl runs: a file is read up to the length that it had at first."""
-
-    def __init__(self, directories: Sequence[str]) -> None:
-        self._reports = {directory: _reports(directory) for directory in directories}
-        self._lengths = {directory: _length(_path(directory)) for directory in directories}
-
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        """Yields the lines as objects. With several directories, a line names its WARC file with its
-        directory."""
-        for directory, line in self._each():
-            place = line.get("warc")
-            if len(self._reports) > 1 and isinstance(place, Mapping):
-                file = os.path.join(directory, ARCHIVE_NAME, str(place.get("file")))
-                line = {**line, "warc": {**place, "file": file}}
-            yield line
-
-    def _each(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        decoder = msgspec.json.Decoder(dict[str, Any])
-        tokens: set[int] = set()
-        for directory in self._reports:
-            for number, octets in enumerate(self._raw_of(directory), 1):
-                try:
-                    line = decoder.decode(octets)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    raise NamedPathError(f"{_path(directory)}, line {number} is not a JSON object ({error})") from None
-                token = line.get("token")
-                if isinstance(token, int):
-                    if token in tokens:
-                        continue
-                    tokens.add(token)
-                yield directory, line
-
-    def items(self) -> Iterator[Mapping[str, Any]]:
-        """Yields the lines of the items of all pages, each once."""
-        for _, line in self._each():
-            if "items" in line:
-                yield from map(msgspec.json.decode, item_lines(msgspec.json.encode(line)))
-
-    def raw(self) -> Iterator[tuple[str, bytes]]:
-        """Yields the lines as bytes, with their directories."""
-        for directory in self._reports:
-            for line in self._raw_of(directory):
-                yield directory, line
-
-    def _raw_of(self, directory: str) -> Iterator[bytes]:
-        """Yields the lines of one directory. For a worker, first the lines that it noted as written, then the lines of
-        its reports."""
-        path, reports, length = _path(directory), self._reports[directory], self._lengths[directory]
-        lsn = 0
-        if reports is not None:
-            length, lsn = reports.state.projections.get(PAGES_STREAM, (0, 0))
-        try:
-            yield from whole_lines(path, length)
-        except OSError as error:
-            raise NamedPathError(f"{path} cannot be read ({error.strerror})") from None
-        if reports is not None:
-            yield from (line for _, line in reports.lines(PAGES_STREAM, lsn))
-
-
-def _path(directory: str) -> str:
-    return os.path.join(directory, FILES[PAGES_STREAM])
-
-
-def _length(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0  # a missing file has no lines; another fault shows when the file is opened
 
 
 @dataclass(slots=True)

@@ -30,8 +30,10 @@ import msgspec
 
 from outrider.crawl.orders.replayed_pages import Replayed, Replayer
 from outrider.crawl.run.reader_process import LENGTH, message
+from outrider.crawl.setup.directory import settings_of
 from outrider.crawl.setup.options import CrawlOptions
 from outrider.errors import SettingsError
+from outrider.limits import COLLECT_OBJECTS, COLLECT_ROUNDS
 
 _START: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -39,7 +41,6 @@ _START: Final = (
 )
 _UNUSED: Final = ("on_request", "scope", "priority", "key", "revisit", "downloader")
 _MESSAGE_BYTES_MAX: Final = 1 << 31
-_COLLECT_OBJECTS: Final = 20_000  # made since the last search for cycles: as in a crawl
 
 
 class _Loaded(msgspec.Struct):
@@ -227,8 +228,6 @@ def _in_fork(options: CrawlOptions, pages: int, answers: int) -> NoReturn:
 
 def main() -> None:
     """Replays pages in an interpreter of its own."""
-    from outrider.crawl.questions.crawl_queries import settings_of
-
     directory, on_page = sys.argv[2:4]
     pages, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     _serve(replay_options(settings_of(directory), directory, on_page), pages, answers)
@@ -237,7 +236,7 @@ def main() -> None:
 def _serve(options: CrawlOptions, pages: BinaryIO, answers: BinaryIO) -> None:
     """Replays the pages of each message until the last. Standard error gets the text that the functions print."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command, which ends this process
-    gc.set_threshold(_COLLECT_OBJECTS)
+    gc.set_threshold(COLLECT_OBJECTS, COLLECT_ROUNDS, COLLECT_ROUNDS)
     sys.argv[1:] = []
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)

@@ -19,10 +19,10 @@ from outrider.archive import WarcPlace, WarcRecord, record_in
 from outrider.archive.projection import tame
 from outrider.clock import instant
 from outrider.crawl.output.line_fields import item_lines
+from outrider.crawl.output.omissions import whole_page
 from outrider.crawl.output.output import FILES, PAGES
 from outrider.crawl.output.tabular import instant_of
-from outrider.crawl.questions.single_page import place_of
-from outrider.crawl.questions.skipped import whole_page
+from outrider.crawl.output.written_lines import place_of
 from outrider.crawl.run.hooks import NO_LINKS, CrawledPage, HookFailed, Hooks
 from outrider.crawl.run.reading import Reader, Reading
 from outrider.crawl.run.visit import Visit, visit_bytes
@@ -218,17 +218,16 @@ class _OpenArchive:
 
     def __init__(self, path: str) -> None:
         self._files = Directory(path, create=False, read_only=True)
-        self._name = ""
-        self._file: File | None = None
+        self._open: tuple[str, File, str] | None = None  # its name, the file, and its name for a message
 
     def record(self, place: WarcPlace) -> WarcRecord:
         """Reads a record. Raises FileNotFoundError, and DamagedStoreError without a whole record there."""
-        if self._file is None or self._name != place.file:
-            if self._file is not None:
-                self._file.close()
-            self._file = None
-            self._file, self._name = self._files.open(place.file), place.file
-        return record_in(self._file, place, self._files.describe(place.file))
+        if self._open is None or self._open[0] != place.file:
+            if self._open is not None:
+                self._open[1].close()
+            self._open = None
+            self._open = place.file, self._files.open(place.file), self._files.describe(place.file)
+        return record_in(self._open[1], place, self._open[2])
 
 
 def _word(line: Mapping[str, Any], judged: Word) -> Word:

@@ -19,8 +19,8 @@ from outrider.crawl.output.output_recovery import (
     packed_watermark,
     unpacked_watermark,
 )
-from outrider.crawl.questions.crawl_queries import ask_owner, store_of
-from outrider.crawl.setup.directory import kept_settings
+from outrider.crawl.questions.crawl_queries import ask_owner
+from outrider.crawl.setup.directory import kept_settings, store_of
 from outrider.crawl.setup.options import from_environment, resolved
 from outrider.engine import Frontier, Recovered
 from outrider.errors import (

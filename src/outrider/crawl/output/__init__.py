@@ -3,10 +3,12 @@
 The archive is written first, then the frontier's fact, then the line files. The line files repeat the facts, so a kill
 neither loses a line nor writes it twice.
 
+    counter.py          the progress of a command that reads or writes many records
     journal.py          `crawl.log`
     line_fields.py      the fields of a line of `politeness.jsonl`
     omissions.py        omitted URLs and links, with the command that lists them
     output.py           archive, fact and line files, in this order
+    output_frontier.py  the frontier as the output sees it
     output_recovery.py  the ends of archive and line files, for an opening and a repair
     parquet.py          rows of a Parquet file in bounded pieces
     progress.py         the progress of a running crawl
@@ -17,4 +19,5 @@ neither loses a line nor writes it twice.
     tabular.py          records as JSON Lines, CSV and Parquet
     terminal.py         text that is safe for a terminal
     worker_folder.py    the directory of a worker: check and repair
+    written_lines.py    the lines of `pages.jsonl`, read again
 """

@@ -10,13 +10,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from outrider.crawl.output.summary import counted, ranked
+from outrider.crawl.setup.options import CrawlOptions
 from outrider.frontier.policy.budgets import PARKING
+from outrider.journey import Word
 from outrider.url.traps import BY_MIRROR, RULES
 
 BAD_SEEDS: Final = "bad_seeds"
 BAD_SEED: Final = "bad_seed"
 """The event of crawl.log for a seed that is not a URL."""
+COPY: Final = "copy"
 OVER_LIMIT: Final = "over_limit"
+SOFT_404: Final = "soft_404"
 ROBOTS: Final = "robots"
 TRAP: Final = "trap"
 BUDGET: Final = "budget"
@@ -34,8 +38,8 @@ _LINKS: Final = {
     "scope": ("link outside the scope", "links outside the scope"),
     OVER_LIMIT: ("link over a limit of length or number", "links over a limit of length or number"),
     "nofollow": ("link with nofollow", "links with nofollow"),
-    "copy": ("link of a copy of another page", "links of copies of other pages"),
-    "soft_404": ("link of a page that looks like an error page", "links of pages that look like error pages"),
+    COPY: ("link of a copy of another page", "links of copies of other pages"),
+    SOFT_404: ("link of a page that looks like an error page", "links of pages that look like error pages"),
 }
 _SEEDS: Final = ("seed that is not a URL", "seeds that are not URLs")
 
@@ -77,3 +81,13 @@ def rows_of(counts: Mapping[str, int], directory: str) -> list[Omission]:
             rows.append(Omission(reason, count, text, f"outrider urls {place} --state parked --reason {reason}"))
     order = {**dict.fromkeys(_LINKS, 1), BAD_SEEDS: 2}
     return sorted(rows, key=lambda row: order.get(row.reason, 0))
+
+
+def whole_page(line: Mapping[str, Any], options: CrawlOptions) -> tuple[str, str]:
+    """Returns the reason why no link of a page was followed; empty without one."""
+    if line.get("error") == SOFT_404:
+        return SOFT_404, "its page is like the site's answer for any missing page"
+    is_copy = line.get("outcome") in (Word.DUPLICATE, Word.UNCHANGED) and line.get("duplicate_of") is not None
+    if is_copy and options.copies == "drop" and line.get("distance") is None:
+        return COPY, f"its page is a copy of {line.get('duplicate_of')}"
+    return "", ""

@@ -17,7 +17,7 @@ import msgspec
 from outrider.archive import Exchange, Projection, Records, WarcPlace, WarcWriter, Watermark
 from outrider.clock import ClockFunction, Instant, elapsed, instant
 from outrider.crawl.output.line_fields import item_lines
-from outrider.crawl.output.report_log import OutputFrontier
+from outrider.crawl.output.output_frontier import OutputFrontier
 from outrider.crawl.setup.directory import ARCHIVE_NAME
 from outrider.crawl.setup.options import COUNT_MAX, CrawlOptions
 from outrider.crawl.setup.version import version

@@ -24,22 +24,19 @@ from outrider.crawl.questions.remote_queries import Access, asking
 from outrider.crawl.questions.skipped import why_skipped
 from outrider.crawl.setup.directory import (
     FRONTIER_NAME,
-    GIVE_A_CRAWL,
-    DirectoryContent,
-    inspect,
     kept_settings,
-    no_crawl,
     refuse_worker,
+    settings_of,
+    store_of,
     write_settings,
 )
-from outrider.crawl.setup.options import SETTINGS_FILE, CrawlOptions, as_toml, from_environment, resolved
+from outrider.crawl.setup.options import SETTINGS_FILE, CrawlOptions, as_toml, resolved
 from outrider.crawl.setup.permission import Admitted, Permission
 from outrider.crawl.setup.seeds import read_hosts
 from outrider.engine import Frontier
 from outrider.engine.http_requests import is_address
 from outrider.engine.process_queries import LOOKS, ORDERS
 from outrider.errors import (
-    ForeignStoreError,
     NoCrawlError,
     OutriderError,
     StoreInUseError,
@@ -48,7 +45,6 @@ from outrider.errors import (
 from outrider.journey import ArchivePlace, Code, HostStatus
 from outrider.limits import CONTROL_PAGE_ROWS_MAX, EXPLAINED_PAGES_BYTES_MAX
 from outrider.storage.files import Directory
-from outrider.storage.manifest import MANIFEST_NAME
 
 Looks = Callable[[str, Mapping[str, Any]], Any]
 """A question by its name, and its arguments; the answer is made of JSON values."""
@@ -148,22 +144,6 @@ def answers_of(
         return found if directory is None else await asyncio.to_thread(_with_page, directory, question, found)
 
     return {**{name: answer(look) for name, look in {**LOOKS, **ORDERS}.items()}, "explain": explained}
-
-
-def store_of(path: str) -> str:
-    """Returns the store's folder in a crawl's directory, or `path` itself for the store of a program.
-
-    Raises NoCrawlError without a crawl, NamedPathError, and ForeignStoreError for other content.
-    """
-    try:
-        found = inspect(path, GIVE_A_CRAWL)
-        if found is DirectoryContent.CRAWL:
-            return os.path.join(path, FRONTIER_NAME)
-    except ForeignStoreError:
-        if not os.path.lexists(os.path.join(path, MANIFEST_NAME)):
-            raise
-        return path
-    raise no_crawl(path, found)
 
 
 @contextmanager
@@ -351,10 +331,3 @@ def changing(path: str, *, create: bool = False, options: CrawlOptions | None = 
             finally:
                 files.close()
         yield frontier
-
-
-def settings_of(path: str, flags: Mapping[str, object] | None = None) -> CrawlOptions:
-    """Returns the settings of the crawl in `path`; without an outrider.toml, those of a new crawl there. flags: typed
-    settings, which override all the rest."""
-    kept = kept_settings(path).options if os.path.isdir(path) else {}
-    return resolved(flags or {}, from_environment(os.environ), kept, path)

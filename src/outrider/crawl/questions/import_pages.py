@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from outrider.crawl.questions.single_page import archived, place_of
+from outrider.crawl.output.written_lines import place_of
+from outrider.crawl.questions.single_page import archived
 from outrider.crawl.setup.directory import ARCHIVE_NAME
 from outrider.errors import OutriderError
 from outrider.journey import RECORD_FIELDS, Form, Link, Word

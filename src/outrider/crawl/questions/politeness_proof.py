@@ -30,8 +30,8 @@ from outrider.archive.projection import chained, tame
 from outrider.clock import Instant, seconds
 from outrider.crawl.output.output import CHAIN, FILES, PAGES, POLITENESS
 from outrider.crawl.output.worker_folder import is_worker, known_work
-from outrider.crawl.questions.crawl_queries import store_of
 from outrider.crawl.run.visit import seal_of
+from outrider.crawl.setup.directory import store_of
 from outrider.engine import Frontier
 from outrider.errors import NamedPathError
 from outrider.limits import (

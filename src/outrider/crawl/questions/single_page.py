@@ -13,11 +13,12 @@ import msgspec
 
 from outrider.archive import WarcPlace, read_record
 from outrider.crawl.output.output import FILES, PAGES, last_line
+from outrider.crawl.output.written_lines import place_of
 from outrider.crawl.questions.manual_requests import ManualRequests, SiteRules
 from outrider.crawl.setup.directory import ARCHIVE_NAME, GIVE_A_CRAWL, DirectoryContent, inspect, no_crawl
 from outrider.crawl.setup.host_settings import PerHost
 from outrider.crawl.setup.options import CrawlOptions, is_function
-from outrider.errors import DamagedStoreError, NamedPathError, UnreachableError
+from outrider.errors import NamedPathError, UnreachableError
 from outrider.fetch import FetchFailure, Response
 from outrider.fetch.codings import codings_of, unchunk
 from outrider.fetch.downloader import Headers
@@ -249,21 +250,6 @@ def answer_of(files: Directory, place: WarcPlace) -> tuple[bytes, Headers, bytes
         body = unchunk(body).content
     content, _ = uncoded(headers, body, BODY_BYTES_MAX)
     return head, headers, content
-
-
-def place_of(line: Mapping[str, Any], url: str, path: str) -> WarcPlace:
-    """Returns the place in the archive that a line of the file `path` names. Raises DamagedStoreError for an edited
-    line."""
-    try:
-        place = msgspec.convert(line["warc"], WarcPlace)
-        if place.file in ("", ".", "..") or "/" in place.file or min(place.offset, place.length) < 0:
-            raise msgspec.ValidationError("it is outside the archive")
-    except msgspec.ValidationError as error:
-        raise DamagedStoreError(
-            f"{path}: the line of {url} names no place in the archive ({error}); "
-            f"`outrider verify {os.path.dirname(path)}` lists all damage"
-        ) from None
-    return place
 
 
 def _last_line(path: str, url: str) -> dict[str, Any] | None:

@@ -14,16 +14,16 @@ from typing import Any, Final
 
 import msgspec
 
-from outrider.crawl.output.omissions import OVER_LIMIT
+from outrider.crawl.output.omissions import OVER_LIMIT, whole_page
 from outrider.crawl.output.output import FILES, PAGES
 from outrider.crawl.output.summary import counted
-from outrider.crawl.questions.single_page import answer_of, passed_by, place_of
+from outrider.crawl.output.written_lines import place_of
+from outrider.crawl.questions.single_page import answer_of, passed_by
 from outrider.crawl.setup.directory import ARCHIVE_NAME
 from outrider.crawl.setup.host_settings import PerHost
 from outrider.crawl.setup.options import CrawlOptions, is_function, spelled
 from outrider.errors import OutriderError
 from outrider.fetch.downloader import Headers
-from outrider.journey import Word
 from outrider.limits import EXPLAINED_SEARCH_SECONDS_MAX, LINKS_PER_PAGE_MAX, URL_BYTES_MAX
 from outrider.page import FOLLOWABLE, Page, PageLink
 from outrider.page.reader import Unread, read_many
@@ -32,8 +32,6 @@ from outrider.storage.files import Directory
 from outrider.url import LossyRules, host_of
 
 NOFOLLOW: Final = "nofollow"
-COPY: Final = "copy"
-SOFT_404: Final = "soft_404"
 RECORDED: Final = "recorded"
 _WORD: Final = re.compile(rb"[A-Za-z0-9_-]{3,}")
 
@@ -153,16 +151,6 @@ def page_as_read(headers: Headers, content: bytes, url: str, agent: str) -> Page
     page = page.with_header(headers.get_all("link"), headers.get("refresh"))
     said = header_directives(headers, agent)
     return replace(page, robots=strictest(page.robots | said)) if said else page
-
-
-def whole_page(line: Mapping[str, Any], options: CrawlOptions) -> tuple[str, str]:
-    """Returns the reason why no link of a page was followed; empty without one."""
-    if line.get("error") == SOFT_404:
-        return SOFT_404, "its page is like the site's answer for any missing page"
-    is_copy = line.get("outcome") in (Word.DUPLICATE, Word.UNCHANGED) and line.get("duplicate_of") is not None
-    if is_copy and options.copies == "drop" and line.get("distance") is None:
-        return COPY, f"its page is a copy of {line.get('duplicate_of')}"
-    return "", ""
 
 
 def passed_why(link: PageLink, page: Page, follow: bool, whole: tuple[str, str], *, beyond: bool) -> tuple[str, str]:

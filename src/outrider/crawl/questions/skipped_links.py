@@ -8,21 +8,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from outrider.crawl.output.omissions import OVER_LIMIT
+from outrider.crawl.output.omissions import COPY, OVER_LIMIT, SOFT_404, whole_page
 from outrider.crawl.output.output import FILES, PAGES
-from outrider.crawl.questions.crawl_queries import querying, settings_of
+from outrider.crawl.output.written_lines import place_of
+from outrider.crawl.questions.crawl_queries import querying
 from outrider.crawl.questions.import_pages import archive_beside
-from outrider.crawl.questions.single_page import answer_of, place_of
-from outrider.crawl.questions.skipped import (
-    COPY,
-    NOFOLLOW,
-    SOFT_404,
-    archived_lines,
-    page_as_read,
-    passed_why,
-    whole_page,
-)
-from outrider.crawl.setup.directory import GIVE_A_CRAWL, DirectoryContent, inspect, no_crawl
+from outrider.crawl.questions.single_page import answer_of
+from outrider.crawl.questions.skipped import NOFOLLOW, archived_lines, page_as_read, passed_why
+from outrider.crawl.setup.directory import GIVE_A_CRAWL, DirectoryContent, inspect, no_crawl, settings_of
 from outrider.crawl.setup.host_settings import PerHost
 from outrider.crawl.setup.options import CrawlOptions
 from outrider.errors import NamedPathError

@@ -12,9 +12,9 @@ from outrider.crawl.output.progress import eta_text
 from outrider.crawl.output.rates import Rates, status_fields
 from outrider.crawl.output.summary import bytes_text, counted, omission_lines
 from outrider.crawl.questions.control import ask
-from outrider.crawl.questions.crawl_queries import ask_owner, store_of
+from outrider.crawl.questions.crawl_queries import ask_owner
 from outrider.crawl.questions.remote_queries import Access, asking
-from outrider.crawl.setup.directory import last_run
+from outrider.crawl.setup.directory import last_run, store_of
 from outrider.engine import Frontier
 from outrider.engine.http_requests import is_address
 from outrider.errors import StoreInUseError, UnreachableError

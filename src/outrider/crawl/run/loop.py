@@ -25,7 +25,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from outrider.clock import Instant, anchored, instant, wall
 from outrider.crawl.output.journal import JOURNAL_FILE, Journal
 from outrider.crawl.output.output import Output
-from outrider.crawl.output.report_log import OutputFrontier
+from outrider.crawl.output.output_frontier import OutputFrontier
 from outrider.crawl.output.summary import counted
 from outrider.crawl.run.bottleneck import Bottleneck, Stage
 from outrider.crawl.run.concurrency import slow_max

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 import msgspec
 
 from outrider.clock import Instant, instant
-from outrider.crawl.output.report_log import OutputFrontier
+from outrider.crawl.output.output_frontier import OutputFrontier
 from outrider.crawl.run.visit import Judgement, Visit
 from outrider.crawl.setup.options import CrawlOptions
 from outrider.journey import Code, Verdict, Word

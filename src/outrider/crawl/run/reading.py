@@ -6,14 +6,13 @@ loop and the writer thread. Hashing, packing and parsing release the GIL, so tha
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -36,6 +35,9 @@ from outrider.page import NO_LINKS as NO_FOUND
 from outrider.page import Page, Unread, followed_of, read_many
 from outrider.robots import ROBOTS_FIELD, header_directives, strictest
 from outrider.url import UrlBatch
+
+if TYPE_CHECKING:
+    import asyncio
 
 NO_LINKS: Final = UrlBatch.of(())
 _NOTHING_SAID: Final[frozenset[str]] = frozenset()
@@ -304,6 +306,8 @@ class Readings:
 
     def put(self, visits: Sequence[Visit]) -> None:
         """Has visits read; called in the event loop."""
+        import asyncio  # a replay has no loop, and starts without it
+
         loop = asyncio.get_running_loop()
         begun: list[_Lane] = []
         with self._lock:

@@ -16,7 +16,7 @@ from outrider.causes import error_words
 from outrider.crawl.output.journal import Journal
 from outrider.crawl.output.omissions import OVER_LIMIT
 from outrider.crawl.output.output import Output
-from outrider.crawl.output.report_log import OutputFrontier
+from outrider.crawl.output.output_frontier import OutputFrontier
 from outrider.crawl.output.summary import counted
 from outrider.crawl.run.bottleneck import Stage
 from outrider.crawl.run.copies import Copies

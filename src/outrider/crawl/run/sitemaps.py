@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from outrider.crawl.output.report_log import OutputFrontier
+from outrider.crawl.output.output_frontier import OutputFrontier
 from outrider.crawl.run.visit import Judgement, Visit
 from outrider.crawl.setup.options import CrawlOptions
 from outrider.errors import InvalidUrlError

@@ -5,12 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
-from outrider.crawl.setup.options import SETTINGS_FILE, SETTINGS_FILE_BYTES_MAX, SettingsFile, from_file
+from outrider.crawl.setup.options import (
+    SETTINGS_FILE,
+    SETTINGS_FILE_BYTES_MAX,
+    CrawlOptions,
+    SettingsFile,
+    from_environment,
+    from_file,
+    resolved,
+)
 from outrider.errors import (
     ForeignStoreError,
     NamedPathError,
@@ -234,3 +243,26 @@ def last_run(path: str) -> LastRun:
             return msgspec.json.decode(file.read(RUN_FILE_BYTES_MAX), type=LastRun)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return LastRun()
+
+
+def store_of(path: str) -> str:
+    """Returns the store's folder in a crawl's directory, or `path` itself for the store of a program.
+
+    Raises NoCrawlError without a crawl, NamedPathError, and ForeignStoreError for other content.
+    """
+    try:
+        found = inspect(path, GIVE_A_CRAWL)
+        if found is DirectoryContent.CRAWL:
+            return os.path.join(path, FRONTIER_NAME)
+    except ForeignStoreError:
+        if not os.path.lexists(os.path.join(path, MANIFEST_NAME)):
+            raise
+        return path
+    raise no_crawl(path, found)
+
+
+def settings_of(path: str, flags: Mapping[str, object] | None = None) -> CrawlOptions:
+    """Returns the settings of the crawl in `path`; without an outrider.toml, those of a new crawl there. flags: typed
+    settings, which override all the rest."""
+    kept = kept_settings(path).options if os.path.isdir(path) else {}
+    return resolved(flags or {}, from_environment(os.environ), kept, path)

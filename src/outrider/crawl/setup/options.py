@@ -10,7 +10,6 @@ import ipaddress
 import math
 import os
 import re
-import ssl
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +21,6 @@ from typing import Any
 from outrider.crawl.setup.credentials import checked_secret, origin_of
 from outrider.crawl.setup.group_settings import GROUP_WORDS, groups_of, read_groups
 from outrider.errors import SettingsError
-from outrider.fetch.dns import read_server
 from outrider.fetch.downloader import Request, is_secret
 from outrider.frontier.policy.frontier_settings import CRAWL_DELAY_AS, CRAWL_DELAY_OVER, ROBOTS_UNREACHABLE
 from outrider.limits import (
@@ -166,6 +164,8 @@ def _readable(value: object) -> str:
 
 
 def _authorities(value: object) -> str:
+    import ssl  # a hundredth of a second, and few commands need it
+
     path = _readable(value)
     try:
         ssl.create_default_context(cafile=path)
@@ -290,6 +290,8 @@ def spelled(value: object) -> str:
 
 
 def _servers(value: object) -> tuple[str, ...]:
+    from outrider.fetch.dns import read_server  # with the event loop
+
     try:
         servers = tuple(dict.fromkeys(read_server(server) for server in _several(value)))
     except SettingsError as error:

@@ -1,0 +1,130 @@
+"""The lines of `pages.jsonl` that a crawl or workers wrote, for commands that read them again."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from outrider.archive import WarcPlace
+from outrider.crawl.output.line_fields import item_lines
+from outrider.crawl.output.output import FILES, whole_lines
+from outrider.crawl.output.output import PAGES as PAGES_STREAM
+from outrider.crawl.setup.directory import ARCHIVE_NAME, WORKER_FOLDER, store_of
+from outrider.errors import DamagedStoreError, NamedPathError, SettingsError
+from outrider.storage.files import Directory
+
+if TYPE_CHECKING:
+    from outrider.crawl.output.report_log import LogContent
+
+
+class PageLines:
+    """The lines of `pages.jsonl` of several directories, each token once. Each pass reads the same lines, also while a
+    crawl runs: a file is read up to the length that it had at first."""
+
+    def __init__(self, directories: Sequence[str]) -> None:
+        self._reports = {directory: _reports(directory) for directory in directories}
+        self._lengths = {directory: _length(_path(directory)) for directory in directories}
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        """Yields the lines as objects. With several directories, a line names its WARC file with its
+        directory."""
+        for directory, line in self._each():
+            place = line.get("warc")
+            if len(self._reports) > 1 and isinstance(place, Mapping):
+                file = os.path.join(directory, ARCHIVE_NAME, str(place.get("file")))
+                line = {**line, "warc": {**place, "file": file}}
+            yield line
+
+    def _each(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        decoder = msgspec.json.Decoder(dict[str, Any])
+        tokens: set[int] = set()
+        for directory in self._reports:
+            for number, octets in enumerate(self._raw_of(directory), 1):
+                try:
+                    line = decoder.decode(octets)
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    raise NamedPathError(f"{_path(directory)}, line {number} is not a JSON object ({error})") from None
+                token = line.get("token")
+                if isinstance(token, int):
+                    if token in tokens:
+                        continue
+                    tokens.add(token)
+                yield directory, line
+
+    def items(self) -> Iterator[Mapping[str, Any]]:
+        """Yields the lines of the items of all pages, each once."""
+        for _, line in self._each():
+            if "items" in line:
+                yield from map(msgspec.json.decode, item_lines(msgspec.json.encode(line)))
+
+    def raw(self) -> Iterator[tuple[str, bytes]]:
+        """Yields the lines as bytes, with their directories."""
+        for directory in self._reports:
+            for line in self._raw_of(directory):
+                yield directory, line
+
+    def _raw_of(self, directory: str) -> Iterator[bytes]:
+        """Yields the lines of one directory. For a worker, first the lines that it noted as written, then the lines of
+        its reports."""
+        path, reports, length = _path(directory), self._reports[directory], self._lengths[directory]
+        lsn = 0
+        if reports is not None:
+            length, lsn = reports.state.projections.get(PAGES_STREAM, (0, 0))
+        try:
+            yield from whole_lines(path, length)
+        except OSError as error:
+            raise NamedPathError(f"{path} cannot be read ({error.strerror})") from None
+        if reports is not None:
+            yield from (line for _, line in reports.lines(PAGES_STREAM, lsn))
+
+
+def _path(directory: str) -> str:
+    return os.path.join(directory, FILES[PAGES_STREAM])
+
+
+def _length(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0  # a missing file has no lines; another fault shows when the file is opened
+
+
+def _reports(directory: str) -> LogContent | None:
+    """Returns the reports of a worker; None in a crawl's directory. Raises SettingsError for reports without an answer:
+    whether their lines count is not known here."""
+    folder = os.path.join(directory, WORKER_FOLDER)
+    if not os.path.isdir(folder):
+        store_of(directory)
+        return None
+    from outrider.crawl.output.report_log import read_reports  # with the client of a server, which only workers need
+
+    files = Directory(folder, create=False, read_only=True)
+    try:
+        kept = read_reports(files)
+    finally:
+        files.close()
+    if kept.unanswered:
+        raise SettingsError(
+            f"{directory} has reports that its server did not answer; get the answers with `outrider work ADDRESS -o "
+            f"{shlex.quote(directory)}`"
+        )
+    return kept
+
+
+def place_of(line: Mapping[str, Any], url: str, path: str) -> WarcPlace:
+    """Returns the place in the archive that a line of the file `path` names. Raises DamagedStoreError for an edited
+    line."""
+    try:
+        place = msgspec.convert(line["warc"], WarcPlace)
+        if place.file in ("", ".", "..") or "/" in place.file or min(place.offset, place.length) < 0:
+            raise msgspec.ValidationError("it is outside the archive")
+    except msgspec.ValidationError as error:
+        raise DamagedStoreError(
+            f"{path}: the line of {url} names no place in the archive ({error}); "
+            f"`outrider verify {os.path.dirname(path)}` lists all damage"
+        ) from None
+    return place
