@@ -7,13 +7,19 @@ import sys
 import time
 
 import pytest
+import turbohtml
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from outrider import kernels
 from outrider.errors import SelectorError
-from outrider.limits import SELECTED_BYTES_MAX, SELECTED_BYTES_UNCHECKED
+from outrider.limits import SELECTED_ATTRIBUTES_MAX, SELECTED_BYTES_MAX, SELECTED_BYTES_UNCHECKED
 from outrider.page import Source, Unread, read, read_many
+from outrider.page.selecting import may_have_many_attributes
 
 URL = "http://shop.test/p/1"
+PIECES = ["<p", "</p", "<!--", "-->", "<script>", "</script>", "<", ">", "/", " ", "\n", "\r\n", "=", '"', "'"]
+PIECES += ["a", "b1", "=''", '=">"', "c= '>", "&gt;", "é"]
 PAGE = (
     b"<!doctype html><title>Tea</title><div class=product><h1>Green tea</h1>"
     b"<span class=price>12.50</span><a href=/p/2>next</a></div>"
@@ -131,6 +137,26 @@ def test_a_tag_with_endless_attributes_is_refused(before):
     body = before + b"<p " + b" ".join(b'a%d=">"' % n for n in range(20_000)) + b"><a href=/x>"
     with pytest.raises(SelectorError, match="20,000 attributes"):
         read(body, URL).css("a")
+
+
+@given(
+    st.lists(
+        st.sampled_from(PIECES),
+        max_size=40,
+    ).map("".join)
+)
+@example("<p a=1 b=2 c=3 d=4>")
+@example("<p a='>'b c d e>")
+@example("<p/a/b/c/d")
+def test_a_tag_with_too_many_attributes_is_never_overlooked(text):
+    most = max((len(token.attrs or ()) for token in turbohtml.tokenize(text)), default=0)
+    for attributes_max in range(most):
+        assert may_have_many_attributes(text.encode(), attributes_max), attributes_max
+
+
+@pytest.mark.parametrize("page", ["", "<p>x</p>" * 9_000, "<a href='/x' title=\"y\">z &gt; 1</a>\n" * 3_000])
+def test_a_usual_page_needs_no_tokeniser(page):
+    assert not may_have_many_attributes(page.encode(), SELECTED_ATTRIBUTES_MAX)
 
 
 def test_a_page_too_large_for_a_tree_is_refused_by_its_size():

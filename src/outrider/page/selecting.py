@@ -7,8 +7,11 @@ expression reads a file or the network: libxml2 is configured so, and parsel reg
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from outrider import kernels
 from outrider.errors import SelectorError
@@ -57,7 +60,7 @@ class Source:
             xml = etree.XMLParser(recover=True, resolve_entities=False, no_network=True, encoding="utf-8")
             root: Any = etree.fromstring(octets, parser=xml, base_url=self._url) if octets.strip() else None
             return parsel.Selector(root=etree.Element("empty") if root is None else root, type="xml")
-        if len(octets) > SELECTED_BYTES_UNCHECKED:
+        if len(octets) > SELECTED_BYTES_UNCHECKED and may_have_many_attributes(octets, SELECTED_ATTRIBUTES_MAX):
             self._check_attributes()
         html = etree.HTMLParser(recover=True, huge_tree=True, no_network=True, encoding="utf-8")
         root = etree.fromstring(octets, parser=html, base_url=self._url) if octets.strip() else None
@@ -89,6 +92,21 @@ class Source:
         except ValueError as error:
             told = str(error).removeprefix("XPath error: ").removesuffix(f" in {expression}")
             raise SelectorError(f"{expression!r:.200} is not an XPath expression ({told})") from None
+
+
+# A value in quotes that has a `>` in it. Each run of octets is searched once, whatever the page contains.
+_QUOTED_END: Final = re.compile(rb"""=[\t\n\f\r ]*+(?:"[^">]*+>|'[^'>]*+>)""")
+
+
+def may_have_many_attributes(octets: bytes, attributes_max: int) -> bool:
+    """Whether one tag of a page may have more attributes; nearly always False, and a tenth of the time of a tokeniser.
+
+    A tag ends at its first `>` outside of a quoted value, and an attribute needs two bytes. So a tag with too many is
+    a long piece without a `>`, or it has a quoted value with one.
+    """
+    ends = np.flatnonzero(np.frombuffer(octets, np.uint8) == ord(">"))
+    longest = int(np.diff(ends, prepend=-1, append=len(octets)).max())
+    return longest > 2 * attributes_max or _QUOTED_END.search(octets) is not None
 
 
 _XML: Final = frozenset({"application/xml", "text/xml"})
