@@ -216,7 +216,7 @@ HELD_ROWS_MAX = 10_000  # leases of one call that can be found by its first toke
 CLIENTS_MAX = 1_024  # stored request-id windows; the one unused longest is dropped first
 EXPLAINED_SEARCH_SECONDS_MAX = 3.0  # how long `explain` looks in the archive for a page that names a skipped link
 EXPLAINED_PAGES_BYTES_MAX = (
-    268_435_456  # the part of pages.jsonl, from its end, that `explain` searches for a URL: a tenth of a second
+    268_435_456  # the part of pages.jsonl, from its end, that `explain` reads without an index: a tenth of a second
 )
 BEFORE_COUNTED_MAX = 1_000  # URLs that precede one in its queue, as `explain` counts them
 ACCEPTED_DATE_SECONDS = 60.0  # between two dates of discovery
@@ -433,6 +433,13 @@ HOOK_SHARE_SLOW = 0.5  # a hook that takes half of the time is what a crawl wait
 PAGES_READ_AHEAD_MAX = 64  # pages that wait for the reader of `async for`: beyond, the crawl leases no more
 RUN_FILE_BYTES_MAX = 1 << 20  # run.json has some dozens of bytes; a larger file is something else
 POLITENESS_VIOLATIONS_NAMED_MAX = 1_000  # violations of a record; all are counted
+LINE_INDEX_RUN_BYTES = (
+    2 << 20
+)  # lines of one run of an index: read and sorted in 5 ms; the lines after the last run are
+# read by each search, in a millisecond
+LINE_INDEX_FANOUT = 8  # neighbouring runs of one length become one; 10 million lines are in 30 runs at most
+LINE_INDEX_STEP_BLOCKS = 32  # blocks of each run in one step of a merge: 8,192 entries, together some milliseconds
+LINE_INDEX_RETRY_BYTES = 16 << 20  # new lines before an index that met an error of the disk continues
 OUTPUT_LINE_BYTES_MAX = 16 << 20  # bytes of a line file read at once; a line has some hundred kilobytes at most
 # bytes of line files that the report is made from: some seconds; the report of a larger crawl reads none
 SKIPPED_ASKED_MAX = 65_536  # links of which `outrider skipped` remembers their states: those that each page has

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 
-import msgspec
 import pytest
 from click.testing import CliRunner
 
 from outrider.cli.main import outrider
 from outrider.cli.query_commands import explained
-from outrider.crawl.output import output
 from outrider.crawl.output.output import Output
 from outrider.crawl.questions import crawl_queries
 from outrider.crawl.run import copies as copies_of_pages
@@ -189,29 +187,7 @@ def test_a_line_with_an_invalid_simhash_is_skipped(simhash):
     assert 0 == len(copies)
 
 
-# -- the last line of a page -------------------------------------------------------------------------------------------
-
-
-def test_the_last_whole_line_of_a_url_is_found_from_the_end(tmp_path, monkeypatch):
-    """Pieces of any size find the same line as a reading of the whole file. A torn line does not count."""
-    path = tmp_path / "pages.jsonl"
-    urls = [f"http://a.test/{number % 7}" for number in range(40)]
-    rows = [{"url": url, "referrer": urls[place - 3], "n": place} for place, url in enumerate(urls)]
-    path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows) + b'{"url":"http://a.test/3","n":99')
-    expected = {url: max(row["n"] for row in rows if row["url"] == url) for url in urls}
-    for size in (1, 7, 60, 64, 1_000, 1 << 20):
-        monkeypatch.setattr(output, "READ_BACK_BYTES", size)
-        assert expected == {url: output.last_line(str(path), url)["n"] for url in expected}
-        assert None is output.last_line(str(path), "http://a.test/none")
-    assert None is output.last_line(str(tmp_path / "nothing"), urls[0])
-
-
-def test_only_a_limited_number_of_bytes_from_the_end_is_read(tmp_path):
-    path = tmp_path / "pages.jsonl"
-    path.write_bytes(b'{"url":"http://a.test/"}\n' + b'{"url":"http://b.test/"}\n' * 10)
-    assert None is output.last_line(str(path), "http://a.test/", 100)
-    assert {"url": "http://b.test/"} == output.last_line(str(path), "http://b.test/", 100)
-    assert {"url": "http://a.test/"} == output.last_line(str(path), "http://a.test/", 1_000)
+# -- explain -----------------------------------------------------------------------------------------------------------
 
 
 def test_explain_names_the_original_of_a_copy_and_the_record(house):

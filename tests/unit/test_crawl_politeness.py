@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 
 import pytest
 
 from model.world import World, outcome
+from outrider.archive import line_index
 from outrider.cli import main as cli
 from outrider.clock import instant, rfc3339_exact
-from outrider.crawl.questions.politeness_proof import Judge, Proof, prove
+from outrider.crawl.questions import crawl_queries
+from outrider.crawl.questions.politeness_proof import Judge, Proof, _instant, prove, prove_host
+from outrider.crawl.questions.single_page import kept_page
 from outrider.crawl.run.visit import sealed
+from outrider.errors import StoreInUseError
 from outrider.journey import Kind, Lease
 from unit.test_crawl_settle import House
 
@@ -464,3 +469,103 @@ def line_of(lease, began, ended) -> bytes:
         **({"capacity": lease.capacity} if lease.capacity > 1 else {}),
     }
     return sealed(json.dumps(line, separators=(",", ":")).encode())
+
+
+# -- one host ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def short_runs(monkeypatch):
+    """An index of some lines, so that a small crawl has many runs."""
+    monkeypatch.setattr(line_index, "LINE_INDEX_RUN_BYTES", 1_000)
+    monkeypatch.setattr(line_index, "LINE_INDEX_FANOUT", 2)
+
+
+def host_of_line(line: bytes) -> str:
+    return json.loads(line)["host"]
+
+
+def test_the_requests_to_one_host_are_proved_by_the_index_as_by_the_whole_record(short_runs, tmp_path):
+    record = crawl(tmp_path)
+    whole = prove(str(record.parent)).hosts
+    assert 4 == len(whole)
+    assert any(name.startswith("politeness-") for name in os.listdir(record.parent / "index"))
+    for host, expected in whole.items():
+        proof = prove_host(str(record.parent), host)
+        assert (True, {host: expected}) == (proof.ok, proof.hosts)
+
+
+def test_only_the_lines_of_the_host_are_read(short_runs, tmp_path, monkeypatch):
+    record = crawl(tmp_path)
+    host = host_of_line(lines_of(record)[3])
+    read: list[int] = []
+    line_at = line_index._line_at
+    monkeypatch.setattr(line_index, "_line_at", lambda file, at: read.append(at) or line_at(file, at))
+    prove_host(str(record.parent), host)
+    begins = [sum(len(line) + 1 for line in lines_of(record)[:row]) for row in range(len(lines_of(record)))]
+    own = [at for at, line in zip(begins, lines_of(record), strict=True) if host_of_line(line) == host]
+    assert read
+    assert own[: len(read)] == read
+
+
+@pytest.mark.parametrize("row", [6, -1])
+def test_an_edited_line_of_the_host_is_found_by_its_seal_with_its_number(short_runs, tmp_path, row):
+    """The length of the file remains, so the index is in use."""
+    record = crawl(tmp_path)
+    lines = lines_of(record)
+    lines[row] = lines[row].replace(b'"status":200', b'"status":201')
+    write(record, lines)
+    host = host_of_line(lines[row])
+    number = row + 1 if row >= 0 else len(lines)
+    found = prove_host(str(record.parent), host).violations
+    assert [("seal", host, number)] == [(one.rule, one.host, one.line) for one in found]
+    assert 9 == cli.run(["politeness", str(record.parent), host])
+    other = next(name for name in map(host_of_line, lines) if name != host)
+    assert prove_host(str(record.parent), other).ok
+
+
+def test_a_short_gap_of_the_host_is_found(short_runs, tmp_path):
+    record = crawl(tmp_path)
+    lines = lines_of(record)
+    host = host_of_line(lines[-1])
+    row = max(row for row, line in enumerate(lines) if host_of_line(line) == host)
+    began = json.loads(lines[row])["started_at"]
+    sooner = rfc3339_exact(_instant(began) - instant(5.9))
+    lines[row] = changed(lines[row], seal=True, started_at=sooner, gap=0.1)
+    write(record, lines)
+    assert {("gap", host, row + 1)} == {
+        (one.rule, one.host, one.line) for one in prove_host(str(record.parent), host).violations
+    }
+
+
+def test_the_requests_to_a_host_are_proved_while_the_crawl_runs(short_runs, tmp_path, capsys):
+    house = Crawled(tmp_path / "out", delay=1.0, delay_factor=10.0)
+    house.crawl(5)
+    host = host_of_line(lines_of(tmp_path / "out" / "politeness.jsonl")[0])
+    with pytest.raises(StoreInUseError):
+        prove(str(tmp_path / "out"))
+    assert 0 == cli.run(["politeness", str(tmp_path / "out"), host])
+    said = capsys.readouterr().out
+    assert f"no delay violated: {prove_host(str(tmp_path / 'out'), host).requests} requests to 1 host" in said
+    assert f"`outrider politeness {tmp_path / 'out'}` proves all hosts" in said
+    house.close()
+
+
+def test_a_host_without_a_request_is_refused_by_name(record, capsys):
+    assert 2 == cli.run(["politeness", str(record.parent), "nosuch.test"])
+    assert "nosuch.test" in capsys.readouterr().err
+
+
+def test_show_and_explain_find_the_lines_of_a_running_crawl_by_the_index(short_runs, tmp_path, monkeypatch):
+    house = Crawled(tmp_path / "out", delay=1.0, delay_factor=10.0)
+    house.crawl(6)
+    pages = [json.loads(line) for line in lines_of(tmp_path / "out" / "pages.jsonl")]
+    assert any(name.startswith("pages-") for name in os.listdir(tmp_path / "out" / "index"))
+    last = {page["url"]: page for page in pages}
+    assert last == {url: kept_page(str(tmp_path / "out"), url).line for url in last}
+    monkeypatch.setattr(crawl_queries, "EXPLAINED_PAGES_BYTES_MAX", 10)  # not even one line
+    first = pages[0]["url"]
+    found = crawl_queries.LOOKS["explain"](house.frontier, {"url": first})
+    found = crawl_queries._with_page(str(tmp_path / "out"), {}, found)
+    assert last[first]["warc"] == found["archived"] is not None
+    house.close()

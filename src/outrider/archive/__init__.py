@@ -1,4 +1,4 @@
-"""The kept output of a crawl: WARC files, and the line files that repeat its log."""
+"""The kept output of a crawl: WARC files, the line files that repeat its log, and their index."""
 
 from __future__ import annotations
 

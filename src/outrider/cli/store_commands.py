@@ -80,30 +80,32 @@ def politeness(directory: str, host: str | None, as_json: bool) -> int:
     """Prove that the crawl or worker in DIR kept every delay.
 
     It computes each gap again from politeness.jsonl, for each host and for each clock that hosts share. Then it
-    compares the record with the store. HOST lists only that host. Exit code 0 if every rule was kept. Exit code 9 if a
-    rule was broken, with host, line and rule.
+    compares the record with the store. With HOST, it reads and judges only the requests to that host, also while the
+    crawl runs. Exit code 0 if every rule was kept. Exit code 9 if a rule was broken, with host, line and rule.
     """
-    from outrider.crawl.questions.politeness_proof import prove
+    from outrider.crawl.questions.politeness_proof import prove, prove_host
 
-    proof = prove(directory)
-    if host is not None and host not in proof.hosts:
+    proof = prove(directory) if host is None else prove_host(directory, host)
+    if host is not None and host not in proof.hosts and proof.ok:
         raise SettingsError(f"host {safe(host)} has no line in the record of {directory}; `outrider hosts` lists hosts")
     if as_json:
-        click.echo(machine_text(proof.as_dict(host)))
+        click.echo(machine_text(proof.as_dict()))
     else:
-        for line in _proof_lines(proof, host):
+        for line in _proof_lines(proof):
             click.echo(safe(line))
+        if host is not None:
+            more = "all hosts, shared clocks and the digest of the record"
+            click.echo(f"`outrider politeness {shlex.quote(directory)}` proves {more}")
     return 0 if proof.ok else VIOLATION
 
 
-def _proof_lines(proof: Proof, host: str | None) -> Iterator[str]:
+def _proof_lines(proof: Proof) -> Iterator[str]:
     for one in proof.violations:
         where = f"line {one.line}" if one.line is not None else "the record"
         yield f"{where}  {one.host or '-'}  {one.rule}: {one.text}"
     if proof.broken > len(proof.violations):
         yield f"… and {proof.broken - len(proof.violations):,} more"
-    shown = [proof.hosts[host]] if host is not None else sorted(proof.hosts.values(), key=_room)[:PROOF_HOSTS_SHOWN]
-    for told in shown:
+    for told in sorted(proof.hosts.values(), key=_room)[:PROOF_HOSTS_SHOWN]:
         gaps = "one request only"
         if told.gap_min is not None and told.gap_required is not None:
             gaps = f"smallest margin at a gap of {told.gap_min:.3f} s ({told.gap_required:.3f} s required)"

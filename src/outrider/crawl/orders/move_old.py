@@ -6,6 +6,7 @@ import contextlib
 import os
 from typing import Final
 
+from outrider.archive.line_index import INDEX_FOLDER
 from outrider.clock import Instant, rfc3339
 from outrider.crawl.output.journal import JOURNAL_FILE
 from outrider.crawl.output.output import FILES
@@ -28,6 +29,7 @@ from outrider.storage.files import Directory, read_whole, replace
 _MOVED: Final = (
     FRONTIER_NAME,
     *FILES.values(),
+    INDEX_FOLDER,
     ARCHIVE_NAME,
     JOURNAL_FILE,
     REPORT_FILE,

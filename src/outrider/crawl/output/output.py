@@ -10,11 +10,12 @@ import contextlib
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from outrider.archive import Exchange, Projection, Records, WarcPlace, WarcWriter, Watermark
+from outrider.archive.line_index import INDEX_FOLDER, LineIndex
 from outrider.clock import ClockFunction, Instant, elapsed, instant
 from outrider.crawl.output.line_fields import item_lines
 from outrider.crawl.output.output_frontier import OutputFrontier
@@ -38,7 +39,8 @@ CHAIN: Final = {stream: f"{stream} chain" for stream in FILES}
 """The names of the lengths and digests of line files in a store."""
 ARCHIVE_WRITER: Final = "archive"
 ARCHIVE_PREFIX: Final = "crawl"
-READ_BACK_BYTES: Final = 1 << 20
+INDEXED: Final = (PAGES, POLITENESS)
+"""The line files with an index of URLs and hosts."""
 REPLAY_LINES: Final = 10_000  # written at once when a file is extended from the log
 LOOK_SECONDS: Final = 1.0  # time between two checks of the files; a check costs some microseconds
 NOTE_LINES: Final = 20_000  # after this many lines the files are synced and noted: that bounds the replay
@@ -86,6 +88,8 @@ class Output:
         self._since_note = 0
         self._places: dict[str, tuple[int, int]] = {}  # device and number of each line file, by its stream
         self._looked_at: Instant = 0
+        self._files = files
+        self._indexes: dict[str, LineIndex] = {}
         self._archive: WarcWriter | None = None
         self._archive_files: Directory | None = None
 
@@ -108,6 +112,9 @@ class Output:
             self._noted[stream] = projection.length
             there = os.stat(os.path.join(self._options.output, FILES[stream]), follow_symlinks=False)
             self._places[stream] = (there.st_dev, there.st_ino)
+            if stream in INDEXED:
+                kept = self._files.open(FILES[stream])
+                self._indexes[stream] = LineIndex(self._index_folder, stream, kept, projection.length)
         if self._options.warc:
             known = self._frontier.watermarks().get(ARCHIVE_WRITER)
             info = {"robots": "obey", "http-header-user-agent": self._options.user_agent_sent}
@@ -123,6 +130,9 @@ class Output:
                 info=info,
             )
         return again
+
+    def _index_folder(self) -> Directory:
+        return Directory(os.path.join(self._options.output, INDEX_FOLDER))
 
     def packed(self, answers: Sequence[tuple[Response, Instant, int]]) -> Sequence[Records | None]:
         """Returns the archive records of answers with a head, each with its instant and the token of its lease; None
@@ -213,6 +223,8 @@ class Output:
                 self._projections[stream].append(owed)
                 self._since_note += len(owed)
                 self._owed[stream] = []
+        for stream, index in self._indexes.items():
+            index.advance(self._projections[stream].length)
 
     def note(self) -> None:
         """Syncs the files and notes their lengths in the frontier. Owed lines are written before, or they would count
@@ -242,6 +254,9 @@ class Output:
         """Closes the files. For a clean end, call `note` before."""
         for projection in self._projections.values():
             projection.close()
+        for index in self._indexes.values():
+            index.close()
+        self._indexes.clear()
         if self._archive is not None:
             self._archive.close()
             self._archive = None
@@ -258,36 +273,6 @@ def whole_lines(path: str, bytes_max: int | None = None) -> Iterator[bytes]:
         while left > 0 and (line := file.readline(min(left, OUTPUT_LINE_BYTES_MAX))).endswith(b"\n"):
             left -= len(line)
             yield line
-
-
-def last_line(path: str, url: str, bytes_max: int | None = None) -> dict[str, Any] | None:
-    """Returns the last whole line about a URL in a file of pages, read from its end. None if the last `bytes_max` bytes
-    have no such line, or without a file. Raises OSError, and DecodeError for a line that is not JSON."""
-    wanted = b'"url":' + msgspec.json.encode(url)
-    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        least = 0 if bytes_max is None else max(0, end - bytes_max)
-        carried = b""  # the end of a line that begins in the piece before
-        whole = False  # the bytes after the last end of a line are still being written
-        while end > least:
-            begin = max(least, end - READ_BACK_BYTES)
-            file.seek(begin)
-            piece = file.read(end - begin) + carried
-            end = begin
-            first = 0 if begin == 0 else piece.find(b"\n") + 1
-            if begin and not first:
-                carried, whole = (piece, whole) if len(piece) <= OUTPUT_LINE_BYTES_MAX else (b"", False)
-                continue
-            last = len(piece) if whole else piece.rfind(b"\n") + 1
-            carried, whole = piece[:first], True
-            place = piece.rfind(wanted, first, last)
-            while place >= 0:
-                start = piece.rfind(b"\n", first, place) + 1 or first
-                line = msgspec.json.decode(piece[start : piece.find(b"\n", place) + 1], type=dict[str, Any])
-                if line.get("url") == url:
-                    return line
-                place = piece.rfind(wanted, first, start)
-    return None
 
 
 def chain_at(length: int, noted: bytes | None) -> str | None:

@@ -17,7 +17,8 @@ from typing import Any
 
 import msgspec
 
-from outrider.crawl.output.output import FILES, PAGES, last_line
+from outrider.archive.line_index import last_line
+from outrider.crawl.output.output import FILES, PAGES
 from outrider.crawl.output.summary import held_back
 from outrider.crawl.questions.control import Answers, ask
 from outrider.crawl.questions.remote_queries import Access, asking
@@ -54,7 +55,8 @@ def _with_page(directory: str, question: Mapping[str, Any], found: dict[str, Any
     """Adds the facts of a crawl to an explanation: the place of the last answer in the archive, the URL
     of which the page is a copy, and the crawl's function of priority.
 
-    It reads only the end of pages.jsonl (EXPLAINED_PAGES_BYTES_MAX), and only for URLs that may be in it."""
+    It reads pages.jsonl by its index, without one only its end (EXPLAINED_PAGES_BYTES_MAX), and only for URLs that
+    may be in it."""
     ranking = found.get("ranking")
     if ranking is None or question.get("crawl") not in (None, "default"):
         return found

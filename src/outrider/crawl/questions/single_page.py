@@ -12,7 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from outrider.archive import WarcPlace, read_record
-from outrider.crawl.output.output import FILES, PAGES, last_line
+from outrider.archive.line_index import last_line
+from outrider.crawl.output.output import FILES, PAGES
 from outrider.crawl.output.written_lines import place_of
 from outrider.crawl.questions.manual_requests import ManualRequests, SiteRules
 from outrider.crawl.setup.directory import ARCHIVE_NAME, GIVE_A_CRAWL, DirectoryContent, inspect, no_crawl
