@@ -341,6 +341,7 @@ CARD_BYTES_MAX = 1 << 30  # cards of queued URLs in memory by default: a gigabyt
 # cards of one queue in memory: some minutes of work for a fast host; the rest waits on disk
 BACKLOG_HEAD_CARDS_MAX = 64
 BACKLOG_CHUNK_CARDS = 64  # enough for zstd, and few enough that a card of another rank brings little along
+BACKLOG_MOVED_CARDS_MAX = 65_536  # old copies in the tail of one queue, some 20 MB; then its chunks with them are read
 BACKLOG_SPILL_CARDS_STEP = 8_192  # to disk at once: some milliseconds; more wait for the next call
 BACKLOG_SPILL_PATIENCE = 64  # calls after which a disk that was full is tried again
 BACKLOG_SWEEP_ROWS = 16_384  # looked at per call when memory is short: 50 µs
@@ -353,6 +354,8 @@ BACKLOG_COLLECT_CHUNKS = 16  # chunks of a wasteful file that one call copies: a
 BACKLOG_RELEASE_CHUNKS = 1_000  # chunks of dropped queues that one call releases, likewise
 CHUNK_DICTIONARY_BYTES = 32 << 10  # more saves less than 2 %
 CHUNK_SAMPLE_BYTES = 512  # bytes that one chunk gives to the dictionary, which samples 64 chunks
+CALENDAR_MOVED_CARDS_MAX = 262_144  # old copies in the calendar, some 80 MB; then all of its buckets are written anew
+CALENDAR_PURGE_CARDS = 65_536  # cards that are written anew together
 CALENDAR_ROUNDS_MAX = 8  # one call of a verb moves cards so many times
 CALENDAR_MOVE_CARDS = 512  # cards that one round moves from a bucket to narrower ones: a millisecond or two
 CALENDAR_MOVE_BUCKETS = 64  # buckets that one round moves, likewise

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from limiting import set_limits
 from outrider.errors import DamagedStoreError, StoreFailedError
 from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.stores.chunks import Packer, fingerprints_of
@@ -132,6 +133,25 @@ def test_cards_removed_from_a_tail_are_gone():
     assert [True, True, False, False, True] == found.tolist()
     assert [499, 0, 250] == orders(cards)
     assert [order for order in range(500) if order not in (0, 250, 499)] == orders(backlog.drain(7, 500))
+
+
+def test_a_card_in_a_tail_is_forgotten_without_reading_its_chunk():
+    files = MemoryFiles()
+    backlog = filled(5_000, files)
+    before = backlog.statistics()
+    backlog.forget([7, 8], cards_of([4_321, 5]))
+    assert (4_999, before["loaded"]) == (len(backlog), backlog.statistics()["loaded"])
+    backlog.put([7], cards_of([4_321], klass=1))
+    assert [4_321, *(order for order in range(5_000) if order != 4_321)] == orders(backlog.drain(7, 5_000))
+
+
+def test_chunks_with_too_many_old_copies_are_read(monkeypatch):
+    set_limits(monkeypatch, BACKLOG_MOVED_CARDS_MAX=20)
+    backlog = filled(5_000, MemoryFiles())
+    for order in range(4_900, 4_990):
+        backlog.forget([7], cards_of([order]))
+        assert len(backlog._moved.get(7, ())) < 20
+    assert [*range(4_900), *range(4_990, 5_000)] == orders(backlog.drain(7, 5_000))
 
 
 def test_a_dropped_queue_leaves_no_files():
@@ -340,6 +360,7 @@ histories = st.lists(
         st.tuples(st.just("put"), puts),
         st.tuples(st.just("take"), st.lists(queues, max_size=20)),
         st.tuples(st.just("remove"), st.lists(st.tuples(queues, st.integers(0, 200)), max_size=6)),
+        st.tuples(st.just("move"), st.tuples(queues, st.integers(0, 200), st.integers(0, 3), st.integers(-3, 3))),
         st.tuples(st.sampled_from(["drain", "peek"]), st.tuples(queues, st.integers(0, 50))),
         st.tuples(st.just("unload"), st.tuples(queues, st.integers(0, 20))),
         st.tuples(st.just("drop"), queues),
@@ -386,6 +407,15 @@ def test_the_backlog_is_a_sorted_list_per_queue(history, head, chunk, bytes_max,
             found, cards = backlog.remove([row[0] for row in what], [row[1] + 1000 for row in what])
             assert [key is not None for key in expected] == found.tolist()
             assert [key for key in expected if key is not None] == keys(cards)
+        elif verb == "move":
+            queue, order, klass, due = what
+            old = next((key for key in model[queue] if key[2] == order), None)
+            if old is not None:
+                card = cards_of([order], klass=-old[0], due=old[1])
+                backlog.forget([queue], card)
+                moved = cards_of([order], klass=klass, due=due)
+                backlog.put([queue], moved)
+                model[queue] = sorted([*(key for key in model[queue] if key != old), *keys(moved)])
         elif verb == "unload":
             got = keys(backlog.unload(*what))
             assert len(got) >= min(what[1], len(model[what[0]]))

@@ -126,15 +126,25 @@ def test_a_clock_that_moves_back_is_harmless():
     assert [2 * DAY] == [row[0] for row in all_due(calendar, 2 * DAY)]
 
 
-def test_urls_are_removed_wherever_they_wait():
+def test_urls_are_forgotten_wherever_they_wait():
     calendar = Calendar(MemoryFiles(), name="c")
-    dues = np.arange(2_000) * HOUR
-    calendar.put(cards_of(dues, klass=4))
-    removed = calendar.remove([1000 + 3, 1000 + 1_999, 5, 1000 + 700])
-    assert [3, 700, 1_999] == sorted(removed.heads["order"].tolist())
-    assert [4] * 3 == removed.heads["klass"].tolist()
+    cards = cards_of(np.arange(2_000) * HOUR, klass=4)
+    calendar.put(cards)
+    calendar.forget(cards.take([3, 1_999, 700]))
+    assert 1_997 == len(calendar) == calendar.statistics()["cards"]
     got = [row[2] for row in all_due(calendar, 3_000 * HOUR)]
     assert [order for order in range(2_000) if order not in (3, 700, 1_999)] == got
+
+
+def test_buckets_with_too_many_old_copies_are_written_anew(monkeypatch):
+    set_limits(monkeypatch, CALENDAR_MOVED_CARDS_MAX=50)
+    calendar = Calendar(MemoryFiles(), name="c")
+    cards = cards_of(np.arange(1, 2_001) * HOUR)
+    calendar.put(cards)
+    for row in range(0, 2_000, 2):
+        calendar.forget(cards.take([row]))
+        assert len(calendar._moved) < 50
+    assert [*range(1, 2_000, 2)] == [row[2] for row in all_due(calendar, 3_000 * HOUR)]
 
 
 @pytest.mark.parametrize(("klass", "order"), [(16, 0), (0, 2**60)])
@@ -160,7 +170,9 @@ histories = st.lists(
         st.tuples(st.just("put"), st.lists(st.tuples(instants, st.integers(0, 15)), max_size=30)),
         st.tuples(st.just("due"), st.tuples(instants, st.integers(0, 40))),
         st.tuples(st.just("wait"), st.integers(0, 100 * DAY)),
-        st.tuples(st.just("remove"), st.lists(st.integers(0, 200), max_size=5)),
+        st.tuples(st.just("forget"), st.lists(st.integers(0, 200), max_size=5)),
+        st.tuples(st.just("move"), st.tuples(st.lists(st.integers(0, 200), max_size=5), instants)),
+        st.just(("purge", None)),
     ),
     max_size=25,
 )
@@ -170,18 +182,31 @@ histories = st.lists(
 def test_the_calendar_is_a_sorted_list(history):
     calendar = Calendar(MemoryFiles(), name="c")
     model: list[tuple] = []
+    put = Cards.none()
     number = now = 0
     for verb, what in history:
         if verb == "put":
             cards = cards_of([row[0] for row in what], first=number, klass=[row[1] for row in what])
             calendar.put(cards)
+            put = Cards.concatenate([put, cards])
             model = sorted(model + rows(cards))
             number += len(what)
-        elif verb == "remove":
-            gone = calendar.remove([order + 1000 for order in what])
-            expected = [row for row in model if row[2] in what]
-            assert expected == sorted(rows(gone))
-            model = [row for row in model if row[2] not in what]
+        elif verb in ("forget", "move"):
+            chosen = what if verb == "forget" else what[0]
+            here = [row[2] for row in model]
+            there = put.filter(np.isin(put.heads["order"], [order for order in chosen if order in here]))
+            calendar.forget(there)
+            model = [row for row in model if row[2] not in chosen]
+            put = put.filter(~np.isin(put.heads["order"], there.heads["order"]))
+            if verb == "move":
+                heads = there.changed()
+                heads["due"] = what[1]
+                there = there.with_heads(heads)
+                calendar.put(there)
+                put = Cards.concatenate([put, there])
+                model = sorted(model + rows(there))
+        elif verb == "purge":
+            calendar._purge()
         else:
             at, most = what if verb == "due" else (now + what, 1_000)
             now = max(now, min(at, 2**62))

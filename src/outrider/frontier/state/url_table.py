@@ -6,10 +6,10 @@ host, a leased one with its lease. The ledger has the newest record of every URL
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -110,6 +110,7 @@ class UrlTable:
         self.order = 1  # the number of the next URL that is accepted
         self.counts = [0] * 7  # by state
         self.void_waiting = 0  # cards of deleted queues that the calendar still holds
+        self._woken: Instant = 0  # the latest instant up to which waiting URLs were queued
 
     def _card(self, tokens: Uint64s, cards: Cards, hand: KnownRows | None = None) -> None:
         """Applies whole cards: new URLs, and URLs whose body changed."""
@@ -226,70 +227,65 @@ class UrlTable:
         # A void card has no place. The same URL, accepted anew, may have one.
         dead = self._dead(heads[rest]) if len(rest) else None
         void, rest = (rest[dead], rest[~dead]) if dead is not None else (rest[:0], rest)
-        for take, state in (
-            (self._from_backlog, QUEUED),
-            (self._from_calendar, WAITING),
-            (self._from_spent, PARKED),
-        ):
-            if not len(rest):
-                break
-            mask, cards = take(heads[rest])
+        if len(rest):
+            some_heads = heads[rest]
+            mask, cards = self.backlog.remove(self._tables.rows_of(some_heads), some_heads["fingerprint"], tails=False)
             parts.append(cards)
             places.append(rest[mask])
-            old[rest[mask]] = state
+            old[rest[mask]] = QUEUED
             rest = rest[~mask]
-        rest = np.concatenate([rest, void])
-        if len(rest):
-            # The ledger has the rest: done, gone and refused ones, and void ones, for a lease may outlive its queue.
-            mask, cards = self.ledger.find(heads["crawl"][rest], heads["slot"][rest], heads["fingerprint"][rest])
-            if not mask.all():
-                raise KeyError(f"URL {int(heads['fingerprint'][rest[~mask][0]]):016x}")
-            other = cards.heads["order"] != heads["order"][rest]
-            if other.any():
-                # The URL was accepted anew since, maybe with another key: only its text is the same.
-                mended = cards.heads.copy()
-                for name in ("order", "queue"):
-                    mended[name][other] = heads[name][rest][other]
-                cards = cards.with_heads(mended)
-            parts.append(cards)
-            places.append(rest)
-            old[rest] = cards.heads["state"]
+        for others, here in ((rest, True), (void, False)):
+            if len(others):
+                cards = self._from_ledger(heads[others], here=here)
+                parts.append(cards)
+                places.append(others)
+                old[others] = cards.heads["state"]
         order = np.argsort(np.concatenate(places))
         return Cards.concatenate(parts).take(order), old
 
-    def _from_backlog(self, heads: Heads) -> tuple[npt.NDArray[np.bool_], Cards]:
-        return self.backlog.remove(self._tables.rows_of(heads), heads["fingerprint"])
+    def _from_ledger(self, heads: Heads, *, here: bool) -> Cards:
+        """Returns the cards of these URLs by their records, and takes them out of their places. here: whether they have
+        places: a lease may outlive its queue."""
+        mask, cards = self.ledger.find(heads["crawl"], heads["slot"], heads["fingerprint"])
+        if not mask.all():
+            raise KeyError(f"URL {int(heads['fingerprint'][~mask][0]):016x}")
+        other = cards.heads["order"] != heads["order"]
+        if not other.any():
+            return self._leave_places(cards) if here else cards
+        # The URL was accepted anew since, maybe with another key: only its text is the same.
+        mended = cards.changed()
+        for name in ("order", "queue"):
+            mended[name][other] = heads[name][other]
+        cards = cards.with_heads(mended)
+        if here and not other.all():
+            mended[~other] = self._leave_places(cards.filter(~other)).heads
+        return cards
 
-    def _from_calendar(self, heads: Heads) -> tuple[npt.NDArray[np.bool_], Cards]:
-        if not len(self.calendar):
-            return np.zeros(len(heads), np.bool_), Cards.none()
-
-        def look(some: Heads) -> Iterator[_Found]:
-            yield self.calendar.remove(some["fingerprint"]), self._back_to_calendar
-
-        return _exactly(heads, look)
-
-    def _back_to_calendar(self, cards: Cards) -> None:
-        dead = self._dead(cards.heads)
-        if dead is not None:
-            self.void_waiting -= int(dead.sum())
-            cards = cards.filter(~dead)
-        self.calendar.put(cards)
-
-    def _from_spent(self, heads: Heads) -> tuple[npt.NDArray[np.bool_], Cards]:
-        if not self.counts[PARKED]:
-            return np.zeros(len(heads), np.bool_), Cards.none()
-
-        def back(cards: Cards) -> None:
-            dead = self._dead(cards.heads)
-            cards = cards if dead is None else cards.filter(~dead)
-            self.spent.put(self._tables.queues.host[self._tables.rows_of(cards.heads)], cards)
-
-        def look(some: Heads) -> Iterator[_Found]:
-            hosts = self._tables.queues.host[self._tables.rows_of(some)]
-            yield self.spent.remove(hosts, np.ascontiguousarray(some["fingerprint"]))[1], back
-
-        return _exactly(heads, look)
+    def _leave_places(self, cards: Cards) -> Cards:
+        """Takes cards that are not at the heads of queues out of their places. Returns them in their present states.
+        Their records name the places, so no place is searched."""
+        heads, queues = cards.heads, self._tables.rows_of(cards.heads)
+        queued, waiting = heads["state"] == QUEUED, heads["state"] == WAITING
+        # One that was due may be queued. A queue without a tail does not have it, because its head was searched.
+        woken = np.flatnonzero(waiting & (heads["due"] <= self._woken))
+        woken = woken[self.backlog.has_tail(queues[woken])]
+        if len(woken):
+            mask, _ = self.backlog.remove(queues[woken], heads["fingerprint"][woken])
+            found = cards.changed()
+            found["state"][woken[mask]] = QUEUED
+            cards = cards.with_heads(found)
+            waiting[woken[mask]] = False
+        if queued.any():
+            self.backlog.forget(queues[queued], cards.filter(queued))
+        if waiting.any():
+            self.calendar.forget(cards.filter(waiting))
+        spent = (heads["state"] == PARKED) & (heads["reason"] != Reason.ROBOTS) & (heads["reason"] != Reason.TRAP)
+        if spent.any():
+            hosts, some = self._tables.queues.host[queues[spent]], cards.filter(spent)
+            mask, _ = self.spent.remove(hosts, some.heads["fingerprint"], tails=False)
+            if not mask.all():
+                self.spent.forget(hosts[~mask], some.filter(~mask))
+        return cards
 
     def find(
         self, crawls: npt.ArrayLike, slots: npt.ArrayLike, fingerprints: npt.ArrayLike
@@ -466,6 +462,7 @@ class UrlTable:
         """Queues up to `most` waiting URLs that are due. That is no fact: it follows from their due times."""
         parts: list[Cards] = []
         taken = 0
+        self._woken = max(self._woken, now)
         for _ in range(CALENDAR_ROUNDS_MAX):  # each round moves a bounded number of cards between buckets
             at = self.calendar.next() if len(self.calendar) and taken < most else None
             if at is None or at > now:
@@ -580,41 +577,3 @@ def _add(column: npt.NDArray[Any], rows: npt.NDArray[Any], step: int) -> None:
         np.add.at(column, places, one)
     else:
         np.subtract.at(column, places, one)
-
-
-def _exactly(heads: Heads, look: Callable[[Heads], Iterable[_Found]]) -> tuple[npt.NDArray[np.bool_], Cards]:
-    """Which of these URLs were found, and their cards in the order of the heads.
-
-    The order names one card. A fingerprint does not: another crawl may hold the same URL, or a deleted queue may have
-    held it.
-    """
-    rows = {order: row for row, order in enumerate(heads["order"].tolist())}
-    parts: list[Cards] = []
-    strangers: list[_Found] = []
-    rest = np.arange(len(heads))
-    while len(rest):
-        doubles: list[npt.NDArray[np.uint64]] = []
-        for cards, back in look(heads[rest]):
-            mine = np.array([order in rows for order in cards.heads["order"].tolist()], np.bool_)
-            if mine.all():
-                parts.append(cards)
-                continue
-            parts.append(cards.filter(mine))
-            strangers.append((cards.filter(~mine), back))
-            doubles.append(strangers[-1][0].heads["fingerprint"])
-        if not doubles:
-            break
-        found = {order for part in parts for order in part.heads["order"].tolist()}
-        missing = np.array([order not in found for order in heads["order"][rest].tolist()], np.bool_)
-        rest = rest[missing & np.isin(heads["fingerprint"][rest], np.concatenate(doubles))]
-    for cards, back in strangers:
-        back(cards)
-    cards = Cards.concatenate(parts)
-    mask = np.zeros(len(heads), np.bool_)
-    places = np.array([rows[order] for order in cards.heads["order"].tolist()], np.intp)
-    mask[places] = True
-    return mask, cards.take(np.argsort(places))
-
-
-_Found: TypeAlias = tuple[Cards, Callable[[Cards], None]]
-"""Cards with the fingerprints asked for, and the function that puts cards of other URLs back in their place."""

@@ -8,6 +8,7 @@ calendar keep their ends in scratch files, which the next opening makes anew fro
     tailed_backlog.py  the cards of queued URLs: heads in memory, tails on disk
     chunks.py          the pieces in which tails are on disk
     calendar.py        the cards that wait for an instant
+    moved_cards.py     old copies of cards that are elsewhere now, which calendar and backlog drop when they meet them
     recent.py          URLs that were accepted or met lately: known at once
     rulebook.py        robots.txt files and their rules: a bounded part in memory, the rest on disk
 

@@ -11,11 +11,17 @@ from __future__ import annotations
 import heapq
 
 import numpy as np
-import numpy.typing as npt
 
 from outrider.frontier.format.card_columns import Cards
+from outrider.frontier.stores.moved_cards import MovedCards
 from outrider.frontier.stores.tailed_backlog import TailedBacklog
-from outrider.limits import CALENDAR_COMING_CARDS_MAX, CALENDAR_MOVE_BUCKETS, CALENDAR_MOVE_CARDS
+from outrider.limits import (
+    CALENDAR_COMING_CARDS_MAX,
+    CALENDAR_MOVE_BUCKETS,
+    CALENDAR_MOVE_CARDS,
+    CALENDAR_MOVED_CARDS_MAX,
+    CALENDAR_PURGE_CARDS,
+)
 from outrider.storage.files import Files
 
 _NARROWEST_BITS = 20
@@ -45,14 +51,17 @@ class Calendar:
         """A heap of (begin, -level, row) of buckets that may have cards: a wide bucket before the narrow ones in it."""
         self._filled: set[int] = set()
         self._least: dict[int, int] = {}
-        """The earliest due of each bucket with cards, or an earlier instant after `remove` removed cards."""
+        """The earliest due of each bucket with cards, or an earlier instant after `forget`."""
+        self._moved = MovedCards()
+        self._side = 0
+        """The first row of the buckets. A purge moves the cards of all buckets to rows of the other side."""
 
     def __repr__(self) -> str:
         return f"<Calendar {len(self)} cards in {len(self._filled)} buckets>"
 
     def __len__(self) -> int:
         """How many cards wait."""
-        return len(self._waiting) + len(self._coming)
+        return len(self._waiting) + len(self._coming) - len(self._moved)
 
     def put(self, cards: Cards) -> None:
         """Adds cards. Raises ValueError when a class exceeds 15 or an order 2^60 - 1; nothing is added then."""
@@ -83,7 +92,7 @@ class Calendar:
             levels[(dues >> bits) - (self._horizon >> bits) >= _BUCKETS] = level
         shifts = _NARROWEST_BITS + _LEVEL_BITS * levels
         numbers = dues >> shifts
-        rows = levels * _BUCKETS + numbers % _BUCKETS
+        rows = self._side + levels * _BUCKETS + numbers % _BUCKETS
         distinct, firsts = np.unique(rows, return_index=True)
         for row, first in zip(distinct.tolist(), firsts.tolist(), strict=True):
             if row not in self._filled:
@@ -102,10 +111,10 @@ class Calendar:
         while wanted > 0:
             bucket = self._earliest()
             until = now if bucket is None else min(now, bucket[0] - 1)
-            cards = self._take_coming(until, wanted)
-            if len(cards):
-                parts.append(cards)
-                wanted -= len(cards)
+            taken = self._take_coming(until, wanted)
+            if len(taken):
+                parts.append(self._living(taken))
+                wanted -= len(parts[-1])
             elif bucket is None or bucket[0] > now:
                 self._horizon = max(self._horizon, now)
                 break
@@ -135,14 +144,15 @@ class Calendar:
         self._horizon = max(self._horizon, begin)
         # The rest of a minute that one call can move becomes coming cards directly, without seconds.
         last = level >= _LEVEL_WHOLE and self._count(row) <= most
-        cards = self._waiting.unload(row, most)
+        unloaded = self._waiting.unload(row, most)
+        cards = self._living(unloaded)
         if level == 0 or last:
             if last:
                 self._horizon = max(self._horizon, begin + (1 << _NARROWEST_BITS - _LEVEL_BITS * level))
             self._coming.put(np.zeros(len(cards), np.uint32), cards)
         else:
             self._place(cards)
-        return len(cards)
+        return len(unloaded)
 
     def _take_coming(self, until: int, most: int) -> Cards:
         """Removes and returns up to `most` coming cards that are due at `until` or before, the earliest first."""
@@ -169,8 +179,10 @@ class Calendar:
         return int(self._coming.peek(0, 1).heads["due"][0])
 
     def next(self) -> int | None:
-        """The earliest due, None when no card waits; after `remove` perhaps an earlier instant. A call of `due` at that
+        """The earliest due, None when no card waits; after `forget` perhaps an earlier instant. A call of `due` at that
         instant makes progress."""
+        if not len(self):
+            return None
         best = self._first_coming() if len(self._coming) else None
         bucket = self._earliest()
         if bucket is None or (best is not None and best < bucket[0]):
@@ -183,18 +195,31 @@ class Calendar:
                 best = least if best is None else min(best, least)
         return best
 
-    def remove(self, fingerprints: npt.ArrayLike) -> Cards:
-        """Removes and returns these URLs, in the order of their buckets. For rare use: it reads chunks on disk until it
-        has found all. Raises DamagedStoreError."""
-        missing = np.ascontiguousarray(fingerprints, np.uint64)
-        parts: list[Cards] = []
-        for backlog, row in [(self._coming, 0), *((self._waiting, row) for row in sorted(self._filled))]:
-            if not len(missing):
-                break
-            found, cards = backlog.remove(np.full(len(missing), row, np.uint32), missing)
-            parts.append(cards)
-            missing = missing[~found]
-        return _as_put(Cards.concatenate(parts))
+    def forget(self, cards: Cards) -> None:
+        """Removes these cards, each of which waits here, at a cost that does not depend on the number of cards. Their
+        copies stay until they are met: when they are due, or when there are too many of them. Raises
+        DamagedStoreError."""
+        self._moved.note(cards)
+        if len(self._moved) >= CALENDAR_MOVED_CARDS_MAX:
+            self._purge()
+
+    def _purge(self) -> None:
+        """Writes the cards of all buckets anew, without old copies."""
+        other = _LEVELS * _BUCKETS - self._side
+        for *_, row in self._begins:
+            to = row - self._side + other
+            while self._count(row):
+                cards = self._living(self._waiting.unload(row, CALENDAR_PURGE_CARDS))
+                self._waiting.put(np.full(len(cards), to, np.uint32), cards)
+            if row in self._least:
+                self._least[to] = self._least.pop(row)
+        self._filled = {row - self._side + other for row in self._filled}
+        self._begins = [(begin, level, row - self._side + other) for begin, level, row in self._begins]
+        self._side = other
+
+    def _living(self, cards: Cards) -> Cards:
+        """Returns those of these cards, as they are in buckets, that are no old copies."""
+        return cards.filter(~self._moved.met(_as_put(cards))) if len(self._moved) else cards
 
     def close(self) -> None:
         """Forgets everything and removes the files."""
@@ -203,11 +228,13 @@ class Calendar:
         self._begins.clear()
         self._filled.clear()
         self._least.clear()
+        self._moved = MovedCards()
 
     def statistics(self) -> dict[str, int]:
         """Returns the counts of `TailedBacklog` (cards, bytes, disk_bytes …), and buckets: the number with cards."""
         coming = self._coming.statistics()
         added = {key: number + coming[key] for key, number in self._waiting.statistics().items()}
+        added["cards"] -= len(self._moved)
         return {**added, "buckets": len(self._filled)}
 
 

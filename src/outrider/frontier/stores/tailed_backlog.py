@@ -21,6 +21,7 @@ from outrider import kernels
 from outrider.errors import StoreFullError
 from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.stores.chunks import CARDS_MAX, Packer, fingerprints_of, laid_out, read_out
+from outrider.frontier.stores.moved_cards import MovedCards
 from outrider.kernels.card_layout import NO_CLASS
 from outrider.limits import (
     BACKLOG_ASIDE_CARD_BYTES,
@@ -29,6 +30,7 @@ from outrider.limits import (
     BACKLOG_CHUNK_CARDS,
     BACKLOG_COLLECT_CHUNKS,
     BACKLOG_HEAD_CARDS_MAX,
+    BACKLOG_MOVED_CARDS_MAX,
     BACKLOG_RELEASE_CHUNKS,
     BACKLOG_SPILL_CARDS_STEP,
     BACKLOG_SPILL_PATIENCE,
@@ -113,6 +115,11 @@ class _Tail:
         found = np.flatnonzero(places == place)
         return int(found[0]) if len(found) else None
 
+    def led_by(self, order: int) -> int | None:
+        """The position of the chunk whose best card has this order."""
+        found = np.flatnonzero(np.frombuffer(self.refs, np.uint64)[2::3] == order)
+        return int(found[0]) if len(found) else None
+
     def move(self, at: int, place: int) -> None:
         self.refs[3 * at] = self.refs[3 * at] & ~_PLACES | place
 
@@ -148,6 +155,7 @@ class TailedBacklog:
         self._scratch = None if files is None else Scratch(files, name=name)
         self._packer = Packer()
         self._tails: dict[int, _Tail] = {}
+        self._moved: dict[int, MovedCards] = {}  # by queue: old copies in its tail, which count no more
         self._tail_cards = 0
         self._aside = 0  # queues
         self._long: set[int] = set()
@@ -224,10 +232,13 @@ class TailedBacklog:
                 counts[row] += tail.cards
         return counts
 
-    def remove(self, queues: npt.ArrayLike, fingerprints: npt.ArrayLike) -> tuple[npt.NDArray[np.bool_], Cards]:
+    def remove(
+        self, queues: npt.ArrayLike, fingerprints: npt.ArrayLike, *, tails: bool = True
+    ) -> tuple[npt.NDArray[np.bool_], Cards]:
         """Removes the URL of each row from its queue. Returns which rows were found, and their cards in row order. It
         searches memory first, then the chunks of the queue on disk, one read each; of several cards with one
-        fingerprint it removes the first. Raises DamagedStoreError; then nothing is removed."""
+        fingerprint it removes the first. tails: whether it searches these chunks. Raises DamagedStoreError; then
+        nothing is removed."""
         rows = _rows(queues)
         prints = np.ascontiguousarray(fingerprints, np.uint64)
         aside = self._bring_aside(rows)
@@ -235,7 +246,7 @@ class TailedBacklog:
         mask, cards = np.frombuffer(found, np.bool_), Cards.of_columns(*columns)
         if aside:
             self._settle(aside)
-        if mask.all() or not self._tails:
+        if mask.all() or not self._tails or not tails:
             return mask, cards
         missing = np.flatnonzero(~mask)
         wanted: dict[int, list[int]] = {}
@@ -258,6 +269,32 @@ class TailedBacklog:
         mask[missing[again]] = True
         self._settle(loaded)
         return mask, together.take(back)
+
+    def has_tail(self, queues: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Returns which queues have cards on disk besides those in memory."""
+        return np.array([queue in self._tails for queue in _rows(queues).tolist()], np.bool_)
+
+    def forget(self, queues: npt.ArrayLike, cards: Cards) -> None:
+        """Removes these cards, each of which is in the queue of its row, without a search of its tail. A card that
+        leads a chunk on disk is removed from that. The copy of another one stays there until its chunk is read. A card
+        of a queue without a tail that is not in memory is nowhere. Raises DamagedStoreError."""
+        rows, loaded = _rows(queues), 0
+        for place, queue in enumerate(rows.tolist()):
+            head, tail = cards.heads[place], self._tails.get(queue)
+            at = tail.led_by(int(head["order"])) if tail is not None else None
+            if tail is not None and at is not None:
+                loaded += self._load(queue, tail, at)
+            found, *_ = self._kernel.remove(rows[place : place + 1], np.array([head["fingerprint"]], np.uint64))
+            if found[0] or tail is None:
+                continue  # an earlier card of this call may have brought it into memory
+            moved = self._moved.setdefault(queue, MovedCards())
+            moved.note(cards.take([place]))
+            tail.cards -= 1
+            self._tail_cards -= 1
+            if len(moved) >= BACKLOG_MOVED_CARDS_MAX:
+                loaded += self._bring_these(queue, moved.fingerprints())
+        if loaded:
+            self._settle(loaded)
 
     def drain(self, queue: int, most: int) -> Cards:
         """Removes and returns the best `most` cards of one queue, the best first. Raises DamagedStoreError; then
@@ -308,6 +345,7 @@ class TailedBacklog:
             self._scratch.release(place)
         self._long.discard(queue)
         tail = self._tails.pop(queue, None)
+        self._moved.pop(queue, None)
         if tail is not None:
             self._tail_cards -= tail.cards
             self._dropped.append(tail.refs)
@@ -318,6 +356,7 @@ class TailedBacklog:
         """Forgets everything and removes the files."""
         self._kernel = kernels.Backlog()
         self._tails.clear()
+        self._moved.clear()
         self._tail_cards = self._aside = 0
         self._long.clear()
         self._dropped.clear()
@@ -387,16 +426,19 @@ class TailedBacklog:
         return [(row, tails[int(rows[row])]) for row in places.tolist()]
 
     def _take_chunk(self, queue: int, tail: _Tail, at: int) -> Cards:
-        """Removes one chunk from disk and returns its cards."""
+        """Removes one chunk from disk and returns its cards that were not moved."""
         assert self._scratch is not None
         place = tail.place(at)
         cards = self._packer.unpack(self._scratch.read(place, queue))
+        if queue in self._moved:
+            cards = cards.filter(~self._moved[queue].met(cards))
         tail.remove(at)
         tail.cards -= len(cards)
         self._tail_cards -= len(cards)
         self._loaded += len(cards)
         if not tail.refs:
             del self._tails[queue]
+            self._moved.pop(queue, None)
         self._scratch.release(place)
         return cards
 

@@ -1,0 +1,60 @@
+"""Cards that were moved to another place, while their old copies stay where they are until they are met.
+
+To find one card among millions on disk, a store would read all of them. So a store that is told to forget a card notes
+it here, and drops the copy when it meets it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.frontier.format.card_columns import Cards
+
+
+class MovedCards:
+    """The old copies that a store still has. Only memory: when a store is opened, its places are derived anew."""
+
+    def __init__(self) -> None:
+        # By order, which names a URL. A URL may be moved several times, so the values tell its copies apart.
+        self._copies: dict[int, list[tuple[Any, ...]]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def note(self, cards: Cards) -> None:
+        """Notes these cards as moved."""
+        for row, order in enumerate(cards.heads["order"].tolist()):
+            self._copies.setdefault(order, []).append(_values(cards, row))
+        self._count += len(cards)
+
+    def met(self, cards: Cards) -> npt.NDArray[np.bool_]:
+        """Returns which of these cards are old copies, and forgets those. Of two equal cards either may be the old
+        one."""
+        found: npt.NDArray[np.bool_] = np.zeros(len(cards), np.bool_)
+        if not self._count:
+            return found
+        for row, order in enumerate(cards.heads["order"].tolist()):
+            copies = self._copies.get(order)
+            if copies is None or (values := _values(cards, row)) not in copies:
+                continue
+            found[row] = True
+            copies.remove(values)
+            self._count -= 1
+            if not copies:
+                del self._copies[order]
+        return found
+
+    def fingerprints(self) -> npt.NDArray[np.uint64]:
+        """Returns the fingerprints of all old copies."""
+        return np.array([values[0] for copies in self._copies.values() for values in copies], np.uint64)
+
+
+def _values(cards: Cards, row: int) -> tuple[Any, ...]:
+    """Returns all of a card that a move may change, and that its record in the ledger has, too. A URL that is due is
+    queued without a new record, so its state does not count."""
+    head = cards.heads[row]
+    return (*(head[name].item() for name in ("fingerprint", "due", "klass", "priority")), cards.extra_of(row))
