@@ -738,7 +738,23 @@ class Frontier:
         crawl: str | None = None,
     ) -> Verb[list[State]]:
         """Sets another priority for URLs. Returns the state of each."""
-        return lambda m, now: m.operators.reprioritise(urls, priority, crawl, now)
+        return lambda m, now: m.urls.reprioritise(urls, priority, crawl, now)
+
+    @served("operate", order=True)
+    @decision
+    def requeue(
+        self,
+        urls: str | Sequence[str],
+        at: Instant | None = None,
+        priority: float | None = None,
+        *,
+        crawl: str | None = None,
+    ) -> Verb[list[State]]:
+        """Queues known URLs again, in whatever state they are, also done ones; at: makes them wait until this instant.
+        Their failed attempts are forgotten. A leased URL is queued again when its lease ends. One that robots.txt or a
+        trap rule parked stays parked (`recheck`, `retry`). priority: a new one; None keeps it. Returns the state of
+        each URL before."""
+        return lambda m, now: m.urls.requeue(urls, at, priority, crawl, now)
 
     @served("operate", order=True)
     @lengthy
@@ -1164,7 +1180,7 @@ def _given_up(
 
 
 def _retry(chosen: Heads, error: str | None, machine: Machine, now: Instant) -> int:
-    return machine.operators.retry(chosen, error, now)
+    return machine.urls.retry(chosen, error, now)
 
 
 def _check_stream(stream: object, known: tuple[str, ...] = STREAMS) -> None:

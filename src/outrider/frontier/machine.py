@@ -16,6 +16,7 @@ from outrider.frontier.verbs.queued_errands import QueuedErrands
 from outrider.frontier.verbs.reporting import Reporting
 from outrider.frontier.verbs.robots_files import RobotsFiles
 from outrider.frontier.verbs.settling import Settling
+from outrider.frontier.verbs.single_urls import SingleUrls
 from outrider.frontier.verbs.transfer import Transfer
 from outrider.frontier.verbs.trapping import Trapping
 from outrider.frontier.verbs.unparking import Unparking
@@ -39,9 +40,10 @@ class Machine:
         self.errands = QueuedErrands(core)
         self.notes = Notes(core)
         self.operators = Operations(core, self.links, self.robots)
-        self.carried = Transfer(core, self.links)
-        self.looks = Queries(core, self.links, self.leases, self.operators)
-        self.reasons = Explaining(core, self.links, traps, self.robots, self.leases, self.operators)
+        self.urls = SingleUrls(core, self.links, self.operators)
+        self.carried = Transfer(core, self.links, self.urls)
+        self.looks = Queries(core, self.links, self.leases, self.operators, self.urls)
+        self.reasons = Explaining(core, self.links, traps, self.robots, self.leases, self.operators, self.urls)
         self.opening = Lifecycle(core, self.robots, returning)
 
     def __repr__(self) -> str:

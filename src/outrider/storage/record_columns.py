@@ -59,7 +59,7 @@ def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 class RecordColumns:
     """heads: n of `HEAD`. whole: n of bool. The body of row i is arena[offsets[i]:offsets[i + 1]]."""
 
-    __slots__ = ("_keys", "arena", "heads", "offsets", "whole")
+    __slots__ = ("_keys", "_prints", "arena", "heads", "offsets", "whole")
 
     def __init__(self, heads: Heads, whole: npt.NDArray[np.bool_], arena: bytes | memoryview, offsets: Int64s) -> None:
         self.heads = heads
@@ -67,6 +67,7 @@ class RecordColumns:
         self.arena = arena
         self.offsets = offsets
         self._keys: Keys | None = None
+        self._prints: npt.NDArray[np.uint32] | None = None
 
     def __len__(self) -> int:
         return len(self.heads)
@@ -103,6 +104,13 @@ class RecordColumns:
         if self._keys is None:
             self._keys = pack_keys(self.heads["crawl"], self.heads["slot"], self.heads["fingerprint"])
         return self._keys
+
+    @property
+    def prints(self) -> npt.NDArray[np.uint32]:
+        """The low bits of the fingerprint of each record; made once."""
+        if self._prints is None:
+            self._prints = self.heads["fingerprint"].astype(np.uint32)
+        return self._prints
 
     def rows_of(self, keys: Keys) -> npt.NDArray[np.intp]:
         """Returns the rows with these keys (sorted), where the records are sorted and have distinct keys.
@@ -169,6 +177,11 @@ class RecordColumns:
         for name in _LENGTHS:
             heads[name][~found.whole] = 0
         return RecordColumns(heads, found.whole, found.arena, found.offsets)
+
+
+def prints_of(keys: Keys) -> npt.NDArray[np.uint32]:
+    """Returns the low bits of the fingerprints of keys, as `RecordColumns.prints`."""
+    return np.ascontiguousarray(keys).view(">u8").reshape(-1, 2)[:, 1].astype(np.uint32)
 
 
 def _pairs(keys: Keys) -> Iterator[tuple[int, int]]:

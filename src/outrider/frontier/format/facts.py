@@ -94,6 +94,7 @@ class Fact(IntEnum):
     LEASED_ERRAND = 40
     RETURNS = 41
     ROBOTS_FILE = 42
+    REQUEUE = 43
     LINE = 48
 
 
@@ -237,6 +238,7 @@ KINDS: dict[int, FactKind] = {
             in_windows=True,
         ),
         _kind(Fact.EXTEND, "slot:u16 token:u64 deadline:i64", applied=Applied.IN_COLUMNS, in_windows=True),
+        _kind(Fact.REQUEUE, "slot:u16 token:u64 due:i64 priority:f64"),
         _kind(Fact.ERRAND, "slot:u16 name:text token:u64 deadline:i64 holder:u32"),
         _kind(Fact.LEASED_ERRAND, "slot:u16 kind:u8 crawl:u32 name:text token:u64 deadline:i64 holder:u32"),
         _kind(Fact.LOCATING, "slot:u16 host:u64 token:u64 deadline:i64 holder:u32"),

@@ -44,6 +44,7 @@ class Life:
 _DISCOVER, _CARRIED, _DRAW = "verbs/discovering.py", "verbs/transfer.py", "verbs/drawing.py"
 _LEASE, _SETTLE, _REPORT = "verbs/leasing.py", "verbs/settling.py", "verbs/reporting.py"
 _LOSE, _STOP, _ORDER, _ASK = "verbs/deciding.py", "verbs/lifecycle.py", "verbs/operations.py", "verbs/robots_files.py"
+_URLS = "verbs/single_urls.py"
 _WAKE, _CENSUS = "state/url_table.py", "verbs/census.py"
 
 URL: Final = Life(
@@ -63,7 +64,9 @@ URL: Final = Life(
         Move("unknown", "discovered", "parked", _DISCOVER),
         *(Move("unknown", "imported", state, _CARRIED) for state in ("queued", "waiting", "parked", "done", "gone")),
         Move("queued", "leased", "leased", _LEASE),
-        Move("queued", "changed in place", "queued", _ORDER),
+        Move("queued", "changed in place", "queued", _URLS),
+        Move("queued", "requeued", "queued", _URLS),
+        Move("queued", "requeued", "waiting", _URLS),
         Move("queued", "drawn and refused", "parked", _DRAW),
         Move("queued", "drawn and refused", "gone", _ASK),
         Move("queued", "dropped", "gone", _DISCOVER),
@@ -77,19 +80,29 @@ URL: Final = Life(
         Move("leased", "failed", "gone", _SETTLE),
         Move("leased", "bad answer, scheduled", "queued", _SETTLE),
         Move("leased", "bad answer, scheduled", "waiting", _SETTLE),
+        Move("leased", "reported, requeued before", "queued", _SETTLE),
+        Move("leased", "reported, requeued before", "waiting", _SETTLE),
         Move("leased", "released", "queued", _REPORT),
         Move("leased", "deferred", "queued", _REPORT),
         Move("leased", "deferred", "waiting", _REPORT),
         Move("leased", "lost", "queued", _LOSE),
         Move("leased", "lost", "gone", _LOSE),
+        Move("leased", "lost, requeued before", "waiting", _LOSE),
         Move("leased", "stopped", "queued", _STOP),
         Move("waiting", "due", "queued", _WAKE),
-        Move("waiting", "changed in place", "waiting", _ORDER),
+        Move("waiting", "changed in place", "waiting", _URLS),
+        Move("waiting", "requeued", "queued", _URLS),
+        Move("waiting", "requeued", "waiting", _URLS),
         Move("parked", "allowed again", "queued", _ASK),
         Move("parked", "allowed again", "waiting", _ASK),
-        Move("parked", "retried", "queued", _ORDER),
-        Move("parked", "changed in place", "parked", _ORDER),
-        Move("gone", "retried", "queued", _ORDER),
+        Move("parked", "retried", "queued", _URLS),
+        Move("parked", "changed in place", "parked", _URLS),
+        *(
+            Move(state, "requeued", then, _URLS)
+            for state in ("parked", "done", "gone")
+            for then in ("queued", "waiting")
+        ),
+        Move("gone", "retried", "queued", _URLS),
         *(
             Move(state, "deleted", "unknown", _ORDER)
             for state in ("queued", "leased", "waiting", "parked", "done", "gone")

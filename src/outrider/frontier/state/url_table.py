@@ -18,9 +18,10 @@ from outrider import kernels
 from outrider.clock import Instant
 from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.format.constant import by_value
-from outrider.frontier.format.facts import Block, Fact, Values
+from outrider.frontier.format.facts import Block, Fact, Values, columns_of
 from outrider.frontier.policy import lives
 from outrider.frontier.policy.returns import Returns
+from outrider.frontier.priority import class_of
 from outrider.frontier.state.hosts import DELAYED, GROUPED, NONE, ROBOTS, Rows
 from outrider.frontier.state.seen import SeenSet
 from outrider.frontier.stores.calendar import Calendar
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 STATES = tuple(map(State, lives.URL.states))
 UNKNOWN, QUEUED, LEASED, WAITING, PARKED, DONE, GONE = range(7)
+NO_PRIORITY = float("nan")  # in an order that leaves the priority of a URL as it is
 
 Uint8s = npt.NDArray[np.uint8]
 Uint64s = npt.NDArray[np.uint64]
@@ -110,6 +112,8 @@ class UrlTable:
         self.order = 1  # the number of the next URL that is accepted
         self.counts = [0] * 7  # by state
         self.void_waiting = 0  # cards of deleted queues that the calendar still holds
+        self.requeued: dict[int, tuple[Instant, float]] = {}
+        """By token: due and priority (NaN: as before) of leased URLs that are queued again when the lease ends."""
         self._woken: Instant = 0  # the latest instant up to which waiting URLs were queued
 
     def _card(self, tokens: Uint64s, cards: Cards, hand: KnownRows | None = None) -> None:
@@ -174,9 +178,14 @@ class UrlTable:
         """Ends these leases; a token of 0 stands for none."""
         open_ones = np.count_nonzero(tokens)
         if open_ones:
+            self._forget_requeued(tokens)
             found, queues = self.leases.end(tokens if open_ones == len(tokens) else tokens[tokens != 0])
             rows = np.frombuffer(queues, np.uint32)
             self._turns(rows if 0 not in found else rows[np.frombuffer(found, np.bool_)], -1)
+
+    def _forget_requeued(self, tokens: Uint64s) -> None:
+        for token in tokens.tolist() if self.requeued else ():
+            self.requeued.pop(token, None)
 
     def _turns(self, queues: Rows, step: int) -> None:
         """Counts leases of these queues that were opened (step 1) or ended (-1), one per row."""
@@ -197,18 +206,35 @@ class UrlTable:
                 queues[self._tables.crawls.are_gone(self._tables.queues.crawl[queues])].tolist()
             )
 
+    def _requeue(self, slot: int, token: int, due: Instant, priority: float) -> None:
+        """Notes that the URL of a lease is queued again when the lease ends."""
+        if self.leases.find(np.array([token], np.uint64))[0]:
+            self.requeued[token] = (due, priority)
+
+    def ordered(self, heads: Heads, tokens: Uint64s, now: Instant) -> npt.NDArray[np.intp]:
+        """Changes the new heads of URLs whose leases end, where an operator has requeued the URL meanwhile. Returns
+        their rows."""
+        rows = [row for row, token in enumerate(tokens.tolist()) if token in self.requeued] if self.requeued else []
+        for row in rows:
+            due, priority = self.requeued[int(tokens[row])]
+            due = max(due, now)
+            set_queued(heads[row : row + 1], due, priority, now)
+        return np.array(rows, np.intp)
+
     def put_back(self, cards: Cards, old: Uint8s) -> None:
         """Puts cards that `take_out` gave back in their places; old: the states they were in."""
         heads = cards.changed()
         heads["state"] = old
         self.file(cards.with_heads(heads), old)
 
-    def take_out(self, heads: Heads) -> tuple[Cards, Uint8s]:
-        """Takes the cards of URLs without a lease out of their places, in this order, with the states they leave."""
-        return self._take_out(heads, np.zeros(len(heads), np.uint64))
+    def take_out(self, known: Cards) -> tuple[Cards, Uint8s]:
+        """Takes URLs without a lease, by their cards from `find`, out of their places. Returns their present cards, in
+        this order, and the states they leave."""
+        return self._take_out(known.heads, np.zeros(len(known), np.uint64), known)
 
-    def _take_out(self, heads: Heads, tokens: Uint64s) -> tuple[Cards, Uint8s]:
-        """Takes the cards of these URLs out of their places, in this order, with the states they leave."""
+    def _take_out(self, heads: Heads, tokens: Uint64s, known: Cards | None = None) -> tuple[Cards, Uint8s]:
+        """Takes the cards of these URLs out of their places, in this order, with the states they leave. known: their
+        cards, if the caller has found them in the ledger."""
         if not len(heads):
             return Cards.none(), _NO_STATES
         parts: list[Cards] = []
@@ -216,6 +242,7 @@ class UrlTable:
         old = np.zeros(len(heads), np.uint8)
         rest = np.arange(len(heads))
         if tokens.any():
+            self._forget_requeued(tokens)
             some = np.flatnonzero(tokens)
             found, queues, _, _, _, ended, arena, offsets = self.leases.close(np.ascontiguousarray(tokens[some]))
             mask = np.frombuffer(found, np.bool_)
@@ -236,34 +263,31 @@ class UrlTable:
             rest = rest[~mask]
         for others, here in ((rest, True), (void, False)):
             if len(others):
-                cards = self._from_ledger(heads[others], here=here)
+                cards = known.take(others) if known is not None else self._from_ledger(heads[others])
+                cards = self._leave_places(cards, heads[others]) if here else _named(cards, heads[others])
                 parts.append(cards)
                 places.append(others)
                 old[others] = cards.heads["state"]
         order = np.argsort(np.concatenate(places))
         return Cards.concatenate(parts).take(order), old
 
-    def _from_ledger(self, heads: Heads, *, here: bool) -> Cards:
-        """Returns the cards of these URLs by their records, and takes them out of their places. here: whether they have
-        places: a lease may outlive its queue."""
+    def _from_ledger(self, heads: Heads) -> Cards:
         mask, cards = self.ledger.find(heads["crawl"], heads["slot"], heads["fingerprint"])
         if not mask.all():
             raise KeyError(f"URL {int(heads['fingerprint'][~mask][0]):016x}")
-        other = cards.heads["order"] != heads["order"]
-        if not other.any():
-            return self._leave_places(cards) if here else cards
-        # The URL was accepted anew since, maybe with another key: only its text is the same.
-        mended = cards.changed()
-        for name in ("order", "queue"):
-            mended[name][other] = heads[name][other]
-        cards = cards.with_heads(mended)
-        if here and not other.all():
-            mended[~other] = self._leave_places(cards.filter(~other)).heads
         return cards
 
-    def _leave_places(self, cards: Cards) -> Cards:
+    def _leave_places(self, cards: Cards, wanted: Heads) -> Cards:
         """Takes cards that are not at the heads of queues out of their places. Returns them in their present states.
         Their records name the places, so no place is searched."""
+        same = cards.heads["order"] == wanted["order"]
+        if not same.all():
+            cards = _named(cards, wanted)
+            if same.any():
+                heads = cards.changed()
+                heads[same] = self._leave_places(cards.filter(same), wanted[same]).heads
+                cards = cards.with_heads(heads)
+            return cards
         heads, queues = cards.heads, self._tables.rows_of(cards.heads)
         queued, waiting = heads["state"] == QUEUED, heads["state"] == WAITING
         # One that was due may be queued. A queue without a tail does not have it, because its head was searched.
@@ -541,7 +565,12 @@ class UrlTable:
         heads = cards.heads
         hashes = self._tables.queues.hash[rows]
         named = [heads["slot"], hashes, heads["fingerprint"], heads["order"]]
-        return [(Fact.LEASE, [*named, tokens, deadlines, holders, not_before])]
+        found: list[Block] = [(Fact.LEASE, [*named, tokens, deadlines, holders, not_before])]
+        if self.requeued:
+            slots = dict(zip(tokens.tolist(), heads["slot"].tolist(), strict=True))
+            orders = [(slots[token], token, *order) for token, order in self.requeued.items()]
+            found.append((Fact.REQUEUE, columns_of(orders)))
+        return found
 
     def accepted(self) -> int:
         """How many URLs were accepted."""
@@ -551,6 +580,27 @@ class UrlTable:
         """Closes and removes the files of tails."""
         for part in (self.backlog, self.calendar, self.spent):
             part.close()
+
+
+def set_queued(heads: Heads, due: Instant, priority: float, now: Instant) -> None:
+    """Sets heads of URLs that an operator queues: due at an instant, with another priority unless it is NaN. Such a URL
+    has no failed attempts."""
+    heads["state"], heads["reason"], heads["due"] = WAITING if due > now else QUEUED, 0, due
+    heads["attempts"], heads["losses"] = 0, 0
+    if not np.isnan(priority):
+        heads["priority"], heads["klass"] = priority, class_of(priority)
+
+
+def _named(cards: Cards, wanted: Heads) -> Cards:
+    """Returns the cards under the orders and queues of these heads. The URL of a card may have been accepted anew
+    since, maybe with another key: then only its text is the same."""
+    other = cards.heads["order"] != wanted["order"]
+    if not other.any():
+        return cards
+    heads = cards.changed()
+    for name in ("order", "queue"):
+        heads[name][other] = wanted[name][other]
+    return cards.with_heads(heads)
 
 
 def states_of(state: int, rows: int) -> Uint8s:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from outrider.frontier.verbs import arguments, explaining, host_lists, leasing, listing, operations, queued_errands
+from outrider.frontier import priority
+from outrider.frontier.verbs import arguments, explaining, host_lists, leasing, listing, queued_errands, single_urls
 from outrider.journey import RobotsAnswer
 from outrider.url import spell
 
@@ -93,12 +94,12 @@ def _explained(value: Any) -> Any:
 
 def _url_priorities(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {sendable(url): wish for url, wish in operations.url_priorities(value, None)}
-    return [sendable(url) for url, _ in operations.url_priorities(value, 0.5)]
+        return {sendable(url): wish for url, wish in single_urls.url_priorities(value, None)}
+    return [sendable(url) for url, _ in single_urls.url_priorities(value, 0.5)]
 
 
 def _priority(value: Any) -> Any:
-    operations.url_priorities({} if value is None else ["x"], value)
+    single_urls.url_priorities({} if value is None else ["x"], value)
     return value
 
 
@@ -133,6 +134,9 @@ CHECKS: Final[dict[str, Check]] = {
     "urls": _texts,
     "queue_errands.urls": lambda value: list(map(sendable, queued_errands.urls_of(value))),
     "reprioritise.urls": _url_priorities,
+    "requeue.urls": lambda value: list(map(sendable, single_urls.requeued_urls(value))),
+    "requeue.priority": lambda value: None if value is None else priority.checked(value),
+    "at": lambda value: None if value is None else arguments.until(value),
     "priority": _priority,
     "digests": arguments.digests,
     "authorities": arguments.authorities,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -17,11 +18,12 @@ from outrider.frontier.policy.budgets import Budgets
 from outrider.frontier.policy.frontier_settings import FrontierSettings
 from outrider.frontier.policy.grouping import Grouping
 from outrider.frontier.policy.network import Network
+from outrider.frontier.priority import class_of
 from outrider.frontier.schedule.cooling import Cooling
 from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.state.errand import Errand
 from outrider.frontier.state.tables import Tables
-from outrider.frontier.state.url_table import GONE, LEASED, QUEUED, KnownRows, Reason
+from outrider.frontier.state.url_table import GONE, LEASED, QUEUED, WAITING, KnownRows, Reason
 from outrider.frontier.stores.recent import Recent
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.clock_hosts import ClockHosts
@@ -264,7 +266,14 @@ class Core:
             record.losses = min(record.losses + 1, 255)
             # One microsecond after now: URLs that were queued at this instant are first.
             record.due = max(record.due, now) + 1
-            if record.losses >= LEASES_LOST_MAX and not dead[row]:
+            requeued = self.tables.urls.requeued.get(token)
+            if requeued is not None:
+                due, priority = requeued
+                record.due, record.attempts, record.losses = max(record.due, due), 0, 0
+                record.state = WAITING if due > now else QUEUED
+                if not math.isnan(priority):
+                    record.priority, record.klass = priority, class_of(priority)
+            elif record.losses >= LEASES_LOST_MAX and not dead[row]:
                 draft.move(record, GONE, Reason.LOST, error="lost")
                 draft.error("lost")
                 draft.refusal(record, now, outcome=Word.ERROR, error="lost")

@@ -26,6 +26,7 @@ from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.leasing import Leasing
 from outrider.frontier.verbs.operations import Operations
 from outrider.frontier.verbs.robots_files import RobotsFiles
+from outrider.frontier.verbs.single_urls import SingleUrls
 from outrider.frontier.verbs.statuses import host_counts, host_statuses, queue_status, reason_text, status_of
 from outrider.frontier.verbs.trapping import Trapping
 from outrider.journey import (
@@ -68,10 +69,11 @@ class Explaining(Part):
         robots: RobotsFiles,
         leases: Leasing,
         operators: Operations,
+        urls: SingleUrls,
     ) -> None:
         super().__init__(core)
         self._links, self._traps, self._robots = links, traps, robots
-        self._leases, self._operators = leases, operators
+        self._leases, self._operators, self._urls = leases, operators, urls
 
     def explain(self, url: str, crawl: str | None, now: Instant) -> Explanation:
         """Returns the whole status of one URL, and the one reason why it is not fetched now. Raises SettingsError."""
@@ -81,7 +83,7 @@ class Explaining(Part):
             raise no_url(url)
         row, home = tables.crawls.rows.get(crawl or "default"), tables.home_of(host_of(text))
         slot, fingerprint = self._homes.slot_of(home), tables.hash_of(text)
-        records = self._operators.records_of([text], row)[1] if row is not None else []
+        records = self._urls.records_of([text], row)[1] if row is not None else []
         if not records:
             refusal = "" if row is None else self._core.scopes.of(row).refusal(text)
             return replace(_unknown(text, slot, fingerprint, refusal), robots=self._robots_line(text, now))
@@ -95,7 +97,7 @@ class Explaining(Part):
         queue, (there,) = queue_status(tables, row), host_statuses(tables, (host,), now, turns)
         name = authority_of(record.url)
         authority = tables.robots.by_name.get(name)
-        token, robots = self._operators.token_of(record), self._robots_line(record.url, now)
+        token, robots = self._urls.token_of(record), self._robots_line(record.url, now)
         worker, until = self._held_by(token)
         word, text, at = self._why_not(record, row, queue, there, now)
         text = self._parked(record, host, robots, now) or text

@@ -233,6 +233,7 @@ class Lifecycle(Part):
                 self._rests.whole(draft, int(tables.queues.host[queue]), self._rests.floor_of_page(queue), now)
             heads = leases.cards.changed()
             heads["state"] = QUEUED
+            tables.urls.ordered(heads, tokens, now)
             draft.heads(leases.cards.with_heads(heads), tokens, np.full(len(tokens), LEASED, np.uint8))
         draft.add(Fact.CLOSING, (OWN_SLOT, tables.registry.opening[0], state))
         self._core.commit(draft, reserve=True)

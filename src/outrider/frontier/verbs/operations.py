@@ -1,38 +1,28 @@
-"""The calls of operators on queues, crawls and single URLs."""
+"""The calls of operators on queues and crawls."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from outrider import kernels
 from outrider.clock import Instant, instant
-from outrider.errors import SettingsError, StoreFullError
-from outrider.frontier.format.card_columns import Cards
-from outrider.frontier.format.card_records import CardRecord
+from outrider.errors import SettingsError
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.policy.block_detection import is_silent
 from outrider.frontier.policy.politeness import GapReason
-from outrider.frontier.priority import checked, class_of
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import NONE, QueueRules, Rows, words_of_crawls, words_of_keys
 from outrider.frontier.state.tables import rules_cells
-from outrider.frontier.state.url_table import GONE, LEASED, PARKED, QUEUED, STATES, WAITING, Reason
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.robots_files import RobotsFiles
-from outrider.journey import State
-from outrider.kernels.card_layout import HEAD, Heads
-from outrider.limits import CALL_ROWS_MAX, OWN_SLOT, WAKES_PER_CALL_MAX
-from outrider.url import host_of, undotted
-from outrider.url.traps import ANY_TRAP
+from outrider.limits import OWN_SLOT, WAKES_PER_CALL_MAX
+from outrider.url import undotted
 
 
 class Operations(Part):
@@ -259,145 +249,3 @@ class Operations(Part):
             draft.add(Fact.VOID, (slot, int(tables.queues.hash[queue]), tables.urls.order))
         self._core.commit(draft, reserve=True)
         return len(rows)
-
-    # -- single URLs --------------------------------------------------------------------------------------------------
-
-    def reprioritise(
-        self,
-        urls: str | Sequence[str] | Mapping[str, float],
-        priority: float | None,
-        crawl: str | None,
-        now: Instant,
-    ) -> list[State]:
-        """Sets the priority of URLs, also of URLs on disk. Returns the state of each; unknown URLs stay unknown."""
-        wishes = url_priorities(urls, priority)
-        values = [wish for _, wish in wishes]
-        crawl = arguments.name("crawl", crawl)
-        row = self.crawl_row(crawl or "default")
-        now = self._core.advance(now)
-        self._core.wake(now)
-        mask, records = self.records_of([url for url, _ in wishes], row)
-        states = [State.UNKNOWN] * len(wishes)
-        places = np.flatnonzero(mask).tolist()
-        draft = self._core.draft(now)
-        moving: dict[int, tuple[CardRecord, float]] = {}  # by order: the last priority for a URL counts
-        for place, record in zip(places, records, strict=True):
-            states[place] = STATES[record.state]
-            if record.state in (QUEUED, WAITING, PARKED):
-                moving[record.order] = (record, values[place])
-        moved = [(record, value) for record, value in moving.values() if record.priority != value]
-        if moved:
-            cards, old = self._change(draft, [record for record, _ in moved], [value for _, value in moved])
-            try:
-                self._core.commit(draft, reserve=True)
-            except (SettingsError, StoreFullError):
-                self.tables.urls.put_back(cards, old)
-                raise
-        return states
-
-    def _change(
-        self, draft: Draft, records: Sequence[CardRecord], values: Sequence[float]
-    ) -> tuple[Cards, npt.NDArray[np.uint8]]:
-        """Removes queued, waiting or parked records from their places, and adds them to the draft with other
-        priorities. Returns the old cards, and the states that they leave."""
-        heads = np.zeros(len(records), HEAD)
-        for row, record in enumerate(records):
-            heads[row]["fingerprint"], heads[row]["queue"] = record.fingerprint, record.queue
-            heads[row]["slot"], heads[row]["crawl"], heads[row]["order"] = record.slot, record.crawl, record.order
-        cards, old = self.tables.urls.take_out(heads)
-        new = cards.changed()
-        new["priority"] = values
-        new["klass"] = [class_of(value) for value in values]
-        draft.heads(cards.with_heads(new), np.zeros(len(cards), np.uint64), old)
-        return cards, old
-
-    def records_of(self, urls: Sequence[str], crawl: int) -> tuple[np.ndarray[Any, Any], list[CardRecord]]:
-        """Returns whether a crawl has each of these URLs, by any spelling, and the records of the known ones as they
-        are now."""
-        tables = self.tables
-        texts = self._links.spelled(urls)
-        mask = np.array([text is not None for text in texts], np.bool_)
-        some = [text for text in texts if text is not None]
-        prints = np.frombuffer(kernels.fingerprints(some, self.tables.fingerprint_key), np.uint64)
-        homes = [tables.home_of(host_of(text)) for text in some]
-        names = np.frombuffer(kernels.fingerprints(homes, self.tables.fingerprint_key), np.uint64)
-        hosts = tables.hosts.find(names)
-        there = hosts != NONE
-        slots = np.zeros(len(some), np.uint16)
-        slots[there] = tables.hosts.slot[hosts[there]]
-        for place in self._homes.cold_ones(names, hosts).tolist():
-            slots[place] = self._homes.slot_of(homes[place])
-        found, cards = tables.urls.find(np.full(len(some), crawl, np.uint32), slots, prints)
-        mask[np.flatnonzero(mask)[~found]] = False
-        return mask, [self._as_it_is(record) for record in map(CardRecord.of, [cards] * len(cards), range(len(cards)))]
-
-    def _as_it_is(self, record: CardRecord) -> CardRecord:
-        """Returns a record of the ledger in its state of now, after time and leases."""
-        if record.state in (QUEUED, WAITING) and self.token_of(record):
-            record.state = LEASED
-        elif record.state == WAITING and record.due <= self._core.woken:
-            record.state = QUEUED
-        return record
-
-    def token_of(self, record: CardRecord) -> int:
-        """Returns the token of the open lease of a record, or 0."""
-        prints = np.array([record.fingerprint], np.uint64)
-        token = int(np.frombuffer(self.tables.urls.leases.find_urls(prints), np.uint64)[0])
-        if not token:
-            return 0
-        # The lease may belong to another crawl's record of this URL, or to a record whose queue was deleted since.
-        heads = self.tables.urls.by_token(np.array([token], np.uint64), bodies=False).cards.heads
-        if int(heads["order"][0]) == record.order:
-            return token
-        heads = self.tables.urls.open_leases().cards.heads
-        place = np.flatnonzero(heads["order"] == record.order)
-        return int(np.frombuffer(self.tables.urls.leases.tokens(), np.uint64)[place[0]]) if len(place) else 0
-
-    def given_up_mask(self, heads: Heads, error: str | None) -> npt.NDArray[np.bool_]:
-        """Returns which of these are dead letters, of an error class if one is named. URLs that were parked by
-        robots.txt or a trap rule count only by that class, and all traps by "trap"."""
-        mask: npt.NDArray[np.bool_] = heads["state"] == GONE
-        if error is not None:
-            number = self.tables.registry.error_numbers.get(error, -1)
-            mask &= heads["error"] == number
-            parked = heads["state"] == PARKED
-            trapped = parked & (heads["reason"] == Reason.TRAP)
-            ruled = parked & ((heads["reason"] == Reason.ROBOTS) | trapped)
-            mask |= trapped if error == ANY_TRAP else ruled & (heads["error"] == number)
-        return mask
-
-    def retry(self, chosen: Heads, error: str | None, now: Instant) -> int:
-        """Queues those of these URLs again that are still dead letters, in one frame. Returns how many."""
-        now = self._core.advance(now)
-        self._core.wake(now)
-        if not len(chosen):
-            return 0
-        _, cards = self.tables.urls.find(chosen["crawl"], chosen["slot"], chosen["fingerprint"])
-        some = cards.filter(self.given_up_mask(cards.heads, error))
-        if not len(some):
-            return 0
-        heads = some.changed()
-        old = heads["state"].astype(np.uint8)
-        # A trap keeps its reason, so that it is not judged again.
-        heads["reason"] = np.where((old == PARKED) & (heads["reason"] == Reason.TRAP), Reason.TRAP, 0)
-        heads["state"], heads["attempts"], heads["losses"] = QUEUED, 0, 0
-        heads["due"] = now
-        draft = self._core.draft(now)
-        draft.heads(some.with_heads(heads), np.zeros(len(some), np.uint64), old)
-        self._core.commit(draft)
-        return len(some)
-
-
-def url_priorities(urls: str | Sequence[str] | Mapping[str, float], priority: float | None) -> list[tuple[str, float]]:
-    """Returns each URL and its new priority. Raises SettingsError."""
-    if isinstance(urls, str):
-        urls = [urls]
-    found = arguments.plain_values(arguments.listed("URLs", urls))
-    wishes = [(url, urls[url] if isinstance(urls, Mapping) else priority) for url in found]
-    if len(wishes) > CALL_ROWS_MAX:
-        raise SettingsError(
-            f"{len(wishes)} URLs in one call are too many; split it into calls of at most {CALL_ROWS_MAX}"
-        )
-    if any(wish is None for _, wish in wishes):
-        raise SettingsError("reprioritise needs a priority, or a mapping of URLs to priorities")
-    return [(url, checked(wish)) for url, wish in wishes]

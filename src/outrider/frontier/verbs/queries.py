@@ -34,6 +34,7 @@ from outrider.frontier.verbs.listing import (
 )
 from outrider.frontier.verbs.operations import Operations
 from outrider.frontier.verbs.recount import recount
+from outrider.frontier.verbs.single_urls import SingleUrls
 from outrider.journey import (
     HostStatus,
     Idle,
@@ -55,9 +56,11 @@ from outrider.url import authority_of, spell
 class Queries(Part):
     """The part of the machine that answers queries."""
 
-    def __init__(self, core: Core, links: Discovering, leases: Leasing, operators: Operations) -> None:
+    def __init__(
+        self, core: Core, links: Discovering, leases: Leasing, operators: Operations, urls: SingleUrls
+    ) -> None:
         super().__init__(core)
-        self._links, self._leases, self._operators = links, leases, operators
+        self._links, self._leases, self._operators, self._urls = links, leases, operators, urls
 
     def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
         """Returns whether content with each digest was accepted for any URL."""
@@ -127,10 +130,10 @@ class Queries(Part):
         row = self.tables.crawls.rows.get(crawl or "default")
         if text is None or row is None:
             return UrlStatus(text or url, State.UNKNOWN)
-        _, records = self._operators.records_of([text], row)
+        _, records = self._urls.records_of([text], row)
         if not records:
             return UrlStatus(text, State.UNKNOWN)
-        return statuses.status_of(records[0], self.tables, self._operators.token_of(records[0]))
+        return statuses.status_of(records[0], self.tables, self._urls.token_of(records[0]))
 
     def explain_idle(self, now: Instant) -> Generator[None, None, Idle]:
         """Returns why nothing, or no more, can be leased now. It yields between its steps."""
@@ -197,7 +200,7 @@ class Queries(Part):
         """Returns a piece of the list of URLs, in the order of their keys."""
         limit = arguments.rows(limit)
         wish = replace(self._filter(state, host, crawl, key), reason=arguments.name("reason", reason))
-        return listed(self.tables, wish, self._core.woken, after_of(after), limit, self._operators.token_of)
+        return listed(self.tables, wish, self._core.woken, after_of(after), limit, self._urls.token_of)
 
     def given_up(self, error: str | None, host: str | None, after: Key | None) -> Reading[tuple[Heads, Key | None]]:
         """Returns heads of dead letters for `retry`, some at a time, and the key after them. Raises SettingsError."""
@@ -205,7 +208,7 @@ class Queries(Part):
             arguments.text("error", error)
             arguments.unicode("error", error)
         wish = self._filter(State.GONE.value if error is None else None, host, None, None)
-        mask_of = partial(self._operators.given_up_mask, error=error)
+        mask_of = partial(self._urls.given_up_mask, error=error)
         return gathered(self.tables, wish, self._core.woken, after, RETRIED_ROWS_AT_ONCE, mask_of)
 
     def parked(self) -> Reading[dict[str, int]]:

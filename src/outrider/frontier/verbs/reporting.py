@@ -332,6 +332,7 @@ class Reporting(Part):
             if until is not None:
                 heads["due"] = until
                 heads["state"] = WAITING if until > draft.now else QUEUED
+            self.tables.urls.ordered(heads, tokens[leases.found], draft.now)
             draft.heads(
                 cards.with_heads(heads),
                 tokens[leases.found],

@@ -148,7 +148,7 @@ class Settling(Part):
         tables, tokens = self.tables, outcomes.tokens
         rows = len(outcomes)
         # A URL that was fetched without a new text needs only its head.
-        bodies = bodies or self._traps.counts_returns or outcomes.needs_bodies()
+        bodies = bodies or self._traps.counts_returns or outcomes.needs_bodies() or bool(tables.urls.requeued)
         leases = self.tables.urls.by_token(tokens, bodies=bodies)
         if not bodies and np.count_nonzero(leases.cards.heads["flags"]):
             leases = self.tables.urls.by_token(tokens)
@@ -529,6 +529,7 @@ class Settling(Part):
         pages = _EndedPages(outcomes, cards, cards.changed(), queues, until, ended, None, {}, rows)
         before = None if dead is None else pages.heads[dead]
         self._set_heads(draft, pages)
+        self.tables.urls.ordered(pages.heads, outcomes.tokens, draft.now)
         if dead is not None and before is not None:  # its host rests all the same, and max_pages counts it
             before["state"] = GONE
             pages.heads[dead] = before

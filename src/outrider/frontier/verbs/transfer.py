@@ -28,6 +28,7 @@ from outrider.frontier.verbs.arrivals import Arrival, Arrivals, Origin
 from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.draft import Draft
+from outrider.frontier.verbs.single_urls import SingleUrls
 from outrider.journey import RECORD_FIELDS, Form
 from outrider.limits import (
     CALL_BYTES_PER_FRAME,
@@ -47,9 +48,9 @@ _REASONS: Final = {reason.name.lower(): reason for reason in Reason if reason is
 class Transfer(Part):
     """The part of the machine that exports and imports records."""
 
-    def __init__(self, core: Core, links: Discovering) -> None:
+    def __init__(self, core: Core, links: Discovering, urls: SingleUrls) -> None:
         super().__init__(core)
-        self._links = links
+        self._links, self._urls = links, urls
 
     # -- out ----------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,261 @@
+"""The calls of operators on single URLs, which reach a URL in any state by its name: reprioritise, requeue, retry.
+
+The cost of a call does not depend on how many URLs wait or are queued.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
+from outrider.clock import Instant
+from outrider.errors import SettingsError, StoreFullError
+from outrider.frontier.format.card_columns import Cards
+from outrider.frontier.format.card_records import CardRecord
+from outrider.frontier.format.facts import Fact
+from outrider.frontier.priority import checked, class_of
+from outrider.frontier.state.hosts import NONE
+from outrider.frontier.state.url_table import (
+    GONE,
+    LEASED,
+    NO_PRIORITY,
+    PARKED,
+    QUEUED,
+    STATES,
+    UNKNOWN,
+    WAITING,
+    Reason,
+    set_queued,
+)
+from outrider.frontier.verbs import arguments
+from outrider.frontier.verbs.deciding import Core, Part
+from outrider.frontier.verbs.discovering import Discovering
+from outrider.frontier.verbs.draft import Draft
+from outrider.frontier.verbs.operations import Operations
+from outrider.journey import State
+from outrider.kernels.card_layout import HEAD, Heads
+from outrider.limits import CALL_ROWS_MAX
+from outrider.url import host_of
+from outrider.url.traps import ANY_TRAP
+
+Flags = npt.NDArray[np.bool_]
+Uint8s = npt.NDArray[np.uint8]
+
+
+class SingleUrls(Part):
+    """The part of the machine that finds and moves single URLs."""
+
+    def __init__(self, core: Core, links: Discovering, operators: Operations) -> None:
+        super().__init__(core)
+        self._links, self._operators = links, operators
+
+    # -- finding ------------------------------------------------------------------------------------------------------
+
+    def found(self, urls: Sequence[str], crawl: int) -> tuple[Flags, Cards]:
+        """Returns whether a crawl has each of these URLs, by any spelling, and the cards of the known ones as the
+        ledger has them."""
+        tables = self.tables
+        texts = self._links.spelled(urls)
+        mask = np.array([text is not None for text in texts], np.bool_)
+        some = [text for text in texts if text is not None]
+        prints = np.frombuffer(kernels.fingerprints(some, tables.fingerprint_key), np.uint64)
+        homes = [tables.home_of(host_of(text)) for text in some]
+        names = np.frombuffer(kernels.fingerprints(homes, tables.fingerprint_key), np.uint64)
+        hosts = tables.hosts.find(names)
+        there = hosts != NONE
+        slots = np.zeros(len(some), np.uint16)
+        slots[there] = tables.hosts.slot[hosts[there]]
+        for place in self._homes.cold_ones(names, hosts).tolist():
+            slots[place] = self._homes.slot_of(homes[place])
+        found, cards = tables.urls.find(np.full(len(some), crawl, np.uint32), slots, prints)
+        mask[np.flatnonzero(mask)[~found]] = False
+        return mask, cards
+
+    def records_of(self, urls: Sequence[str], crawl: int) -> tuple[Flags, list[CardRecord]]:
+        """Returns whether a crawl has each of these URLs, by any spelling, and the records of the known ones in their
+        states of now."""
+        mask, cards = self.found(urls, crawl)
+        records = [CardRecord.of(cards, row) for row in range(len(cards))]
+        for record, state in zip(records, self.states_of(cards).tolist(), strict=True):
+            record.state = state
+        return mask, records
+
+    def states_of(self, cards: Cards) -> Uint8s:
+        """Returns the states of these cards now, after time and leases."""
+        heads = cards.heads
+        states: Uint8s = heads["state"].copy()
+        states[(states == WAITING) & (heads["due"] <= self._core.woken)] = QUEUED
+        states[((states == QUEUED) | (states == WAITING)) & (self.tokens_of(cards) != 0)] = LEASED
+        return states
+
+    def tokens_of(self, cards: Cards) -> npt.NDArray[np.uint64]:
+        """Returns the tokens of the open leases of these cards, 0 for none."""
+        urls = self.tables.urls
+        tokens = np.frombuffer(
+            urls.leases.find_urls(np.ascontiguousarray(cards.heads["fingerprint"])), np.uint64
+        ).copy()
+        rows = np.flatnonzero(tokens)
+        if not len(rows):
+            return tokens
+        # A lease may belong to another crawl's card of this URL, or to a card whose queue was deleted since.
+        others = rows[urls.by_token(tokens[rows], bodies=False).cards.heads["order"] != cards.heads["order"][rows]]
+        if len(others):
+            opened = urls.open_leases().cards.heads["order"].tolist()
+            of_order = dict(zip(opened, np.frombuffer(urls.leases.tokens(), np.uint64).tolist(), strict=True))
+            tokens[others] = [of_order.get(order, 0) for order in cards.heads["order"][others].tolist()]
+        return tokens
+
+    def token_of(self, record: CardRecord) -> int:
+        """Returns the token of the open lease of a record, or 0."""
+        heads = np.zeros(1, HEAD)
+        heads["fingerprint"], heads["order"] = record.fingerprint, record.order
+        return int(self.tokens_of(Cards(heads, b"", np.zeros(2, np.int64)))[0])
+
+    # -- moving -------------------------------------------------------------------------------------------------------
+
+    def reprioritise(
+        self,
+        urls: str | Sequence[str] | Mapping[str, float],
+        priority: float | None,
+        crawl: str | None,
+        now: Instant,
+    ) -> list[State]:
+        """Sets the priority of URLs, also of URLs on disk. Returns the state of each; unknown URLs stay unknown."""
+        wishes = url_priorities(urls, priority)
+        values = np.array([wish for _, wish in wishes])
+        row, now = self._begin(crawl, now)
+        mask, cards = self.found([url for url, _ in wishes], row)
+        states = self.states_of(cards)
+        values = values[mask]
+        movable = (states == QUEUED) | (states == WAITING) | (states == PARKED)
+        rows = _last_of_each(cards.heads["order"])  # the last priority for a URL counts
+        rows = rows[movable[rows] & (cards.heads["priority"][rows] != values[rows])]
+
+        def change(heads: Heads) -> None:
+            heads["priority"] = values[rows]
+            heads["klass"] = [class_of(value) for value in values[rows].tolist()]
+
+        self._change(self._core.draft(now), cards.take(rows), change)
+        return _answers(mask, states)
+
+    def requeue(
+        self, urls: str | Sequence[str], at: Instant | None, priority: float | None, crawl: str | None, now: Instant
+    ) -> list[State]:
+        """Queues known URLs again, in whatever state they are, or makes them wait until an instant. A leased URL is
+        queued again when its lease ends. URLs that robots rules or a trap parked stay parked. Returns the state of each
+        before."""
+        names = requeued_urls(urls)
+        at = None if at is None else arguments.until(at)
+        wish = NO_PRIORITY if priority is None else checked(priority)
+        row, now = self._begin(crawl, now)
+        mask, cards = self.found(names, row)
+        states = self.states_of(cards)
+        due = now if at is None else max(at, now)
+        rows = _last_of_each(cards.heads["order"])
+        draft = self._core.draft(now)
+        leased = rows[states[rows] == LEASED]
+        slots, tokens = cards.heads["slot"][leased].tolist(), self.tokens_of(cards.take(leased)).tolist()
+        for slot, token in zip(slots, tokens, strict=True):
+            draft.add(Fact.REQUEUE, (slot, token, due, wish))
+        heads = cards.heads[rows]
+        stays = (states[rows] == LEASED) | ((states[rows] == PARKED) & (heads["reason"] != Reason.BUDGET))
+        if at is None:  # a queued URL is queued already
+            stays |= (states[rows] == QUEUED) & (np.isnan(wish) | (heads["priority"] == wish))
+
+        def change(heads: Heads) -> None:
+            set_queued(heads, due, wish, now)
+
+        self._change(draft, cards.take(rows[~stays]), change)
+        return _answers(mask, states)
+
+    def _begin(self, crawl: str | None, now: Instant) -> tuple[int, Instant]:
+        """Returns the row of a crawl and the time, after URLs that are due by now were queued."""
+        row = self._operators.crawl_row(arguments.name("crawl", crawl) or "default")
+        now = self._core.advance(now)
+        self._core.wake(now)
+        return row, now
+
+    def _change(self, draft: Draft, known: Cards, change: Callable[[Heads], None]) -> None:
+        """Takes cards without leases out of their places, changes their heads, and logs them with the draft."""
+        urls = self.tables.urls
+        cards, old = urls.take_out(known)
+        if len(cards):
+            heads = cards.changed()
+            change(heads)
+            draft.heads(cards.with_heads(heads), np.zeros(len(cards), np.uint64), old)
+        try:
+            self._core.commit(draft, reserve=True)
+        except (SettingsError, StoreFullError):
+            urls.put_back(cards, old)
+            raise
+
+    # -- dead letters -------------------------------------------------------------------------------------------------
+
+    def given_up_mask(self, heads: Heads, error: str | None) -> Flags:
+        """Returns which of these are dead letters, of an error class if one is named. URLs that were parked by
+        robots.txt or a trap rule count only by that class, and all traps by "trap"."""
+        mask: Flags = heads["state"] == GONE
+        if error is not None:
+            number = self.tables.registry.error_numbers.get(error, -1)
+            mask &= heads["error"] == number
+            parked = heads["state"] == PARKED
+            trapped = parked & (heads["reason"] == Reason.TRAP)
+            ruled = parked & ((heads["reason"] == Reason.ROBOTS) | trapped)
+            mask |= trapped if error == ANY_TRAP else ruled & (heads["error"] == number)
+        return mask
+
+    def retry(self, chosen: Heads, error: str | None, now: Instant) -> int:
+        """Queues those of these URLs again that are still dead letters, in one frame. Returns how many."""
+        now = self._core.advance(now)
+        self._core.wake(now)
+        if not len(chosen):
+            return 0
+        _, cards = self.tables.urls.find(chosen["crawl"], chosen["slot"], chosen["fingerprint"])
+        some = cards.filter(self.given_up_mask(cards.heads, error))
+        if not len(some):
+            return 0
+        heads = some.changed()
+        old = heads["state"].astype(np.uint8)
+        # A trap keeps its reason, so that it is not judged again.
+        heads["reason"] = np.where((old == PARKED) & (heads["reason"] == Reason.TRAP), Reason.TRAP, 0)
+        heads["state"], heads["attempts"], heads["losses"] = QUEUED, 0, 0
+        heads["due"] = now
+        draft = self._core.draft(now)
+        draft.heads(some.with_heads(heads), np.zeros(len(some), np.uint64), old)
+        self._core.commit(draft)
+        return len(some)
+
+
+def _last_of_each(orders: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
+    """Returns the last row of each order, in the order of the rows."""
+    return np.array(sorted({order: row for row, order in enumerate(orders.tolist())}.values()), np.intp)
+
+
+def _answers(mask: Flags, states: Uint8s) -> list[State]:
+    """Returns a state for each URL of a call: UNKNOWN where the mask is false, otherwise the next one."""
+    numbers = np.full(len(mask), UNKNOWN, np.uint8)
+    numbers[mask] = states
+    return [STATES[number] for number in numbers.tolist()]
+
+
+def requeued_urls(urls: str | Sequence[str]) -> list[str]:
+    """Returns the URLs of a call, checked. Raises SettingsError."""
+    return [url for url, _ in url_priorities(urls, 0.5)]
+
+
+def url_priorities(urls: str | Sequence[str] | Mapping[str, float], priority: float | None) -> list[tuple[str, float]]:
+    """Returns each URL and its new priority. Raises SettingsError."""
+    if isinstance(urls, str):
+        urls = [urls]
+    found = arguments.plain_values(arguments.listed("URLs", urls))
+    wishes = [(url, urls[url] if isinstance(urls, Mapping) else priority) for url in found]
+    if len(wishes) > CALL_ROWS_MAX:
+        raise SettingsError(
+            f"{len(wishes)} URLs in one call are too many; split it into calls of at most {CALL_ROWS_MAX}"
+        )
+    if any(wish is None for _, wish in wishes):
+        raise SettingsError("reprioritise needs a priority, or a mapping of URLs to priorities")
+    return [(url, checked(wish)) for url, wish in wishes]
