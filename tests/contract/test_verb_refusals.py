@@ -47,6 +47,7 @@ GOOD = {
     "set_limit": {"limit": 1, "key": "a.com", "crawl": None},
     "delete": {"key": "a.com", "crawl": None},
     "reprioritise": {"urls": [A], "priority": 0.5, "crawl": None},
+    "requeue": {"urls": [A], "at": None, "priority": None, "crawl": None},
     "retry": {"error": None, "host": None},
     "recheck": {"host": "a.com"},
     "restore": {"records": []},

@@ -31,7 +31,7 @@ class Busy:
         self.calls = 0
         self.verbs: list[tuple[Any, float]] = [
             (self.discover, 6), (self.lease, 8), (self.report, 9), (self.extend, 1), (self.give_back, 2),
-            (self.rule, 2), (self.reprioritise, 1), (self.robots, 0.5), (self.note, 0.5), (self.retry, 0.3),
+            (self.rule, 2), (self.reprioritise, 1), (self.requeue, 1), (self.robots, 0.5), (self.note, 0.5), (self.retry, 0.3),
             (self.queue_errands, 0.7),
         ]  # fmt: skip
         if deletes:
@@ -143,6 +143,10 @@ class Busy:
     def reprioritise(self) -> None:
         urls = {self.url(): self.rng.choice([0.05, 0.95]) for _ in range(8)}
         self.world.frontier.reprioritise(urls, crawl=self.rng.choice(CRAWLS))
+
+    def requeue(self) -> None:
+        at = self.rng.choice([None, self.world.clock() + 2_000_000])
+        self.world.frontier.requeue([self.url() for _ in range(8)], at, crawl=self.rng.choice(CRAWLS))
 
     def robots(self) -> None:
         self.world.frontier.set_robots(f"http://{self.rng.choice(HOSTS)}", 200, self.rng.choice(RULES))

@@ -105,6 +105,7 @@ class Url:
     error: str = ""
     ended: int = 0
     deleted: bool = False
+    led: float = 0.0  # its priority when its last lease ended, which a redirect's target gets
     schedule: int = 0  # the code of the usual pause of a page that is visited regularly, 0 for no such page
 
     def go(self, event: str, state: str) -> None:
@@ -124,6 +125,7 @@ class Held:
     worker: str | None
     deadline: int
     not_before: int
+    requeue: tuple[int, float | None] | None = None  # the due time and priority of an order that came meanwhile
 
 
 @dataclass(eq=False)
@@ -178,6 +180,18 @@ class Model:
             held.url.go("lost", "gone")
         else:
             held.url.go("lost" if counted else "stopped", "queued")
+        self.ordered(held)
+
+    def ordered(self, held: Held) -> None:
+        """An order to queue a URL again counts when its lease ends, however that is."""
+        if held.requeue is None or held.url.deleted:
+            return
+        url, (due, priority) = held.url, held.requeue
+        lost = url.losses or url.state == "gone"
+        url.state, url.due = "leased", max(due, url.due if lost and url.losses else self.now)
+        url.attempts, url.losses = 0, 0
+        url.priority = url.priority if priority is None else priority
+        url.go("lease ended, requeued before", self.now_or_later(due))
 
     def end(self, token: int) -> Held:
         self.ended.append(token)
@@ -393,6 +407,16 @@ class Model:
         if held is None:
             return None
         url = self.end(outcome.token).url
+        url.led = url.priority
+        self.judge(outcome, held)
+        if url.deleted:
+            return None
+        self.ordered(held)
+        return url
+
+    def judge(self, outcome: Outcome, held: Held) -> None:
+        """The rest of the host and the state of the URL after an outcome, without orders that came meanwhile."""
+        url = held.url
         clock = self.hosts[url.queue.host]
         moves = outcome.location is not None and outcome.verdict is Verdict.DONE
         asked = 0.0 if moves else outcome.retry_after_seconds or 0.0
@@ -406,10 +430,10 @@ class Model:
         clock.visited = True
         self.rest(url.queue.host, ended + instant(gap))
         if url.deleted:
-            return None
+            return
         url.losses = 0
         if self.visited_rarer(url, outcome, ended, clock.rest_until):
-            return url
+            return
         if moves and outcome.location == url.text:
             url.error = "redirect_self"
             url.go("redirected to itself", "gone")
@@ -433,7 +457,6 @@ class Model:
             else:
                 url.due = max(ended + instant(RETRY_SECONDS[url.attempts - 1]), clock.rest_until)
                 url.go("failed", self.now_or_later(url.due))
-        return url
 
     def visited_rarer(self, url: Url, outcome: Outcome, ended: int, rest_until: int) -> bool:
         """Whether a page with a schedule outlives a bad answer: its visits are rarer then."""
@@ -461,19 +484,20 @@ class Model:
         if outcome.retry_after_seconds:
             due = url.ended + instant(outcome.retry_after_seconds)
         hops = 0 if url.hops >= REDIRECT_HOPS_MAX else url.hops + 1
-        self.accept(outcome.location, url.queue.crawl, priority=url.priority, due=due, hops=hops)
+        self.accept(outcome.location, url.queue.crawl, priority=url.led, due=due, hops=hops)
 
     # -- around them
 
     def back(self, token: int, until: int | None) -> str:
         if token not in self.leases:
             return "stale"
-        url = self.end(token).url
+        held = self.end(token)
         if until is None:
-            url.go("released", "queued")
+            held.url.go("released", "queued")
         else:
-            url.due = until
-            url.go("deferred", self.now_or_later(until))
+            held.url.due = until
+            held.url.go("deferred", self.now_or_later(until))
+        self.ordered(held)
         return "ok"
 
     def extended(self, token: int, deadline: int) -> str:
@@ -501,6 +525,20 @@ class Model:
             url.priority = priority
             url.go("changed in place", url.state)
         return url.state
+
+    def requeue(self, text: str, at: int | None, priority: float | None, crawl: Crawl) -> str:
+        url = self.urls.get((crawl, text))
+        if url is None:
+            return "unknown"
+        state, due = url.state, max(self.now, at or 0)
+        if state == "leased":
+            (held,) = [held for held in self.leases.values() if held.url is url]
+            held.requeue = due, priority
+        elif state != "queued" or at is not None or priority not in (None, url.priority):
+            url.due, url.attempts, url.losses = due, 0, 0
+            url.priority = url.priority if priority is None else priority
+            url.go("requeued", self.now_or_later(due))
+        return state
 
     def retry(self, error: str | None, host: str | None) -> int:
         some = [
@@ -1036,6 +1074,22 @@ class History:
         assert expected == [str(state) for state in answer], f"{answer}, not {expected}"
         self.answers.append(expected)
 
+    def requeue(self) -> None:
+        crawl = self.rng.choice(CRAWLS)
+        urls = list(dict.fromkeys(self.url() for _ in range(self.rng.randrange(1, 6))))
+        at = self.rng.choice([None, self.clock() + instant(self.rng.choice([-1.0, 0.0, 0.5, 3.0, 60.0]))])
+        priority = self.rng.choice([None, *PRIORITIES])
+        self.tell(crawl, at, priority, *urls)
+        of = self.model.crawls.get(crawl or "default")
+        if of is None:
+            self.refused(lambda: self.frontier.requeue(urls, at, priority, crawl=crawl))
+            return
+        self.model.passes(self.clock())
+        expected = [self.model.requeue(url, at, priority, of) for url in urls]
+        answer = self.frontier.requeue(urls, at, priority, crawl=crawl)
+        assert expected == [str(state) for state in answer], f"{answer}, not {expected}"
+        self.answers.append(expected)
+
     def retry(self) -> None:
         error = self.rng.choice([None, None, "lost", "retries", *ERRORS, "nothing"])
         host = self.rng.choice([None, None, HOSTS[0], "nobody.com"])
@@ -1213,6 +1267,7 @@ _SHARES: dict[Callable[[History], None], int] = {
     History.set_limit: 3,
     History.delete: 2,
     History.reprioritise: 4,
+    History.requeue: 4,
     History.retry: 3,
     History.advance: 14,
     History.wait_as_told: 6,

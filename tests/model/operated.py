@@ -443,6 +443,12 @@ class Operated:
         if (crawl or "default") in self.judge.crawls:
             self.tell(urls, crawl, self.frontier.reprioritise(urls, crawl=crawl))
 
+    def requeue(self) -> None:
+        urls, at = [self.url() for _ in range(3)], self.rng.choice([None, self.frontier.now() + 5_000_000])
+        crawl = self.rng.choice([None, "other"])
+        if (crawl or "default") in self.judge.crawls:
+            self.tell(urls, crawl, self.frontier.requeue(urls, at, crawl=crawl))
+
     def set_address(self) -> None:
         host, address = self.rng.choice(self.names), self.rng.choice(ADDRESSES)
         self.tell(host, address)
@@ -598,6 +604,7 @@ SHARES: dict[Callable[[Operated], None], int] = {
     Operated.delete: 2,
     Operated.retry: 2,
     Operated.reprioritise: 2,
+    Operated.requeue: 2,
     Operated.set_address: 2,
     Operated.set_robots: 2,
     Operated.advance: 16,

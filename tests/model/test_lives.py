@@ -178,6 +178,11 @@ def reprioritised(world: World) -> World:
     return after(world, lambda w: w.frontier.reprioritise([A], 0.97))
 
 
+def requeued(world: World, seconds: float) -> World:
+    at = world.clock() + instant(seconds) if seconds else None
+    return after(world, lambda w: w.frontier.requeue([A], at, 0.97))
+
+
 URLS: dict[tuple[str, str, str], Callable[[], World]] = {
     ("unknown", "discovered", "queued"): queued,
     ("unknown", "discovered", "waiting"): waiting,
@@ -209,6 +214,21 @@ URLS: dict[tuple[str, str, str], Callable[[], World]] = {
     ("leased", "lost", "queued"): lambda: lost(1),
     ("leased", "lost", "gone"): lambda: lost(LEASES_LOST_MAX),
     ("leased", "stopped", "queued"): lambda: after(leased(), World.reopen),
+    **{
+        (state, "requeued", then): (lambda state=state, then=then: requeued(MAKE[state](), 9.0 * (then == "waiting")))
+        for state in ("queued", "waiting", "done", "gone")
+        for then in ("queued", "waiting")
+    },
+    **{
+        ("parked", "requeued", then): (lambda then=then: requeued(over_budget(), 9.0 * (then == "waiting")))
+        for then in ("queued", "waiting")
+    },
+    **{
+        ("leased", "lease ended, requeued before", then): (
+            lambda then=then: reported(requeued(leased(), 9.0 * (then == "waiting")), "done")
+        )
+        for then in ("queued", "waiting")
+    },
     ("waiting", "due", "queued"): lambda: passed(waiting(), 11.0),
     ("waiting", "changed in place", "waiting"): lambda: reprioritised(waiting()),
     ("parked", "allowed again", "queued"): allowed,
