@@ -538,6 +538,46 @@ def test_a_reading_continues_after_a_lost_answer_and_ends_when_it_is_forgotten()
         world.face._get(("records",), after=kept)
 
 
+def test_records_that_are_put_move_known_urls_and_end_their_leases(world):
+    world.face.discover([Link(A, metadata={"a": 1}), Link(B, priority=0.25)])
+    (lease,) = world.face.lease(1, worker="w")
+    due = world.face.now() + 60_000_000
+    records = [
+        {"url": A, "state": "waiting", "due": due, "priority": 0.75},
+        {"url": B, "state": "done", "metadata": {"b": 2}},
+        {"url": "http://new.com/", "state": "queued"},
+        {"url": "http://new.com/", "state": "gone", "reason": "status", "status": 410},
+    ]
+    assert ["known", "known", "new", "known"] == [str(code) for code in world.face.put(iter(records))]
+    assert ["stale"] == list(world.face.report([lease.done()]))
+    found = {record["url"]: record for record in world.face.records()}
+    told = {url: (one["state"], one["due"], one["priority"], one["metadata"]) for url, one in found.items()}
+    assert ("waiting", due, 0.75, {"a": 1}) == told[A]
+    assert ("done", 0.25, {"b": 2}) == (told[B][0], *told[B][2:])
+    assert ("gone", 410) == (found["http://new.com/"]["state"], found["http://new.com/"]["status"])
+    assert world.behind.verify().ok
+
+
+def test_nothing_is_put_if_one_record_makes_no_sense(world):
+    world.face.discover([A])
+    with pytest.raises(SettingsError, match="no url"):
+        world.face.put([{"url": A, "state": "done"}, {"url": "no url", "state": "done"}])
+    assert "queued" == world.face.status(A).state
+
+
+def test_known_urls_are_queued_again_in_any_state(world):
+    world.face.discover([A, B])
+    leases = {lease.url: lease for lease in world.face.lease(2, worker="w")}
+    world.face.report([leases[A].done()])
+    at = world.face.now() + 60_000_000
+    states = world.face.requeue([A, B, "http://unknown.com/"], at, 0.75)
+    assert ["done", "leased", "unknown"] == [str(state) for state in states]
+    world.face.report([leases[B].done()])
+    assert [("waiting", at, 0.75)] * 2 == [
+        (str(one.state), one.due, one.priority) for one in map(world.face.status, [A, B])
+    ]
+
+
 @pytest.mark.parametrize(
     ("record", "words"),
     [

@@ -51,6 +51,7 @@ GOOD = {
     "retry": {"error": None, "host": None},
     "recheck": {"host": "a.com"},
     "restore": {"records": []},
+    "put": {"records": []},
 }  # fmt: skip
 BAD = [
     *(None, -1, 0, 1.5, float("nan"), float("inf"), True, "x", "", b"x", [], {}, [None], [[1]], (1, 2), {1}, 1j, len),

@@ -17,6 +17,7 @@ PATHS = 40
 DELETES = 0.6
 """The weight of deletes among the drawn verbs; discover has six."""
 CRAWLS = [None, None, "other"]
+STATES = ["queued", "waiting", "parked", "done", "gone"]
 RULES = [b"User-agent: *\nDisallow: /no", b"User-agent: *\nDisallow: /1\nCrawl-delay: 0.3", b""]
 
 
@@ -31,8 +32,8 @@ class Busy:
         self.calls = 0
         self.verbs: list[tuple[Any, float]] = [
             (self.discover, 6), (self.lease, 8), (self.report, 9), (self.extend, 1), (self.give_back, 2),
-            (self.rule, 2), (self.reprioritise, 1), (self.requeue, 1), (self.robots, 0.5), (self.note, 0.5), (self.retry, 0.3),
-            (self.queue_errands, 0.7),
+            (self.rule, 2), (self.reprioritise, 1), (self.robots, 0.5), (self.note, 0.5), (self.retry, 0.3),
+            (self.queue_errands, 0.7), (self.requeue, 1), (self.put, 1),
         ]  # fmt: skip
         if deletes:
             self.verbs.append((self.delete, DELETES))
@@ -147,6 +148,12 @@ class Busy:
     def requeue(self) -> None:
         at = self.rng.choice([None, self.world.clock() + 2_000_000])
         self.world.frontier.requeue([self.url() for _ in range(8)], at, crawl=self.rng.choice(CRAWLS))
+
+    def put(self) -> None:
+        records = [
+            {"url": self.url(), "crawl": self.rng.choice(CRAWLS), "state": self.rng.choice(STATES)} for _ in range(8)
+        ]
+        self.world.frontier.put(records)
 
     def robots(self) -> None:
         self.world.frontier.set_robots(f"http://{self.rng.choice(HOSTS)}", 200, self.rng.choice(RULES))

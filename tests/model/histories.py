@@ -540,6 +540,22 @@ class Model:
             url.go("requeued", self.now_or_later(due))
         return state
 
+    def put(self, record: dict[str, Any], crawl: Crawl) -> str:
+        """Returns the code of a record of a known URL."""
+        url = self.urls[crawl, record["url"]]
+        if url.state == "leased":
+            (token,) = [token for token, held in self.leases.items() if held.url is url]
+            queue = self.end(token).url.queue
+            self.rest_whole(queue, self.floor_of_page(queue))
+            self.hosts[queue.host].ended = max(self.hosts[queue.host].ended, self.now)  # in doubt
+        state = record["state"]
+        url.due = record["due"] or (self.now if state in ("queued", "waiting") else 0)
+        url.attempts, url.losses = record["attempts"], 0
+        url.priority = url.priority if record["priority"] is None else record["priority"]
+        url.go("put", state)
+        self.wakes(self.now)
+        return "known"
+
     def retry(self, error: str | None, host: str | None) -> int:
         some = [
             url
@@ -1090,6 +1106,25 @@ class History:
         assert expected == [str(state) for state in answer], f"{answer}, not {expected}"
         self.answers.append(expected)
 
+    def put(self) -> None:
+        """Records of known URLs; `discover` and the tests of `restore` have the new ones."""
+        known = [place for place in self.model.urls if not place[0].deleted]
+        self.model.passes(self.clock())
+        records = []
+        for crawl, text in self.rng.sample(known, min(len(known), 3)):
+            state = self.rng.choice(["queued", "waiting", "done", "gone"])
+            due = self.clock() + instant(self.rng.choice([-1.0, 2.0, 50.0])) if state == "waiting" else None
+            priority = self.rng.choice([None, *PRIORITIES])
+            records.append(
+                {"url": text, "crawl": crawl.name, "state": state, "due": due, "priority": priority, "attempts": 1}
+            )
+        self.tell(*records)
+        crawls = {crawl.name: crawl for crawl, _ in known}
+        expected = [self.model.put(record, crawls[record["crawl"]]) for record in records]
+        answer = self.frontier.put(records)
+        assert expected == [str(code) for code in answer], f"{answer}, not {expected}"
+        self.answers.append(expected)
+
     def retry(self) -> None:
         error = self.rng.choice([None, None, "lost", "retries", *ERRORS, "nothing"])
         host = self.rng.choice([None, None, HOSTS[0], "nobody.com"])
@@ -1268,6 +1303,7 @@ _SHARES: dict[Callable[[History], None], int] = {
     History.delete: 2,
     History.reprioritise: 4,
     History.requeue: 4,
+    History.put: 3,
     History.retry: 3,
     History.advance: 14,
     History.wait_as_told: 6,

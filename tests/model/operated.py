@@ -449,6 +449,12 @@ class Operated:
         if (crawl or "default") in self.judge.crawls:
             self.tell(urls, crawl, self.frontier.requeue(urls, at, crawl=crawl))
 
+    def put(self) -> None:
+        state, crawl = self.rng.choice(["queued", "waiting", "done"]), self.rng.choice(["default", "other"])
+        records = [{"url": self.url(), "state": state, "crawl": crawl} for _ in range(2)]
+        if crawl in self.judge.crawls:
+            self.tell(records, self.frontier.put(records))
+
     def set_address(self) -> None:
         host, address = self.rng.choice(self.names), self.rng.choice(ADDRESSES)
         self.tell(host, address)
@@ -605,6 +611,7 @@ SHARES: dict[Callable[[Operated], None], int] = {
     Operated.retry: 2,
     Operated.reprioritise: 2,
     Operated.requeue: 2,
+    Operated.put: 1,
     Operated.set_address: 2,
     Operated.set_robots: 2,
     Operated.advance: 16,

@@ -178,6 +178,11 @@ def reprioritised(world: World) -> World:
     return after(world, lambda w: w.frontier.reprioritise([A], 0.97))
 
 
+def put(world: World, state: str) -> World:
+    due = world.clock() + instant(9.0) if state == "waiting" else None
+    return after(world, lambda w: w.frontier.put([{"url": A, "state": state, "due": due}]))
+
+
 def requeued(world: World, seconds: float) -> World:
     at = world.clock() + instant(seconds) if seconds else None
     return after(world, lambda w: w.frontier.requeue([A], at, 0.97))
@@ -237,6 +242,11 @@ URLS: dict[tuple[str, str, str], Callable[[], World]] = {
     ("parked", "changed in place", "parked"): lambda: reprioritised(refused()),
     ("gone", "retried", "queued"): lambda: after(gone(), lambda w: w.frontier.retry()),
     **{
+        (state, "put", then): (lambda state=state, then=then: put(MAKE[state](), then))
+        for state in ("queued", "leased", "waiting", "parked", "done", "gone")
+        for then in ("queued", "waiting", "parked", "done", "gone")
+    },
+    **{
         (state, "deleted", "unknown"): (lambda state=state: after(MAKE[state](), lambda w: w.frontier.delete(KEY)))
         for state in ("queued", "leased", "waiting", "parked", "done", "gone")
     },
@@ -252,6 +262,7 @@ LEASES: dict[tuple[str, str, str], Callable[[], World]] = {
     ("open", "expired", "ended"): lambda: passed(leased(), 100_000.0),
     ("open", "its process died", "ended"): lambda: after(leased(), World.kill),
     ("open", "stopped", "ended"): lambda: after(leased(), World.reopen),
+    ("open", "put", "ended"): lambda: put(leased(), "done"),
     ("ended", "reported", "ended"): lambda: reported(done(), "done"),
 }
 

@@ -48,6 +48,7 @@ class AwaitedVerbs:
     retry = awaited(Frontier.retry)
     recheck = awaited(Frontier.recheck)
     restore = awaited(Frontier.restore)
+    put = awaited(Frontier.put)
     statistics = awaited(Frontier.statistics)
     verify = awaited(Frontier.verify)
     now = awaited(Frontier.now)
@@ -90,4 +91,5 @@ class RemoteVerbs:
     retry = asked(Frontier.retry)
     recheck = asked(Frontier.recheck)
     restore = asked(Frontier.restore)
+    put = asked(Frontier.put)
     verify = asked(Frontier.verify)

@@ -812,6 +812,15 @@ class Frontier:
         Raises SettingsError for an invalid record."""
         return lambda m, now: m.carried.restore(records, now)
 
+    @served("operate", order=True)
+    @decision
+    def put(self, records: Iterable[Mapping[str, Any]]) -> Verb[list[Code]]:
+        """As `restore`, but a known URL gets state, reason, due, attempts, priority and metadata of its record; a
+        priority or metadata of None stays. An open lease of it ends, and its report will be `stale`. Of several
+        records of a URL the last one counts. Returns a code for each record, `new` or `known`. Raises SettingsError for
+        an invalid record, and for more than `CALL_ROWS_MAX`; then nothing is changed."""
+        return lambda m, now: m.carried.put(records, now)
+
     @lengthy
     def statistics(self) -> dict[str, object]:
         """Counts for machines; the names of `status --json`."""

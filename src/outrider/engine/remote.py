@@ -263,11 +263,18 @@ class RemoteFrontier(RemoteVerbs):
 
     def restore(self, records: Iterable[Mapping[str, Any]]) -> int:
         """As `Frontier.restore`, in as many calls as the records need."""
-        count = 0
-        for piece in checked_records(records):
+        return sum(self._in_parts(Frontier.restore, checked_records(records)))
+
+    def put(self, records: Iterable[Mapping[str, Any]]) -> list[Code]:
+        """As `Frontier.put`, in as many calls as the records need."""
+        pieces = list(checked_records(records))  # all are checked before the first is sent
+        return [code for codes in self._in_parts(Frontier.put, pieces) for code in codes]
+
+    def _in_parts(self, method: Callable[..., Made], pieces: Iterable[Sequence[Mapping[str, Any]]]) -> Iterator[Made]:
+        """Yields the answers of a verb to as many calls as the records of these pieces need."""
+        for piece in pieces:
             for some in _parts(piece, lambda record: len(msgspec.json.encode(record))):
-                count += self._verb(Frontier.restore, {"records": some})
-        return count
+                yield self._verb(method, {"records": some})
 
     def statistics(self) -> dict[str, Any]:
         """Counts for machines: the fields of `status --json`."""

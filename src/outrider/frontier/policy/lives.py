@@ -47,6 +47,9 @@ _LOSE, _STOP, _ORDER, _ASK = "verbs/deciding.py", "verbs/lifecycle.py", "verbs/o
 _URLS = "verbs/single_urls.py"
 _WAKE, _CENSUS = "state/url_table.py", "verbs/census.py"
 
+PUT: Final = "put"
+"""The event of a caller's record, which may move a URL to any state. A draft without such records refuses that."""
+
 URL: Final = Life(
     "URL",
     {
@@ -103,6 +106,11 @@ URL: Final = Life(
         ),
         Move("gone", "retried", "queued", _URLS),
         *(
+            Move(state, PUT, then, _CARRIED)
+            for state in ("queued", "leased", "waiting", "parked", "done", "gone")
+            for then in ("queued", "waiting", "parked", "done", "gone")
+        ),
+        *(
             Move(state, "deleted", "unknown", _ORDER)
             for state in ("queued", "leased", "waiting", "parked", "done", "gone")
         ),
@@ -122,6 +130,7 @@ LEASE: Final = Life(
         Move("open", "expired", "ended", _LOSE),
         Move("open", "its process died", "ended", _STOP),
         Move("open", "stopped", "ended", _STOP),
+        Move("open", PUT, "ended", _CARRIED),
         Move("ended", "reported", "ended", _SETTLE),
     ),
 )
@@ -155,7 +164,9 @@ HOST: Final = Life(
 LIVES: Final = (URL, LEASE, HOST)
 
 _NUMBERS: Final = {state: number for number, state in enumerate(URL.states)}
-_ALLOWED: Final = bytes(sorted({_NUMBERS[State(one.state)] << 3 | _NUMBERS[State(one.then)] for one in URL.moves}))
+_ALLOWED: Final = bytes(
+    sorted({_NUMBERS[State(one.state)] << 3 | _NUMBERS[State(one.then)] for one in URL.moves if one.event != PUT})
+)
 """The moves of URLs that an event allows, a byte for each: the old state and, in the last three bits, the new one."""
 
 

@@ -71,6 +71,7 @@ class Draft:
         self._bare: list[_Part] = []
         self._whole: list[_Part] = []
         self._records: list[tuple[CardRecord, int, int, bool]] = []
+        self.puts = False  # records of a caller, which may move a URL to any state
         self._clocks: dict[int, Clock] = {}
         self._columns_of_clocks: tuple[Rows, dict[str, Any]] | None = None
         self._returns: dict[int, tuple[int, Returns]] = {}  # by name: slot, and as this call leaves them
@@ -117,7 +118,8 @@ class Draft:
                 found.append(((kind, [tokens, cards.heads]), KnownRows(cards, old, rows)))
             elif kind is Fact.CARD and self._whole:
                 cards, tokens, old, rows = _joined(self._whole)
-                check_moves(old, cards.heads["state"])
+                if not self.puts:
+                    check_moves(old, cards.heads["state"])
                 found.append(((kind, [tokens, cards]), KnownRows(cards, old, rows)))
             else:
                 if kind in self.rows:

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 from msgspec.structs import replace
 
 from outrider.clock import Instant
-from outrider.errors import SettingsError, shown
+from outrider.errors import SettingsError, StoreFullError, shown
 from outrider.frontier.format.card_columns import Cards, fetched_at, fetched_cells
 from outrider.frontier.format.card_records import CardRecord, value_of
 from outrider.frontier.format.constant import by_value
 from outrider.frontier.format.metadata import packed, unpacked
 from outrider.frontier.policy.revisit import codes_of, pauses_of
-from outrider.frontier.priority import checked
+from outrider.frontier.priority import checked, class_of
 from outrider.frontier.state.hosts import NONE
 from outrider.frontier.state.url_table import LEASED, QUEUED, STATES, UNKNOWN, WAITING, Reason
 from outrider.frontier.verbs import arguments
@@ -29,9 +31,10 @@ from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.single_urls import SingleUrls
-from outrider.journey import RECORD_FIELDS, Form
+from outrider.journey import RECORD_FIELDS, Code, Form
 from outrider.limits import (
     CALL_BYTES_PER_FRAME,
+    CALL_ROWS_MAX,
     ERROR_TEXT_MAX,
     METADATA_BYTES_MAX,
     REFERRER_BYTES_MAX,
@@ -122,10 +125,90 @@ class Transfer(Part):
             self._core.wake(now)  # queues URLs that became due meanwhile, so that counts are right
         return count
 
+    def put(self, records: Iterable[Mapping[str, Any]], now: Instant) -> list[Code]:
+        """Accepts URLs with the states in their records, and moves known ones to these states: state with its reason,
+        due, attempts, priority and metadata; a priority or metadata of None stays as it is. This ends an open lease of
+        the URL. Of several records of one URL the last one counts. Returns a code for each record: new or known.
+
+        Raises SettingsError for an invalid record; then nothing is changed.
+        """
+        given = list(_listed(records))
+        for record in given:
+            _checked_record(record, 0)
+        self._looked_up([_arrival(record, lambda _: 0) for record in given])
+        codes: list[Code] = []
+        for piece in _pieces(given):
+            now = self._core.advance(now)
+            self._core.wake(now)
+            draft = self._core.draft(now)
+            codes += self._put(piece, draft)
+            self._core.wake(now)
+        return codes
+
+    def _put(self, records: Sequence[Mapping[str, Any]], draft: Draft) -> list[Code]:
+        """Logs these records as one frame. Returns their codes."""
+        found = self._looked_up([_arrival(record, draft.crawl) for record in records])
+        words = [_checked_record(record, draft.now) for record in records]
+        last = {identity: row for row, identity in enumerate(found.identities)}
+        rows = sorted(last.values())
+        self._add(found, [row for row in rows if not found.known[row]], words, draft)
+        changed = [row for row in rows if found.known[row]]
+        draft.puts = True
+        taken, old = self._change(found, changed, records, words, draft)
+        try:
+            self._core.commit(draft)
+        except (SettingsError, StoreFullError):
+            self.tables.urls.put_back(taken, old)
+            raise
+        firsts = set({identity: row for row, identity in reversed(list(enumerate(found.identities)))}.values())
+        return [
+            Code.NEW if row in firsts and not known else Code.KNOWN for row, known in enumerate(found.known.tolist())
+        ]
+
+    def _change(
+        self,
+        found: _LookedUp,
+        rows: Sequence[int],
+        records: Sequence[Mapping[str, Any]],
+        words: Sequence[_CheckedRecord],
+        draft: Draft,
+    ) -> tuple[Cards, npt.NDArray[np.uint8]]:
+        """Adds known URLs to the draft in the states of their records. Returns the cards that it took out of their
+        places, and the states that these leave."""
+        urls = self.tables.urls
+        _, cards = urls.find(found.links.crawl[rows], found.slots[rows], found.prints[rows])
+        tokens = self._urls.tokens_of(cards)
+        free = np.flatnonzero(tokens == 0)
+        leases = urls.by_token(tokens[tokens != 0])
+        for queue in leases.queues.tolist():  # a request may be under way
+            host, floor = int(self.tables.queues.host[queue]), self._rests.floor_of_page(queue)
+            self._rests.whole(draft, host, floor, draft.now)
+        taken, old = urls.take_out(cards.take(free))
+        whole = Cards.concatenate([taken, leases.cards])
+        places = [*free.tolist(), *np.flatnonzero(tokens).tolist()]
+        states = [*old.tolist(), *[LEASED] * len(leases.cards)]
+        for place, (row, state) in enumerate(zip(places, states, strict=True)):
+            record, told = CardRecord.of(whole, place), words[rows[row]]
+            record.state, record.reason, record.due = told.state, told.reason, told.due
+            record.attempts, record.losses = told.attempts, told.losses
+            arrival = found.arrivals[rows[row]]
+            if arrival.priority is not None:
+                record.priority, record.klass = arrival.priority, class_of(arrival.priority)
+            if records[rows[row]].get("metadata") is not None:
+                record.kept = replace(record.kept, metadata=arrival.metadata)
+            draft.record(record, state, token=int(tokens[row]), whole=True)
+        return taken, old
+
     def _restore(self, records: Sequence[Mapping[str, Any]], draft: Draft) -> int:
         # All records are checked before the first record displaces another URL (`drop_lowest`).
         arrivals = [_arrival(record, draft.crawl) for record in records]
         words = [_checked_record(record, draft.now) for record in records]
+        found = self._looked_up(arrivals)
+        firsts = {identity: row for row, identity in reversed(list(enumerate(found.identities)))}
+        return self._add(found, [row for row in sorted(firsts.values()) if not found.known[row]], words, draft)
+
+    def _looked_up(self, arrivals: Sequence[Arrival]) -> _LookedUp:
+        """Finds out which URLs of these arrivals are known. Raises SettingsError for a text that is no URL."""
         links = Arrivals.of_links(arrivals, [Origin()], self._links.spelled_batch)
         urls, tables = links.urls, self.tables
         if not urls.valid.all():
@@ -151,11 +234,11 @@ class Transfer(Part):
             for row in np.flatnonzero(known & (hosts != NONE)).tolist():
                 here, _ = tables.urls.find([int(links.crawl[row])], [int(slots[row])], [int(prints[row])])
                 known[row] = bool(here[0])
-        identity = prints ^ (links.crawl.astype(np.uint64) << np.uint64(1))
-        _, firsts = np.unique(identity, return_index=True)
-        first = np.zeros(len(urls), np.bool_)
-        first[firsts] = True
-        rows = np.flatnonzero(first & ~known)
+        return _LookedUp(arrivals, links, prints, names, hosts, slots, known)
+
+    def _add(self, found: _LookedUp, chosen: Sequence[int], words: Sequence[_CheckedRecord], draft: Draft) -> int:
+        """Adds the new URLs of these rows to the draft. Returns how many."""
+        rows, links, urls = np.array(chosen, np.intp), found.links, found.links.urls
         if not len(rows):
             return 0
         if self.settings.scope != "any":
@@ -166,8 +249,10 @@ class Transfer(Part):
                 seeds &= links.depth == 0
                 self._core.scopes.widen(draft, crawl, urls.strings(np.flatnonzero(seeds)))
         codes = np.zeros(len(urls), np.uint8)
-        self._links.add_new(links, rows, prints[rows], names[rows], hosts[rows], slots[rows], codes, draft)
-        told = {(int(links.crawl[row]), urls[row]): words[row] for row in rows.tolist()}
+        self._links.add_new(
+            links, rows, found.prints[rows], found.names[rows], found.hosts[rows], found.slots[rows], codes, draft
+        )
+        of_url = {(int(links.crawl[row]), urls[row]): words[row] for row in chosen}
         count = 0
         for cards in draft.taken_back():
             why = cards.misfit(RUN_BODY_BYTES_MAX)
@@ -175,7 +260,7 @@ class Transfer(Part):
                 raise arguments.unfit(why)
             for row in range(len(cards)):
                 record = CardRecord.of(cards, row)
-                self._tell(record, told[record.crawl, record.url], draft)
+                self._tell(record, of_url[record.crawl, record.url], draft)
                 draft.record(record, UNKNOWN, whole=True)
                 count += 1
         return count
@@ -189,6 +274,24 @@ class Transfer(Part):
         record.kept = replace(record.kept, **told.kept)
         digest = record.kept.digest
         record.content = self.tables.content_hashes([digest])[0] if digest else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _LookedUp:
+    """The URLs of records in columns, and what the frontier has of them. known: whether it has the URL."""
+
+    arrivals: Sequence[Arrival]
+    links: Arrivals
+    prints: npt.NDArray[np.uint64]
+    names: npt.NDArray[np.uint64]
+    hosts: npt.NDArray[np.uint32]
+    slots: npt.NDArray[np.uint16]
+    known: npt.NDArray[np.bool_]
+
+    @property
+    def identities(self) -> list[tuple[int, int]]:
+        """Returns crawl and fingerprint of each row, which name a URL."""
+        return list(zip(self.links.crawl.tolist(), self.prints.tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +354,14 @@ _OF_FORM: Final = {Form.OCTETS: _octets, Form.TEXT: _kept_text}
 def _shown(value: Any) -> Any:
     """Returns a value of a record as JSON has it: hex digits for octets."""
     return value.hex() if isinstance(value, bytes) else value
+
+
+def _listed(records: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yields the records of one call. Raises SettingsError for too many."""
+    for count, record in enumerate(chain.from_iterable(_pieces(records)), 1):
+        if count > CALL_ROWS_MAX:
+            raise SettingsError(f"more than {CALL_ROWS_MAX} records in one call; split them into several calls")
+        yield record
 
 
 def _pieces(records: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
