@@ -149,6 +149,7 @@ class Judge:
         self.queues: set[Queue] = set()
         self.words: dict[str, list[Word]] = defaultdict(list)
         self.robots: dict[str, Known] = {}
+        self.led_to: set[str] = set()  # hosts to which a robots.txt of another host redirected
         self.places: dict[str, Place] = defaultdict(Place)
         self.open: dict[int, Request] = {}
         self.seen: dict[str, list[Request]] = defaultdict(list)  # by server, in the order of their leases
@@ -468,7 +469,7 @@ class Judge:
         host = plain(lease.host)
         self.streams += 1
         request = Request(lease.token, "address", "", lease.url, None, self.streams, worker, lease.deadline, ())
-        self.errand_obeys(request, host)
+        self.errand_obeys(request, host, hop=host in self.led_to)
         self.open[lease.token] = request
         return request
 

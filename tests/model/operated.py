@@ -17,8 +17,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
-from model.bystander import ALL, SECOND, Judge, Request, Settings
+from model.bystander import ALL, SECOND, Judge, Request, Settings, plain
 from model.inside import inspect
 from model.interleaving import Interleaving
 from model.world import Clock, recount
@@ -340,6 +341,8 @@ class Operated:
         if outcome.robots is not None:
             answer = outcome.robots
             judge.robots_said(end.held.lease.authority, answer.status, answer.body, redirects=redirects)
+            if answer.location:
+                judge.led_to.add(plain(urlsplit(answer.location).hostname or ""))
         judge.ends(
             request.token, end.at, seconds=outcome.seconds, refused=outcome.refused,
             retry_after=None if redirects else outcome.retry_after_seconds, answered=outcome.status is not None,

@@ -230,7 +230,10 @@ class UrlTable:
     def take_out(self, known: Cards) -> tuple[Cards, Uint8s]:
         """Takes URLs without a lease, by their cards from `find`, out of their places. Returns their present cards, in
         this order, and the states they leave."""
-        return self._take_out(known.heads, np.zeros(len(known), np.uint64), known)
+        cards, old = self._take_out(known.heads, np.zeros(len(known), np.uint64), known)
+        if (old == QUEUED).any():  # their hosts may have nothing to lease now
+            self._tables.changed.append(self._tables.queues.host[self._tables.rows_of(cards.heads[old == QUEUED])])
+        return cards, old
 
     def _take_out(self, heads: Heads, tokens: Uint64s, known: Cards | None = None) -> tuple[Cards, Uint8s]:
         """Takes the cards of these URLs out of their places, in this order, with the states they leave. known: their
