@@ -75,6 +75,7 @@ GOOD = {
     "retry": {"error": None, "host": None},
     "recheck": {"host": "a.com"},
     "restore": {"records": []},
+    "put": {"records": []},
     "outbox": {"most": 1},
     "receive": {"parcels": []},
     "delivered": {"source": 1, "sequence": 1},

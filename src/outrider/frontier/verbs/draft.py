@@ -49,7 +49,10 @@ class Clock(HostCells[int, float]):
 
 
 class Draft:
-    """The facts of one call, by kind. Rare kinds are rows; cards and clocks may also be columns."""
+    """The facts of one call, by kind. Rare kinds are rows; cards and clocks may also be columns. puts: it has records
+    of a caller, which may move a URL to any state."""
+
+    puts = False
 
     def __init__(self, tables: Tables, now: Instant, *, keeps_lines: bool = False) -> None:
         self.now = now
@@ -71,7 +74,6 @@ class Draft:
         self._bare: list[_Part] = []
         self._whole: list[_Part] = []
         self._records: list[tuple[CardRecord, int, int, bool]] = []
-        self.puts = False  # records of a caller, which may move a URL to any state
         self._clocks: dict[int, Clock] = {}
         self._columns_of_clocks: tuple[Rows, dict[str, Any]] | None = None
         self._returns: dict[int, tuple[int, Returns]] = {}  # by name: slot, and as this call leaves them

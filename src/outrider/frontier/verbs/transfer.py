@@ -133,9 +133,10 @@ class Transfer(Part):
         Raises SettingsError for an invalid record; then nothing is changed.
         """
         given = list(_listed(records))
+        arrivals = [_arrival(record, lambda _: 0) for record in given]
         for record in given:
             _checked_record(record, 0)
-        self._looked_up([_arrival(record, lambda _: 0) for record in given])
+        self._looked_up(arrivals)
         codes: list[Code] = []
         for piece in _pieces(given):
             now = self._core.advance(now)
