@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -220,3 +221,28 @@ def test_a_result_that_is_not_a_page_is_refused(given):
 def test_pages_are_equal_after_a_message(html):
     page = read(html, U)
     assert page == sent_page(as_sent(page), U)
+
+
+FIRST_DECODES = {
+    "reader": "from outrider.crawl.run.reader_process import _decode_answer\ndef first(): _decode_answer(b'\\x80')",
+    "client": "from outrider.engine import http_requests, messages\n"
+    "def first(): http_requests._decoder_of(messages.Workers).decode(b'{\"workers\": []}')",
+}
+IN_THREADS = """
+import sys, threading
+sys.setswitchinterval(1e-6)
+together = threading.Barrier(8)
+def late():
+    together.wait()
+    first()
+threads = [threading.Thread(target=late) for _ in range(8)]
+for one in threads: one.start()
+for one in threads: one.join()
+"""
+
+
+@pytest.mark.parametrize("name", FIRST_DECODES)
+def test_threads_that_decode_a_type_for_the_first_time_do_not_crash(name):
+    code = FIRST_DECODES[name] + IN_THREADS
+    running = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) for _ in range(4)]
+    assert [(b"", 0)] * 4 == [(one.communicate(timeout=60)[1], one.returncode) for one in running]

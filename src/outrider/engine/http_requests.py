@@ -47,6 +47,19 @@ _PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
 _SILENCE = (OSError, http.client.HTTPException)
 Given = TypeVar("Given")
 
+_DECODERS: Final[dict[Any, msgspec.json.Decoder[Any]]] = {}  # one for each type of `messages.py` that is an answer
+_MAKES_DECODER: Final = threading.Lock()
+
+
+def _decoder_of(gives: type[Given]) -> msgspec.json.Decoder[Given]:
+    """Returns the decoder of a type. It is made under a lock: two threads that decode a type for the first time can
+    crash the interpreter (msgspec 0.22)."""
+    with _MAKES_DECODER:
+        found = _DECODERS.get(gives)
+        if found is None:
+            found = _DECODERS[gives] = msgspec.json.Decoder(gives)
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class SentRequest:
@@ -251,7 +264,7 @@ class RepeatedRequests:
 
     def _decoded(self, body: bytes, gives: type[Given]) -> Given:
         try:
-            return msgspec.json.decode(body, type=gives)
+            return _decoder_of(gives).decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise UnreachableError(f"{self.address} answered in another language ({str(error)[:200]})") from None
 

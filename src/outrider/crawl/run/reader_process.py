@@ -51,6 +51,10 @@ class _Answer(msgspec.Struct, omit_defaults=True):
     lines: list[str] = []  # its traceback
 
 
+# Made here, in one thread: two threads that decode a type for the first time can crash the interpreter (msgspec 0.22).
+_decode_answer: Final = msgspec.msgpack.Decoder(_Answer).decode
+
+
 class ReaderFailedError(Exception):
     """A reader returned no page. `kind`: raised, time (too long), memory (too much), died."""
 
@@ -144,7 +148,7 @@ class _Child:
     def read(self, body: bytes, url: str, content_type: str) -> Page:
         octets = self._exchange(msgspec.msgpack.encode((body, url, content_type)), self._seconds_max)
         try:
-            answer = msgspec.msgpack.decode(octets, type=_Answer)
+            answer = _decode_answer(octets)
             if answer.failure:
                 kind = "memory" if answer.failure == "memory" else "raised"
                 raise ReaderFailedError(kind, answer.lines)
