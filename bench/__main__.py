@@ -24,6 +24,7 @@ BENCHES = (
     "service",
     "looks",
     "parts",
+    "replay",
     "crawl",
     "work",
     "polite",
