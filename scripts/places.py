@@ -100,6 +100,7 @@ import asyncio, json, os, pathlib, tempfile, urllib.request
 from outrider import Frontier
 from outrider.crawl.output.tabular import FRONTIER, read_records, write_records
 from outrider.engine import AsyncFrontier
+from outrider.errors import SettingsError
 from outrider.journey import OutcomeBatch
 from unit.test_worker import House
 
@@ -257,6 +258,31 @@ with Frontier.open(out / "frontier", robots="caller") as frontier:
                 "        return int(self._machine.looks.tables.urls.accepted())\n\n",
                 before=True,
             ),
+            Edit(
+                "engine/owner.py",
+                '    @served("operate", order=True, host_order="delay")\n',
+                '    @served("operate", order=True)\n'
+                "    @decision\n"
+                "    def block_for(self, rest_seconds: float, keys: Sequence[str]) -> Verb[int]:\n"
+                '        """Lease nothing of these queues for a time."""\n'
+                "        return lambda m, now: m.operators.block_for(rest_seconds, keys, now)\n\n",
+                before=True,
+            ),
+            Edit(
+                "frontier/verbs/operations.py",
+                "    def set_delay(",
+                "    def block_for(self, rest: float, keys: Sequence[str], now: Instant) -> int:\n"
+                "        until = now + instant(arguments.span('rest_seconds', rest))\n"
+                "        keys = arguments.listed('keys', keys)\n"
+                "        return sum(self.block_until(until, key, None, now) for key in keys)\n\n",
+                before=True,
+            ),
+            Edit(
+                "frontier/verbs/checking.py",
+                '    "delay_seconds": arguments.delay,\n',
+                '    "rest_seconds": partial(arguments.span, "rest_seconds"),\n'
+                '    "keys": partial(arguments.listed, "keys"),\n',
+            ),
         ),
         _STUBS
         + _SERVED
@@ -267,16 +293,25 @@ try:
 
     async def awaited():
         frontier = AsyncFrontier(house.frontier)
-        return await frontier.accepted()
+        return await frontier.accepted(), await frontier.block_for(60, ["a.test", "b.test"])
 
-    assert 2 == asyncio.run(awaited())
+    assert (2, 2) == asyncio.run(awaited())
     with Frontier.connect(house.address) as remote:
-        assert 2 == remote.accepted()
-    asked = urllib.request.Request(house.address + "/api/v1/verbs/accepted", method="POST")
-    with urllib.request.urlopen(asked) as answer:
-        assert {"answer": 2} == json.load(answer)
+        assert (2, 2) == (remote.accepted(), remote.block_for(60, keys=["a.test", "b.test"]))
+        refusals = []
+        for frontier in (house.frontier, remote):
+            try:
+                frontier.block_for(-1, ["a.test"])
+            except SettingsError as error:
+                refusals.append(str(error))
+        assert 2 == len(refusals) and refusals[0] == refusals[1], refusals
+    assert {"answer": 2} == asked("verbs/accepted", {})
+    assert {"answer": 1} == asked("verbs/block_for", {"rest_seconds": 60, "keys": ["b.test"]})
+    assert "blocked" == asked("hosts/b.test")["state"]
     with urllib.request.urlopen(house.address + "/openapi.json") as answer:
-        assert "/api/v1/verbs/accepted" in json.load(answer)["paths"]
+        found = json.load(answer)
+    assert {"/api/v1/verbs/accepted", "/api/v1/verbs/block_for"} <= found["paths"].keys()
+    assert {"rest_seconds", "keys"} == found["components"]["schemas"]["BlockForArguments"]["properties"].keys()
 finally:
     house.close()
 """,

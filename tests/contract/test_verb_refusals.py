@@ -8,51 +8,13 @@ import inspect
 
 import pytest
 
+import good_arguments
 from contract.test_frontier_faces import NOW, A, World
 from outrider import AsyncFrontier, Frontier, Link
 from outrider.engine.remote import RemoteFrontier
 from outrider.errors import OutriderError
 from outrider.journey import Outcome, Verdict
 
-GOOD = {
-    "discover": {"links": [A], "request_id": None},
-    "lease": {
-        "want": 1, "ttl_seconds": 60, "per_queue": 1, "train_seconds": None, "queues_max": None, "crawl": None,
-        "key": None, "worker": None, "errands": False, "wait_seconds": 0, "request_id": None,
-    },
-    "report": {"outcomes": [], "links": (), "request_id": None, "watermark": None},
-    "extend": {"tokens": [1], "ttl_seconds": 60},
-    "release": {"tokens": [1]},
-    "defer": {"tokens": [1], "until": NOW},
-    "set_robots": {"authority": "http://a.com", "status": 200, "body": b""},
-    "queue_errands": {"kind": "sitemap", "urls": ["http://b.com/s.xml"], "crawl": None},
-    "set_address": {"host": "a.com", "address": "1.2.3.4"},
-    "set_addresses": {"addresses": {"a.com": "1.2.3.4"}},
-    "seen_content": {"digests": [b"1" * 20]},
-    "status": {"url": A, "crawl": None},
-    "explain": {"url": A, "crawl": None},
-    "host": {"name": "a.com"},
-    "crawl_delays": {"authorities": ["http://a.com"]},
-    "robots_allow": {"urls": [A]},
-    "held": {"lease_id": 1},
-    "waits": {"beyond_seconds": 0.0, "within_seconds": None},
-    "queues": {"crawl": None, "after": None, "limit": 10},
-    "hosts": {"after": None, "limit": 10, "state": None},
-    "urls": {"state": None, "host": None, "crawl": None, "key": None, "reason": None, "after": None, "limit": 10},
-    "count": {"state": None, "host": None, "crawl": None, "key": None},
-    "pause": {"key": "a.com", "crawl": None},
-    "resume": {"key": "a.com", "crawl": None},
-    "block_until": {"until": NOW, "key": "a.com", "crawl": None},
-    "set_delay": {"delay_seconds": 1.0, "key": "a.com", "crawl": None},
-    "set_limit": {"limit": 1, "key": "a.com", "crawl": None},
-    "delete": {"key": "a.com", "crawl": None},
-    "reprioritise": {"urls": [A], "priority": 0.5, "crawl": None},
-    "requeue": {"urls": [A], "at": None, "priority": None, "crawl": None},
-    "retry": {"error": None, "host": None},
-    "recheck": {"host": "a.com"},
-    "restore": {"records": []},
-    "put": {"records": []},
-}  # fmt: skip
 BAD = [
     *(None, -1, 0, 1.5, float("nan"), float("inf"), True, "x", "", b"x", [], {}, [None], [[1]], (1, 2), {1}, 1j, len),
     *(10**400, 2**63, 2**64, "\ud800", ["\ud800"], "x" * 5_000, ["x" * 70_000], {"a": None}, {"\ud800": 0.5}, "a b"),
@@ -61,11 +23,11 @@ BAD = [
     *([Outcome(1, Verdict.DONE, -1.0)], [Outcome(1, Verdict.DONE, 0.1, 200, etag="\ud800")], [(0, 5)], [(0, Link(5))]),
     *([Outcome(1, Verdict.DONE, 0.1, 5_000)], [Outcome(1, "maybe")], [Outcome(1, Verdict.DONE, error="x" * 5_000)]),
 ]
-REMOTE = {name for name in dir(RemoteFrontier) if name in GOOD}
 OWN = {"close", "connect", "look", "memory", "open", "checkpoint", "lines", "projection"} | {
     "delivered", "note_projection", "note_watermark", "outbox", "receive", "watermarks", "user_agent", "opening"
 }  # fmt: skip
 """These belong to the process that has the store."""
+GOOD = {name: good for name, good in good_arguments.GOOD.items() if name not in OWN}
 
 
 def test_a_remote_frontier_has_every_verb():

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from good_arguments import GOOD
 from limiting import set_limits
 from model.world import START, World
 from outrider import Frontier, Link
@@ -27,61 +28,6 @@ ODD = [
     *(None, -1, 0, 1.5, float("nan"), float("inf"), True, "x", "", b"x", [], {}, object(), [None], [[1]], (1, 2)),
     *(10**400, 2**63, "\ud800", "x" * 5_000, len, {1}, np.int64(5), np.float64(-3), np.array([1.5]), 1j, {"a": None}),
 ]
-GOOD = {
-    "discover": {"links": [A], "request_id": None},
-    "lease": {
-        "want": 1,
-        "ttl_seconds": 60,
-        "per_queue": 1,
-        "train_seconds": None,
-        "queues_max": None,
-        "crawl": None,
-        "key": None,
-        "worker": None,
-        "errands": False,
-        "wait_seconds": 0,
-        "request_id": None,
-    },
-    "report": {"outcomes": [], "links": (), "request_id": None, "watermark": None},
-    "extend": {"tokens": [1], "ttl_seconds": 60},
-    "release": {"tokens": [1]},
-    "defer": {"tokens": [1], "until": START},
-    "set_robots": {"authority": "http://a.com", "status": 200, "body": b""},
-    "queue_errands": {"kind": "sitemap", "urls": ["http://b.com/s.xml"], "crawl": None},
-    "set_address": {"host": "a.com", "address": "1.2.3.4"},
-    "set_addresses": {"addresses": {"a.com": "1.2.3.4"}},
-    "note_projection": {"stream": "pages", "length": 1, "lsn": 1},
-    "note_watermark": {"writer": "w", "value": b"x"},
-    "seen_content": {"digests": [b"1" * 20]},
-    "status": {"url": A, "crawl": None},
-    "explain": {"url": A, "crawl": None},
-    "host": {"name": "a.com"},
-    "crawl_delays": {"authorities": ["http://a.com"]},
-    "robots_allow": {"urls": [A]},
-    "held": {"lease_id": 1},
-    "waits": {"beyond_seconds": 0.0, "within_seconds": None},
-    "queues": {"crawl": None, "after": None, "limit": 10},
-    "hosts": {"after": None, "limit": 10, "state": None},
-    "urls": {"state": None, "host": None, "crawl": None, "key": None, "reason": None, "after": None, "limit": 10},
-    "count": {"state": None, "host": None, "crawl": None, "key": None},
-    "pause": {"key": "b.com", "crawl": None},
-    "resume": {"key": "b.com", "crawl": None},
-    "block_until": {"until": START, "key": "b.com", "crawl": None},
-    "set_delay": {"delay_seconds": 1.0, "key": "b.com", "crawl": None},
-    "set_limit": {"limit": 1, "key": "b.com", "crawl": None},
-    "delete": {"key": "b.com", "crawl": None},
-    "reprioritise": {"urls": [A], "priority": 0.5, "crawl": None},
-    "requeue": {"urls": [A], "at": None, "priority": None, "crawl": None},
-    "retry": {"error": None, "host": None},
-    "recheck": {"host": "a.com"},
-    "restore": {"records": []},
-    "put": {"records": []},
-    "outbox": {"most": 1},
-    "receive": {"parcels": []},
-    "delivered": {"source": 1, "sequence": 1},
-    "lines": {"stream": "pages", "after": 0},
-    "projection": {"stream": "pages"},
-}
 
 
 def nested(levels):

@@ -64,16 +64,23 @@ class AwaitedVerbs:
 class RemoteVerbs:
     """The methods of `RemoteFrontier` that are made as `Frontier` declares."""
 
+    release = asked(Frontier.release)
     defer = asked(Frontier.defer)
     set_robots = asked(Frontier.set_robots)
     queue_errands = asked(Frontier.queue_errands)
     set_addresses = asked(Frontier.set_addresses)
     seen_content = asked(Frontier.seen_content)
+    next_ready_seconds = asked(Frontier.next_ready_seconds)
+    finished = asked(Frontier.finished)
+    at_limit = asked(Frontier.at_limit)
     pressure = asked(Frontier.pressure)
     status = asked(Frontier.status)
+    explain = asked(Frontier.explain)
+    explain_idle = asked(Frontier.explain_idle)
     host = asked(Frontier.host)
     crawl_delays = asked(Frontier.crawl_delays)
     robots_allow = asked(Frontier.robots_allow)
+    workers = asked(Frontier.workers)
     held = asked(Frontier.held)
     waits = asked(Frontier.waits)
     queues = asked(Frontier.queues)

@@ -167,15 +167,17 @@ class Leased(Struct, frozen=True):
     waited_ms: int = 0
 
 
-_OTHER_NAMES = {
+OTHER_NAMES = {
     "crawl": "crawl_id",
     "address": "ip",
     "deadline": "deadline_us",
     "not_before": "not_before_us",
     "ended_before": "ended_before_us",
 }
+"""The names over HTTP of arguments and fields that have another one there."""
+OWN_NAMES = {there: name for name, there in OTHER_NAMES.items()}
 LEASE_AS_IT_IS = {
-    name: _OTHER_NAMES.get(name, name) for name in Lease.__struct_fields__ if name not in ("kind", "metadata")
+    name: OTHER_NAMES.get(name, name) for name in Lease.__struct_fields__ if name not in ("kind", "metadata")
 }
 """The fields whose values are alike in a lease and in its record, and the names that they have there."""
 

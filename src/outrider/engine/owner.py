@@ -45,7 +45,6 @@ from outrider.engine.opening import (
 )
 from outrider.engine.robots_reading import answers_of, read_answers, read_files
 from outrider.engine.rounds import Rounds
-from outrider.engine.store_socket import StoreSocket
 from outrider.engine.verbs import decision, filled, glance, lengthy, like, served
 from outrider.engine.waiting import RINGS_NOT, Bell, waited
 from outrider.errors import (
@@ -229,7 +228,7 @@ class Frontier:
             frontier = cls(files, machine, log, clock=source, store=store, checkpoint=checkpoint)
             frontier._begin(at, passed, step, fresh=fresh, callers_clock=clock is not None)
             if control and isinstance(path, str | os.PathLike):
-                frontier._socket = StoreSocket(os.path.abspath(path), frontier)
+                frontier._socket = _socket_in(os.path.abspath(path), frontier)
         except BaseException:
             let_all_go(files, log, tables)
             raise
@@ -478,12 +477,13 @@ class Frontier:
         """These leases live until ttl_seconds from now."""
         return lambda m, now: m.reports.extend(tokens, ttl_seconds, now)
 
+    @served("work", fetches=True, ends=True, path="frontier/release", takes="Tokens", gives="Codes")
     @decision
     def release(self, tokens: Sequence[int]) -> Verb[list[Settled]]:
         """Returns leases unfetched."""
         return lambda m, now: m.reports.release(tokens, now)
 
-    @served("work", fetches=True)
+    @served("work", fetches=True, ends=True)
     @decision
     def defer(self, tokens: Sequence[int], until: Instant) -> Verb[list[Settled]]:
         """Returns leases unfetched; their URLs and errands wait until an instant."""
@@ -497,7 +497,7 @@ class Frontier:
         self._read_ahead([RobotsAnswer(status, body)])
         self._call("set_robots", lambda m, now: m.robots.set_robots(authority, status, body, now))
 
-    @served("work", fetches=True)
+    @served("work", fetches=True, path="frontier/errands", takes="Wanted", gives="Codes")
     @decision
     def queue_errands(self, kind: str, urls: str | Sequence[str], *, crawl: str | None = None) -> Verb[list[Code]]:
         """Queues an errand for each URL: a request for something other than a page, which `lease(errands=True)` returns
@@ -518,7 +518,7 @@ class Frontier:
 
         return verb
 
-    @served("work", fetches=True)
+    @served("work", fetches=True, path="frontier/addresses", takes="Addresses", gives="Ordered")
     @decision
     def set_addresses(self, addresses: Mapping[str, str | None]) -> Verb[int]:
         """The addresses of many hosts; how many were not known to be there. An address that is known already costs
@@ -535,7 +535,7 @@ class Frontier:
         """An archive writer is synced up to this place."""
         return lambda m, now: m.notes.note_watermark(writer, value, now)
 
-    @served("work")
+    @served("work", path="frontier/content", takes="Digests", gives="Seen")
     @glance
     def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
         """Whether content with each digest was accepted for some URL before."""
@@ -543,6 +543,7 @@ class Frontier:
         self._check()
         return self._machine.looks.seen_content(digests)
 
+    @served("read")
     @glance
     def next_ready_seconds(self) -> float | None:
         """Returns the seconds until a lease is possible, 0 if it is now, None if waiting alone does not help."""
@@ -556,12 +557,14 @@ class Frontier:
         """The product for which robots.txt files are read."""
         return self._machine.settings.user_agent
 
+    @served("read")
     @glance
     def finished(self) -> bool:
         """Whether nothing is queued, leased, waiting or on an errand."""
         self._check()
         return self._machine.looks.finished()
 
+    @served("read")
     @glance
     def at_limit(self) -> bool:
         """Whether work is left that a budget forbids."""
@@ -585,6 +588,7 @@ class Frontier:
         self._instant()
         return self._machine.looks.status(url, crawl)
 
+    @served("read", word="explain", enriched=True, takes="Explain", gives="Explanation")
     @glance
     def explain(self, url: str, *, crawl: str | None = None) -> Explanation:
         """Everything known of one URL, and the one reason why it is not being fetched now."""
@@ -593,6 +597,7 @@ class Frontier:
         self._check()
         return self._machine.reasons.explain(url, crawl, self._instant())
 
+    @served("read", word="why-idle", enriched=True)
     @lengthy
     def explain_idle(self) -> Idle:
         """Why nothing, or no more, can be leased now."""
@@ -612,7 +617,7 @@ class Frontier:
         self._check()
         return self._machine.looks.crawl_delays(authorities)
 
-    @served("work")
+    @served("work", path="frontier/allowed", takes="Urls", gives="Allowed")
     @glance
     def robots_allow(self, urls: Sequence[str]) -> list[bool | None]:
         """Whether robots.txt allows our agent each URL; None where that of its authority was not read. It judges what
@@ -620,6 +625,7 @@ class Frontier:
         self._check()
         return self._machine.looks.robots_allow(urls)
 
+    @served("read")
     @glance
     def workers(self) -> list[WorkerStatus]:
         """Returns the named workers with leases, by name, each with its leases."""
@@ -649,14 +655,14 @@ class Frontier:
         self._check()
         return self._machine.looks.queues(crawl, after, limit)
 
-    @served("read")
+    @served("read", word="hosts", takes="ListHosts", gives="Rows")
     @lengthy
     def hosts(self, *, state: str | None = None, after: str | None = None, limit: int = 100) -> ListPage[HostStatus]:
         """Returns a piece of the list of hosts. state: ready, resting, blocked or empty; with a state a piece may have
         fewer rows than `limit` and still a cursor."""
         return self._looked(lambda m, now: m.looks.hosts(now, state, after, limit))
 
-    @served("read")
+    @served("read", word="urls", takes="ListUrls", gives="Rows")
     @lengthy
     def urls(
         self,
@@ -689,32 +695,32 @@ class Frontier:
 
     # -- what operators do --------------------------------------------------------------------------------------------
 
-    @served("operate", order=True)
+    @served("operate", order=True, host_order="pause")
     @decision
     def pause(self, key: str | None = None, *, crawl: str | None = None) -> Verb[int]:
         """Lease nothing of the queues with this key (None: of the whole crawl) until `resume`; how many queues. A key
         that is a host may be spelled in any way, here and below."""
         return lambda m, now: m.operators.pause(key, crawl, now, paused=True)
 
-    @served("operate", order=True)
+    @served("operate", order=True, host_order="resume")
     @decision
     def resume(self, key: str | None = None, *, crawl: str | None = None) -> Verb[int]:
         """Lease the paused queues again; how many queues."""
         return lambda m, now: m.operators.pause(key, crawl, now, paused=False)
 
-    @served("operate", order=True)
+    @served("operate", order=True, host_order="block")
     @decision
     def block_until(self, until: Instant, key: str | None = None, *, crawl: str | None = None) -> Verb[int]:
         """Lease nothing of these queues before an instant."""
         return lambda m, now: m.operators.block_until(until, key, crawl, now)
 
-    @served("operate", order=True)
+    @served("operate", order=True, host_order="delay")
     @decision
     def set_delay(self, delay_seconds: float | None, key: str | None = None, *, crawl: str | None = None) -> Verb[int]:
         """Sets the least gap after a request of these queues; None: that of the settings."""
         return lambda m, now: m.operators.set_delay(delay_seconds, key, crawl, now)
 
-    @served("operate", order=True)
+    @served("operate", order=True, host_order="limit")
     @decision
     def set_limit(self, limit: int | None, key: str | None = None, *, crawl: str | None = None) -> Verb[int]:
         """How many requests of each of these queues may be open at once; None: one."""
@@ -756,7 +762,7 @@ class Frontier:
         each URL before."""
         return lambda m, now: m.urls.requeue(urls, at, priority, crawl, now)
 
-    @served("operate", order=True)
+    @served("operate", order=True, word="retry", takes="Retry", gives="Ordered")
     @lengthy
     def retry(self, *, error: str | None = None, host: str | None = None) -> int:
         """Queues dead letters again: all, or those of an error class or of a host (in any spelling). Returns their
@@ -774,7 +780,7 @@ class Frontier:
                 self._wait_durable()
                 return count
 
-    @served("operate", order=True)
+    @served("operate", order=True, host_order="recheck")
     @lengthy
     def recheck(self, host: str) -> int:
         """Drops the verdict on each robots.txt of a host (in any spelling): the file is requested again before the
@@ -1192,6 +1198,12 @@ def _retry(chosen: Heads, error: str | None, machine: Machine, now: Instant) -> 
     return machine.urls.retry(chosen, error, now)
 
 
+def _socket_in(directory: str, frontier: Frontier) -> StoreSocket:
+    from outrider.engine.store_socket import StoreSocket  # its questions are made from the methods of `Frontier`
+
+    return StoreSocket(directory, frontier)
+
+
 def _check_stream(stream: object, known: tuple[str, ...] = STREAMS) -> None:
     if not isinstance(stream, str) or stream not in known:
         raise SettingsError(f"stream {shown(stream)}: there are {', '.join(known)}")
@@ -1199,6 +1211,7 @@ def _check_stream(stream: object, known: tuple[str, ...] = STREAMS) -> None:
 
 if TYPE_CHECKING:
     from outrider.engine.remote import RemoteFrontier
+    from outrider.engine.store_socket import StoreSocket
 
     def _speaks(frontier: Frontier) -> Verbs:
         """Lets the type checker prove that a frontier has the verbs of `journey`."""

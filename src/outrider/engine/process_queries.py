@@ -1,76 +1,73 @@
 """Queries and orders of other processes, and how a frontier answers them: one table each.
 
 `LOOKS` and `ORDERS` serve a running crawl, a program with its own store, a server and the files of a store. So their
-answers have the same shape.
+answers have the same shape. They follow from the words that the methods of `Frontier` declare.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import msgspec
 
 from outrider.clock import instant
+from outrider.engine.owner import Frontier
+from outrider.engine.verbs import served_of
 from outrider.errors import SettingsError, shown
+from outrider.journey import Explanation, Idle, ListPage
 from outrider.limits import CONTROL_PAGE_ROWS_MAX, ORDER_SECONDS_MAX
 
-if TYPE_CHECKING:
-    from outrider.engine.owner import Frontier
+Look = Callable[[Frontier, Mapping[str, Any]], dict[str, Any]]
 
 
-def _explain(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = frontier.explain(str(question.get("url", "")), crawl=question.get("crawl")).as_dict()
-    # 16 hex digits: as a number it is larger than many readers of JSON keep exactly.
-    return {**found, "fingerprint": f"{found['fingerprint']:016x}"}
+def as_sent(found: Any) -> Any:
+    """Returns the answer of a verb as JSON values."""
+    if isinstance(found, ListPage):
+        return {"rows": msgspec.to_builtins(list(found)), "cursor": found.cursor}
+    sent = msgspec.to_builtins(found)
+    if isinstance(found, Explanation):
+        # 16 hex digits: as a number it is larger than many readers of JSON keep exactly.
+        sent["fingerprint"] = f"{found.fingerprint:016x}"
+    if isinstance(found, Idle):
+        # The hint is for the program that owns the frontier, and the reader is another process.
+        sent["text"] = found.text.replace(sent.pop("hint"), "")
+    return sent
 
 
-def _stands(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
-    """The state of one URL and the frontier's own reason in words; no page is searched for a link to it."""
-    found = frontier.explain(str(question.get("url", "")))
-    return {"state": str(found.state), "reason_text": found.reason_text}
+def _asked(name: str, method: Callable[..., Any]) -> Look:
+    """Returns the function of a question: its arguments are those of the method, by name."""
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+
+    def answer(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
+        values: dict[str, Any] = {one.name: "" for one in parameters if one.default is one.empty}
+        values |= {one.name: value for one in parameters if (value := question.get(one.name)) is not None}
+        if any(one.name == "limit" for one in parameters):
+            values["limit"] = _limit(question.get("limit"))
+        found = getattr(frontier, name)(**values)
+        sent: dict[str, Any] = {"count": found} if isinstance(found, int) else as_sent(found)
+        return sent
+
+    return answer
 
 
-def _why_idle(frontier: Frontier, _: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = frontier.explain_idle().as_dict()
-    # The hint is for the program that owns the frontier; the shell is another process.
-    hint = found.pop("hint", "")
-    return {**found, "text": found["text"].replace(hint, "")} if hint else found
-
-
-def _hosts(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
-    page = frontier.hosts(state=question.get("state"), after=question.get("after"), limit=_limit(question))
-    return {"rows": [asdict(host) for host in page], "cursor": page.cursor}
-
-
-def _urls(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
-    page = frontier.urls(
-        state=question.get("state"),
-        host=question.get("host"),
-        reason=question.get("reason"),
-        after=question.get("after"),
-        limit=_limit(question),
-    )
-    # Its fields are not containers, and asdict() would copy them as such: a third of the time of a page.
-    return {"rows": [{one.name: getattr(url, one.name) for one in fields(url)} for url in page], "cursor": page.cursor}
-
-
-def _limit(question: Mapping[str, Any]) -> int:
-    limit = question.get("limit")
+def _limit(limit: object) -> int:
     return max(1, min(limit, CONTROL_PAGE_ROWS_MAX)) if isinstance(limit, int) else CONTROL_PAGE_ROWS_MAX
 
 
-LOOKS: Final[dict[str, Callable[[Frontier, Mapping[str, Any]], dict[str, Any]]]] = {
-    "explain": _explain,
-    "stands": _stands,
-    "why-idle": _why_idle,
-    "hosts": _hosts,
-    "urls": _urls,
-}
-"""Each query and its function. `hosts` and `urls` return `rows` and the `cursor` after them, None at the
-end; a result may have fewer rows than requested and still a cursor."""
+def _hosts(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
+    """Answers for the host of a name alone, too."""
+    if question.get("name") is None:
+        return _WORDS["hosts"](frontier, question)
+    found = frontier.host(question["name"])
+    return {"rows": [] if found is None else [as_sent(found)], "cursor": None}
 
 
-# -- orders ------------------------------------------------------------------------------------------------------------
+def _state(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
+    """The state of one URL and the frontier's own reason in words; no page is searched for a link to it."""
+    found = frontier.explain(str(question.get("url", "")))
+    return {"state": str(found.state), "reason_text": found.reason_text}
 
 
 def _add(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,10 +78,6 @@ def _add(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
     return {"codes": codes}
 
 
-def _retry(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
-    return {"count": frontier.retry(error=question.get("error"), host=question.get("host"))}
-
-
 def _host(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
     """Sets a rule for the queues of a host, later ones included."""
     host, order = str(question.get("host", "")), str(question.get("order", ""))
@@ -93,19 +86,12 @@ def _host(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
         raise SettingsError(
             f"this crawl has no host {host!r:.200}; `outrider hosts DIR` lists its hosts, `outrider add` adds one"
         )
-    if order == "pause":
-        count = frontier.pause(host)
-    elif order == "resume":
-        count = frontier.resume(host)
-    elif order == "block":
-        count = frontier.block_until(frontier.now() + instant(float(value or 0)), host)
-    elif order == "delay":
-        count = frontier.set_delay(value, host)
-    elif order == "recheck":
-        count = frontier.recheck(host)
-    else:
-        count = frontier.set_limit(None if value is None else int(value), host)
-    return {"count": count}
+    verb = getattr(frontier, HOST_ORDERS[order])
+    if order not in _TAKES:
+        return {"count": verb(host)}
+    if order == "block":
+        return {"count": verb(frontier.now() + instant(float(value or 0)), host)}
+    return {"count": verb(value if value is None or order == "delay" else int(value), host)}
 
 
 _TAKES: Final = {"block": "seconds above 0", "delay": "seconds, or none", "limit": "a whole number from 1, or none"}
@@ -138,13 +124,23 @@ def order_value(order: str, given: object, typed: object = None) -> float | None
     return number
 
 
-HOST_ORDERS: Final = ("pause", "resume", "block", "delay", "limit", "recheck")
-ORDERS: Final[dict[str, Callable[[Frontier, Mapping[str, Any]], dict[str, Any]]]] = {
+_SERVED: Final = served_of(Frontier)
+HOST_ORDERS: Final = {verb.host_order: name for name, (verb, _) in _SERVED.items() if verb.host_order}
+"""Each order to a host, and its method."""
+_WORDS: Final = {verb.word: _asked(name, method) for name, (verb, method) in _SERVED.items() if verb.word}
+ORDERS: Final[dict[str, Look]] = {
     "add": _add,
     "host": _host,
-    "retry": _retry,
+    **{verb.word: _WORDS[verb.word] for verb, _ in _SERVED.values() if verb.word and verb.order},
 }
 """Each order and the function that carries it out: for the crawl that runs, or for a store without an owner."""
+LOOKS: Final[dict[str, Look]] = {
+    **{word: look for word, look in _WORDS.items() if word not in ORDERS},
+    "hosts": _hosts,
+    "stands": _state,
+}
+"""Each query and its function. `hosts` and `urls` return `rows` and the `cursor` after them, None at the
+end; a result may have fewer rows than requested and still a cursor."""
 
 
 def totals(frontier: Frontier, _: Mapping[str, Any]) -> dict[str, Any]:

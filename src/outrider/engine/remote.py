@@ -7,17 +7,17 @@ with its key, so that it takes effect once.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
-from types import TracebackType, UnionType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from outrider import journey
 from outrider.clock import Instant, elapsed, instant, seconds
 from outrider.engine import messages as m
 from outrider.engine.awaited import OpeningFrontier
@@ -36,13 +36,7 @@ from outrider.frontier.verbs.reporting import by_outcome
 from outrider.frontier.verbs.transfer import checked_records
 from outrider.journey import (
     LEASE_KEYWORDS,
-    ArchivePlace,
     Code,
-    Explanation,
-    GroupStatus,
-    HostStatus,
-    HostWait,
-    Idle,
     Kind,
     Lease,
     LeaseBatch,
@@ -50,17 +44,10 @@ from outrider.journey import (
     ListPage,
     Outcome,
     OutcomeBatch,
-    PriorityPart,
-    QueueStatus,
-    Ranking,
     Report,
     RequestId,
-    RobotsStatus,
     Settled,
-    State,
-    UrlStatus,
     Verbs,
-    WorkerStatus,
 )
 from outrider.limits import (
     DISCOVER_ROWS_PER_FRAME,
@@ -74,20 +61,14 @@ from outrider.url import UrlBatch
 
 Made = TypeVar("Made")
 _EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
-_NESTED: Final[dict[str, type]] = {
-    kind.__name__: kind
-    for kind in (
-        HostWait,
-        UrlStatus,
-        QueueStatus,
-        HostStatus,
-        RobotsStatus,
-        GroupStatus,
-        Ranking,
-        PriorityPart,
-        ArchivePlace,
-    )
+_INSTANTS: Final = {
+    field.name
+    for kind in vars(journey).values()
+    if is_dataclass(kind)
+    for field in fields(kind)
+    if "Instant" in str(field.type)
 }
+"""The fields of answers that are instants."""
 
 
 @takes_builtins
@@ -194,18 +175,12 @@ class RemoteFrontier(RemoteVerbs):
 
     def extend(self, tokens: Sequence[int], ttl_seconds: float) -> list[Settled]:
         """As `Frontier.extend`."""
-        given = checked("extend", {"ttl_seconds": ttl_seconds, "tokens": tokens})
-        return self._settled("extend", given["tokens"], ttl_ms=max(1, round(given["ttl_seconds"] * 1000)))
-
-    def release(self, tokens: Sequence[int]) -> list[Settled]:
-        """As `Frontier.release`."""
-        return self._settled("release", checked("release", {"tokens": tokens})["tokens"])
-
-    def _settled(self, name: str, tokens: Sequence[int], **more: Any) -> list[Settled]:
-        """A code for each lease; a number that can be no token of a server's is that of no lease."""
-        sent = [one for one in tokens if 0 < one < 1 << 63]
-        codes = iter(self._post(("frontier", name), m.Tokens(sent, **more), m.Codes).codes)
-        return [Settled(next(codes)) if 0 < one < 1 << 63 else Settled.STALE for one in tokens]
+        how = checked("extend", {"ttl_seconds": ttl_seconds, "tokens": tokens})
+        # A number that can be no token of a server's is that of no lease.
+        sent = [one for one in how["tokens"] if 0 < one < 1 << 63]
+        body = m.Tokens(sent, max(1, round(how["ttl_seconds"] * 1000)))
+        codes = iter(self._post(("frontier", "extend"), body, m.Codes).codes)
+        return [Settled(next(codes)) if 0 < one < 1 << 63 else Settled.STALE for one in how["tokens"]]
 
     def set_address(self, host: str, address: str | None) -> None:
         """As `Frontier.set_address`."""
@@ -217,39 +192,9 @@ class RemoteFrontier(RemoteVerbs):
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
-    def next_ready_seconds(self) -> float | None:
-        """As `Frontier.next_ready_seconds`."""
-        ready = self._ask_ready()[1].next_ready_in_ms
-        return None if ready is None else ready / 1000
-
-    def finished(self) -> bool:
-        """As `Frontier.finished`."""
-        return self._ask_ready()[1].finished
-
-    def at_limit(self) -> bool:
-        """As `Frontier.at_limit`."""
-        return self._ask_ready()[1].at_limit
-
     def now(self) -> Instant:
         """The latest possible instant of the server: the last one received, and the time since."""
         return self._ahead + self._ticks()
-
-    def explain(self, url: str, *, crawl: str | None = None) -> Explanation:
-        """As `Frontier.explain`."""
-        given = checked("explain", {"url": url, "crawl": crawl})
-        found = self._get(("explain",), url=given["url"], crawl_id=given["crawl"])
-        return _made(Explanation, {**found, "fingerprint": int(found["fingerprint"], 16)})
-
-    def explain_idle(self) -> Idle:
-        """As `Frontier.explain_idle`."""
-        return _made(Idle, self._get(("why-idle",)))
-
-    def workers(self) -> list[WorkerStatus]:
-        """As `Frontier.workers`: those with leases."""
-        rows = self._get(("workers",))["workers"]
-        return [
-            _made(WorkerStatus, {**row, "name": row["worker_id"]}) for row in rows if row["pages"] or row["errands"]
-        ]
 
     def records(self) -> Iterator[dict[str, Any]]:
         """As `Frontier.records`. The server reads piece by piece, and drops an abandoned reading."""
@@ -456,38 +401,27 @@ def _lease(one: m.Record) -> Lease:
     )
 
 
-def made(kind: Any, told: Any) -> Any:
+def made(kind: Any, sent: Any) -> Any:
     """The answer of a verb from its JSON."""
-    if told is None:
-        return None
-    if get_origin(kind) is UnionType:
-        kind = next(one for one in get_args(kind) if one is not type(None))
     if kind is LeaseBatch:
-        return LeaseBatch([_lease(one) for one in msgspec.convert(told, list[m.Record])])
+        return LeaseBatch([_lease(one) for one in msgspec.convert(sent, list[m.Record])])
     if get_origin(kind) is ListPage:
-        return ListPage([_made(get_args(kind)[0], row) for row in told["rows"]], told["cursor"])
-    return _made(kind, told) if isinstance(kind, type) and is_dataclass(kind) else msgspec.convert(told, kind)
+        return ListPage(msgspec.convert(_undated(sent["rows"]), list[get_args(kind)[0]]), sent["cursor"])  # type: ignore[misc]
+    return msgspec.convert(_undated(sent), kind)
 
 
-def _made(kind: type[Made], told: Mapping[str, Any]) -> Made:
-    """Makes a dataclass from its fields in JSON: instants from RFC 3339, other fields unchanged."""
-    assert is_dataclass(kind)
-    found: dict[str, Any] = {}
-    for one in fields(kind):
-        value = told.get(one.name, None if one.default is MISSING else one.default)
-        words = re.split(r"[\s|]+", str(one.type))
-        if "Instant" in words and isinstance(value, str):
-            value = (datetime.fromisoformat(value) - _EPOCH) // timedelta(microseconds=1)
-        elif words[0] in _NESTED and isinstance(value, Mapping):
-            value = _made(_NESTED[words[0]], value)
-        elif (listed := re.match(r"tuple\[(\w+),", str(one.type))) and listed[1] in _NESTED:
-            value = tuple(_made(_NESTED[listed[1]], row) for row in value or ())
-        elif isinstance(value, list) and str(one.type).startswith("tuple["):
-            value = tuple(value)
-        elif words[0] == "State" and isinstance(value, str):
-            value = State(value)
-        found[one.name] = value
-    return kind(**found)
+def _undated(value: Any, name: str = "") -> Any:
+    """Returns JSON with its instants and fingerprints as the numbers that the library has."""
+    if isinstance(value, dict):
+        return {key: _undated(one, key) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_undated(one, name) for one in value]
+    if not isinstance(value, str) or name not in (*_INSTANTS, "fingerprint"):
+        return value
+    if name == "fingerprint":
+        return int(value, 16)
+    # Beyond the year 9999 it is a number.
+    return int(value) if value.isdigit() else (datetime.fromisoformat(value) - _EPOCH) // timedelta(microseconds=1)
 
 
 def _link_bytes(one: str | m.NewUrl) -> int:

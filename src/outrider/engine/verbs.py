@@ -6,7 +6,8 @@ method for `await`.
     lengthy    may need long, and locks when necessary
 
 `served` says that a server answers the method too, and for whom: its path, its body and the method of `RemoteFrontier`
-follow from the signature. `scripts/stubs.py` writes them to `derived.py`.
+follow from the signature. `scripts/stubs.py` writes them to `derived.py`. A method with a `word` is also a question, or
+an order, of other processes.
 """
 
 from __future__ import annotations
@@ -82,22 +83,32 @@ def awaited(method: Method[Given, Answer], why: str = "") -> Awaited[Given, Answ
 
 @dataclass(frozen=True, slots=True)
 class ServedVerb:
-    """How a server answers a verb. role: of a token that may use it. order: it is recorded with its author. fetches: it
-    is for programs that fetch, and is refused by a crawl that fetches itself."""
+    """How a server answers a verb, at /api/v1/verbs/NAME.
+
+    role: of a token that may use it. order: it is recorded with its author. fetches: it is for programs that fetch, and
+    is refused by a crawl that fetches itself. ends: the leases of its tokens end. word: by which other processes ask
+    it over control.sock, and clients at /api/v1/WORD. enriched: a running crawl adds facts to the answer. host_order:
+    the word of an order to one host. path: an older path below /api/v1/. takes, gives: types of `messages` or `journey`
+    for the word or the older path."""
 
     role: str
     order: bool = False
     fetches: bool = False
+    ends: bool = False
+    word: str = ""
+    enriched: bool = False
+    host_order: str = ""
+    path: str = ""
+    takes: str = ""
+    gives: str = ""
 
-
-def served(role: str, *, order: bool = False, fetches: bool = False) -> Callable[[Whole], Whole]:
-    """Declares that a server answers a method."""
-
-    def declared(method: Whole) -> Whole:
-        vars(method)["served"] = ServedVerb(role, order, fetches)
+    def __call__(self, method: Whole) -> Whole:
+        """Declares it of a method."""
+        vars(method)["served"] = self
         return method
 
-    return declared
+
+served = ServedVerb
 
 
 def served_of(cls: type[Frontier]) -> dict[str, tuple[ServedVerb, Callable[..., Any]]]:

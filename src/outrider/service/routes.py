@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from outrider import journey
 from outrider.clock import Instant, elapsed, seconds
 from outrider.crawl.setup.instants import dated, moment
 from outrider.engine import Frontier
 from outrider.engine import messages as m
-from outrider.engine.process_queries import HOST_ORDERS, order_value
+from outrider.engine.process_queries import HOST_ORDERS, as_sent, order_value
 from outrider.engine.verbs import ServedVerb, served_of
 from outrider.errors import OutriderError, PagesNeedErrandsError
 from outrider.journey import (
     Code,
-    Explanation,
     HostStatus,
     Lease,
     LeaseBatch,
-    ListPage,
     Outcome,
     RequestId,
     Settled,
@@ -367,28 +367,6 @@ async def _extend_tokens(service_state: ServiceState, ask: Ask) -> m.Codes:
     return m.Codes(list(map(str, codes)))
 
 
-async def _release_tokens(service_state: ServiceState, ask: Ask) -> m.Codes:
-    codes = await service_state.frontier.release(ask.body.tokens)
-    service_state.registry.settle_tokens(ask.body.tokens)
-    return m.Codes(list(map(str, codes)))
-
-
-async def _content(service_state: ServiceState, ask: Ask) -> m.Seen:
-    return m.Seen(await service_state.frontier.seen_content(ask.body.digests))
-
-
-async def _errands(service_state: ServiceState, ask: Ask) -> m.Codes:
-    return m.Codes(list(map(str, await service_state.frontier.queue_errands(ask.body.kind, ask.body.urls))))
-
-
-async def _allowed(service_state: ServiceState, ask: Ask) -> m.Allowed:
-    return m.Allowed(await service_state.frontier.robots_allow(ask.body.urls))
-
-
-async def _addresses(service_state: ServiceState, ask: Ask) -> m.Ordered:
-    return m.Ordered(await service_state.frontier.set_addresses(ask.body.addresses))
-
-
 async def _when_ready(service_state: ServiceState, _: Ask) -> m.NextReady:
     ready = await service_state.frontier.next_ready_seconds()
     in_ms = None if ready is None else round(ready * 1000)
@@ -445,35 +423,6 @@ async def _stats(service_state: ServiceState, _: Ask) -> m.Stats:
     )
 
 
-async def _look(service_state: ServiceState, name: str, **question: Any) -> dict[str, Any]:
-    """Answers a question of the table for a running crawl, in a thread, because it may read much."""
-    answer = await service_state.answers[name](question)
-    found: dict[str, Any] = await asyncio.to_thread(dated, answer)
-    return found
-
-
-async def _why_idle(service_state: ServiceState, _: Ask) -> dict[str, Any]:
-    return await _look(service_state, "why-idle")
-
-
-async def _explain(service_state: ServiceState, ask: Ask) -> dict[str, Any]:
-    return await _look(service_state, "explain", url=normalize(ask.query.url), crawl=ask.query.crawl_id)
-
-
-async def _hosts(service_state: ServiceState, ask: Ask) -> dict[str, Any]:
-    if ask.query.name is not None:
-        found = await service_state.frontier.host(ask.query.name)
-        return {"rows": [] if found is None else [dated(asdict(found))], "cursor": None}
-    return await _look(service_state, "hosts", state=ask.query.state, after=ask.query.after, limit=ask.query.limit)
-
-
-async def _urls(service_state: ServiceState, ask: Ask) -> dict[str, Any]:
-    wish: m.ListUrls = ask.query
-    return await _look(
-        service_state, "urls", state=wish.state, host=wish.host, reason=wish.reason, after=wish.after, limit=wish.limit
-    )
-
-
 async def _records(service_state: ServiceState, ask: Ask) -> m.Rows:
     return m.Rows(*await service_state.readings.piece(ask.query.after))
 
@@ -497,17 +446,8 @@ async def _rule(service_state: ServiceState, ask: Ask) -> m.Ordered:
         raise Problem("unknown-path", f"order {order!r:.50}: there are {', '.join(HOST_ORDERS)}")
     host_of(f"http://{host}/")
     value = order_value(order, ask.body.value)
-    found = await _order(service_state, ask, "host", host=host, order=order, value=value)
-    return m.Ordered(found["count"])
-
-
-async def _retry(service_state: ServiceState, ask: Ask) -> m.Ordered:
-    found = await _order(service_state, ask, "retry", error=ask.body.error, host=ask.body.host)
-    return m.Ordered(found["count"])
-
-
-async def _order(service_state: ServiceState, ask: Ask, name: str, **question: Any) -> dict[str, Any]:
-    return await service_state.order(ask.who, name, question, question)
+    question = {"host": host, "order": order, "value": value}
+    return m.Ordered((await service_state.order(ask.who, "host", question, question))["count"])
 
 
 async def _workers(service_state: ServiceState, _: Ask) -> m.Workers:
@@ -542,44 +482,74 @@ async def _document(_: ServiceState, __: Ask) -> dict[str, Any]:
 _API = "/api/v1"
 
 
-def _repeatable(
-    name: str, answer: Answer, body: type[Struct], gives: type[Struct], words: str, *, fetches: bool = True
-) -> Route:
-    """Returns a path for workers whose requests may be repeated: the second one changes nothing."""
-    path, problems = f"{_API}/frontier/{name}", ("too-many-rows", "invalid-argument", "invalid-url", "store-full")
-    return Route("POST", path, Role.WORK, answer, gives, words, body=body, problems=problems, fetches=fetches)
-
-
-def _verb(name: str, served: ServedVerb, method: Callable[..., Any]) -> Route:
-    """Returns the path of a verb that the library declares as served: its arguments are the body."""
+def _verb(name: str, verb: ServedVerb, method: Callable[..., Any]) -> Route:
+    """Returns the path of a verb: its arguments are the body."""
 
     async def answer(service_state: ServiceState, ask: Ask) -> m.VerbAnswer:
-        given = {name: value for name in ask.body.__struct_fields__ if (value := getattr(ask.body, name)) is not UNSET}
-        if any(isinstance(value, list | dict) and len(value) > SERVICE_ROWS_MAX for value in given.values()):
-            raise Problem("too-many-rows", f"more than {SERVICE_ROWS_MAX:,} rows; send them in parts")
-        found = await service_state.verb(ask.who, name, given, order=served.order)
-        if "tokens" in given:
-            service_state.registry.settle_tokens(given["tokens"])
-        return m.VerbAnswer(_plain(found, await service_state.frontier.now()))
+        values = {name: value for name in ask.body.__struct_fields__ if (value := getattr(ask.body, name)) is not UNSET}
+        if verb.enriched:
+            return m.VerbAnswer(dated(await service_state.answers[verb.word](values)))
+        found = await _answered(service_state, ask, name, verb, values)
+        now = await service_state.frontier.now()
+        records = [_record(one, None, now) for one in found] if isinstance(found, LeaseBatch) else None
+        return m.VerbAnswer(dated(as_sent(found)) if records is None else records)
 
-    words = f"{method.__doc__}".partition(". ")[0].partition("\n")[0].rstrip(".") + "."
-    problems = ("too-many-rows", "invalid-argument", "invalid-url", "store-full", "hook-running")
-    body, role = m.body_of(method), Role[served.role.upper()]
-    path = f"{_API}/verbs/{name}"
-    return Route("POST", path, role, answer, m.VerbAnswer, words, body=body, problems=problems, fetches=served.fetches)
+    problems, role = (*_PROBLEMS, "hook-running"), Role[verb.role.upper()]
+    path, words, body = f"{_API}/verbs/{name}", _words(method), m.body_of(method)
+    return Route("POST", path, role, answer, m.VerbAnswer, words, body=body, problems=problems, fetches=verb.fetches)
 
 
-def _plain(found: Any, now: Instant) -> Any:
-    if isinstance(found, LeaseBatch):
-        return [_record(one, None, now) for one in found]
-    if isinstance(found, ListPage):
-        return {"rows": [dated(asdict(row)) for row in found], "cursor": found.cursor}
-    return dated(asdict(found)) if is_dataclass(found) and not isinstance(found, type) else found
+def _older(name: str, verb: ServedVerb, method: Callable[..., Any]) -> Route:
+    """Returns the older path of a verb, with a body and an answer of its own."""
+    arguments = {one: m.OTHER_NAMES.get(one, one) for one in list(inspect.signature(method).parameters)[1:]}
+    body, gives, role = _TYPES[verb.takes], _TYPES[verb.gives], Role[verb.role.upper()]
+
+    async def answer(service_state: ServiceState, ask: Ask) -> Any:
+        values = {one: getattr(ask.body, there) for one, there in arguments.items()}
+        return gives(await _answered(service_state, ask, name, verb, values))
+
+    path, words = f"{_API}/{verb.path}", _words(method)
+    return Route("POST", path, role, answer, gives, words, body=body, problems=_PROBLEMS, fetches=verb.fetches)
 
 
-def _tokens(name: str, answer: Answer, words: str) -> Route:
-    return _repeatable(name, answer, m.Tokens, m.Codes, words)
+async def _answered(service_state: ServiceState, ask: Ask, name: str, verb: ServedVerb, values: dict[str, Any]) -> Any:
+    if any(isinstance(value, list | dict) and len(value) > SERVICE_ROWS_MAX for value in values.values()):
+        raise Problem("too-many-rows", f"more than {SERVICE_ROWS_MAX:,} rows; send them in parts")
+    found = await service_state.verb(ask.who, name, values, order=verb.order)
+    if verb.ends:
+        service_state.registry.settle_tokens(values["tokens"])
+    return found
 
+
+def _word(_: str, verb: ServedVerb, method: Callable[..., Any]) -> Route:
+    """Returns the path of a question or an order that other processes have a word for. A running crawl answers it with
+    facts of its own."""
+    takes, gives = _TYPES.get(verb.takes), _TYPES.get(verb.gives, dict[str, Any])
+
+    async def answer(service_state: ServiceState, ask: Ask) -> dict[str, Any]:
+        sent = msgspec.structs.asdict(ask.body if verb.order else ask.query) if takes else {}
+        question = {m.OWN_NAMES.get(name, name): value for name, value in sent.items()}
+        if "url" in question:
+            question["url"] = normalize(question["url"])
+        if verb.order:
+            return await service_state.order(ask.who, verb.word, question, question)
+        found: dict[str, Any] = await asyncio.to_thread(dated, await service_state.answers[verb.word](question))
+        return found
+
+    path, words, role = f"{_API}/{verb.word}", _words(method), Role[verb.role.upper()]
+    problems = ("invalid-argument", "invalid-url", *(["hook-running"] if verb.order else []))
+    if verb.order:
+        return Route("POST", path, role, answer, gives, words, body=takes, problems=problems)
+    return Route("GET", path, role, answer, gives, words, query=takes, problems=problems)
+
+
+def _words(method: Callable[..., Any]) -> str:
+    return f"{method.__doc__}".partition(". ")[0].partition("\n")[0].rstrip(".") + "."
+
+
+_PROBLEMS: Final = ("too-many-rows", "invalid-argument", "invalid-url", "store-full")
+_TYPES: Final = {**vars(journey), **vars(m)}
+_SERVED: Final = [(name, *declared) for name, declared in served_of(Frontier).items()]
 
 ROUTES: Final[tuple[Route, ...]] = (
     Route(
@@ -651,12 +621,18 @@ ROUTES: Final[tuple[Route, ...]] = (
         problems=("too-many-rows", "invalid-argument", "store-full"),
         fetches=True,
     ),
-    _tokens("extend", _extend_tokens, "Extend leases until `ttl_ms` from now."),
-    _tokens("release", _release_tokens, "Give leases back unfetched."),
-    _repeatable("content", _content, m.Digests, m.Seen, "Whether contents were accepted before.", fetches=False),
-    _repeatable("errands", _errands, m.Wanted, m.Codes, "Queue requests for something else than pages."),
-    _repeatable("allowed", _allowed, m.Urls, m.Allowed, "Whether robots.txt allows URLs.", fetches=False),
-    _repeatable("addresses", _addresses, m.Addresses, m.Ordered, "Report addresses of hosts; how many were new."),
+    Route(
+        "POST",
+        f"{_API}/frontier/extend",
+        Role.WORK,
+        _extend_tokens,
+        m.Codes,
+        "Extend leases until `ttl_ms` from now.",
+        body=m.Tokens,
+        problems=_PROBLEMS,
+        fetches=True,
+    ),
+    *(_older(*declared) for declared in _SERVED if declared[1].path),
     Route(
         "GET",
         f"{_API}/frontier/ready",
@@ -678,27 +654,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     Route("GET", f"{_API}/status", Role.READ, _status, dict[str, Any], "The fields of `outrider status --json`."),
     Route("GET", f"{_API}/stats", Role.READ, _stats, m.Stats, "Counts, rates, storage, workers."),
-    Route("GET", f"{_API}/why-idle", Role.READ, _why_idle, dict[str, Any], "Why nothing more can be leased now."),
-    Route(
-        "GET",
-        f"{_API}/explain",
-        Role.READ,
-        _explain,
-        Explanation,
-        "All facts about one URL.",
-        query=m.Explain,
-        problems=("invalid-url",),
-    ),
-    Route(
-        "GET",
-        f"{_API}/hosts",
-        Role.READ,
-        _hosts,
-        m.Rows,
-        "A piece of the list of hosts.",
-        query=m.ListHosts,
-        problems=("invalid-argument",),
-    ),
+    *(_word(*declared) for declared in _SERVED if declared[1].word),
     Route(
         "GET",
         f"{_API}/hosts/{{host}}",
@@ -707,16 +663,6 @@ ROUTES: Final[tuple[Route, ...]] = (
         HostStatus,
         "One host and its clock.",
         problems=("unknown-host", "invalid-argument"),
-    ),
-    Route(
-        "GET",
-        f"{_API}/urls",
-        Role.READ,
-        _urls,
-        m.Rows,
-        "A piece of the list of URLs.",
-        query=m.ListUrls,
-        problems=("invalid-argument",),
     ),
     Route(
         "GET",
@@ -739,17 +685,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         body=m.Order,
         problems=("unknown-path", "invalid-argument", "invalid-url", "hook-running"),
     ),
-    Route(
-        "POST",
-        f"{_API}/retry",
-        Role.OPERATE,
-        _retry,
-        m.Ordered,
-        "Queue failed URLs again.",
-        body=m.Retry,
-        problems=("invalid-argument", "hook-running"),
-    ),
-    *(_verb(name, *declared) for name, declared in served_of(Frontier).items()),
+    *(_verb(*declared) for declared in _SERVED),
     Route("GET", "/healthz", None, _health, m.Health, "Whether the process answers."),
     Route(
         "GET",

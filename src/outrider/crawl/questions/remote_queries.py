@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from outrider.engine import Frontier
 from outrider.engine import messages as m
 from outrider.engine.http_requests import Connections, RepeatedRequests, path_of
+from outrider.engine.verbs import served_of
 from outrider.limits import REMOTE_PATIENCE_ASKING_SECONDS
 
 Answer = Callable[[RepeatedRequests, Mapping[str, Any]], Any]
@@ -37,15 +39,16 @@ def asking(address: str, access: Access | None = None) -> Iterator[Callable[[str
         connections.close()
 
 
-def _get(*parts: str) -> Answer:
+def _asked(word: str, *, order: bool) -> Answer:
+    """Returns the function of a word that a method of `Frontier` declares."""
+
     def answer(remote: RepeatedRequests, question: Mapping[str, Any]) -> Any:
-        return remote.get(path_of(*parts), dict[str, Any], **question)
+        values = {m.OTHER_NAMES.get(name, name): value for name, value in question.items() if value is not None}
+        if order:
+            return remote.post(path_of(word), values, dict[str, Any])
+        return remote.get(path_of(word), dict[str, Any], **values)
 
     return answer
-
-
-def _explain(remote: RepeatedRequests, question: Mapping[str, Any]) -> Any:
-    return remote.get(path_of("explain"), dict[str, Any], url=question["url"], crawl_id=question.get("crawl"))
 
 
 def _host(remote: RepeatedRequests, question: Mapping[str, Any]) -> Any:
@@ -53,22 +56,14 @@ def _host(remote: RepeatedRequests, question: Mapping[str, Any]) -> Any:
     return remote.post(path, m.Order(question.get("value")), dict[str, Any])
 
 
-def _retry(remote: RepeatedRequests, question: Mapping[str, Any]) -> Any:
-    return remote.post(path_of("retry"), m.Retry(question.get("error"), question.get("host")), dict[str, Any])
-
-
 def _add(remote: RepeatedRequests, question: Mapping[str, Any]) -> Any:
-    told = remote.post(path_of("frontier", "urls"), m.AddUrls(list(question["urls"])), m.Added, key=remote.key())
-    return {"codes": {code: told.codes.count(code) for code in dict.fromkeys(told.codes)}, "refused": told.refused}
+    added = remote.post(path_of("frontier", "urls"), m.AddUrls(list(question["urls"])), m.Added, key=remote.key())
+    return {"codes": {code: added.codes.count(code) for code in dict.fromkeys(added.codes)}, "refused": added.refused}
 
 
 _ANSWERS: Final[dict[str, Answer]] = {
-    "status": _get("status"),
-    "why-idle": _get("why-idle"),
-    "hosts": _get("hosts"),
-    "urls": _get("urls"),
-    "explain": _explain,
+    "status": _asked("status", order=False),
     "host": _host,
-    "retry": _retry,
     "add": _add,
+    **{verb.word: _asked(verb.word, order=verb.order) for verb, _ in served_of(Frontier).values() if verb.word},
 }
