@@ -12,7 +12,7 @@ import tomllib
 import pytest
 
 from model.inside import inspect
-from outrider.archive import Exchange, WarcWriter
+from outrider.archive import Exchange, WarcWriter, line_index
 from outrider.cli import main as cli
 from outrider.crawl import start as starting
 from outrider.crawl.local_run import CrawlRun
@@ -276,6 +276,19 @@ def test_missing_or_shorter_output_is_damage_that_a_repair_fixes(tmp_path, lost,
     assert store_repair.verify(str(house.output)).ok
 
 
+# -- the index of the line files
+
+
+def test_a_crawl_whose_index_cannot_be_written_says_so_and_continues(tmp_path):
+    house = crawled(tmp_path, max_pages=11)
+    shutil.rmtree(house.output / "index")
+    (house.output / "index").write_text("in the way")
+    assert 0 == asyncio.run(House(tmp_path, {}).run()).exit_code
+    notes = [line for line in (house.output / "crawl.log").read_text().splitlines() if "the index of" in line]
+    assert (1, True) == (len(notes), f"{house.output / 'index'} is not a directory" in notes[0])
+    assert "in the way" == (house.output / "index").read_text()
+
+
 # -- --anew
 
 
@@ -294,7 +307,9 @@ def begun(monkeypatch, house, *seeds, **flags):
 
 
 def test_anew_moves_all_files_aside_and_removes_no_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(line_index, "LINE_INDEX_RUN_BYTES", 1_000)
     house = crawled(tmp_path, max_pages=11)
+    assert list((house.output / "index").glob("pages-*.run"))
     before = {name: data for name, data in bytes_of(house.output).items() if name != "outrider.toml"}
     (house.output / "notes.txt").write_text("mine")
     result, talk = begun(monkeypatch, house, SEEDS[0], anew=True, max_pages=None)

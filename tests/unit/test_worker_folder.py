@@ -9,7 +9,7 @@ import pytest
 
 from outrider.cli.main import run
 from outrider.crawl.orders.store_repair import repair, verify
-from outrider.crawl.questions.politeness_proof import prove
+from outrider.crawl.questions.politeness_proof import prove, prove_host
 from outrider.errors import DamagedStoreError, StoreError
 from unit.test_crawl_loop import until
 from unit.test_worker import house  # noqa: F401 - a fixture
@@ -180,6 +180,9 @@ def test_the_record_of_a_worker_is_proved_and_an_edited_one_is_not(worked):
     proof = prove(str(folder))
     assert (True, 0, 0) == (proof.ok, proof.broken, proof.unseen)
     assert proof.requests == (folder / "politeness.jsonl").read_bytes().count(b"\n") > 5
+    assert [True] * len(proof.hosts) == [
+        prove_host(str(folder), host).hosts == {host: proof.hosts[host]} for host in proof.hosts
+    ]
     record = folder / "politeness.jsonl"
     record.write_bytes(b"".join(record.read_bytes().splitlines(keepends=True)[1:]))
     assert (9, {"store"}) == (run(["politeness", str(folder)]), {one.rule for one in prove(str(folder)).violations})

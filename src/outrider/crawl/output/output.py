@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -74,11 +74,20 @@ class Output:
     """The archive and the line files of one crawl, used only by the frontier's thread."""
 
     def __init__(
-        self, files: Directory, frontier: OutputFrontier, options: CrawlOptions, *, clock: ClockFunction = elapsed
+        self,
+        files: Directory,
+        frontier: OutputFrontier,
+        options: CrawlOptions,
+        *,
+        clock: ClockFunction = elapsed,
+        note: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """note: receives a sentence about an index that cannot be written; a crawl continues without one."""
         self.archive_synced: Instant = 0
         """The duration of all syncs of the archive."""
         self._clock = clock
+        self._note_text = note
+        self._is_index_noted = False
         self._frontier = frontier
         self._options = options
         self._projections = {stream: Projection(files, name) for stream, name in FILES.items()}
@@ -223,8 +232,15 @@ class Output:
                 self._projections[stream].append(owed)
                 self._since_note += len(owed)
                 self._owed[stream] = []
+        self._advance_indexes()
+
+    def _advance_indexes(self) -> None:
         for stream, index in self._indexes.items():
             index.advance(self._projections[stream].length)
+            if index.fault is not None and not self._is_index_noted:
+                self._is_index_noted = True
+                text = f"the index of {FILES[stream]} is made later ({index.fault}); until then, commands read the file"
+                self._note_text(text)
 
     def note(self) -> None:
         """Syncs the files and notes their lengths in the frontier. Owed lines are written before, or they would count

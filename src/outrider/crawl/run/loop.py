@@ -233,7 +233,9 @@ class CrawlLoop(ABC):
         self._concurrency = min(options.concurrency, self._connections)
         self._bottleneck = Bottleneck(self._concurrency, self._clock())
         self._journal = Journal(os.path.join(options.output, JOURNAL_FILE), form=options.log_format, clock=wall)
-        self._output = Output(files, frontier, options, clock=self._clock)
+        self._output = Output(
+            files, frontier, options, clock=self._clock, note=lambda text: self._journal.note("note", text=text)
+        )
 
     def _make_settler(self, files: Directory, *, keeps_links: bool = False, **more: Any) -> None:
         """Makes what reads and settles visits, now that the output is open. more: arguments of the settler."""
