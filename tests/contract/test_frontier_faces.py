@@ -570,7 +570,7 @@ def test_known_urls_are_queued_again_in_any_state(world):
     leases = {lease.url: lease for lease in world.face.lease(2, worker="w")}
     world.face.report([leases[A].done()])
     at = world.face.now() + 60_000_000
-    states = world.face.requeue([A, B, "http://unknown.com/"], at, 0.75)
+    states = world.face.requeue([A, B, "http://unknown.com/"], at=at, priority=0.75)
     assert ["done", "leased", "unknown"] == [str(state) for state in states]
     world.face.report([leases[B].done()])
     assert [("waiting", at, 0.75)] * 2 == [

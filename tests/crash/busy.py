@@ -147,7 +147,7 @@ class Busy:
 
     def requeue(self) -> None:
         at = self.rng.choice([None, self.world.clock() + 2_000_000])
-        self.world.frontier.requeue([self.url() for _ in range(8)], at, crawl=self.rng.choice(CRAWLS))
+        self.world.frontier.requeue([self.url() for _ in range(8)], at=at, crawl=self.rng.choice(CRAWLS))
 
     def put(self) -> None:
         records = [

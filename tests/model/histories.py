@@ -1098,11 +1098,11 @@ class History:
         self.tell(crawl, at, priority, *urls)
         of = self.model.crawls.get(crawl or "default")
         if of is None:
-            self.refused(lambda: self.frontier.requeue(urls, at, priority, crawl=crawl))
+            self.refused(lambda: self.frontier.requeue(urls, at=at, priority=priority, crawl=crawl))
             return
         self.model.passes(self.clock())
         expected = [self.model.requeue(url, at, priority, of) for url in urls]
-        answer = self.frontier.requeue(urls, at, priority, crawl=crawl)
+        answer = self.frontier.requeue(urls, at=at, priority=priority, crawl=crawl)
         assert expected == [str(state) for state in answer], f"{answer}, not {expected}"
         self.answers.append(expected)
 

@@ -450,7 +450,7 @@ class Operated:
         urls, at = [self.url() for _ in range(3)], self.rng.choice([None, self.frontier.now() + 5_000_000])
         crawl = self.rng.choice([None, "other"])
         if (crawl or "default") in self.judge.crawls:
-            self.tell(urls, crawl, self.frontier.requeue(urls, at, crawl=crawl))
+            self.tell(urls, crawl, self.frontier.requeue(urls, at=at, crawl=crawl))
 
     def put(self) -> None:
         state, crawl = self.rng.choice(["queued", "waiting", "done"]), self.rng.choice(["default", "other"])

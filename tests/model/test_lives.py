@@ -185,7 +185,7 @@ def put(world: World, state: str) -> World:
 
 def requeued(world: World, seconds: float) -> World:
     at = world.clock() + instant(seconds) if seconds else None
-    return after(world, lambda w: w.frontier.requeue([A], at, 0.97))
+    return after(world, lambda w: w.frontier.requeue([A], at=at, priority=0.97))
 
 
 URLS: dict[tuple[str, str, str], Callable[[], World]] = {

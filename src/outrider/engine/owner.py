@@ -751,9 +751,9 @@ class Frontier:
     def requeue(
         self,
         urls: str | Sequence[str],
+        *,
         at: Instant | None = None,
         priority: float | None = None,
-        *,
         crawl: str | None = None,
     ) -> Verb[list[State]]:
         """Queues known URLs again, in whatever state they are, also done ones; at: makes them wait until this instant.
