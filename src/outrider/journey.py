@@ -18,7 +18,7 @@ from msgspec import UNSET, UnsetType
 
 from outrider.clock import Instant
 from outrider.errors import SettingsError
-from outrider.limits import DIGEST_BYTES_MAX, LINE_BYTES_MAX, VALIDATOR_BYTES_MAX
+from outrider.limits import DIGEST_BYTES_MAX, LINE_BYTES_MAX, TEXT_DIGEST_BYTES, VALIDATOR_BYTES_MAX
 
 Listed = TypeVar("Listed")
 Cell = TypeVar("Cell")
@@ -248,6 +248,8 @@ class Outcome(msgspec.Struct, frozen=True):
     repeats: it is nearly that, so it does not count as new content either (docs/traps.md); first_copy: it is one of
     both, and no URL of its shape had that page before; foreign_copy: it is, of a page of another host, and no URL of
     its host had that page before. bytes_read: decoded bytes, for the totals.
+    text_digest: 8 bytes that change when the text of the page does (docs/copies.md); the record keeps them only with
+    the setting `keep_text_digest`.
     address, ttl_seconds: the answer to an errand of kind `address`, and its time to live (None: five minutes).
     """
 
@@ -282,6 +284,9 @@ class Outcome(msgspec.Struct, frozen=True):
     challenged: _Flag = False
     first_copy: _Flag = False
     foreign_copy: _Flag = False
+    text_digest: Annotated[
+        bytes | None, OutcomeField(Form.OCTETS, "text_digests", TEXT_DIGEST_BYTES, kept="x", renewed=True)
+    ] = None
 
 
 def _field_of(hint: Any) -> OutcomeField:
@@ -359,7 +364,7 @@ class Lease(msgspec.Struct, frozen=True):
     gap_reason: the rule that requires it (`floor factor crawl_delay retry_after back_off strain`).
     address: the address of the host, from a caller or an errand (None: unknown); connect to exactly that one.
     capacity: the number of requests to this host that may be open at once, this one included.
-    digest: of the content at the last visit, as it was reported.
+    digest, text_digest: of the content at the last visit, as they were reported.
     An errand of kind `address` has a URL of the form `dns:host` (RFC 4501) and no authority.
     """
 
@@ -381,6 +386,7 @@ class Lease(msgspec.Struct, frozen=True):
     etag: str | None = None
     last_modified: str | None = None
     digest: bytes | None = None
+    text_digest: bytes | None = None
     crawl: str = "default"
     ended_before: Instant | None = None
     gap_seconds: float | None = None

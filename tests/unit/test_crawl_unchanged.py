@@ -141,3 +141,22 @@ def test_a_304_without_a_conditional_request_counts_as_no_page():
 )
 def test_the_from_header_is_a_contact_that_is_a_mail_address(contact, expected):
     assert expected == CrawlOptions(output="x", contact=contact).headers_sent
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_digest_of_a_text_is_kept_on_request(tmp_path, kept):
+    (tmp_path / "hosts").write_text("127.0.0.1 two.test\n")
+    settings = {"downloader": TwoPages, "hosts": str(tmp_path / "hosts"), "delay": 0, "delay_factor": 0}
+    outrider.crawl(["http://two.test/"], output=tmp_path / "out", keep_text_digest=kept, **settings)
+    lines = [json.loads(line) for line in (tmp_path / "out/pages.jsonl").read_text().splitlines()]
+    digests = {line["url"]: int(line["text_digest"], 16).to_bytes(8, "little").hex() for line in lines}
+    with Frontier.open(tmp_path / "out/frontier", robots="caller", settings={"keep_text_digest": kept}) as frontier:
+        assert {url: digest if kept else None for url, digest in digests.items()} == {
+            record["url"]: record["text_digest"] for record in frontier.records()
+        }
+        frontier.requeue(list(digests))
+        lease = frontier.lease(1)[0]
+        assert (bytes.fromhex(digests[lease.url]) if kept else None) == lease.text_digest
+        frontier.report([lease.done(text_digest=b"other..."), lease.done()])
+        record = next(record for record in frontier.records() if record["url"] == lease.url)
+        assert (b"other...".hex() if kept else None) == record["text_digest"]

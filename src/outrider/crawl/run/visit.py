@@ -212,13 +212,14 @@ def page_outcome(
     repeats: bool = False,
     first_copy: bool = False,
     foreign_copy: bool = False,
+    keeps_text: bool = False,
 ) -> Outcome:
     """Returns the outcome of a page's lease with its two lines. items: of `on_page`, as JSON. follows: whether the
     target of a redirect is wanted. due_again: seconds until the next visit of the page. copy_of: the URL of which the
     page is a copy, and the number of different bits of their SimHashes (None: the same bytes). probe: the random URL
     that was answered with such a page. repeats: it has no new content all the same. first_copy: it has none, and no URL
     of its shape had that page before. foreign_copy: it has none either, and is the first copy of a page of another host
-    on its own."""
+    on its own. keeps_text: the outcome has the digest of the page's text."""
     response, status = visit.response, visit.status
     line = _page_line(visit, judgement, page, len(links), digest, digest_shown, warc, copy_of, probe)
     line.items = UNSET if items is None else items
@@ -253,6 +254,7 @@ def page_outcome(
         repeats=repeats,
         first_copy=first_copy,
         foreign_copy=foreign_copy,
+        text_digest=page.text_digest.to_bytes(8, "little") if accepted and keeps_text and page is not None else None,
         bytes_read=len(response.content) if response is not None else 0,
         etag=_validator(field_of("etag")) if accepted else None,
         last_modified=_validator(field_of("last-modified")) if accepted else None,

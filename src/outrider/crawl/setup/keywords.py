@@ -50,6 +50,7 @@ class CrawlKeywords(TypedDict, total=False):
     robots_unreachable: Literal["closed", "open"]
     crawl_delay_max: float | None
     crawl_delay_over: Literal["obey", "cap", "skip"]
+    keep_text_digest: bool
     crawl_delay_as: Literal["gap", "window"]
     progress: Literal["auto", "bar", "log", "none"]
     log_format: Literal["text", "json"]

@@ -813,6 +813,13 @@ class CrawlOptions:
         "What to do with a Crawl-delay above --crawl-delay-max: obey it, cap it, or skip the host's pages.",
         frontier=True,
     )
+    keep_text_digest: bool = _switch(
+        OptionTopic.PAGES,
+        False,
+        "Keep the digest of each page's text in the frontier, 8 bytes a page. So a later visit shows whether the text "
+        "has changed.",
+        frontier=True,
+    )
     crawl_delay_as: str = _choice(
         OptionTopic.POLITENESS,
         CRAWL_DELAY_AS,

@@ -58,6 +58,8 @@ class FrontierSettings:
     at the limit, or "skip" the pages of its authority. crawl_delay_as: a "gap" after each request, or the length of a
     "window" in which one request begins, as Bing reads it.
 
+    keep_text_digest: whether the record of a URL keeps the digest of its text, 8 bytes (docs/copies.md).
+
     memory_bytes: the limit of memory for the cards of queued URLs and robots rules. A sixteenth of it is for robots.txt
     files and their rules: beyond that, the least recently used files are on disk. The rest is for the cards: beyond it,
     the worse cards of longer queues are on disk, and short queues as a whole. A fourth of it is for cards of the ledger
@@ -87,6 +89,7 @@ class FrontierSettings:
     crawl_delay_max: float | None = None
     crawl_delay_over: str = "obey"
     crawl_delay_as: str = "gap"
+    keep_text_digest: bool = False
 
     @property
     def hot_hosts_max(self) -> int:
@@ -122,8 +125,9 @@ class FrontierSettings:
         for name, words in _CHOICES.items():
             if given.get(name, words[0]) not in words:
                 raise SettingsError(f"{name} {given[name]!r}: give {', '.join(words[:-1])} or {words[-1]}")
-        if not isinstance(given.get("obey_robots", True), bool):
-            raise SettingsError(f"obey_robots {given['obey_robots']!r}: give True or False")
+        for name in ("obey_robots", "keep_text_digest"):
+            if not isinstance(given.get(name, True), bool):
+                raise SettingsError(f"{name} {given[name]!r}: pass True or False")
         if given.get("priority") is not None and not callable(given["priority"]):
             raise SettingsError(f"priority {given['priority']!r}: give a function of (urls, page)")
         if isinstance(given.get("url_rules"), str):

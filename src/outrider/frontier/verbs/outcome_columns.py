@@ -68,6 +68,7 @@ class OutcomeColumns:
     at: Instants | None
     metadata: Mapping[int, bytes]
     duplicate: Flags | None
+    text_digests: Mapping[int, bytes]
 
     if TYPE_CHECKING:  # each other field has an attribute of the name of its column (`OUTCOME_COLUMNS`)
 

@@ -146,6 +146,8 @@ class Settling(Part):
     def ends(self, outcomes: OutcomeColumns, *, bodies: bool) -> Ends:
         """Finds the leases of these outcomes. bodies: whether their texts are needed in any case."""
         tables, tokens = self.tables, outcomes.tokens
+        if outcomes.text_digests and not self.settings.keep_text_digest:
+            outcomes.text_digests = {}
         rows = len(outcomes)
         # A URL that was fetched without a new text needs only its head.
         bodies = bodies or self._traps.counts_returns or outcomes.needs_bodies() or bool(tables.urls.requeued)
