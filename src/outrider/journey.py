@@ -303,9 +303,18 @@ OUTCOME_COLUMNS: Final[Mapping[str, str]] = {
     told.column or name: name for name, told in OUTCOME_FIELDS.items() if told.column is not None
 }
 """The columns of an `OutcomeBatch` that may be left out, and the field of `Outcome` that each has the values of."""
-RECORD_FIELDS: Final[Mapping[str, OutcomeField]] = {name: told for name, told in OUTCOME_FIELDS.items() if told.kept}
-"""The fields that the record of a URL keeps: texts, octets (as hex digits outside of the store) and metadata. Cards,
-exports and imports are made of them, and so are leases, if `Lease` has a field of the same name."""
+OWN_FIELDS: Final[Mapping[str, OutcomeField]] = {
+    "visits": OutcomeField(Form.COUNT, None, kept="v"),
+    "created_at": OutcomeField(Form.INSTANT, None, kept="c"),
+}
+"""The fields of a record that no outcome sets. visits: the number of answered fetches. created_at: the instant at which
+the page was made, only from an import."""
+RECORD_FIELDS: Final[Mapping[str, OutcomeField]] = {
+    **{name: field for name, field in OUTCOME_FIELDS.items() if field.kept},
+    **OWN_FIELDS,
+}
+"""The fields that the record of a URL keeps: texts, octets (as hex digits outside of the store), numbers and metadata.
+Cards, exports and imports are made of them, and so are leases, if `Lease` has a field of the same name."""
 
 
 def _with(one: Outcome, fields: Mapping[str, Any]) -> Outcome:
@@ -364,7 +373,8 @@ class Lease(msgspec.Struct, frozen=True):
     gap_reason: the rule that requires it (`floor factor crawl_delay retry_after back_off strain`).
     address: the address of the host, from a caller or an errand (None: unknown); connect to exactly that one.
     capacity: the number of requests to this host that may be open at once, this one included.
-    digest, text_digest: of the content at the last visit, as they were reported.
+    digest, text_digest: of the content at the last visit, as they were reported. visits: the number of fetches that the
+    site answered.
     An errand of kind `address` has a URL of the form `dns:host` (RFC 4501) and no authority.
     """
 
@@ -387,6 +397,7 @@ class Lease(msgspec.Struct, frozen=True):
     last_modified: str | None = None
     digest: bytes | None = None
     text_digest: bytes | None = None
+    visits: int = 0
     crawl: str = "default"
     ended_before: Instant | None = None
     gap_seconds: float | None = None

@@ -11,6 +11,7 @@ URL_BYTES_MAX = 8_192  # longer ones are traps or data; servers commonly refuse 
 REFERRER_BYTES_MAX = URL_BYTES_MAX  # a referrer is a URL; a card has 16 bits for its length
 JSON_DEPTH_MAX = 64  # levels of JSON of callers: readers in Python fail near 970, some in other languages beyond 64
 METADATA_BYTES_MAX = 16_384  # the metadata that a caller attaches to one URL; memory and log keep it
+VISITS_MAX = 2**32 - 1  # of one URL; from here on they are not counted
 TEXT_DIGEST_BYTES = 8  # of a page's text, without markup, numbers and menus
 VALIDATOR_BYTES_MAX = 8_192  # one ETag or Last-Modified: servers commonly refuse a longer header line
 DIGEST_BYTES_MAX = 128  # the digest of one page's content: SHA-512 has 64 bytes, and 128 as hex digits

@@ -13,6 +13,7 @@ from outrider.limits import BAD_ANSWER_SECONDS, BAD_ANSWER_SECONDS_MAX, BAD_ANSW
 
 A = "http://a.com/"
 HOUR = 3_600.0
+FETCHED, MADE = 1_700_000_000_000_000, 1_600_000_000_000_000
 
 BAD = {
     "a redirect": lambda lease: lease.done(status=302, location="http://c.com/x"),
@@ -198,3 +199,51 @@ def test_pauses_grow_with_each_bad_answer_up_to_a_month_or_the_schedule():
         assert (np.diff(pauses) >= 0).all()
         assert pauses.max() <= max(BAD_ANSWER_SECONDS_MAX, pauses_of(codes)[0])
         assert (pauses >= np.array(BAD_ANSWER_SECONDS)).all()
+
+
+def kept_bytes(world: World) -> bytes:
+    (cards,) = world.inspect().tables.urls.ledger.scan()
+    return cards.extra_of(0)
+
+
+def test_answered_fetches_are_counted_and_the_first_needs_no_byte(world):
+    world.discover(A)
+    lease = world.one()
+    world.report(lease.retry(error="timeout"))
+    world.clock.move(10.0)
+    lease = world.one()
+    assert 0 == lease.visits
+    world.report(good(world, lease))
+    assert b"" == kept_bytes(world)
+    for visits in (1, 2, 3):
+        world.clock.move(2 * HOUR)
+        lease = world.one()
+        assert visits == lease.visits
+        world.report(good(world, lease))
+    world.clock.move(2 * HOUR)
+    world.report(world.one().retry(status=503))
+    world.reopen()
+    (record,) = world.frontier.records()
+    assert (5, None) == (record["visits"], record["created_at"])
+    assert 0 < len(kept_bytes(world)) < 8
+
+
+def test_visits_and_the_time_of_making_are_imported_and_exported(world):
+    records = [
+        {
+            "url": A,
+            "state": "done",
+            "fetched_at": 1_700_000_000_000_000,
+            "visits": 9,
+            "created_at": 1_600_000_000_000_000,
+        },
+        {"url": A + "b", "state": "done", "fetched_at": FETCHED, "visits": 1},
+    ]
+    world.frontier.restore(records)
+    copied = list(world.frontier.records())
+    assert [(9, MADE), (1, None)] == [(one["visits"], one["created_at"]) for one in copied]
+    copy = World()
+    copy.frontier.restore(copied)
+    assert copied == list(copy.frontier.records())
+    world.frontier.requeue([A])
+    assert 9 == world.one().visits

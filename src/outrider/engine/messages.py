@@ -115,6 +115,7 @@ _KEPT_TYPES: dict[Form, Any] = {
     Form.TEXT: str | None,
     Form.OCTETS: bytes | None,
     Form.METADATA: dict[str, Any] | None,
+    Form.COUNT: int | None,
 }
 _OfRecord: Any = defstruct(
     "_OfRecord", [(name, _KEPT_TYPES[told.form], None) for name, told in LEASE_FIELDS.items()], frozen=True

@@ -120,6 +120,8 @@ def _column_kind(known: str | None, of_value: str) -> str:
     )
 
 
+_KINDS: Final = {Form.METADATA: "json", Form.COUNT: "whole", Form.INSTANT: "instant"}
+"""The kind of a column by the form of a record's field; other forms are texts."""
 FRONTIER: Final = Shape(
     {
         "url": "text",
@@ -138,7 +140,7 @@ FRONTIER: Final = Shape(
         "losses": "whole",
         "status": "whole",
         "error": "text",
-        **{name: "json" if told.form is Form.METADATA else "text" for name, told in RECORD_FIELDS.items()},
+        **{name: _KINDS.get(told.form, "text") for name, told in RECORD_FIELDS.items()},
     }
 )
 PAGES: Final = Shape(

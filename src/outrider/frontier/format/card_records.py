@@ -14,8 +14,11 @@ from outrider.frontier.format.metadata import unpacked
 from outrider.journey import RECORD_FIELDS, Form
 from outrider.kernels.card_layout import HAS_CONTENT, HEAD, SCHEDULE_SHIFT
 
-_TYPES: Final[Mapping[Form, type]] = {Form.TEXT: str, Form.OCTETS: bytes, Form.METADATA: bytes}
-"""The type that a card has for the values of a form; metadata is JSON."""
+_NUMBERS: Final = frozenset({Form.COUNT, Form.INSTANT})
+_TYPES: Final[Mapping[Form, type]] = {
+    Form.TEXT: str, Form.OCTETS: bytes, Form.METADATA: bytes, Form.COUNT: bytes, Form.INSTANT: bytes,
+}  # fmt: skip
+"""The type that a card has for the values of a form. Metadata is JSON, a number is its bytes, the lowest first."""
 EMPTY: Final[Mapping[str, Any]] = {name: _TYPES[field.form]() for name, field in RECORD_FIELDS.items()}
 """The empty value of each field of a record."""
 CARD_FIELDS: Final = " ".join(f"{RECORD_FIELDS[name].kept}:{type(none).__name__}" for name, none in EMPTY.items())
@@ -95,8 +98,20 @@ class CardRecord:
 
 def value_of(kept: KeptFields, name: str) -> Any:
     """Returns the value of a field as leases have it, or None."""
-    value = getattr(kept, name)
-    return unpacked(value) if RECORD_FIELDS[name].form is Form.METADATA else value or None
+    value, form = getattr(kept, name), RECORD_FIELDS[name].form
+    if form is Form.METADATA:
+        return unpacked(value)
+    return int.from_bytes(value, "little") if value and form in _NUMBERS else value or None
+
+
+def number_bytes(number: int) -> bytes:
+    """Returns a number as cards have it; nothing for 0."""
+    return number.to_bytes((number.bit_length() + 7) // 8, "little")
+
+
+def visits_of(kept: KeptFields, fetched: int) -> int:
+    """Returns the number of answered fetches. fetched: the cell of the card's head. The first fetch needs no byte."""
+    return int.from_bytes(kept.visits, "little") or int(fetched > 0)
 
 
 def extra_of(kept: KeptFields, content: int = 0) -> bytes:

@@ -101,6 +101,8 @@ class LeasedColumns:
             values, _ = parts_of(cards.extra_of(row), int(heads["flags"][row]))
             for name, column in kept.items():
                 column[row] = value_of(values, name)
+        fetched = (heads["fetched"] != 0).tolist()  # the first visit is noted in the head alone
+        kept["visits"] = [visits or int(once) for visits, once in zip(kept["visits"], fetched, strict=True)]
         ended, gaps, reasons = self._ended.tolist(), self._gaps.tolist(), self._reasons.tolist()
         words = [GAP_WORDS[reason] for reason in reasons]
         for row in np.flatnonzero(self._ended == 0).tolist():

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from outrider import kernels
 from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
 from outrider.frontier.format.card_columns import Cards, fetched_cells
-from outrider.frontier.format.card_records import CARD_FIELDS, EMPTY, parts_of
+from outrider.frontier.format.card_records import CARD_FIELDS, EMPTY, number_bytes, parts_of, visits_of
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.policy.block_detection import (
     BREAKS,
@@ -47,7 +46,7 @@ from outrider.frontier.verbs.outcome_columns import OutcomeColumns
 from outrider.frontier.verbs.report_pieces import ByRow
 from outrider.frontier.verbs.robots_files import RobotsFiles
 from outrider.frontier.verbs.trapping import NO_SUCH_NAME, Trapping
-from outrider.journey import RECORD_FIELDS, Kind, RobotsAnswer
+from outrider.journey import OUTCOME_FIELDS, RECORD_FIELDS, Kind, RobotsAnswer
 from outrider.kernels.card_layout import HAS_CONTENT, SCHEDULE_SHIFT, Heads
 from outrider.limits import (
     BAD_ANSWERS_MAX,
@@ -60,6 +59,7 @@ from outrider.limits import (
     ROBOTS_AGE_SECONDS_MIN,
     UNWELCOME_RUNS_MAX,
     UNWELCOME_SAME_BODIES,
+    VISITS_MAX,
 )
 from outrider.robots import verdict_of_status
 from outrider.url import UrlBatch, host_of
@@ -70,8 +70,11 @@ Places = npt.NDArray[np.intp]
 
 _ALL = slice(None)
 _NO_HASHES = np.zeros(0, np.uint64)
-_KEPT_COLUMNS = tuple((told.column or name, EMPTY[name]) for name, told in RECORD_FIELDS.items())
-"""The columns of outcomes that records keep, and their empty values."""
+_KEPT_COLUMNS = tuple(
+    (told.column or name if name in OUTCOME_FIELDS else None, EMPTY[name]) for name, told in RECORD_FIELDS.items()
+)
+"""The columns of outcomes that records keep, None for a field that no outcome has, and their empty values."""
+_VISITS = list(RECORD_FIELDS).index("visits")
 _DIGEST = list(RECORD_FIELDS).index("digest")
 _STAYING = tuple(place for place, told in enumerate(RECORD_FIELDS.values()) if not told.renewed)
 """The places of fields that a record keeps until it gets another value."""
@@ -152,7 +155,7 @@ class Settling(Part):
         # A URL that was fetched without a new text needs only its head.
         bodies = bodies or self._traps.counts_returns or outcomes.needs_bodies() or bool(tables.urls.requeued)
         leases = self.tables.urls.by_token(tokens, bodies=bodies)
-        if not bodies and np.count_nonzero(leases.cards.heads["flags"]):
+        if not bodies and (leases.cards.heads["flags"].any() or leases.cards.heads["fetched"].any()):
             leases = self.tables.urls.by_token(tokens)
         ended, first = leases.found, None
         if has_equals(tokens):
@@ -719,32 +722,51 @@ class Settling(Part):
 
     def _new_values(self, pages: _EndedPages) -> tuple[list[int], Any, Uint64s]:
         """Returns the rows of pages whose records change, the columns of the kept fields, and the hashes of contents
-        without a digest. An outcome without a kept value changes no field; an outcome with one also replaces the fields
-        that are `renewed`."""
+        without a digest. An outcome without a kept value changes no field but the number of visits; an outcome with one
+        also replaces the fields that are `renewed`."""
         outcomes, cards, heads = pages.outcomes, pages.cards, pages.heads
         rows = outcomes.rewritten()
         if pages.keeps is not None:
             rows = [row for row in rows if pages.keeps[row]]
-        if not rows:
+        # The first visit needs no byte of a record.
+        again = (outcomes.answered & (cards.heads["fetched"] != 0)).nonzero()[0].tolist()
+        if not rows and not again:
             return rows, (), _NO_HASHES
         values: Any = []
         for name, none in _KEPT_COLUMNS:
-            texts = getattr(outcomes, name)
+            texts = getattr(outcomes, name) if name is not None else ()
+            if not texts:
+                values.append([none] * len(rows))
+                continue
             all_there = len(texts) == len(rows) == len(outcomes)
             values.append(list(texts.values()) if all_there else [texts.get(row, none) for row in rows])
-        if all(values[_DIGEST]) and not np.count_nonzero(heads["extra_bytes"]):
+        if not again and all(values[_DIGEST]) and not np.count_nonzero(heads["extra_bytes"]):
             return rows, values, np.zeros(len(rows), np.uint64)
+        new = dict(zip(rows, zip(*values, strict=True), strict=True))
+        return self._changed_values(pages, new, set(again))
+
+    def _changed_values(
+        self, pages: _EndedPages, new: Mapping[int, tuple[Any, ...]], again: set[int]
+    ) -> tuple[list[int], Any, Uint64s]:
+        """Returns the same as `_new_values`, for records with older values. new: the values of outcomes, by row;
+        again: the rows of pages that were answered before."""
+        cards, heads = pages.cards, pages.heads
         sizes, flags, ends = heads["extra_bytes"].tolist(), heads["flags"].tolist(), cards.offsets[1:].tolist()
-        changed, contents = [], []
-        for place, row in enumerate(rows):
+        rows, contents, changed = [], [], []
+        for row in sorted(new.keys() | again):
             kept, content = parts_of(cards.arena[ends[row] - sizes[row] : ends[row]], flags[row])
             old = astuple(kept)
+            cells = list(new.get(row, old))
             for staying in _STAYING:
-                values[staying][place] = values[staying][place] or old[staying]
-            contents.append(content)
-            changed.append(tuple(column[place] for column in values) != old)
-        rows, contents, *values = (list(compress(column, changed)) for column in (rows, contents, *values))
-        return rows, values, np.array(contents, np.uint64)
+                cells[staying] = cells[staying] or old[staying]
+            if row in again:
+                cells[_VISITS] = number_bytes(min(visits_of(kept, 1) + 1, VISITS_MAX))
+            if tuple(cells) != old:
+                rows.append(row)
+                contents.append(content)
+                changed.append(cells)
+        columns = [list(column) for column in zip(*changed, strict=True)]
+        return rows, columns, np.array(contents, np.uint64)
 
     # -- links and lines -----------------------------------------------------------------------------------------------
 

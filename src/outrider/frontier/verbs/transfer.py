@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from outrider.clock import Instant
 from outrider.errors import SettingsError, StoreFullError, shown
 from outrider.frontier.format.card_columns import Cards, fetched_at, fetched_cells
-from outrider.frontier.format.card_records import CardRecord, value_of
+from outrider.frontier.format.card_records import CardRecord, number_bytes, value_of, visits_of
 from outrider.frontier.format.constant import by_value
 from outrider.frontier.format.metadata import packed, unpacked
 from outrider.frontier.policy.revisit import codes_of, pauses_of
@@ -41,6 +41,7 @@ from outrider.limits import (
     RESTORE_ROWS_PER_FRAME,
     RUN_BODY_BYTES_MAX,
     URL_BYTES_MAX,
+    VISITS_MAX,
 )
 from outrider.url import is_host_of
 
@@ -103,6 +104,7 @@ class Transfer(Part):
             "status": record.status or None,
             "error": tables.registry.errors[record.error] or None,
             **{name: _shown(value_of(record.kept, name)) for name in RECORD_FIELDS},
+            "visits": visits_of(record.kept, record.fetched) or None,
         }
 
     # -- in -----------------------------------------------------------------------------------------------------------
@@ -273,6 +275,8 @@ class Transfer(Part):
         record.fetched, record.schedule = told.fetched, told.schedule
         record.error = draft.error_number(told.error) if told.error else 0
         record.kept = replace(record.kept, **told.kept)
+        if visits_of(replace(record.kept, visits=b""), record.fetched) == visits_of(record.kept, record.fetched):
+            record.kept = replace(record.kept, visits=b"")
         digest = record.kept.digest
         record.content = self.tables.content_hashes([digest])[0] if digest else 0
 
@@ -349,7 +353,15 @@ def _kept_text(name: str, value: object, most: int) -> str:
     return _text(name, value) or ""
 
 
-_OF_FORM: Final = {Form.OCTETS: _octets, Form.TEXT: _kept_text}
+def _count(name: str, value: object, _: int) -> bytes:
+    return number_bytes(_whole(name, value, VISITS_MAX))
+
+
+def _instant(name: str, value: object, _: int) -> bytes:
+    return number_bytes(_whole(name, value, arguments.INSTANT_MAX))
+
+
+_OF_FORM: Final = {Form.OCTETS: _octets, Form.TEXT: _kept_text, Form.COUNT: _count, Form.INSTANT: _instant}
 
 
 def _shown(value: Any) -> Any:
