@@ -38,6 +38,7 @@ from outrider.limits import (
     NAME_CHARACTERS_MAX,
     REFERRER_BYTES_MAX,
     ROBOTS_BYTES_MAX,
+    TEXT_DIGEST_BYTES,
     URL_BYTES_MAX,
     VALIDATOR_BYTES_MAX,
     WATERMARK_BYTES_MAX,
@@ -212,7 +213,7 @@ def outcome(name: str, value: Callable[[Case], Any], look: Callable[[Case], Look
         except SettingsError:
             walk.frontier.report([lease.done()])  # the frontier continues, and the lease is open as before
             raise
-        return (given.hex() if name == "digest" else given), look(case)
+        return (given.hex() if isinstance(given, bytes) and name in RECORD else given), look(case)
 
     return give
 
@@ -379,6 +380,7 @@ RECORD: dict[str, tuple[Callable[[Case], Any], int | None]] = {
     "referrer": (lambda case: text(case.size, case.letter), REFERRER_BYTES_MAX),
     "error": (lambda case: names(case.size, case.letter), ERROR_TEXT_MAX),
     "digest": (lambda case: "ab" * case.size, DIGEST_BYTES_MAX),
+    "text_digest": (lambda case: "cd" * case.size, TEXT_DIGEST_BYTES),
     "etag": (lambda case: text(case.size, case.letter), VALIDATOR_BYTES_MAX),
     "last_modified": (lambda case: text(case.size, case.letter), VALIDATOR_BYTES_MAX),
     "metadata": (lambda case: metadata(max(case.size, 8)), METADATA_BYTES_MAX),
@@ -444,6 +446,11 @@ FIELDS: dict[str, Field] = {
     ),
     "digest": Field(
         outcome("digest", lambda case: b"\xff" * case.size, lambda case: of_record(case, "digest")), DIGEST_BYTES_MAX
+    ),
+    "text_digest": Field(
+        outcome("text_digest", lambda case: b"\xff" * case.size, lambda case: of_record(case, "text_digest")),
+        TEXT_DIGEST_BYTES,
+        how={"settings": {"keep_text_digest": True}},
     ),
     "metadata": Field(
         outcome("metadata", lambda case: metadata(case.size), lambda case: of_record(case, "metadata")),
@@ -636,6 +643,7 @@ def test_every_text_and_bytes_of_the_verbs_is_walked():
     texts = {name for name, kind in FRONTIER.columns.items() if kind in ("text", "json")}
     assert texts == RECORD.keys()
     of_outcomes = {"error", "location", "line", "politeness", "digest", "etag", "last_modified", "metadata", "address"}
+    of_outcomes.add("text_digest")
     told = {one for one, kind in Outcome.__annotations__.items() if re.search(r"str\b|bytes|Mapping|Link|Robots", kind)}
     assert told == {*of_outcomes, "links", "robots"}
     assert of_outcomes <= FIELDS.keys()
