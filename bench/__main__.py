@@ -24,6 +24,7 @@ BENCHES = (
     "service",
     "looks",
     "parts",
+    "reach",
     "replay",
     "crawl",
     "work",

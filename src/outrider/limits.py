@@ -389,6 +389,9 @@ MEMTABLE_BYTES_MAX_LEAST = (
 KEYS_LOOKED_FOR_ALONE_MAX = 8  # 10 µs for each piece of the memtable; for more the keys of all records are packed
 # freed bytes that return to the system at once: a millisecond in which no thread can allocate
 GIVE_BACK_BYTES = 16 << 20
+DIRECTORY_PIECES_SORTED = (
+    32  # of full pieces so many are sorted together, which takes 10 ms; a look at the rest is linear
+)
 DIRECTORY_PIECES_MIN = 16  # from here on, one look at all pieces of the memtable is cheaper than one at each
 MEMTABLE_CHUNK_ROWS = 4_096  # appended records are sorted in pieces of this size: one call takes 2 ms at most
 MEMTABLE_CHUNK_BYTES = 8 << 20  # and of no more bytes: sorting copies them twice, and URLs may be long

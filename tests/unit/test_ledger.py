@@ -250,6 +250,26 @@ def test_a_few_keys_are_found_like_many_keys(here: set[Key], wanted: set[Key]) -
     assert [place for place, key in enumerate(sorted(here)) if key in wanted] == rows[0] == rows[1]
 
 
+@pytest.mark.parametrize("sorted_together", [3, 64])
+def test_single_keys_are_found_among_many_pieces_in_their_newest_version(
+    monkeypatch: pytest.MonkeyPatch, sorted_together: int
+) -> None:
+    set_limits(monkeypatch, MEMTABLE_CHUNK_ROWS=4, DIRECTORY_PIECES_MIN=2, DIRECTORY_PIECES_SORTED=sorted_together)
+    ledger = Ledger.open(FaultyFiles(), store=STORE, names=[])
+    draw = np.random.default_rng(5)
+    versions: dict[int, int] = {}
+    for order in range(1, 200):
+        number = int(draw.integers(60))
+        ledger.append(simple([number], order=order))
+        versions[number] = order
+        some = draw.integers(0, 60, 3).tolist()
+        mask, cards = found(ledger, map(key_of, some))
+        assert mask == [one in versions for one in some]
+        assert cards.heads["order"].tolist() == [versions[one] for one in some if one in versions]
+        if order == 120:
+            ledger.freeze()
+
+
 def test_long_bodies_make_shorter_blocks_and_are_read_back() -> None:
     files = FaultyFiles()
     ledger = Ledger.open(files, store=STORE, names=[])

@@ -19,6 +19,7 @@ from outrider.frontier.format.card_columns import Cards
 from outrider.kernels.card_layout import HEAD, Heads
 from outrider.limits import (
     DIRECTORY_PIECES_MIN,
+    DIRECTORY_PIECES_SORTED,
     KEYS_LOOKED_FOR_ALONE_MAX,
     MEMTABLE_APPENDS_JOINED,
     MEMTABLE_CHUNK_BYTES,
@@ -71,7 +72,7 @@ class Ledger:
         self._open_rows = self._open_bytes = 0
         self._joined = 0  # how many of the open pieces join several appends
         self._tail: RecordColumns | None = None
-        self._directory = _Directory(())
+        self._directory = _Directory()
         self.unfrozen_bytes = 0
         """About how many bytes of memory the cards use that were appended since the last `freeze`."""
 
@@ -242,7 +243,7 @@ class Ledger:
         *settled, last = pieces  # each append makes the last one anew
         directory = self._directory
         if not directory.is_of(settled):
-            directory = self._directory = _Directory(tuple(settled))
+            directory = self._directory = _Directory(tuple(settled), directory)
         return [*directory.with_any(keys), last]
 
     def _look(self) -> tuple[Layers, list[RecordColumns]]:
@@ -269,13 +270,28 @@ class Ledger:
 
 
 class _Directory:
-    """A part of the fingerprints of many sorted pieces, in one column: one look finds the pieces that may have a key.
-    Searching each of 200 pieces by itself would need two milliseconds."""
+    """A part of the fingerprints of many sorted pieces: one look finds the pieces that may have a key. Searching each
+    of 200 pieces by itself would need two milliseconds."""
 
-    def __init__(self, pieces: tuple[RecordColumns, ...]) -> None:
+    def __init__(self, pieces: tuple[RecordColumns, ...] = (), before: _Directory | None = None) -> None:
+        """before: the directory of fewer of these pieces, which has some of the groups already."""
         self._pieces = pieces
-        self._prints = np.concatenate([piece.prints for piece in pieces] or [np.zeros(0, np.uint32)])
-        self._ends = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
+        self._groups: list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]] = []
+        """For each `DIRECTORY_PIECES_SORTED` pieces the parts in order, and the piece of each."""
+        whole = len(pieces) // DIRECTORY_PIECES_SORTED
+        if before is not None and all(map(is_, before._pieces, pieces)):
+            self._groups = before._groups[:whole]
+        for group in range(len(self._groups), whole):
+            prints, places = self._joined(group * DIRECTORY_PIECES_SORTED, (group + 1) * DIRECTORY_PIECES_SORTED)
+            order = prints.argsort()
+            self._groups.append((prints[order], places[order]))
+        self._rest, self._places = self._joined(whole * DIRECTORY_PIECES_SORTED, len(pieces))
+
+    def _joined(self, first: int, last: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+        """Returns the parts of these pieces, and the piece of each."""
+        some = [piece.prints for piece in self._pieces[first:last]]
+        places = np.arange(first, last, dtype=np.uint32).repeat([len(prints) for prints in some])
+        return np.concatenate(some or [np.zeros(0, np.uint32)]), places
 
     def is_of(self, pieces: Sequence[RecordColumns]) -> bool:
         """Whether it is the directory of these pieces."""
@@ -283,8 +299,12 @@ class _Directory:
 
     def with_any(self, keys: Keys) -> list[RecordColumns]:
         """Returns the pieces that may have any of these keys, in their order."""
-        rows = [row for key in prints_of(keys) for row in (self._prints == key).nonzero()[0].tolist()]
-        return [self._pieces[place] for place in sorted({*self._ends.searchsorted(rows, "right").tolist()})]
+        places: set[int] = set()
+        for key in prints_of(keys):
+            places.update(self._places[self._rest == key].tolist())
+            for prints, of in self._groups:
+                places.update(of[prints.searchsorted(key) : prints.searchsorted(key, "right")].tolist())
+        return [self._pieces[place] for place in sorted(places)]
 
 
 def _copy(heads: Heads) -> Heads:
