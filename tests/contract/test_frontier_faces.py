@@ -7,6 +7,8 @@ import http.client
 import itertools
 import json
 import socket
+import subprocess
+import sys
 import threading
 from urllib.parse import quote, urlsplit
 
@@ -265,6 +267,15 @@ def test_hosts_are_ruled_and_lists_are_returned(world):
     assert 1 == len(world.face.urls(limit=10, after=page.cursor))
     assert 2 == world.face.statistics()["accepted"]
     assert 0 == world.face.retry(error="timeout")
+
+
+def test_answers_are_known_before_threads_decode_them():
+    """Two threads that decode a type for the first time can crash the interpreter (msgspec 0.22)."""
+    names = ["Explanation", "Idle", "HostStatus", "UrlStatus", "QueueStatus", "WorkerStatus", "Waits", "Verification"]
+    code = f"import outrider.engine.remote, outrider.journey as j\nfor name in {names}:\n"
+    code += "    print(name if hasattr(getattr(j, name), '__msgspec_cache__') else '')\n"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert names == ran.stdout.split()
 
 
 def test_an_explanation_is_the_same_through_every_face():

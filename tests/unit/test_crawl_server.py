@@ -190,6 +190,30 @@ def test_orders_use_the_path_of_the_crawl_and_are_logged(tmp_path):
     assert "nobody.test" not in log
 
 
+def test_an_order_by_its_verb_is_in_both_logs_and_the_socket_has_it_too(tmp_path):
+    crawl = Beside(tmp_path)
+
+    async def questions():
+        over_http = await crawl.ask("POST", f"{API}/verbs/requeue", {"urls": [HOME, "http://no.test/"], "at": 7})
+        over_socket = await asyncio.to_thread(ask, str(crawl.house.output), "requeue", urls=[HOME])
+        refused = await crawl.ask("POST", f"{API}/verbs/requeue", {"urls": [HOME], "priority": 2})
+        return over_http, over_socket, refused
+
+    over_http, over_socket, refused = crawl.crawl(questions)
+    assert (200, "unknown") == (over_http[0], over_http[1]["answer"][1])
+    assert 1 == len(over_socket["answer"])
+    assert (400, "urn:outrider:problem:invalid-argument") == (refused[0], refused[1]["type"])
+    lines = [json.loads(line) for line in (crawl.house.output / "audit.jsonl").read_text().splitlines()]
+    assert [("requeue", 2, 7), ("requeue", 1, None)] == [
+        (line["order"], line["urls"], line.get("due")) for line in lines[:2]
+    ]
+    assert all(line["at"].startswith("20") for line in lines)
+    assert "priority" in lines[2]["error"]
+    log = (crawl.house.output / "crawl.log").read_text()
+    assert " requeue urls=2 due=7 answer=2\n" in log
+    assert " requeue urls=1 answer=1\n" in log
+
+
 def test_urls_that_are_added_are_fetched_each_with_its_code(tmp_path):
     crawl = Beside(tmp_path)
     urls = [f"http://{HOST}/20001", "junk", {"url": f"http://{HOST}/20002", "priority": 0.9}, HOME]

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from fake_web import answer
 from limiting import set_limits
 from outrider import Frontier
+from outrider.cli import store_commands
 from outrider.crawl.run.visit import Visit
 from outrider.engine import messages
+from outrider.engine.process_queries import HOST_ORDERS
 from outrider.errors import NamedPathError, SettingsError, StoreFullError, StoreStoppedError
 from outrider.fetch.failures import FetchError
 from outrider.limits import DEPTH_MAX, SERVICE_BODY_BYTES_MAX
@@ -511,6 +513,43 @@ def test_the_document_names_every_path_with_its_problems():
     for name in {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}:
         assert name in found["components"]["schemas"]
     assert found == Served().answer("GET", "/openapi.json")
+
+
+def test_the_paths_that_clients_know_are_there():
+    """They follow from declarations, so that a changed word would drop them without an error."""
+    known = {
+        "POST": "frontier/urls frontier/results frontier/report frontier/extend frontier/release frontier/content "
+        "frontier/errands frontier/allowed frontier/addresses frontier/leases/{lease_id}/extend "
+        "frontier/leases/{lease_id}/return workers retry hosts/{host}/{order}",
+        "GET": "frontier/next frontier/ready status stats why-idle explain hosts hosts/{host} urls records workers",
+    }
+    found = {(route.method, route.path) for route in routes.ROUTES}
+    assert set() == {(method, f"{API}/{path}") for method in known for path in known[method].split()} - found
+    assert ["pause", "resume", "block", "delay", "limit", "recheck"] == list(HOST_ORDERS)
+    assert list(HOST_ORDERS) == list(store_commands._ORDERS)
+
+
+def test_errands_belong_to_the_crawl_that_the_body_names():
+    served = Served()
+    served.answer("POST", f"{API}/frontier/urls", {"urls": [A], "crawl_id": "news"})
+    wish = {"kind": "sitemap", "urls": [A + "map.xml"], "crawl_id": "news"}
+    assert {"codes": ["new"]} == served.answer("POST", f"{API}/frontier/errands", wish)
+    served.answer("POST", f"{API}/verbs/pause", {"crawl": "news"})
+    assert [] == served.next()["urls"]
+    served.answer("POST", f"{API}/verbs/resume", {"crawl": "news"})
+    assert {"news"} == {one["crawl_id"] for one in served.next()["urls"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "more"), [("frontier/release", {}), ("verbs/release", {}), ("verbs/defer", {"until": 1})]
+)
+def test_a_verb_that_ends_leases_frees_their_places(path, more):
+    served = Served()
+    served.add(A, B)
+    tokens = [one["token"] for one in served.next()["urls"]]
+    assert len(tokens) == served.desk.registry.urls
+    served.answer("POST", f"{API}/{path}", {"tokens": tokens, **more})
+    assert 0 == served.desk.registry.urls
 
 
 def test_the_document_has_the_schema_of_an_explanation_and_answers_keep_it():

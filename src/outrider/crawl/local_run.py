@@ -52,7 +52,7 @@ from outrider.crawl.setup.permission import Admitted, Permission
 from outrider.crawl.setup.seeds import BadSeeds
 from outrider.crawl.setup.version import version
 from outrider.engine import Frontier
-from outrider.engine.process_queries import ORDERS
+from outrider.engine.process_queries import ORDERS, facts_of
 from outrider.errors import SettingsError, StoreError, StoreFullError, UnreachableError
 from outrider.fetch.downloader import Downloader
 from outrider.frontier.policy.budgets import budgets_over
@@ -482,8 +482,8 @@ class CrawlRun(CrawlLoop):
                 found = with_refused(await order(question), admitted, urls)
             else:
                 found = await order(question)
-            told = {key: value for key, value in question.items() if key not in ("ask", "urls")}
-            await self._in_books(lambda: self._journal.note(name, **{**told, **found}))
+            facts = {**facts_of(question), **(found if name == "add" else facts_of(found))}
+            await self._in_books(lambda: self._journal.note(name, **facts))
             self._wake.set()
             return found
 

@@ -14,7 +14,7 @@ import msgspec
 
 from outrider.clock import instant
 from outrider.engine.owner import Frontier
-from outrider.engine.verbs import served_of
+from outrider.engine.verbs import ServedVerb, served_of
 from outrider.errors import SettingsError, shown
 from outrider.journey import Explanation, Idle, ListPage
 from outrider.limits import CONTROL_PAGE_ROWS_MAX, ORDER_SECONDS_MAX
@@ -36,20 +36,31 @@ def as_sent(found: Any) -> Any:
     return sent
 
 
-def _asked(name: str, method: Callable[..., Any]) -> Look:
-    """Returns the function of a question: its arguments are those of the method, by name."""
+def facts_of(question: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns an order, or its answer, as it is logged: lists by their length. A line has its own `at`."""
+    facts = {name: len(value) if isinstance(value, list | dict) else value for name, value in question.items()}
+    return {"due" if name == "at" else name: fact for name, fact in facts.items() if name != "ask"}
+
+
+def _asked(name: str, verb: ServedVerb, method: Callable[..., Any]) -> Look:
+    """Returns the function of a question or an order: its arguments are those of the method, by name."""
     parameters = list(inspect.signature(method).parameters.values())[1:]
+    has_pages = "after" in (one.name for one in parameters)
 
     def answer(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
-        values: dict[str, Any] = {one.name: "" for one in parameters if one.default is one.empty}
-        values |= {one.name: value for one in parameters if (value := question.get(one.name)) is not None}
-        if any(one.name == "limit" for one in parameters):
+        values = {one.name: question.get(one.name, "") for one in parameters if one.default is one.empty}
+        values |= {one.name: question[one.name] for one in parameters if question.get(one.name) is not None}
+        if has_pages:
             values["limit"] = _limit(question.get("limit"))
-        found = getattr(frontier, name)(**values)
-        sent: dict[str, Any] = {"count": found} if isinstance(found, int) else as_sent(found)
-        return sent
+        found = as_sent(getattr(frontier, name)(**values))
+        return found if isinstance(found, dict) else {answer_of(verb): found}
 
     return answer
+
+
+def answer_of(verb: ServedVerb) -> str:
+    """The field with the answer to an order."""
+    return "count" if verb.word else "answer"
 
 
 def _limit(limit: object) -> int:
@@ -127,18 +138,16 @@ def order_value(order: str, given: object, typed: object = None) -> float | None
 _SERVED: Final = served_of(Frontier)
 HOST_ORDERS: Final = {verb.host_order: name for name, (verb, _) in _SERVED.items() if verb.host_order}
 """Each order to a host, and its method."""
-_WORDS: Final = {verb.word: _asked(name, method) for name, (verb, method) in _SERVED.items() if verb.word}
 ORDERS: Final[dict[str, Look]] = {
     "add": _add,
     "host": _host,
-    **{verb.word: _WORDS[verb.word] for verb, _ in _SERVED.values() if verb.word and verb.order},
+    **{verb.word or name: _asked(name, verb, method) for name, (verb, method) in _SERVED.items() if verb.order},
 }
 """Each order and the function that carries it out: for the crawl that runs, or for a store without an owner."""
-LOOKS: Final[dict[str, Look]] = {
-    **{word: look for word, look in _WORDS.items() if word not in ORDERS},
-    "hosts": _hosts,
-    "stands": _state,
+_WORDS: Final = {
+    verb.word: _asked(name, verb, method) for name, (verb, method) in _SERVED.items() if verb.word and not verb.order
 }
+LOOKS: Final[dict[str, Look]] = {**_WORDS, "hosts": _hosts, "stands": _state}
 """Each query and its function. `hosts` and `urls` return `rows` and the `cursor` after them, None at the
 end; a result may have fewer rows than requested and still a cursor."""
 

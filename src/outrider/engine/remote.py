@@ -25,7 +25,7 @@ from outrider.engine.calls import row_after, takes_builtins
 from outrider.engine.derived import RemoteVerbs
 from outrider.engine.http_requests import Connections, RepeatedRequests, path_of
 from outrider.engine.owner import Frontier
-from outrider.engine.verbs import filled, like
+from outrider.engine.verbs import filled, like, served_of
 from outrider.errors import ClosedError, SettingsError
 from outrider.frontier.format.metadata import packed
 from outrider.frontier.priority import checked as checked_priority
@@ -253,7 +253,7 @@ class RemoteFrontier(RemoteVerbs):
         """The answer of a verb that a server declares."""
         name = method.__name__
         found = self._post(("verbs", name), checked(name, given), m.VerbAnswer)
-        answer: Made = made(get_type_hints(method)["return"], found.answer)
+        answer: Made = made(_ANSWERS[name], found.answer)
         return answer
 
     def _key(self, request: RequestId | None, number: int) -> str:
@@ -404,10 +404,17 @@ def _lease(one: m.Record) -> Lease:
 def made(kind: Any, sent: Any) -> Any:
     """The answer of a verb from its JSON."""
     if kind is LeaseBatch:
-        return LeaseBatch([_lease(one) for one in msgspec.convert(sent, list[m.Record])])
+        return LeaseBatch(map(_lease, msgspec.convert(sent, _sent_as(kind))))
     if get_origin(kind) is ListPage:
-        return ListPage(msgspec.convert(_undated(sent["rows"]), list[get_args(kind)[0]]), sent["cursor"])  # type: ignore[misc]
+        return ListPage(msgspec.convert(_undated(sent["rows"]), _sent_as(kind)), sent["cursor"])
     return msgspec.convert(_undated(sent), kind)
+
+
+def _sent_as(kind: Any) -> Any:
+    """Returns the type of an answer in JSON."""
+    if kind is LeaseBatch:
+        return list[m.Record]
+    return list[get_args(kind)[0]] if get_origin(kind) is ListPage else kind  # type: ignore[misc]
 
 
 def _undated(value: Any, name: str = "") -> Any:
@@ -420,8 +427,14 @@ def _undated(value: Any, name: str = "") -> Any:
         return value
     if name == "fingerprint":
         return int(value, 16)
-    # Beyond the year 9999 it is a number.
-    return int(value) if value.isdigit() else (datetime.fromisoformat(value) - _EPOCH) // timedelta(microseconds=1)
+    return (datetime.fromisoformat(value) - _EPOCH) // timedelta(microseconds=1)
+
+
+_ANSWERS: Final = {name: get_type_hints(method)["return"] for name, (_, method) in served_of(Frontier).items()}
+"""The type of each answer. All are decoded once here, in one thread, because two threads that decode a type for the
+first time can crash the interpreter (msgspec 0.22)."""
+for _kind in _ANSWERS.values():
+    msgspec.json.Decoder(_sent_as(_kind))
 
 
 def _link_bytes(one: str | m.NewUrl) -> int:

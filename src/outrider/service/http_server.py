@@ -252,8 +252,7 @@ def _answers(service_state: ServiceState) -> dict[str, Answer]:
 
     def ordered(name: str) -> Answer:
         async def answered(question: Mapping[str, Any]) -> Any:
-            given = {key: value for key, value in question.items() if key not in ("ask", "urls")}
-            return await service_state.order("control.sock", name, question, given)
+            return await service_state.order("control.sock", name, question)
 
         return answered
 

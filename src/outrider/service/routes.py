@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +19,7 @@ from outrider.clock import Instant, elapsed, seconds
 from outrider.crawl.setup.instants import dated, moment
 from outrider.engine import Frontier
 from outrider.engine import messages as m
-from outrider.engine.process_queries import HOST_ORDERS, as_sent, order_value
+from outrider.engine.process_queries import HOST_ORDERS, answer_of, as_sent, order_value
 from outrider.engine.verbs import ServedVerb, served_of
 from outrider.errors import OutriderError, PagesNeedErrandsError
 from outrider.journey import (
@@ -447,7 +448,7 @@ async def _rule(service_state: ServiceState, ask: Ask) -> m.Ordered:
     host_of(f"http://{host}/")
     value = order_value(order, ask.body.value)
     question = {"host": host, "order": order, "value": value}
-    return m.Ordered((await service_state.order(ask.who, "host", question, question))["count"])
+    return m.Ordered((await service_state.order(ask.who, "host", question))["count"])
 
 
 async def _workers(service_state: ServiceState, _: Ask) -> m.Workers:
@@ -515,7 +516,9 @@ def _older(name: str, verb: ServedVerb, method: Callable[..., Any]) -> Route:
 async def _answered(service_state: ServiceState, ask: Ask, name: str, verb: ServedVerb, values: dict[str, Any]) -> Any:
     if any(isinstance(value, list | dict) and len(value) > SERVICE_ROWS_MAX for value in values.values()):
         raise Problem("too-many-rows", f"more than {SERVICE_ROWS_MAX:,} rows; send them in parts")
-    found = await service_state.verb(ask.who, name, values, order=verb.order)
+    if verb.order:
+        return (await service_state.order(ask.who, verb.word or name, values))[answer_of(verb)]
+    found = await asyncio.to_thread(partial(getattr(service_state.frontier.sync, name), **values))
     if verb.ends:
         service_state.registry.settle_tokens(values["tokens"])
     return found
@@ -532,7 +535,7 @@ def _word(_: str, verb: ServedVerb, method: Callable[..., Any]) -> Route:
         if "url" in question:
             question["url"] = normalize(question["url"])
         if verb.order:
-            return await service_state.order(ask.who, verb.word, question, question)
+            return await service_state.order(ask.who, verb.word, question)
         found: dict[str, Any] = await asyncio.to_thread(dated, await service_state.answers[verb.word](question))
         return found
 

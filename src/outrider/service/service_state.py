@@ -17,6 +17,7 @@ from outrider.crawl.setup.instants import moment
 from outrider.crawl.setup.permission import Admitted, Permission
 from outrider.engine import AsyncFrontier
 from outrider.engine.messages import Worker
+from outrider.engine.process_queries import facts_of
 from outrider.errors import OutriderError
 from outrider.journey import Code, Lease, Link, RequestId
 from outrider.limits import SERVICE_COUNTS_SECONDS, SERVICE_MISSES_MAX, SERVICE_WORKERS_HEARD_MAX
@@ -165,28 +166,14 @@ class ServiceState:
         self.registry.add(given)
         return given
 
-    async def order(self, who: str, name: str, question: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    async def order(self, who: str, name: str, question: Mapping[str, Any]) -> dict[str, Any]:
         """Logs the client of an order of the table for a running crawl, then carries it out. An order
         without its line is never carried out. A refused order then has a second line with the error."""
-        facts = {("rule" if key == "order" else key): value for key, value in told.items()}
+        facts = {("rule" if key == "order" else key): value for key, value in facts_of(question).items()}
         await self._note(who, name, facts)
         try:
             found: dict[str, Any] = await self.answers[name](question)
             return found
-        except OutriderError as error:
-            await self._note(who, name, {**facts, "error": str(error)})
-            raise
-
-    async def verb(self, who: str, name: str, given: Mapping[str, Any], *, order: bool) -> Any:
-        """Returns the answer of a verb, made in a thread, because it may wait for a function of a crawl. An order is
-        logged first. Its lists are logged by their length."""
-        work = partial(getattr(self.frontier.sync, name), **given)
-        if not order:
-            return await asyncio.to_thread(work)
-        facts = {key: len(value) if isinstance(value, list | dict) else value for key, value in given.items()}
-        await self._note(who, name, facts)
-        try:
-            return await asyncio.to_thread(work)
         except OutriderError as error:
             await self._note(who, name, {**facts, "error": str(error)})
             raise
