@@ -176,7 +176,7 @@ assert "teapot" in (out / "report.html").read_text()
             Edit(
                 "journey.py",
                 "    foreign_copy: _Flag = False\n",
-                '    licence: Annotated[str | None, OutcomeField(Form.TEXT, "licences", 200, kept="c")] = None\n',
+                '    licence: Annotated[str | None, OutcomeField(Form.TEXT, "licences", 200, kept="q")] = None\n',
             ),
             Edit("journey.py", "    capacity: int = 1\n", "    licence: str | None = None\n"),
         ),
