@@ -401,10 +401,10 @@ def test_a_deadline_is_never_later_than_the_servers():
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("127.0.0.1:7070", "give http://"),
-        ("ftp://a.com", "give http://"),
-        ("http://a.com/x", "give http://"),
-        ("http://a.com:99999", "give http://"),
+        ("127.0.0.1:7070", "use http://"),
+        ("ftp://a.com", "use http://"),
+        ("http://a.com/x", "use http://"),
+        ("http://a.com:99999", "use http://"),
         ("http://u:secret@a.com", "pass the token separately"),
     ],
 )

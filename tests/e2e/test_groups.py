@@ -52,4 +52,4 @@ def test_an_invalid_file_is_refused_before_any_request(tmp_path):
             *crawling.on(served, tmp_path / "out"), OUTRIDER_GROUP=f"address {tmp_path / 'groups.toml'}"
         )
         assert (2, []) == (ended.returncode, requests(served) if served.log_file.exists() else [])
-    assert "groups.toml': capacity 0 ([domain]): give a whole number from 1 to 65535" in ended.stderr
+    assert "groups.toml': capacity 0 ([domain]): use a whole number from 1 to 65535" in ended.stderr

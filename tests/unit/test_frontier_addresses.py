@@ -460,7 +460,7 @@ def test_an_outcome_answers_the_question_of_its_lease():
 
 
 def test_only_two_words_are_accepted_for_the_source_of_addresses():
-    with pytest.raises(SettingsError, match="addresses 'yes': give caller or errands"):
+    with pytest.raises(SettingsError, match="addresses 'yes': use caller or errands"):
         Frontier.memory(addresses="yes", robots="caller")
 
 

@@ -643,8 +643,8 @@ def test_without_a_setting_a_frontier_has_no_groups():
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ("hosts", "give domain, address"),
-        (7, "give domain, address"),
+        ("hosts", "use domain, address"),
+        (7, "use domain, address"),
         ({"domains": {}}, "'domains' is none of"),
         ({"domain": True}, r"write it as a table, \[domain\]"),
         ({"domain": {"delay": 1}}, r"'delay' \(\[domain\]\) is no setting"),
@@ -656,7 +656,7 @@ def test_without_a_setting_a_frontier_has_no_groups():
         ({"group": {"name": "a"}}, "as a table of its own"),
         (table(hosts=["a.com"], name=""), "name ''"),
         (table(), "has no members"),
-        (table(hosts="a.com"), "give a list of texts"),
+        (table(hosts="a.com"), "use a list of texts"),
         (table(hosts=["a.*.com"]), r"hosts 'a\.\*\.com'"),
         (table(hosts=["a.com/x"]), "hosts 'a.com/x'"),
         (table(hosts=["*."]), "hosts"),

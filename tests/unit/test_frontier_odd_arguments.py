@@ -257,7 +257,7 @@ def test_an_invalid_opening_is_reported_before_a_store_is_made(given):
 
 
 def test_a_missing_store_and_the_parent_folder_of_a_store_are_reported_with_the_way_out(tmp_path):
-    with pytest.raises(ForeignStoreError, match="nothing does not exist; give the directory of a store"):
+    with pytest.raises(ForeignStoreError, match="nothing does not exist; use the directory of a store"):
         Frontier.look(tmp_path / "nothing")
     Frontier.open(tmp_path / "frontier", robots="caller").close()
     with pytest.raises(ForeignStoreError, match="the store of a crawl is the folder `frontier` in it"):

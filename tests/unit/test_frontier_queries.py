@@ -200,7 +200,7 @@ def test_a_query_without_an_owner_names_the_robots_txt_that_is_requested_first(t
             (one.reason_now, one.reason_text, one.next_at) for one in told
         ]
         assert ("robots", NOW + 5_000_000) == (told[0].reason_now, told[0].next_at)
-    with pytest.raises(SettingsError, match="give caller or errands"):
+    with pytest.raises(SettingsError, match="use caller or errands"):
         Frontier.look(tmp_path / "store", robots="nobody")
 
 

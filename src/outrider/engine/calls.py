@@ -267,7 +267,7 @@ def row_after(start: int, link: object) -> int:
     """The row of an outcome when calls are joined. Raises SettingsError, which makes each call alone, for a strange
     link."""
     if not isinstance(link, tuple) or len(link) != 2 or type(link[0]) is not int or link[0] < 0:
-        raise SettingsError(f"link {shown(link)}: give (row of the outcome, link)")
+        raise SettingsError(f"link {shown(link)}: use (row of the outcome, link)")
     return start + link[0]
 
 

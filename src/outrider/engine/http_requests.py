@@ -191,7 +191,7 @@ class Connections:
 
 def parsed(address: str) -> tuple[str, str, int]:
     """Scheme, host and port of a server's address. Raises SettingsError."""
-    way_out = "give http://HOST:PORT or https://HOST:PORT"
+    way_out = "use http://HOST:PORT or https://HOST:PORT"
     try:
         parts = urlsplit(address)
         port = parts.port

@@ -157,13 +157,13 @@ def files_to_look_at(path: str | os.PathLike[str] | Files) -> Files:
     try:
         return Directory(path, create=False, read_only=True)
     except FileNotFoundError:
-        raise NoStoreError(f"{os.fspath(path)} does not exist; give the directory of a store") from None
+        raise NoStoreError(f"{os.fspath(path)} does not exist; use the directory of a store") from None
 
 
 def check_asking(name: str, value: object) -> None:
     """Raises SettingsError for a word other than caller and errands."""
     if value not in ("caller", "errands"):
-        raise SettingsError(f"{name} {shown(value)}: give caller or errands")
+        raise SettingsError(f"{name} {shown(value)}: use caller or errands")
 
 
 def check_options(
@@ -172,26 +172,26 @@ def check_options(
     """Raises SettingsError for arguments with which no store can be opened."""
     check_asking("robots", robots)
     if clock is not None and not callable(clock):
-        raise SettingsError(f"clock {clock!r:.80}: give a function that gives instants, microseconds since 1970")
+        raise SettingsError(f"clock {clock!r:.80}: use a function that returns instants, microseconds since 1970")
     check_asking("addresses", addresses)
     arguments.whole("seed", seed, 0, (1 << 64) - 1)
     if slots is not None and not (
         isinstance(slots, Set) and all(type(slot) is int and 0 <= slot < SLOTS for slot in slots)
     ):
-        raise SettingsError(f"slots {slots!r:.80}: give a frozenset of whole numbers below {SLOTS}, or None for all")
+        raise SettingsError(f"slots {slots!r:.80}: use a frozenset of whole numbers below {SLOTS}, or None for all")
     if keys is not None and not (
         isinstance(keys, tuple | list)
         and len(keys) == _KEYS
         and all(isinstance(key, bytes) and len(key) == KEY_BYTES for key in keys)
     ):
-        raise SettingsError(f"keys: give two of {KEY_BYTES} bytes each, of fingerprints and of slots")
+        raise SettingsError(f"keys: use two of {KEY_BYTES} bytes each, of fingerprints and of slots")
 
 
 def check_place(path: str | os.PathLike[str] | Files) -> None:
     """Raises SettingsError for a value that is neither the path of a directory nor `Files`."""
     if not isinstance(path, str | os.PathLike):
         if path is None or isinstance(path, int | float | bytes):
-            raise SettingsError(f"path {path!r}: give a directory's path as text or a Path")
+            raise SettingsError(f"path {path!r}: use a directory's path as text or a Path")
         return
     where = os.fspath(path)
     try:

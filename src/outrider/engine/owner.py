@@ -295,7 +295,7 @@ class Frontier:
         try:
             manifest = Manifest.load(files)
             if manifest is None:
-                raise NoStoreError(f"{files.describe()} is empty; give the directory of a store")
+                raise NoStoreError(f"{files.describe()} is empty; use the directory of a store")
             store = manifest.store_bytes
             checkpoint, tables, log = read_store(files, manifest, scratch=None)
             if judge is not None:

@@ -71,9 +71,9 @@ def law(queues: int, threads: int, factor: float) -> float:
 def experiment(threads: int = THREADS, factor: float = DELAY_FACTOR, seed: int = 0) -> Experiment:
     """Makes a run for each of QUEUES_PER_THREAD; equal arguments produce equal numbers. Raises SettingsError."""
     if not 1 <= threads <= THREADS_MAX:
-        raise SettingsError(f"threads {threads!r}: give 1 to {THREADS_MAX}")
+        raise SettingsError(f"threads {threads!r}: use 1 to {THREADS_MAX}")
     if not 0 <= factor <= FACTOR_MAX:
-        raise SettingsError(f"factor {factor!r}: give 0 to {FACTOR_MAX:g}")
+        raise SettingsError(f"factor {factor!r}: use 0 to {FACTOR_MAX:g}")
     runs = tuple(simulate(threads, ratio * threads, factor, seed) for ratio in QUEUES_PER_THREAD)
     return Experiment(threads, float(factor), seed, DURATIONS, runs)
 

@@ -22,13 +22,13 @@ def packed(value: object, what: str = "metadata") -> bytes:
     if value is None:
         return b""
     if not isinstance(value, Mapping):
-        raise SettingsError(f"{what} {shown(value)}: give a mapping of JSON values")
+        raise SettingsError(f"{what} {shown(value)}: use a mapping of JSON values")
     try:
         octets = msgspec.json.encode(value)
     except RecursionError:
         raise _too_deep(what) from None
     except Exception as error:  # a mapping of the caller's own class may raise anything
-        raise SettingsError(f"{what} cannot be kept: {error}; give a mapping of JSON values") from error
+        raise SettingsError(f"{what} cannot be kept: {error}; use a mapping of JSON values") from error
     return checked(octets, what)
 
 
@@ -41,7 +41,7 @@ def checked(octets: bytes, what: str) -> bytes:
     try:
         msgspec.json.decode(octets or b"{}", type=dict[str, Any])
     except ValueError as error:  # msgspec.Raw is copied as it is, and may be anything
-        raise SettingsError(f"{what} cannot be kept: {error}; give a mapping of JSON values") from error
+        raise SettingsError(f"{what} cannot be kept: {error}; use a mapping of JSON values") from error
     return octets
 
 

@@ -102,7 +102,7 @@ class FrontierSettings:
         values."""
         names = {field.name for field in fields(cls)}
         if not isinstance(settings, Mapping | None):
-            raise SettingsError(f"settings {settings!r:.80}: give a mapping of names to values")
+            raise SettingsError(f"settings {settings!r:.80}: use a mapping of names to values")
         given: dict[str, Any] = dict(settings or {})
         for name in given:
             if name not in names:
@@ -117,29 +117,29 @@ class FrontierSettings:
             if name in given:
                 given[name] = _patterns(name, given[name])
         if given.get("scope", "any") not in ("host", "domain", "prefix", "any"):
-            raise SettingsError(f"scope {given['scope']!r}: give host, domain, prefix or any")
+            raise SettingsError(f"scope {given['scope']!r}: use host, domain, prefix or any")
         if given.get("when_full", "refuse") not in WHEN_FULL:
             raise SettingsError(
-                f"when_full {given['when_full']!r}: give {', '.join(WHEN_FULL[:-1])} or {WHEN_FULL[-1]}"
+                f"when_full {given['when_full']!r}: use {', '.join(WHEN_FULL[:-1])} or {WHEN_FULL[-1]}"
             )
         for name, words in _CHOICES.items():
             if given.get(name, words[0]) not in words:
-                raise SettingsError(f"{name} {given[name]!r}: give {', '.join(words[:-1])} or {words[-1]}")
+                raise SettingsError(f"{name} {given[name]!r}: use {', '.join(words[:-1])} or {words[-1]}")
         for name in ("obey_robots", "keep_text_digest"):
             if not isinstance(given.get(name, True), bool):
                 raise SettingsError(f"{name} {given[name]!r}: pass True or False")
         if given.get("priority") is not None and not callable(given["priority"]):
-            raise SettingsError(f"priority {given['priority']!r}: give a function of (urls, page)")
+            raise SettingsError(f"priority {given['priority']!r}: use a function of (urls, page)")
         if isinstance(given.get("url_rules"), str):
             given["url_rules"] = LossyRules.parse(given["url_rules"])
         if not isinstance(given.get("url_rules"), LossyRules | None):
-            raise SettingsError(f"url_rules {given['url_rules']!r}: give names of rules in one text, or LossyRules")
+            raise SettingsError(f"url_rules {given['url_rules']!r}: use names of rules in one text, or LossyRules")
         if not isinstance(given.get("traps"), Traps | None):
-            raise SettingsError(f"traps {given['traps']!r}: give Traps, or None")
+            raise SettingsError(f"traps {given['traps']!r}: use Traps, or None")
         given["group"] = Grouping.of(given.get("group"))
         agent = given.get("user_agent", "Outrider")
         if not isinstance(agent, str) or not agent:
-            raise SettingsError(f"user_agent {agent!r}: give the product token, a text")
+            raise SettingsError(f"user_agent {agent!r}: use the product token, a text")
         options = cls(**given)
         # An invalid pattern fails now, not with the first link.
         Scope.of_seeds(options.scope, (), options.include, options.exclude, options.max_depth)
@@ -148,13 +148,13 @@ class FrontierSettings:
 
 def _number(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or not 0 <= value <= 86_400:
-        raise SettingsError(f"{name} {value!r}: give a number from 0 to 86400")
+        raise SettingsError(f"{name} {value!r}: use a number from 0 to 86400")
     return float(value)
 
 
 def _count(name: str, value: object, *, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise SettingsError(f"{name} {value!r}: give a whole number of at least {least}")
+        raise SettingsError(f"{name} {value!r}: use a whole number of at least {least}")
     return value
 
 
@@ -163,4 +163,4 @@ def _patterns(name: str, value: object) -> tuple[str, ...]:
         return (value,)
     if isinstance(value, list | tuple) and all(isinstance(pattern, str) for pattern in value):
         return tuple(value)
-    raise SettingsError(f"{name} {value!r}: give a pattern or a list of patterns")
+    raise SettingsError(f"{name} {value!r}: use a pattern or a list of patterns")

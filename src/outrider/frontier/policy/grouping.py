@@ -65,14 +65,14 @@ class Grouping:
         for part in value if isinstance(value, list | tuple) else [value]:
             if isinstance(part, str):
                 if part not in ("domain", "address"):
-                    raise SettingsError(f"group {part!r:.200}: give domain, address, or tables of groups")
+                    raise SettingsError(f"group {part!r:.200}: use domain, address, or tables of groups")
                 made = _with_kind(made, part, getattr(made, part) or GroupKind())
             elif isinstance(part, NamedGroup):
                 made = replace(made, named=(*made.named, part))
             elif isinstance(part, Mapping):
                 made = _with_table(made, part, tables)
             else:
-                raise SettingsError(f"group {part!r:.200}: give domain, address, a table of groups, or a list of these")
+                raise SettingsError(f"group {part!r:.200}: use domain, address, a table of groups, or a list of these")
         return _fitting(made) if made != cls() else None
 
 
@@ -110,16 +110,16 @@ def _known(table: Mapping[str, Any], names: tuple[str, ...], where: str) -> None
 def _group_named(table: Mapping[str, Any]) -> NamedGroup:
     name = table.get("name")
     if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 200:
-        raise SettingsError(f"name {name!r:.200} of a group: give a text of 1 to 200 characters")
+        raise SettingsError(f"name {name!r:.200} of a group: use a text of 1 to 200 characters")
     where = f"group {name!r}"
     _known(table, ("name", "hosts", "addresses", "capacity", "gap", "exempt"), where)
     exempt = table.get("exempt", False)
     if not isinstance(exempt, bool):
-        raise SettingsError(f"exempt {exempt!r:.200} ({where}): give true or false")
+        raise SettingsError(f"exempt {exempt!r:.200} ({where}): use true or false")
     hosts = tuple(_pattern(text, where) for text in _texts(table, "hosts", where))
     networks = tuple(_network(text, where) for text in _texts(table, "addresses", where))
     if not hosts and not networks:
-        raise SettingsError(f"{where} has no members: give hosts, addresses, or both")
+        raise SettingsError(f"{where} has no members: use hosts, addresses, or both")
     capacity: int | None = None
     if not exempt or "capacity" in table or "gap" in table:
         capacity = _capacity(table, where)
@@ -129,14 +129,14 @@ def _group_named(table: Mapping[str, Any]) -> NamedGroup:
 def _texts(table: Mapping[str, Any], key: str, where: str) -> list[str]:
     texts = table.get(key, ())
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
-        raise SettingsError(f"{key} {texts!r:.200} ({where}): give a list of texts")
+        raise SettingsError(f"{key} {texts!r:.200} ({where}): use a list of texts")
     return list(texts)
 
 
 def _capacity(table: Mapping[str, Any], where: str) -> int:
     value = table.get("capacity", 1)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= GROUP_CAPACITY_MAX:
-        raise SettingsError(f"capacity {value!r:.200} ({where}): give a whole number from 1 to {GROUP_CAPACITY_MAX}")
+        raise SettingsError(f"capacity {value!r:.200} ({where}): use a whole number from 1 to {GROUP_CAPACITY_MAX}")
     return value
 
 
@@ -146,7 +146,7 @@ def _gap(table: Mapping[str, Any], where: str) -> float | None:
         return None
     good = isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
     if not good or not 0 <= value <= GROUP_GAP_SECONDS_MAX:
-        raise SettingsError(f"gap {value!r:.200} ({where}): give seconds from 0 to {GROUP_GAP_SECONDS_MAX:g}")
+        raise SettingsError(f"gap {value!r:.200} ({where}): use seconds from 0 to {GROUP_GAP_SECONDS_MAX:g}")
     return float(value)
 
 
@@ -155,7 +155,7 @@ def _pattern(text: str, where: str) -> str:
     name = text.removeprefix("*.")
     spelled = None if set(name) & set("*?:@ ") and not name.startswith("[") else spelled_host(name)
     if spelled is None:
-        raise SettingsError(f"hosts {text!r:.200} ({where}): give a host's name, or *.name for all that lie below it")
+        raise SettingsError(f"hosts {text!r:.200} ({where}): use a host's name, or *.name for all that lie below it")
     return text[: len(text) - len(name)] + spelled
 
 
@@ -164,7 +164,7 @@ def _network(text: str, where: str) -> IpNetwork:
         return ipaddress.ip_network(text)
     except ValueError as error:
         raise SettingsError(
-            f"addresses {text!r:.200} ({where}): {error}; give addresses or networks such as 192.0.2.0/24"
+            f"addresses {text!r:.200} ({where}): {error}; use addresses or networks such as 192.0.2.0/24"
         ) from None
 
 

@@ -401,7 +401,7 @@ def _numbers(name: str, given: _FieldColumn) -> npt.NDArray[Any] | None:
 
 def _check_octets(name: str, value: object) -> None:
     if not isinstance(value, bytes):
-        raise SettingsError(f"{name} {shown(value)}: give bytes")
+        raise SettingsError(f"{name} {shown(value)}: use bytes")
     arguments.kept(name, value, OUTCOME_FIELDS[name].bytes_max)
 
 
