@@ -253,14 +253,14 @@ def test_leases_and_reports_run_between_the_steps_of_a_retry(small_retries):
     """All dead letters of its start are queued again, but only once, even if they fail again meanwhile."""
     world = dead_world()
     frontier, machine = world.frontier, inspect(world.frontier)
-    back, retry, between = [], machine.operators.retry, []
+    back, retry, between = [], machine.urls.retry, []
 
     def spied(chosen, error, now):
         assert len(chosen) <= 3
         back.extend(chosen["fingerprint"].tolist())
         return retry(chosen, error, now)
 
-    machine.operators.retry = spied
+    machine.urls.retry = spied
 
     def called(name, verb, whole=frontier._call, **how):
         answer = whole(name, verb, **how)
@@ -285,7 +285,7 @@ def test_an_interrupted_retry_leaves_a_store_that_continues_with_the_rest(tmp_pa
     frontier = Frontier.open(tmp_path / "store", clock=lambda: now, settings=settings, robots="caller")
     frontier.discover([f"http://d{host}.test/" for host in range(40)])
     frontier.report([one.gone(error="http_404") for one in frontier.lease(40)])
-    whole, steps = inspect(frontier).operators.retry, []
+    whole, steps = inspect(frontier).urls.retry, []
 
     def broken(chosen, error, at):
         if len(steps) == 4:
@@ -293,7 +293,7 @@ def test_an_interrupted_retry_leaves_a_store_that_continues_with_the_rest(tmp_pa
         steps.append(whole(chosen, error, at))
         return steps[-1]
 
-    inspect(frontier).operators.retry = broken
+    inspect(frontier).urls.retry = broken
     with pytest.raises(SettingsError, match="broken off"):
         frontier.retry()
     frontier.close()
