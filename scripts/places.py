@@ -258,6 +258,32 @@ with Frontier.open(out / "frontier", robots="caller") as frontier:
                 "        return int(self._machine.looks.tables.urls.accepted())\n\n",
                 before=True,
             ),
+        ),
+        _STUBS
+        + _SERVED
+        + """
+try:
+    house.frontier.discover(["http://a.test/", "http://b.test/"])
+    assert 2 == house.frontier.accepted()
+
+    async def awaited():
+        frontier = AsyncFrontier(house.frontier)
+        return await frontier.accepted()
+
+    assert 2 == asyncio.run(awaited())
+    with Frontier.connect(house.address) as remote:
+        assert 2 == remote.accepted()
+    assert {"answer": 2} == asked("verbs/accepted", {})
+    with urllib.request.urlopen(house.address + "/openapi.json") as answer:
+        assert "/api/v1/verbs/accepted" in json.load(answer)["paths"]
+finally:
+    house.close()
+""",
+    ),
+    Addition(
+        "an order",
+        3,
+        (
             Edit(
                 "engine/owner.py",
                 '    @served("operate", order=True, host_order="delay")\n',
@@ -287,17 +313,18 @@ with Frontier.open(out / "frontier", robots="caller") as frontier:
         _STUBS
         + _SERVED
         + """
+from outrider.engine.process_queries import ORDERS
+
 try:
     house.frontier.discover(["http://a.test/", "http://b.test/"])
-    assert 2 == house.frontier.accepted()
 
     async def awaited():
         frontier = AsyncFrontier(house.frontier)
-        return await frontier.accepted(), await frontier.block_for(60, ["a.test", "b.test"])
+        return await frontier.block_for(60, ["a.test", "b.test"])
 
-    assert (2, 2) == asyncio.run(awaited())
+    assert 2 == asyncio.run(awaited())
     with Frontier.connect(house.address) as remote:
-        assert (2, 2) == (remote.accepted(), remote.block_for(60, keys=["a.test", "b.test"]))
+        assert 2 == remote.block_for(60, keys=["a.test", "b.test"])
         refusals = []
         for frontier in (house.frontier, remote):
             try:
@@ -305,13 +332,12 @@ try:
             except SettingsError as error:
                 refusals.append(str(error))
         assert 2 == len(refusals) and refusals[0] == refusals[1], refusals
-    assert {"answer": 2} == asked("verbs/accepted", {})
-    assert {"answer": 1} == asked("verbs/block_for", {"rest_seconds": 60, "keys": ["b.test"]})
+    body = {"rest_seconds": 60, "keys": ["b.test"]}
+    assert {"answer": 1} == asked("verbs/block_for", body) == ORDERS["block_for"](house.frontier, body)
     assert "blocked" == asked("hosts/b.test")["state"]
     with urllib.request.urlopen(house.address + "/openapi.json") as answer:
-        found = json.load(answer)
-    assert {"/api/v1/verbs/accepted", "/api/v1/verbs/block_for"} <= found["paths"].keys()
-    assert {"rest_seconds", "keys"} == found["components"]["schemas"]["BlockForArguments"]["properties"].keys()
+        schemas = json.load(answer)["components"]["schemas"]
+    assert {"rest_seconds", "keys"} == schemas["BlockForArguments"]["properties"].keys()
 finally:
     house.close()
 """,

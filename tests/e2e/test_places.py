@@ -28,6 +28,7 @@ def test_each_addition_works_and_touches_as_many_files_as_it_did():
         "a record field": (1, 3),
         "a lease kind": (3, 3),
         "a verb": (1, 3),
+        "an order": (3, 3),
         "a budget by domain": (3, 3),
     } == counts
     assert 0 == done.returncode

@@ -119,9 +119,7 @@ class FrontierSettings:
         if given.get("scope", "any") not in ("host", "domain", "prefix", "any"):
             raise SettingsError(f"scope {given['scope']!r}: use host, domain, prefix or any")
         if given.get("when_full", "refuse") not in WHEN_FULL:
-            raise SettingsError(
-                f"when_full {given['when_full']!r}: use {', '.join(WHEN_FULL[:-1])} or {WHEN_FULL[-1]}"
-            )
+            raise SettingsError(f"when_full {given['when_full']!r}: use {', '.join(WHEN_FULL[:-1])} or {WHEN_FULL[-1]}")
         for name, words in _CHOICES.items():
             if given.get(name, words[0]) not in words:
                 raise SettingsError(f"{name} {given[name]!r}: use {', '.join(words[:-1])} or {words[-1]}")
