@@ -344,6 +344,7 @@ CARD_BYTES_MAX = 1 << 30  # cards of queued URLs in memory by default: a gigabyt
 BACKLOG_HEAD_CARDS_MAX = 64
 BACKLOG_CHUNK_CARDS = 64  # enough for zstd, and few enough that a card of another rank brings little along
 BACKLOG_MOVED_CARDS_MAX = 65_536  # old copies in the tail of one queue, some 20 MB; then its chunks with them are read
+BACKLOG_MOVED_CARDS_ALL_MAX = 262_144  # old copies in all tails, some 80 MB; then the queue with the most reads its
 BACKLOG_SPILL_CARDS_STEP = 8_192  # to disk at once: some milliseconds; more wait for the next call
 BACKLOG_SPILL_PATIENCE = 64  # calls after which a disk that was full is tried again
 BACKLOG_SWEEP_ROWS = 16_384  # looked at per call when memory is short: 50 µs

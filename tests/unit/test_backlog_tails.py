@@ -154,6 +154,21 @@ def test_chunks_with_too_many_old_copies_are_read(monkeypatch):
     assert [*range(4_900), *range(4_990, 5_000)] == orders(backlog.drain(7, 5_000))
 
 
+def test_many_queues_together_have_a_bounded_number_of_old_copies(monkeypatch):
+    set_limits(monkeypatch, BACKLOG_MOVED_CARDS_ALL_MAX=30)
+    backlog = TailedBacklog(MemoryFiles(), name="b", head_cards_max=32, chunk_cards=16)
+    for queue in range(10):
+        backlog.put(np.full(400, queue), cards_of(np.arange(400)))
+    for order in range(200, 399, 2):
+        for queue in range(10):
+            backlog.forget([queue], cards_of([order]))
+            assert sum(map(len, backlog._moved.values())) == backlog._moved_cards < 30
+    assert 200 == backlog.drop(9) - 100
+    for queue in range(9):
+        assert [*range(200), *range(201, 400, 2), 399][:300] == orders(backlog.drain(queue, 400))
+    assert (0, 0) == (len(backlog), backlog._moved_cards)
+
+
 def test_a_dropped_queue_leaves_no_files():
     files = MemoryFiles()
     backlog = filled(5_000, files)

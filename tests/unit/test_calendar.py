@@ -147,6 +147,18 @@ def test_buckets_with_too_many_old_copies_are_written_anew(monkeypatch):
     assert [*range(1, 2_000, 2)] == [row[2] for row in all_due(calendar, 3_000 * HOUR)]
 
 
+def test_coming_cards_with_too_many_old_copies_are_written_anew(monkeypatch):
+    set_limits(monkeypatch, CALENDAR_MOVED_CARDS_MAX=50)
+    calendar = Calendar(MemoryFiles(), name="c", now=HOUR)
+    calendar.put(cards_of(np.arange(100)))
+    for turn in range(200):
+        calendar.forget(cards_of([turn], first=0))
+        calendar.put(cards_of([turn + 1], first=0))
+        assert len(calendar._moved) < 50
+    assert (100, 1) == (len(calendar), calendar.next())
+    assert [*range(1, 100), 0] == [row[2] for row in all_due(calendar, HOUR)]
+
+
 @pytest.mark.parametrize(("klass", "order"), [(16, 0), (0, 2**60)])
 def test_a_card_with_an_impossible_class_or_order_is_refused(klass, order):
     calendar = Calendar(MemoryFiles(), name="c")

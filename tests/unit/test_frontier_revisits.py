@@ -7,6 +7,7 @@ import pytest
 
 from model.world import World, outcome
 from outrider.clock import instant
+from outrider.errors import SettingsError
 from outrider.frontier.policy.revisit import CODE_MAX, bad_answer_seconds, codes_of, pauses_of
 from outrider.journey import Lease, Outcome
 from outrider.limits import BAD_ANSWER_SECONDS, BAD_ANSWER_SECONDS_MAX, BAD_ANSWERS_MAX
@@ -247,3 +248,16 @@ def test_visits_and_the_time_of_making_are_imported_and_exported(world):
     assert copied == list(copy.frontier.records())
     world.frontier.requeue([A])
     assert 9 == world.one().visits
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"urls": {A: 0.3}}, "pass a list of URLs"),
+        ({"urls": [A], "at": -1}, "at -1: it must be a whole number"),
+    ],
+)
+def test_a_wrong_requeue_is_refused_by_name(wrong, message):
+    world = World()
+    with pytest.raises(SettingsError, match=message):
+        world.frontier.requeue(**wrong)

@@ -45,7 +45,9 @@ class Calendar:
         """`now`: about the instant of the first `due`. Files and errors are those of `TailedBacklog`."""
         self._waiting = TailedBacklog(files, name=name)
         self._coming = TailedBacklog(files, name=f"{name}-coming", head_cards_max=CALENDAR_COMING_CARDS_MAX)
-        """Queue 0 contains, in order, all cards that are due before the horizon."""
+        """One queue contains, in order, all cards that are due before the horizon."""
+        self._coming_row = 0
+        """Its row. A purge moves its cards to the other row, 0 or 1."""
         self._horizon = max(0, now)
         self._begins: list[tuple[int, int, int]] = []
         """A heap of (begin, -level, row) of buckets that may have cards: a wide bucket before the narrow ones in it."""
@@ -81,7 +83,7 @@ class Calendar:
         late = dues < self._horizon
         if late.any():
             coming = cards.filter(late)
-            self._coming.put(np.zeros(len(coming), np.uint32), coming)
+            self._come(coming)
             if late.all():
                 return
             cards = cards.filter(~late)
@@ -149,7 +151,7 @@ class Calendar:
         if level == 0 or last:
             if last:
                 self._horizon = max(self._horizon, begin + (1 << _NARROWEST_BITS - _LEVEL_BITS * level))
-            self._coming.put(np.zeros(len(cards), np.uint32), cards)
+            self._come(cards)
         else:
             self._place(cards)
         return len(unloaded)
@@ -162,21 +164,24 @@ class Calendar:
             return Cards.none()
         while most > 0:
             look = min(most, look)
-            cards = self._coming.drain(0, look)
+            cards = self._coming.drain(self._coming_row, look)
             count = int(np.searchsorted(cards.heads["due"], until, side="right"))
             if count:
                 parts.append(cards.take(np.arange(count)))
             if count < len(cards):
                 early = cards.take(np.arange(count, len(cards)))
-                self._coming.put(np.zeros(len(early), np.uint32), early)
+                self._come(early)
             if count < look:
                 break
             most -= count
             look *= 4
         return Cards.concatenate(parts)
 
+    def _come(self, cards: Cards) -> None:
+        self._coming.put(np.full(len(cards), self._coming_row, np.uint32), cards)
+
     def _first_coming(self) -> int:
-        return int(self._coming.peek(0, 1).heads["due"][0])
+        return int(self._coming.peek(self._coming_row, 1).heads["due"][0])
 
     def next(self) -> int | None:
         """The earliest due, None when no card waits; after `forget` perhaps an earlier instant. A call of `due` at that
@@ -204,7 +209,11 @@ class Calendar:
             self._purge()
 
     def _purge(self) -> None:
-        """Writes the cards of all buckets anew, without old copies."""
+        """Writes all cards anew, without old copies."""
+        coming = self._coming_row
+        self._coming_row = 1 - coming
+        while len(cards := self._coming.unload(coming, CALENDAR_PURGE_CARDS)):
+            self._come(self._living(cards))
         other = _LEVELS * _BUCKETS - self._side
         for *_, row in self._begins:
             to = row - self._side + other

@@ -30,6 +30,7 @@ from outrider.limits import (
     BACKLOG_CHUNK_CARDS,
     BACKLOG_COLLECT_CHUNKS,
     BACKLOG_HEAD_CARDS_MAX,
+    BACKLOG_MOVED_CARDS_ALL_MAX,
     BACKLOG_MOVED_CARDS_MAX,
     BACKLOG_RELEASE_CHUNKS,
     BACKLOG_SPILL_CARDS_STEP,
@@ -156,6 +157,7 @@ class TailedBacklog:
         self._packer = Packer()
         self._tails: dict[int, _Tail] = {}
         self._moved: dict[int, MovedCards] = {}  # by queue: old copies in its tail, which count no more
+        self._moved_cards = 0  # all old copies
         self._tail_cards = 0
         self._aside = 0  # queues
         self._long: set[int] = set()
@@ -289,10 +291,14 @@ class TailedBacklog:
                 continue  # an earlier card of this call may have brought it into memory
             moved = self._moved.setdefault(queue, MovedCards())
             moved.note(cards.take([place]))
+            self._moved_cards += 1
             tail.cards -= 1
             self._tail_cards -= 1
             if len(moved) >= BACKLOG_MOVED_CARDS_MAX:
                 loaded += self._bring_these(queue, moved.fingerprints())
+            if self._moved_cards >= BACKLOG_MOVED_CARDS_ALL_MAX:
+                most = max(self._moved, key=lambda row: len(self._moved[row]))
+                loaded += self._bring_these(most, self._moved[most].fingerprints())
         if loaded:
             self._settle(loaded)
 
@@ -345,19 +351,22 @@ class TailedBacklog:
             self._scratch.release(place)
         self._long.discard(queue)
         tail = self._tails.pop(queue, None)
-        self._moved.pop(queue, None)
+        self._forget_moved(queue)
         if tail is not None:
             self._tail_cards -= tail.cards
             self._dropped.append(tail.refs)
             self._collect()
         return count
 
+    def _forget_moved(self, queue: int) -> None:
+        self._moved_cards -= len(self._moved.pop(queue, ()))
+
     def close(self) -> None:
         """Forgets everything and removes the files."""
         self._kernel = kernels.Backlog()
         self._tails.clear()
         self._moved.clear()
-        self._tail_cards = self._aside = 0
+        self._tail_cards = self._moved_cards = self._aside = 0
         self._long.clear()
         self._dropped.clear()
         if self._scratch is not None:
@@ -431,14 +440,16 @@ class TailedBacklog:
         place = tail.place(at)
         cards = self._packer.unpack(self._scratch.read(place, queue))
         if queue in self._moved:
-            cards = cards.filter(~self._moved[queue].met(cards))
+            old = self._moved[queue].met(cards)
+            self._moved_cards -= int(np.count_nonzero(old))
+            cards = cards.filter(~old)
         tail.remove(at)
         tail.cards -= len(cards)
         self._tail_cards -= len(cards)
         self._loaded += len(cards)
         if not tail.refs:
             del self._tails[queue]
-            self._moved.pop(queue, None)
+            self._forget_moved(queue)
         self._scratch.release(place)
         return cards
 

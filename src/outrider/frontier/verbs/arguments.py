@@ -84,9 +84,9 @@ def _seconds_up_to(most: float, what: str, value: object) -> float:
     return float(value)
 
 
-def until(value: object) -> int:
+def until(value: object, name: str = "until") -> int:
     """Returns the instant at which a wait ends."""
-    return whole("until", value, 0, INSTANT_MAX)
+    return whole(name, value, 0, INSTANT_MAX)
 
 
 def train(value: object) -> float | None:

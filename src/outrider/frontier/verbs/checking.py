@@ -136,7 +136,7 @@ CHECKS: Final[dict[str, Check]] = {
     "reprioritise.urls": _url_priorities,
     "requeue.urls": lambda value: list(map(sendable, single_urls.requeued_urls(value))),
     "requeue.priority": lambda value: None if value is None else priority.checked(value),
-    "at": lambda value: None if value is None else arguments.until(value),
+    "at": lambda value: None if value is None else arguments.until(value, "at"),
     "priority": _priority,
     "digests": arguments.digests,
     "authorities": arguments.authorities,

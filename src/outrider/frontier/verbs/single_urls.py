@@ -148,7 +148,7 @@ class SingleUrls(Part):
         queued again when its lease ends. URLs that robots rules or a trap parked stay parked. Returns the state of each
         before."""
         names = requeued_urls(urls)
-        at = None if at is None else arguments.until(at)
+        at = None if at is None else arguments.until(at, "at")
         wish = NO_PRIORITY if priority is None else checked(priority)
         row, now = self._begin(crawl, now)
         mask, cards = self.found(names, row)
@@ -243,6 +243,8 @@ def _answers(mask: Flags, states: Uint8s) -> list[State]:
 
 def requeued_urls(urls: str | Sequence[str]) -> list[str]:
     """Returns the URLs of a call, checked. Raises SettingsError."""
+    if isinstance(urls, Mapping):
+        raise SettingsError("requeue has one priority for all URLs of a call: pass a list of URLs, and priority=")
     return [url for url, _ in url_priorities(urls, 0.5)]
 
 
