@@ -180,15 +180,14 @@ class Model:
             held.url.go("lost", "gone")
         else:
             held.url.go("lost" if counted else "stopped", "queued")
-        self.ordered(held)
+        self.ordered(held, lost=counted)
 
-    def ordered(self, held: Held) -> None:
+    def ordered(self, held: Held, *, lost: bool = False) -> None:
         """An order to queue a URL again counts when its lease ends, however that is."""
         if held.requeue is None or held.url.deleted:
             return
         url, (due, priority) = held.url, held.requeue
-        lost = url.losses or url.state == "gone"
-        url.state, url.due = "leased", max(due, url.due if lost and url.losses else self.now)
+        url.state, url.due = "leased", max(due, url.due if lost else self.now)
         url.attempts, url.losses = 0, 0
         url.priority = url.priority if priority is None else priority
         url.go("lease ended, requeued before", self.now_or_later(due))
