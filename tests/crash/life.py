@@ -84,8 +84,6 @@ class Worker:
             self.kinds.append((self.defer, 1))
         if hasattr(self.frontier, "reprioritise"):
             self.kinds.append((self.reprioritise, 1))
-        if hasattr(self.frontier, "requeue"):
-            self.kinds.append((self.requeue, 1))
         if hasattr(self.frontier, "pause"):
             self.kinds += [(self.pause, 0.3), (self.resume, 1)]
 
@@ -238,14 +236,6 @@ class Worker:
             "reprioritise",
             {"url": url, "priority": priority},
             lambda _: [str(state) for state in self.frontier.reprioritise(url, priority)],  # type: ignore[attr-defined]
-        )
-
-    def requeue(self) -> None:
-        url = self.url()
-        self.call(
-            "requeue",
-            {"url": url},
-            lambda _: [str(state) for state in self.frontier.requeue(url)],  # type: ignore[attr-defined]
         )
 
     def pause(self) -> None:
