@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -26,6 +27,7 @@ from outrider.frontier.state.errand import KINDS, Kind
 from outrider.frontier.state.hosts import CELLS
 from outrider.frontier.state.replay import Window, apply
 from outrider.frontier.state.tables import Tables
+from outrider.frontier.stores.calendar import _as_put as as_put
 from outrider.frontier.stores.ledger import Ledger
 from outrider.limits import WAKES_PER_CALL_MAX
 from outrider.sim.disk import FaultyFiles
@@ -92,10 +94,12 @@ def tables_of(disk: FaultyFiles, window: Any, patch: pytest.MonkeyPatch) -> tupl
     return tables, all_of(tables)
 
 
-def _contents(backlog: Any, rows: int) -> dict[int, list[tuple[bytes, bytes]]]:
+def _contents(backlog: Any, rows: int, moved: Any = None) -> dict[int, list[tuple[bytes, bytes]]]:
+    """Returns the cards by row. moved: cards of a calendar whose old copies do not count."""
     found = {}
     for row in range(rows):
         cards = backlog.peek(row, 10_000)
+        cards = cards if moved is None else cards.filter(~moved.met(as_put(cards)))
         if len(cards):
             found[row] = _listed(cards)
     return found
@@ -109,9 +113,10 @@ def all_of(tables: Tables) -> dict[str, object]:
     tables.recall_all()
     hosts, queues = tables.hosts, tables.queues
     *lease_cells, cards = tables.urls.open_leases()
+    moved = copy.deepcopy(tables.urls.calendar._moved)  # a restart has none
     calendar = [
-        *_contents(tables.urls.calendar._waiting, 1_024).values(),
-        *_contents(tables.urls.calendar._coming, 1).values(),
+        *_contents(tables.urls.calendar._waiting, 1_024, moved).values(),
+        *_contents(tables.urls.calendar._coming, 1, moved).values(),
     ]
     waiting = sorted((card for bucket in calendar for card in bucket), key=lambda card: (card[1], card[0][:8]))
     state: dict[str, object] = {
