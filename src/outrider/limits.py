@@ -229,6 +229,7 @@ LOG_BYTES_BEFORE_CHECKPOINT = 64 << 20  # a round starts at max(this, half the l
 # frames with orders about crawls and queues: a round starts above this number, because each needs half a
 ORDERS_BEFORE_CHECKPOINT = 256  # millisecond in recovery; 2,000 crawls that were made and deleted needed two seconds
 CHECKPOINT_BYTES_PER_ORDER = 64 << 10  # a large checkpoint is worth more orders: writing it is as slow as reading
+CHECKPOINT_LISTED_MAX = 3  # lists of a directory without a checkpoint, after which it is gone
 CHECKPOINT_STEP_BYTES = 16 << 10  # ranges are copied up to this between two calls: a fraction of a millisecond
 CHECKPOINT_WAITING_BYTES_MAX = 2 << 20  # copied and not written yet: a slow disk makes copying wait, not the calls
 ROUND_SOONER_FOR_HOSTS = 8  # a checkpoint begins sooner by this factor with twice the allowed hosts in memory

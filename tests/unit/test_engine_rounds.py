@@ -13,6 +13,7 @@ from model.inside import inspect
 from model.interleaving import Interleaving
 from model.world import World, outcome, recount, rows
 from outrider import Frontier, Link
+from outrider.engine import owner
 from outrider.engine.failure import Failure
 from outrider.errors import StoreFailedError
 from outrider.frontier.state.tables import LEASES, OWN
@@ -211,3 +212,18 @@ def test_a_large_checkpoint_allows_more_orders(monkeypatch):
     for pause in range(40):
         world.frontier.pause("keep.com") if pause % 2 else world.frontier.resume("keep.com")
     assert number == world.frontier.statistics()["checkpoint"]["number"]
+
+
+@pytest.mark.parametrize(("missed", "ok"), [(1, True), (9, False)])
+def test_verify_lists_checkpoints_again_before_it_calls_them_gone(monkeypatch, missed, ok):
+    """A list of files may miss the old checkpoint, which is removed, and the new one, which gets its name."""
+    with Frontier.open(FaultyFiles(), robots="caller") as frontier:
+        frontier.discover(["http://a.com/"])
+        frontier.checkpoint()
+        lists = iter(range(missed))
+        monkeypatch.setattr(
+            owner,
+            "newest_checkpoint",
+            lambda *files, **how: None if next(lists, None) is not None else newest_checkpoint(*files, **how),
+        )
+        assert ok is frontier.verify().ok

@@ -100,6 +100,7 @@ from outrider.journey import (
 )
 from outrider.kernels.card_layout import Heads
 from outrider.limits import (
+    CHECKPOINT_LISTED_MAX,
     LOOK_PAUSE_SECONDS,
     RECORDS_PER_SCAN,
     REMOTE_PATIENCE_SECONDS,
@@ -893,12 +894,15 @@ class Frontier:
             raise DamagedStoreError(f"{self._files.describe(MANIFEST_NAME)} is gone; restore a copy of it")
 
     def _read_checkpoint(self) -> None:
-        """Reads the newest one to its end. A round that ends meanwhile removes it: then the next one counts."""
-        while True:
+        """Reads the newest one to its end. A round that ends meanwhile removes it: then the next one counts. A list of
+        the files may miss both, because names come and go while it is read: then they are listed again."""
+        missed = 0
+        while missed < CHECKPOINT_LISTED_MAX:
             try:
                 checkpoint = newest_checkpoint(self._files, store=self._store)
                 if checkpoint is None:
-                    break
+                    missed += 1
+                    continue
                 for _ in checkpoint.ranges():
                     pass
             except FileNotFoundError:
