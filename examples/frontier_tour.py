@@ -19,6 +19,7 @@ def the_three_verbs(frontier: Frontier) -> None:
     print(frontier.robots_allow([A, A + "private"]), frontier.crawl_delays(["https://a.example"]))
     first, second = frontier.lease(want=2, worker="tour")
     print(frontier.workers(), frontier.held(first.token), frontier.extend([first.token], 120))
+    print(frontier.rest([first.token], seconds=0.2))
     print(frontier.report([first.done(status=200, seconds=0.2, links=[A + "more", A + "private"], digest=b"1" * 20)]))
     print(frontier.report(OutcomeBatch([second.token], seconds=[0.1])))
     print(frontier.seen_content([b"1" * 20, b"2" * 20]), frontier.next_ready_seconds(), frontier.at_limit())

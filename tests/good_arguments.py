@@ -22,6 +22,7 @@ GOOD = {
     "report": {"outcomes": [], "links": (), "request_id": None, "watermark": None},
     "extend": {"tokens": [1], "ttl_seconds": 60},
     "release": {"tokens": [1]},
+    "rest": {"tokens": [1], "seconds": 0.5, "ended_at": NOW},
     "defer": {"tokens": [1], "until": NOW},
     "set_robots": {"authority": "http://a.com", "status": 200, "body": b""},
     "queue_errands": {"kind": "sitemap", "urls": ["http://b.com/s.xml"], "crawl": None},

@@ -231,6 +231,23 @@ def test_a_robots_txt_of_any_bytes_is_reported_and_judges():
         assert 1 == len(world.face.lease(10, errands=True))
 
 
+def test_a_request_that_is_over_frees_its_host_and_its_outcome_follows(world):
+    world.face.discover([A, A + "2", B])
+    first, other = world.face.lease(2, worker="w")
+    world.now += 500_000
+    assert ["ok", "ok", "stale"] == world.face.rest([first.token, other.token, 5], seconds=[0.5, None, None])
+    assert ["ok"] == world.face.rest((first.token,), 0.2, world.now)
+    world.now += 999_999
+    assert [] == list(world.face.lease(1, worker="w"))
+    world.now += 1
+    (second,) = world.face.lease(1, worker="w", key="a.com")
+    assert (A + "2", NOW + 500_000, "floor") == (second.url, second.ended_before, second.gap_reason)
+    assert State.LEASED == world.face.status(A).state
+    assert ("ok", "ok") == world.face.report([first.done(seconds=0.2), second.done(seconds=0.2)]).outcomes
+    assert [] == world.face.rest([])
+    assert world.behind.verify().ok
+
+
 def test_leases_are_extended_and_given_back(world):
     world.face.discover([A])
     (lease,) = world.face.lease(1, ttl_seconds=10)

@@ -32,6 +32,7 @@ class Busy:
         self.calls = 0
         self.verbs: list[tuple[Any, float]] = [
             (self.discover, 6), (self.lease, 8), (self.report, 9), (self.extend, 1), (self.give_back, 2),
+            (self.rest, 3),
             (self.rule, 2), (self.reprioritise, 1), (self.robots, 0.5), (self.note, 0.5), (self.retry, 0.3),
             (self.queue_errands, 0.7), (self.requeue, 1), (self.put, 1),
         ]  # fmt: skip
@@ -105,6 +106,13 @@ class Busy:
 
     def extend(self) -> None:
         self.world.frontier.extend([lease.token for lease in self.held[:2]], self.rng.choice([1, 50]))
+
+    def rest(self) -> None:
+        """The requests of some leases are over, of some for the second time; their outcomes follow."""
+        rng, some = self.rng, self.held[-3:]
+        seconds = [rng.choice([None, 0.0, 0.2]) for _ in some]
+        ended = rng.choice([None, self.world.clock() - instant(0.1)])
+        self.world.frontier.rest([lease.token for lease in some], rng.choice([seconds, 0.1, None]), ended)
 
     def give_back(self) -> None:
         some, self.held = self.held[:2], self.held[2:]

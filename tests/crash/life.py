@@ -74,6 +74,7 @@ class Worker:
         self.number = number
         self.rng = random.Random(f"{life.order['seed']} {number}")
         self.calls = 0
+        self.rests = int(life.order["rests"])
         self.held: list[dict[str, Any]] = list(life.order["inherited"]) if number == 0 else []
         self.repeats: list[dict[str, Any]] = list(life.order["repeats"]) if number == 0 else []
         self.kinds = [
@@ -155,7 +156,7 @@ class Worker:
     def url(self) -> str:
         """A page of this life, or of one before."""
         life = self.life.round if self.rng.random() < 0.7 else self.rng.randrange(self.life.round + 1)
-        return f"http://h{self.rng.randrange(HOSTS)}.com/{life}.{self.rng.randrange(60)}"
+        return f"http://h{self.rng.randrange(int(self.life.order['hosts']))}.com/{life}.{self.rng.randrange(60)}"
 
     def discover(self) -> None:
         links = [[self.url(), self.rng.choice([None, 0.1, 0.9])] for _ in range(self.rng.randrange(1, 7))]
@@ -184,12 +185,25 @@ class Worker:
             if not row.get("visited"):
                 self.life.note({"visits": row["token"]})
                 visit(self.life.order["port"], row["host"])
+                row["visited"] = True
+                if self.chance(self.rests):
+                    self.rest(row)
+                    continue
+            if row.get("known_at", 0) > ticks():
+                self.held.append(row)
+                continue
             verdict = self.rng.choice(["done"] * 8 + ["retry", "gone"])
             links = [self.url() for _ in range(self.rng.randrange(4))]
             outcomes.append([row["token"], verdict, links])
         if outcomes:
             about = {"outcomes": outcomes}
             self.call("report", about, lambda r: self.do_report(about, r), request=self.chance(3))
+
+    def rest(self, row: dict[str, Any]) -> None:
+        """The visit is over, and its outcome is known later, perhaps to another life."""
+        tokens, row["known_at"] = [row["token"]], ticks() + int(self.rng.random() * 3 * GAP_SECONDS * 1_000_000)
+        self.held.append(row)
+        self.call("rest", {"tokens": tokens}, lambda _: [str(code) for code in self.frontier.rest(tokens, 0.0)])
 
     def extend(self) -> None:
         if not self.held:

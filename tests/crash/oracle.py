@@ -100,6 +100,8 @@ class Held:
     ended: bool = False
     """Whether a call began to end it."""
     visited: bool = False
+    rested: bool = False
+    """Whether a call began to end its visit."""
 
     def lives(self, round_: int, at: int) -> bool:
         return not self.ended and self.until - DOUBT > at and (self.worker is not None or self.round == round_)
@@ -129,6 +131,8 @@ class Oracle:
     resuming: dict[str, int] = field(default_factory=dict)
     """How often a host's resume was called, and how many of these calls have no answer."""
     answered: int = 0
+    early: int = 0
+    """How often a host was leased again while the outcome of its last visit was open."""
     openings: list[int] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 
@@ -183,7 +187,9 @@ class Oracle:
             held = self.leases[token]
             # Whether it lives is known until the answer only where its end is far away.
             line["lived"][token] = held.lives(line["round"], line["at"] + 10_000_000)
-            if line["ask"] == "extend":
+            if line["ask"] == "rest":
+                held.rested = True
+            elif line["ask"] == "extend":
                 held.until = min(held.until, line["at"] + int(about["ttl"] * 1e6))
             else:
                 held.ended = True
@@ -222,7 +228,7 @@ class Oracle:
             self.leased(asked, line["at"], line["round"], answer)
         elif verb == "report":
             self.reported(asked, about["outcomes"], answer)
-        elif verb in ("release", "extend", "defer"):
+        elif verb in ("release", "extend", "defer", "rest"):
             for token, code in zip(about["tokens"], answer, strict=True):
                 if code != "ok" and asked["lived"][token]:
                     self.problems.append(f"{name} {verb}: token {token} is alive and was told {code}")
@@ -268,7 +274,9 @@ class Oracle:
                 continue
             for place in (url, host):
                 other = self.live.get(place)
-                if other is not None and other.lives(round_, at):
+                if other is not None and other.lives(round_, at) and other.rested and place == host:
+                    self.early += 1
+                elif other is not None and other.lives(round_, at):
                     self.problems.append(f"{name}: {url} is leased by {token}, and {place} is by {other.token}")
                 self.live[place] = held
 

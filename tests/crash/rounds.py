@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from crash.life import HOSTS
 from crash.oracle import Oracle, Site
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -22,7 +23,12 @@ SOURCES = TESTS.parent / "src"
 class Rounds:
     """A mould that makes lives, the site they visit, and the oracle that reads their journals."""
 
-    def __init__(self, store: Path, journals: Path, seed: int, *, threads: int = 3) -> None:
+    def __init__(
+        self, store: Path, journals: Path, seed: int, *, threads: int = 3, rests: int = 3, hosts: int = HOSTS
+    ) -> None:
+        """rests: in how many of ten visits the frontier learns of their end before their outcome. hosts: how many its
+        URLs have."""
+        self.rests, self.hosts = rests, hosts
         self.store = store
         self.journals = journals
         self.rng = random.Random(seed)
@@ -58,7 +64,8 @@ class Rounds:
         journal = self.journals / f"{number}.jsonl"
         order = {
             "path": str(self.store), "journal": str(journal), "port": self.site.port, "round": number,
-            "seed": self.rng.randrange(1 << 30), "threads": self.threads, "calls": calls,
+            "seed": self.rng.randrange(1 << 30), "threads": self.threads, "calls": calls, "rests": self.rests,
+            "hosts": self.hosts,
             "inherited": self.oracle.inherited(number), "repeats": self.oracle.repeats(self.rng),
         }  # fmt: skip
         print(json.dumps(order), file=self._order, flush=True)
@@ -83,6 +90,12 @@ class Rounds:
                 break
             time.sleep(0.002)
         time.sleep(self.rng.uniform(0, 0.002))
+
+    def wait_for_visits(self, count: int) -> None:
+        """Waits until the site has had this number of visits since now."""
+        end, until = time.monotonic() + 20, len(self.site.visits) + count
+        while time.monotonic() < end and len(self.site.visits) < until:
+            time.sleep(0.002)
 
     def kill(self, process: int) -> None:
         os.kill(process, signal.SIGKILL)  # not gathered yet, so the number is still its own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,16 +10,18 @@ import pytest
 from crash.rounds import Rounds
 
 
-def killed(directory: Path, seed: int, rounds: int) -> None:
-    """Lives on one store: most are killed, in their opening or later; some end well."""
-    lives = Rounds(directory / "store", directory / "journals", seed)
+def killed(directory: Path, seed: int, rounds: int, *, visits: int = 0, **how: int) -> Rounds:
+    """Lives on one store: most are killed, in their opening or later; some end well. visits: after how many visits they
+    are killed, 0 for any moment. how: keywords of `Rounds`."""
+    lives = Rounds(directory / "store", directory / "journals", seed, **how)
     with lives.begun():
         for _ in range(rounds):
             if lives.rng.random() < 0.1:
                 code = lives.live(lambda _: None, calls=lives.rng.randrange(1, 40))
                 assert 0 == code, f"seed {seed}: {lives.problems()}"
             else:
-                code = lives.live(lambda process: (lives.wait(), lives.kill(process)))
+                wait = partial(lives.wait_for_visits, visits) if visits else lives.wait
+                code = lives.live(lambda process, wait=wait: (wait(), lives.kill(process)))
                 assert -9 == code, f"seed {seed}: {lives.problems()}"
             # Not after each kill: the next life may begin at once, while hosts still wait.
             if lives.rng.random() < 0.4 and (lives.store / "manifest.json").exists():
@@ -28,10 +31,17 @@ def killed(directory: Path, seed: int, rounds: int) -> None:
     assert [] == lives.problems(), f"seed {seed}"
     assert lives.oracle.answered > 4 * rounds, "they had time to work"
     assert len(lives.site.visits) > rounds
+    return lives
 
 
 def test_killed_at_any_moment_it_loses_nothing_leases_nothing_twice_and_visits_no_host_early(tmp_path):
     killed(tmp_path, seed=1, rounds=12)
+
+
+def test_killed_after_requests_are_over_no_host_is_visited_before_its_gap_ends(tmp_path):
+    """The site's own log is the judge: hosts are leased again while the outcomes of their last visits are open."""
+    lives = killed(tmp_path, seed=3, rounds=6, visits=12, rests=9, hosts=3)
+    assert lives.oracle.early > 0, "it is never leased before its last outcome"
 
 
 @pytest.mark.long

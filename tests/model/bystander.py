@@ -80,6 +80,7 @@ class Request:
     """A lease and its request. Instants are the true clock's, only `deadline` is the frontier's.
 
     stream: the leases of one queue from one call, fetched one after the other. begun: None before the request begins.
+    ended: None before it ends; it may end before its lease does.
     at_least: minimum seconds between its beginning and another's, where several may be open at once. fixed:
     seconds that its answer wants, which later orders do not change.
     """
@@ -169,7 +170,7 @@ class Judge:
 
     def lost(self, request: Request, at: int) -> None:
         del self.open[request.token]
-        if request.begun is not None:
+        if request.begun is not None and request.ended is None:
             request.ended, request.floor = max(request.begun, at), self.floor_of(request)
 
     def died(self) -> None:
@@ -400,19 +401,22 @@ class Judge:
         """A request begins at its server."""
         begun = request.begun
         assert begun is not None
-        others = [one for one in self.seen[request.host] if one.token in self.open]
+        others = [one for one in self.seen[request.host] if self.under_way(one)]
         limit = self.limit(request.queue) if request.queue is not None else self.limit_of(request.host)
         at_once = len({one.stream for one in others})
         self.demand("limit", at_once < limit, request, f"{at_once} are open, {limit} may be", *others)
         for group in request.groups:
             kind = group.split(" ")[0]
             capacity = 1 if kind == "key" else self.settings.group[kind][0]
-            busy = {one.stream for one in self.grouped[group] if one.token in self.open}
+            busy = {one.stream for one in self.grouped[group] if self.under_way(one)}
             rule = "key" if kind == "key" else "group capacity"
             self.demand(rule, len(busy) < capacity, request, f"{len(busy)} of {group} are open")
         for at, rule, other in self.lawful(request):
             early = (at - begun) / SECOND
             self.demand(rule, begun >= at, request, f"{early} s too early behind {other}, gap {self.gap(other)}")
+
+    def under_way(self, request: Request) -> bool:
+        return request.token in self.open and request.ended is None
 
     def limit_of(self, host: str) -> int:
         return max((self.limit(queue) for queue in self.queues if queue.host == host), default=1)
@@ -496,13 +500,21 @@ class Judge:
     ) -> None:
         """A request has ended, and was reported now."""
         request = self.open.pop(token)
+        before = request.fixed if request.ended is not None else 0.0
         request.ended = at
-        fixed = [retry_after or 0.0, min(self.settings.factor * (seconds or 0.0), FACTOR_SECONDS_MAX)]
+        fixed = [before, retry_after or 0.0, min(self.settings.factor * (seconds or 0.0), FACTOR_SECONDS_MAX)]
         if refused and retry_after is None:
             fixed.append(self.backs_off(request))
         request.fixed, request.floor = max(fixed), self.floor_of(request)
         if request.kind == "page" and answered and not (request.void and "deleted crawls" not in self.rules):
             self.answered[request.host] += 1
+
+    def over(self, token: int, at: int, *, seconds: float | None) -> None:
+        """A request has ended, and its holder said so. What came of it follows with the report."""
+        request = self.open[token]
+        request.ended = at
+        request.fixed = min(self.settings.factor * (seconds or 0.0), FACTOR_SECONDS_MAX)
+        request.floor = self.floor_of(request)
 
     def backs_off(self, request: Request) -> float:
         """Seconds, of which each refusal within half an hour doubles those of the one before."""
@@ -513,9 +525,10 @@ class Judge:
         return seconds
 
     def given_back(self, token: int) -> None:
-        """Nothing was sent."""
+        """Nothing was sent, or nothing came of it."""
         request = self.open.pop(token)
-        request.begun = None
+        if request.ended is None:
+            request.begun = None
 
 
 def _length(seconds: float) -> int:

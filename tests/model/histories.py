@@ -119,13 +119,14 @@ class Url:
 
 @dataclass(eq=False)
 class Held:
-    """An open lease."""
+    """An open lease. over: the end of its request, once `rest` has said that it is over."""
 
     url: Url
     worker: str | None
     deadline: int
     not_before: int
     requeue: tuple[int, float | None] | None = None  # the due time and priority of an order that came meanwhile
+    over: int | None = None
 
 
 @dataclass(eq=False)
@@ -167,11 +168,12 @@ class Model:
             if url.state == "waiting" and url.due <= now:
                 url.go("due", "queued")
 
-    def lose(self, token: int, *, counted: bool = True) -> None:
+    def lose(self, token: int, *, counted: bool = True, died: bool = False) -> None:
         held = self.end(token)
-        self.rest_whole(held.url.queue, self.floor_of_page(held.url.queue))
-        clock = self.hosts[held.url.queue.host]
-        clock.ended = max(clock.ended, self.now)  # in doubt
+        if died or held.over is None:
+            self.rest_whole(held.url.queue, self.floor_of_page(held.url.queue))
+            clock = self.hosts[held.url.queue.host]
+            clock.ended = max(clock.ended, self.now)  # in doubt
         held.url.losses += counted
         if counted:
             held.url.due = max(held.url.due, self.now) + 1
@@ -216,7 +218,7 @@ class Model:
         """The process ends, and another one opens the store."""
         self.now = now
         for token in [token for token, held in self.leases.items() if held.worker is None]:
-            self.lose(token, counted=counted)
+            self.lose(token, counted=counted, died=True)
         self.wakes(now)
 
     # -- queues
@@ -302,7 +304,7 @@ class Model:
             and queue.blocked_until <= now
             and self.free_at(queue) <= now
             and self.busy(queue.host) < (queue.limit or 1)
-            and not any(held.url.queue in group for held in self.leases.values())
+            and not any(held.url.queue in group for held in self.leases.values() if held.over is None)
         )
 
     @staticmethod
@@ -313,7 +315,8 @@ class Model:
         return max(self.hosts[one.host].rest_until for one in (queue, *self.group(queue)))
 
     def busy(self, host: str) -> int:
-        return sum(held.url.queue.host == host for held in self.leases.values())
+        """Returns how many requests are open."""
+        return sum(held.url.queue.host == host and held.over is None for held in self.leases.values())
 
     def queued(self, queue: Queue) -> list[Url]:
         return sorted((u for u in self.urls.values() if u.queue is queue and u.state == "queued"), key=Url.rank)
@@ -419,15 +422,10 @@ class Model:
         clock = self.hosts[url.queue.host]
         moves = outcome.location is not None and outcome.verdict is Verdict.DONE
         asked = 0.0 if moves else outcome.retry_after_seconds or 0.0
-        url.ended = ended = self.ended_at(outcome, held)
+        url.ended = ended = self.ended_at(outcome.ended_at, outcome.seconds, held)
         failed = (outcome.status or 0) >= 500 or (outcome.status is None and outcome.error == "reset")
         clock.pace = max(clock.pace / 2, 1 / 64) if failed else min(clock.pace + 1 / 8, 1.0)
-        gap = max(self.floor_of_page(url.queue), min(FACTOR * (outcome.seconds or 0.0), 60.0))
-        gap = max(gap, min(gap / clock.pace, 300.0), asked)
-        if ended >= clock.ended:  # the gap after the request that ended last stays
-            clock.gap, clock.ended = gap, ended
-        clock.visited = True
-        self.rest(url.queue.host, ended + instant(gap))
+        self.rest_after(url.queue, ended, outcome.seconds, asked, again=held.over is not None)
         if url.deleted:
             return
         url.losses = 0
@@ -457,6 +455,38 @@ class Model:
                 url.due = max(ended + instant(RETRY_SECONDS[url.attempts - 1]), clock.rest_until)
                 url.go("failed", self.now_or_later(url.due))
 
+    def rest_after(
+        self, queue: Queue, ended: int, seconds: float | None, asked: float = 0.0, *, again: bool = False
+    ) -> None:
+        """A host rests after a request. asked: seconds that its answer wants. again: it rests already, and only a
+        longer rest is news."""
+        clock = self.hosts[queue.host]
+        gap = max(self.floor_of_page(queue), min(FACTOR * (seconds or 0.0), 60.0))
+        gap = max(gap, min(gap / clock.pace, 300.0), asked)
+        until = ended + instant(gap)
+        if ended >= clock.ended and (not again or until > clock.rest_until):
+            clock.gap = gap  # the gap after the request that ended last stays
+        clock.ended = max(clock.ended, ended)
+        clock.visited = True
+        self.rest(queue.host, until)
+
+    def rested(self, tokens: Sequence[int], seconds: Sequence[float | None], ended_at: int | None) -> list[str]:
+        """The requests of these leases are over, and their outcomes follow."""
+        codes = ["ok" if token in self.leases else "stale" for token in tokens]
+        for token in sorted(set(tokens) & set(self.leases)):
+            longest = max((lasted or 0.0) for one, lasted in zip(tokens, seconds, strict=True) if one == token)
+            self.over(token, longest, ended_at)
+        return codes
+
+    def over(self, token: int, seconds: float, ended_at: int | None) -> None:
+        held = self.leases[token]
+        again = held.over is not None
+        if again and not seconds and ended_at is None:
+            return  # no news
+        held.over = self.ended_at(ended_at, seconds, held)
+        # A URL of a train may be requested later than now.
+        self.rest_after(held.url.queue, max(held.over, held.not_before), seconds, again=again)
+
     def visited_rarer(self, url: Url, outcome: Outcome, ended: int, rest_until: int) -> bool:
         """Whether a page with a schedule outlives a bad answer: its visits are rarer then."""
         retried = outcome.verdict is Verdict.RETRY and url.attempts < len(RETRY_SECONDS)
@@ -470,11 +500,14 @@ class Model:
         url.go("bad answer, scheduled", self.now_or_later(url.due))
         return True
 
-    def ended_at(self, outcome: Outcome, held: Held) -> int:
-        """When a request ended, as its worker says, if that can be true: not after now, not begun before its lease."""
-        told = self.now if outcome.ended_at is None else outcome.ended_at
-        possible = told <= self.now and told - instant(outcome.seconds or 0.0) >= held.not_before
-        return told if possible and held.worker is None else self.now
+    def ended_at(self, ended_at: int | None, seconds: float | None, held: Held) -> int:
+        """When a request ended, as its worker says, if that can be true: not after now, not begun before its lease. A
+        request that is over ends no second time, but perhaps later."""
+        usual = self.now if held.over is None else held.over
+        if ended_at is None or held.worker is not None or ended_at > self.now:
+            return usual
+        possible = ended_at - instant(seconds or 0.0) >= held.not_before
+        return max(ended_at, held.over or 0) if possible else usual
 
     def target(self, outcome: Outcome, url: Url, due: int) -> None:
         """A redirect leads to a URL of its own, due when its source was."""
@@ -544,9 +577,11 @@ class Model:
         url = self.urls[crawl, record["url"]]
         if url.state == "leased":
             (token,) = [token for token, held in self.leases.items() if held.url is url]
-            queue = self.end(token).url.queue
-            self.rest_whole(queue, self.floor_of_page(queue))
-            self.hosts[queue.host].ended = max(self.hosts[queue.host].ended, self.now)  # in doubt
+            held = self.end(token)
+            if held.over is None:
+                self.rest_whole(held.url.queue, self.floor_of_page(held.url.queue))
+                clock = self.hosts[held.url.queue.host]
+                clock.ended = max(clock.ended, self.now)  # in doubt
         state = record["state"]
         url.due = record["due"] or (self.now if state in ("queued", "waiting") else 0)
         url.attempts, url.losses = record["attempts"], 0
@@ -626,23 +661,32 @@ class GroupedModel(Model):
         # A clock of a group is worked out anew, from the hosts that are there now.
         self.ends = {key: at for key, at in self.ends.items() if self.place(key[0]).address == key[1]}
 
-    def lose(self, token: int, *, counted: bool = True) -> None:
-        self.left(token, self.now)
-        super().lose(token, counted=counted)
+    def lose(self, token: int, *, counted: bool = True, died: bool = False) -> None:
+        if died or self.leases[token].over is None:
+            self.left(token, self.now)
+        super().lose(token, counted=counted, died=died)
+
+    def over(self, token: int, seconds: float, ended_at: int | None) -> None:
+        super().over(token, seconds, ended_at)
+        held = self.leases[token]
+        self.left(token, max(held.over or 0, held.not_before))
+        self.at.pop(token, None)
 
     def left(self, token: int, at: int) -> None:
         """Notes that a request has ended, as far as the frontier can see."""
-        where = self.at[token]
+        host = self.leases[token].url.queue.host
+        # A request that is over counts where its host is now.
+        where = self.at.get(token, (host, self.place(host).address))
         self.ends[where] = max(at, self.ends.get(where, 0))
 
     def end(self, token: int) -> Held:
-        del self.at[token]
+        self.at.pop(token, None)
         return super().end(token)
 
     def reported(self, outcome: Outcome) -> Url | None:
         held = self.leases.get(outcome.token)
         if held is not None:
-            self.left(outcome.token, self.ended_at(outcome, held))
+            self.left(outcome.token, self.ended_at(outcome.ended_at, outcome.seconds, held))
         return super().reported(outcome)
 
     def allowed(self, queue: Queue, now: int) -> bool:
@@ -957,6 +1001,14 @@ class History:
         self.tell(tokens, ttl)
         expected = [self.model.extended(token, self.clock() + instant(ttl)) for token in tokens]
         self.same("extend", expected, self.frontier.extend(tokens, ttl))
+
+    def rest(self) -> None:
+        tokens = self.tokens(3)
+        seconds = [self.rng.choice([None, 0.0, 0.3, 2.0]) for _ in tokens]
+        ended_at = self.rng.choice([None, None, self.clock() - instant(0.7), self.clock() + instant(1.0)])
+        self.tell(tokens, seconds, ended_at)
+        expected = self.model.rested(tokens, seconds, ended_at)
+        self.same("rest", expected, self.frontier.rest(tokens, seconds, ended_at))
 
     def same(self, verb: str, expected: list[str], answer: Iterable[Settled]) -> None:
         found = [str(code) for code in answer]
@@ -1293,6 +1345,7 @@ _SHARES: dict[Callable[[History], None], int] = {
     History.release: 3,
     History.defer: 3,
     History.extend: 3,
+    History.rest: 6,
     History.repeat: 3,
     History.pause: 2,
     History.resume: 4,

@@ -249,7 +249,8 @@ class Operated:
         request = held.request
         if held.lease.kind is Kind.ADDRESS:
             return True
-        if request.begun is None and held.before not in self.hand:
+        before = self.hand.get(held.before or 0)
+        if request.begun is None and (before is None or before.request.ended is not None):
             begun = max(held.lease.not_before + held.ahead, self.judge.earliest(request))
             if begun <= self.true():
                 request.begun = begun
@@ -257,21 +258,43 @@ class Operated:
 
     def end(self, held: Held) -> End:
         """A holder's report on its request, and when the request has truly ended."""
-        rng, request, now = self.rng, held.request, self.true()
+        now = self.true()
         if held.lease.kind is Kind.ADDRESS:
             return End(held, now, self.found_address(held.lease))
+        at, how = self.heard_end(held, now)
+        if "clocks of workers" not in self.judge.rules and (held.worker or held.lease.kind is Kind.ROBOTS):
+            how.pop("ended_at", None)
+        answer = self.robots_answer if held.lease.kind is Kind.ROBOTS else self.page_answer
+        return End(held, at, answer(held.lease.token, how))
+
+    def heard_end(self, held: Held, now: int) -> tuple[int, dict[str, Any]]:
+        """When a request has truly ended, and what its holder says about that."""
+        rng, request = self.rng, held.request
         assert request.begun is not None
         at = now if rng.random() < 0.6 else rng.randint(request.begun, now)
+        at = at if request.ended is None else request.ended
         took = min((at - request.begun) / SECOND, rng.choice([0.0, 0.1, 0.4, 3.0, 30.0]))
         how: dict[str, Any] = {"seconds": rng.choice([took, took, took, None])}
         if held.worker is not None:
             how["ended_at"] = at - held.ahead + int(CLOCKS_OFF[held.worker] * SECOND)
         elif rng.random() < 0.3:
             how["ended_at"] = at - held.ahead
-        if "clocks of workers" not in self.judge.rules and (held.worker or held.lease.kind is Kind.ROBOTS):
-            how.pop("ended_at", None)
-        answer = self.robots_answer if held.lease.kind is Kind.ROBOTS else self.page_answer
-        return End(held, at, answer(held.lease.token, how))
+        return at, how
+
+    def rest(self) -> None:
+        """Some requests are over, and what came of them is not known yet; some are said to be over a second time."""
+        tokens = self.rng.sample(sorted(self.hand), min(len(self.hand), self.rng.choice([1, 3, 50])))
+        pages = [token for token in tokens if self.hand[token].lease.kind is not Kind.ADDRESS]
+        tokens = [token for token in pages if self.begins(self.hand[token])]
+        ends = [self.heard_end(self.hand[token], self.true()) for token in tokens]
+        seconds, ended = [how["seconds"] for _, how in ends], [how.get("ended_at") for _, how in ends]
+        self.tell(tokens, seconds, ended)
+        codes = self.frontier.rest(tokens, seconds, ended)
+        self.demand("stale", all(str(code) == "ok" for code in codes), codes)
+        for token, (at, how) in zip(tokens, ends, strict=True):
+            if self.hand[token].request.ended is None:
+                self.judge.over(token, at, seconds=how["seconds"])
+        self.quiet_until = -1
 
     def page_answer(self, token: int, how: dict[str, Any]) -> Outcome:
         rng = self.rng
@@ -371,8 +394,8 @@ class Operated:
         return self.rng.sample(sorted(fresh), min(len(fresh), 2))
 
     def fresh(self, held: Held) -> bool:
-        begun = held.request.begun
-        return held.lease.kind is Kind.ADDRESS or begun is None or begun >= self.true() - SECOND
+        begun, ended = held.request.begun, held.request.ended
+        return ended is not None or held.lease.kind is Kind.ADDRESS or begun is None or begun >= self.true() - SECOND
 
     def given_back(self, tokens: list[int], codes: Iterable[object]) -> None:
         for token, _ in zip(tokens, codes, strict=True):
@@ -573,7 +596,7 @@ class Operated:
         for token in sorted(self.hand):
             held = self.hand[token]
             if self.begins(held):
-                ends.append(End(held, self.true(), self.calm(held.lease)))
+                ends.append(End(held, held.request.ended or self.true(), self.calm(held.lease)))
                 del self.hand[token]
         if ends:
             self.settle(ends, [])
@@ -602,6 +625,7 @@ SHARES: dict[Callable[[Operated], None], int] = {
     Operated.discover: 12,
     Operated.lease: 26,
     Operated.report: 28,
+    Operated.rest: 10,
     Operated.release: 2,
     Operated.defer: 2,
     Operated.extend: 2,

@@ -255,6 +255,7 @@ URLS: dict[tuple[str, str, str], Callable[[], World]] = {
 LEASES: dict[tuple[str, str, str], Callable[[], World]] = {
     ("none", "leased", "open"): leased,
     ("open", "extended", "open"): lambda: after(leased(), lambda w: w.frontier.extend([w.token], 60.0)),
+    ("open", "rested", "open"): lambda: after(leased(), lambda w: w.frontier.rest([w.token])),
     ("open", "its queue deleted", "open"): lambda: after(leased(), lambda w: w.frontier.delete(KEY)),
     ("open", "reported", "ended"): done,
     ("open", "released", "ended"): lambda: after(leased(), lambda w: w.frontier.release([w.token])),

@@ -171,7 +171,7 @@ def recount(frontier: Frontier) -> list[str]:
         if count < places[state] or (count > places[state] and not tables.urls.voids())
     )
     for queue, group in tables.keys.group_of.items():
-        busy = int(np.isin(tables.urls.open_leases()[1], group.queues).sum())
+        busy = int(np.isin(tables.urls.requests_open(), group.queues).sum())
         if group.busy != busy:
             problems.append(f"{tables.key_of(queue)} counts {group.busy} turns, there are {busy}")
         if group.rest_until < tables.hosts.rest_until[tables.queues.host[queue]]:

@@ -34,7 +34,7 @@ from outrider.sim.disk import FaultyFiles
 from outrider.storage.manifest import Manifest
 
 KEY = bytes(range(16))
-ROWS = ("leases", "backlog", "spent", "voids", "rules", "groups", "changed")
+ROWS = ("leases", "rested", "backlog", "spent", "voids", "rules", "groups", "changed")
 """Parts of the state that name rows."""
 
 
@@ -131,6 +131,7 @@ def all_of(tables: Tables) -> dict[str, object]:
             tables.urls.void_waiting,
         ),
         "leases": [cells.tolist() for cells in lease_cells],
+        "rested": (dict(sorted(tables.hosts.rested.ends.items())), dict(sorted(tables.hosts.rested.hosts().items()))),
         "tokens": np.frombuffer(tables.urls.leases.tokens(), np.uint64).tolist(),
         "leased": _listed(cards),
         "calendar": waiting,
@@ -224,7 +225,7 @@ def test_every_verb_at_random_after_a_checkpoint_that_is_newer_than_its_log(patc
 
 
 def plain_history(world: World, rng: random.Random, calls: int) -> None:
-    """Only the facts of windows: URLs are found, leased, extended, reported in every way, visited again."""
+    """Only the facts of windows: URLs are found, leased, extended, at rest, reported in every way, visited again."""
     world.discover(*[f"http://{name}.com/0" for name in "abcdef"], Link("http://a.com/x", crawl="other"))
     leases = []
     for call in range(calls):
@@ -237,8 +238,11 @@ def plain_history(world: World, rng: random.Random, calls: int) -> None:
             leases += world.lease(rng.randrange(1, 4), ttl_seconds=rng.choice([4, 60]))
         elif leases:
             lease = leases.pop(rng.randrange(len(leases)))
-            what = rng.randrange(6)
-            if what == 0:
+            what = rng.randrange(7)
+            if what == 6:
+                world.frontier.rest([lease.token], seconds=rng.choice([None, 0.1]))
+                leases.append(lease)
+            elif what == 0:
                 world.frontier.extend([lease.token], rng.choice([30, 90]))
                 leases.append(lease)
             elif what == 1:

@@ -193,6 +193,21 @@ def test_a_closing_server_answers_waiting_requests_and_accepts_results():
     assert 200 == served.results(lease["lease_id"], {"url": A})[0]
 
 
+def test_a_lease_whose_request_is_over_still_takes_results():
+    served = Served()
+    served.add(A)
+    given = served.next()
+    token = given["urls"][0]["token"]
+    assert {"answer": ["ok"]} == served.answer("POST", f"{API}/verbs/rest", {"tokens": [token], "seconds": 0.2})
+    assert ["ok"] == served.answer("POST", f"{API}/verbs/rest", {"tokens": [token], "ended_at": [NOW]})["answer"]
+    assert (400, "invalid-argument") == served.problem(
+        "POST", f"{API}/verbs/rest", {"tokens": [token], "seconds": [1, 2]}
+    )
+    assert 1 == len(served.desk.registry)
+    assert 200 == served.results(given["lease_id"], {"url": A})[0]
+    assert ["stale"] == served.answer("POST", f"{API}/verbs/rest", {"tokens": [token]})["answer"]
+
+
 def test_a_lease_is_extended_and_returned():
     served = Served()
     served.add(A)

@@ -13,6 +13,7 @@ class AwaitedVerbs:
 
     extend = awaited(Frontier.extend)
     release = awaited(Frontier.release)
+    rest = awaited(Frontier.rest)
     defer = awaited(Frontier.defer)
     queue_errands = awaited(Frontier.queue_errands)
     set_address = awaited(Frontier.set_address)
@@ -65,6 +66,7 @@ class RemoteVerbs:
     """The methods of `RemoteFrontier` that are made as `Frontier` declares."""
 
     release = asked(Frontier.release)
+    rest = asked(Frontier.rest)
     defer = asked(Frontier.defer)
     set_robots = asked(Frontier.set_robots)
     queue_errands = asked(Frontier.queue_errands)

@@ -484,6 +484,21 @@ class Frontier:
         """Returns leases unfetched."""
         return lambda m, now: m.reports.release(tokens, now)
 
+    @served("work", fetches=True)
+    @decision
+    def rest(
+        self,
+        tokens: Sequence[int],
+        seconds: float | Sequence[float | None] | None = None,
+        ended_at: Instant | Sequence[Instant | None] | None = None,
+    ) -> Verb[list[Settled]]:
+        """The requests of these leases are over: their hosts rest from there, and their turns are free. The leases stay
+        open, and their outcomes are reported later. seconds: how long each request took, without our own DNS and TLS;
+        ended_at: the instant of its end, now by default, never before its lease; of a named worker it counts as now.
+        Each is one value for all, or a list with one per token. A request that is over ends no second time: only a
+        longer rest counts, also by its outcome. Errands may rest, too. Raises SettingsError and StoreFullError."""
+        return lambda m, now: m.requests.rest(tokens, seconds, ended_at, now)
+
     @served("work", fetches=True, ends=True)
     @decision
     def defer(self, tokens: Sequence[int], until: Instant) -> Verb[list[Settled]]:

@@ -14,6 +14,7 @@ from outrider.frontier.verbs.operations import Operations
 from outrider.frontier.verbs.queries import Queries
 from outrider.frontier.verbs.queued_errands import QueuedErrands
 from outrider.frontier.verbs.reporting import Reporting
+from outrider.frontier.verbs.resting import Resting
 from outrider.frontier.verbs.robots_files import RobotsFiles
 from outrider.frontier.verbs.settling import Settling
 from outrider.frontier.verbs.single_urls import SingleUrls
@@ -36,7 +37,9 @@ class Machine:
         self.links = Discovering(core, traps)
         returning = Unparking(core, self.robots, traps)
         self.leases = Leasing(core, self.robots, traps, returning)
-        self.reports = Reporting(core, Settling(core, self.links, traps, self.robots), self.links)
+        settling = Settling(core, self.links, traps, self.robots)
+        self.reports = Reporting(core, settling, self.links)
+        self.requests = Resting(core, settling)
         self.errands = QueuedErrands(core)
         self.notes = Notes(core)
         self.operators = Operations(core, self.links, self.robots)

@@ -95,6 +95,7 @@ class Fact(IntEnum):
     RETURNS = 41
     ROBOTS_FILE = 42
     REQUEUE = 43
+    RESTED = 45
     LINE = 48
 
 
@@ -242,6 +243,7 @@ KINDS: dict[int, FactKind] = {
         _kind(Fact.ERRAND, "slot:u16 name:text token:u64 deadline:i64 holder:u32"),
         _kind(Fact.LEASED_ERRAND, "slot:u16 kind:u8 crawl:u32 name:text token:u64 deadline:i64 holder:u32"),
         _kind(Fact.LOCATING, "slot:u16 host:u64 token:u64 deadline:i64 holder:u32"),
+        _kind(Fact.RESTED, "slot:u16 token:u64 ended:i64", applied=Applied.IN_COLUMNS, in_windows=True),
         _kind(
             Fact.RETURNS,
             "slot:u16 name:u64 fetched:u32 share:f64 passed:u32 since:i64 found:u32",

@@ -45,6 +45,7 @@ _DISCOVER, _CARRIED, _DRAW = "verbs/discovering.py", "verbs/transfer.py", "verbs
 _LEASE, _SETTLE, _REPORT = "verbs/leasing.py", "verbs/settling.py", "verbs/reporting.py"
 _LOSE, _STOP, _ORDER, _ASK = "verbs/deciding.py", "verbs/lifecycle.py", "verbs/operations.py", "verbs/robots_files.py"
 _URLS = "verbs/single_urls.py"
+_REST = "verbs/resting.py"
 _WAKE, _CENSUS = "state/url_table.py", "verbs/census.py"
 
 PUT: Final = "put"
@@ -123,6 +124,7 @@ LEASE: Final = Life(
     (
         Move("none", "leased", "open", _LEASE),
         Move("open", "extended", "open", _REPORT),
+        Move("open", "rested", "open", _REST),
         Move("open", "its queue deleted", "open", _ORDER),
         Move("open", "reported", "ended", _SETTLE),
         Move("open", "released", "ended", _REPORT),

@@ -58,6 +58,7 @@ def ends_of(
     *,
     begun: npt.NDArray[np.int64],
     now: Instant,
+    over: npt.NDArray[np.int64] | None = None,
 ) -> npt.NDArray[np.int64]:
     """The instants at which requests ended: the given ones if they can be true, otherwise now.
 
@@ -65,11 +66,15 @@ def ends_of(
     a clock of its own (a named worker). A request lasts at least its `seconds` (NaN: unknown), and is between `begun`
     and now. The holder's clock may differ from ours: a given instant that contradicts this does not count, and the host
     is left alone for its whole gap from now on. given: below 0 if it is missing.
+
+    over: the ends that `rest` has noted already, below 0 for none. Such an end replaces now, and a later given instant
+    replaces it: a report does not end a request a second time.
     """
     lasted = np.ceil(np.minimum(np.fmax(seconds, 0.0) * MICROSECONDS, float(now))).astype(np.int64)
     # A given instant below 0 is before any `begun` that counts.
     right = (begun >= 0) & (given <= now) & (given - lasted >= begun)
-    return given if np.count_nonzero(right) == len(right) else np.where(right, given, now)
+    ended = given if np.count_nonzero(right) == len(right) else np.where(right, given, now)
+    return ended if over is None else np.where((over >= 0) & ~right, over, np.maximum(ended, over))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,6 +112,7 @@ def rests_after(
     strained: npt.NDArray[np.bool_] | None = None,
     first_byte: npt.NDArray[np.float64] | None = None,
     latency_ms: npt.NDArray[np.uint16] | None = None,
+    known: bool = True,
 ) -> Rests:
     """The delays that begin at `ended` (instants of the requests' ends, or one for all), a row per request and host;
     all lengths of time in seconds.
@@ -115,16 +121,17 @@ def rests_after(
     crawl_delay: 0 if absent. window_phase: a Crawl-delay is the length of a window instead of a gap, and the first
     windows begin at these instants. retry_after: NaN if absent. jitter: draws from 0 to below 1, for requests that were
     refused. strained: whether the request failed like those of an overloaded host. first_byte: the time to first byte
-    of a response, NaN for unknown. None replaces a column without any value.
+    of a response, NaN for unknown. None replaces a column without any value. known: False while the outcomes of the
+    requests are not known: the host keeps its throttle, which a good answer would lessen.
     """
-    known = np.fmax(seconds, 0.0)  # NaN becomes 0
-    term = np.minimum(factor * known, DELAY_FACTOR_SECONDS_MAX)
+    lasted = np.fmax(seconds, 0.0)  # NaN becomes 0
+    term = np.minimum(factor * lasted, DELAY_FACTOR_SECONDS_MAX)
     gap = np.maximum(term, floor)
-    reason = _REASONS[((known > 0) & (term >= floor)).view(np.uint8)]
+    reason = _REASONS[((lasted > 0) & (term >= floor)).view(np.uint8)]
     if crawl_delay is not None:
         delay = np.minimum(crawl_delay, CRAWL_DELAY_SECONDS_MAX)
         if window_phase is not None:
-            delay = _to_next_window(delay, ended, known, window_phase)
+            delay = _to_next_window(delay, ended, lasted, window_phase)
         _lengthen(gap, reason, delay, (delay > 0) & (delay >= gap), GapReason.CRAWL_DELAY)
     throttle = np.zeros(len(gap)) if throttle is None else throttle
     latency_ms = np.zeros(len(gap), np.uint16) if latency_ms is None else latency_ms
@@ -132,7 +139,7 @@ def rests_after(
     if first_byte is not None:
         latency_ms, slower = _compared(latency_ms, first_byte, strained, refused)
     if strained is not None or slower is not None or np.count_nonzero(throttle):
-        throttle = 1.0 - _pace(1.0 - throttle, refused, strained, slower)
+        throttle = 1.0 - _pace(1.0 - throttle, refused, strained, slower) if known else throttle
         slowed = np.minimum(gap / (1.0 - throttle), STRAIN_SECONDS_MAX)
         _lengthen(gap, reason, slowed, slowed > gap, GapReason.STRAIN)
     if retry_after is not None:

@@ -17,6 +17,7 @@ the log after them, and derives everything that schedules.
     spanning_keys.py   keys that span hosts: one turn and one clock for all their queues
     deleted_queues.py  queues of deleted crawls, removed bit by bit
     cold.py            hosts with nothing due: records on disk, recalled when a call names them
+    rested.py          open leases whose request is over
     errand.py          the kinds of errands, the open ones, and those that callers queue
     host_addresses.py  the addresses of hosts, and the errands that resolve them
     robots_answers.py  the meaning of a robots.txt's answer, for pages and for the next errand

@@ -232,4 +232,6 @@ class Authorities:
             out.append((Fact.RULES, columns_of(rules)))
         if errands:
             out.append((Fact.ERRAND, columns_of(errands)))
+        if rested := self._tables.errands.rested(some):
+            out.append((Fact.RESTED, columns_of(rested)))
         return out

@@ -559,6 +559,8 @@ def may_go(tables: Tables, rows: Rows, now: Instant) -> Rows:
     hosts, queues = tables.hosts, tables.queues
     good = hosts.there[rows] & (hosts.in_flight[rows] == 0) & (hosts.rest_until[rows] <= now)
     good &= (hosts.first_queue[rows] != NONE) & ((hosts.flags[rows] & np.uint16(VOIDED)) == 0)
+    if (rested := tables.hosts.rested.at_each(rows)) is not None:
+        good &= rested == 0
     rows = rows[good]
     first = hosts.first_queue[rows]
     good = (tables.urls.backlog.waiting(first) == 0) & (queues.parked[first] == 0)

@@ -48,7 +48,7 @@ class DeletedQueues:
         rows = rows[queues.there(rows) & self._tables.crawls.are_gone(queues.crawl[rows])]
         if not len(rows):
             return rows
-        if (hosts.in_flight[queues.host[rows]] > 0).any():
+        if self._tables.hosts.rested or (hosts.in_flight[queues.host[rows]] > 0).any():
             leased = self._tables.urls.open_leases().queues
             rows = rows[~np.isin(rows, leased)]  # the end of such a lease names its queue again
         mine = set(rows.tolist())

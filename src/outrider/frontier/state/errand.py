@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
@@ -352,7 +352,9 @@ class Errands:
 
     def lease(self, errand: Errand, token: int, deadline: int, holder: int) -> None:
         """Opens an errand, or keeps it open with another deadline."""
-        begun = errand.begun if errand.token == token else None
+        begun, over = None, None
+        if errand.token == token:
+            begun, over = errand.begun, self._tables.hosts.rested.ends.get(token)
         self.end(errand)
         errand.token, errand.deadline, errand.holder, errand.begun = token, deadline, holder, begun
         if errand.kind is not Kind.ADDRESS:  # that one sends no request to a host
@@ -363,13 +365,27 @@ class Errands:
             self._tables.hosts.in_flight[errand.busy] += 1
         self.open[token] = errand
         self._tables.token = max(self._tables.token, token)
+        if over is not None:
+            self.rest(errand, over)
+
+    def rest(self, errand: Errand, ended: Instant) -> None:
+        """Notes that the request of an open errand is over: its host has its turn again."""
+        if errand.busy != NONE and self._tables.hosts.rested.add(errand.token, errand.busy, ended):
+            self._tables.hosts.in_flight[errand.busy] -= 1
+            self._tables.changed.append(np.array([errand.busy], np.uint32))
+
+    def rested(self, errands: Iterable[Errand]) -> list[Row]:
+        """The RESTED facts of the open ones among these errands whose request is over."""
+        ends = self._tables.hosts.rested.ends
+        return [(one.slot, one.token, ends[one.token]) for one in errands if one.token in ends] if ends else []
 
     def end(self, errand: Errand) -> None:
         """Closes an errand, if it is open."""
         if errand.token:
             self.open.pop(errand.token, None)
         if errand.busy != NONE:
-            self._tables.hosts.in_flight[errand.busy] -= 1
+            if not self._tables.hosts.rested.drop(errand.token, errand.busy):
+                self._tables.hosts.in_flight[errand.busy] -= 1
             self._tables.changed.append(np.array([errand.busy], np.uint32))
         errand.closed()
 
@@ -405,4 +421,6 @@ class Errands:
         called = self.called.between(first, last)
         open_ones = [one.opening(one.token, one.deadline, one.holder)[1] for one in called if one.token]
         blocks: list[Block] = [(Fact.QUEUED_ERRAND, columns_of([one.own_cells() for one in called]))] if called else []
-        return blocks + ([(Fact.LEASED_ERRAND, columns_of(open_ones))] if open_ones else [])
+        blocks += [(Fact.LEASED_ERRAND, columns_of(open_ones))] if open_ones else []
+        rested = self.rested(called)
+        return blocks + ([(Fact.RESTED, columns_of(rested))] if rested else [])

@@ -180,7 +180,7 @@ class HostAddresses:
         return found
 
     def still_at(self) -> dict[int, str]:
-        """Returns by row the addresses that open leases use and their hosts have left, or "". Forgets the others,
+        """Returns by row the addresses that open requests use and their hosts have left, or "". Forgets the others,
         because tokens grow: no later lease uses them."""
         if not self.left:
             return {}
@@ -190,7 +190,8 @@ class HostAddresses:
         open_ones = [*zip(hosts.tolist(), tokens.tolist(), strict=True)]
         errands = self._tables.errands.open
         open_ones += [(errand.busy, token) for token, errand in errands.items() if errand.busy != NONE]
-        still = {host for host, token in open_ones if token <= self.left.get(host, (-1, ""))[0]}
+        over = self._tables.hosts.rested.ends
+        still = {host for host, token in open_ones if token <= self.left.get(host, (-1, ""))[0] and token not in over}
         self.left = {host: self.left[host] for host in still}
         return {host: address for host, (_, address) in self.left.items()}
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.clock import Instant
 from outrider.frontier.format.facts import DTYPES, KINDS, Fact, HostCells, TextColumn
+from outrider.frontier.state.rested import RestedLeases
 from outrider.kernels import columns
 from outrider.kernels.host_cells import HOST
 from outrider.limits import COLUMN_ROWS_STEPS, NAMES_FREED_BYTES_MIN
@@ -186,11 +187,11 @@ class Columns:
 class Hosts(Columns, HostCells[Column, Column]):
     """The hosts in memory: their clocks, back-offs, and numbers of open requests.
 
-    hash, slot; in_flight: open leases; turns: how often it was drawn; flags: MANY …; first_queue: a row of Queues, or
-    NONE; there: whether a host has the row. cells: the columns that most calls touch, as records; octets: their
-    bytes. _name: the arena of the name (1 bit), its length in bytes (16 bits), its start (47 bits). open: the end of
-    the validity of an authority's rules, the digest of its robots.txt, the length of its name and the fifth letter,
-    which determines its scheme (authorities.py).
+    hash, slot; in_flight: open requests; rested: leases whose request is over; turns: how often it was drawn; flags:
+    MANY …; first_queue: a row of Queues, or NONE; there: whether a host has the row. cells: the columns that most calls
+    touch, as records; octets: their bytes. _name: the arena of the name (1 bit), its length in bytes (16 bits), its
+    start (47 bits). open: the end of the validity of an authority's rules, the digest of its robots.txt, the length of
+    its name and the fifth letter, which determines its scheme (authorities.py).
     """
 
     cells: Column
@@ -216,6 +217,7 @@ class Hosts(Columns, HostCells[Column, Column]):
         self._freed = [0, 0]  # bytes of removed hosts' names in each arena
         self._side = 0  # the arena for new names
         self._copied: int | None = None  # `tidy` has copied the names of the rows below it
+        self.rested = RestedLeases()
         self.dotted: set[int] = set()  # rows whose names end with a dot, from stores of an earlier version
 
     def _set(self, name: str, column: Column) -> None:

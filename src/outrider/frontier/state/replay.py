@@ -322,6 +322,9 @@ class Window:
         extended = self._columns(Fact.EXTEND)
         if extended is not None:
             found.append((Fact.EXTEND, _rows_of(extended[1], _last(extended[1][1]))))
+        rested = self._columns(Fact.RESTED)
+        if rested is not None:
+            found.append((Fact.RESTED, _rows_of(rested[1], _last(rested[1][1]))))
         return found
 
     def _extraordinary(self, versions: npt.NDArray[Any], leases: tuple[_Times, list[Values]] | None) -> bool:

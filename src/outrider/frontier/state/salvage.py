@@ -62,6 +62,7 @@ class Salvage:
         self.found = Salvaged()
         self._tables = tables
         self._leases: dict[int, dict[str, int]] = {}
+        self._rested: dict[int, tuple[Any, ...]] = {}  # by token: the end of the request of a lease
         self._lost: set[tuple[int, int, int]] = set()
         self._own = False
         self._lists = False  # true while `take` reads a checkpoint's list of crawls
@@ -147,6 +148,9 @@ class Salvage:
             for _, token, deadline in _rows(values):
                 if token in self._leases:
                     self._leases[token]["deadline"] = deadline
+        elif kind == Fact.RESTED:
+            tables.apply(kind, values)  # errands are open already, pages are not
+            self._rested |= {row[1]: row for row in _rows(values)}
         elif kind in (Fact.HOST_CELLS, Fact.QUEUE):
             self._columns(kind, values, names=1 if kind == Fact.HOST_CELLS else 2)
         elif kind == Fact.HOST:
@@ -287,6 +291,8 @@ class Salvage:
             else:
                 self.found.leases_ended += 1
         self.found.leases_ended += len(self._leases) - len(youngest)
+        if self._rested:
+            tables.apply(Fact.RESTED, columns_of(list(self._rested.values())))
 
     def _may_open(self, lease: dict[str, int]) -> bool:
         tables = self._tables

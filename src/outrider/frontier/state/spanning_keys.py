@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class KeyGroup:
-    """The queues of one key. name: the row of their crawl, and the key; busy: their open leases; rest_until: the
+    """The queues of one key. name: the row of their crawl, and the key; busy: their open requests; rest_until: the
     longest rest of their hosts."""
 
     __slots__ = ("busy", "name", "queues", "rest_until")
@@ -92,7 +92,7 @@ class SpanningKeys:
             hosts.flags[home] |= MANY
             group.rest_until = max(group.rest_until, int(hosts.rest_until[home]))
             if hosts.in_flight[home]:
-                group.busy += int((self._tables.urls.open_leases().queues == row).sum())
+                group.busy += int((self._tables.urls.requests_open() == row).sum())
 
     def part(self, rows: Rows) -> None:
         """Removes these queues from their groups; a group without a queue is removed."""
@@ -103,7 +103,7 @@ class SpanningKeys:
                 del self.groups[group.name]
 
     def count(self, queues: Rows, step: int) -> None:
-        """Counts a lease of each of these queues that was opened (step 1) or ended (-1)."""
+        """Counts a request of each of these queues that may begin (step 1) or ended (-1)."""
         for queue in queues.tolist() if self.group_of else ():
             group = self.group_of.get(queue)
             if group is not None:

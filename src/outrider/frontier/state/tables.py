@@ -141,6 +141,10 @@ class Tables:
         """How many leases are open."""
         return len(self.urls.leases)
 
+    def leases_at(self, host: int) -> int:
+        """How many leases of a host are open, errands included: its open requests, and leases whose request is over."""
+        return int(self.hosts.in_flight[host]) + self.hosts.rested.at(host)
+
     # -- applying facts -----------------------------------------------------------------------------------------------
 
     def apply(self, kind: int, values: Sequence[Values], hand: KnownRows | None = None) -> None:
@@ -203,6 +207,14 @@ class Tables:
     def _token(self, slot: int, token: int, order: int) -> None:
         self.token = max(self.token, token)
         self.urls.order = max(self.urls.order, order)
+
+    def _rested(self, slots: Rows, tokens: Uint64s, ended: Values) -> None:
+        """The requests of these leases are over. A token that is not open any more changes nothing."""
+        self.urls.rest(tokens, ended)
+        for token, at in zip(tokens.tolist(), ended.tolist(), strict=True) if self.errands.open else ():
+            errand = self.errands.open.get(token)
+            if errand is not None:
+                self.errands.rest(errand, at)
 
     # -- hosts and queues ---------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from outrider.frontier.policy import lives
 from outrider.frontier.policy.returns import Returns
 from outrider.frontier.priority import class_of
 from outrider.frontier.state.hosts import DELAYED, GROUPED, NONE, ROBOTS, Rows
+from outrider.frontier.state.rested import NOT_OVER
 from outrider.frontier.state.seen import SeenSet
 from outrider.frontier.stores.calendar import Calendar
 from outrider.frontier.stores.ledger import Ledger
@@ -91,6 +92,11 @@ class OpenLeases(NamedTuple):
     holders: npt.NDArray[np.uint32]
     not_before: Values
     cards: Cards
+
+    def take(self, rows: npt.NDArray[np.intp]) -> OpenLeases:
+        """The leases of these rows, in this order."""
+        found, queues, deadlines, holders, not_before, cards = self
+        return OpenLeases(found[rows], queues[rows], deadlines[rows], holders[rows], not_before[rows], cards.take(rows))
 
 
 class UrlTable:
@@ -179,16 +185,45 @@ class UrlTable:
         open_ones = np.count_nonzero(tokens)
         if open_ones:
             self._forget_requeued(tokens)
-            found, queues = self.leases.end(tokens if open_ones == len(tokens) else tokens[tokens != 0])
+            named = tokens if open_ones == len(tokens) else tokens[tokens != 0]
+            found, queues = self.leases.end(named)
             rows = np.frombuffer(queues, np.uint32)
-            self._turns(rows if 0 not in found else rows[np.frombuffer(found, np.bool_)], -1)
+            if 0 in found:
+                mask = np.frombuffer(found, np.bool_)
+                named, rows = named[mask], rows[mask]
+            self._ended(named, rows)
+
+    def _ended(self, tokens: Uint64s, queues: Rows) -> None:
+        """Notes that these leases, of these queues, ended. They return the turns of their hosts, except a lease whose
+        request was over before: it has none."""
+        if self._tables.crawls.any_gone:
+            self._tables.leaving.waiting.extend(
+                queues[self._tables.crawls.are_gone(self._tables.queues.crawl[queues])].tolist()
+            )
+        if self._tables.hosts.rested:
+            hosts = self._tables.queues.host[queues].tolist()
+            over = [self._tables.hosts.rested.drop(*lease) for lease in zip(tokens.tolist(), hosts, strict=True)]
+            queues = queues[~np.array(over, np.bool_)]
+        self._turns(queues, -1)
+
+    def rest(self, tokens: Uint64s, ended: Values) -> None:
+        """Notes that the requests of these leases are over: their hosts have their turns again. Tokens that are not
+        open say nothing."""
+        found, queues, *_ = self.leases.get(np.ascontiguousarray(tokens), False)
+        rows = np.frombuffer(queues, np.uint32)
+        hosts = self._tables.queues.host[rows].tolist()
+        leases = zip(tokens.tolist(), hosts, ended.tolist(), strict=True)
+        new = [
+            bool(there) and self._tables.hosts.rested.add(*lease) for there, lease in zip(found, leases, strict=True)
+        ]
+        self._turns(rows[np.array(new, np.bool_)], -1)
 
     def _forget_requeued(self, tokens: Uint64s) -> None:
         for token in tokens.tolist() if self.requeued else ():
             self.requeued.pop(token, None)
 
     def _turns(self, queues: Rows, step: int) -> None:
-        """Counts leases of these queues that were opened (step 1) or ended (-1), one per row."""
+        """Counts requests of these queues that may begin (step 1) or ended (-1), one per row."""
         # For opened leases `count_leases` returns only hosts with flags: the draw took all others out of ring and
         # timetable.
         hosts = np.frombuffer(
@@ -201,10 +236,6 @@ class UrlTable:
             hosts = hosts[~quiet]
         if len(hosts):
             self._tables.changed.append(hosts)
-        if step < 0 and self._tables.crawls.any_gone:
-            self._tables.leaving.waiting.extend(
-                queues[self._tables.crawls.are_gone(self._tables.queues.crawl[queues])].tolist()
-            )
 
     def _requeue(self, slot: int, token: int, due: Instant, priority: float) -> None:
         """Notes that the URL of a lease is queued again when the lease ends."""
@@ -249,7 +280,7 @@ class UrlTable:
             some = np.flatnonzero(tokens)
             found, queues, _, _, _, ended, arena, offsets = self.leases.close(np.ascontiguousarray(tokens[some]))
             mask = np.frombuffer(found, np.bool_)
-            self._turns(np.frombuffer(queues, np.uint32)[mask], -1)
+            self._ended(tokens[some[mask]], np.frombuffer(queues, np.uint32)[mask])
             parts.append(Cards.of_columns(ended, arena, offsets).filter(mask))
             places.append(some[mask])
             old[some[mask]] = LEASED
@@ -485,6 +516,12 @@ class UrlTable:
         """All open leases of pages, without the bodies of their cards."""
         return self.by_token(np.frombuffer(self.leases.tokens(), np.uint64), bodies=False)
 
+    def requests_open(self) -> Rows:
+        """The queue of each open lease whose request is not over."""
+        tokens = np.frombuffer(self.leases.tokens(), np.uint64)
+        queues, ended = self.by_token(tokens, bodies=False).queues, self._tables.hosts.rested.ends_of(tokens)
+        return queues if ended is None else queues[ended == NOT_OVER]
+
     def wake(self, now: Instant, most: int) -> int:
         """Queues up to `most` waiting URLs that are due. That is no fact: it follows from their due times."""
         parts: list[Cards] = []
@@ -573,6 +610,10 @@ class UrlTable:
             slots = dict(zip(tokens.tolist(), heads["slot"].tolist(), strict=True))
             orders = [(slots[token], token, *order) for token, order in self.requeued.items()]
             found.append((Fact.REQUEUE, columns_of(orders)))
+        ended = self._tables.hosts.rested.ends_of(tokens)
+        if ended is not None:
+            over = ended != NOT_OVER
+            found.append((Fact.RESTED, [heads["slot"][over], tokens[over], ended[over]]))
         return found
 
     def accepted(self) -> int:

@@ -4,7 +4,7 @@ changes."""
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -82,6 +82,46 @@ def _seconds_up_to(most: float, what: str, value: object) -> float:
     if not is_number(value) or not 0 <= value <= most:
         raise SettingsError(f"{what} {shown(value)}: it must be a number of seconds from 0 to {most:.0f}")
     return float(value)
+
+
+def seconds_of_requests(value: object, rows: int) -> npt.NDArray[np.float64]:
+    """Returns how long each of some requests took, in seconds; NaN for unknown."""
+    values = _of_each("seconds", _duration, value, rows)
+    return np.array([np.nan if one is None else one for one in values], np.float64)
+
+
+def ends_of_requests(value: object, rows: int) -> npt.NDArray[np.int64]:
+    """Returns the instant at which each of some requests ended, -1 for unknown."""
+    values = _of_each("ended_at", _instant, value, rows)
+    return np.array([-1 if one is None else one for one in values], np.int64)
+
+
+def of_requests(what: str, value: object) -> Any:
+    """Returns the seconds or the ends of requests as a caller gives them: one for all, or a list."""
+    check = _duration if what == "seconds" else _instant
+    return list(map(check, listed(what, value))) if _is_list(value) else check(value)
+
+
+def _of_each(what: str, check: Callable[[object], Any], value: object, rows: int) -> list[Any]:
+    """Returns a value for each row. value: one for all rows, or a list with one for each."""
+    if not _is_list(value):
+        return [check(value)] * rows
+    values = list(map(check, listed(what, value)))
+    if len(values) != rows:
+        raise SettingsError(f"{what} has {len(values)} values for {rows} tokens; pass one value, or one for each token")
+    return values
+
+
+def _is_list(value: object) -> TypeGuard[Iterable[Any]]:
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes | bytearray | Mapping)
+
+
+def _duration(value: object) -> float | None:
+    return None if value is None else span("seconds", plain(value))
+
+
+def _instant(value: object) -> int | None:
+    return None if value is None else whole("ended_at", plain(value), 0, INSTANT_MAX)
 
 
 def until(value: object, name: str = "until") -> int:

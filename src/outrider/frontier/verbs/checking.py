@@ -113,6 +113,8 @@ CHECKS: Final[dict[str, Check]] = {
     "reason": partial(arguments.name, "reason"),
     "tokens": lambda value: arguments.tokens(value).tolist(),
     "until": arguments.until,
+    "seconds": partial(arguments.of_requests, "seconds"),
+    "ended_at": partial(arguments.of_requests, "ended_at"),
     "delay_seconds": arguments.delay,
     "limit": arguments.rows,
     "set_limit.limit": arguments.requests_at_once,

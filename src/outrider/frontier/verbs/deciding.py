@@ -250,9 +250,10 @@ class Core:
         lines, self.lines_of_wakes = (*self.lines_of_wakes, *draft.lines), []
         return lines
 
-    def lose(self, draft: Draft, tokens: Sequence[int], now: Instant) -> None:
+    def lose(self, draft: Draft, tokens: Sequence[int], now: Instant, *, died: bool = False) -> None:
         """Ends leases that expired or whose holders died. The URL itself may kill its holders, so from now on
-        it is the last of its class. After LEASES_LOST_MAX losses in a row it is gone."""
+        it is the last of its class. After LEASES_LOST_MAX losses in a row it is gone. died: their process ended, so
+        all their hosts rest; after an expiry those of requests that were over keep their clocks."""
         if not tokens:
             return
         given = np.array(tokens, np.uint64)
@@ -261,7 +262,8 @@ class Core:
         for row, token in enumerate(given.tolist()):
             queue = int(leases.queues[row])
             draft.tally("lost", 1)
-            self.rests.whole(draft, int(self.tables.queues.host[queue]), self.rests.floor_of_page(queue), now)
+            if died or token not in self.tables.hosts.rested.ends:
+                self.rests.whole(draft, int(self.tables.queues.host[queue]), self.rests.floor_of_page(queue), now)
             record = CardRecord.of(leases.cards, row)
             record.losses = min(record.losses + 1, 255)
             # One microsecond after now: URLs that were queued at this instant are first.
@@ -281,10 +283,11 @@ class Core:
                 record.state = QUEUED
             draft.record(record, LEASED, token=token)
 
-    def lose_errand(self, draft: Draft, errand: Errand, now: Instant) -> None:
-        """Ends an errand that expired or whose holder died; it is queued again."""
+    def lose_errand(self, draft: Draft, errand: Errand, now: Instant, *, died: bool = False) -> None:
+        """Ends an errand that expired or whose holder died; it is queued again. died: as in `lose`."""
         draft.tally("lost", 1)
-        self.rests.whole_of_host(draft, errand.busy, now)
+        if died or errand.token not in self.tables.hosts.rested.ends:
+            self.rests.whole_of_host(draft, errand.busy, now)
         draft.add(*errand.ending(0, lost=True))
 
 

@@ -347,7 +347,8 @@ class LeaseDraw:
                     most[place] = min(most[place], 1)
         if self._budgets.parks:
             given = self._tables.queues.host[np.concatenate([_NO_ROWS, *self._queues]).astype(np.intp)]
-            most = self._budgets.lets(pick.hosts, busy, most, given)
+            rested = self._tables.hosts.rested.at_each(pick.hosts)  # their outcomes may be answers, too
+            most = self._budgets.lets(pick.hosts, busy if rested is None else busy + rested, most, given)
             for host in pick.hosts[most <= 0].tolist():  # open leases of other hosts may use up a budget
                 self._draft.clock(host).rest_at_least(wish.now + instant(BUDGET_REST_SECONDS))
         pick.most, pick.gaps = most, gaps

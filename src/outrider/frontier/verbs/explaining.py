@@ -102,7 +102,8 @@ class Explaining(Part):
         word, text, at = self._why_not(record, row, queue, there, now)
         text = self._parked(record, host, robots, now) or text
         if word == "leased" and until is not None:
-            text = _leased(worker or "this process", until, now)
+            over = token in tables.hosts.rested.ends
+            text = _leased(worker or "this process", until, now, over=over)
         word, text, at = self._sooner(record, host, there.name, (word, text, at), now)
         return Explanation(
             record.url,
@@ -250,6 +251,8 @@ class Explaining(Part):
         hosts, turns, there = self.tables.hosts, self.turns, authority.wanted
         host = authority.busy if authority.token else there
         hop = f" at {hosts.name(host)} (after a redirect)" if host not in (NONE, authority.host) else ""
+        if authority.token in self.tables.hosts.rested.ends:
+            return f"the robots.txt of {whose} was requested{hop}, and is not reported yet", None
         if authority.token:
             return f"the robots.txt of {whose} is being requested{hop}", None
         text = f"the robots.txt of {whose} must be requested{hop} first"
@@ -393,10 +396,12 @@ def _before(tables: Tables, queue: int, record: CardRecord) -> int | None:
     return BEFORE_COUNTED_MAX if len(orders) >= BEFORE_COUNTED_MAX else None
 
 
-def _leased(holder: str, until: Instant, now: Instant) -> str:
-    """Returns the holder of a lease, in words. An expired lease may still be open."""
+def _leased(holder: str, until: Instant, now: Instant, *, over: bool) -> str:
+    """Returns the holder of a lease, in words. An expired lease may still be open. over: its request is."""
     if until <= now:
         return f"it was leased until {rfc3339(until)}, not reported by {holder}: the next lease call queues it again"
+    if over:
+        return f"it is leased: {holder} has fetched it, and reports by {rfc3339(until)} at the latest"
     return f"it is leased: {holder} fetches it, until {rfc3339(until)} at the latest"
 
 
@@ -469,6 +474,11 @@ def idle(
             "leased",
             f"{_noun(counts['leased'], 'host is', 'hosts are')} being visited, the other hosts have no URLs left",
         )
+    elif tables.hosts.rested:
+        over = _noun(
+            len(tables.hosts.rested), "request is over, and its outcome is", "requests are over, and their outcomes are"
+        )
+        word, text = "leased", f"{over} not reported yet, the other hosts have no URLs left"
     elif tables.urls.counts[WAITING]:
         word, text = "waiting", f"{_noun(tables.urls.counts[WAITING], 'URL waits', 'URLs wait')} for their due time"
     elif errands or counts["blocked"]:

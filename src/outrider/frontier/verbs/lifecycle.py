@@ -112,7 +112,7 @@ class Lifecycle(Part):
             some = slice(RESTS_PER_FRAME_MAX)
             self._rest_on(draft, resting[some], until[some], since[some], dead)
             if not len(resting):
-                self._core.lose(draft, dead[:RESTS_PER_FRAME_MAX], now)
+                self._core.lose(draft, dead[:RESTS_PER_FRAME_MAX], now, died=True)
                 del dead[:RESTS_PER_FRAME_MAX]
             rest = slice(RESTS_PER_FRAME_MAX, None)
             resting, until, since = resting[rest], until[rest], since[rest]
@@ -126,9 +126,9 @@ class Lifecycle(Part):
         if floor and jump:
             draft.add(Fact.COLD_REST, (OWN_SLOT, floor + jump, delay))
         self._rest_on(draft, resting, until, since, dead)
-        self._core.lose(draft, dead, now)
+        self._core.lose(draft, dead, now, died=True)
         for errand in errands:
-            self._core.lose_errand(draft, errand, now)
+            self._core.lose_errand(draft, errand, now, died=True)
         if len(moved[1]):
             draft.add_columns(Fact.EXTEND, moved)
         for errand in tables.errands.open.values():

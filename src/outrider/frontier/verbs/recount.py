@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,7 +11,7 @@ from outrider.frontier.state.cold import weigh
 from outrider.frontier.state.hosts import NONE
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.url_table import DONE, GONE, LEASED, PARKED, QUEUED, STATES, WAITING
-from outrider.frontier.verbs.statuses import leased_heads, leased_queues
+from outrider.frontier.verbs.statuses import leased_heads
 from outrider.journey import Verification
 from outrider.kernels.card_layout import Heads
 
@@ -130,15 +131,31 @@ class _Recount:
 
 
 def _wrong_turns(tables: Tables) -> Iterator[str]:
-    """Yields up to ten hosts whose count of turns differs from their number of open leases."""
+    """Yields up to ten hosts whose count of turns differs from their number of open requests."""
     turns = np.zeros(tables.hosts.count, np.int64)
-    np.add.at(turns, tables.queues.host[leased_queues(tables)], 1)
-    for authority in tables.errands.open.values():
-        if authority.busy != NONE:
-            turns[authority.busy] += 1
+    np.add.at(turns, tables.queues.host[tables.urls.requests_open()], 1)
+    for errand in tables.errands.open.values():
+        if errand.busy != NONE and errand.token not in tables.hosts.rested.ends:
+            turns[errand.busy] += 1
     wrong = np.flatnonzero(turns != tables.hosts.in_flight[: tables.hosts.count])
     for row in wrong[:10].tolist():
         yield (
             f"host {tables.hosts.name(row)}: {int(tables.hosts.in_flight[row])} turns are used, "
-            f"{int(turns[row])} leases are open"
+            f"{int(turns[row])} requests are open"
         )
+    yield from _wrong_rested(tables)
+
+
+def _wrong_rested(tables: Tables) -> Iterator[str]:
+    """Yields requests that are over although their lease is not open, and hosts that count others."""
+    tokens = np.array(list(tables.hosts.rested.ends), np.uint64)
+    leases = tables.urls.by_token(tokens, bodies=False)
+    hosts: Counter[int] = Counter(tables.queues.host[leases.queues[leases.found]].tolist())
+    for token in tokens[~leases.found].tolist():
+        errand = tables.errands.open.get(token)
+        if errand is None:
+            yield f"lease {token}: its request is over, and it is not open"
+        else:
+            hosts[errand.busy] += 1
+    if hosts != tables.hosts.rested.hosts():
+        yield "hosts count other leases whose request is over than there are"

@@ -223,7 +223,7 @@ class Reporting(Part):
         self._settling.answer_errands(draft, ends)
         until, ended = self._settling.rest_hosts(draft, ends)
         self._settling.lengthen_copies(draft, ends)
-        draft.left = ends.hosts[ends.ended]
+        draft.left = ends.requests_ended()
         self._settling.park_blocking_hosts(draft)
         targets = self._settling.move_pages(draft, ends, until, ended)
         # The links of stale outcomes are not read: the present holder of the URL will report them.

@@ -34,6 +34,7 @@ from outrider.frontier.state.authorities import CELLS, WITH_COPY, Authority
 from outrider.frontier.state.errand import ANSWERS, CallersErrand, Errand
 from outrider.frontier.state.host_addresses import HostAddress
 from outrider.frontier.state.hosts import NONE, RULED, QueueRules, Rows, Uint64s, has_equals, mixed, words_of_keys
+from outrider.frontier.state.rested import NOT_OVER
 from outrider.frontier.state.tables import rules_cells
 from outrider.frontier.state.url_table import DONE, GONE, LEASED, QUEUED, WAITING, OpenLeases, Reason, states_of
 from outrider.frontier.verbs import outcome_columns as verdicts
@@ -66,6 +67,7 @@ from outrider.url import UrlBatch, host_of
 
 Flags = npt.NDArray[np.bool_]
 Instants = npt.NDArray[np.int64]
+Seconds = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
 
 _ALL = slice(None)
@@ -92,7 +94,8 @@ class Ends:
     """The leases that the outcomes of one frame end. ended: outcomes of open leases of pages; hosts: rows of the
     pages' hosts; dead: ended ones whose URLs were deleted meanwhile; errands: open errands, by row; network: its state
     after these outcomes; spared: rows that failed in an outage of it; nameless: pages whose host has lost its
-    address; unchanged: pages with the content of their own last visit, None without any."""
+    address; unchanged: pages with the content of their own last visit, None without any; over: the ends of requests
+    that were over before, NOT_OVER for the others, None without any."""
 
     outcomes: OutcomeColumns
     leases: OpenLeases
@@ -100,6 +103,7 @@ class Ends:
     hosts: Rows
     dead: Flags | None
     errands: dict[int, Errand]
+    over: Instants | None = None
     network: Network = field(default_factory=Network)
     spared: frozenset[int] = frozenset()
     nameless: frozenset[int] = frozenset()
@@ -112,6 +116,10 @@ class Ends:
             found = found.copy()
             found[list(self.errands)] = True
         return found
+
+    def requests_ended(self) -> Rows:
+        """Returns the hosts of the page requests that end with these outcomes, one for each."""
+        return self.hosts[self.ended if self.over is None else self.ended & (self.over == NOT_OVER)]
 
 
 @dataclass(slots=True)
@@ -174,8 +182,8 @@ class Settling(Part):
         unchanged = self._unchanged(outcomes, leases.cards, ended)
         if unchanged is not None and outcomes.duplicate is not None:
             outcomes.duplicate = outcomes.duplicate & ~unchanged
-        network = self._core.network
-        return Ends(outcomes, leases, ended, hosts, dead, errands, network, unchanged=unchanged)
+        over, network = tables.hosts.rested.ends_of(tokens), self._core.network
+        return Ends(outcomes, leases, ended, hosts, dead, errands, over, network, unchanged=unchanged)
 
     def _unchanged(self, outcomes: OutcomeColumns, cards: Cards, ended: Flags) -> Flags | None:
         """Returns the pages with the content of their own last visit, None without any."""
@@ -306,7 +314,7 @@ class Settling(Part):
     def rest_hosts(self, draft: Draft, ends: Ends) -> tuple[Instants, Instants | Instant]:
         """Lets hosts rest after these requests: the longest of floor, factor, Crawl-delay, Retry-After, back-off
         and throttle. Returns for each outcome the end of the rest after it, and the end of the request."""
-        outcomes, tables = ends.outcomes, self.tables
+        outcomes = ends.outcomes
         requested = {row: one for row, one in ends.errands.items() if not isinstance(one, HostAddress)}
         rested, hosts = ends.ended, ends.hosts
         if requested:
@@ -314,26 +322,17 @@ class Settling(Part):
             for row, errand in requested.items():
                 rested[row] = True
                 hosts[row] = errand.busy if errand.busy != NONE else errand.host
-        ended = self._ends_of_requests(ends, requested)
+        ended = self._ends_of_requests(ends.leases, requested, outcomes.ended_at, outcomes.seconds, ends.over)
         until = np.zeros(len(outcomes), np.int64)
         count = np.count_nonzero(rested)
         if not count:
             return until, ended
         rows = None if count == len(rested) else np.flatnonzero(rested)
-        floor: npt.NDArray[np.float64] | float = self.settings.delay
-        if tables.queues.rules:
-            floor = np.full(len(rested), floor)
-            ruled = (tables.hosts.flags[np.where(rested, hosts, 0)] & RULED) != 0
-            for row in np.flatnonzero(ruled & rested).tolist():
-                floor[row] = (
-                    self._rests.floor_of_host(int(hosts[row]))
-                    if row in requested
-                    else self._rests.floor_of_page(int(ends.leases.queues[row]))
-                )
         requests = _EndedRequests(
             seconds=outcomes.seconds,
             ended=ended,
-            floor=floor,
+            floor=self._floors(ends.leases, requested, hosts, rested),
+            over=ends.over,
             retry_after=_retry_after_of_hosts(outcomes, requested),
             refused=outcomes.refused,
             answered=outcomes.answered if not requested else outcomes.answered & ends.ended,
@@ -349,19 +348,66 @@ class Settling(Part):
         until[rows] = until_of_some
         return until, ended
 
-    def _ends_of_requests(self, ends: Ends, requested: Mapping[int, Errand]) -> Instants | Instant:
-        """Returns the instants at which requests ended, as their holders reported them; now for all if no holder
-        did."""
-        given, now = ends.outcomes.ended_at, self._core.now
-        if given is None:
-            return now
-        begun: Instants = ends.leases.not_before
-        if requested or np.count_nonzero(ends.leases.holders):
+    def rest_early(
+        self,
+        draft: Draft,
+        tokens: Uint64s,
+        leases: OpenLeases,
+        errands: Mapping[int, Errand],
+        seconds: Seconds,
+        reported: Instants | None,
+    ) -> Instants:
+        """Lets hosts rest after requests whose outcomes are not known yet. All tokens are open and differ. reported:
+        the ends of the requests, as their holders say. Returns the ends that count."""
+        rows, hosts = len(tokens), self.tables.queues.host[leases.queues.astype(np.intp)]
+        for row, errand in errands.items():
+            hosts[row] = errand.busy
+        over = self.tables.hosts.rested.ends_of(tokens)
+        ended = np.zeros(rows, np.int64)
+        ended[:] = self._ends_of_requests(leases, errands, reported, seconds, over)
+        requests = _EndedRequests(
+            seconds=seconds,
+            ended=np.maximum(ended, leases.not_before),  # a URL of a train may be requested later than now
+            floor=self._floors(leases, errands, hosts, np.ones(rows, np.bool_)),
+            over=over,
+        )
+        self._rest(draft, hosts, requests)
+        return ended
+
+    def _floors(self, leases: OpenLeases, errands: Mapping[int, Errand], hosts: Rows, rested: Flags) -> Seconds | float:
+        """Returns the least gap after each of these requests, or one for all. errands: those that are no page."""
+        if not self.tables.queues.rules:
+            return self.settings.delay
+        floor = np.full(len(rested), self.settings.delay)
+        ruled = (self.tables.hosts.flags[np.where(rested, hosts, 0)] & RULED) != 0
+        for row in np.flatnonzero(ruled & rested).tolist():
+            floor[row] = (
+                self._rests.floor_of_host(int(hosts[row]))
+                if row in errands
+                else self._rests.floor_of_page(int(leases.queues[row]))
+            )
+        return floor
+
+    def _ends_of_requests(
+        self,
+        leases: OpenLeases,
+        errands: Mapping[int, Errand],
+        reported: Instants | None,
+        seconds: Seconds,
+        over: Instants | None,
+    ) -> Instants | Instant:
+        """Returns the instants at which requests ended, as their holders reported them; now for all if no holder did
+        and no request was over before."""
+        now = self._core.now
+        if reported is None:
+            return now if over is None else np.where(over == NOT_OVER, now, over)
+        begun: Instants = leases.not_before
+        if errands or np.count_nonzero(leases.holders):
             # The instants of a named worker cannot be compared with ours: its clock may be off by any amount.
-            begun = np.where(ends.leases.holders == 0, begun, -1)
-        for row, errand in requested.items():
+            begun = np.where(leases.holders == 0, begun, -1)
+        for row, errand in errands.items():
             begun[row] = errand.begun if errand.begun is not None and errand.holder == 0 else -1
-        return ends_of(given, ends.outcomes.seconds, begun=begun, now=now)
+        return ends_of(reported, seconds, begun=begun, now=now, over=over)
 
     def _rest(self, draft: Draft, hosts: Rows, requests: _EndedRequests) -> Instants:
         """Sets the clocks of hosts after these requests, in order if a host appears more than once. Returns the ends
@@ -411,17 +457,23 @@ class Settling(Part):
             strained=requests.strained,
             first_byte=requests.first_byte,
             latency_ms=latency_ms,
+            known=requests.signals is not None,
         )
         # Of several requests at once, the last to end may be reported first. The clock has its end, so the gap after it
         # stays.
         before = clocks["ended"][at]
         last = requests.ended >= before
         gap, reason, ended = rests.gap, rests.reason, requests.ended
+        if requests.over is not None:
+            # After an end that is known already, only a longer rest is news.
+            last &= (requests.over == NOT_OVER) | (rests.until > clocks["rest_until"][at])
         if np.count_nonzero(last) < len(last):
             gap, reason = np.where(last, gap, clocks["gap"][at]), np.where(last, reason, clocks["reason"][at])
             ended = np.maximum(before, ended)
         clocks["gap"][at], clocks["reason"][at], clocks["ended"][at] = gap, reason, ended
         clocks["rest_until"][at] = np.maximum(clocks["rest_until"][at], rests.until)
+        if requests.signals is None or requests.answered is None:
+            return
         for name, cells, others in (
             ("back_off", back_off, rests.back_off),
             ("refused_at", refused_at, rests.refused_at),
@@ -829,17 +881,18 @@ class Settling(Part):
 @dataclass(slots=True)
 class _EndedRequests:
     """The requests after which hosts rest, a row each. A single value means the same value for all rows, None no
-    value."""
+    value. over: as in `Ends`. Without outcomes all that follow from these are None."""
 
-    seconds: npt.NDArray[np.float64]
+    seconds: Seconds
     ended: Instants | Instant
-    floor: npt.NDArray[np.float64] | float
-    retry_after: npt.NDArray[np.float64] | None
-    refused: Flags | None
-    answered: Flags
-    strained: Flags | None
-    first_byte: npt.NDArray[np.float64] | None
-    signals: Signals
+    floor: Seconds | float
+    over: Instants | None
+    retry_after: Seconds | None = None
+    refused: Flags | None = None
+    answered: Flags | None = None
+    strained: Flags | None = None
+    first_byte: Seconds | None = None
+    signals: Signals | None = None
 
     def take(self, rows: Places) -> _EndedRequests:
         """Returns the requests of these rows."""

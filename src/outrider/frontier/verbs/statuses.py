@@ -153,7 +153,7 @@ def queue_status(tables: Tables, row: int) -> QueueStatus:
     queues = tables.queues
     one = np.array([row], np.uint32)
     queued = int(tables.urls.backlog.waiting(one)[0])
-    leased = int((leased_queues(tables) == row).sum()) if tables.hosts.in_flight[queues.host[row]] else 0
+    leased = int((leased_queues(tables) == row).sum()) if tables.leases_at(int(queues.host[row])) else 0
     waiting, parked = int(queues.waiting[row]), int(queues.parked[row])
     counts = (queued, leased, waiting, parked, int(queues.done[row]), int(queues.gone[row]))
     names = tables.key_of(row), tables.hosts.name(int(queues.host[row]))

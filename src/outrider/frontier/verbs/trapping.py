@@ -203,11 +203,11 @@ class Trapping(Part):
 
     def _is_only_way(self, draft: Draft, queue: int, mirror: int) -> bool:
         """Whether a URL of a possible mirror is fetched because its queue has no other URL and its host no open
-        request: its pages may form a chain. mirror: the name of its copies of pages of other hosts."""
+        lease: its pages may form a chain. mirror: the name of its copies of pages of other hosts."""
         tables, copies = self.tables, draft.returns_seen(mirror)
         if copies.fetched >= MIRROR_CHAIN_MAX * (1 + copies.since) or (self._core.lsn, mirror) in self._only_ways:
             return False
-        if tables.hosts.in_flight[tables.queues.host[queue]]:
+        if tables.leases_at(int(tables.queues.host[queue])):
             return False
         if tables.urls.backlog.waiting(np.array([queue], np.uint32))[0]:
             return False
