@@ -32,7 +32,7 @@ class Busy:
         self.calls = 0
         self.verbs: list[tuple[Any, float]] = [
             (self.discover, 6), (self.lease, 8), (self.report, 9), (self.extend, 1), (self.give_back, 2),
-            (self.rest, 3),
+            (self.rest, 1.5),
             (self.rule, 2), (self.reprioritise, 1), (self.robots, 0.5), (self.note, 0.5), (self.retry, 0.3),
             (self.queue_errands, 0.7), (self.requeue, 1), (self.put, 1),
         ]  # fmt: skip
