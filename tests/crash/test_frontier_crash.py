@@ -596,7 +596,7 @@ def test_any_history_of_any_verbs_is_found_again_after_a_power_cut(
     small_threshold, small_heads, small_segments, where_hosts_are, monkeypatch, robots
 ):
     """Checkpoints, runs and tails all the time: an image of the disk has the state of the process."""
-    tails, runs, rounds, cold = live_any_history(f"{robots} 0", robots, monkeypatch)
+    tails, runs, rounds, cold = live_any_history(f"{robots} 1", robots, monkeypatch)
     assert min(tails, runs, rounds) >= 2
     assert (where_hosts_are == "on disk") == (cold > 0)
 
