@@ -32,6 +32,7 @@ async def verbs(frontier: AsyncFrontier) -> None:
     print(await frontier.release([first.token]), await frontier.defer([second.token], await frontier.now() + SECOND))
     print(await frontier.rest([third.token], ended_at=await frontier.now()))
     await frontier.report([third.gone(error="timeout")])
+    print(await frontier.make_crawl("requests", unique="caller"))
     print(await frontier.retry(), await frontier.queue_errands("sitemap", [A + "sitemap.xml"]))
     print(await frontier.seen_content([b"1" * 20]), await frontier.next_ready_seconds(), await frontier.at_limit())
 

@@ -31,6 +31,9 @@ def leases_given_back(frontier: Frontier) -> None:
     print(frontier.release([leases[0].token]), frontier.defer([leases[1].token], frontier.now() + SECOND))
     for lease in frontier.lease(want=1):
         frontier.report([Outcome(lease.token, Verdict.GONE, status=None, error="timeout")])
+    print(frontier.make_crawl("requests", unique="caller"))
+    posts = [Link(A, crawl="requests", unique_key=key, metadata={"method": "POST"}) for key in (b"1", b"2")]
+    print(frontier.discover(posts), frontier.status(b"1", crawl="requests").state)
     print(frontier.retry(error="timeout"), frontier.queue_errands("sitemap", [A + "sitemap.xml"]))
 
 

@@ -18,7 +18,13 @@ from msgspec import UNSET, UnsetType
 
 from outrider.clock import Instant
 from outrider.errors import SettingsError
-from outrider.limits import DIGEST_BYTES_MAX, LINE_BYTES_MAX, TEXT_DIGEST_BYTES, VALIDATOR_BYTES_MAX
+from outrider.limits import (
+    DIGEST_BYTES_MAX,
+    LINE_BYTES_MAX,
+    TEXT_DIGEST_BYTES,
+    UNIQUE_KEY_BYTES_MAX,
+    VALIDATOR_BYTES_MAX,
+)
 
 Listed = TypeVar("Listed")
 Cell = TypeVar("Cell")
@@ -118,70 +124,11 @@ class Kind(StrEnum):
     PROBE = "probe"
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A URL from a page, a seed list or a caller.
+class Unique(StrEnum):
+    """Which URLs of a crawl are the same: those with one canonical spelling, or those of which the caller says it."""
 
-    `priority` is in [0, 1] (None: 0.5), `not_before` is an instant, `metadata` is a mapping of text to text or JSON
-    values that the lease returns. `discover` returns `over_limit` for a URL or metadata that is too long, and
-    refuses a key, crawl or referrer that is too long (docs/frontier.md has the limits).
-    """
-
-    url: str
-    key: str | None = None
-    priority: float | None = None
-    depth: int = 0
-    hops: int = 0
-    referrer: str | None = None
-    not_before: Instant | None = None
-    crawl: str | None = None
-    metadata: Mapping[str, object] | None = None
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        key: str | None = None,
-        priority: float | None = None,
-        depth: int = 0,
-        hops: int = 0,
-        referrer: str | None = None,
-        not_before: Instant | None = None,
-        crawl: str | None = None,
-        metadata: Mapping[str, object] | None = None,
-    ) -> None:
-        put = object.__setattr__
-        put(self, "url", url)
-        put(self, "key", key)
-        put(self, "priority", priority)
-        put(self, "depth", depth)
-        put(self, "hops", hops)
-        put(self, "referrer", referrer)
-        put(self, "not_before", not_before)
-        put(self, "crawl", crawl)
-        put(self, "metadata", metadata)
-
-
-class UrlColumns(Protocol):
-    """URLs in columns instead of one text each: `outrider.url.UrlBatch`."""
-
-    def __len__(self) -> int: ...
-
-    def strings(self) -> list[str]:
-        """Their canonical texts, "" for a text that is not a URL."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class RobotsAnswer:
-    """The answer to a request for a robots.txt: an HTTP status (None: no answer, or an incomplete one), the whole body
-    with its codings undone, and the next hop of a redirect. fresh_seconds: the answer's own time to live
-    (Cache-Control, Expires), or None; it may shorten the day for which rules are valid."""
-
-    status: int | None
-    body: bytes = b""
-    location: str | None = None
-    fresh_seconds: float | None = None
+    URL = "url"
+    CALLER = "caller"
 
 
 class Form(StrEnum):
@@ -208,11 +155,11 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeField:
-    """The properties of a field of `Outcome` besides its type. column: its name in an `OutcomeBatch`, if that is not
-    the field's; None if a batch has no such column. bytes_max: the limit of a text or octets. kept: the letter that
-    names it in the record of the URL, "" for a field outside the record; a letter never gets another meaning. renewed:
-    each outcome with a kept value replaces it, also by nothing; otherwise the record keeps it until another value
-    arrives.
+    """The properties of a field of `Outcome`, or of a field of `Link` that the record keeps, besides its type. column:
+    its name in an `OutcomeBatch`, if that is not the field's; None if a batch has no such column. bytes_max: the limit
+    of a text or octets. kept: the letter that names it in the record of the URL, "" for a field outside the record; a
+    letter never gets another meaning. renewed: each outcome with a kept value replaces it, also by nothing; otherwise
+    the record keeps it until another value arrives.
     served: whether it is sent to a server; the lines and the end of a request stay with the worker."""
 
     form: Form
@@ -221,6 +168,86 @@ class OutcomeField:
     kept: str = ""
     renewed: bool = False
     served: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A URL from a page, a seed list or a caller.
+
+    `priority` is in [0, 1] (None: 0.5), `not_before` is an instant, `metadata` is a mapping of text to text or JSON
+    values that the lease returns. `discover` returns `over_limit` for a URL or metadata that is too long, and
+    refuses a key, crawl or referrer that is too long (docs/frontier.md has the limits).
+
+    unique_key: only for a crawl made with `unique="caller"`, where links with one unique key are the same URL. Without
+    one, such a crawl compares key and URL, byte for byte.
+    """
+
+    url: str
+    key: str | None = None
+    priority: float | None = None
+    depth: int = 0
+    hops: int = 0
+    referrer: str | None = None
+    not_before: Instant | None = None
+    crawl: str | None = None
+    metadata: Mapping[str, object] | None = None
+    unique_key: Annotated[bytes | None, OutcomeField(Form.OCTETS, None, UNIQUE_KEY_BYTES_MAX, kept="u")] = None
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        priority: float | None = None,
+        depth: int = 0,
+        hops: int = 0,
+        referrer: str | None = None,
+        not_before: Instant | None = None,
+        crawl: str | None = None,
+        metadata: Mapping[str, object] | None = None,
+        unique_key: bytes | None = None,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "url", url)
+        put(self, "key", key)
+        put(self, "priority", priority)
+        put(self, "depth", depth)
+        put(self, "hops", hops)
+        put(self, "referrer", referrer)
+        put(self, "not_before", not_before)
+        put(self, "crawl", crawl)
+        put(self, "metadata", metadata)
+        put(self, "unique_key", unique_key)
+
+
+UrlName: TypeAlias = str | bytes | Link
+"""The name of one URL for a query or an order: its text. In a crawl by unique keys also its unique key as bytes, or a
+`Link` with text and key."""
+UrlNames: TypeAlias = UrlName | Sequence[UrlName]
+UrlPriorities: TypeAlias = UrlName | Sequence[UrlName] | Mapping[UrlName, float]
+"""URLs by their names, or with a priority for each."""
+
+
+class UrlColumns(Protocol):
+    """URLs in columns instead of one text each: `outrider.url.UrlBatch`."""
+
+    def __len__(self) -> int: ...
+
+    def strings(self) -> list[str]:
+        """Their canonical texts, "" for a text that is not a URL."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RobotsAnswer:
+    """The answer to a request for a robots.txt: an HTTP status (None: no answer, or an incomplete one), the whole body
+    with its codings undone, and the next hop of a redirect. fresh_seconds: the answer's own time to live
+    (Cache-Control, Expires), or None; it may shorten the day for which rules are valid."""
+
+    status: int | None
+    body: bytes = b""
+    location: str | None = None
+    fresh_seconds: float | None = None
 
 
 _Flag: TypeAlias = Annotated[bool, OutcomeField(Form.FLAG)]
@@ -294,6 +321,14 @@ def _field_of(hint: Any) -> OutcomeField:
     return told
 
 
+LINK_FIELDS: Final[Mapping[str, OutcomeField]] = {
+    name: _field_of(hint)
+    for name, hint in get_type_hints(Link, include_extras=True).items()
+    if hasattr(hint, "__metadata__")
+}
+"""The fields of `Link` that the record of its URL keeps; they stay until the URL is deleted."""
+
+
 OUTCOME_FIELDS: Final[Mapping[str, OutcomeField]] = {
     name: _field_of(hint) for name, hint in get_type_hints(Outcome, include_extras=True).items()
 }
@@ -312,6 +347,7 @@ the page was made, only from an import."""
 RECORD_FIELDS: Final[Mapping[str, OutcomeField]] = {
     **{name: field for name, field in OUTCOME_FIELDS.items() if field.kept},
     **OWN_FIELDS,
+    **LINK_FIELDS,
 }
 """The fields that the record of a URL keeps: texts, octets (as hex digits outside of the store), numbers and metadata.
 Cards, exports and imports are made of them, and so are leases, if `Lease` has a field of the same name."""
@@ -375,6 +411,8 @@ class Lease(msgspec.Struct, frozen=True):
     capacity: the number of requests to this host that may be open at once, this one included.
     digest, text_digest: of the content at the last visit, as they were reported. visits: the number of fetches that the
     site answered.
+    unique_key: that of the link, in a crawl by unique keys. There `url` is the text of the link, and one that is not a
+    URL has neither host nor authority.
     An errand of kind `address` has a URL of the form `dns:host` (RFC 4501) and no authority.
     """
 
@@ -403,6 +441,7 @@ class Lease(msgspec.Struct, frozen=True):
     gap_seconds: float | None = None
     gap_reason: str | None = None
     capacity: int = 1
+    unique_key: bytes | None = None
 
     def done(
         self,
@@ -672,6 +711,7 @@ class UrlStatus:
     error: str | None = None
     due: Instant | None = None
     token: int | None = None
+    unique_key: bytes | None = None
 
 
 class ListPage(list[Listed], Generic[Listed]):

@@ -13,6 +13,8 @@ JSON_DEPTH_MAX = 64  # levels of JSON of callers: readers in Python fail near 97
 METADATA_BYTES_MAX = 16_384  # the metadata that a caller attaches to one URL; memory and log keep it
 VISITS_MAX = 2**32 - 1  # of one URL; from here on they are not counted
 TEXT_DIGEST_BYTES = 8  # of a page's text, without markup, numbers and menus
+UNIQUE_METADATA_BYTES_MAX = 1 << 20  # the same in a crawl by unique keys: whole requests of other programs, with bodies
+UNIQUE_KEY_BYTES_MAX = 16_384  # a caller's unique key: Crawlee's may contain a URL, a method and a payload
 VALIDATOR_BYTES_MAX = 8_192  # one ETag or Last-Modified: servers commonly refuse a longer header line
 DIGEST_BYTES_MAX = 128  # the digest of one page's content: SHA-512 has 64 bytes, and 128 as hex digits
 LINE_BYTES_MAX = 256 << 10  # one outcome's line of output: the fullest page has half of it, each character escaped
@@ -375,7 +377,9 @@ RUN_BLOCK_ROWS = (
     2_048  # records that a point read unpacks: half a millisecond; scanning blocks of 512 takes a third more
 )
 RUN_BLOCK_BYTES = 256 << 10  # a block ends with the body that reaches this size: long URLs make shorter blocks
-RUN_BODY_BYTES_MAX = 1 << 20  # the body of one card: URL, referrer and metadata have some 40 KB at most
+# the body of one card: URL, referrer and metadata have some 40 KB at most; in a crawl by unique keys metadata has a
+# megabyte, and the unique key and the text of the URL follow it
+RUN_BODY_BYTES_MAX = (1 << 20) + (64 << 10)
 RUN_READ_BYTES = 256 << 10  # read at once in a scan, per run: some thousand records, a megabyte unpacked
 RUN_WRITE_BYTES = 256 << 10  # written at once, so that the disk is never held for long
 RUNS_PER_MERGE = 4  # so many runs of one size become one: a record is written again log4(size) times
@@ -518,6 +522,9 @@ REMOTE_PAUSE_SECONDS_MIN = 0.1  # before the second try; each one after waits up
 REMOTE_PAUSE_SECONDS_MAX = 5.0  # but no longer: a server that restarts is back within seconds
 REMOTE_CONNECTIONS_KEPT = 8  # for threads with requests at once
 REMOTE_ANSWER_BYTES_MAX = 64 << 20  # a thousand leases with metadata and referrers at their longest
+# the cards of one lease call, of which an answer of a server has room for twice their bytes; a call with more than
+# these leases fewer URLs
+LEASE_BYTES_MAX = REMOTE_ANSWER_BYTES_MAX // 2
 REMOTE_ERROR_BYTES_MAX = 64 << 10  # an error's body is some hundred bytes
 REMOTE_TARGET_BYTES_MAX = 48 << 10  # a path and its query: the longest URL there is, escaped twice, has 41 kB
 REMOTE_BODY_BYTES = 6 << 20  # about the size of one body: escaped text may be twice as long
@@ -541,6 +548,7 @@ EXPORT_COLUMNS_MAX = 1_000  # columns for own fields: Parquet keeps a buffer and
 EXPORT_ROWS_AT_ONCE = 10_000  # written, counted and reported at once: some megabytes of memory
 # records of an export in memory at once: some 300 MB; a larger ledger is scanned again for each such part
 RECORDS_PER_SCAN = 1_000_000
+RECORDS_BYTES_PER_SCAN = 512 << 20  # their bodies in memory; usual ones have 170 MB. Beyond, half of it per scan
 RESTORE_ROWS_PER_FRAME = 1_000  # records of one frame: some hundred kilobytes
 IMPORT_ROWS_AT_ONCE = 1_000  # rows of one call: a frame of some hundred kilobytes, durable in one sync
 IMPORT_BYTES_AT_ONCE = 8 << 20  # of the rows of one call: 1,000 usual ones have a tenth of it
@@ -549,9 +557,8 @@ IMPORT_GROUP_BYTES_MAX = (
 )  # the pages of a row group of Parquet that are unpacked at once: those of export have some megabytes
 PARQUET_FIXED_BYTES_MAX = 64  # of a cell of one size: numbers of 256 bits and identities have half of that
 PARQUET_HEAD_BYTES_MAX = 1 << 20  # of one page: some writers put the least and the greatest text into it
-IMPORT_LINE_BYTES_MAX = (
-    1 << 20
-)  # a record contains two URLs and 16 KiB of metadata, each perhaps six times as long escaped
+# a record of a crawl by unique keys has a megabyte of metadata, perhaps six times as long escaped; others some 200 kB
+IMPORT_LINE_BYTES_MAX = 8 << 20
 LOST_URLS_NAMED_MAX = 1_000  # fingerprints that a report of a repair lists; all are counted
 IMPORT_FAULTS_NAMED_MAX = 20  # unusable lines that are named; all of them are counted
 

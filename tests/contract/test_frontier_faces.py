@@ -621,3 +621,98 @@ def test_a_record_that_makes_no_sense_is_refused_in_the_same_words(world, record
     with pytest.raises(SettingsError, match=words):
         world.face.restore([record])
     assert [] == list(world.behind.records())
+
+
+def of_caller(url, unique_key=None, **more):
+    return Link(url, crawl="c", unique_key=unique_key, **more)
+
+
+POSTS = (
+    of_caller(A, b"\x00\xff 1", metadata={"body": "1"}), of_caller(A, b"2" * 16_384, metadata={"body": "2"}),
+    of_caller("HTTP://A.com/\u00fc#x"), of_caller("notaurl", key="k"), of_caller("notaurl"),
+)  # fmt: skip
+
+
+def test_a_crawl_is_made_once_with_its_rule(world):
+    assert [True, False] == [world.face.make_crawl("c", unique="caller") for _ in range(2)]
+    with pytest.raises(SettingsError, match="crawl 'c' was made with unique='caller', not 'url'"):
+        world.face.make_crawl("c")
+    with pytest.raises(SettingsError, match="crawl 'default' was made with unique='url', not 'caller'"):
+        world.face.make_crawl("default", unique="caller")
+
+
+def test_a_crawl_by_unique_keys_keeps_texts_and_tells_posts_to_one_url_apart(world):
+    world.face.make_crawl("c", unique="caller")
+    assert [Code.NEW] * 5 == world.face.discover(POSTS)
+    assert [Code.KNOWN] * 6 == world.face.discover([*POSTS, of_caller("http://other.com/", b"2" * 16_384)])
+    found = []
+    for _ in range(4):
+        leases = list(world.face.lease(9, worker="w"))
+        assert leases == list(world.face.held(leases[0].token)) if leases else True
+        found += [(one.url, one.unique_key, one.key, one.metadata) for one in leases]
+        links = [Link(B, unique_key=b"found"), Link(B, unique_key=b"found"), "HTTP://b.com"]
+        world.face.report([one.done(seconds=0.0, links=links) for one in leases[:1]])
+        world.face.report([one.done(seconds=0.0) for one in leases[1:]])
+        world.now += 1_000_000
+    keys = [link.key or ("notaurl" if link.url == "notaurl" else "a.com") for link in POSTS]
+    named = {(link.url, link.unique_key, key) for link, key in zip(POSTS, keys, strict=True)}
+    assert named | {(B, b"found", "b.com"), ("HTTP://b.com", None, "b.com")} == {one[:3] for one in found}
+    assert [{"body": "1"}, {"body": "2"}] == [told for *_, told in found if told]
+
+
+def test_queries_and_orders_accept_unique_keys_and_texts_with_keys(world):
+    world.face.make_crawl("c", unique="caller")
+    world.face.discover(POSTS)
+    names = [link.unique_key or link.url for link in POSTS[:3]] + [Link("notaurl", key="k"), "notaurl"]
+    for name, link in zip(names, POSTS, strict=True):
+        told, why = world.face.status(name, crawl="c"), world.face.explain(name, crawl="c")
+        assert (link.url, link.unique_key, State.QUEUED) == (told.url, told.unique_key, told.state)
+        assert (link.url, told) == (why.url, why.status)
+    assert [State.QUEUED] * 5 + [State.UNKNOWN] == world.face.reprioritise([*names, b"9"], 0.7, crawl="c")
+    wishes = {names[0]: 0.8, names[3]: 0.9, names[4]: 0.1, "x": 0.2}
+    assert [State.QUEUED] * 3 + [State.UNKNOWN] == world.face.reprioritise(wishes, crawl="c")
+    assert [0.8, 0.7, 0.7, 0.9, 0.1] == [world.face.status(name, crawl="c").priority for name in names]
+    assert [State.QUEUED] == world.face.reprioritise(names[0], 0.3, crawl="c")
+    assert {link.unique_key for link in POSTS} == {one.unique_key for one in world.face.urls(crawl="c")}
+    assert (State.UNKNOWN, State.UNKNOWN) == (
+        world.face.status(b"9", crawl="c").state, world.face.explain(b"9", crawl="c").state
+    )  # fmt: skip
+
+
+def test_records_of_a_crawl_by_unique_keys_are_copied(world):
+    world.face.make_crawl("c", unique="caller")
+    world.face.discover([*POSTS, A])
+    records = list(world.face.records())
+    copy = World("remote" if world.face is not world.behind else "embedded")
+    assert (6, 0) == (copy.face.restore(records), copy.face.restore(records))
+    assert records == list(copy.face.records())
+    assert [Code.KNOWN] * 5 == copy.face.discover(POSTS)
+    assert 2 == copy.face.delete(crawl="c") - 1
+    assert [A] == [one["url"] for one in copy.face.records()]
+
+
+@pytest.mark.parametrize("bytes_each", [100, 1_000_000])
+def test_calls_and_answers_with_long_metadata_stay_bounded(world, bytes_each):
+    world.face.make_crawl("c", unique="caller")
+    links = [of_caller(f"http://h{number}.com/", metadata={"a": "x" * bytes_each}) for number in range(40)]
+    assert [Code.NEW] * 40 == world.face.discover(links)
+    found = []
+    while leases := list(world.face.lease(40, worker="w")):
+        assert (len(leases) == 40) == (bytes_each == 100)
+        world.face.report([one.done(seconds=0.0, metadata={"b": one.metadata["a"]}) for one in leases])
+        found += leases
+    assert 40 == len({lease.url for lease in found})
+    assert [bytes_each] * 40 == [len(record["metadata"]["b"]) for record in world.face.records()]
+
+
+def test_a_crawl_by_unique_keys_is_awaited():
+    async def crawl():
+        async with AsyncFrontier.memory(clock=lambda: NOW, robots="caller") as frontier:
+            assert await frontier.make_crawl("c", unique="caller")
+            codes = await frontier.discover(POSTS)
+            leases = await frontier.lease(9)
+            await frontier.report([one.done(seconds=0.0) for one in leases])
+            return codes, await frontier.status(POSTS[0].unique_key, crawl="c")
+
+    codes, status = asyncio.run(crawl())
+    assert ([Code.NEW] * 5, State.DONE) == (codes, status.state)

@@ -21,6 +21,8 @@ BAD = [
     *(["http://\ud800.com/"], [Link(A, priority=2)], [Link(A, key="\ud800")], [Link(A, depth=-1)], [b"\xff"]),
     *([Link(A, metadata={"a": "\ud800"})], [Link("\ud800")], [Link(A, crawl="x" * 5_000)], ("c", -1), ("\ud800", 1)),
     *([Outcome(1, Verdict.DONE, -1.0)], [Outcome(1, Verdict.DONE, 0.1, 200, etag="\ud800")], [(0, 5)], [(0, Link(5))]),
+    *(Link(A, key="k"), Link(A, unique_key=b"k"), [Link(A, unique_key=b"")], [Link(A, unique_key=b"k" * 16_385)]),
+    *([Link(A, unique_key="k")], [Link(A, unique_key=b"k")], "caller", "default", b"x" * 16_385),
     *([Outcome(1, Verdict.DONE, 0.1, 5_000)], [Outcome(1, "maybe")], [Outcome(1, Verdict.DONE, error="x" * 5_000)]),
 ]
 OWN = {"close", "connect", "look", "memory", "open", "checkpoint", "lines", "projection"} | {

@@ -16,7 +16,7 @@ HOSTS = [f"{name}.com" for name in "abcdef"]
 PATHS = 40
 DELETES = 0.6
 """The weight of deletes among the drawn verbs; discover has six."""
-CRAWLS = [None, None, "other"]
+CRAWLS = [None, None, "other", "mine"]
 STATES = ["queued", "waiting", "parked", "done", "gone"]
 RULES = [b"User-agent: *\nDisallow: /no", b"User-agent: *\nDisallow: /1\nCrawl-delay: 0.3", b""]
 
@@ -30,11 +30,12 @@ class Busy:
         self.rng = rng
         self.held: list[Lease] = []
         self.calls = 0
+        self.by_unique_keys = False
         self.verbs: list[tuple[Any, float]] = [
             (self.discover, 6), (self.lease, 8), (self.report, 9), (self.extend, 1), (self.give_back, 2),
             (self.rest, 1.5),
             (self.rule, 2), (self.reprioritise, 1), (self.robots, 0.5), (self.note, 0.5), (self.retry, 0.3),
-            (self.queue_errands, 0.7), (self.requeue, 1), (self.put, 1),
+            (self.queue_errands, 0.7), (self.requeue, 1), (self.put, 1), (self.make_crawl, 0.5),
         ]  # fmt: skip
         if deletes:
             self.verbs.append((self.delete, DELETES))
@@ -57,11 +58,20 @@ class Busy:
         rng = self.rng
         if rng.random() < 0.4:
             return self.url()
+        crawl = rng.choice(CRAWLS)
+        # In a crawl by URLs a text is invalid, and a unique key is refused: then the call does nothing.
+        odd = crawl == "mine" and self.by_unique_keys
         return Link(
-            self.url(), crawl=rng.choice(CRAWLS), key=rng.choice([None, None, None, "together"]),
+            rng.choice([self.url(), f"text {rng.randrange(4)}"]) if odd else self.url(), crawl=crawl,
+            key=rng.choice([None, None, None, "together"]), unique_key=rng.choice([None, b"1", b"2"]) if odd else None,
             priority=rng.choice([None, 0.1, 0.9]), metadata=rng.choice([None, {"n": self.calls}]),
             not_before=rng.choice([None, None, self.world.clock() + instant(rng.choice([1, 5, 90]))]),
         )  # fmt: skip
+
+    def make_crawl(self) -> None:
+        self.by_unique_keys = False
+        self.world.frontier.make_crawl("mine", unique="caller")
+        self.by_unique_keys = True
 
     def discover(self) -> None:
         self.world.frontier.discover([self.link() for _ in range(self.rng.randrange(1, 12))])
@@ -144,14 +154,16 @@ class Busy:
 
     def delete(self) -> None:
         if self.rng.random() < 0.1:
-            self.world.frontier.delete(crawl="other")
+            self.world.frontier.delete(crawl=self.rng.choice(["other", "mine"]))
         else:
             key, crawl = self.place()
             self.world.frontier.delete(key, crawl=crawl)
 
     def reprioritise(self) -> None:
         urls = {self.url(): self.rng.choice([0.05, 0.95]) for _ in range(8)}
-        self.world.frontier.reprioritise(urls, crawl=self.rng.choice(CRAWLS))
+        crawl = self.rng.choice(CRAWLS)
+        names = {b"1": 0.9, "text 1": 0.1} if crawl == "mine" and self.by_unique_keys else {}
+        self.world.frontier.reprioritise({**urls, **names}, crawl=crawl)
 
     def requeue(self) -> None:
         at = self.rng.choice([None, self.world.clock() + 2_000_000])

@@ -24,7 +24,7 @@ from model.inside import inspect
 from outrider import Frontier, Link
 from outrider import clock as clocks
 from outrider.clock import instant
-from outrider.journey import HostStatus, Lease, Outcome, Verdict
+from outrider.journey import HostStatus, Lease, Outcome, UrlStatus, Verdict
 from outrider.sim.disk import FaultyFiles
 from outrider.storage.log import Log
 
@@ -185,7 +185,7 @@ def contents_of(frontier: Frontier) -> dict[str, Any]:
     return {
         "counts": dict(verified.counts),
         "problems": list(verified.problems),
-        "urls": {f"{url.crawl} {url.url}": dataclasses.asdict(url) for url in frontier.urls(limit=1_000)},
+        "urls": {f"{url.crawl} {url.url}": _without_younger(url) for url in frontier.urls(limit=1_000)},
         "queues": [dataclasses.asdict(queue) for queue in frontier.queues(limit=1_000)],
         "hosts": {host.name: _without_state(host) for host in frontier.hosts(limit=1_000)},
         "authorities": {
@@ -211,6 +211,11 @@ def contents_of(frontier: Frontier) -> dict[str, Any]:
         "token": tables.token,
         "order": tables.urls.order,
     }
+
+
+def _without_younger(url: UrlStatus) -> dict[str, Any]:
+    """Without fields younger than the golden files."""
+    return {name: value for name, value in dataclasses.asdict(url).items() if name != "unique_key"}
 
 
 def _without_state(host: HostStatus) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -26,7 +27,7 @@ from outrider.clock import instant
 from outrider.errors import SettingsError
 from outrider.frontier.policy.lives import URL
 from outrider.frontier.policy.revisit import bad_answer_seconds, codes_of
-from outrider.journey import Kind, Lease, Outcome, Settled, Verdict
+from outrider.journey import Kind, Lease, Outcome, Settled, UrlName, Verdict
 from outrider.limits import (
     ADDRESS_FAILED_SECONDS,
     ADDRESS_SECONDS_MIN,
@@ -44,7 +45,10 @@ DELAY, FACTOR = 1.0, 10.0
 HOSTS = [f"h{number}.com" for number in range(5)]
 DOTS = ["", "", "", "", "", "."]
 KEYS = [None, None, None, None, "k", HOSTS[1], HOSTS[4]]
-CRAWLS = [None, None, "other"]
+CRAWLS = [None, None, "other", "mine"]
+"""The last one may be by unique keys."""
+UNIQUE_KEYS = [None, None, b"1", b"2"]
+TEXTS = ["n0", "n1", HOSTS[1]]
 PRIORITIES = [0.03, 0.3, 0.5, 0.9]
 ERRORS = ["timeout", "reset"]
 ADDRESSES = ["192.0.2.1", "192.0.2.2"]
@@ -73,6 +77,7 @@ class Crawl:
     paused: bool = False
     deleted: bool = False
     said: Said = field(default_factory=Said)
+    by_callers: bool = False
 
 
 @dataclass(eq=False)
@@ -147,7 +152,7 @@ class Model:
     hosts: dict[str, Host] = field(default_factory=dict)
     queues: list[Queue] = field(default_factory=list)
     said: dict[str, Said] = field(default_factory=dict)  # the words about a key in all crawls
-    urls: dict[tuple[Crawl, str], Url] = field(default_factory=dict)
+    urls: dict[tuple[Crawl, UrlName], Url] = field(default_factory=dict)
     leases: dict[int, Held] = field(default_factory=dict)
     errands: dict[int, Errand] = field(default_factory=dict)
     ended: list[int] = field(default_factory=list)
@@ -262,7 +267,7 @@ class Model:
     def group(self, queue: Queue) -> list[Queue]:
         """The queues that share a turn and a clock, empty where the key spans no other host."""
         some = [one for one in self.queues if one.crawl is queue.crawl and one.key == queue.key]
-        return some if any(one.key != one.host for one in some) else []
+        return some if any(one.host not in (one.key, host_of_text("", one.key)) for one in some) else []
 
     def chosen(self, key: str | None, crawl: str | None) -> list[Queue] | None:
         """The queues that an operator means; None where the frontier must refuse."""
@@ -325,19 +330,31 @@ class Model:
 
     def accept(
         self, text: str, crawl: Crawl, *, key: str | None = None, priority: float = 0.5, due: int | None = None,
-        hops: int = 0,
+        hops: int = 0, unique_key: bytes | None = None,
     ) -> str:  # fmt: skip
         if hops > REDIRECT_HOPS_MAX:
             return "over_limit"
-        if (crawl, text) in self.urls:
+        name = self.name(crawl, text, key, unique_key)
+        if (crawl, name) in self.urls:
             return "known"
         due = self.now if due is None else due
-        queue = self.queue(crawl, key, text.split("/")[2].removesuffix("."))
+        queue = self.queue(crawl, key or key_of_text(text), host_of_text(text, key))
         self.order += 1
         url = Url(text, queue, self.order, due, priority, hops)
         url.go("discovered", self.now_or_later(due))
-        self.urls[crawl, text] = url
+        self.urls[crawl, name] = url
         return "new"
+
+    @staticmethod
+    def name(crawl: Crawl, text: str, key: str | None, unique_key: bytes | None) -> UrlName:
+        """What makes a URL that URL: in a crawl by unique keys its unique key, or its text and key."""
+        if not crawl.by_callers:
+            return text
+        return unique_key or (text if key in (None, key_of_text(text)) else Link(text, key=key))
+
+    def named(self, lease: Lease) -> Url:
+        crawl = self.crawls[lease.crawl]
+        return self.urls[crawl, self.name(crawl, lease.url, lease.key, lease.unique_key)]
 
     def now_or_later(self, due: int) -> str:
         return "waiting" if due > self.now else "queued"
@@ -349,7 +366,14 @@ class Model:
         self.crawl(None)
         crawls = [self.crawl(link.crawl) for link in links]
         return [
-            self.accept(link.url, crawl, key=link.key, priority=link.priority, due=link.not_before)  # type: ignore[arg-type]
+            self.accept(
+                link.url,
+                crawl,
+                key=link.key,
+                priority=link.priority or 0.5,
+                due=link.not_before,
+                unique_key=link.unique_key,
+            )
             for link, crawl in zip(links, crawls, strict=True)
         ]
 
@@ -357,18 +381,18 @@ class Model:
         """Compares the leases with the ones that may be given."""
         trains: dict[str, list[Lease]] = {}
         for lease in leases:
-            trains.setdefault(lease.host, []).append(lease)
+            trains.setdefault(place_of(lease), []).append(lease)
             assert lease.token > self.token, f"{lease.token} is not above {self.token}"
             self.token = lease.token
             assert lease.deadline == self.now + instant(ttl), lease
         rests: list[tuple[str, int]] = []
         for host, train in trains.items():
-            queue = self.urls[self.crawls[train[0].crawl], train[0].url].queue
+            queue = self.named(train[0]).queue
             assert self.allowed(queue, self.now), f"{queue} may not be visited now"
             assert len(train) <= per_queue, train
             gap = instant(max(self.hosts[host].gap, self.floor(queue)))
             for place, lease in enumerate(train):
-                url = self.urls[self.crawls[lease.crawl], lease.url]
+                url = self.named(lease)
                 assert url is self.queued(queue)[0], f"{url} is not the first of {self.queued(queue)}"
                 assert url.due <= self.now + url.losses, url
                 assert self.now + place * gap == lease.not_before, lease
@@ -399,6 +423,8 @@ class Model:
     def heard(self, outcome: Outcome) -> Outcome:
         """Returns an outcome as the frontier reads it: clocks of workers are not its own."""
         held = self.leases.get(outcome.token)
+        if held is not None and held.url.queue.crawl.by_callers:
+            outcome = msgspec.structs.replace(outcome, location=None)  # its caller follows redirects
         if held is None or held.worker is None:
             return outcome
         return msgspec.structs.replace(outcome, ended_at=None)
@@ -549,8 +575,10 @@ class Model:
         crawl.deleted = True
         self.delete([queue for queue in self.queues if queue.crawl is crawl])
 
-    def reprioritise(self, text: str, priority: float, crawl: Crawl) -> str:
-        url = self.urls.get((crawl, text))
+    def reprioritise(self, name: UrlName, priority: float, crawl: Crawl) -> str:
+        if isinstance(name, Link):
+            name = self.name(crawl, name.url, name.key, None)
+        url = self.urls.get((crawl, name))
         if url is None:
             return "unknown"
         if url.state in ("queued", "waiting"):
@@ -558,8 +586,8 @@ class Model:
             url.go("changed in place", url.state)
         return url.state
 
-    def requeue(self, text: str, at: int | None, priority: float | None, crawl: Crawl) -> str:
-        url = self.urls.get((crawl, text))
+    def requeue(self, name: UrlName, at: int | None, priority: float | None, crawl: Crawl) -> str:
+        url = self.urls.get((crawl, name))
         if url is None:
             return "unknown"
         state, due = url.state, max(self.now, at or 0)
@@ -574,7 +602,8 @@ class Model:
 
     def put(self, record: dict[str, Any], crawl: Crawl) -> str:
         """Returns the code of a record of a known URL."""
-        url = self.urls[crawl, record["url"]]
+        unique_key = bytes.fromhex(record["unique_key"] or "")
+        url = self.urls[crawl, self.name(crawl, record["url"], record["key"], unique_key)]
         if url.state == "leased":
             (token,) = [token for token, held in self.leases.items() if held.url is url]
             held = self.end(token)
@@ -619,6 +648,22 @@ class Model:
             if self.permitted(queue) and self.queued(queue) and self.allowed(queue, 1 << 62)
         ]
         return max(self.now, min(times)) if times else None
+
+
+def key_of_text(text: str) -> str:
+    return text.split("/")[2].lower().removesuffix(".") if "://" in text else text
+
+
+def host_of_text(text: str, key: str | None) -> str:
+    """The host of a URL, or the name that a key has in place of one."""
+    if "://" in text:
+        return key_of_text(text)
+    return "|" + quote(key or text, safe="").replace(".", "%2E")
+
+
+def place_of(lease: Lease) -> str:
+    """The name under which the host of a lease is listed, or its key without one."""
+    return lease.host or host_of_text("", lease.key)
 
 
 @dataclass(eq=False)
@@ -690,6 +735,8 @@ class GroupedModel(Model):
         return super().reported(outcome)
 
     def allowed(self, queue: Queue, now: int) -> bool:
+        if queue.host[0] == "|":
+            return super().allowed(queue, now)  # without a host there is no address
         place = self.place(queue.host)
         there = place.address
         return (
@@ -706,9 +753,9 @@ class GroupedModel(Model):
         there = [lease.address for lease in pages if lease.address]
         assert len(set(there)) == len(there), f"several requests at once, or a train: {pages}"
         for lease in pages:
-            address = self.place(lease.host).address
+            address = self.place(place_of(lease)).address
             assert address == (lease.address or ""), lease
-            self.at[lease.token] = (lease.host, address)
+            self.at[lease.token] = (place_of(lease), address)
         for lease in leases[len(pages) :]:
             place = self.place(lease.host)
             assert lease.host in due, lease
@@ -812,19 +859,41 @@ class History:
         # A dot after a host makes another URL of the same host.
         return f"http://{self.rng.choice(HOSTS)}{self.rng.choice(DOTS)}/{self.rng.randrange(6)}"
 
+    def of_crawl(self, crawl: str | None) -> str:
+        """A URL as links of a crawl name it."""
+        known = self.model.crawls.get(crawl or "default")
+        if known is None or not known.by_callers:
+            return self.url()
+        return self.rng.choice([self.url(), self.url().replace("http", "HTTP"), *TEXTS])
+
     def link(self) -> Link:
+        crawl = self.rng.choice(CRAWLS)
+        known = self.model.crawls.get(crawl or "default")
         soon = self.clock() + instant(self.rng.choice([-1.0, 3.0, 3.0, 100.0, 90_000.0]))
         return Link(
-            self.url(),
+            self.of_crawl(crawl),
             priority=self.rng.choice(PRIORITIES),
             not_before=self.rng.choice([None, None, soon]),
             key=self.rng.choice(KEYS),
-            crawl=self.rng.choice(CRAWLS),
+            crawl=crawl,
+            unique_key=self.rng.choice(UNIQUE_KEYS) if known is not None and known.by_callers else None,
         )
+
+    def make_crawl(self) -> None:
+        """Makes a crawl, perhaps by unique keys, or one again that may have another rule."""
+        name, unique = self.rng.choice(["mine", "mine", "other"]), self.rng.choice(["caller", "caller", "url"])
+        unique = unique if name == "mine" else "url"
+        self.tell(name, unique)
+        known = self.model.crawls.get(name)
+        if known is not None and known.by_callers != (unique == "caller"):
+            self.refused(lambda: self.frontier.make_crawl(name, unique=unique))
+            return
+        assert (known is None) == self.frontier.make_crawl(name, unique=unique)
+        self.model.crawl(name).by_callers = unique == "caller"
 
     def discover(self) -> None:
         links = [self.link() for _ in range(self.rng.randrange(1, 8))]
-        self.tell(*((link.url, link.crawl, link.key, link.priority, link.not_before) for link in links))
+        self.tell(*links)
 
         def call(request: tuple[str, int]) -> list[str]:
             return [str(code) for code in self.frontier.discover(links, request_id=request)]
@@ -858,7 +927,7 @@ class History:
         per_queue = self.rng.choice([1, 1, 1, 2, 4])
         ttl = self.rng.choice([2.5, 10.0, 60.0, 80_000.0])
         worker = self.rng.choice([None, None, "w", "v"])
-        crawl = self.rng.choice([None, None, None, "other", "default", "nobody"])
+        crawl = self.rng.choice([None, None, None, None, "other", "default", "mine", "nobody"])
         key = self.rng.choice([None, None, None, None, "k", HOSTS[0], HOSTS[1]])
         errands = self.grouped and self.rng.random() < 0.8
         self.tell(f"{want=} {per_queue=} {ttl=} {worker=} {crawl=} {key=} {errands=}")
@@ -893,7 +962,7 @@ class History:
                 assert key in (None, lease.key), lease
         self.model.leased(batch, per_queue=per_queue, worker=worker, ttl=ttl)
         if len(batch) < want:
-            forgotten = self.model.ready(crawl, key, served={lease.host for lease in batch})
+            forgotten = self.model.ready(crawl, key, served={place_of(lease) for lease in batch})
             assert [] == forgotten, "ready, but nobody got it"
 
     def tokens(self, most: int) -> list[int]:
@@ -935,6 +1004,8 @@ class History:
         rng, now = self.rng, self.clock()
         verdict = rng.choice(["done", "done", "done", "retry", "gone", "again"])
         failed = verdict in ("retry", "gone")
+        held = self.model.leases.get(token)
+        crawl = held.url.queue.crawl.name if held is not None and not held.url.queue.crawl.deleted else None
         plain = verdict == "done" and rng.random() < 0.4
         return Outcome(
             token,
@@ -946,7 +1017,7 @@ class History:
             retry_after_seconds=None if plain else rng.choice([None, None, 4.0]),
             at=now + instant(rng.choice([0.0, 2.0, 50.0])) if verdict == "again" else None,
             ended_at=None if plain else rng.choice([None, None, now - instant(0.7)]),
-            links=[] if plain else [self.url() for _ in range(rng.randrange(3))],
+            links=[] if plain else [self.of_crawl(crawl) for _ in range(rng.randrange(3))],
             etag=None if plain else rng.choice([None, f'"{rng.randrange(9)}"']),
         )
 
@@ -1019,7 +1090,7 @@ class History:
 
     def meant(self) -> tuple[str | None, str | None]:
         key = self.rng.choice([None, "k", HOSTS[0], HOSTS[1], HOSTS[2], "nobody"])
-        return key, self.rng.choice([None, None, "default", "other"])
+        return key, self.rng.choice([None, None, "default", "other", "mine"])
 
     def dotted(self, key: str | None) -> str | None:
         """As operators may write it, too."""
@@ -1110,7 +1181,7 @@ class History:
     def delete(self) -> None:
         key, crawl = self.meant()
         if key is None:
-            crawl = self.rng.choice(["other", "other", "default", None])
+            crawl = self.rng.choice(["other", "other", "mine", "default", None])
         self.tell(key, crawl)
         queues = self.model.chosen(key, crawl)
         if queues is None:
@@ -1124,16 +1195,17 @@ class History:
 
     def reprioritise(self) -> None:
         crawl = self.rng.choice(CRAWLS)
-        wishes = [(self.url(), self.rng.choice(PRIORITIES)) for _ in range(self.rng.randrange(1, 6))]
-        self.tell(crawl, *wishes)
         of = self.model.crawls.get(crawl or "default")
+        wishes = [(self.named(crawl), self.rng.choice(PRIORITIES)) for _ in range(self.rng.randrange(1, 6))]
+        self.tell(crawl, *wishes)
         if of is None:
             self.refused(lambda: self.frontier.reprioritise(dict(wishes), crawl=crawl))
             return
         self.model.passes(self.clock())
         if self.rng.random() < 0.5:
-            expected = [self.model.reprioritise(url, priority, of) for url, priority in dict(wishes).items()]
-            answer = self.frontier.reprioritise(dict(wishes), crawl=crawl)
+            of_each = {name: (name, priority) for name, priority in wishes}
+            expected = [self.model.reprioritise(name, priority, of) for name, priority in of_each.values()]
+            answer = self.frontier.reprioritise(dict(of_each.values()), crawl=crawl)
         else:
             urls, priority = [url for url, _ in wishes], wishes[0][1]
             expected = [self.model.reprioritise(url, priority, of) for url in urls]
@@ -1143,11 +1215,14 @@ class History:
 
     def requeue(self) -> None:
         crawl = self.rng.choice(CRAWLS)
-        urls = list(dict.fromkeys(self.url() for _ in range(self.rng.randrange(1, 6))))
+        of = self.model.crawls.get(crawl or "default")
+        names = [self.named(crawl) for _ in range(self.rng.randrange(1, 6))]
+        if of is not None:  # a name in two forms is one URL
+            names = [Model.name(of, name.url, name.key, None) if isinstance(name, Link) else name for name in names]
+        urls = list(dict.fromkeys(names))
         at = self.rng.choice([None, self.clock() + instant(self.rng.choice([-1.0, 0.0, 0.5, 3.0, 60.0]))])
         priority = self.rng.choice([None, *PRIORITIES])
         self.tell(crawl, at, priority, *urls)
-        of = self.model.crawls.get(crawl or "default")
         if of is None:
             self.refused(lambda: self.frontier.requeue(urls, at=at, priority=priority, crawl=crawl))
             return
@@ -1162,19 +1237,29 @@ class History:
         known = [place for place in self.model.urls if not place[0].deleted]
         self.model.passes(self.clock())
         records = []
-        for crawl, text in self.rng.sample(known, min(len(known), 3)):
+        for crawl, name in self.rng.sample(known, min(len(known), 3)):
+            url = self.model.urls[crawl, name]
+            unique_key = name.hex() if isinstance(name, bytes) else None
             state = self.rng.choice(["queued", "waiting", "done", "gone"])
             due = self.clock() + instant(self.rng.choice([-1.0, 2.0, 50.0])) if state == "waiting" else None
             priority = self.rng.choice([None, *PRIORITIES])
-            records.append(
-                {"url": text, "crawl": crawl.name, "state": state, "due": due, "priority": priority, "attempts": 1}
-            )
+            by = {"unique": "caller", "unique_key": unique_key} if crawl.by_callers else {"unique_key": None}
+            of = {"url": url.text, "crawl": crawl.name, "key": url.queue.key, **by}
+            records.append({**of, "state": state, "due": due, "priority": priority, "attempts": 1})
         self.tell(*records)
         crawls = {crawl.name: crawl for crawl, _ in known}
         expected = [self.model.put(record, crawls[record["crawl"]]) for record in records]
         answer = self.frontier.put(records)
         assert expected == [str(code) for code in answer], f"{answer}, not {expected}"
         self.answers.append(expected)
+
+    def named(self, crawl: str | None) -> UrlName:
+        """The name of a URL that a crawl may have."""
+        known, text = self.model.crawls.get(crawl or "default"), self.of_crawl(crawl)
+        if known is None or not known.by_callers:
+            return text
+        key = self.rng.choice(KEYS)
+        return self.rng.choice(UNIQUE_KEYS) or (text if key is None else Link(text, key=key))
 
     def retry(self) -> None:
         error = self.rng.choice([None, None, "lost", "retries", *ERRORS, "nothing"])
@@ -1261,7 +1346,7 @@ class History:
         model, frontier = self.model, self.frontier
         tokens = {id(held.url): token for token, held in model.leases.items()}
         found = {
-            (url.crawl, url.url): (
+            (url.crawl, model.name(model.crawls[url.crawl], url.url, url.key, url.unique_key)): (
                 str(url.state),
                 url.key,
                 url.due,
@@ -1272,11 +1357,11 @@ class History:
             for url in frontier.urls(limit=1_000)
         }
         expected = {
-            (crawl.name, text): (
+            (crawl.name, name): (
                 *(url.state, url.queue.key, url.due if url.state == "waiting" else None, url.attempts),
                 *(tokens.get(id(url)), int(url.priority * 16)),
             )
-            for (crawl, text), url in model.urls.items()
+            for (crawl, name), url in model.urls.items()
         }
         assert expected == found
         listed = frontier.queues(limit=1_000)
@@ -1294,9 +1379,9 @@ class History:
                 queue.delay_seconds,
                 queue.limit,
             )
-        for (crawl, text), url in self.rng.sample(sorted(model.urls.items(), key=repr), min(3, len(model.urls))):
-            assert url.state == frontier.status(text, crawl=crawl.name).state
-            assert url.state == frontier.explain(text, crawl=crawl.name).state
+        for (crawl, name), url in self.rng.sample(sorted(model.urls.items(), key=repr), min(3, len(model.urls))):
+            assert url.state == frontier.status(name, crawl=crawl.name).state
+            assert url.state == frontier.explain(name, crawl=crawl.name).state
         idle = frontier.explain_idle()
         assert (idle.reason == "finished") == frontier.finished(), idle
         shared = inspect(frontier).turns.shared
@@ -1340,6 +1425,7 @@ class History:
 
 _SHARES: dict[Callable[[History], None], int] = {
     History.discover: 14,
+    History.make_crawl: 4,
     History.lease: 24,
     History.report: 18,
     History.release: 3,

@@ -277,8 +277,8 @@ UNBOUND = {
     "a URL among the lowest": lambda frontier, lease: frontier.discover(
         [Link(f"{A}best", priority=1.0, referrer="x" * 65_536)]
     ),
-    "an etag": lambda frontier, lease: frontier.report([lease.done(etag="x" * (1 << 20))]),
-    "a digest": lambda frontier, lease: frontier.report([lease.done(digest=b"x" * (1 << 20))]),
+    "an etag": lambda frontier, lease: frontier.report([lease.done(etag="x" * (1 << 21))]),
+    "a digest": lambda frontier, lease: frontier.report([lease.done(digest=b"x" * (1 << 21))]),
     "a worker": lambda frontier, lease: frontier.lease(1, worker="x" * 65_536),
     "a record's referrer": lambda frontier, lease: frontier.restore(
         [{"url": "http://b.com/", "state": "done", "error": "new", "referrer": "x" * 70_000}]

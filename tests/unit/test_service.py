@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from urllib.parse import urlencode
 
 import msgspec
@@ -716,11 +717,14 @@ def misfits(value, schema, whole):
             yield f"{value!r:.80} is none of {schema['anyOf']}"
         return
     known = {"type", "properties", "required", "items", "additionalProperties", "title", "description", "default"}
-    assert set(schema) <= known | {"minimum", "maximum", "minLength", "maxLength", "enum", "format"}, schema
+    known |= {"minimum", "maximum", "minLength", "maxLength", "enum", "format", "contentEncoding", "pattern"}
+    assert set(schema) <= known, schema
     kind = schema.get("type")
     if kind and (not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind != "boolean")):
         yield f"{value!r:.80} is no {kind}"
         return
+    if "pattern" in schema and not re.search(schema["pattern"], value):
+        yield f"{value!r:.80} does not match {schema['pattern']}"
     if isinstance(value, dict):
         properties, more = schema.get("properties", {}), schema.get("additionalProperties", True)
         yield from (f"{name} is missing" for name in schema.get("required", ()) if name not in value)

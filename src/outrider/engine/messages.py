@@ -15,7 +15,18 @@ from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
 from msgspec.structs import fields
 
 from outrider.frontier.state.errand import OF_CALLERS
-from outrider.journey import LEASE_FIELDS, OUTCOME_FIELDS, RECORD_FIELDS, Form, Lease, Outcome
+from outrider.journey import (
+    LEASE_FIELDS,
+    OUTCOME_FIELDS,
+    RECORD_FIELDS,
+    Form,
+    Lease,
+    Link,
+    Outcome,
+    UrlName,
+    UrlNames,
+    UrlPriorities,
+)
 from outrider.limits import (
     DELTA_SECONDS_MAX,
     INSTANT_MAX,
@@ -47,7 +58,7 @@ Limit = Annotated[int, Meta(ge=1, le=1_000)]
 
 class NewUrl(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A URL to visit. `discovered_at` is accepted and ignored: the frontier dates URLs itself. `not_before_us`: an
-    instant, in microseconds since 1970."""
+    instant, in microseconds since 1970. `unique_key`: as base64, in a crawl by unique keys."""
 
     url: str
     priority: Share | None = None
@@ -59,6 +70,34 @@ class NewUrl(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     hops: Annotated[int, Meta(ge=0, le=255)] = 0
     not_before_us: Micro | None = None
     metadata: dict[str, Any] | None = None
+    unique_key: bytes | None = None
+
+
+class UrlNamed(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The name of a URL of a crawl by unique keys: its unique key as base64, or its text and key. `priority`: for a
+    verb that sets one."""
+
+    url: str = ""
+    key: Text | None = None
+    unique_key: bytes | None = None
+    priority: Share | None = None
+
+    def name(self) -> UrlName:
+        """Returns the name as the library has it."""
+        if self.unique_key is not None:
+            return self.unique_key
+        return self.url if self.key is None else Link(self.url, key=self.key)
+
+
+def in_library(value: Any) -> Any:
+    """Returns an argument of a verb as the library has it: names of URLs, and their priorities."""
+    if isinstance(value, UrlNamed):
+        return value.name()
+    if not isinstance(value, list) or not any(isinstance(one, UrlNamed) for one in value):
+        return value
+    names = [one.name() if isinstance(one, UrlNamed) else one for one in value]
+    priorities = [one.priority if isinstance(one, UrlNamed) else None for one in value]
+    return names if priorities.count(None) == len(names) else dict(zip(names, priorities, strict=True))
 
 
 class AddUrls(Struct, frozen=True, forbid_unknown_fields=True):
@@ -407,10 +446,12 @@ class Nothing(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Explain(Struct, frozen=True, forbid_unknown_fields=True):
-    """One URL, by any spelling."""
+    """One URL, by any spelling; in a crawl by unique keys by its unique key as base64, or by text and key."""
 
-    url: str
+    url: str = ""
     crawl_id: Name | None = None
+    queue_key: Text | None = None
+    unique_key: bytes | None = None
 
 
 class ListHosts(Struct, frozen=True, forbid_unknown_fields=True):
@@ -524,8 +565,13 @@ class ProblemDetails(Struct, frozen=True):
     detail: str
 
 
-_LISTS: dict[Any, Any] = {Iterable[Mapping[str, Any]]: list[dict[str, Any]]}
-"""The form in a body of an argument that may be any iterable."""
+_LISTS: dict[Any, Any] = {
+    Iterable[Mapping[str, Any]]: list[dict[str, Any]],
+    UrlName: str | UrlNamed,
+    UrlNames: str | list[str | UrlNamed],
+    UrlPriorities: str | list[str | UrlNamed] | dict[str, float],
+}
+"""The form in a body of an argument that may be any iterable, or the name of a URL."""
 
 
 def body_of(method: Callable[..., Any]) -> type[Struct]:

@@ -92,6 +92,9 @@ from outrider.journey import (
     RobotsAnswer,
     Settled,
     State,
+    UrlName,
+    UrlNames,
+    UrlPriorities,
     UrlStatus,
     Verbs,
     Verification,
@@ -596,9 +599,10 @@ class Frontier:
 
     @served("read")
     @glance
-    def status(self, url: str, *, crawl: str | None = None) -> UrlStatus:
-        """The state of one URL, by any spelling."""
-        arguments.text("url", url)
+    def status(self, url: UrlName, *, crawl: str | None = None) -> UrlStatus:
+        """The state of one URL, by any spelling; in a crawl by unique keys by its unique key (bytes), or by its text
+        and key (a Link)."""
+        url = arguments.url_name(url)
         arguments.name("crawl", crawl)
         self._check()
         self._instant()
@@ -606,9 +610,9 @@ class Frontier:
 
     @served("read", word="explain", enriched=True, takes="Explain", gives="Explanation")
     @glance
-    def explain(self, url: str, *, crawl: str | None = None) -> Explanation:
-        """Everything known of one URL, and the one reason why it is not being fetched now."""
-        arguments.text("url", url)
+    def explain(self, url: UrlName, *, crawl: str | None = None) -> Explanation:
+        """Everything known of one URL, and the one reason why it is not being fetched now. url: as for `status`."""
+        url = arguments.url_name(url)
         arguments.name("crawl", crawl)
         self._check()
         return self._machine.reasons.explain(url, crawl, self._instant())
@@ -709,7 +713,21 @@ class Frontier:
         arguments.name("crawl", crawl)
         return self._looked(lambda m, now: m.looks.count(state=state, host=host, crawl=crawl, key=key))
 
+    def _is_by_unique_keys(self, crawl: str | None) -> bool:
+        """Whether a crawl is known, and by unique keys."""
+        crawls = self._machine.tables.crawls
+        return crawls.rows.get(crawl or "default") in crawls.callers
+
     # -- what operators do --------------------------------------------------------------------------------------------
+
+    @served("work")
+    @decision
+    def make_crawl(self, name: str, *, unique: str = "url") -> Verb[bool]:
+        """Makes a crawl, and returns whether it is new. `discover` makes crawls by itself, with unique="url": URLs with
+        one canonical spelling are the same. With unique="caller" the unique key of a link decides, or else its key and
+        its URL, byte for byte; scope, traps, rules of spelling and redirects do not apply there. Raises SettingsError
+        for a crawl that was made with another rule."""
+        return lambda m, now: m.operators.make_crawl(name, unique, now)
 
     @served("operate", order=True, host_order="pause")
     @decision
@@ -754,19 +772,19 @@ class Frontier:
     @decision
     def reprioritise(
         self,
-        urls: str | Sequence[str] | Mapping[str, float],
+        urls: UrlPriorities,
         priority: float | None = None,
         *,
         crawl: str | None = None,
     ) -> Verb[list[State]]:
-        """Sets another priority for URLs. Returns the state of each."""
+        """Sets another priority for URLs, named as for `status`. Returns the state of each."""
         return lambda m, now: m.urls.reprioritise(urls, priority, crawl, now)
 
     @served("operate", order=True)
     @decision
     def requeue(
         self,
-        urls: str | Sequence[str],
+        urls: UrlNames,
         *,
         at: Instant | None = None,
         priority: float | None = None,
@@ -819,13 +837,15 @@ class Frontier:
         with self._alone():
             self._check()
             orders = self._machine.carried.orders()
-        for begin in range(0, len(orders), RECORDS_PER_SCAN):
+        begin = 0
+        while begin < len(orders):
             last = min(begin + RECORDS_PER_SCAN, len(orders)) - 1
             with self._alone():
                 self._check()
-                cards = self._machine.carried.cards_between(int(orders[begin]), int(orders[last]))
+                cards, end = self._machine.carried.cards_between(int(orders[begin]), int(orders[last]))
             for row in range(len(cards)):
                 yield self._machine.carried.record_of(cards, row)
+            begin = int(orders.searchsorted(end, "right"))
 
     @served("operate", order=True)
     @decision

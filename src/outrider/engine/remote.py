@@ -27,7 +27,7 @@ from outrider.engine.http_requests import Connections, RepeatedRequests, path_of
 from outrider.engine.owner import Frontier
 from outrider.engine.verbs import filled, like, served_of
 from outrider.errors import ClosedError, SettingsError
-from outrider.frontier.format.metadata import packed
+from outrider.frontier.format.metadata import metadata_bytes_max, packed
 from outrider.frontier.priority import checked as checked_priority
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.checking import checked, sendable
@@ -347,7 +347,7 @@ def _link(given: Any) -> str | m.NewUrl:
     given = arguments.link(given)
     if given.priority is not None:
         checked_priority(given.priority)
-    packed(given.metadata)
+    packed(given.metadata, bytes_max=metadata_bytes_max(callers=True))
     return m.NewUrl(
         sendable(given.url),
         priority=given.priority,
@@ -358,6 +358,7 @@ def _link(given: Any) -> str | m.NewUrl:
         hops=given.hops,
         not_before_us=given.not_before,
         metadata=dict(given.metadata) if given.metadata is not None else None,
+        unique_key=given.unique_key,
     )
 
 
@@ -438,11 +439,23 @@ for _kind in _ANSWERS.values():
 
 
 def _link_bytes(one: str | m.NewUrl) -> int:
-    return len(one) if isinstance(one, str) else len(one.url) + len(one.source_url or "") + 200
+    if isinstance(one, str):
+        return len(one)
+    return len(one.url) + len(one.source_url or "") + 200 + _encoded_bytes(one.unique_key) + _json_bytes(one.metadata)
 
 
 def _outcome_bytes(one: m.OutcomeBody) -> int:
-    return 400 + sum(map(_link_bytes, one.links)) + (len(one.robots.body) * 4 // 3 if one.robots else 0)
+    links = sum(map(_link_bytes, one.links))
+    return 400 + links + _encoded_bytes(one.robots.body if one.robots else None) + _json_bytes(one.metadata)
+
+
+def _encoded_bytes(octets: bytes | None) -> int:
+    """The length of octets as base64."""
+    return 0 if octets is None else len(octets) * 4 // 3
+
+
+def _json_bytes(metadata: Mapping[str, Any] | None) -> int:
+    return len(msgspec.json.encode(metadata)) if metadata else 0
 
 
 def _parts(rows: Iterable[Made], size: Callable[[Made], int]) -> Iterator[list[Made]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from outrider.limits import SERVICE_READINGS_MAX, SERVICE_RECORDS_PER_PIECE
+import msgspec
+
+from outrider.limits import LEASE_BYTES_MAX, METADATA_BYTES_MAX, SERVICE_READINGS_MAX, SERVICE_RECORDS_PER_PIECE
 from outrider.service.problems import Problem
 
 
@@ -20,10 +21,17 @@ class _RecordReading:
         self.lock = asyncio.Lock()
         self.number = 0  # the number of the kept piece
         self.rows: list[dict[str, Any]] = []
+        self.ended = False
         self._records = records
 
     def read(self) -> None:
-        self.rows = list(islice(self._records, SERVICE_RECORDS_PER_PIECE))
+        self.rows, size, self.ended = [], 0, True
+        for row in self._records:
+            self.rows.append(row)
+            size += _bytes_of(row)
+            if len(self.rows) == SERVICE_RECORDS_PER_PIECE or size >= LEASE_BYTES_MAX:
+                self.ended = False
+                break
         self.number += 1
 
 
@@ -52,8 +60,16 @@ class RecordReadings:
                 await asyncio.to_thread(reading.read)
             elif number != str(reading.number - 1):
                 raise _old(after)
-            ended = len(reading.rows) < SERVICE_RECORDS_PER_PIECE
-            return reading.rows, None if ended else f"{name}.{reading.number}"
+            return reading.rows, None if reading.ended else f"{name}.{reading.number}"
+
+
+def _bytes_of(row: Mapping[str, Any]) -> int:
+    """Returns the bytes of the metadata of a record, which may be long in crawls by unique keys."""
+    metadata = row["metadata"]
+    try:
+        return len(msgspec.json.encode(metadata)) if metadata else 0
+    except UnicodeEncodeError:  # of an older store
+        return METADATA_BYTES_MAX
 
 
 def _old(cursor: str | None) -> Problem:

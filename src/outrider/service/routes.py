@@ -27,9 +27,11 @@ from outrider.journey import (
     HostStatus,
     Lease,
     LeaseBatch,
+    Link,
     Outcome,
     RequestId,
     Settled,
+    UrlName,
     Verdict,
 )
 from outrider.limits import (
@@ -173,8 +175,10 @@ async def _next(service_state: ServiceState, ask: Ask) -> m.Leased | Text:
     service_state.registry.add(given)
     try:
         now = await service_state.frontier.now()
-        delays = await service_state.frontier.crawl_delays([one.authority for one in leases])
-        records = [_record(one, delay, now) for one, delay in zip(leases, delays, strict=True)]
+        authorities = sorted({one.authority for one in leases if one.authority})
+        found = await service_state.frontier.crawl_delays(authorities)
+        delays = dict(zip(authorities, found, strict=True))
+        records = [_record(one, delays.get(one.authority), now) for one in leases]
         until = moment(given.deadline)
         told = m.Leased(records, given.lease_id, until, _ms(given.deadline - now), in_ms, now, waited)
         answer = Text(encode(told), JSON)
@@ -487,7 +491,8 @@ def _verb(name: str, verb: ServedVerb, method: Callable[..., Any]) -> Route:
     """Returns the path of a verb: its arguments are the body."""
 
     async def answer(service_state: ServiceState, ask: Ask) -> m.VerbAnswer:
-        values = {name: value for name in ask.body.__struct_fields__ if (value := getattr(ask.body, name)) is not UNSET}
+        body = {one: getattr(ask.body, one) for one in ask.body.__struct_fields__}
+        values = {one: m.in_library(value) for one, value in body.items() if value is not UNSET}
         if verb.enriched:
             return m.VerbAnswer(dated(await service_state.answers[verb.word](values)))
         found = await _answered(service_state, ask, name, verb, values)
@@ -532,8 +537,8 @@ def _word(_: str, verb: ServedVerb, method: Callable[..., Any]) -> Route:
     async def answer(service_state: ServiceState, ask: Ask) -> dict[str, Any]:
         sent = msgspec.structs.asdict(ask.body if verb.order else ask.query) if takes else {}
         question = {m.OWN_NAMES.get(name, name): value for name, value in sent.items()}
-        if "url" in question:
-            question["url"] = normalize(question["url"])
+        if isinstance(ask.query, m.Explain):
+            question = {"url": _name(service_state, ask.query), "crawl": ask.query.crawl_id}
         if verb.order:
             return await service_state.order(ask.who, verb.word, question)
         found: dict[str, Any] = await asyncio.to_thread(dated, await service_state.answers[verb.word](question))
@@ -544,6 +549,16 @@ def _word(_: str, verb: ServedVerb, method: Callable[..., Any]) -> Route:
     if verb.order:
         return Route("POST", path, role, answer, gives, words, body=takes, problems=problems)
     return Route("GET", path, role, answer, gives, words, query=takes, problems=problems)
+
+
+def _name(service_state: ServiceState, wish: m.Explain) -> UrlName:
+    """Returns the URL that a query names. In a crawl by URLs it may have any spelling."""
+    if wish.unique_key is not None:
+        return wish.unique_key
+    if wish.queue_key is not None:
+        return Link(wish.url, key=wish.queue_key)
+    by_unique_keys = service_state.frontier.sync._is_by_unique_keys(wish.crawl_id)
+    return wish.url if by_unique_keys else normalize(wish.url)
 
 
 def _words(method: Callable[..., Any]) -> str:

@@ -34,6 +34,7 @@ def link_of(given: str | NewUrl, *, crawl: str | None, referrer: str | None = No
         hops=given.hops,
         not_before=given.not_before_us,
         metadata=given.metadata,
+        unique_key=given.unique_key,
     )
 
 

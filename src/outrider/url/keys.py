@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Literal
+from urllib.parse import quote, unquote
 
 import numpy as np
 import numpy.typing as npt
@@ -183,6 +184,25 @@ def _address_of(host: str, resolved: str | None) -> str:
     if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
         found = found.ipv4_mapped  # RFC 4291 section 2.5.5.2: the same server, in the other family's clothes
     return str(found)
+
+
+_NO_HOST = "|"
+"""The first character of the name of a key without a host; no host of a URL has such a character."""
+
+
+def name_of_key(key: str) -> str:
+    """Returns the name that a key has in place of a host, for texts that are not URLs. It has no dot, and no domain."""
+    return _NO_HOST + quote(key, safe="").replace(".", "%2E")
+
+
+def key_of_name(name: str) -> str | None:
+    """Returns the key whose name `name_of_key` made; None for a host."""
+    return unquote(name[1:]) if name[:1] == _NO_HOST else None
+
+
+def has_host(canonical: str) -> bool:
+    """Whether a URL has a host, and not the name of a key in its place."""
+    return canonical[7:8] != _NO_HOST
 
 
 def fingerprints(urls: Iterable[object], *, key: bytes) -> npt.NDArray[np.uint64]:

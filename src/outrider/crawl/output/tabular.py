@@ -126,6 +126,7 @@ FRONTIER: Final = Shape(
     {
         "url": "text",
         "crawl": "text",
+        "unique": "text",
         "key": "text",
         "state": "text",
         "reason": "text",

@@ -11,7 +11,7 @@ import numpy as np
 from outrider.clock import Instant
 from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.format.metadata import unpacked
-from outrider.journey import RECORD_FIELDS, Form
+from outrider.journey import RECORD_FIELDS, Form, OutcomeField
 from outrider.kernels.card_layout import HAS_CONTENT, HEAD, SCHEDULE_SHIFT
 
 _NUMBERS: Final = frozenset({Form.COUNT, Form.INSTANT})
@@ -19,13 +19,15 @@ _TYPES: Final[Mapping[Form, type]] = {
     Form.TEXT: str, Form.OCTETS: bytes, Form.METADATA: bytes, Form.COUNT: bytes, Form.INSTANT: bytes,
 }  # fmt: skip
 """The type that a card has for the values of a form. Metadata is JSON, a number is its bytes, the lowest first."""
-EMPTY: Final[Mapping[str, Any]] = {name: _TYPES[field.form]() for name, field in RECORD_FIELDS.items()}
+KEPT_FIELDS: Final[Mapping[str, OutcomeField]] = {**RECORD_FIELDS, "text": OutcomeField(Form.TEXT, kept="w")}
+"""The fields of a record, and the text of a URL of a crawl by unique keys if it differs from the URL of the card."""
+EMPTY: Final[Mapping[str, Any]] = {name: _TYPES[field.form]() for name, field in KEPT_FIELDS.items()}
 """The empty value of each field of a record."""
-CARD_FIELDS: Final = " ".join(f"{RECORD_FIELDS[name].kept}:{type(none).__name__}" for name, none in EMPTY.items())
+CARD_FIELDS: Final = " ".join(f"{KEPT_FIELDS[name].kept}:{type(none).__name__}" for name, none in EMPTY.items())
 """The fields of a record in the form for `kernels.with_extras`."""
 _KeptFields: Any = msgspec.defstruct(
     "_Kept",
-    [(name, type(none), msgspec.field(name=RECORD_FIELDS[name].kept, default=none)) for name, none in EMPTY.items()],
+    [(name, type(none), msgspec.field(name=KEPT_FIELDS[name].kept, default=none)) for name, none in EMPTY.items()],
     frozen=True,
     omit_defaults=True,
     gc=False,
@@ -33,7 +35,7 @@ _KeptFields: Any = msgspec.defstruct(
 
 
 class KeptFields(_KeptFields):  # type: ignore[misc]
-    """The values of the fields of a record (`journey.RECORD_FIELDS`); an absent field has an empty value."""
+    """The values of the fields of a record (`KEPT_FIELDS`); an absent field has an empty value."""
 
 
 _decode = msgspec.msgpack.Decoder(KeptFields).decode
@@ -88,17 +90,28 @@ class CardRecord:
         record.kept, record.content = parts_of(cards.extra_of(row), flags)
         return record
 
+    @property
+    def text(self) -> str:
+        """The URL as its caller knows it: in a crawl by unique keys byte for byte."""
+        return self.kept.text or self.url
+
     def extra(self) -> bytes:
         """The last part of the card's body, after url and referrer."""
         return extra_of(self.kept, self.content)
 
     def __repr__(self) -> str:
-        return f"<Record {self.url} state {self.state}>"
+        return f"<Record {self.text} state {self.state}>"
+
+
+def text_of(cards: Cards, row: int) -> str:
+    """Returns the URL of the card in a row as its caller knows it."""
+    kept, _ = parts_of(cards.extra_of(row), int(cards.heads["flags"][row]))
+    return kept.text or cards.url(row)
 
 
 def value_of(kept: KeptFields, name: str) -> Any:
     """Returns the value of a field as leases have it, or None."""
-    value, form = getattr(kept, name), RECORD_FIELDS[name].form
+    value, form = getattr(kept, name), KEPT_FIELDS[name].form
     if form is Form.METADATA:
         return unpacked(value)
     return int.from_bytes(value, "little") if value and form in _NUMBERS else value or None

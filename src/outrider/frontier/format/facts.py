@@ -95,6 +95,7 @@ class Fact(IntEnum):
     RETURNS = 41
     ROBOTS_FILE = 42
     REQUEUE = 43
+    CRAWL_UNIQUE = 44
     RESTED = 45
     LINE = 48
 
@@ -185,6 +186,8 @@ KINDS: dict[int, FactKind] = {
     for kind in (
         _kind(Fact.OPENING, "slot:u16 number:u32 at:i64 wall:i64 boot:text elapsed:i64"),
         _kind(Fact.CRAWL, "slot:u16 row:u32 name:text generation:u32"),
+        # A kind of its own, so that older releases refuse a store with such a crawl, and open the others.
+        _kind(Fact.CRAWL_UNIQUE, "slot:u16 row:u32 unique:text"),
         _kind(Fact.CRAWL_RULES, "slot:u16 row:u32 state:u8"),
         _kind(Fact.HOLDER, "slot:u16 row:u32 name:text opening:u32"),
         _kind(Fact.SCOPE, "slot:u16 crawl:u32 url:text"),
@@ -203,7 +206,7 @@ KINDS: dict[int, FactKind] = {
         _kind(
             Fact.OUTBOX,
             "slot:u16 sequence:u64 target:u16 crawl:text key:text due:i64 priority:f64 depth:u16 hops:u8 "
-            "seed:u8 referrer:text metadata:blob url:text",
+            "seed:u8 referrer:text metadata:blob url:text unique:u8=0@3 unique_key:blob=@3",
         ),
         _kind(Fact.ARRIVED, "slot:u16 source:u16 sequence:u64"),
         _kind(Fact.DELIVERED, "slot:u16 sequence:u64"),

@@ -9,14 +9,19 @@ from typing import Any, Final
 import msgspec
 
 from outrider.errors import SettingsError, shown
-from outrider.limits import JSON_DEPTH_MAX, METADATA_BYTES_MAX
+from outrider.limits import JSON_DEPTH_MAX, METADATA_BYTES_MAX, UNIQUE_METADATA_BYTES_MAX
 
 _LEVELS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{}]', re.DOTALL)
 """Texts, which may contain brackets, and the brackets that open and close arrays and objects. A text without an end
 continues to the end of the octets: they may not be JSON, and no part of them is read twice."""
 
 
-def packed(value: object, what: str = "metadata") -> bytes:
+def metadata_bytes_max(*, callers: bool) -> int:
+    """The longest metadata of a URL. callers: of a crawl by unique keys, where it may be a request with its body."""
+    return UNIQUE_METADATA_BYTES_MAX if callers else METADATA_BYTES_MAX
+
+
+def packed(value: object, what: str = "metadata", *, bytes_max: int = METADATA_BYTES_MAX) -> bytes:
     """Checks metadata and encodes it as JSON. The frontier checks its size on entry: `discover` returns
     `over_limit`. Raises SettingsError."""
     if value is None:
@@ -29,12 +34,12 @@ def packed(value: object, what: str = "metadata") -> bytes:
         raise _too_deep(what) from None
     except Exception as error:  # a mapping of the caller's own class may raise anything
         raise SettingsError(f"{what} cannot be kept: {error}; use a mapping of JSON values") from error
-    return checked(octets, what)
+    return checked(octets, what, bytes_max=bytes_max)
 
 
-def checked(octets: bytes, what: str) -> bytes:
+def checked(octets: bytes, what: str, *, bytes_max: int = METADATA_BYTES_MAX) -> bytes:
     """The same octets, if they are JSON that every reader can read. Raises SettingsError."""
-    if len(octets) > METADATA_BYTES_MAX:
+    if len(octets) > bytes_max:
         return octets  # its size is refused before it is read
     if depth_of(octets) > JSON_DEPTH_MAX:
         raise _too_deep(what)

@@ -24,6 +24,7 @@ from outrider.frontier.state.tables import Tables
 from outrider.journey import GroupStatus
 from outrider.limits import GROUP_AGED_TURN_SECONDS, GROUP_VAIN_WAKES_MAX, GROUPS_PER_HOST_MAX, GROUPS_ROWS_AT_ONCE
 from outrider.url import domain_spans
+from outrider.url.keys import key_of_name
 
 Masks = npt.NDArray[np.bool_]
 _OF_HOSTS = -1  # the gap of a group whose delay is that of its hosts
@@ -316,8 +317,10 @@ class GroupTurns:
             # An address that a caller reported to an earlier process does not count: no call would ever correct it.
             if place is not None and place.expires and (place.expires != FOREVER or row in self._told):
                 until[row] = place.expires
-            elif place is None and self._address(row, self._tables.hosts.name(row)) is not None:
-                until[row] = FOREVER
+            elif place is None:
+                name = self._tables.hosts.name(row)
+                if self._address(row, name) is not None or key_of_name(name) is not None:
+                    until[row] = FOREVER
         found: Masks = until[rows] > now
         return found
 

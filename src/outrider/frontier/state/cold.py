@@ -42,7 +42,7 @@ from outrider.frontier.state.hosts import (
 )
 from outrider.frontier.stores.ledger import Ledger, LedgerStatistics
 from outrider.kernels.card_layout import HEAD
-from outrider.limits import MICROSECONDS, RUN_BODY_BYTES_MAX, RUN_READ_BYTES
+from outrider.limits import MICROSECONDS, RUN_READ_BYTES
 from outrider.storage.files import Files
 from outrider.storage.read_ahead import ahead
 from outrider.storage.runs import COLD
@@ -73,7 +73,8 @@ body is its name, followed by values that few hosts have: `_extra_of`."""
 
 _CRAWLS_MAX = 0xFFFF  # `extra` contains higher rows of crawls
 _LOW = np.uint64((1 << 56) - 1)
-EXTRA_BYTES_MAX = RUN_BODY_BYTES_MAX - (1 << 16)  # the rest is for the name and for values with bounds of their own
+# with the name, and values with bounds of their own, a record has at most a megabyte: older releases read no longer one
+EXTRA_BYTES_MAX = (1 << 20) - (1 << 16)
 _RARE, _RULES, _QUEUES, _ADDRESS, _AUTHORITIES, _CRAWL = "b", "r", "q", "i", "a", "c"
 _DIGEST, _BODY = 10, 11  # within an authority's cells
 _STATES = {"waiting": 3, "done": 5, "gone": 6}  # the numbers of states in the tables

@@ -1,4 +1,5 @@
-"""Crawls: their names, rows, states and scopes. A row is never given to another crawl; a deleted crawl keeps it."""
+"""Crawls: their names, rows, states and scopes, and which of them are by unique keys. A row is never given to another
+crawl; a deleted crawl keeps it."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.frontier.format.facts import Fact, Row
+from outrider.journey import Unique
 from outrider.limits import DELETED_CRAWLS_NAMED_MAX, OWN_SLOT
 
 
@@ -31,7 +33,8 @@ class _States(dict[int, int]):
 class Crawls:
     """All crawls. names: (name, generation) by row, of the living crawls and the last deleted ones; rows: by name;
     next_row: one more than the highest row that a crawl ever had; gone: by row, whether the crawl was deleted; scope:
-    by row, the seeds that widened it, in order."""
+    by row, the seeds that widened it, in order; callers: the rows of crawls whose caller says which URLs are the
+    same."""
 
     def __init__(self) -> None:
         self.names: dict[int, tuple[str, int]] = {}
@@ -41,6 +44,7 @@ class Crawls:
         self.gone: npt.NDArray[np.bool_] = np.zeros(64, np.bool_)
         self.any_gone = False
         self.scope: dict[int, dict[str, None]] = {}
+        self.callers: set[int] = set()
         self._generation = 0  # the highest generation among crawls with forgotten names
         self._dead: OrderedDict[int, None] = OrderedDict()  # deleted crawls with names, the oldest first
 
@@ -59,6 +63,17 @@ class Crawls:
         if not self.gone[row]:
             self.rows[name] = row
 
+    def _crawl_unique(self, slot: int, row: int, unique: str) -> None:
+        if Unique(unique) is Unique.CALLER and not self.gone.take(row, mode="clip"):
+            self.callers.add(row)
+
+    def of_callers(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_] | None:
+        """Which of these crawls, by row, are by unique keys; None for none."""
+        if not self.callers:
+            return None
+        found = np.isin(rows, list(self.callers))
+        return found if found.any() else None
+
     def _scope(self, slot: int, crawl: int, url: str) -> None:
         self.scope.setdefault(crawl, {})[url] = None
 
@@ -67,6 +82,7 @@ class Crawls:
         if self.rows.get(self.names[row][0]) == row:
             del self.rows[self.names[row][0]]
         self.scope.pop(row, None)
+        self.callers.discard(row)
         self.gone[row] = self.any_gone = True
         self._dead[row] = None
         while len(self._dead) > DELETED_CRAWLS_NAMED_MAX:
@@ -97,6 +113,7 @@ class Crawls:
         own = OWN_SLOT
         return [
             (Fact.CRAWL, [(own, row, *names[row]) for row in sorted(names)]),
+            (Fact.CRAWL_UNIQUE, [(own, row, Unique.CALLER.value) for row in sorted(self.callers)]),
             (Fact.CRAWL_RULES, [(own, row, state) for row in sorted(names) if (state := self.states[row])]),
             (Fact.SCOPE, [(own, crawl, url) for crawl, urls in self.scope.items() for url in urls]),
         ]

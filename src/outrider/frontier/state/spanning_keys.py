@@ -15,6 +15,7 @@ import numpy as np
 from outrider.clock import Instant
 from outrider.frontier.state.hosts import MANY, NONE, Rows
 from outrider.url import undotted
+from outrider.url.keys import name_of_key
 
 if TYPE_CHECKING:
     from outrider.frontier.state.tables import Tables
@@ -55,10 +56,12 @@ class SpanningKeys:
             for of in (NONE, *tables.crawls.rows.values()) if crawl is None else (crawl,):
                 if (of, key) in self.groups:
                     yield from self.groups[of, key].queues
-        namesake = tables.host_row(key)
-        for queue in tables.queues_of(namesake) if namesake != NONE else ():
-            if queue not in queues.keys and crawl in (None, queues.crawl[queue]):
-                yield queue
+        # Texts without a host are only in crawls by unique keys.
+        for name in (key, name_of_key(key)) if tables.crawls.callers else (key,):
+            namesake = tables.host_row(name)
+            for queue in tables.queues_of(namesake) if namesake != NONE else ():
+                if queue not in queues.keys and crawl in (None, queues.crawl[queue]):
+                    yield queue
 
     def enter(self, rows: Rows) -> None:
         """New queues join the groups of their keys. A key spans hosts from the first queue on that has another name

@@ -66,6 +66,7 @@ from outrider.limits import (
 from outrider.storage.files import Files
 from outrider.storage.record_columns import distinct
 from outrider.url import undotted
+from outrider.url.keys import key_of_name
 
 
 class Tables:
@@ -96,11 +97,11 @@ class Tables:
         self._hosts_told = np.zeros(0, np.uint32)  # rows of the last HOST facts: in a checkpoint their clocks are next
         # the error that left a host half recalled, perhaps in a call that only reads
         self.torn: BaseException | None = None
+        self.crawls = Crawls()
         self.urls = UrlTable(self, ledger, scratch=scratch, began=now, bytes_max=for_cards)
         self.robots = Authorities(self, Rulebook(scratch, bytes_max=for_robots))
         self.addresses = HostAddresses(self)
         self.errands = Errands(self)
-        self.crawls = Crawls()
         self.registry = Registry()
         self.transit = Transit()
         self.returns = ReturnsTable()
@@ -398,7 +399,11 @@ class Tables:
 
     def key_of(self, queue: int) -> str:
         """The key of a queue by its row."""
-        return self.queues.keys.get(queue) or self.hosts.name(int(self.queues.host[queue]))
+        key = self.queues.keys.get(queue)
+        if key:
+            return key
+        name = self.hosts.name(int(self.queues.host[queue]))
+        return key_of_name(name) or name
 
     def hash_of(self, text: str) -> int:
         """The keyed hash of a name or key."""

@@ -108,7 +108,7 @@ class UrlTable:
     ) -> None:
         self._tables = tables
         self.ledger = ledger
-        self.seen = SeenSet()
+        self.seen = SeenSet(tables.crawls.callers)
         self.leases = kernels.Leases()
         self.backlog = TailedBacklog(scratch, name="backlog", bytes_max=bytes_max)
         self._scratch = scratch
@@ -361,6 +361,15 @@ class UrlTable:
                 mask[np.flatnonzero(mask)[~lives]] = False
                 cards = cards.filter(lives)
         return mask, cards
+
+    def knows(self, crawl: int, fingerprints: Uint64s) -> npt.NDArray[np.bool_]:
+        """Whether each of these URLs of a crawl by unique keys was accepted before, at any host."""
+        known, slots = self.seen.slots_of(crawl, fingerprints)
+        if self.voids() and known.any():
+            rows = np.flatnonzero(known)
+            found, _ = self.find(np.full(len(rows), crawl), slots[rows], fingerprints[rows])
+            known[rows[~found]] = False  # deleted since
+        return known
 
     def void(self, heads: Heads) -> npt.NDArray[np.bool_]:
         """Which cards are void: accepted before their queue or crawl was deleted."""

@@ -11,7 +11,7 @@ parts that its constructor takes. `machine.py`, above this folder, puts them tog
     clock_hosts.py      the hosts whose clocks count for URLs: names, slots, addresses
     gaps.py             the gaps of hosts, and their rests after leases without a report
     gates.py            hosts and errands that wait for robots rules
-    arrivals.py         arriving links, in columns
+    arrivals.py         arriving links, in columns; unique.py has those of crawls by unique keys
     discovering.py      discover, and links between logs; scopes.py has the scopes of crawls
     trapping.py         traps: rules, windows of new URLs, diminishing returns; host_sizes.py counts hosts by fetches
     host_trials.py      new hosts of a domain that are tried at once

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -14,15 +15,15 @@ from outrider import limits
 from outrider.errors import SettingsError, shown
 from outrider.frontier.format import metadata
 from outrider.frontier.format.constant import constant_column
+from outrider.frontier.format.facts import KINDS, Fact
 from outrider.frontier.policy.grouping import address_of
 from outrider.frontier.verbs.arrivals import NO_DUE
-from outrider.journey import Link, Outcome, RequestId, RobotsAnswer, Verdict
+from outrider.journey import LINK_FIELDS, Link, Outcome, RequestId, RobotsAnswer, Unique, UrlName, Verdict
 from outrider.limits import (
     ADDRESS_TEXT_MAX,
     CALL_ROWS_MAX,
     DEPTH_MAX,
     LEASE_SECONDS_MAX,
-    METADATA_BYTES_MAX,
     NAME_CHARACTERS_MAX,
     REFERRER_BYTES_MAX,
     SLOTS,
@@ -39,10 +40,12 @@ SPAN_SECONDS_MAX = INSTANT_MAX / 2 / 1_000_000  # an instant plus this span stil
 HTTP_STATUS_MAX = 999
 _HOPS_MAX = 255
 _SEQUENCE_MAX = (1 << 63) - 1
-_PARCEL_FIELDS = 13
+_PARCEL_FIELDS, _OLDER_PARCEL_FIELDS = len(KINDS[Fact.OUTBOX].columns), 13
+_BY_URL = 0, b""
+"""The last fields of a parcel of a frontier that has no crawls by unique keys."""
 _FIELDS: dict[type, tuple[str, ...]] = {
     Outcome: Outcome.__struct_fields__,
-    Link: ("url", "key", "priority", "depth", "hops", "referrer", "not_before", "crawl", "metadata"),
+    Link: tuple(one.name for one in fields(Link)),
 }
 _COPIES: dict[type, Any] = {
     int: int.__int__,
@@ -257,10 +260,10 @@ def parcels(given: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
     """Returns links on their way between logs, as `outbox` returns them."""
     rows = listed("parcels", given)
     for place, row in enumerate(rows):
-        if not isinstance(row, tuple | list) or len(row) != _PARCEL_FIELDS:
+        if not isinstance(row, tuple | list) or len(row) not in (_OLDER_PARCEL_FIELDS, _PARCEL_FIELDS):
             raise SettingsError(f"parcel {shown(row)}: it must be a row from `outbox`, of {_PARCEL_FIELDS} fields")
-        row = rows[place] = list(plain_values(row))
-        source, sequence, target, crawl, key, due, priority, depth, hops, seed, referrer, octets, url = row
+        row = rows[place] = [*plain_values(row), *_BY_URL][:_PARCEL_FIELDS]
+        source, sequence, target, crawl, key, due, priority, depth, hops, seed, referrer, octets, url, by, own = row
         whole("the source of a parcel", source, 0, SLOTS - 1)
         whole("the sequence of a parcel", sequence, 0, _SEQUENCE_MAX)
         whole("the target of a parcel", target, 0, SLOTS - 1)
@@ -277,8 +280,13 @@ def parcels(given: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
         text("the URL of a parcel", url)
         if not isinstance(octets, bytes):
             raise SettingsError(f"the metadata of a parcel {shown(octets)}: it must be bytes of JSON")
-        kept("the metadata of a parcel", octets, METADATA_BYTES_MAX)
-        metadata.checked(octets, "the metadata of a parcel")
+        whole("the rule of the crawl of a parcel", by, 0, 1)
+        most = metadata.metadata_bytes_max(callers=bool(by))
+        kept("the metadata of a parcel", octets, most)
+        metadata.checked(octets, "the metadata of a parcel", bytes_max=most)
+        if not isinstance(own, bytes) or (own and not by):
+            raise SettingsError(f"the unique key of a parcel {shown(own)}: it must be bytes, in a crawl by unique keys")
+        kept("the unique key of a parcel", own, LINK_FIELDS["unique_key"].bytes_max)
     return rows
 
 
@@ -300,7 +308,44 @@ def link(given: Link) -> Link:
     whole("hops", given.hops, 0, _HOPS_MAX)
     if given.not_before is not None:
         whole("not_before", given.not_before, 0, INSTANT_MAX)
+    if given.unique_key is not None:
+        unique_key(given.unique_key)
     return given
+
+
+def unique_key(value: object) -> bytes:
+    """Returns the unique key of a URL."""
+    most = LINK_FIELDS["unique_key"].bytes_max
+    if not isinstance(value, bytes) or not value:
+        raise SettingsError(f"unique_key {shown(value)}: it must be 1 to {most:,} bytes; leave it out for none")
+    kept("unique_key", value, most)
+    return value
+
+
+def by_url(crawl: str) -> SettingsError:
+    """Returns the error for a unique key of a crawl that has none."""
+    return SettingsError(
+        f"unique_key: crawl {crawl!r:.200} tells URLs apart by their canonical spelling; use a crawl that "
+        f'`make_crawl(name, unique="{Unique.CALLER}")` made'
+    )
+
+
+def unique(value: object) -> Unique:
+    """Returns the rule by which URLs of a crawl are the same."""
+    if not isinstance(value, str) or value not in set(Unique):
+        raise SettingsError(f"unique {shown(value)}: use one of {', '.join(Unique)}")
+    return Unique(value)
+
+
+def url_name(value: object) -> UrlName:
+    """Returns the name of one URL: its text, its unique key as bytes, or a link with text and key."""
+    if isinstance(value, Link):
+        return link(value)
+    if isinstance(value, bytes):
+        return unique_key(value)
+    if not isinstance(value, str):
+        raise SettingsError(f"url {shown(value)}: it must be a text, or in a crawl by unique keys bytes or a Link")
+    return str.__str__(value)
 
 
 def plain(value: Any) -> Any:

@@ -51,6 +51,14 @@ class Arrival:
     referrer: str | None = None
     metadata: bytes = b""
     seed: bool = False
+    unique_key: bytes = b""
+    text: str = ""
+    """Of a crawl by unique keys: the URL byte for byte, if that differs from its canonical spelling."""
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether it has a key, a referrer, metadata or other values of its own for its record."""
+        return bool(self.key is not None or self.metadata or self.referrer is not None or self.unique_key or self.text)
 
     def of_origin(self, origin: int) -> Arrival:
         """Returns the same link, found at another origin."""
@@ -61,7 +69,8 @@ class Arrival:
 class Arrivals:
     """Links in columns. depth, hops, crawl: whole numbers; due: instants, NO_DUE for at once; priority: NaN if it is
     not set; origin: the place in `origins`; odd: the links with a key, a referrer or metadata of their own, by row;
-    signals: further columns, for functions of priority."""
+    signals: further columns, for functions of priority; identities: the fingerprints by which these URLs are known,
+    None for those of their canonical texts."""
 
     urls: UrlBatch
     origins: Sequence[Origin]
@@ -74,9 +83,14 @@ class Arrivals:
     seed: npt.NDArray[np.bool_]
     odd: dict[int, Arrival]
     signals: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    identities: npt.NDArray[np.uint64] | None = None
 
     def __len__(self) -> int:
         return len(self.urls)
+
+    def fingerprints(self, key: bytes) -> npt.NDArray[np.uint64]:
+        """Returns the fingerprint by which each URL is known in its crawl, under a key."""
+        return self.urls.fingerprints(key) if self.identities is None else self.identities
 
     @classmethod
     def of_columns(
@@ -145,11 +159,7 @@ class Arrivals:
             np.array([np.nan if link.priority is None else link.priority for link in links], np.float64),
             np.array([link.crawl for link in links], np.uint32),
             np.array([link.seed for link in links], np.bool_),
-            {
-                row: link
-                for row, link in enumerate(links)
-                if link.key is not None or link.metadata or link.referrer is not None
-            },
+            {row: link for row, link in enumerate(links) if link.is_odd},
         )
 
     def pieces(self, bytes_max: int) -> list[tuple[int, int]]:
@@ -163,6 +173,7 @@ class Arrivals:
         costs = self.urls.lengths + LINK_BYTES + referrers[self.origin]
         for row, link in self.odd.items():
             costs[row] += len(link.referrer or "") + len(link.metadata) + len(link.key or "")
+            costs[row] += len(link.unique_key) + len(link.text)
         return pieces_of(costs, bytes_max)
 
     def piece(self, first: int, last: int) -> Arrivals:
@@ -177,6 +188,7 @@ class Arrivals:
             *(self.priority[some], self.crawl[some], self.seed[some]),
             {row - first: link for row, link in self.odd.items() if first <= row < last},
             {name: column[some] for name, column in self.signals.items()},
+            None if self.identities is None else self.identities[some],
         )
 
     def in_crawls(self, rows: Mapping[int, int]) -> Arrivals:
@@ -188,8 +200,8 @@ class Arrivals:
         return replace(self, crawl=constant_column(now[0], len(self), "u4") if len(now) == 1 else now[places])
 
     @classmethod
-    def concatenate(cls, parts: Sequence[Arrivals]) -> Arrivals:
-        """Returns the rows of several parts; the parts share their origins."""
+    def concatenate(cls, parts: Sequence[Arrivals], key: bytes) -> Arrivals:
+        """Returns the rows of several parts; the parts share their origins. key: of fingerprints."""
         if len(parts) == 1:
             return parts[0]
         odd: dict[int, Arrival] = {}
@@ -212,6 +224,9 @@ class Arrivals:
                 name: _joined([part.signals.get(name) for part in parts], parts)
                 for name in dict.fromkeys(name for part in parts for name in part.signals)
             },
+            None
+            if all(part.identities is None for part in parts)
+            else np.concatenate([part.fingerprints(key) for part in parts]),
         )
 
 

@@ -11,9 +11,17 @@ from functools import partial
 from typing import Any, Final
 
 from outrider.frontier import priority
-from outrider.frontier.verbs import arguments, explaining, host_lists, leasing, listing, queued_errands, single_urls
-from outrider.journey import RobotsAnswer
-from outrider.url import spell
+from outrider.frontier.verbs import (
+    arguments,
+    explaining,
+    host_lists,
+    leasing,
+    listing,
+    operations,
+    queued_errands,
+    single_urls,
+)
+from outrider.journey import Link, RobotsAnswer
 
 Check = Callable[[Any], Any]
 
@@ -82,20 +90,34 @@ def _body(value: Any) -> Any:
 
 
 def _url(value: Any) -> Any:
-    return sendable(arguments.text("url", value))
+    return _named(arguments.url_name(value))
 
 
 def _explained(value: Any) -> Any:
-    text = arguments.text("url", value)
-    if spell([text])[0] is None:
-        raise explaining.no_url(text)
-    return text
+    name = arguments.url_name(value)
+    if isinstance(name, str) and name and not sendable(name):
+        raise explaining.no_url(name)  # it cannot be sent, and no crawl has it
+    return _named(name)
+
+
+def _named(name: Any) -> Any:
+    """Returns the name of a URL as a body has it (`messages.UrlNamed`)."""
+    if isinstance(name, bytes):
+        return {"unique_key": name}
+    if not isinstance(name, Link):
+        return sendable(name)
+    if name.unique_key is not None:
+        return {"unique_key": name.unique_key}
+    return {"url": sendable(name.url), "key": name.key} if name.key is not None else sendable(name.url)
 
 
 def _url_priorities(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {sendable(url): wish for url, wish in single_urls.url_priorities(value, None)}
-    return [sendable(url) for url, _ in single_urls.url_priorities(value, 0.5)]
+    if not isinstance(value, Mapping):
+        return [_named(url) for url, _ in single_urls.url_priorities(value, 0.5)]
+    found = [(_named(url), wish) for url, wish in single_urls.url_priorities(value, None)]
+    if all(isinstance(name, str) for name, _ in found):
+        return dict(found)
+    return [{**(name if isinstance(name, dict) else {"url": name}), "priority": wish} for name, wish in found]
 
 
 def _priority(value: Any) -> Any:
@@ -129,6 +151,8 @@ CHECKS: Final[dict[str, Check]] = {
     "host": _host,
     "recheck.host": lambda value: arguments.host(arguments.text("host", value)),
     "name": arguments.host,
+    "make_crawl.name": operations.crawl_name,
+    "unique": lambda value: arguments.unique(value).value,
     "error": _error,
     "kind": _kind,
     "url": _url,
@@ -136,7 +160,7 @@ CHECKS: Final[dict[str, Check]] = {
     "urls": _texts,
     "queue_errands.urls": lambda value: list(map(sendable, queued_errands.urls_of(value))),
     "reprioritise.urls": _url_priorities,
-    "requeue.urls": lambda value: list(map(sendable, single_urls.requeued_urls(value))),
+    "requeue.urls": lambda value: list(map(_named, single_urls.requeued_urls(value))),
     "requeue.priority": lambda value: None if value is None else priority.checked(value),
     "at": lambda value: None if value is None else arguments.until(value, "at"),
     "priority": _priority,

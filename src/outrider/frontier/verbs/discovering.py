@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Any
 
@@ -13,32 +13,32 @@ from outrider import kernels
 from outrider.clock import Instant
 from outrider.errors import SettingsError
 from outrider.frontier.format.card_columns import Cards
-from outrider.frontier.format.card_records import CardRecord, KeptFields, extra_of
+from outrider.frontier.format.card_records import CardRecord, KeptFields, extra_of, text_of
 from outrider.frontier.format.constant import by_value, chosen, constant_column, is_constant
 from outrider.frontier.format.facts import Fact, Row, TextColumn, no_texts
-from outrider.frontier.format.metadata import packed
+from outrider.frontier.format.metadata import metadata_bytes_max, packed
 from outrider.frontier.priority import PRIORITY_DEFAULT, Referrer, checked, name_of, priorities
 from outrider.frontier.state.hosts import NONE, VOIDED, Rows, firsts_of, keyed_queue_hash, mixed, queue_hashes
 from outrider.frontier.state.tables import rules_cells
 from outrider.frontier.state.url_table import GONE, LEASED, PARKED, QUEUED, UNKNOWN, WAITING, KnownRows, Reason
-from outrider.frontier.verbs import arguments
+from outrider.frontier.verbs import arguments, unique
 from outrider.frontier.verbs.arrivals import LINK_BYTES, NO_DUE, Arrival, Arrivals, Origin, pieces_of
 from outrider.frontier.verbs.deciding import CODE_NUMBERS, CODES, KNOWN, NEW, Core, Part, bounded, codes_of
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.trapping import Trapping
-from outrider.journey import Code, Link, RequestId
-from outrider.kernels.card_layout import HEAD, Heads
+from outrider.journey import Code, Link, RequestId, Unique
+from outrider.kernels.card_layout import HEAD
 from outrider.limits import (
     CALL_BYTES_PER_FRAME,
     CLASSES,
     DEPTH_MAX,
     DROP_LOOKS_AT_CARDS,
-    METADATA_BYTES_MAX,
     REDIRECT_HOPS_MAX,
     SLOTS,
     URL_BYTES_MAX,
 )
 from outrider.url import UrlBatch, clock_host, is_host_of, spell
+from outrider.url.keys import has_host, key_of_name
 
 
 class Discovering(Part):
@@ -74,13 +74,12 @@ class Discovering(Part):
         draft = self._core.draft(now)
         if isinstance(links, UrlBatch):
             arrivals = self._links_in_columns(links, self._ruled(links), draft)
-        elif set(map(type, links)) <= {str}:
+        elif set(map(type, links)) <= {str} and draft.crawl(None) not in self.tables.crawls.callers:
             urls = self.spelled_batch(links)
             arrivals = self._links_in_columns(urls, urls, draft)
         else:
             origins = [Origin(crawl=draft.crawl(None))]
-            some = [self.arrival(link, 0, origins[0], draft) for link in links]
-            arrivals = Arrivals.of_links(some, origins, self.spelled_batch)
+            arrivals = self.of_links([self.arrival(link, 0, origins[0], draft) for link in links], origins, draft)
         answer = known or b""
         if answer:
             arrivals = arrivals.piece(min(len(answer), len(arrivals)), len(arrivals))
@@ -101,13 +100,34 @@ class Discovering(Part):
     def _links_in_columns(self, told: UrlBatch, urls: UrlBatch, draft: Draft) -> Arrivals:
         origins = [Origin(crawl=draft.crawl(None))]
         depths, priorities = arguments.ranks([told], [0])
-        return Arrivals.of_columns(urls, constant_column(0, len(urls), "i8"), origins, depths, priorities)
+        found = Arrivals.of_columns(urls, constant_column(0, len(urls), "i8"), origins, depths, priorities)
+        return self._identified(found)
+
+    def of_links(self, links: Sequence[Arrival], origins: Sequence[Origin], draft: Draft) -> Arrivals:
+        """Returns links that arrived as single links in columns, each as its crawl needs it."""
+        callers = draft.callers()
+        rows = [row for row, link in enumerate(links) if link.crawl in callers] if callers else []
+        if not rows:
+            return Arrivals.of_links(links, origins, self.spelled_batch)
+        return unique.arrivals_of(links, origins, rows, self.spelled_batch, self.tables.fingerprint_key)
+
+    def _identified(self, links: Arrivals) -> Arrivals:
+        """Returns the same links with the fingerprints of those of crawls by unique keys."""
+        callers = self.tables.crawls.callers
+        if not callers:
+            return links
+        rows = np.flatnonzero(np.isin(links.crawl, list(callers)) & links.urls.valid).tolist()
+        return unique.with_identities(links, rows, self.tables.fingerprint_key) if rows else links
 
     def arrival(self, link: str | Link, origin_row: int, origin: Origin, draft: Draft) -> Arrival:
         if not isinstance(link, Link):
             text = arguments.plain_link(link)
             return Arrival(text, origin_row, origin.depth, crawl=origin.crawl, seed=not origin.page)
         link = arguments.link(link)
+        crawl = origin.crawl if link.crawl is None else draft.crawl(link.crawl)
+        callers = crawl in self.tables.crawls.callers
+        if link.unique_key is not None and not callers:
+            raise arguments.by_url(draft.crawl_name(crawl))
         return Arrival(
             link.url,
             origin_row,
@@ -115,11 +135,12 @@ class Discovering(Part):
             link.hops,
             checked(link.priority) if link.priority is not None else None,
             link.not_before,
-            origin.crawl if link.crawl is None else draft.crawl(link.crawl),
+            crawl,
             link.key,
             link.referrer,
-            packed(link.metadata),
+            packed(link.metadata, bytes_max=metadata_bytes_max(callers=True)) if callers else packed(link.metadata),
             not origin.page and link.depth == 0 and link.referrer is None,
+            link.unique_key or b"",
         )
 
     def accept_found(
@@ -134,15 +155,21 @@ class Discovering(Part):
     ) -> tuple[dict[int, bytes], dict[int, int]]:
         """Accepts the links of many outcomes. Returns the numbers of their codes by row of the outcome, and by row
         whether a redirect's target was new."""
-        parts = [Arrivals.of_links(wanted, origins, self.spelled_batch)] if wanted else []
+        parts = [self.of_links(wanted, origins, draft)] if wanted else []
         if columns:
             places, told = [of_row[row] for row, _ in columns], [urls for _, urls in columns]
             depths, priorities = arguments.ranks(told, [origins[place].depth for place in places])
-            batches = [self._ruled(urls) for urls in told] if self._core.rules else told
-            parts.append(Arrivals.of_batches(batches, places, origins, depths, priorities))
+            batches = told
+            if self._core.rules:
+                callers = self.tables.crawls.callers
+                batches = [
+                    urls if origins[place].crawl in callers else self._ruled(urls)
+                    for place, urls in zip(places, told, strict=True)
+                ]
+            parts.append(self._identified(Arrivals.of_batches(batches, places, origins, depths, priorities)))
         if not parts:
             return {}, {}
-        numbers = self._accept(Arrivals.concatenate(parts), draft).tobytes()
+        numbers = self._accept(Arrivals.concatenate(parts, self.tables.fingerprint_key), draft).tobytes()
         found = {row: numbers[start:end] for row, (start, end) in spans.items()}
         start = len(wanted)
         for row, urls in columns:
@@ -156,7 +183,7 @@ class Discovering(Part):
         urls = links.urls
         if not len(urls):
             return np.zeros(0, np.uint8)
-        prints, crawls = urls.fingerprints(self.tables.fingerprint_key), links.crawl
+        prints, crawls = links.fingerprints(self.tables.fingerprint_key), links.crawl
         marks = self._marks(crawls, prints)
         met = self._met(links, marks)
         count = np.count_nonzero(met) if met is not None else 0
@@ -250,6 +277,10 @@ class Discovering(Part):
                 if len(doubtful):
                     found, _ = tables.urls.find(crawls[doubtful], slots[doubtful], prints[doubtful])
                     known[doubtful[~found]] = False  # deleted since: the URL counts as never seen
+        if tables.crawls.callers:
+            for crawl, some in by_value(crawls):
+                if crawl in tables.crawls.callers:
+                    known[some] = tables.urls.knows(crawl, prints[some])
         return names, hosts, slots, known
 
     def _met(self, links: Arrivals, marks: Any) -> npt.NDArray[np.bool_] | None:
@@ -283,12 +314,15 @@ class Discovering(Part):
     ) -> npt.NDArray[np.bool_]:
         """Returns which links are URLs within the limits and in the scope of their crawl; the other links get their
         codes. met: links to leave out."""
-        urls = links.urls
+        urls, callers = links.urls, draft.callers() if links.identities is not None else frozenset()
         fit = urls.valid if met is None else urls.valid & ~met
         if links.odd or not is_constant(links.hops) or urls.lengths.max() > URL_BYTES_MAX:
             too_long = (urls.lengths > URL_BYTES_MAX) | (links.hops > REDIRECT_HOPS_MAX)
             for row, link in links.odd.items():
-                too_long[row] |= len(link.metadata) > METADATA_BYTES_MAX
+                most = metadata_bytes_max(callers=link.crawl in callers)
+                too_long[row] |= len(link.metadata) > most
+                if link.text:
+                    too_long[row] |= len(link.text.encode()) > URL_BYTES_MAX
             over = fit & too_long
             if over.any():
                 codes[over] = CODE_NUMBERS[Code.OVER_LIMIT]
@@ -298,6 +332,8 @@ class Discovering(Part):
         if s.scope == "any" and not s.include and not s.exclude and s.max_depth is None:
             return fit
         for crawl, some in by_value(links.crawl):
+            if crawl in callers:
+                continue
             here = np.zeros(len(urls), np.bool_)
             here[some] = True
             rows = np.flatnonzero(here & fit)
@@ -380,7 +416,9 @@ class Discovering(Part):
         for row, link in links.odd.items() if links.odd else ():
             if link.key is not None:
                 place = int(rows.searchsorted(row))
-                if place < len(rows) and rows[place] == row and not is_host_of(link.key, urls[row]):
+                here = place < len(rows) and rows[place] == row
+                # The queue of a key without a host is that of the name in place of the host.
+                if here and has_host(urls[row]) and not is_host_of(link.key, urls[row]):
                     keys[place] = link.key
                     queues[place] = keyed_queue_hash(int(names[place]), int(crawls[place]), tables.hash_of(link.key))
         if there.all():
@@ -405,8 +443,12 @@ class Discovering(Part):
                     [slots[new], queues[new], names[new], crawls[new], told],
                     KnownRows.of_rows(homes[new], first=tables.queues.made),
                 )
-                if tables.words or (tables.queues.rules and (keys or tables.keys.groups)):
-                    texts = [keys.get(place) or clock_host(urls[int(rows[place])]) for place in new.tolist()]
+                if tables.words or (tables.queues.rules and (keys or tables.keys.groups or tables.crawls.callers)):
+                    hosts_of_new = (clock_host(urls[int(rows[place])]) for place in new.tolist())
+                    texts = [
+                        keys.get(place) or key_of_name(name) or name
+                        for place, name in zip(new.tolist(), hosts_of_new, strict=True)
+                    ]
                     self._rule_new(draft, new, slots, queues, homes, crawls, texts)
         return queues, known_queues, queue_rows
 
@@ -555,6 +597,12 @@ class Discovering(Part):
         if function is None:
             return np.where(open_ones, PRIORITY_DEFAULT, told)
         told = told.copy()
+        if links.identities is not None:
+            # A function judges URLs, and these texts are not URLs.
+            for place in [
+                place for place in np.flatnonzero(open_ones).tolist() if not has_host(links.urls[rows[place]])
+            ]:
+                told[place], open_ones[place] = PRIORITY_DEFAULT, False
         for place, some in by_value(links.origin[rows]):
             mask = np.zeros(len(rows), np.bool_)
             mask[some] = True
@@ -625,7 +673,7 @@ class Discovering(Part):
                 begins[place, 1], stops[place, 1] = size, size + len(text)
                 arena.append(text)
                 size += len(text)
-            extra = extra_of(KeptFields(metadata=link.metadata))
+            extra = extra_of(KeptFields(metadata=link.metadata, unique_key=link.unique_key, text=link.text))
             if extra:
                 begins[place, 2], stops[place, 2] = size, size + len(extra)
                 arena.append(extra)
@@ -669,6 +717,7 @@ class Discovering(Part):
         """Puts links for slots of other logs into the outbox of the slot where they were found. Returns the places of
         the other links."""
         owned = self._homes.owned or frozenset()
+        callers = draft.callers()
         stay: list[int] = []
         for place in fresh.tolist():
             row = int(rows[place])
@@ -690,7 +739,8 @@ class Discovering(Part):
                     *(PRIORITY_DEFAULT if np.isnan(told) else float(told), int(links.depth[row])),
                     *(int(links.hops[row]), int(links.seed[row])),
                     origin.referrer if odd is None or odd.referrer is None else odd.referrer,
-                    *(odd.metadata if odd is not None else b"", text),
+                    *(odd.metadata if odd is not None else b"", (odd.text if odd is not None else "") or text),
+                    *(int(int(links.crawl[row]) in callers), odd.unique_key if odd is not None else b""),
                 ),
             )
             codes[row] = CODE_NUMBERS[Code.HELD]
@@ -713,7 +763,7 @@ class Discovering(Part):
         now = self._core.advance(now)
         codes = [Code.KNOWN] * len(rows)
         costs = np.array(
-            [LINK_BYTES + sum(len(row[place] or b"") for place in (3, 4, 10, 11, 12)) for row in rows], np.int64
+            [LINK_BYTES + sum(len(row[place] or b"") for place in (3, 4, 10, 11, 12, 14)) for row in rows], np.int64
         )
         for first, last in pieces_of(costs, CALL_BYTES_PER_FRAME):
             draft = self._core.draft(now)
@@ -728,7 +778,8 @@ class Discovering(Part):
         codes = [Code.KNOWN] * len(rows)
         marks: dict[tuple[int, int], int] = {}
         for number, parcel in enumerate(rows):
-            source, sequence, target, crawl, key, due, priority, depth, hops, seed, referrer, metadata, url = parcel
+            source, sequence, target, crawl, key, due, priority, depth, hops, seed, *texts = parcel
+            referrer, metadata, url, by_callers, unique_key = texts
             home = self.tables.transit.homes.get(int(target))
             place = (int(target), int(source))
             if int(sequence) <= max(marks.get(place, 0), home.arrived.get(place[1], 0) if home is not None else 0):
@@ -743,17 +794,18 @@ class Discovering(Part):
                     int(hops),
                     float(priority),
                     None if due == NO_DUE else int(due),
-                    draft.crawl(str(crawl)),
+                    draft.crawl_by(str(crawl), Unique.CALLER if by_callers else Unique.URL),
                     str(key) or None,
                     str(referrer),
                     bytes(metadata),
                     bool(seed),
+                    bytes(unique_key),
                 )
             )
         for (target, source), sequence in marks.items():
             draft.add(Fact.ARRIVED, (target, source, sequence))
         if wanted:
-            numbers = self._accept(Arrivals.of_links(wanted, [Origin()], self.spelled_batch), draft)
+            numbers = self._accept(self.of_links(wanted, [Origin()], draft), draft)
             for number, code in zip(taken, numbers.tolist(), strict=True):
                 codes[number] = CODES[code]
         return codes
@@ -773,11 +825,19 @@ def _salt(crawl: int) -> np.uint64:
     return np.uint64(mixed(np.array([crawl], np.uint64))[0])
 
 
-def origins_of(heads: Heads, urls: Sequence[str], rows: Iterable[int]) -> list[Origin]:
-    """Returns the pages of these rows, as origins of links that are one link deeper. urls: of all pages."""
+def origins_of(cards: Cards, rows: Iterable[int], callers: Set[int]) -> list[Origin]:
+    """Returns the pages of these rows, as origins of links that are one link deeper. callers: crawls by unique keys."""
+    heads, urls = cards.heads, cards.urls()
     depths, crawls, slots = heads["depth"].tolist(), heads["crawl"].tolist(), heads["slot"].tolist()
     priorities = heads["priority"].tolist()
     return [
-        Origin(urls[row], min(depths[row] + 1, DEPTH_MAX), crawls[row], slots[row], priorities[row], True)
+        Origin(
+            text_of(cards, row) if crawls[row] in callers else urls[row],
+            min(depths[row] + 1, DEPTH_MAX),
+            crawls[row],
+            slots[row],
+            priorities[row],
+            True,
+        )
         for row in rows
     ]

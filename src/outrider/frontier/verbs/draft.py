@@ -5,7 +5,7 @@ If a call raises an error, its draft is dropped and the tables stay unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import fields
 from itertools import count, repeat
 from operator import attrgetter
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.clock import Instant
+from outrider.errors import SettingsError
 from outrider.frontier.format.card_columns import Cards
 from outrider.frontier.format.card_records import CardRecord, packed
 from outrider.frontier.format.facts import LINES_AFTER, PLACES, STREAMS, Block, Fact, HostCells, Row, columns_of
@@ -25,7 +26,7 @@ from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.hosts import CELLS, RARE_CELLS, Rows
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.url_table import KnownRows
-from outrider.journey import Line, Word
+from outrider.journey import Line, Unique, Word
 from outrider.limits import ERROR_CLASSES_KEPT_MAX, ERROR_CLASSES_MAX, HOLDERS_NAMED_MAX, OWN_SLOT, TALLY_MAX
 
 Tokens = npt.NDArray[np.uint64]
@@ -63,7 +64,7 @@ class Draft:
         self.known: list[npt.NDArray[np.uint64]] = []  # marks of URLs that `Recent` notes after applying
         self.drawn: list[tuple[Rows, Cards]] = []  # removed from their queues: they return if the log refuses the frame
         self.barren: set[int] = set()  # rows of new crawls without a URL
-        self._crawls: dict[str, int] = {}  # rows of new crawls, by name
+        self._crawls: dict[str, tuple[int, Unique | None]] = {}  # rows of new crawls, by name, and the rule of each
         self.hosts_made: set[str] = set()  # names of hosts that an errand needs and that this call makes
         self.left: npt.NDArray[np.uint32] | None = None  # hosts of the page requests that this call ends, one for each
         self.crawl_delays: dict[int, float] = {}  # seconds, by host, of robots rules that this call brings
@@ -287,7 +288,7 @@ class Draft:
     def refusal(self, record: CardRecord, now: Instant, *, outcome: Word, error: str | None) -> None:
         """Adds the line of a page that was not fetched."""
         line = refusal(
-            record.url,
+            record.text,
             now,
             outcome=outcome,
             error=error,
@@ -323,30 +324,56 @@ class Draft:
             name = "default"
         row = self._tables.crawls.rows.get(name)
         if row is None:
-            row = self._crawls.get(name)
-            if row is None:
-                row = self._crawls[name] = self._tables.crawls.next_row + len(self._crawls)
+            row, _ = self._crawls.setdefault(name, (self._tables.crawls.next_row + len(self._crawls), None))
         return row
+
+    def has_crawl(self, name: str) -> bool:
+        """Whether a crawl has this name, or this call makes it."""
+        return name in self._tables.crawls.rows or name in self._crawls
+
+    def make_crawl(self, name: str, unique: Unique) -> int:
+        """Makes a crawl with a name that no crawl has, also without a URL. Returns its row."""
+        row = self.crawl(name)
+        self._crawls[name] = row, unique
+        return row
+
+    def crawl_by(self, name: str, unique: Unique) -> int:
+        """Returns the row of a crawl with this rule, a new row for a new name. Raises SettingsError for a crawl with
+        another rule."""
+        if not self.has_crawl(name) and unique is Unique.CALLER:
+            return self.make_crawl(name, unique)
+        row = self.crawl(name)
+        known = Unique.CALLER if row in self.callers() else Unique.URL
+        if known is not unique:
+            raise other_rule(name, known, unique)
+        return row
+
+    def callers(self) -> Set[int]:
+        """Returns the rows of crawls by unique keys, also of those that this call makes."""
+        new = {row for row, unique in self._crawls.values() if unique is Unique.CALLER}
+        return self._tables.crawls.callers | new
 
     def drawn_again(self, before: Draft) -> dict[int, int]:
         """Returns the rows of the crawls that an earlier draft has made, by their rows in it. Crawls that exist by now
         keep these rows, the other crawls get new ones."""
-        return {row: self.crawl(name) for name, row in before._crawls.items()}
+        return {row: self.crawl(name) for name, (row, _) in before._crawls.items()}
 
     def crawl_name(self, row: int) -> str:
         """Returns the name of a crawl by its row, also for a crawl that this call makes."""
         if row < self._tables.crawls.next_row:
             return self._tables.crawls.name_of(row)
-        return next(name for name, made in self._crawls.items() if made == row)
+        return next(name for name, (made, _) in self._crawls.items() if made == row)
 
     def _add_crawls(self) -> None:
-        """Makes facts of the new crawls that got a queue, and drops the scope of the other new crawls."""
+        """Makes facts of the new crawls that got a queue or a rule, and drops the scope of the other new crawls."""
         queues = [columns[3] for columns, _ in self.columns.get(Fact.QUEUE, ())]
         named = {int(row) for column in queues for row in np.unique(column)}
         named |= {int(row[3]) for row in self.rows.get(Fact.QUEUE, ())}
-        for name, row in self._crawls.items():
-            if row in named or name == "default":
+        for name, (row, unique) in self._crawls.items():
+            if row in named or name == "default" or unique is not None:
                 self.add(Fact.CRAWL, (OWN_SLOT, row, name, self._tables.crawls.next_generation(name)))
+                if unique is Unique.CALLER:
+                    self.add(Fact.CRAWL_UNIQUE, (OWN_SLOT, row, unique.value))
             else:
                 self.barren.add(row)
         scopes = self.rows.pop(Fact.SCOPE, [])
@@ -372,6 +399,14 @@ class Draft:
             row = next(row for row in count(1) if row not in self._tables.registry.holders)
             self.add(Fact.HOLDER, (OWN_SLOT, row, worker, self._tables.registry.opening[0]))
         return row
+
+
+def other_rule(crawl: str, known: Unique, wanted: Unique) -> SettingsError:
+    """Returns the error for a crawl that was made with another rule."""
+    return SettingsError(
+        f"crawl {crawl!r:.200} was made with unique={known.value!r}, not {wanted.value!r}; use another name, or delete "
+        "the crawl first"
+    )
 
 
 def _joined(parts: list[_Part]) -> _Part:

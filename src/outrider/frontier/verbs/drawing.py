@@ -9,7 +9,7 @@ returns to its queue, and its host is gated.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TypeAlias
 
@@ -30,7 +30,7 @@ from outrider.frontier.verbs.deciding import Core
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.robots_files import RobotsFiles
 from outrider.frontier.verbs.trapping import Suspect, Trapping, TrialState
-from outrider.limits import BUDGET_REST_SECONDS, OLDEST_DRAW_EVERY
+from outrider.limits import BUDGET_REST_SECONDS, LEASE_BYTES_MAX, OLDEST_DRAW_EVERY
 from outrider.storage.record_columns import distinct
 from outrider.url import authority_of
 from outrider.url.traps import BY_HOSTS, RULES
@@ -369,6 +369,8 @@ class LeaseDraw:
             found, cards = self._tables.urls.backlog.take(queues)
             if len(cards) < len(rows):
                 rows, queues = rows[found], queues[found]
+            if self._tables.crawls.callers:
+                rows, queues, cards = self._fitting(rows, queues, cards)
             if not len(rows):
                 break
             gave, away = self._sort_out(pick, rows, queues, cards)
@@ -382,6 +384,18 @@ class LeaseDraw:
             going = rows[stay] if pick.most is None else distinct(rows[stay])
         if len(self._cards) - first > 1 and pick.most is not None and pick.most.max() > 1:
             self._in_trains(first, pick)
+
+    def _fitting(self, rows: _Places, queues: Rows, cards: Cards) -> tuple[_Places, Rows, Cards]:
+        """Returns as many cards as the answer of the call may have in bytes, one at least. It puts the others back, and
+        then the call wants no more. Only crawls by unique keys have metadata so long that it may have fewer."""
+        given = sum(int(some.offsets[-1] - some.offsets[0]) for some in self._cards)
+        ends = given + cards.offsets[1:] - cards.offsets[0]
+        fit = max(int(ends.searchsorted(LEASE_BYTES_MAX, "right")), 0 if self.count else 1)
+        if fit < len(rows):
+            self._wish = replace(self._wish, want=self._wish.want - self.left + fit)
+            self._tables.urls.backlog.put(queues[fit:], cards.take(np.arange(fit, len(rows))))
+            rows, queues, cards = rows[:fit], queues[:fit], cards.take(np.arange(fit))
+        return rows, queues, cards
 
     def _round(self, pick: _Pick, going: _Places) -> _Places:
         """Returns the places of queues that contribute a card in this round, each as often as it contributes one."""

@@ -26,7 +26,7 @@ from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.leasing import Leasing
 from outrider.frontier.verbs.operations import Operations
 from outrider.frontier.verbs.robots_files import RobotsFiles
-from outrider.frontier.verbs.single_urls import SingleUrls
+from outrider.frontier.verbs.single_urls import SingleUrls, text_of
 from outrider.frontier.verbs.statuses import host_counts, host_statuses, queue_status, reason_text, status_of
 from outrider.frontier.verbs.trapping import Trapping
 from outrider.journey import (
@@ -37,11 +37,13 @@ from outrider.journey import (
     QueueStatus,
     Ranking,
     State,
+    UrlName,
     UrlStatus,
 )
 from outrider.limits import BAD_ANSWERS_MAX, BEFORE_COUNTED_MAX, HOST_TRIALS_MAX, RETRY_SECONDS
 from outrider.robots import Rules
 from outrider.url import UrlBatch, authority_of, host_of
+from outrider.url.keys import has_host
 from outrider.url.traps import BY_COUNTS, BY_MIRROR, RULES
 
 _ROBOTS_WORDS = {
@@ -75,13 +77,17 @@ class Explaining(Part):
         self._links, self._traps, self._robots = links, traps, robots
         self._leases, self._operators, self._urls = leases, operators, urls
 
-    def explain(self, url: str, crawl: str | None, now: Instant) -> Explanation:
+    def explain(self, url: UrlName, crawl: str | None, now: Instant) -> Explanation:
         """Returns the whole status of one URL, and the one reason why it is not fetched now. Raises SettingsError."""
         tables, now = self.tables, max(now, self._core.now)
-        text = self._links.spelled([url])[0]
+        row = tables.crawls.rows.get(crawl or "default")
+        if row in tables.crawls.callers:
+            return self._explain_by_caller(url, row, now)
+        given = text_of(url, crawl or "default")
+        text = self._links.spelled([given])[0]
         if text is None:
-            raise no_url(url)
-        row, home = tables.crawls.rows.get(crawl or "default"), tables.home_of(host_of(text))
+            raise no_url(given)
+        home = tables.home_of(host_of(text))
         slot, fingerprint = self._homes.slot_of(home), tables.hash_of(text)
         records = self._urls.records_of([text], row)[1] if row is not None else []
         if not records:
@@ -90,13 +96,25 @@ class Explaining(Part):
         tables.host_row(home)  # recalls a cold host, whose rows are read below
         return self._explained(records[0], slot, fingerprint, now)
 
+    def _explain_by_caller(self, url: UrlName, crawl: int, now: Instant) -> Explanation:
+        """The same for a URL of a crawl by unique keys."""
+        (fingerprint,) = self._urls.identities_of([url]).tolist()
+        _, records = self._urls.records_of([url], crawl)
+        if records:
+            record = records[0]
+            self.tables.host_row(self.tables.home_of(host_of(record.url)))  # recalls a cold host
+            return self._explained(record, record.slot, fingerprint, now)
+        status = self._urls.unknown(url, crawl)
+        text = "no link or call has named it, with this unique key, or this key and text"
+        return Explanation(status.url, State.UNKNOWN, "unknown", text, status, 0, fingerprint)
+
     def _explained(self, record: CardRecord, slot: int, fingerprint: int, now: Instant) -> Explanation:
         tables, turns = self.tables, self.turns
         row = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
         host = int(tables.queues.host[row])
         queue, (there,) = queue_status(tables, row), host_statuses(tables, (host,), now, turns)
-        name = authority_of(record.url)
-        authority = tables.robots.by_name.get(name)
+        name = authority_of(record.url) if has_host(record.url) else None
+        authority = tables.robots.by_name.get(name) if name is not None else None
         token, robots = self._urls.token_of(record), self._robots_line(record.url, now)
         worker, until = self._held_by(token)
         word, text, at = self._why_not(record, row, queue, there, now)
@@ -106,7 +124,7 @@ class Explaining(Part):
             text = _leased(worker or "this process", until, now, over=over)
         word, text, at = self._sooner(record, host, there.name, (word, text, at), now)
         return Explanation(
-            record.url,
+            record.text,
             STATES[record.state],
             word,
             text,
@@ -128,7 +146,7 @@ class Explaining(Part):
             fetched_at=fetched_at(record.fetched),
             before=_before(tables, row, record) if record.state == QUEUED else None,
             held_by=tuple(turns.shared.holding(host, now)),
-            ranking=_ranking_of(record, self.settings.priority),
+            ranking=_ranking_of(record, self.settings.priority if has_host(record.url) else None),
         )
 
     def _sooner(self, record: CardRecord, host: int, name: str, why: Why, now: Instant) -> Why:
@@ -200,6 +218,8 @@ class Explaining(Part):
 
     def _rules_first(self, url: str, now: Instant) -> tuple[str, Instant | None] | None:
         """Returns why the host of a URL waits for a robots.txt, and until when; None if it does not wait."""
+        if not has_host(url):
+            return None
         host = self.tables.host_row(self.tables.home_of(host_of(url)))
         name = authority_of(url)
         gate = self.turns.gates.get(host)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from outrider.clock import Instant
 from outrider.frontier.format.card_columns import Cards
-from outrider.frontier.format.card_records import parts_of, value_of
+from outrider.frontier.format.card_records import parts_of, text_of, value_of
 from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.state.errand import CallersErrand, Errand
@@ -22,6 +22,7 @@ from outrider.frontier.state.hosts import NONE, Rows
 from outrider.frontier.state.tables import Tables
 from outrider.journey import LEASE_FIELDS, Kind, Lease, Line, RequestId
 from outrider.url import authorities_of, hosts_of
+from outrider.url.keys import key_of_name
 
 GAP_WORDS = {int(reason): reason.name.lower() if reason else None for reason in GapReason}
 """The word for each number of a reason, None for no reason."""
@@ -42,7 +43,7 @@ class LeasedColumns:
 
     __slots__ = (
         *("_addresses", "_capacities", "_cards", "_deadline", "_ended", "_errands", "_first", "_gaps", "_keys"),
-        *("_not_before", "_reasons", "_tables"),
+        *("_not_before", "_of_callers", "_reasons", "_tables"),
     )
 
     def __init__(
@@ -59,6 +60,7 @@ class LeasedColumns:
         self._tables = tables
         self._first = first
         self._cards = cards
+        self._of_callers = tables.crawls.of_callers(cards.heads["crawl"])
         # Keys are read now, because later another queue may have the row.
         own = tables.queues.keys
         self._keys = {row: own[queue] for row, queue in enumerate(queues.tolist()) if queue in own} if own else {}
@@ -82,7 +84,17 @@ class LeasedColumns:
 
     def urls(self) -> list[str]:
         """Returns a URL per lease, in order."""
-        return self._cards.urls() + [lease.url for lease in self._errands]
+        return self._texts() + [lease.url for lease in self._errands]
+
+    def _texts(self) -> list[str]:
+        """Returns the URLs of the pages as their callers know them."""
+        cards, urls = self._cards, self._cards.urls()
+        if self._of_callers is None:
+            return urls
+        urls = list(urls)
+        for row in np.flatnonzero(self._of_callers & (cards.heads["extra_bytes"] != 0)).tolist():
+            urls[row] = text_of(cards, row)
+        return urls
 
     def leases(self) -> Sequence[Lease]:
         """Returns the leases, in the order of their tokens."""
@@ -91,6 +103,11 @@ class LeasedColumns:
         authorities = authorities_of(urls)
         hosts = [host if host[-1:] != "." else tables.home_of(host) for host in hosts_of(authorities)]
         keys = list(hosts)
+        if self._of_callers is not None:
+            urls = self._texts()
+            for row, name in enumerate(keys):
+                if (key := key_of_name(name)) is not None:
+                    keys[row], hosts[row], authorities[row] = key, "", ""
         for row, key in self._keys.items():
             keys[row] = key or hosts[row]
         referrers: list[str | None] = [None] * rows

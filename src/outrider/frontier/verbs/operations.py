@@ -19,8 +19,9 @@ from outrider.frontier.state.tables import rules_cells
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
-from outrider.frontier.verbs.draft import Draft
+from outrider.frontier.verbs.draft import Draft, other_rule
 from outrider.frontier.verbs.robots_files import RobotsFiles
+from outrider.journey import Unique
 from outrider.limits import OWN_SLOT, WAKES_PER_CALL_MAX
 from outrider.url import undotted
 
@@ -249,3 +250,26 @@ class Operations(Part):
             draft.add(Fact.VOID, (slot, int(tables.queues.hash[queue]), tables.urls.order))
         self._core.commit(draft, reserve=True)
         return len(rows)
+
+    def make_crawl(self, name: str, unique: str, now: Instant) -> bool:
+        """Makes a crawl. Returns whether it is new. Raises SettingsError for a crawl with another rule."""
+        found, rule = crawl_name(name), arguments.unique(unique)
+        now = self._core.advance(now)
+        row = self.tables.crawls.rows.get(found)
+        if row is not None:
+            known = Unique.CALLER if row in self.tables.crawls.callers else Unique.URL
+            if known is not rule:
+                raise other_rule(found, known, rule)
+            return False
+        draft = self._core.draft(now)
+        draft.make_crawl(found, rule)
+        self._core.commit(draft, reserve=True)
+        return True
+
+
+def crawl_name(value: object) -> str:
+    """Returns the name of a crawl that is made. Raises SettingsError."""
+    found = arguments.name("crawl", value)
+    if found is None:
+        raise SettingsError("crawl None: a crawl needs a name")
+    return found

@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.errors import SettingsError, shown
-from outrider.frontier.format.metadata import packed
+from outrider.frontier.format.metadata import metadata_bytes_max, packed
 from outrider.frontier.policy.block_detection import NAMELESS
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.arguments import HTTP_STATUS_MAX, INSTANT_MAX, SPAN_SECONDS_MAX, Uint64s
 from outrider.journey import OUTCOME_COLUMNS, OUTCOME_FIELDS, Form, Outcome, OutcomeBatch, RobotsAnswer, Verdict
-from outrider.limits import CALL_ROWS_MAX, ERROR_TEXT_MAX, METADATA_BYTES_MAX
+from outrider.limits import CALL_ROWS_MAX, ERROR_TEXT_MAX
 from outrider.url import UrlBatch
 
 Value = TypeVar("Value")
@@ -136,6 +136,13 @@ class OutcomeColumns:
                 setattr(found, name, {place: column[row] for place, row in enumerate(chosen) if row in column})
             else:
                 setattr(found, name, column)
+        return found
+
+    def without_locations(self, rows: Flags) -> OutcomeColumns:
+        """Returns the outcomes without the targets of redirects of these rows: their callers follow redirects."""
+        found = OutcomeColumns()
+        locations = {row: location for row, location in self.locations.items() if not rows[row]}
+        vars(found).update(vars(self), locations=locations)
         return found
 
     def piece(self, first: int, last: int) -> OutcomeColumns:
@@ -273,9 +280,11 @@ def _completed(found: OutcomeColumns, fields: Mapping[str, _FieldColumn]) -> Out
         if name in fields:
             setattr(found, column, _present(name, fields[name]))
     metadata = _present("metadata", fields.get("metadata", _LEFT))
-    found.metadata = {row: packed(value) for row, value in metadata.items()}
+    # The bound of most crawls is lower: it is checked as soon as the lease of each outcome is known.
+    most = metadata_bytes_max(callers=True)
+    found.metadata = {row: packed(value, bytes_max=most) for row, value in metadata.items()}
     for octets in found.metadata.values():
-        arguments.kept("metadata", octets, METADATA_BYTES_MAX)
+        arguments.kept("metadata", octets, most)
     return found
 
 

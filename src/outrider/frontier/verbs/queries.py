@@ -42,6 +42,7 @@ from outrider.journey import (
     ListPage,
     QueueStatus,
     State,
+    UrlName,
     UrlStatus,
     Verification,
     Waits,
@@ -124,15 +125,12 @@ class Queries(Part):
             heapq.heappop(self._gates.deadlines)
         return max(now, min(times)) if times else None
 
-    def status(self, url: str, crawl: str | None = None) -> UrlStatus:
+    def status(self, url: UrlName, crawl: str | None = None) -> UrlStatus:
         """Returns the status of one URL, by any spelling, in the default crawl or the named one."""
-        text = self._links.spelled([url])[0]
         row = self.tables.crawls.rows.get(crawl or "default")
-        if text is None or row is None:
-            return UrlStatus(text or url, State.UNKNOWN)
-        _, records = self._urls.records_of([text], row)
+        records = self._urls.records_of([url], row)[1] if row is not None else []
         if not records:
-            return UrlStatus(text, State.UNKNOWN)
+            return self._urls.unknown(url, row)
         return statuses.status_of(records[0], self.tables, self._urls.token_of(records[0]))
 
     def explain_idle(self, now: Instant) -> Generator[None, None, Idle]:

@@ -80,12 +80,14 @@ class _Recount:
 
     def _look_up(self, heads: Heads) -> None:
         for crawl in np.unique(heads["crawl"]).tolist():
-            mask = heads["crawl"] == crawl
-            seen = self._tables.urls.seen.of_crawls.get(crawl)
-            self._unseen += int(mask.sum())
-            if seen is not None:
-                slots, prints = (np.ascontiguousarray(heads[name][mask]) for name in ("slot", "fingerprint"))
-                self._unseen -= sum(seen.check(slots, prints))
+            some = heads[heads["crawl"] == crawl]
+            crawls, slots, prints = (some[name] for name in ("crawl", "slot", "fingerprint"))
+            if crawl in self._tables.crawls.callers:
+                known, own = self._tables.urls.seen.slots_of(crawl, prints)
+                known &= own == slots
+            else:
+                known = self._tables.urls.seen.check(crawls, slots, prints)
+            self._unseen += len(some) - int(np.count_nonzero(known))
 
     def wake(self) -> None:
         """Counts URLs as queued that left the calendar: their records still say waiting."""

@@ -8,6 +8,8 @@ again its links are known. A call of many outcomes becomes several frames of who
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -27,25 +29,30 @@ _OUTCOME_BYTES = 160
 _CARD_BYTES_MAX = 2 * URL_BYTES_MAX + 2 * METADATA_BYTES_MAX
 
 
-def costs_of(links: Links, page_bytes: int) -> npt.NDArray[np.int64]:
+def costs_of(links: Links, page_bytes: int, *, measured: bool = False) -> npt.NDArray[np.int64]:
     """Returns about how many bytes of a frame each of these links needs. page_bytes: the length of the URL of their
-    page, which each card contains."""
+    page, which each card contains. measured: metadata is measured, because it may be longer than in most crawls."""
     if isinstance(links, UrlBatch):
         return links.lengths + (LINK_BYTES + page_bytes)
-    return np.fromiter(map(_cost_of, links), np.int64, len(links)) + (LINK_BYTES + page_bytes)
+    cost_of = partial(_cost_of, measured=measured)
+    return np.fromiter(map(cost_of, links), np.int64, len(links)) + (LINK_BYTES + page_bytes)
 
 
-def _cost_of(link: object) -> int:
+def _cost_of(link: object, *, measured: bool = False) -> int:
     if not isinstance(link, Link):
         return len(link) if isinstance(link, str) else 0
     told = METADATA_BYTES_MAX if link.metadata else 0
+    if measured and link.metadata:
+        with suppress(Exception):  # it cannot be kept, and is refused where it is read
+            told = len(msgspec.json.encode(link.metadata))
+    told += len(link.unique_key) if isinstance(link.unique_key, bytes) else 0
     return told + sum(len(text) for text in (link.url, link.referrer, link.key) if isinstance(text, str))
 
 
 class Costs:
     """The bytes of the outcomes of a call and their links, by row."""
 
-    def __init__(self, outcomes: OutcomeColumns, *found: ByRow) -> None:
+    def __init__(self, outcomes: OutcomeColumns, *found: ByRow, measured: bool = False) -> None:
         self._outcomes = outcomes
         self._counts: dict[int, int] = {}
         self._links: dict[int, int] = {}
@@ -54,7 +61,8 @@ class Costs:
                 if isinstance(links, UrlBatch):
                     size = int(links.offsets[-1] - links.offsets[0])
                 else:
-                    size = sum(map(_cost_of, links if isinstance(links, Sequence) else links.strings()))
+                    each = links if isinstance(links, Sequence) else links.strings()
+                    size = sum(_cost_of(link, measured=measured) for link in each)
                 self._links[row] = self._links.get(row, 0) + size
                 self._counts[row] = self._counts.get(row, 0) + len(links)
 

@@ -132,14 +132,17 @@ class Reporting(Part):
     def _pieces(self, outcomes: OutcomeColumns, given: ByRow, extra: ByRow, answer: ReportProgress) -> list[Piece]:
         """Divides the outcomes without an answer into frames; nearly always one frame is enough."""
         rows, first = len(outcomes), len(answer.settled)
-        costs = Costs(outcomes, given, extra)
+        costs = Costs(outcomes, given, extra, measured=bool(self.tables.crawls.callers))
         begun = [Piece(first, first + 1, True)] if first in answer.codes else []
         first += len(begun)
-        if not first and costs.fit(CALL_BYTES_PER_FRAME):
+        # In crawls by unique keys the card of a URL may be longer than the bound of all others.
+        if not first and not self.tables.crawls.callers and costs.fit(CALL_BYTES_PER_FRAME):
             return [Piece(0, rows)]
         heads = self.tables.urls.by_token(outcomes.tokens, bodies=False).cards.heads
         pages, bodies = heads["url_bytes"].astype(np.int64), body_bytes(heads)
-        if not first and costs.fit(CALL_BYTES_PER_FRAME, page=int(pages.max()), body=int(bodies.max())):
+        if not first and costs.fit(
+            CALL_BYTES_PER_FRAME, page=int(pages.max(initial=0)), body=int(bodies.max(initial=0))
+        ):
             return [Piece(0, rows)]
         by_row = costs.by_row(pages, bodies)[first:]
         return begun + [
@@ -153,7 +156,7 @@ class Reporting(Part):
         change. Raises SettingsError."""
         draft, origin = self._core.draft(now), Origin()
         ends = self._settling.ends(outcomes, bodies=False)
-        of_their_kinds(outcomes, ends.errands, ends.ended)
+        of_their_kinds(outcomes, ends, self.tables.crawls.callers)
         for links in (*given.values(), *extra.values()):
             bounded(len(links), "links of one outcome")
             if isinstance(links, UrlBatch):
@@ -179,8 +182,8 @@ class Reporting(Part):
             elif not leases.found[0] or (self.tables.urls.voids() and self.tables.urls.void(leases.cards.heads)[0]):
                 return  # stale: the present holder of the URL will report them
             else:
-                (origin,) = origins_of(leases.cards.heads, leases.cards.urls(), [0])
-            costs = costs_of(links, len(origin.referrer))
+                (origin,) = origins_of(leases.cards, [0], self.tables.crawls.callers)
+            costs = costs_of(links, len(origin.referrer), measured=bool(self.tables.crawls.callers))
             for first, last in pieces_of(costs, CALL_BYTES_PER_FRAME):
                 piece = links[first:last]
                 draft = self._core.draft(now)
@@ -211,7 +214,7 @@ class Reporting(Part):
         """Logs the next outcomes with their links as one frame. Returns its lines. begun: more outcomes follow."""
         draft = self._core.draft(now)
         ends = self._settling.ends(outcomes, bodies=bool(links[0] or links[1]))
-        of_their_kinds(outcomes, ends.errands, ends.ended)
+        of_their_kinds(outcomes, ends, self.tables.crawls.callers)
         accepted = ends.accepted()
         taken_before = self._taken_before(outcomes, accepted)
         stale = len(outcomes) - int(np.count_nonzero(accepted)) - len(taken_before)

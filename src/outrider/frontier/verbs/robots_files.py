@@ -48,6 +48,7 @@ from outrider.limits import (
 )
 from outrider.robots import AgentRules, verdict_of_status
 from outrider.url import authority_of, host_of
+from outrider.url.keys import has_host
 
 THROUGH: Place = (1 << 32, -1)
 """The place after the last URL."""
@@ -150,6 +151,9 @@ class RobotsFiles(Part):
         if np.count_nonzero(known) < len(known):
             urls, stands = cards.urls(), self.standing(now)
             for row in np.flatnonzero(~known).tolist():
+                if not has_host(urls[row]):
+                    found[row] = RobotsVerdict.GO
+                    continue
                 owner = robots.authority(authority_of(urls[row]))
                 found[row] = stands(owner)
                 if self._core.errands_mode:

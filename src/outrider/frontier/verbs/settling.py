@@ -3,7 +3,7 @@ rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,8 +15,9 @@ from outrider import kernels
 from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
 from outrider.frontier.format.card_columns import Cards, fetched_cells
-from outrider.frontier.format.card_records import CARD_FIELDS, EMPTY, number_bytes, parts_of, visits_of
+from outrider.frontier.format.card_records import CARD_FIELDS, EMPTY, KEPT_FIELDS, number_bytes, parts_of, visits_of
 from outrider.frontier.format.facts import Fact
+from outrider.frontier.format.metadata import metadata_bytes_max
 from outrider.frontier.policy.block_detection import (
     BREAKS,
     NAMELESS,
@@ -37,6 +38,7 @@ from outrider.frontier.state.hosts import NONE, RULED, QueueRules, Rows, Uint64s
 from outrider.frontier.state.rested import NOT_OVER
 from outrider.frontier.state.tables import rules_cells
 from outrider.frontier.state.url_table import DONE, GONE, LEASED, QUEUED, WAITING, OpenLeases, Reason, states_of
+from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs import outcome_columns as verdicts
 from outrider.frontier.verbs.arguments import HTTP_STATUS_MAX
 from outrider.frontier.verbs.arrivals import Arrival, Origin
@@ -47,7 +49,7 @@ from outrider.frontier.verbs.outcome_columns import OutcomeColumns
 from outrider.frontier.verbs.report_pieces import ByRow
 from outrider.frontier.verbs.robots_files import RobotsFiles
 from outrider.frontier.verbs.trapping import NO_SUCH_NAME, Trapping
-from outrider.journey import OUTCOME_FIELDS, RECORD_FIELDS, Kind, RobotsAnswer
+from outrider.journey import OUTCOME_FIELDS, Kind, RobotsAnswer
 from outrider.kernels.card_layout import HAS_CONTENT, SCHEDULE_SHIFT, Heads
 from outrider.limits import (
     BAD_ANSWERS_MAX,
@@ -73,12 +75,12 @@ Places = npt.NDArray[np.intp]
 _ALL = slice(None)
 _NO_HASHES = np.zeros(0, np.uint64)
 _KEPT_COLUMNS = tuple(
-    (told.column or name if name in OUTCOME_FIELDS else None, EMPTY[name]) for name, told in RECORD_FIELDS.items()
+    (told.column or name if name in OUTCOME_FIELDS else None, EMPTY[name]) for name, told in KEPT_FIELDS.items()
 )
 """The columns of outcomes that records keep, None for a field that no outcome has, and their empty values."""
-_VISITS = list(RECORD_FIELDS).index("visits")
-_DIGEST = list(RECORD_FIELDS).index("digest")
-_STAYING = tuple(place for place, told in enumerate(RECORD_FIELDS.values()) if not told.renewed)
+_VISITS = list(KEPT_FIELDS).index("visits")
+_DIGEST = list(KEPT_FIELDS).index("digest")
+_STAYING = tuple(place for place, told in enumerate(KEPT_FIELDS.values()) if not told.renewed)
 """The places of fields that a record keeps until it gets another value."""
 NOT_MODIFIED = 304  # the answer to a request with validators; it is not a bad answer
 HEALTHY = int(BlockSignal.HEALTHY)  # numpy looks for names that an enumeration of Python 3.11 lacks, which is slow
@@ -178,6 +180,9 @@ class Settling(Part):
                 if errand is not None and (first is None or first[row]):
                     errands[row] = errand
         hosts = tables.queues.host[leases.queues.astype(np.intp)]
+        own = tables.crawls.of_callers(leases.cards.heads["crawl"])
+        if own is not None:
+            outcomes = outcomes.without_locations(ended & own)
         dead = dead if dead is not None and dead.any() else None
         unchanged = self._unchanged(outcomes, leases.cards, ended)
         if unchanged is not None and outcomes.duplicate is not None:
@@ -837,7 +842,7 @@ class Settling(Part):
         called = {row: errand for row, errand in ends.errands.items() if isinstance(errand, CallersErrand)}
         rows = [row for row in sorted({*targets, *given, *extra}) if pages[row] or row in called]
         of_row = {row: place for place, row in enumerate(rows)}  # the origin of an outcome's links
-        origins = origins_of(ends.leases.cards.heads, ends.leases.cards.urls(), rows)
+        origins = origins_of(ends.leases.cards, rows, self.tables.crawls.callers)
         for row in called.keys() & of_row.keys():
             origins[of_row[row]] = origin_of_errand(called[row])
         places = {row: place for place, row in enumerate(targets)}
@@ -970,9 +975,14 @@ def _strained(outcomes: OutcomeColumns, hosts: Rows, rested: Flags, spared: froz
     return strained if np.count_nonzero(strained) else None
 
 
-def of_their_kinds(outcomes: OutcomeColumns, errands: Mapping[int, Errand], ended: Flags) -> None:
+def of_their_kinds(outcomes: OutcomeColumns, ends: Ends, callers: Set[int]) -> None:
     """Raises SettingsError if an outcome answers an errand of another kind than its lease. So no page becomes done
-    without a fetch."""
+    without a fetch. Also if its metadata is too long for its crawl. callers: the crawls by unique keys."""
+    errands, ended = ends.errands, ends.ended
+    for row, octets in outcomes.metadata.items():
+        stale = not ended[row] or (ends.dead is not None and bool(ends.dead[row]))
+        of_callers = bool(callers) if stale else int(ends.leases.cards.heads["crawl"][row]) in callers
+        arguments.kept("metadata", octets, metadata_bytes_max(callers=of_callers))
     for row in sorted(outcomes.robots.keys() | outcomes.addresses.keys()):
         errand = errands.get(row)
         if errand is None and not ended[row]:

@@ -30,12 +30,12 @@ from outrider.frontier.state.url_table import (
     Reason,
     set_queued,
 )
-from outrider.frontier.verbs import arguments
+from outrider.frontier.verbs import arguments, unique
 from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.operations import Operations
-from outrider.journey import State
+from outrider.journey import Link, State, UrlName, UrlNames, UrlPriorities, UrlStatus
 from outrider.kernels.card_layout import HEAD, Heads
 from outrider.limits import CALL_ROWS_MAX
 from outrider.url import host_of
@@ -54,11 +54,15 @@ class SingleUrls(Part):
 
     # -- finding ------------------------------------------------------------------------------------------------------
 
-    def found(self, urls: Sequence[str], crawl: int) -> tuple[Flags, Cards]:
-        """Returns whether a crawl has each of these URLs, by any spelling, and the cards of the known ones as the
-        ledger has them."""
+    def found(self, urls: Sequence[UrlName], crawl: int) -> tuple[Flags, Cards]:
+        """Returns whether a crawl has each of these URLs, and the cards of the known ones as the ledger has them. urls:
+        by any spelling; in a crawl by unique keys byte for byte, or by unique key. Raises SettingsError for a unique
+        key of another crawl."""
         tables = self.tables
-        texts = self._links.spelled(urls)
+        if crawl in tables.crawls.callers:
+            return self._found_by_callers(urls, crawl)
+        of_crawl = tables.crawls.name_of(crawl)
+        texts = self._links.spelled([text_of(url, of_crawl) for url in urls])
         mask = np.array([text is not None for text in texts], np.bool_)
         some = [text for text in texts if text is not None]
         prints = np.frombuffer(kernels.fingerprints(some, tables.fingerprint_key), np.uint64)
@@ -74,8 +78,28 @@ class SingleUrls(Part):
         mask[np.flatnonzero(mask)[~found]] = False
         return mask, cards
 
-    def records_of(self, urls: Sequence[str], crawl: int) -> tuple[Flags, list[CardRecord]]:
-        """Returns whether a crawl has each of these URLs, by any spelling, and the records of the known ones in their
+    def _found_by_callers(self, urls: Sequence[UrlName], crawl: int) -> tuple[Flags, Cards]:
+        prints = self.identities_of(urls)
+        mask, slots = self.tables.urls.seen.slots_of(crawl, prints)
+        rows = np.flatnonzero(mask)
+        found, cards = self.tables.urls.find(np.full(len(rows), crawl, np.uint32), slots[rows], prints[rows])
+        mask[rows[~found]] = False
+        return mask, cards
+
+    def identities_of(self, urls: Sequence[UrlName]) -> npt.NDArray[np.uint64]:
+        """Returns the fingerprints of these names in a crawl by unique keys."""
+        return unique.fingerprints_of(list(map(unique.identity_of_name, urls)), self.tables.fingerprint_key)
+
+    def unknown(self, url: UrlName, crawl: int | None) -> UrlStatus:
+        """Returns the status of a URL that a crawl does not have. crawl: its row; None for a crawl that is missing."""
+        link = Link("", unique_key=url) if isinstance(url, bytes) else url if isinstance(url, Link) else Link(url)
+        text = link.url
+        if crawl not in self.tables.crawls.callers:
+            text = self._links.spelled([text])[0] or text
+        return UrlStatus(text, State.UNKNOWN, unique_key=link.unique_key)
+
+    def records_of(self, urls: Sequence[UrlName], crawl: int) -> tuple[Flags, list[CardRecord]]:
+        """Returns whether a crawl has each of these URLs, as for `found`, and the records of the known ones in their
         states of now."""
         mask, cards = self.found(urls, crawl)
         records = [CardRecord.of(cards, row) for row in range(len(cards))]
@@ -118,7 +142,7 @@ class SingleUrls(Part):
 
     def reprioritise(
         self,
-        urls: str | Sequence[str] | Mapping[str, float],
+        urls: UrlPriorities,
         priority: float | None,
         crawl: str | None,
         now: Instant,
@@ -142,7 +166,7 @@ class SingleUrls(Part):
         return _answers(mask, states)
 
     def requeue(
-        self, urls: str | Sequence[str], at: Instant | None, priority: float | None, crawl: str | None, now: Instant
+        self, urls: UrlNames, at: Instant | None, priority: float | None, crawl: str | None, now: Instant
     ) -> list[State]:
         """Queues known URLs again, in whatever state they are, or makes them wait until an instant. A leased URL is
         queued again when its lease ends. URLs that robots rules or a trap parked stay parked. Returns the state of each
@@ -241,18 +265,28 @@ def _answers(mask: Flags, states: Uint8s) -> list[State]:
     return [STATES[number] for number in numbers.tolist()]
 
 
-def requeued_urls(urls: str | Sequence[str]) -> list[str]:
+def text_of(url: UrlName, crawl: str) -> str:
+    """Returns the text of a URL of a crawl by URLs. Raises SettingsError for a unique key."""
+    if isinstance(url, bytes) or (isinstance(url, Link) and url.unique_key is not None):
+        raise arguments.by_url(crawl)
+    return url.url if isinstance(url, Link) else url
+
+
+def requeued_urls(urls: UrlNames) -> list[UrlName]:
     """Returns the URLs of a call, checked. Raises SettingsError."""
     if isinstance(urls, Mapping):
         raise SettingsError("requeue has one priority for all URLs of a call: pass a list of URLs, and priority=")
     return [url for url, _ in url_priorities(urls, 0.5)]
 
 
-def url_priorities(urls: str | Sequence[str] | Mapping[str, float], priority: float | None) -> list[tuple[str, float]]:
+def url_priorities(urls: UrlPriorities, priority: float | None) -> list[tuple[UrlName, float]]:
     """Returns each URL and its new priority. Raises SettingsError."""
-    if isinstance(urls, str):
+    if isinstance(urls, str | bytes | Link):
         urls = [urls]
     found = arguments.plain_values(arguments.listed("URLs", urls))
+    for url in found:
+        if isinstance(url, bytes | Link):
+            arguments.url_name(url)
     wishes = [(url, urls[url] if isinstance(urls, Mapping) else priority) for url in found]
     if len(wishes) > CALL_ROWS_MAX:
         raise SettingsError(

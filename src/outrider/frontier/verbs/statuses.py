@@ -33,6 +33,7 @@ from outrider.journey import (
 from outrider.kernels.card_layout import Heads
 from outrider.robots import Rules
 from outrider.url import host_of
+from outrider.url.keys import key_of_name
 
 Counts: TypeAlias = tuple[int, int, int, int, int, int]
 _TALLIES = ("answered", "bytes", "duplicates", "stale", "lost", "dropped", "refused", "too_long", "retries")
@@ -42,9 +43,13 @@ def status_of(record: CardRecord, tables: Tables, token: int, queue: int | None 
     """Returns the status of one URL. token: the token of its open lease, or 0. queue: its row, if it is known."""
     queue = int(tables.queues.find(np.array([record.queue], np.uint64))[0]) if queue is None else queue
     # A cold host has only queues of its own name.
-    key = tables.key_of(queue) if queue != NONE else tables.home_of(host_of(record.url))
+    if queue != NONE:
+        key = tables.key_of(queue)
+    else:
+        host = host_of(record.url)
+        key = key_of_name(host) or tables.home_of(host)
     return UrlStatus(
-        record.url,
+        record.text,
         STATES[record.state],
         reason=reason_text(record, tables),
         crawl=tables.crawls.name_of(record.crawl),
@@ -57,6 +62,7 @@ def status_of(record: CardRecord, tables: Tables, token: int, queue: int | None 
         error=tables.registry.errors[record.error] or None,
         due=record.due if record.state == WAITING else None,
         token=token or None,
+        unique_key=record.kept.unique_key or None,
     )
 
 
@@ -80,7 +86,6 @@ def statistics(
     """Returns counts of URLs, hosts, errands and fetches, under the names of `status --json`; without a census no
     counts of hosts."""
     tallies = tables.registry.tallies
-    seen = [found.statistics() for found in tables.urls.seen.of_crawls.values()]
     ledger, cold = tables.urls.ledger.statistics(), tables.cold.statistics()
     return {
         "accepted": tables.urls.accepted(),
@@ -94,7 +99,7 @@ def statistics(
         "errors": {name[6:]: count for name, count in tallies.items() if name.startswith("error.")},
         "traps": {name[5:]: count for name, count in tallies.items() if name.startswith("trap.")},
         "structures": {
-            "seen": {"keys": sum(one["keys"] for one in seen), "bytes": sum(one["bytes"] for one in seen)},
+            "seen": tables.urls.seen.statistics(),
             "recent": {"bytes": recent_bytes},
             "backlog": tables.urls.backlog.statistics(),
             "calendar": tables.urls.calendar.statistics(),

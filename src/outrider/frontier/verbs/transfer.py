@@ -7,7 +7,9 @@ in the order in which their URLs were accepted. `restore` keeps this order, so a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -20,7 +22,7 @@ from outrider.errors import SettingsError, StoreFullError, shown
 from outrider.frontier.format.card_columns import Cards, fetched_at, fetched_cells
 from outrider.frontier.format.card_records import CardRecord, number_bytes, value_of, visits_of
 from outrider.frontier.format.constant import by_value
-from outrider.frontier.format.metadata import packed, unpacked
+from outrider.frontier.format.metadata import metadata_bytes_max, packed, unpacked
 from outrider.frontier.policy.revisit import codes_of, pauses_of
 from outrider.frontier.priority import checked, class_of
 from outrider.frontier.state.hosts import NONE
@@ -32,19 +34,21 @@ from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.single_urls import SingleUrls
-from outrider.journey import RECORD_FIELDS, Code, Form
+from outrider.journey import LINK_FIELDS, RECORD_FIELDS, Code, Form, Unique
 from outrider.limits import (
     CALL_BYTES_PER_FRAME,
     CALL_ROWS_MAX,
     ERROR_TEXT_MAX,
     METADATA_BYTES_MAX,
+    RECORDS_BYTES_PER_SCAN,
     REFERRER_BYTES_MAX,
     RESTORE_ROWS_PER_FRAME,
     RUN_BODY_BYTES_MAX,
     URL_BYTES_MAX,
     VISITS_MAX,
 )
-from outrider.url import is_host_of
+from outrider.url import host_of, is_host_of
+from outrider.url.keys import key_of_name
 
 _STATE_NUMBERS: Final = {state.value: number for number, state in enumerate(STATES) if number != UNKNOWN}
 _REASONS: Final = {reason.name.lower(): reason for reason in Reason if reason is not Reason.NONE}
@@ -69,18 +73,26 @@ class Transfer(Part):
     def _living_heads(self, heads: Any) -> Any:
         return heads[~self.tables.urls.void(heads)] if self.tables.urls.voids() else heads
 
-    def cards_between(self, first: int, last: int) -> Cards:
-        """Returns the cards with order numbers from `first` to `last`, both included, in that order."""
-        parts = []
+    def cards_between(self, first: int, last: int) -> tuple[Cards, int]:
+        """Returns the cards with order numbers from `first` to `last`, both included, in that order, and the last
+        number. It is lower than `last` if the cards would have more than `RECORDS_BYTES_PER_SCAN`."""
+        parts: list[Cards] = []
+        size = 0
         for cards in self.tables.urls.ledger.scan():
             orders = cards.heads["order"]
             mask = (orders >= first) & (orders <= last)
             if mask.any():
                 parts.append(cards.filter(mask))
-        found = Cards.concatenate(parts)
+                size += int(parts[-1].offsets[-1] - parts[-1].offsets[0])
+            if size > RECORDS_BYTES_PER_SCAN:
+                found = _by_order(parts)
+                most = max(1, int(found.offsets.searchsorted(RECORDS_BYTES_PER_SCAN // 2)))
+                parts, size = [found.take(np.arange(most))], int(found.offsets[most])
+                last = int(found.heads["order"][most - 1])
+        found = _by_order(parts)
         if len(found) and self.tables.urls.voids():
             found = found.filter(~self.tables.urls.void(found.heads))
-        return found.take(np.argsort(found.heads["order"], kind="stable")) if len(found) else found
+        return found, last
 
     def record_of(self, cards: Cards, row: int) -> dict[str, Any]:
         """Returns a card as plain values; None for an absent card."""
@@ -88,9 +100,10 @@ class Transfer(Part):
         tables = self.tables
         queue = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
         return {
-            "url": record.url,
+            "url": record.text,
             "crawl": tables.crawls.name_of(record.crawl),
-            "key": tables.queues.keys.get(queue),
+            "unique": Unique.CALLER.value if record.crawl in tables.crawls.callers else None,
+            "key": tables.queues.keys.get(queue) or key_of_name(host_of(record.url)),
             "state": STATES[QUEUED if record.state == LEASED else record.state].value,
             "reason": Reason(record.reason).name.lower() if record.reason else None,
             "priority": record.priority,
@@ -136,10 +149,11 @@ class Transfer(Part):
         Raises SettingsError for an invalid record; then nothing is changed.
         """
         given = list(_listed(records))
-        arrivals = [_arrival(record, lambda _: 0) for record in given]
+        checks = self._core.draft(self._core.now)
+        arrivals = [_arrival(record, partial(_crawl_of, checks)) for record in given]
         for record in given:
             _checked_record(record, 0)
-        self._looked_up(arrivals)
+        self._looked_up(arrivals, checks)
         codes: list[Code] = []
         for piece in _pieces(given):
             now = self._core.advance(now)
@@ -151,7 +165,7 @@ class Transfer(Part):
 
     def _put(self, records: Sequence[Mapping[str, Any]], draft: Draft) -> list[Code]:
         """Logs these records as one frame. Returns their codes."""
-        found = self._looked_up([_arrival(record, draft.crawl) for record in records])
+        found = self._looked_up([_arrival(record, partial(_crawl_of, draft)) for record in records], draft)
         words = [_checked_record(record, draft.now) for record in records]
         last = {identity: row for row, identity in enumerate(found.identities)}
         rows = sorted(last.values())
@@ -206,22 +220,24 @@ class Transfer(Part):
 
     def _restore(self, records: Sequence[Mapping[str, Any]], draft: Draft) -> int:
         # All records are checked before the first record displaces another URL (`drop_lowest`).
-        arrivals = [_arrival(record, draft.crawl) for record in records]
+        arrivals = [_arrival(record, partial(_crawl_of, draft)) for record in records]
         words = [_checked_record(record, draft.now) for record in records]
-        found = self._looked_up(arrivals)
+        found = self._looked_up(arrivals, draft)
         firsts = {identity: row for row, identity in reversed(list(enumerate(found.identities)))}
         return self._add(found, [row for row in sorted(firsts.values()) if not found.known[row]], words, draft)
 
-    def _looked_up(self, arrivals: Sequence[Arrival]) -> _LookedUp:
+    def _looked_up(self, arrivals: Sequence[Arrival], draft: Draft) -> _LookedUp:
         """Finds out which URLs of these arrivals are known. Raises SettingsError for a text that is no URL."""
-        links = Arrivals.of_links(arrivals, [Origin()], self._links.spelled_batch)
+        links = self._links.of_links(arrivals, [Origin()], draft)
         urls, tables = links.urls, self.tables
         if not urls.valid.all():
             wrong = arrivals[int(np.flatnonzero(~urls.valid)[0])].url
             raise SettingsError(f"url {shown(wrong, 200)} is not an http or https URL")
         if urls.lengths.max(initial=0) > URL_BYTES_MAX:
             arguments.kept("url", urls[int(urls.lengths.argmax())], URL_BYTES_MAX)
-        prints = urls.fingerprints(self.tables.fingerprint_key)
+        for link in links.odd.values():
+            arguments.kept("url", link.text, URL_BYTES_MAX)
+        prints = links.fingerprints(self.tables.fingerprint_key)
         names = self._homes.hashes(urls)
         hosts = tables.hosts.find(names)
         there = np.flatnonzero(hosts != NONE)
@@ -239,6 +255,11 @@ class Transfer(Part):
             for row in np.flatnonzero(known & (hosts != NONE)).tolist():
                 here, _ = tables.urls.find([int(links.crawl[row])], [int(slots[row])], [int(prints[row])])
                 known[row] = bool(here[0])
+        for crawl, some in by_value(links.crawl) if links.identities is not None else ():
+            if crawl in tables.crawls.callers:
+                known[some] = tables.urls.knows(crawl, prints[some])
+                _, own = tables.urls.seen.slots_of(crawl, prints[some])
+                slots[some] = np.where(known[some], own, slots[some])
         return _LookedUp(arrivals, links, prints, names, hosts, slots, known)
 
     def _add(self, found: _LookedUp, chosen: Sequence[int], words: Sequence[_CheckedRecord], draft: Draft) -> int:
@@ -249,6 +270,8 @@ class Transfer(Part):
         if self.settings.scope != "any":
             # As in `discover`: a URL of depth 0 is a seed, or the target of a seed's redirect.
             for crawl, some in by_value(links.crawl):
+                if crawl in draft.callers():
+                    continue
                 seeds = np.zeros(len(urls), np.bool_)
                 seeds[some] = True
                 seeds &= links.depth == 0
@@ -257,7 +280,7 @@ class Transfer(Part):
         self._links.add_new(
             links, rows, found.prints[rows], found.names[rows], found.hosts[rows], found.slots[rows], codes, draft
         )
-        of_url = {(int(links.crawl[row]), urls[row]): words[row] for row in chosen}
+        of_url = {found.identities[row]: words[row] for row in chosen}
         count = 0
         for cards in draft.taken_back():
             why = cards.misfit(RUN_BODY_BYTES_MAX)
@@ -265,7 +288,7 @@ class Transfer(Part):
                 raise arguments.unfit(why)
             for row in range(len(cards)):
                 record = CardRecord.of(cards, row)
-                self._tell(record, of_url[record.crawl, record.url], draft)
+                self._tell(record, of_url[record.crawl, record.fingerprint], draft)
                 draft.record(record, UNKNOWN, whole=True)
                 count += 1
         return count
@@ -340,6 +363,11 @@ def _checked_record(record: Mapping[str, Any], now: Instant) -> _CheckedRecord:
     )
 
 
+def _by_order(parts: Sequence[Cards]) -> Cards:
+    found = Cards.concatenate(parts)
+    return found.take(np.argsort(found.heads["order"], kind="stable")) if len(found) else found
+
+
 def _octets(name: str, value: object, most: int) -> bytes:
     digits = _text(name, value) or ""
     try:
@@ -406,8 +434,12 @@ def _bytes_of(record: object) -> int:
     """Returns about how many bytes a record needs: its texts, and the largest size of metadata."""
     if not isinstance(record, Mapping):
         return 0  # `_arrival` raises for it
+    metadata = METADATA_BYTES_MAX
+    if record.get("unique") is not None and isinstance(record.get("metadata"), Mapping):
+        with suppress(SettingsError):  # `_arrival` raises it for the record
+            metadata = len(packed(record["metadata"], bytes_max=metadata_bytes_max(callers=True)))
     return sum(
-        len(value) if isinstance(value, str) else METADATA_BYTES_MAX if isinstance(value, Mapping) else 8
+        len(value) if isinstance(value, str) else metadata if isinstance(value, Mapping) else 8
         for value in record.values()
     )
 
@@ -422,7 +454,7 @@ def checked_records(records: Iterable[Mapping[str, Any]]) -> Iterator[list[dict[
     does."""
     for piece in _pieces(records):
         for record in piece:
-            _arrival(record, lambda _: 0)
+            _arrival(record, lambda _, unique: (0, unique is Unique.CALLER))
             _checked_record(record, 0)
         yield [{name: _sent(name, value) for name, value in record.items()} for record in piece]
 
@@ -436,21 +468,33 @@ def _sent(name: str, value: object) -> Any:
     return value
 
 
-def _arrival(told: Mapping[str, Any], crawl_number: Callable[[str | None], int]) -> Arrival:
+def _crawl_of(draft: Draft, name: str | None, unique: Unique | None) -> tuple[int, bool]:
+    """Returns the row of the crawl of a record, and whether it is by unique keys. unique: as its record says, None for
+    the rule that the crawl has. Raises SettingsError for a crawl with another rule."""
+    row = draft.crawl(name) if unique is None else draft.crawl_by(name or "default", unique)
+    return row, row in draft.callers()
+
+
+def _arrival(told: Mapping[str, Any], crawl_of: Callable[[str | None, Unique | None], tuple[int, bool]]) -> Arrival:
     if not isinstance(told, Mapping):
         raise SettingsError(f"{shown(told)} is not a record: use mappings from `records`")
     url = _text("url", told.get("url"))
     state = told.get("state")
     if url is None or not isinstance(state, str) or state not in _STATE_NUMBERS:
         raise SettingsError(f"state {shown(state)} of {shown(url, 200)}: use one of {', '.join(_STATE_NUMBERS)}")
-    octets = packed(told.get("metadata"), f"metadata of {shown(url, 200)}")
-    arguments.kept("metadata", octets, METADATA_BYTES_MAX)
-    referrer = _text("referrer", told.get("referrer"))
-    arguments.unicode("referrer", referrer)
-    arguments.kept("referrer", referrer, REFERRER_BYTES_MAX)
     key, crawl = _text("key", told.get("key")), _text("crawl", told.get("crawl"))
     arguments.name("key", key)
     arguments.name("crawl", crawl)
+    row, callers = crawl_of(crawl, None if told.get("unique") is None else arguments.unique(told["unique"]))
+    unique_key = _octets("unique_key", told.get("unique_key"), LINK_FIELDS["unique_key"].bytes_max)
+    if unique_key and not callers:
+        raise arguments.by_url(crawl or "default")
+    most = metadata_bytes_max(callers=callers)
+    octets = packed(told.get("metadata"), f"metadata of {shown(url, 200)}", bytes_max=most)
+    arguments.kept("metadata", octets, most)
+    referrer = _text("referrer", told.get("referrer"))
+    arguments.unicode("referrer", referrer)
+    arguments.kept("referrer", referrer, REFERRER_BYTES_MAX)
     return Arrival(
         url,
         0,
@@ -458,10 +502,12 @@ def _arrival(told: Mapping[str, Any], crawl_number: Callable[[str | None], int])
         _whole("hops", told.get("hops"), 255),
         None if told.get("priority") is None else checked(told["priority"]),
         None,
-        crawl_number(crawl),
-        None if key is not None and is_host_of(key, url) else key,
+        row,
+        # The key of the host is no key of its own. In a crawl by unique keys a text may not be a URL.
+        None if key is not None and not callers and is_host_of(key, url) else key,
         referrer,
         octets,
+        unique_key=unique_key,
     )
 
 

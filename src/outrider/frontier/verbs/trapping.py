@@ -136,6 +136,9 @@ class Trapping(Part):
         if traps is None:
             return {}
         fetched = (heads["depth"] == 0) | (heads["status"] != 0) | (heads["attempts"] != 0)
+        own = self.tables.crawls.of_callers(heads["crawl"])
+        if own is not None:
+            fetched |= own
         rows = (~fetched & (heads["reason"] != _TRAP)).nonzero()[0]
         if not len(rows):
             return {}
@@ -322,7 +325,7 @@ class Trapping(Part):
         most = self.settings.traps.new_urls_max
         if most is None:
             return
-        new = np.flatnonzero((heads["depth"] > 0) & (heads["state"] != PARKED))
+        new = np.flatnonzero(self._may_be_traps(heads))
         if not len(new):
             return
         over = np.zeros(len(rows), np.bool_)
@@ -350,6 +353,12 @@ class Trapping(Part):
             self._parked_by(draft, heads, over, BY_NEW_URLS)
             codes[rows[over]] = CODE_NUMBERS[Code.PARKED]
 
+    def _may_be_traps(self, heads: Heads) -> npt.NDArray[np.bool_]:
+        """Which new URLs may be parked as traps: neither seeds nor URLs of crawls by unique keys."""
+        found: npt.NDArray[np.bool_] = (heads["depth"] > 0) & (heads["state"] != PARKED)
+        own = self.tables.crawls.of_callers(heads["crawl"])
+        return found if own is None else found & ~own
+
     def _park_new_hosts(
         self,
         urls: UrlBatch,
@@ -372,7 +381,7 @@ class Trapping(Part):
         }
         if not poor:
             return
-        new = (heads["depth"] > 0) & (heads["state"] != PARKED) & np.isin(told, list(poor))
+        new = self._may_be_traps(heads) & np.isin(told, list(poor))
         over = np.zeros(len(rows), np.bool_)
         for place in np.flatnonzero(new).tolist():
             url = urls[int(rows[place])]
@@ -401,6 +410,9 @@ class Trapping(Part):
         chosen, statuses = outcomes.verdicts, outcomes.statuses
         told = (chosen == verdicts.DONE) | (chosen == verdicts.AGAIN) | ((chosen == verdicts.GONE) & (statuses > 0))
         told &= cards.heads["status"] == 0
+        own = self.tables.crawls.of_callers(cards.heads["crawl"])
+        if own is not None:
+            told &= ~own
         for row, error in outcomes.errors.items():
             told[row] &= not is_own_fault(error)
         brought = (chosen != verdicts.GONE) & (statuses < 300)
