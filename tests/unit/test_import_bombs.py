@@ -150,7 +150,7 @@ def test_long_lines_are_read_piece_by_piece(tmp_path, form):
 def test_a_row_of_csv_over_many_lines_has_a_limit(tmp_path):
     text = io.StringIO()
     text.write("url,a\nhttp://a.test/1,x\n")
-    text.write('http://a.test/2,"' + "y" * 99 + "\n" + ('z","' + "y" * 99 + "\n") * 40_000)
+    text.write('http://a.test/2,"' + "y" * 99 + "\n" + ('z","' + "y" * 99 + "\n") * (2 * IMPORT_LINE_BYTES_MAX // 104))
     text.write('"\nhttp://a.test/3,x\n')
     (tmp_path / "x.csv").write_text(text.getvalue())
     found = list(read_records(str(tmp_path / "x.csv"), FRONTIER))

@@ -378,9 +378,9 @@ UNFIT = {
     "a referrer of 65,536 bytes": lambda frontier: discovered(frontier, referrer="x" * 65_536),
     "a referrer of 70,013 bytes": lambda frontier: discovered(frontier, referrer="x" * 70_013),
     "a referrer of control characters": lambda frontier: discovered(frontier, referrer="\x7f" * 131_072),
-    "an etag of 1 MiB": lambda frontier: reported(frontier, etag="x" * (1 << 20)),
+    "an etag of 2 MiB": lambda frontier: reported(frontier, etag="x" * (2 << 20)),
     "a digest of 2 MiB": lambda frontier: reported(frontier, digest=b"x" * (2 << 20)),
-    "metadata of 1 MiB": lambda frontier: reported(frontier, metadata={"x": "y" * (1 << 20)}),
+    "metadata of 2 MiB": lambda frontier: reported(frontier, metadata={"x": "y" * (2 << 20)}),
 }
 
 
@@ -393,12 +393,11 @@ def logged_and_never_applied(frontier, call, monkeypatch):
         raise SettingsError("it is in the log")
 
     with monkeypatch.context() as earlier:
-        for bound in ("REFERRER_BYTES_MAX", "METADATA_BYTES_MAX"):
-            earlier.setattr(arguments, bound, 1 << 30)
+        earlier.setattr(arguments, "REFERRER_BYTES_MAX", 1 << 30)
         earlier.setattr(
             outcome_columns, "_PLAIN", {name: (kind, 1 << 30) for name, (kind, _) in outcome_columns._PLAIN.items()}
         )
-        set_limits(earlier, METADATA_BYTES_MAX=1 << 30)
+        set_limits(earlier, METADATA_BYTES_MAX=1 << 30, UNIQUE_METADATA_BYTES_MAX=1 << 30)
         earlier.setattr(deciding, "sealed", encode)
         earlier.setattr(frontier._log, "append", append_and_stop)
         with pytest.raises(SettingsError, match="it is in the log"):
@@ -428,6 +427,53 @@ def test_a_frame_that_can_be_read_but_not_applied_is_named_dropped_and_listed(ca
     with opened(store) as frontier:
         assert [] == list(frontier.lines("pages", 0))  # reads the log to its end
         assert ["new"] == frontier.discover(["http://bad.test/"])
+
+
+def by_keys(frontier):
+    """Discovers URLs into a crawl by unique keys, and returns their names."""
+    frontier.make_crawl("mine", unique="caller")
+    links = [Link(f"http://h{n % 3}.test/", crawl="mine", unique_key=b"one %d" % n) for n in range(12)]
+    links += [Link("not a url", crawl="mine"), Link("HTTP://H1.test:80/a/../b#c", crawl="mine")]
+    frontier.discover(links)
+    return [*(link.unique_key for link in links[:12]), *links[12:]]
+
+
+def known(frontier, names, crawl="mine"):
+    states = [frontier.status(name, crawl=crawl) for name in names]
+    return [None if state.state == "unknown" else (state.url, state.unique_key) for state in states]
+
+
+@pytest.mark.parametrize("checkpoint", [False, True], ids=["in the log", "in a checkpoint"])
+def test_unique_keys_are_whole_after_any_part_of_the_store_is_lost(tmp_path, checkpoint):
+    """The URLs that are left are found by their unique keys, also where the rule of their crawl is lost."""
+    made = tmp_path / "made"
+    with opened(made, START) as frontier:
+        frontier.discover(["http://plain.test/"])
+        names = by_keys(frontier)
+        before = known(frontier, names)
+        if checkpoint:
+            frontier.checkpoint()
+    if checkpoint:
+        path = one(made, "*.ckpt")
+        places = [(path, place) for place in range(0, path.stat().st_size, 97)]
+    else:
+        places = [(path, begin + 40) for path, begin, _, _ in frames(made)[0]]
+    assert len(places) > 3
+    for number, (path, place) in enumerate(places):
+        store = tmp_path / str(number)
+        shutil.copytree(made, store)
+        flip(store / path.name, place)
+        repair(str(store), now=START + 9_000 * SECOND)
+        assert verify(str(store)).ok
+        with opened(store) as frontier:
+            crawl, _ = max(inspect(frontier).tables.crawls.names.items())[1]  # it may have lost its name
+            if crawl == "default":
+                assert frontier.count() < 2  # all of the crawl is lost
+                continue
+            after = known(frontier, names, crawl)
+            assert all(found in (None, wanted) for found, wanted in zip(after, before, strict=True))
+            links = [Link("http://again.test/", crawl=crawl, unique_key=name) for name in names[:12]]
+            assert [("known" if found else "new") for found in after[:12]] == list(frontier.discover(links))
 
 
 def test_facts_of_a_newer_release_are_not_treated_as_damage(store):

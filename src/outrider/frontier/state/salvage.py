@@ -21,6 +21,7 @@ from outrider.frontier.format.facts import KINDS, UNFIT, Fact, TextColumn, Value
 from outrider.frontier.state.hosts import NONE, queue_hashes
 from outrider.frontier.state.tables import HOSTS, LEASES, OWN, RUNS, Tables
 from outrider.frontier.state.url_table import DONE, GONE
+from outrider.journey import Unique
 from outrider.kernels.card_layout import Heads
 from outrider.limits import LOST_URLS_NAMED_MAX, OWN_SLOT, RUN_BODY_BYTES_MAX
 from outrider.url import clock_host, host_of
@@ -199,9 +200,9 @@ class Salvage:
 
     def _row(self, kind: Fact, row: tuple[Any, ...]) -> None:
         tables = self._tables
-        if kind in (Fact.CRAWL, Fact.CRAWL_RULES):
+        if kind in (Fact.CRAWL, Fact.CRAWL_RULES, Fact.CRAWL_UNIQUE):
             if not self._lists:
-                self._crawls(row[1] + (kind == Fact.CRAWL_RULES))
+                self._crawls(row[1] + (kind != Fact.CRAWL))
         elif kind == Fact.ERROR:
             self._errors(row[1])
         elif kind in (Fact.ROBOTS, Fact.RULES, Fact.ERRAND) and row[1] not in tables.robots.by_name:
@@ -249,12 +250,22 @@ class Salvage:
                 continue
             self._crawls(int(heads["crawl"].max()) + 1)
             self._errors(int(heads["error"].max()) + 1)
+            self._find_callers(cards)
             unknown = tables.queues.find(np.ascontiguousarray(heads["queue"])) == NONE
             if unknown.any():
                 self._make(cards.filter(unknown))
         for heads in gone:
             heads["state"] = 0
             tables.urls.ledger.append_heads(heads)
+
+    def _find_callers(self, cards: Cards) -> None:
+        """Finds crawls by unique keys whose fact is lost: their fingerprints are not those of URLs."""
+        tables, heads = self._tables, cards.heads
+        starts = cards.offsets[:-1]
+        spans = (cards.arena, starts, starts + heads["url_bytes"], tables.fingerprint_key)
+        others = np.frombuffer(kernels.hash_spans(*spans), np.uint64) != heads["fingerprint"]
+        for row in set(heads["crawl"][others].tolist()) - tables.crawls.callers:
+            tables.apply(Fact.CRAWL_UNIQUE, columns_of([(OWN_SLOT, row, Unique.CALLER.value)]))
 
     def _make(self, cards: Cards) -> None:
         tables = self._tables
