@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 
@@ -52,7 +52,8 @@ class Wire:
         path, _, query = sent.path.partition("?")
         headers = {"host": "127.0.0.1:7070", "content-type": "application/json", "idempotency-key": sent.key}
         scope = {
-            "type": "http", "http_version": "1.1", "method": sent.method, "path": path, "raw_path": path.encode(),
+            "type": "http", "http_version": "1.1", "method": sent.method, "path": unquote(path),
+            "raw_path": path.encode(),
             "query_string": query.encode(), "scheme": "http", "root_path": "", "client": ("127.0.0.1", 5),
             "server": ("127.0.0.1", 7070),
             "headers": [(name.encode(), value.encode()) for name, value in headers.items() if value is not None],

@@ -6,7 +6,7 @@ They send their questions to a running crawl over its socket. If no crawl runs, 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from outrider.crawl.output.progress import eta_text
 from outrider.crawl.output.summary import counted
 from outrider.crawl.output.terminal import safe, say
 from outrider.crawl.setup.instants import dated
-from outrider.limits import BEFORE_COUNTED_MAX
+from outrider.limits import BEFORE_COUNTED_MAX, UNIQUE_KEY_SHOWN_MAX
 from outrider.url import normalize
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ _URL_COLUMNS = {
     "priority": "PRIORITY",
     "depth": "DEPTH",
     "due": "DUE",
+    "unique_key": "UNIQUE KEY",
     "url": "URL",
 }
 
@@ -80,14 +81,31 @@ _json_lines = click.option(
 
 
 @click.command(cls=HelpfulCommand)
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="URL", required=False)
 @click.option("-o", "--output", "directory", metavar="DIR", help="The crawl's directory.")
 @click.option("--server", metavar="ADDRESS", help="The address of a server, instead of -o.  [default: none]")
 @click.option("--crawl", metavar="NAME", help="The namespace of the URL.  [default: default]")
+@click.option(
+    "--key",
+    metavar="KEY",
+    help="The key that the URL was added with, in a crawl by unique keys.  [default: the host]",
+)
+@click.option(
+    "--unique-key",
+    metavar="BASE64",
+    help="The unique key in place of URL, as `outrider urls --json` prints it.  [default: none]",
+)
 @_json
 @asks_a_server
 def explain(
-    url: str, directory: str | None, server: str | None, crawl: str | None, as_json: bool, access: Access
+    url: str | None,
+    directory: str | None,
+    server: str | None,
+    crawl: str | None,
+    key: str | None,
+    unique_key: str | None,
+    as_json: bool,
+    access: Access,
 ) -> int:
     """Show all facts about one URL, and why it is not being fetched now."""
     from outrider.crawl.questions.crawl_queries import querying
@@ -95,9 +113,14 @@ def explain(
     place = directory if server is None else server
     if place is None or (directory is not None and server is not None):
         raise click.UsageError("Missing option '-o' or '--server', one of them", ctx=click.get_current_context())
-    spelled = normalize(url)
+    if (url is None) == (unique_key is None):
+        raise click.UsageError(
+            "Missing argument 'URL' or option '--unique-key', one of them", click.get_current_context()
+        )
+    # In another crawl than the default one, URLs may be kept byte for byte.
+    named = url if url is None or crawl is not None else normalize(url)
     with querying(place, access) as look:
-        found = look("explain", {"url": spelled, "crawl": crawl})
+        found = look("explain", {"url": named, "crawl": crawl, "queue_key": key, "unique_key": unique_key})
     _say(found, as_json, explained)
     return 0
 
@@ -161,6 +184,7 @@ def duplicates(directory: str, url: str | None, as_json: bool) -> int:
 @_place
 @click.option("--state", type=click.Choice(URL_STATES), help="Only URLs in this state.  [default: all]")
 @click.option("--host", metavar="HOST", help="Only URLs of this host.  [default: all]")
+@click.option("--crawl", metavar="NAME", help="Only URLs of this namespace.  [default: all]")
 @click.option(
     "--reason",
     metavar="WORD",
@@ -175,6 +199,7 @@ def urls(
     access: Access,
     state: str | None,
     host: str | None,
+    crawl: str | None,
     reason: str | None,
     after: str | None,
     limit: int,
@@ -184,9 +209,8 @@ def urls(
     from outrider.crawl.questions.crawl_queries import querying
 
     with querying(directory, access) as look:
-        _list(
-            look, "urls", {"state": state, "host": host, "reason": reason, "after": after}, limit, _URL_COLUMNS, as_json
-        )
+        question = {"state": state, "host": host, "crawl": crawl, "reason": reason, "after": after}
+        _list(look, "urls", question, limit, _URL_COLUMNS, as_json)
     return 0
 
 
@@ -307,12 +331,27 @@ def _list(
         if here:
             if name == "hosts":
                 here = [{**row, "state": host_state(row)} for row in here]
-            for line in table(here, columns):
+            for line in table([_cut(row) for row in here], _used(columns, here)):
                 click.echo(line)
     if cursor is not None:
         say(f"{count:,} {name}, and more: --after {cursor}", sys.stderr)
     else:
         say(counted(count, name[:-1], name) if count else _no_such(name, question), sys.stderr)
+
+
+def _cut(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns a row with the beginning of a long unique key; --json prints all of it."""
+    key = row.get("unique_key")
+    if key is None or len(key) <= UNIQUE_KEY_SHOWN_MAX:
+        return row
+    return {**row, "unique_key": key[:UNIQUE_KEY_SHOWN_MAX] + "…"}
+
+
+def _used(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+    """Returns the columns without that of unique keys, if these rows have none."""
+    if any(row.get("unique_key") is not None for row in rows):
+        return columns
+    return {name: head for name, head in columns.items() if name != "unique_key"}
 
 
 def host_state(row: Mapping[str, Any]) -> str:
@@ -325,9 +364,9 @@ def host_state(row: Mapping[str, Any]) -> str:
 
 
 def _no_such(name: str, question: Mapping[str, Any]) -> str:
-    state, host, reason = (question.get(word) for word in ("state", "host", "reason"))
+    state, host, reason, crawl = (question.get(word) for word in ("state", "host", "reason", "crawl"))
     said = f"no {name}" + (f" in state {state}" if state else "") + (f" of host {host}" if host is not None else "")
-    said += f" with the reason {reason}" if reason else ""
+    said += (f" of crawl {crawl}" if crawl is not None else "") + (f" with the reason {reason}" if reason else "")
     return said if state or host is None else f"{said}; `outrider hosts` lists the hosts of the crawl"
 
 

@@ -453,6 +453,11 @@ class Explain(Struct, frozen=True, forbid_unknown_fields=True):
     queue_key: Text | None = None
     unique_key: bytes | None = None
 
+    @property
+    def by_url(self) -> bool:
+        """Whether only the URL names it, and in the default crawl, which is by URLs."""
+        return self.crawl_id is None and self.queue_key is None and self.unique_key is None
+
 
 class ListHosts(Struct, frozen=True, forbid_unknown_fields=True):
     """A piece of the list of hosts; `after` is the cursor of the piece before. `name`: that host alone, if it is
@@ -469,6 +474,7 @@ class ListUrls(Struct, frozen=True, forbid_unknown_fields=True):
 
     state: Literal["queued", "leased", "waiting", "parked", "done", "gone"] | None = None
     host: Text | None = None
+    crawl_id: Name | None = None
     reason: Text | None = None
     after: Text | None = None
     limit: Limit = 100

@@ -713,11 +713,6 @@ class Frontier:
         arguments.name("crawl", crawl)
         return self._looked(lambda m, now: m.looks.count(state=state, host=host, crawl=crawl, key=key))
 
-    def _is_by_unique_keys(self, crawl: str | None) -> bool:
-        """Whether a crawl is known, and by unique keys."""
-        crawls = self._machine.tables.crawls
-        return crawls.rows.get(crawl or "default") in crawls.callers
-
     # -- what operators do --------------------------------------------------------------------------------------------
 
     @served("work")

@@ -16,8 +16,9 @@ from outrider.clock import instant
 from outrider.engine.owner import Frontier
 from outrider.engine.verbs import ServedVerb, served_of
 from outrider.errors import SettingsError, shown
-from outrider.journey import Explanation, Idle, ListPage
+from outrider.journey import Explanation, Idle, Link, ListPage
 from outrider.limits import CONTROL_PAGE_ROWS_MAX, ORDER_SECONDS_MAX
+from outrider.url.keys import key_of_name
 
 Look = Callable[[Frontier, Mapping[str, Any]], dict[str, Any]]
 
@@ -75,6 +76,24 @@ def _hosts(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
     return {"rows": [] if found is None else [as_sent(found)], "cursor": None}
 
 
+def _explained(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
+    """Answers for a URL by its text. In a crawl by unique keys also by its text and the key of its queue, or by its
+    unique key as base64."""
+    name: Any = question.get("url", "")
+    key, unique_key = question.get("queue_key"), question.get("unique_key")
+    if unique_key is not None:
+        try:
+            name = msgspec.convert(unique_key, bytes)
+        except msgspec.ValidationError:
+            raise SettingsError(
+                f"unique_key {shown(unique_key, 200)}: it must be base64, as `outrider urls --json` prints it"
+            ) from None
+    elif key is not None:
+        name = Link(str(name), key=str(key))
+    found: dict[str, Any] = as_sent(frontier.explain(name, crawl=question.get("crawl")))
+    return found
+
+
 def _state(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
     """The state of one URL and the frontier's own reason in words; no page is searched for a link to it."""
     found = frontier.explain(str(question.get("url", "")))
@@ -97,6 +116,7 @@ def _host(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
         raise SettingsError(
             f"this crawl has no host {host!r:.200}; `outrider hosts DIR` lists its hosts, `outrider add` adds one"
         )
+    host = key_of_name(host) or host  # a rule is for a key, also where `hosts` lists its name
     verb = getattr(frontier, HOST_ORDERS[order])
     if order not in _TAKES:
         return {"count": verb(host)}
@@ -147,7 +167,7 @@ ORDERS: Final[dict[str, Look]] = {
 _WORDS: Final = {
     verb.word: _asked(name, verb, method) for name, (verb, method) in _SERVED.items() if verb.word and not verb.order
 }
-LOOKS: Final[dict[str, Look]] = {**_WORDS, "hosts": _hosts, "stands": _state}
+LOOKS: Final[dict[str, Look]] = {**_WORDS, "explain": _explained, "hosts": _hosts, "stands": _state}
 """Each query and its function. `hosts` and `urls` return `rows` and the `cursor` after them, None at the
 end; a result may have fewer rows than requested and still a cursor."""
 

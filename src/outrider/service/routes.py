@@ -27,11 +27,9 @@ from outrider.journey import (
     HostStatus,
     Lease,
     LeaseBatch,
-    Link,
     Outcome,
     RequestId,
     Settled,
-    UrlName,
     Verdict,
 )
 from outrider.limits import (
@@ -537,8 +535,8 @@ def _word(_: str, verb: ServedVerb, method: Callable[..., Any]) -> Route:
     async def answer(service_state: ServiceState, ask: Ask) -> dict[str, Any]:
         sent = msgspec.structs.asdict(ask.body if verb.order else ask.query) if takes else {}
         question = {m.OWN_NAMES.get(name, name): value for name, value in sent.items()}
-        if isinstance(ask.query, m.Explain):
-            question = {"url": _name(service_state, ask.query), "crawl": ask.query.crawl_id}
+        if isinstance(ask.query, m.Explain) and ask.query.by_url:
+            question["url"] = normalize(ask.query.url)
         if verb.order:
             return await service_state.order(ask.who, verb.word, question)
         found: dict[str, Any] = await asyncio.to_thread(dated, await service_state.answers[verb.word](question))
@@ -549,16 +547,6 @@ def _word(_: str, verb: ServedVerb, method: Callable[..., Any]) -> Route:
     if verb.order:
         return Route("POST", path, role, answer, gives, words, body=takes, problems=problems)
     return Route("GET", path, role, answer, gives, words, query=takes, problems=problems)
-
-
-def _name(service_state: ServiceState, wish: m.Explain) -> UrlName:
-    """Returns the URL that a query names. In a crawl by URLs it may have any spelling."""
-    if wish.unique_key is not None:
-        return wish.unique_key
-    if wish.queue_key is not None:
-        return Link(wish.url, key=wish.queue_key)
-    by_unique_keys = service_state.frontier.sync._is_by_unique_keys(wish.crawl_id)
-    return wish.url if by_unique_keys else normalize(wish.url)
 
 
 def _words(method: Callable[..., Any]) -> str:

@@ -32,6 +32,7 @@ from outrider.limits import (
     WATERMARK_WRITERS_MAX,
 )
 from outrider.url import UrlBatch, authority_of, spell, spelled_host
+from outrider.url.keys import key_of_name, name_of_key
 
 Uint64s = npt.NDArray[np.uint64]
 
@@ -215,6 +216,13 @@ def host(value: object) -> str:
         raise SettingsError(f"host {shown(value, 200)}: it must be a host name as in a URL")
     kept("host", spelled, URL_BYTES_MAX)
     return spelled
+
+
+def listed_host(value: object) -> str:
+    """Returns the name of a host as `hosts` lists it: a host, or the name that a key has in place of one."""
+    if isinstance(value, str) and value.isascii() and (key := key_of_name(value)) and value == name_of_key(key):
+        return value
+    return host(value)
 
 
 def robots_url(authority: object) -> str:

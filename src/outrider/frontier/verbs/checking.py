@@ -69,7 +69,7 @@ def _kind(value: Any) -> Any:
 
 
 def _host(value: Any) -> Any:
-    return None if value is None else arguments.host(value)
+    return None if value is None else arguments.listed_host(value)
 
 
 def _error(value: Any) -> Any:
@@ -150,7 +150,7 @@ CHECKS: Final[dict[str, Check]] = {
     "queues.after": partial(_cursor, "queues", 2),
     "host": _host,
     "recheck.host": lambda value: arguments.host(arguments.text("host", value)),
-    "name": arguments.host,
+    "name": arguments.listed_host,
     "make_crawl.name": operations.crawl_name,
     "unique": lambda value: arguments.unique(value).value,
     "error": _error,

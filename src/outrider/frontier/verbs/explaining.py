@@ -105,7 +105,7 @@ class Explaining(Part):
             self.tables.host_row(self.tables.home_of(host_of(record.url)))  # recalls a cold host
             return self._explained(record, record.slot, fingerprint, now)
         status = self._urls.unknown(url, crawl)
-        text = "no link or call has named it, with this unique key, or this key and text"
+        text = "no link or call has named it: this crawl compares unique keys, or key and text, byte for byte"
         return Explanation(status.url, State.UNKNOWN, "unknown", text, status, 0, fingerprint)
 
     def _explained(self, record: CardRecord, slot: int, fingerprint: int, now: Instant) -> Explanation:

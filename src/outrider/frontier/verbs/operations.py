@@ -69,7 +69,7 @@ class Operations(Part):
     def host_named(self, host: str) -> int:
         """Returns the row of a host by any spelling, NONE for an unknown host. Raises SettingsError for an invalid host
         name."""
-        name = arguments.host(host)
+        name = arguments.listed_host(host)
         row = self.tables.host_row(name)
         return row if row != NONE else self.tables.host_row(name + ".")
 
