@@ -547,9 +547,12 @@ REPLAY_PAGES_AT_ONCE = 32  # pages of one message to a process of a replay: a ki
 REPLAY_NAMED_MAX = 20  # failures and damaged records that a replay names; it counts all
 EXPORT_COLUMNS_MAX = 1_000  # columns for own fields: Parquet keeps a buffer and statistics for each of them
 EXPORT_ROWS_AT_ONCE = 10_000  # written, counted and reported at once: some megabytes of memory
+EXPORT_BYTES_AT_ONCE = (
+    32 << 20
+)  # of these rows: usual ones have a tenth of it, one of a crawl by unique keys a megabyte
 # records of an export in memory at once: some 300 MB; a larger ledger is scanned again for each such part
 RECORDS_PER_SCAN = 1_000_000
-RECORDS_BYTES_PER_SCAN = 512 << 20  # their bodies in memory; usual ones have 170 MB. Beyond, half of it per scan
+RECORDS_BYTES_PER_SCAN = 256 << 20  # their bodies in memory; usual ones have 170 MB. Beyond, half of it per scan
 RESTORE_ROWS_PER_FRAME = 1_000  # records of one frame: some hundred kilobytes
 IMPORT_ROWS_AT_ONCE = 1_000  # rows of one call: a frame of some hundred kilobytes, durable in one sync
 IMPORT_BYTES_AT_ONCE = 8 << 20  # of the rows of one call: 1,000 usual ones have a tenth of it

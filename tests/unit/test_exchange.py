@@ -178,6 +178,17 @@ def test_the_name_of_an_own_field_cannot_be_a_formula(tmp_path):
     assert [record] == [one.record for one in read(path, PAGES)]
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_records_with_long_metadata_are_written_in_portions_that_an_import_reads(tmp_path, monkeypatch, form):
+    """200 URLs of a crawl by unique keys were one row group of Parquet, which no import read. Sizes are scaled down."""
+    set_limits(monkeypatch, EXPORT_BYTES_AT_ONCE=32 << 10, IMPORT_GROUP_BYTES_MAX=256 << 10)
+    records = [{**RECORD, "metadata": {"body": f"{row:08}" * 128}, "unique_key": f"{row:04x}"} for row in range(200)]
+    counts = []
+    write_records(str(tmp_path / f"x{form}"), records, FRONTIER, counts.append)
+    assert (200, True) == (sum(counts), max(counts) <= 32)
+    assert records == [without_nothing(one.record) | {"reason": None} for one in read(tmp_path / f"x{form}")]
+
+
 FOUND = "2026-11-27T14:27:20.123Z"
 TIMES = [1_764_253_640_123_456, 0, 253_402_300_799_999_999, 1 << 62]
 

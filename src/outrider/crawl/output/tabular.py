@@ -20,8 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import islice
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeVar
 
 import msgspec
 
@@ -31,6 +30,7 @@ from outrider.crawl.setup.install_hints import install_command
 from outrider.errors import NamedPathError, StoreFailedError, StoreFullError
 from outrider.journey import RECORD_FIELDS, Form
 from outrider.limits import (
+    EXPORT_BYTES_AT_ONCE,
     EXPORT_COLUMNS_MAX,
     EXPORT_ROWS_AT_ONCE,
     IMPORT_BYTES_AT_ONCE,
@@ -41,6 +41,7 @@ from outrider.storage.files import is_no_space
 
 Record = dict[str, Any]
 MORE: Final = "more"
+Row = TypeVar("Row")
 JSON_LINES, CSV, PARQUET, URLS = ".jsonl", ".csv", ".parquet", ".txt"
 SITEMAPS: Final = (".xml", ".xml.gz", ".rss", ".atom")
 WRITTEN: Final = (JSON_LINES, CSV, PARQUET)
@@ -232,7 +233,7 @@ def write_records(path: str, records: Iterable[Mapping[str, Any]], shape: Shape,
         if form == CSV:
             file.write(_csv_line([_cell(name, "text") for name in shape.names]).encode())
         lines = _lines_of(records) if form == JSON_LINES else _csv_of(records, shape)
-        while some := list(islice(lines, EXPORT_ROWS_AT_ONCE)):
+        for some in _portions(lines, len):
             file.write("".join(some).encode())
             count(len(some))
 
@@ -299,17 +300,32 @@ def _write_parquet(
     kinds = shape.kinds
     schema = pa.schema([(name, types[kind]) for name, kind in zip(shape.names, kinds, strict=True)])
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-        rest = iter(records)
-        while some := [shape.row(record) for record in islice(rest, EXPORT_ROWS_AT_ONCE)]:
-            columns = [
-                [None if cell is None else _arrow_cell(cell, kind) for cell in cells]
-                if kind in ("json", "moment")
-                else list(cells)
-                for cells, kind in zip(zip(*some, strict=True), kinds, strict=True)
+        rows = (
+            [
+                _arrow_cell(cell, kind) if kind in ("json", "moment") and cell is not None else cell
+                for cell, kind in zip(shape.row(record), kinds, strict=True)
             ]
+            for record in records
+        )
+        for some in _portions(rows, lambda row: sum(len(cell) for cell in row if isinstance(cell, str))):
+            columns = zip(*some, strict=True)
             arrays = [pa.array(cells, field.type) for cells, field in zip(columns, schema, strict=True)]
             writer.write_batch(pa.record_batch(arrays, schema=schema))
             count(len(some))
+
+
+def _portions(rows: Iterable[Row], bytes_of: Callable[[Row], int]) -> Iterator[list[Row]]:
+    """Yields the rows in the lists that are written at once. bytes_of: about the bytes of a row."""
+    portion: list[Row] = []
+    size = 0
+    for row in rows:
+        portion.append(row)
+        size += bytes_of(row)
+        if len(portion) >= EXPORT_ROWS_AT_ONCE or size >= EXPORT_BYTES_AT_ONCE:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
 
 
 def _arrow_cell(value: object, kind: str) -> object:

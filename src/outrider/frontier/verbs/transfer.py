@@ -363,8 +363,10 @@ def _checked_record(record: Mapping[str, Any], now: Instant) -> _CheckedRecord:
     )
 
 
-def _by_order(parts: Sequence[Cards]) -> Cards:
+def _by_order(parts: list[Cards]) -> Cards:
+    """Returns the cards of all parts by their order numbers, and empties the list, so bodies are in memory only twice."""
     found = Cards.concatenate(parts)
+    parts.clear()
     return found.take(np.argsort(found.heads["order"], kind="stable")) if len(found) else found
 
 
