@@ -12,12 +12,13 @@ import sys
 import threading
 from urllib.parse import quote, unquote, urlsplit
 
+import msgspec
 import pytest
 
 from limiting import set_limits
 from outrider import Frontier, Link
 from outrider.engine import AsyncFrontier
-from outrider.engine.http_requests import Connections, RepeatedRequests, ServerAnswer, parsed
+from outrider.engine.http_requests import Connections, RepeatedRequests, SentRequest, ServerAnswer, parsed
 from outrider.engine.remote import RemoteFrontier
 from outrider.errors import ClosedError, InvalidUrlError, SettingsError, UnreachableError
 from outrider.frontier.priority import weighted
@@ -717,3 +718,56 @@ def test_a_crawl_by_unique_keys_is_awaited():
 
     codes, status = asyncio.run(crawl())
     assert ([Code.NEW] * 5, State.DONE) == (codes, status.state)
+
+
+REFUSED = {
+    "empty": (of_caller(A, b""), "unique_key b'': it must be 1 to 16,384 bytes"),
+    "too long": (of_caller(A, b"k" * 16_385), "unique_key has 16,385 bytes; it may have 16,384"),
+    "a text": (of_caller(A, "k"), "unique_key 'k': it must be 1 to 16,384 bytes"),
+    "in a crawl by URLs": (Link(A, unique_key=b"k"), "unique_key: crawl 'default' tells URLs apart by their canonical"),
+    "in another crawl by URLs": (Link(A, crawl="u", unique_key=b"k"), "unique_key: crawl 'u' tells URLs apart"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED.values(), ids=list(REFUSED))
+def test_an_invalid_unique_key_is_refused_by_name_before_anything_is_logged(world, case):
+    bad, words = case
+    world.face.make_crawl("c", unique="caller")
+    world.face.discover([Link(B, crawl="u")])
+    lsn = world.behind._log.appended_lsn
+    with pytest.raises(SettingsError) as refused:
+        world.face.discover([of_caller(B), bad])
+    assert words in str(refused.value)
+    with pytest.raises(SettingsError) as refused:
+        asyncio.run(AsyncFrontier(world.behind).discover([of_caller(B), bad]))
+    assert words in str(refused.value)
+    for verb in (world.face.status, world.face.explain, world.face.reprioritise):
+        more = (0.5,) if verb == world.face.reprioritise else ()
+        with pytest.raises(SettingsError, match="unique_key"):
+            verb(bad, *more, crawl=bad.crawl)
+    assert (lsn, 1) == (world.behind._log.appended_lsn, world.behind.count())
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "words"),
+    [
+        ("frontier/urls", {"crawl_id": "c", "urls": [{"url": A, "unique_key": ""}]}, "1 to 16,384 bytes"),
+        ("frontier/urls", {"crawl_id": "c", "urls": [{"url": A, "unique_key": "ayA" * 9_000}]}, "unique_key has "),
+        ("frontier/urls", {"crawl_id": "c", "urls": [{"url": A, "unique_key": "!"}]}, "base64"),
+        ("frontier/urls", {"urls": [{"url": A, "unique_key": "aw=="}]}, "crawl 'default' tells URLs apart"),
+        ("make_crawl", {"name": "c"}, "crawl 'c' was made with unique='caller', not 'url'"),
+        ("make_crawl", {"name": "default", "unique": "caller"}, "was made with unique='url', not 'caller'"),
+        ("make_crawl", {"name": "d", "unique": "both"}, "unique 'both': use one of url, caller"),
+        ("make_crawl", {"name": ""}, "crawl"),
+        ("status", {"url": {"unique_key": "aw=="}}, "crawl 'default' tells URLs apart"),
+        ("reprioritise", {"urls": [{"unique_key": ""}], "priority": 0.5, "crawl": "c"}, "1 to 16,384 bytes"),
+    ],
+)
+def test_bad_unique_keys_and_rules_are_refused_over_http_before_anything_is_logged(path, body, words):
+    world = World("remote")
+    world.behind.make_crawl("c", unique="caller")
+    lsn = world.behind._log.appended_lsn
+    path = path if path.startswith("frontier/") else f"verbs/{path}"
+    answer = world.wire(SentRequest("POST", f"/api/v1/{path}", msgspec.json.encode(body)))
+    assert (True, True) == (answer.status in (400, 422), words in answer.body.decode()), answer
+    assert lsn == world.behind._log.appended_lsn

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from outrider import Frontier
+from outrider import Frontier, Link
 from outrider.cli import main as cli
 from outrider.crawl.run import loop, remote_run
 from outrider.crawl.run.remote_run import CrawlWorker, Server
@@ -380,3 +380,22 @@ def test_a_directory_of_another_owner_is_left_untouched(tmp_path, names):
     with pytest.raises(ForeignStoreError, match="choose another name"):
         remote_run.work(flags, nowhere())
     assert before == sorted(path.name for path in tmp_path.rglob("*"))
+
+
+def test_a_worker_reports_texts_that_cannot_be_requested_as_malformed_and_goes_on(house):
+    """A served crawl by unique keys may have such texts."""
+    served = house()
+    served.frontier.make_crawl("mine", unique="caller")
+    texts = ["plain \x1b[31m text", "ftp://files.org/1", "http://h2.test/\u00fc", "http://h1.test/#part"]
+    served.frontier.discover(
+        [*(Link(text, crawl="mine") for text in texts), Link(SEEDS[0], crawl="mine", unique_key=b"1")]
+    )
+    done = served.run(served.worker())
+    assert (0, 0) == (done.exit_code, done.late)
+    found = {one.url: (one.state, one.error) for one in served.frontier.urls(crawl="mine")}
+    assert dict.fromkeys(texts, ("gone", "malformed")) == {text: found[text] for text in texts}
+    assert ("done", None) == found[SEEDS[0]]
+    pages = {page["url"]: page["error"] for page in served.pages() if page["outcome"] == "error"}
+    assert dict.fromkeys(texts, "malformed") == pages
+    assert 1 == sum("wanted is an absolute http or https URL" in line for line in served.said)
+    assert "\x1b" not in (served.directory / "ann" / "crawl.log").read_text()

@@ -364,7 +364,7 @@ def _checked_record(record: Mapping[str, Any], now: Instant) -> _CheckedRecord:
 
 
 def _by_order(parts: list[Cards]) -> Cards:
-    """Returns the cards of all parts by their order numbers, and empties the list, so bodies are in memory only twice."""
+    """Returns the cards of all parts by their order numbers. Empties the list, which would be a third copy of them."""
     found = Cards.concatenate(parts)
     parts.clear()
     return found.take(np.argsort(found.heads["order"], kind="stable")) if len(found) else found
