@@ -675,6 +675,12 @@ def test_queries_and_orders_accept_unique_keys_and_texts_with_keys(world):
     assert [State.QUEUED] * 3 + [State.UNKNOWN] == world.face.reprioritise(wishes, crawl="c")
     assert [0.8, 0.7, 0.7, 0.9, 0.1] == [world.face.status(name, crawl="c").priority for name in names]
     assert [State.QUEUED] == world.face.reprioritise(names[0], 0.3, crawl="c")
+    later = world.now + 1_000_000
+    assert [State.QUEUED, State.QUEUED, State.UNKNOWN] == world.face.requeue(
+        [names[0], names[3], b"9"], at=later, crawl="c"
+    )
+    waiting = [world.face.status(name, crawl="c").state is State.WAITING for name in names]
+    assert [True, False, False, True, False] == waiting
     assert {link.unique_key for link in POSTS} == {one.unique_key for one in world.face.urls(crawl="c")}
     assert (State.UNKNOWN, State.UNKNOWN) == (
         world.face.status(b"9", crawl="c").state, world.face.explain(b"9", crawl="c").state
