@@ -235,7 +235,10 @@ def test_a_record_needs_only_a_url_and_a_state():
     assert ["http://a.com/"] == copy.lease(5).urls
 
 
-def test_a_large_ledger_is_read_in_pieces(lived, monkeypatch):
+@pytest.mark.parametrize(
+    "limits", [{"RECORDS_PER_SCAN": 7}, {"RECORDS_BYTES_PER_SCAN": 100}, {"RECORDS_BYTES_PER_SCAN": 1}]
+)
+def test_a_large_ledger_is_read_in_pieces(lived, monkeypatch, limits):
     whole = list(lived.records())
-    set_limits(monkeypatch, RECORDS_PER_SCAN=7)
+    set_limits(monkeypatch, **limits)
     assert whole == list(lived.records())

@@ -85,11 +85,9 @@ class Transfer(Part):
                 parts.append(cards.filter(mask))
                 size += int(parts[-1].offsets[-1] - parts[-1].offsets[0])
             if size > RECORDS_BYTES_PER_SCAN:
-                found = _by_order(parts)
-                most = max(1, int(found.offsets.searchsorted(RECORDS_BYTES_PER_SCAN // 2)))
-                parts, size = [found.take(np.arange(most))], int(found.offsets[most])
-                last = int(found.heads["order"][most - 1])
-        found = _by_order(parts)
+                parts = [_lowest(parts, RECORDS_BYTES_PER_SCAN // 2)]
+                size, last = int(parts[0].offsets[-1]), int(parts[0].heads["order"][-1])
+        found = _lowest(parts, RECORDS_BYTES_PER_SCAN)
         if len(found) and self.tables.urls.voids():
             found = found.filter(~self.tables.urls.void(found.heads))
         return found, last
@@ -363,11 +361,14 @@ def _checked_record(record: Mapping[str, Any], now: Instant) -> _CheckedRecord:
     )
 
 
-def _by_order(parts: list[Cards]) -> Cards:
-    """Returns the cards of all parts by their order numbers. Empties the list, which would be a third copy of them."""
+def _lowest(parts: list[Cards], bytes_max: int) -> Cards:
+    """Returns the cards with the lowest order numbers, in this order: one at least, and up to `bytes_max` of bodies.
+    Empties the list, which would be one more copy of the bodies."""
     found = Cards.concatenate(parts)
     parts.clear()
-    return found.take(np.argsort(found.heads["order"], kind="stable")) if len(found) else found
+    rows = np.argsort(found.heads["order"], kind="stable")
+    sizes = np.diff(found.offsets)[rows].cumsum()
+    return found.take(rows[: max(1, int(sizes.searchsorted(bytes_max, "right")))])
 
 
 def _octets(name: str, value: object, most: int) -> bytes:
