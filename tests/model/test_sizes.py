@@ -39,6 +39,7 @@ from outrider.limits import (
     REFERRER_BYTES_MAX,
     ROBOTS_BYTES_MAX,
     TEXT_DIGEST_BYTES,
+    UNIQUE_KEY_BYTES_MAX,
     URL_BYTES_MAX,
     VALIDATOR_BYTES_MAX,
     WATERMARK_BYTES_MAX,
@@ -170,6 +171,12 @@ def link_crawl(walk: Walk, case: Case) -> Taken:
 def link_metadata(walk: Walk, case: Case) -> Taken:
     given = metadata(max(case.size, 8))
     return (given, of_record(case, "metadata")) if discover(walk, Link(case.url, metadata=given)) else None
+
+
+def link_unique_key(walk: Walk, case: Case) -> Taken:
+    given = case.rng.randbytes(case.size)
+    discover(walk, Link(case.url, crawl="mine", unique_key=given))
+    return given.hex(), of_record(case, "unique_key", "mine")
 
 
 def request_client(walk: Walk, case: Case) -> Taken:
@@ -384,12 +391,15 @@ RECORD: dict[str, tuple[Callable[[Case], Any], int | None]] = {
     "etag": (lambda case: text(case.size, case.letter), VALIDATOR_BYTES_MAX),
     "last_modified": (lambda case: text(case.size, case.letter), VALIDATOR_BYTES_MAX),
     "metadata": (lambda case: metadata(max(case.size, 8)), METADATA_BYTES_MAX),
+    "unique": (lambda case: names(case.size), 0),
+    "unique_key": (lambda case: "ef" * case.size, UNIQUE_KEY_BYTES_MAX),
 }
 """The fields of a record: a value of a size, and the size up to which it is accepted."""
 
 
 def record(name: str, case: Case) -> dict[str, Any]:
-    return {"url": case.url, "state": "done"} | {name: RECORD[name][0](case)}
+    of_crawl = {"crawl": "mine", "unique": "caller"} if name == "unique_key" else {}
+    return {"url": case.url, "state": "done"} | of_crawl | {name: RECORD[name][0](case)}
 
 
 def record_look(name: str, given: Mapping[str, Any]) -> Look:
@@ -412,12 +422,14 @@ def restored(name: str) -> Callable[[Walk, Case], Taken]:
 @dataclass(frozen=True)
 class Field:
     """give: passes a value of a case to the frontier; most: the size up to which it must be accepted and above which it
-    must be refused, None where an answer says so; how: of the opening."""
+    must be refused, None where an answer says so; how: of the opening; of_callers: whether it is in a crawl by unique
+    keys."""
 
     give: Give
     most: int | None = None
     how: Mapping[str, Any] = field(default_factory=dict)
     least: int = 1
+    of_callers: bool = False
 
 
 NAMES = NAME_CHARACTERS_MAX
@@ -428,6 +440,7 @@ FIELDS: dict[str, Field] = {
     "discover key": Field(link_key, NAMES),
     "discover crawl": Field(link_crawl, NAMES),
     "discover metadata": Field(link_metadata),
+    "discover unique_key": Field(link_unique_key, UNIQUE_KEY_BYTES_MAX, of_callers=True),
     "request_id": Field(request_client, NAMES),
     "lease worker": Field(lease_worker, NAMES),
     "lease crawl": Field(lease_name("crawl"), NAMES),
@@ -529,6 +542,8 @@ def walked(give: Field, cases: Iterator[Case]) -> None:
     walk = Walk(FaultyFiles(), **give.how)
     if give.how:
         walk.frontier.discover([])
+    if give.of_callers:
+        walk.frontier.make_crawl("mine", unique="caller")
     taken: list[tuple[Case, object, Look]] = []
     for case in cases:
         before = walk.lsn()
@@ -551,7 +566,18 @@ def walked(give: Field, cases: Iterator[Case]) -> None:
 
 
 QUIET = frozenset(
-    [link_referrer, link_key, link_crawl, link_metadata, request_client, noted, writer, robots_body, authority]
+    [
+        link_referrer,
+        link_key,
+        link_crawl,
+        link_metadata,
+        link_unique_key,
+        request_client,
+        noted,
+        writer,
+        robots_body,
+        authority,
+    ]
 )
 """Fields whose refused call logs nothing; the other fields make a URL and a lease first."""
 

@@ -280,11 +280,9 @@ def _completed(found: OutcomeColumns, fields: Mapping[str, _FieldColumn]) -> Out
         if name in fields:
             setattr(found, column, _present(name, fields[name]))
     metadata = _present("metadata", fields.get("metadata", _LEFT))
-    # The bound of most crawls is lower: it is checked as soon as the lease of each outcome is known.
+    # Its size is checked once the crawl of each outcome is known (`settling.of_their_kinds`).
     most = metadata_bytes_max(callers=True)
     found.metadata = {row: packed(value, bytes_max=most) for row, value in metadata.items()}
-    for octets in found.metadata.values():
-        arguments.kept("metadata", octets, most)
     return found
 
 
