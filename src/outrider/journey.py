@@ -24,6 +24,7 @@ from outrider.limits import (
     TEXT_DIGEST_BYTES,
     UNIQUE_KEY_BYTES_MAX,
     VALIDATOR_BYTES_MAX,
+    WARC_MARK_BYTES,
 )
 
 Listed = TypeVar("Listed")
@@ -112,6 +113,13 @@ class Word(StrEnum):
     ERROR = "error", False, True, True, True
     RETRY = "retry", False, False, False, True
     ROBOTS = "robots", False, False, False, True
+
+
+class Conditional(StrEnum):
+    """How a server answered a request with validators if it sent an unchanged page whole."""
+
+    IGNORED = "ignored"  # its validators are those of the request
+    RENEWED = "renewed"  # it has other validators for the same content
 
 
 class Kind(StrEnum):
@@ -277,6 +285,8 @@ class Outcome(msgspec.Struct, frozen=True):
     its host had that page before. bytes_read: decoded bytes, for the totals.
     text_digest: 8 bytes that change when the text of the page does (docs/copies.md); the record keeps them only with
     the setting `keep_text_digest`.
+    warc_record: 24 bytes that name the archived answer which the validators are from (docs/formats/archive.md); a later
+    304 is archived with a reference to it.
     address, ttl_seconds: the answer to an errand of kind `address`, and its time to live (None: five minutes).
     """
 
@@ -313,6 +323,9 @@ class Outcome(msgspec.Struct, frozen=True):
     foreign_copy: _Flag = False
     text_digest: Annotated[
         bytes | None, OutcomeField(Form.OCTETS, "text_digests", TEXT_DIGEST_BYTES, kept="x", renewed=True)
+    ] = None
+    warc_record: Annotated[
+        bytes | None, OutcomeField(Form.OCTETS, "warc_records", WARC_MARK_BYTES, kept="a", renewed=True)
     ] = None
 
 
@@ -409,8 +422,8 @@ class Lease(msgspec.Struct, frozen=True):
     gap_reason: the rule that requires it (`floor factor crawl_delay retry_after back_off strain`).
     address: the address of the host, from a caller or an errand (None: unknown); connect to exactly that one.
     capacity: the number of requests to this host that may be open at once, this one included.
-    digest, text_digest: of the content at the last visit, as they were reported. visits: the number of fetches that the
-    site answered.
+    digest, text_digest: of the content at the last visit, as they were reported. warc_record: the archived answer that
+    the validators are from. visits: the number of fetches that the site answered.
     unique_key: that of the link, in a crawl by unique keys. There `url` is the text of the link, and one that is not a
     URL has neither host nor authority.
     An errand of kind `address` has a URL of the form `dns:host` (RFC 4501) and no authority.
@@ -435,6 +448,7 @@ class Lease(msgspec.Struct, frozen=True):
     last_modified: str | None = None
     digest: bytes | None = None
     text_digest: bytes | None = None
+    warc_record: bytes | None = None
     visits: int = 0
     crawl: str = "default"
     ended_before: Instant | None = None
@@ -587,6 +601,7 @@ class PageLine(msgspec.Struct, kw_only=True):
     tls: str | UnsetType = UNSET
     decoding: str | UnsetType = UNSET
     requested: str | UnsetType = UNSET
+    conditional: Conditional | UnsetType = UNSET
     items: msgspec.Raw | UnsetType = UNSET
     not_followed: dict[str, int] | UnsetType = UNSET
 

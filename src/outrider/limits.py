@@ -16,6 +16,7 @@ TEXT_DIGEST_BYTES = 8  # of a page's text, without markup, numbers and menus
 UNIQUE_METADATA_BYTES_MAX = 1 << 20  # the same in a crawl by unique keys: whole requests of other programs, with bodies
 UNIQUE_KEY_BYTES_MAX = 16_384  # a caller's unique key: Crawlee's may contain a URL, a method and a payload
 UNIQUE_KEY_SHOWN_MAX = 44  # characters of its base64 in a table: a SHA-256 has 44
+WARC_MARK_BYTES = 24  # the date and the id of an archived answer, to which a later 304 refers
 VALIDATOR_BYTES_MAX = 8_192  # one ETag or Last-Modified: servers commonly refuse a longer header line
 DIGEST_BYTES_MAX = 128  # the digest of one page's content: SHA-512 has 64 bytes, and 128 as hex digits
 LINE_BYTES_MAX = 256 << 10  # one outcome's line of output: the fullest page has half of it, each character escaped

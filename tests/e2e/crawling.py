@@ -110,12 +110,12 @@ def final_twice(output: Path) -> list[str]:
 
 
 def archived(output: Path) -> dict[int, list[tuple[str, bytes]]]:
-    """(URL, body) of the response records by token, read by a reader that is not ours."""
+    """(URL, body) of the answers by token, read by a reader that is not ours."""
     found: dict[int, list[tuple[str, bytes]]] = {}
     for path in sorted((output / "archive").glob("*.warc.gz")):
         with path.open("rb") as file:
             for record in ArchiveIterator(file):
-                if record.rec_type == "response":
+                if record.rec_type in ("response", "revisit"):
                     token = int(record.rec_headers.get_header("Outrider-Token"))
                     url = record.rec_headers.get_header("WARC-Target-URI")
                     found.setdefault(token, []).append((url, record.content_stream().read()))

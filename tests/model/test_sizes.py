@@ -42,6 +42,7 @@ from outrider.limits import (
     UNIQUE_KEY_BYTES_MAX,
     URL_BYTES_MAX,
     VALIDATOR_BYTES_MAX,
+    WARC_MARK_BYTES,
     WATERMARK_BYTES_MAX,
 )
 from outrider.sim.disk import FaultyFiles
@@ -388,6 +389,7 @@ RECORD: dict[str, tuple[Callable[[Case], Any], int | None]] = {
     "error": (lambda case: names(case.size, case.letter), ERROR_TEXT_MAX),
     "digest": (lambda case: "ab" * case.size, DIGEST_BYTES_MAX),
     "text_digest": (lambda case: "cd" * case.size, TEXT_DIGEST_BYTES),
+    "warc_record": (lambda case: "ef" * case.size, WARC_MARK_BYTES),
     "etag": (lambda case: text(case.size, case.letter), VALIDATOR_BYTES_MAX),
     "last_modified": (lambda case: text(case.size, case.letter), VALIDATOR_BYTES_MAX),
     "metadata": (lambda case: metadata(max(case.size, 8)), METADATA_BYTES_MAX),
@@ -464,6 +466,10 @@ FIELDS: dict[str, Field] = {
         outcome("text_digest", lambda case: b"\xff" * case.size, lambda case: of_record(case, "text_digest")),
         TEXT_DIGEST_BYTES,
         how={"settings": {"keep_text_digest": True}},
+    ),
+    "warc_record": Field(
+        outcome("warc_record", lambda case: b"\xff" * case.size, lambda case: of_record(case, "warc_record")),
+        WARC_MARK_BYTES,
     ),
     "metadata": Field(
         outcome("metadata", lambda case: metadata(case.size), lambda case: of_record(case, "metadata")),
@@ -669,7 +675,7 @@ def test_every_text_and_bytes_of_the_verbs_is_walked():
     texts = {name for name, kind in FRONTIER.columns.items() if kind in ("text", "json")}
     assert texts == RECORD.keys()
     of_outcomes = {"error", "location", "line", "politeness", "digest", "etag", "last_modified", "metadata", "address"}
-    of_outcomes.add("text_digest")
+    of_outcomes |= {"text_digest", "warc_record"}
     told = {one for one, kind in Outcome.__annotations__.items() if re.search(r"str\b|bytes|Mapping|Link|Robots", kind)}
     assert told == {*of_outcomes, "links", "robots"}
     assert of_outcomes <= FIELDS.keys()

@@ -17,7 +17,7 @@ from outrider.clock import wall
 from outrider.crawl.run.visit import Visit, judged, page_outcome
 from outrider.crawl.setup.options import CrawlOptions
 from outrider.fetch.downloader import Headers
-from outrider.journey import Lease, Verdict
+from outrider.journey import Lease, Verdict, Word
 from outrider.limits import MICROSECONDS
 from outrider.url import UrlBatch
 from unit.test_crawl_fetching import Wire, lease, response, visited
@@ -32,7 +32,7 @@ def test_the_validators_of_a_lease_are_sent():
     assert (("If-None-Match", ETAG), ("If-Modified-Since", MODIFIED)) == wire.asked[0].headers
 
 
-@pytest.mark.parametrize("etag", ['"a\r\nX: y"', '"é"', "\x00", ""])
+@pytest.mark.parametrize("etag", ['"a\r\nX: y"', '"ω"', "\x00", ""])
 def test_an_unsafe_validator_is_not_sent(etag):
     wire = Wire(at_8_8_8_8=None)
     assert 200 == visited(wire, "8.8.8.8", etag=etag, last_modified=MODIFIED).status
@@ -58,19 +58,25 @@ class Store:
         (found,) = self.frontier.lease(1)
         return found
 
-    def report(self, found: Lease, status: int, *, digest: bytes | None, **fields: str) -> dict[str, object]:
+    def report(
+        self, found: Lease, status: int, *, digest: bytes | None, warc_record: bytes | None = None, **fields: str
+    ) -> dict[str, object]:
         headers = Headers(tuple((name.replace("_", "-"), value) for name, value in fields.items()))
         told = replace(response(status), headers=headers)
         visit = Visit(found, self.now, self.now, told)
+        judgement = judged(visit)
+        if status == 200 and digest == found.digest:
+            judgement = judgement.as_known(Word.UNCHANGED)
         outcome = page_outcome(
             visit,
-            judged(visit),
+            judgement,
             page=None,
             links=NO_LINKS,
             digest=digest,
             digest_shown="sha1:X",
             warc=None,
             due_again=60.0,
+            warc_record=warc_record,
         )
         self.frontier.report([outcome])
         assert outcome.line is not None
@@ -116,6 +122,80 @@ def test_the_frontier_counts_an_unchanged_page_as_no_copy_whatever_its_caller_sa
     assert (0, None) == (store.frontier.statistics()["duplicates"], store.frontier.host("site.test").not_welcome)
     store.frontier.report([store.lease().again(at=store.now, digest=b"e" * 20, duplicate=True)])
     assert 1 == store.frontier.statistics()["duplicates"]
+
+
+LATER, DATE = "Wed, 02 Jan 2030 00:00:00 GMT", "Thu, 03 Jan 2030 00:00:00 GMT"
+WHOLE = {"status": 200, "digest": b"d" * 20, "Date": DATE}
+
+
+def validators_after(*answers: dict[str, object], warc_record: bytes | None = None) -> list[tuple[object, ...]]:
+    """Returns the validators of the lease after each answer, and `conditional` of the line of that answer."""
+    store, found = Store(), []
+    for one in answers:
+        fields = {"digest": None, **one}
+        line = store.report(store.lease(), fields.pop("status"), warc_record=warc_record, **fields)
+        (record,) = store.frontier.records()
+        found.append((record["etag"], record["last_modified"], line.get("conditional")))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({"ETag": ETAG, "Last_Modified": LATER}, (ETAG, LATER)),
+        ({"ETag": ETAG}, (ETAG, MODIFIED)),
+        ({"Last_Modified": LATER}, (ETAG, MODIFIED)),
+        ({"ETag": '"v2"', "Last_Modified": LATER}, (ETAG, MODIFIED)),
+        ({}, (ETAG, MODIFIED)),
+    ],
+)
+def test_a_304_renews_the_date_if_it_has_the_etag_of_the_page(answer, expected):
+    """RFC 9111 section 4.3.4."""
+    first = {**WHOLE, "ETag": ETAG, "Last_Modified": MODIFIED}
+    assert (*expected, None) == validators_after(first, {"status": 304, **answer})[-1]
+
+
+def test_a_304_that_renews_the_date_keeps_the_mark_and_the_digests():
+    store = Store()
+    mark = b"m" * 24
+    store.report(store.lease(), 200, digest=b"d" * 20, ETag=ETAG, Last_Modified=MODIFIED, warc_record=mark)
+    store.report(store.lease(), 304, digest=None, ETag=ETAG, Last_Modified=LATER, warc_record=b"n" * 24)
+    found = store.lease()
+    assert (LATER, b"d" * 20, mark) == (found.last_modified, found.digest, found.warc_record)
+
+
+def test_a_page_without_validators_keeps_no_mark():
+    store = Store()
+    store.report(store.lease(), 200, digest=b"d" * 20, ETag=ETAG, warc_record=b"m" * 24)
+    assert b"m" * 24 == store.lease().warc_record
+    store = Store()
+    store.report(store.lease(), 200, digest=b"d" * 20, warc_record=b"m" * 24)
+    assert None is store.lease().warc_record
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        ({"ETag": '"v2"', "Last_Modified": MODIFIED}, (None, MODIFIED, "renewed")),  # the date alone is tried
+        ({"ETag": ETAG, "Last_Modified": MODIFIED}, (None, MODIFIED, "ignored")),
+        ({"ETag": ETAG, "Last_Modified": LATER}, (ETAG, None, "renewed")),
+        ({"ETag": '"v2"', "Last_Modified": LATER}, ('"v2"', LATER, "renewed")),
+        ({"ETag": '"v2"'}, ('"v2"', None, "renewed")),
+        ({}, (None, None, "renewed")),
+        ({"ETag": '"v2"', "Last_Modified": MODIFIED, "Date": MODIFIED}, ('"v2"', MODIFIED, "renewed")),
+        ({"ETag": '"v2"', "Last_Modified": MODIFIED, "Date": "no date"}, ('"v2"', MODIFIED, "renewed")),
+        ({"ETag": '"v2"', "Last_Modified": MODIFIED, "digest": b"e" * 20}, ('"v2"', MODIFIED, None)),
+    ],
+)
+def test_an_unchanged_page_that_is_sent_whole_is_tried_with_the_validator_that_is_still_the_same(second, expected):
+    first = {**WHOLE, "ETag": ETAG, "Last_Modified": MODIFIED}
+    assert expected == validators_after(first, {**WHOLE, **second})[-1]
+
+
+def test_a_server_that_ignores_a_date_alone_gets_both_validators_again():
+    answer = {**WHOLE, "ETag": ETAG, "Last_Modified": MODIFIED}
+    both, alone = (ETAG, MODIFIED, "ignored"), (None, MODIFIED, "ignored")
+    assert [(ETAG, MODIFIED, None), alone, both, alone] == validators_after(*[answer] * 4)
 
 
 def test_a_page_that_has_changed_gets_new_validators():

@@ -206,6 +206,75 @@ def test_a_response_record_has_its_fields(tmp_path: Path) -> None:
     assert PLAIN_HEAD + body == record.block
 
 
+NOT_MODIFIED = b"HTTP/1.1 304 Not Modified\r\nETag: x\r\n\r\n"
+
+
+def revisit(number: int, mark: bytes) -> Exchange:
+    return exchange(number, head=NOT_MODIFIED, body=b"", confirms=mark)
+
+
+def test_a_304_is_a_revisit_record_that_names_the_response_it_confirms(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = writer(tmp_path)
+    first = made.records(exchange(3))
+    made.add(first)
+    place = made.add(revisit(3, first.mark))
+    made.sync()
+    record = read_record(directory(tmp_path), place)
+    made.close()
+    with (tmp_path / "crawl-000000.warc.gz").open("rb") as stream:
+        records = [(one.rec_type, one.rec_headers, one.http_headers) for one in ArchiveIterator(stream)]
+    assert ["warcinfo", "response", "request", "revisit", "request"] == [kind for kind, _, _ in records]
+    assert {
+        "warc-type": "revisit",
+        "warc-record-id": record.fields["warc-record-id"],
+        "warc-date": "2026-01-02T03:04:05.678904Z",
+        "warc-target-uri": "http://site.test/3",
+        "warc-ip-address": "192.0.2.7",
+        "outrider-token": "1003",
+        "warc-block-digest": payload_digest(NOT_MODIFIED),
+        "warc-profile": "http://netpreserve.org/warc/1.1/revisit/server-not-modified",
+        "warc-refers-to-target-uri": "http://site.test/3",
+        "warc-refers-to-date": records[1][1].get_header("WARC-Date"),
+        "warc-refers-to": records[1][1].get_header("WARC-Record-ID"),
+        "content-type": "application/http; msgtype=response",
+        "content-length": str(len(NOT_MODIFIED)),
+    } == dict(record.fields)
+    assert (NOT_MODIFIED, "304", "x") == (
+        record.block,
+        records[3][2].get_statuscode(),
+        records[3][2].get_header("ETag"),
+    )
+    assert record.fields["warc-record-id"] == records[4][1].get_header("WARC-Concurrent-To")
+    assert 0 == checked(tmp_path, capsys)[0]
+    with (tmp_path / "crawl-000000.warc.gz").open("rb") as stream:
+        found = [
+            (one.headers["WARC-Type"], one.verify_block_digest()) for one in FastIterator(stream, parse_http=False)
+        ]
+    assert ("revisit", True) == found[3]
+
+
+@pytest.mark.parametrize("mark", [b"", b"x" * 23, b"\xff" * 25])
+def test_a_revisit_of_an_unknown_response_leaves_out_its_date_and_its_id(tmp_path: Path, mark: bytes) -> None:
+    made = writer(tmp_path)
+    fields = read_record(directory(tmp_path), made.add(revisit(3, mark))).fields
+    made.close()
+    assert ("revisit", "http://site.test/3") == (fields["warc-type"], fields["warc-refers-to-target-uri"])
+    assert not {"warc-refers-to", "warc-refers-to-date", "warc-payload-digest"} & set(fields)
+
+
+def test_a_mark_with_any_bytes_is_a_date_and_an_id(tmp_path: Path) -> None:
+    """It is from an import, or from another program."""
+    made = writer(tmp_path)
+    fields = read_record(directory(tmp_path), made.add(revisit(3, b"\xff" * 24))).fields
+    made.close()
+    assert ("9999-12-31T23:59:59.999999Z", "<urn:uuid:ffffffff-ffff-4fff-bfff-ffffffffffff>") == (
+        fields["warc-refers-to-date"],
+        fields["warc-refers-to"],
+    )
+
+
 def test_a_request_record_follows_its_response_and_names_it(archive: Path) -> None:
     with (archive / "crawl-000000.warc.gz").open("rb") as stream:
         records = [

@@ -2,6 +2,7 @@
 
 Names: PREFIX-NNNNNN.warc.gz, numbered from 000000. Each file begins with a `warcinfo`; then pairs of `response` and its
 `request`. Blocks contain the bytes as received: status line and fields, chunk framing and content coding untouched.
+A 304 that confirms an earlier response is a `revisit` in place of the `response`.
 Source: ISO 28500:2017, https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/
 """
 
@@ -22,13 +23,14 @@ from outrider.archive.tail import Tail
 from outrider.clock import Instant, rfc3339_exact
 from outrider.errors import DamagedStoreError, InvalidUrlError, SettingsError
 from outrider.kernels.warc import IDS_BYTES, record_id
-from outrider.limits import WARC_GZIP_LEVEL, WARC_RECORD_BYTES_MAX, WARC_ROLL_BYTES
+from outrider.limits import WARC_GZIP_LEVEL, WARC_MARK_BYTES, WARC_RECORD_BYTES_MAX, WARC_ROLL_BYTES
 from outrider.storage.files import File, Files
 
 Watermark = tuple[str, int]  # (file, offset): everything before it is synced and was reported
 RandomBytes = Callable[[int], bytes]  # os.urandom, or a seeded one in tests
 
 TOKEN_FIELD = "Outrider-Token"  # noqa: S105 - the lease's number, no secret
+NOT_MODIFIED_PROFILE = "http://netpreserve.org/warc/1.1/revisit/server-not-modified"
 _FORMAT = "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"
 _SERIAL = re.compile(r"-([0-9]{6,12})\.warc\.gz\Z", re.ASCII)
 _PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z", re.ASCII)
@@ -36,6 +38,11 @@ _URI = re.compile(r"[\x21-\x7e]+\Z")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _TRUNCATED = frozenset({None, "length", "time", "disconnect", "unspecified"})
 _END = b"\r\n\r\n"
+_INSTANT_BYTES = 8
+_ID_BYTES = IDS_BYTES // 2
+_RESPONSE = b"WARC-Type: response"
+_PAYLOAD_DIGEST = b"WARC-Payload-Digest:"
+_TYPE = b"Content-Type:"
 # Base 32, ten bits at a time: a third of the time of base64.b32encode.
 _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
@@ -48,7 +55,8 @@ class Exchange(NamedTuple):
     `head` is the status line and the fields with their empty line, `body` the rest. `at` is wall time in
     microseconds. `truncated` is the reason why the body ends early. `token` is that of the lease. `content` is the
     payload with its content codings undone, `payload` the body with its transfer codings undone, each only if it
-    differs.
+    differs. `confirms` is set for a 304 that makes a `revisit` record: the mark of the response that it confirms, b""
+    if no mark is known.
     """
 
     url: str
@@ -61,12 +69,14 @@ class Exchange(NamedTuple):
     token: int | None = None
     content: bytes | None = None
     payload: bytes | None = None
+    confirms: bytes | None = None
 
 
 class Records(NamedTuple):
     """The two records of an exchange, each packed into its gzip member, and two digests.
 
-    `payload_digest` is that of the payload, `content_digest` the SHA-1 of the content (20 bytes).
+    `payload_digest` is that of the payload, `content_digest` the SHA-1 of the content (20 bytes). `mark` has 24 bytes,
+    by which a later `revisit` refers to the response: its instant (u64, little-endian) and its random id.
     """
 
     url: str
@@ -75,6 +85,7 @@ class Records(NamedTuple):
     content_digest: bytes
     response: bytes
     request: bytes
+    mark: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,12 +232,16 @@ class WarcWriter:
                 raise InvalidUrlError(f"{_CONTROLS.sub('?', one.url)[:200]!r} cannot stand in a WARC record")
             if one.truncated not in _TRUNCATED:
                 raise ValueError(f"truncated = {one.truncated!r} is no value of WARC-Truncated")
-            rows.append((one.url, _shown_address(one.address), *one[2:]))
-        made = kernels.warc_records(rows, self._random_bytes(IDS_BYTES * len(rows)))
-        return [
-            Records(one.url, one.at, shown, digest, _member(response), _member(request))
-            for one, (shown, digest, response, request) in zip(exchanges, made, strict=True)
-        ]
+            rows.append((one.url, _shown_address(one.address), *one[2:-1]))
+        ids = self._random_bytes(IDS_BYTES * len(rows))
+        records = []
+        for at, (one, made) in enumerate(zip(exchanges, kernels.warc_records(rows, ids), strict=True)):
+            shown, digest, response, request = made
+            if one.confirms is not None:
+                response = _revisit(response, one.url, one.confirms)
+            mark = one.at.to_bytes(_INSTANT_BYTES, "little") + ids[IDS_BYTES * at :][:_ID_BYTES]
+            records.append(Records(one.url, one.at, shown, digest, _member(response), _member(request), mark))
+        return records
 
     def add(self, given: Exchange | Records) -> WarcPlace:
         """Appends the response and its request; returns the place of the response.
@@ -336,6 +351,24 @@ class WarcWriter:
 
 def _member(record: bytes) -> bytes:
     return igzip_lib.compress(record, WARC_GZIP_LEVEL, igzip_lib.COMP_GZIP)
+
+
+def _revisit(response: bytes, url: str, mark: bytes) -> bytes:
+    """Returns the `revisit` record of a 304, made from its `response` record (WARC 1.1 section 6.7.3).
+
+    mark: of the response that the 304 confirms. For any other length of bytes, the date and the id of that response are
+    left out. The payload is that of the earlier response, so the record has no digest of it.
+    """
+    head, end, block = response.partition(_END)
+    fields = [line for line in head.split(b"\r\n") if not line.startswith(_PAYLOAD_DIGEST)]
+    fields[fields.index(_RESPONSE)] = b"WARC-Type: revisit"
+    more = [f"WARC-Profile: {NOT_MODIFIED_PROFILE}", f"WARC-Refers-To-Target-URI: {url}"]
+    if len(mark) == WARC_MARK_BYTES:
+        at = int.from_bytes(mark[:_INSTANT_BYTES], "little")
+        more += [f"WARC-Refers-To-Date: {rfc3339_exact(at)}", f"WARC-Refers-To: {record_id(mark[_INSTANT_BYTES:])}"]
+    place = next(row for row, line in enumerate(fields) if line.startswith(_TYPE))
+    fields[place:place] = [line.encode("ascii") for line in more]
+    return b"\r\n".join(fields) + end + block
 
 
 def read_record(files: Files, place: WarcPlace) -> WarcRecord:

@@ -130,7 +130,7 @@ class _Transfer:
         setopt = self.easy.setopt
         setopt(pycurl.URL, f"{target.scheme}://{target.host}:{target.port}/")
         setopt(pycurl.REQUEST_TARGET, target.path)
-        setopt(pycurl.HTTPHEADER, request.fields())
+        setopt(pycurl.HTTPHEADER, [line.encode("latin-1") for line in request.fields()])
         setopt(pycurl.CONNECT_TO, [f"::{ip}:"])
         setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(request.connect_seconds * 1_000)))
         setopt(pycurl.FRESH_CONNECT, int(fresh))

@@ -35,6 +35,9 @@ _URL = re.compile(
 )
 _FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 _FIELD_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?\Z")
+_VALIDATORS = frozenset({"if-none-match", "if-modified-since"})
+# A server gets back the bytes that it sent, also those beyond ASCII (obs-text, RFC 9110 section 5.5), as latin-1.
+_VALIDATOR = re.compile(r"[\x21-\x7e\x80-\xff](?:[\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?\Z")
 _CONNECTION_FIELDS = frozenset(
     {"host", "user-agent", "connection", "content-length", "transfer-encoding", "upgrade", "te", "trailer", "expect"}
 )
@@ -50,6 +53,12 @@ def is_secret(name: str) -> bool:
 def is_field_value(text: str) -> bool:
     """Whether a header field of a request may have this value: visible ASCII with inner spaces."""
     return _FIELD_VALUE.match(text) is not None
+
+
+def is_validator(text: str) -> bool:
+    """Whether a request may have this ETag or Last-Modified of an answer: as `is_field_value`, and bytes beyond ASCII as
+    latin-1."""
+    return _VALIDATOR.match(text) is not None
 
 
 class Target(NamedTuple):
@@ -96,7 +105,7 @@ def _check(user_agent: str, headers: Fields) -> None:
     for name, value in headers:
         if not _FIELD_NAME.match(name) or name.lower() in _CONNECTION_FIELDS:
             raise SettingsError(f"header {safe_text(name)!r}: this field cannot be set")
-        if not _FIELD_VALUE.match(value):
+        if not (_VALIDATOR if name.lower() in _VALIDATORS else _FIELD_VALUE).match(value):
             shown = "its value" if is_secret(name) else repr(safe_text(value))
             raise SettingsError(f"header {name}: {shown} has characters that cannot be sent")
 
@@ -121,7 +130,7 @@ def _ends(user_agent: str, headers: Fields, credentials: str | None) -> tuple[by
     lines = _lines(user_agent, headers, credentials)
     parted = (line.partition(": ") for line in lines)
     hidden = [f"{name}: {'hidden' if is_secret(name) else value}" for name, _, value in parted]
-    sent, kept = ("\r\n".join((*some, "", "")).encode("ascii") for some in (lines, hidden))
+    sent, kept = ("\r\n".join((*some, "", "")).encode("latin-1") for some in (lines, hidden))
     return sent, kept
 
 

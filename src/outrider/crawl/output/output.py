@@ -46,6 +46,10 @@ LOOK_SECONDS: Final = 1.0  # time between two checks of the files; a check costs
 NOTE_LINES: Final = 20_000  # after this many lines the files are synced and noted: that bounds the replay
 
 
+Packed = tuple[Response, Instant, int, bytes | None]
+"""An answer for the archive, its instant, the token of its lease, and the mark of the response that a 304 confirms."""
+
+
 class Logged(Protocol):
     """The lines of a crawl from a store or from the report log of a worker, and the synced length of the line files."""
 
@@ -143,12 +147,12 @@ class Output:
     def _index_folder(self) -> Directory:
         return Directory(os.path.join(self._options.output, INDEX_FOLDER))
 
-    def packed(self, answers: Sequence[tuple[Response, Instant, int]]) -> Sequence[Records | None]:
-        """Returns the archive records of answers with a head, each with its instant and the token of its lease; None
-        for each without an archive. Any thread may call it."""
+    def packed(self, answers: Sequence[Packed]) -> Sequence[Records | None]:
+        """Returns the archive records of answers with a head; None for each without an archive. Any thread may call
+        it."""
         if self._archive is None:
             return [None] * len(answers)
-        payloads = [payload_of(response) for response, _, _ in answers]
+        payloads = [payload_of(response) for response, _, _, _ in answers]
         exchanges = [
             Exchange(
                 response.url,
@@ -161,8 +165,9 @@ class Output:
                 token,
                 None if response.content is payload else response.content,
                 None if payload is response.body else payload,
+                confirms,
             )
-            for (response, at, token), payload in zip(answers, payloads, strict=True)
+            for (response, at, token, confirms), payload in zip(answers, payloads, strict=True)
         ]
         return self._archive.records_of(exchanges)
 

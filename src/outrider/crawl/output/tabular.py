@@ -181,6 +181,7 @@ PAGES: Final = Shape(
         "tls": "text",
         "decoding": "text",
         "requested": "text",
+        "conditional": "text",
         "image": "json",
         "new_links": "whole",
         "token": "whole",

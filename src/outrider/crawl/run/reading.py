@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from outrider.archive import Records
-from outrider.clock import Instant
+from outrider.crawl.output.output import Packed
 from outrider.crawl.run.hooks import CrawledPage, HookFailed, Hooks
 from outrider.crawl.run.lease_kinds import KINDS
 from outrider.crawl.run.sitemaps import SitemapContent
 from outrider.crawl.run.text_signature import words_of
-from outrider.crawl.run.visit import Judgement, Visit, content_digest, judged, visit_bytes
+from outrider.crawl.run.visit import Judgement, Visit, confirmed_by, content_digest, judged, visit_bytes
 from outrider.crawl.setup.host_settings import PerHost
 from outrider.crawl.setup.options import CrawlOptions
 from outrider.fetch.downloader import Response
@@ -59,13 +59,15 @@ class Step(IntEnum):
 class Reading:
     """A visit on its way to its outcome: first the results of any thread, then those of the writer thread.
 
-    `digest` and `shown` from `content_digest`; `records` with an archive; `fault`: a hook failed.
+    `digest` and `shown` from `content_digest`; `records` with an archive, and `warc_record`, their mark; `fault`: a
+    hook failed.
     """
 
     visit: Visit
     digest: bytes | None = None
     shown: str | None = None
     records: Records | None = None
+    warc_record: bytes | None = None
     judgement: Judgement | None = None
     page: Page | None = None
     links: UrlBatch | list[Link] = field(default_factory=lambda: NO_LINKS)
@@ -93,7 +95,7 @@ class Reading:
 class Packs(Protocol):
     """An object that packs answers for the archive."""
 
-    def packed(self, answers: Sequence[tuple[Response, Instant, int]], /) -> Sequence[Records | None]: ...
+    def packed(self, answers: Sequence[Packed], /) -> Sequence[Records | None]: ...
 
 
 class Reader:
@@ -138,13 +140,15 @@ class Reader:
         made = [Reading(visit) for visit in visits]
         assert self._output is not None, "an archived page is only judged and read"
         answers = [(one, response) for one in made if (response := one.visit.response) is not None and response.head]
-        packed = self._output.packed([(response, one.visit.at, one.visit.lease.token) for one, response in answers])
+        rows = [(response, one.visit.at, one.visit.lease.token, confirmed_by(one.visit)) for one, response in answers]
+        packed = self._output.packed(rows)
         for (one, response), records in zip(answers, packed, strict=True):
             one.records = records
             if records is None:
                 one.digest, one.shown = content_digest(response)
             else:
                 one.digest, one.shown = records.content_digest, records.payload_digest
+                one.warc_record = records.mark
         return made
 
     def _contents(self, made: Sequence[Reading]) -> None:

@@ -27,7 +27,7 @@ from outrider.crawl.run.probes import SOFT_404, Probes
 from outrider.crawl.run.reading import NO_LINKS, Reader, Reading, Step
 from outrider.crawl.run.sitemaps import Sitemaps
 from outrider.crawl.run.spelling_redirects import SpellingRedirects
-from outrider.crawl.run.visit import Judgement, Visit, page_outcome, visit_bytes
+from outrider.crawl.run.visit import Judgement, Visit, has_text_of, page_outcome, visit_bytes
 from outrider.crawl.setup.group_settings import groups_of
 from outrider.crawl.setup.host_settings import PerHost
 from outrider.crawl.setup.options import CrawlOptions
@@ -394,12 +394,17 @@ class Settler:
             assert one.judgement is not None
             assert one.digest is not None
             copy = bool(seen or one.digest in here)
+            assert one.page is not None
             unchanged = one.digest == one.visit.lease.digest
-            if unchanged:
+            same_text = not unchanged and has_text_of(one.page, one.visit.lease)
+            if unchanged or same_text:
                 one.judgement = one.judgement.as_known(Word.UNCHANGED)
+            if same_text:  # a page repeats its own words, which is no sign of a trap
+                self._copies.add(one.visit.lease.url, one.digest, one.page.simhash, one.page.shingles)
+                here.add(one.digest)
+                continue
             self._name_original(one, one.digest, copy)
             here.add(one.digest)
-            assert one.page is not None
             copy = copy or one.copy_of is not None or one.probe is not None
             if not unchanged:
                 self._probes.count(one.visit.lease.url, one.page, one.visit.now, copy=copy)
@@ -517,6 +522,7 @@ class Settler:
             first_copy=not one.repeats and self._copies.is_first_of_shape(visit.lease.url, one.copy_of),
             foreign_copy=not one.repeats and self._copies.is_first_of_host(visit.lease.url, one.copy_of),
             keeps_text=self._options.keep_text_digest,
+            warc_record=one.warc_record,
         )
 
     def _respelled(self, one: Reading, judgement: Judgement) -> Judgement:

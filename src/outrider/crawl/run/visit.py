@@ -18,8 +18,8 @@ from outrider.clock import Instant, instant, rfc3339, rfc3339_exact, seconds
 from outrider.crawl.output.line_fields import PolitenessLine
 from outrider.crawl.run.hooks import HookFailed
 from outrider.crawl.setup.options import UNVERIFIED
-from outrider.fetch.downloader import Decoding, Response, is_field_value
-from outrider.fetch.failures import FetchError
+from outrider.fetch.downloader import Decoding, Response, is_validator
+from outrider.fetch.failures import FetchError, http_date
 from outrider.fetch.judging import (
     challenge_of,
     location_of,
@@ -31,13 +31,14 @@ from outrider.fetch.judging import (
 from outrider.fetch.meaning import NOT_MODIFIED, REFUSALS, meaning_of
 from outrider.fetch.response_bytes import payload_of
 from outrider.frontier.policy.revisit import retry_at
-from outrider.journey import Kind, Lease, Link, Outcome, PageLine, Verdict, Word
+from outrider.journey import Conditional, Kind, Lease, Link, Outcome, PageLine, Verdict, Word
 from outrider.limits import (
     BODY_BYTES_MAX,
     DESCRIPTION_CHARACTERS_MAX,
     DNS_KNOWN_SECONDS,
     LINE_FIELD_CHARACTERS_MAX,
     RETRY_SECONDS,
+    TEXT_DIGEST_BYTES,
     URL_BYTES_MAX,
 )
 from outrider.page import Page
@@ -178,7 +179,72 @@ def judged(visit: Visit, retries: int = len(RETRY_SECONDS), *, may_be_packed: bo
 def validators_of(lease: Lease) -> tuple[tuple[str, str], ...]:
     """Returns the fields that request a page only if it has changed: RFC 9110 sections 13.1.2 and 13.1.3."""
     fields = (("If-None-Match", lease.etag), ("If-Modified-Since", lease.last_modified))
-    return tuple((name, value) for name, value in fields if value and is_field_value(value))
+    return tuple((name, value) for name, value in fields if value and is_validator(value))
+
+
+def confirmed_by(visit: Visit) -> bytes | None:
+    """Returns the mark of the archived response that a 304 confirms, b"" if no mark is known. None for another
+    answer."""
+    if visit.status != NOT_MODIFIED or not validators_of(visit.lease):
+        return None
+    return visit.lease.warc_record or b""
+
+
+def has_text_of(page: Page, lease: Lease) -> bool:
+    """Whether a page has the text of its last visit, as far as the record of the URL keeps the digest of it."""
+    return bool(page.octets) and page.text_digest.to_bytes(TEXT_DIGEST_BYTES, "little") == lease.text_digest
+
+
+@dataclass(frozen=True, slots=True)
+class _Validators:
+    """The fields of an outcome that later requests for the page are made of; None leaves the record of the URL as it
+    is."""
+
+    etag: str | None = None
+    last_modified: str | None = None
+    text_digest: bytes | None = None
+    warc_record: bytes | None = None
+
+
+def _validators_after_304(lease: Lease, etag: str | None, date: str | None) -> _Validators:
+    """A 304 confirms the validators that were sent. It renews the date if its ETag is that of the page: RFC 9111
+    section 4.3.4. Another ETag is not accepted, because it may be another one with each answer."""
+    if etag is None or etag != lease.etag or lease.last_modified is None or date in (None, lease.last_modified):
+        return _Validators()
+    return _Validators(etag, date, lease.text_digest, lease.warc_record)
+
+
+def _validators_to_try(lease: Lease, response: Response, etag: str | None, date: str | None) -> tuple[str | None, ...]:
+    """Returns the ETag and the date for the next request for an unchanged page that was sent whole.
+
+    If both were sent, the one that is still the same is tried alone. A server evaluates the date only without an ETag
+    (RFC 9110 section 13.1.3), and the ETag may be another one with each answer, or one that the server does not
+    recognise. The date counts only if it is a strong validator: RFC 9110 section 8.8.2.2.
+    """
+    if lease.etag is not None and lease.last_modified is not None:
+        if date == lease.last_modified and _is_strong(date, response):
+            return None, date
+        if etag == lease.etag and date != lease.last_modified:
+            return etag, None
+    return etag, date
+
+
+def _is_strong(date: str, response: Response) -> bool:
+    """Whether a page was at least a second old, by the clock of its server, when it was sent."""
+    now = seconds(response.started_at)
+    modified, sent = http_date(date, now), http_date(response.headers.get("date") or "", now)
+    return modified is not None and sent is not None and sent - modified >= 1.0
+
+
+def _conditional(
+    lease: Lease, word: Word, status: int | None, validators: tuple[str | None, ...]
+) -> Conditional | None:
+    """How the server answered a request with validators if it sent an unchanged page whole; None for any other
+    visit. validators: the ETag and the date of the answer."""
+    if word is not Word.UNCHANGED or status == NOT_MODIFIED or not validators_of(lease):
+        return None
+    same = validators == (lease.etag or validators[0], lease.last_modified or validators[1])
+    return Conditional.IGNORED if same else Conditional.RENEWED
 
 
 def content_digest(response: Response) -> tuple[bytes, str]:
@@ -213,13 +279,15 @@ def page_outcome(
     first_copy: bool = False,
     foreign_copy: bool = False,
     keeps_text: bool = False,
+    warc_record: bytes | None = None,
 ) -> Outcome:
     """Returns the outcome of a page's lease with its two lines. items: of `on_page`, as JSON. follows: whether the
     target of a redirect is wanted. due_again: seconds until the next visit of the page. copy_of: the URL of which the
     page is a copy, and the number of different bits of their SimHashes (None: the same bytes). probe: the random URL
     that was answered with such a page. repeats: it has no new content all the same. first_copy: it has none, and no URL
     of its shape had that page before. foreign_copy: it has none either, and is the first copy of a page of another host
-    on its own. keeps_text: the outcome has the digest of the page's text."""
+    on its own. keeps_text: the outcome has the digest of the page's text. warc_record: the mark of the archived
+    answer."""
     response, status = visit.response, visit.status
     line = _page_line(visit, judgement, page, len(links), digest, digest_shown, warc, copy_of, probe)
     line.items = UNSET if items is None else items
@@ -229,9 +297,11 @@ def page_outcome(
     again = visit.now + instant(due_again) if due_again is not None and page_is_here else None
     if judgement.verdict is Verdict.AGAIN:  # in another spelling
         again, follows = visit.now, False
-    # A page that has not changed keeps the digest and validators that it has: the answer may repeat but some of them.
+    # A 304 leaves the digest and the validators of the page: it may repeat only a part of them.
     accepted = page_is_here and status != NOT_MODIFIED
-    field_of = response.headers.get if response is not None else _NONE.get
+    kept = _validators_kept(visit, page_is_here, digest, warc_record)
+    if accepted and keeps_text and page is not None:
+        kept = replace(kept, text_digest=page.text_digest.to_bytes(TEXT_DIGEST_BYTES, "little"))
     return Outcome(
         visit.lease.token,
         judgement.verdict if again is None else Verdict.AGAIN,
@@ -254,11 +324,26 @@ def page_outcome(
         repeats=repeats,
         first_copy=first_copy,
         foreign_copy=foreign_copy,
-        text_digest=page.text_digest.to_bytes(8, "little") if accepted and keeps_text and page is not None else None,
+        text_digest=kept.text_digest,
         bytes_read=len(response.content) if response is not None else 0,
-        etag=_validator(field_of("etag")) if accepted else None,
-        last_modified=_validator(field_of("last-modified")) if accepted else None,
+        etag=kept.etag,
+        last_modified=kept.last_modified,
+        warc_record=kept.warc_record,
     )
+
+
+def _validators_kept(visit: Visit, page_is_here: bool, digest: bytes | None, warc_record: bytes | None) -> _Validators:
+    """What the record of the URL keeps for the next request; digest: of the content."""
+    lease, response = visit.lease, visit.response
+    if response is None or not page_is_here:
+        return _Validators()
+    etag, date = (_validator(response.headers.get(name)) for name in ("etag", "last-modified"))
+    if visit.status == NOT_MODIFIED:
+        return _validators_after_304(lease, etag, date)
+    if digest is not None and digest == lease.digest:
+        etag, date = _validators_to_try(lease, response, etag, date)
+    # Without a validator no request will be answered by a 304 that refers to this record.
+    return _Validators(etag, date, warc_record=warc_record if etag or date else None)
 
 
 def _page_line(
@@ -301,6 +386,8 @@ def _page_line(
         _add_content(line, page)
     if response is not None:
         _add_answer(line, response, digest)
+        validators = tuple(_validator(field_of(name)) for name in ("etag", "last-modified"))
+        line.conditional = _conditional(lease, judgement.word, status, validators) or UNSET
     if copy_of is not None:
         line.duplicate_of = copy_of[0]
         line.distance = UNSET if copy_of[1] is None else copy_of[1]
