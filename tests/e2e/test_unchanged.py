@@ -82,9 +82,8 @@ def test_revisits_of_an_unchanged_site_transfer_no_byte_of_a_body(tmp_path: Path
     assert {("unchanged", 304, 0)} == {(line["outcome"], line["status"], line["bytes"]) for line in unchanged}
     assert len(pages) * (VISITS - 1) == len(unchanged)
     check_archive(output, found, len(unchanged))
-    for command in ("verify", "show"):
-        url = [unchanged[0]["url"]] if command == "show" else []
-        done = crawling.outrider(command, output, *url)
+    for command in (("verify", output), ("show", unchanged[0]["url"], "-o", output)):
+        done = crawling.outrider(*command)
         assert 0 == done.returncode, done.stderr
 
 

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 from msgspec.structs import replace as replaced
+from warcio.archiveiterator import ArchiveIterator
 
 import outrider
 from fake_web import FakeWeb
 from outrider import Frontier
+from outrider.archive import WarcPlace, read_record
+from outrider.cli import main as cli
 from outrider.clock import wall
+from outrider.crawl.run.hooks import CrawledPage
 from outrider.crawl.run.visit import Visit, judged, page_outcome
 from outrider.crawl.setup.options import CrawlOptions
-from outrider.fetch.downloader import Headers
+from outrider.fetch.downloader import Headers, Request, Response
 from outrider.journey import Lease, Verdict, Word
+from outrider.kernels.warc import record_id
 from outrider.limits import MICROSECONDS
+from outrider.storage.files import Directory
 from outrider.url import UrlBatch
 from unit.test_crawl_fetching import Wire, lease, response, visited
 
@@ -91,6 +99,94 @@ def test_a_page_that_has_not_changed_keeps_its_validators():
         assert (ETAG, MODIFIED) == (found.etag, found.last_modified)
         line = store.report(found, 304, digest=None, ETag=ETAG)
         assert ("unchanged", 304, None) == (line["outcome"], line["status"], line["digest"])
+
+
+class Confirming(FakeWeb):
+    """Two pages with an ETag and an `item` each, and a 304 to a request with it."""
+
+    pages: ClassVar = {"/": "<a href=/b>b</a> one page", "/b": "another page of these two"}
+
+    async def fetch(self, request: Request) -> Response:
+        found = await super().fetch(request)
+        head = found.head.replace(b"\r\n\r\n", b"\r\nETag: %b\r\n\r\n" % ETAG.encode())
+        if dict(request.headers).get("If-None-Match") == ETAG:
+            status = b"HTTP/1.1 304 Not Modified"
+            body, head = b"", status + head[head.index(b"\r\n") :]
+            return replace(found, status=304, head=head, headers=Headers.parse(head), body=body, content=body)
+        return replace(found, head=head, headers=Headers.parse(head))
+
+
+def item_of(page: CrawledPage) -> dict[str, str]:
+    return {"text": page.text}
+
+
+def archived(output: Path) -> list[dict[str, str]]:
+    """The fields of the records of answers to requests for pages, by a reader that is not ours."""
+    with (output / "archive/crawl-000000.warc.gz").open("rb") as file:
+        records = [dict(one.rec_headers.headers) for one in ArchiveIterator(file, no_record_parse=True)]
+    return [one for one in records if one["WARC-Type"] in ("response", "revisit")]
+
+
+def visit_twice(output: Path, visits: int) -> None:
+    output.parent.joinpath("hosts").write_text("127.0.0.1 two.test\n")
+    settings = {"downloader": Confirming, "hosts": str(output.parent / "hosts"), "delay": 0, "delay_factor": 0}
+    outrider.crawl(
+        ["http://two.test/"],
+        output=output,
+        on_page=item_of,
+        revisit=lambda page: 0 if page.lease.visits + 1 < visits else None,
+        **settings,
+    )
+
+
+def test_each_304_of_a_crawl_is_a_revisit_record_that_names_the_response(tmp_path):
+    output = tmp_path / "out"
+    visit_twice(output, 3)
+    lines = [json.loads(line) for line in (output / "pages.jsonl").read_text().splitlines()]
+    assert Counter(done=2, unchanged=4) == Counter(line["outcome"] for line in lines)
+    records = {int(one["Outrider-Token"]): one for one in archived(output)}
+    first = {line["url"]: records[line["token"]] for line in lines if line["outcome"] == "done"}
+    for line in lines:
+        one, confirmed = records[line["token"]], first[line["url"]]
+        if line["status"] == 200:
+            assert "response" == one["WARC-Type"]
+            continue
+        assert ("revisit", line["url"], confirmed["WARC-Date"], confirmed["WARC-Record-ID"]) == (
+            one["WARC-Type"],
+            *(one[f"WARC-Refers-To{name}"] for name in ("-Target-URI", "-Date", "")),
+        )
+        with closing(Directory(output / "archive", create=False, read_only=True)) as files:
+            kept = read_record(files, WarcPlace(**line["warc"]))
+        assert (one["WARC-Record-ID"], b"HTTP/1.1 304") == (kept.fields["warc-record-id"], kept.block[:12])
+
+
+def test_a_crawl_with_revisit_records_is_shown_checked_repaired_and_replayed(tmp_path, capsysbinary):
+    output = tmp_path / "out"
+    visit_twice(output, 2)
+    before = (output / "archive/crawl-000000.warc.gz").read_bytes()
+    assert 0 == cli.run(["show", "http://two.test/b", "-o", str(output), "--body"])
+    assert b"another page of these two" == capsysbinary.readouterr().out
+    replay = ["replay", str(output), "--on-page", f"{__name__}:item_of"]
+    for arguments in (["verify", str(output)], ["repair", str(output)], replay):
+        assert 0 == cli.run(arguments), capsysbinary.readouterr().err
+    items = [json.loads(line) for line in (output / "replayed.jsonl").read_text().splitlines()]
+    assert {"http://two.test/", "http://two.test/b"} == {item["url"] for item in items}
+    assert 2 == len(items)
+    assert before == (output / "archive/crawl-000000.warc.gz").read_bytes()
+
+
+def test_an_exported_page_names_its_archived_answer_and_an_import_keeps_it(tmp_path):
+    output = tmp_path / "out"
+    visit_twice(output, 1)
+    with Frontier.open(output / "frontier", robots="caller") as frontier:
+        kept = {record["url"]: record for record in frontier.records()}
+    marks = {one["WARC-Target-URI"]: one["WARC-Record-ID"] for one in archived(output)}
+    other = Frontier.memory(robots="caller")
+    other.restore(list(kept.values()))
+    other.requeue(list(kept))
+    for found in other.lease(2):
+        assert marks[found.url] == record_id(found.warc_record[8:])
+        assert bytes.fromhex(kept[found.url]["warc_record"]) == found.warc_record
 
 
 class TwoPages(FakeWeb):

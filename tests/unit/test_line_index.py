@@ -330,7 +330,7 @@ def test_an_entry_whose_line_was_edited_makes_readers_read_the_file(tmp_path, sm
     assert octets.count(b"test/100") == octets.count(b"test/200") == 1
     lines.path.write_bytes(octets.replace(b"test/100", b"test/xxx").replace(b"test/200", b"test/100"))
     with lines.path.open("rb") as file, pytest.raises(StaleIndexError):
-        line_index._Search(str(lines.path)).last_line(file, "http://a.test/100")
+        line_index._Search(str(lines.path)).last_line(file, "http://a.test/100", lambda line: True)
     assert 201 == last_line(str(lines.path), "http://a.test/100")["n"]
 
 

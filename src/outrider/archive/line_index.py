@@ -71,6 +71,7 @@ _Keys = npt.NDArray[np.uint64]
 _Offsets = npt.NDArray[np.int64]
 _Pair = tuple[_Offsets, _Offsets]
 _Marks = npt.NDArray[np.bool_]
+Wanted = Callable[[dict[str, Any]], bool]
 
 
 class StaleIndexError(OutriderError):
@@ -671,17 +672,17 @@ class _Search:
 
             yield opened()
 
-    def last_line(self, file: BinaryIO, url: str) -> dict[str, Any] | None:
-        """Returns the last line about a URL in the covered part."""
+    def last_line(self, file: BinaryIO, url: str, wanted: Wanted) -> dict[str, Any] | None:
+        """Returns the last wanted line about a URL in the covered part."""
         key_of = functools.cache(functools.partial(_key_of_url, url))  # the runs of an index have one key
         with self._runs() as runs:
             for run in runs:
-                wanted = key_of(run.key)
-                for offset in run.offsets_of_key(wanted):
+                entry = key_of(run.key)
+                for offset in run.offsets_of_key(entry):
                     line = _line_at(file, offset)
-                    _check([line], wanted, run.key, exact=True)
+                    _check([line], entry, run.key, exact=True)
                     fields = msgspec.json.decode(line, type=dict[str, Any])
-                    if fields.get("url") == url:
+                    if fields.get("url") == url and wanted(fields):
                         return fields
         return None
 
@@ -723,31 +724,34 @@ def _check(lines: list[bytes], wanted: int, key: bytes, *, exact: bool) -> None:
         raise StaleIndexError("the index and its line file differ")
 
 
-def last_line(path: str, url: str, bytes_max: int | None = None) -> dict[str, Any] | None:
+def last_line(
+    path: str, url: str, bytes_max: int | None = None, wanted: Wanted = lambda line: True
+) -> dict[str, Any] | None:
     """Returns the last whole line about a URL in a file of pages: from the index, and for lines after it from the end
-    of the file. bytes_max: how much of the file is read where there is no index. None without a line or a file.
+    of the file. bytes_max: how much of the file is read where there is no index. wanted: skips lines for which it is
+    not true. None without a line or a file.
 
     Raises OSError, and DecodeError for a line that is not JSON.
     """
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
         for _ in range(_ATTEMPTS):
             index = _Search(path)
-            found = _last_in(file, url, index.covered, bytes_max)
+            found = _last_in(file, url, index.covered, bytes_max, wanted)
             if found is not None or not index.covered:
                 return found
             try:
-                return index.last_line(file, url)
+                return index.last_line(file, url, wanted)
             except FileNotFoundError:
                 continue
             except (StaleIndexError, StoreError):
                 break
-        return _last_in(file, url, 0, bytes_max)
+        return _last_in(file, url, 0, bytes_max, wanted)
     return None
 
 
-def _last_in(file: BinaryIO, url: str, begin: int, bytes_max: int | None) -> dict[str, Any] | None:
-    """Returns the last whole line about a URL in the lines from a byte on, read from the end."""
-    wanted = b'"url":"%b"' % _text(url)
+def _last_in(file: BinaryIO, url: str, begin: int, bytes_max: int | None, wanted: Wanted) -> dict[str, Any] | None:
+    """Returns the last whole wanted line about a URL in the lines from a byte on, read from the end."""
+    named = b'"url":"%b"' % _text(url)
     end = file.seek(0, os.SEEK_END)
     least = max(0, begin - 1)  # with the end of the line before
     if bytes_max is not None:
@@ -765,13 +769,13 @@ def _last_in(file: BinaryIO, url: str, begin: int, bytes_max: int | None) -> dic
             continue
         last = len(piece) if whole else piece.rfind(b"\n") + 1
         carried, whole = piece[:first], True
-        place = piece.rfind(wanted, first, last)
+        place = piece.rfind(named, first, last)
         while place >= 0:
             start = piece.rfind(b"\n", first, place) + 1 or first
             line = msgspec.json.decode(piece[start : piece.find(b"\n", place) + 1], type=dict[str, Any])
-            if line.get("url") == url:
+            if line.get("url") == url and wanted(line):
                 return line
-            place = piece.rfind(wanted, first, start)
+            place = piece.rfind(named, first, start)
     return None
 
 

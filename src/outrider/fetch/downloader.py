@@ -56,8 +56,8 @@ def is_field_value(text: str) -> bool:
 
 
 def is_validator(text: str) -> bool:
-    """Whether a request may have this ETag or Last-Modified of an answer: as `is_field_value`, and bytes beyond ASCII as
-    latin-1."""
+    """Whether a request may have this ETag or Last-Modified of an answer: as `is_field_value`, and bytes beyond ASCII
+    too, as latin-1."""
     return _VALIDATOR.match(text) is not None
 
 

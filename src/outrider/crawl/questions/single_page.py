@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from outrider.archive import WarcPlace, read_record
-from outrider.archive.line_index import last_line
+from outrider.archive.line_index import Wanted, last_line
 from outrider.crawl.output.output import FILES, PAGES
 from outrider.crawl.output.written_lines import place_of
 from outrider.crawl.questions.manual_requests import ManualRequests, SiteRules
@@ -24,7 +24,7 @@ from outrider.fetch import FetchFailure, Response
 from outrider.fetch.codings import codings_of, unchunk
 from outrider.fetch.downloader import Headers
 from outrider.fetch.judging import challenge_of, meaning_of_page
-from outrider.fetch.meaning import Meaning
+from outrider.fetch.meaning import NOT_MODIFIED, Meaning
 from outrider.fetch.response_bytes import uncoded
 from outrider.limits import BODY_BYTES_MAX, DELAY_FACTOR_SECONDS_MAX
 from outrider.page import FOLLOWABLE, Page, PageLink, read
@@ -202,7 +202,8 @@ def passed_by(link: PageLink, page: Page, *, follow_nofollow: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedPage:
-    """A page of a crawl: its last line in pages.jsonl and, if archived, the answer."""
+    """A page of a crawl: its last line in pages.jsonl and, if archived, the answer. After a 304, the content is that of
+    the last answer with content."""
 
     line: dict[str, Any]
     head: bytes = b""
@@ -215,7 +216,8 @@ def kept_page(directory: str, url: str) -> ArchivedPage:
     found = inspect(directory, GIVE_A_CRAWL)
     if found is not DirectoryContent.CRAWL:
         raise no_crawl(directory, found)
-    line = _last_line(os.path.join(directory, FILES[PAGES]), url)
+    path = os.path.join(directory, FILES[PAGES])
+    line = _last_line(path, url)
     if line is None:
         raise NamedPathError(
             f"{url} is not in {directory}/{FILES[PAGES]}; `outrider explain {url} -o {directory}` shows what is known "
@@ -223,10 +225,15 @@ def kept_page(directory: str, url: str) -> ArchivedPage:
         )
     if line.get("warc") is None:
         return ArchivedPage(line)
-    place = place_of(line, url, os.path.join(directory, FILES[PAGES]))
+    place = place_of(line, url, path)
     files = Directory(os.path.join(directory, ARCHIVE_NAME), create=False, read_only=True)
     try:
-        return ArchivedPage(line, *archived(files, place, url))
+        head, content, page = archived(files, place, url)
+        whole = _last_line(path, url, _has_content) if line.get("status") == NOT_MODIFIED else None
+        if whole is not None:
+            place = place_of(whole, url, path)
+            _, content, page = archived(files, place, url)
+        return ArchivedPage(line, head, content, page)
     except FileNotFoundError:
         raise NamedPathError(f"{directory}/{ARCHIVE_NAME}/{place.file} is missing; restore it") from None
     finally:
@@ -253,8 +260,13 @@ def answer_of(files: Directory, place: WarcPlace) -> tuple[bytes, Headers, bytes
     return head, headers, content
 
 
-def _last_line(path: str, url: str) -> dict[str, Any] | None:
+def _has_content(line: dict[str, Any]) -> bool:
+    """Whether the answer of a line is archived and can be what a later 304 confirms."""
+    return line.get("warc") is not None and 200 <= (line.get("status") or 0) < 300
+
+
+def _last_line(path: str, url: str, wanted: Wanted = lambda line: True) -> dict[str, Any] | None:
     try:
-        return last_line(path, url)
+        return last_line(path, url, wanted=wanted)
     except (OSError, msgspec.DecodeError) as error:
         raise NamedPathError(f"{path} cannot be read ({error})") from None
