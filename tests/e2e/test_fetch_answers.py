@@ -59,6 +59,21 @@ def test_the_request_head_kept_is_the_one_the_server_got() -> None:
     ).encode() == got
 
 
+@pytest.mark.parametrize("octets", [b'"\xfc"', '"ü"'.encode(), b"\x80\xff", b'W/"\x85 x"'])
+def test_a_validator_beyond_ascii_is_sent_back_byte_for_byte(octets: bytes) -> None:
+    async def act(downloader: AnyDownloader, site: Site) -> tuple[bytes, bytes]:
+        url = f"http://site.test:{site.port}/"
+        first = await downloader.fetch(Request(url, "127.0.0.1", AGENT))
+        etag = first.headers.get("etag")
+        assert etag is not None
+        second = await downloader.fetch(Request(url, "127.0.0.1", AGENT, (("If-None-Match", etag),)))
+        return second.request_head, site.requests[1]
+
+    kept, got = run(answers(b"HTTP/1.1 200 OK\r\nETag: %b\r\nContent-Length: 2\r\n\r\nok" % octets), act)
+    assert kept == got
+    assert b"\r\nIf-None-Match: %b\r\n\r\n" % octets in got
+
+
 def test_a_url_without_a_path_requests_the_root() -> None:
     async def act(downloader: AnyDownloader, site: Site) -> bytes:
         await downloader.fetch(Request(f"http://site.test:{site.port}?q", "127.0.0.1", AGENT))
