@@ -336,3 +336,24 @@ def test_the_digest_of_a_text_is_kept_on_request(tmp_path, kept):
         frontier.report([lease.done(text_digest=b"other..."), lease.done()])
         record = next(record for record in frontier.records() if record["url"] == lease.url)
         assert (b"other...".hex() if kept else None) == record["text_digest"]
+
+
+class Counting(FakeWeb):
+    """One page whose bytes are different each time, and not its words."""
+
+    def page(self, url, path):
+        if path != "/":
+            return super().page(url, path)
+        text = "the same twelve words of a page that is visited again today"
+        return 200, f"<p>{text} {len(self.asked)}</p>", [("Content-Type", "text/html")]
+
+
+@pytest.mark.parametrize(("kept", "outcome"), [(True, "unchanged"), (False, "done")])
+def test_a_page_with_the_text_of_its_last_visit_is_unchanged_if_its_text_digest_is_kept(tmp_path, kept, outcome):
+    (tmp_path / "hosts").write_text("127.0.0.1 two.test\n")
+    settings = {"downloader": Counting, "hosts": str(tmp_path / "hosts"), "delay": 0, "delay_factor": 0}
+    more = {"revisit": lambda page: 0, "max_pages": 4, "keep_text_digest": kept}
+    outrider.crawl(["http://two.test/"], output=tmp_path / "out", **more, **settings)
+    lines = [json.loads(line) for line in (tmp_path / "out/pages.jsonl").read_text().splitlines()]
+    assert ["done", *[outcome] * 3] == [line["outcome"] for line in lines]
+    assert (4, 1) == tuple(len({line[name] for line in lines}) for name in ("digest", "text_digest"))
