@@ -595,8 +595,12 @@ def live_any_history(
 def test_any_history_of_any_verbs_is_found_again_after_a_power_cut(
     small_threshold, small_heads, small_segments, where_hosts_are, monkeypatch, robots
 ):
-    """Checkpoints, runs and tails all the time: an image of the disk has the state of the process."""
-    tails, runs, rounds, cold = live_any_history(f"{robots} 1", robots, monkeypatch)
+    """Checkpoints, runs and tails all the time: an image of the disk has the state of the process. A further history
+    follows one in which no host became cold, or little was written."""
+    for number in range(4):
+        tails, runs, rounds, cold = live_any_history(f"{robots} {number}", robots, monkeypatch)
+        if min(tails, runs, rounds) >= 2 and (where_hosts_are == "on disk") == (cold > 0):
+            break
     assert min(tails, runs, rounds) >= 2
     assert (where_hosts_are == "on disk") == (cold > 0)
 
