@@ -30,6 +30,7 @@ from outrider.limits import (
     LISTED_HOSTS_PER_STEP,
     LISTED_READ_BYTES,
 )
+from outrider.url.keys import key_of_name
 
 
 def check_state(state: object) -> None:
@@ -176,7 +177,8 @@ def _queues_there(
         if _listed(tables, queue.crawl, crawl):
             hashed = queue_hashes(np.array([number], np.uint64), np.array([queue.crawl], np.uint32))
             counts = (0, 0, queue.waiting, 0, queue.done, queue.gone)
-            found.append((int(hashed[0]), status_of_queue(tables, queue.crawl, (name, name), counts, queue.rules)))
+            names = key_of_name(name) or name, name
+            found.append((int(hashed[0]), status_of_queue(tables, queue.crawl, names, counts, queue.rules)))
     return sorted(found, key=lambda one: one[0])
 
 
