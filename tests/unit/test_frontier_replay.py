@@ -99,7 +99,8 @@ def _contents(backlog: Any, rows: int, moved: Any = None) -> dict[int, list[tupl
     found = {}
     for row in range(rows):
         cards = backlog.peek(row, 10_000)
-        cards = cards if moved is None else cards.filter(~moved.met(as_put(cards)))
+        if moved is not None:
+            cards = cards.filter(~moved.old(as_put(cards), leaving=True))
         if len(cards):
             found[row] = _listed(cards)
     return found
@@ -113,11 +114,10 @@ def all_of(tables: Tables) -> dict[str, object]:
     tables.recall_all()
     hosts, queues = tables.hosts, tables.queues
     *lease_cells, cards = tables.urls.open_leases()
-    moved = copy.deepcopy(tables.urls.calendar._moved)  # a restart has none
-    calendar = [
-        *_contents(tables.urls.calendar._waiting, 1_024, moved).values(),
-        *_contents(tables.urls.calendar._coming, 1, moved).values(),
-    ]
+    calendar = []
+    for one in (tables.urls.calendar, tables.urls.planned):
+        moved = copy.deepcopy(one._moved)  # a restart has none
+        calendar += [*_contents(one._waiting, 1_024, moved).values(), *_contents(one._coming, 1, moved).values()]
     waiting = sorted((card for bucket in calendar for card in bucket), key=lambda card: (card[1], card[0][:8]))
     state: dict[str, object] = {
         "facts": everything_of(tables),

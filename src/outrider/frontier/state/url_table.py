@@ -1,6 +1,6 @@
 """The URLs of a frontier: the card of each in the place for its state, its lease, and the counts.
 
-A queued card lies in the backlog of its queue, a waiting one in the calendar, one that is parked for a budget with its
+A queued card lies in the backlog of its queue, a waiting one in a calendar, one that is parked for a budget with its
 host, a leased one with its lease. The ledger has the newest record of every URL, in any state.
 """
 
@@ -60,6 +60,7 @@ class Reason(IntEnum):
     REDIRECT_SELF = 6
     DROPPED = 7
     TRAP = 8
+    PLANNED = 9  # of a waiting URL: a revisit rule decides whether it is fetched when it is due
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +115,12 @@ class UrlTable:
         self._scratch = scratch
         self._began = began
         self.calendar = Calendar(scratch, name="calendar", now=began)
+        self.planned = Calendar(scratch, name="planned", now=began)
+        """The waiting URLs that a revisit rule looks at when they are due, maybe several times."""
         self.spent = TailedBacklog(scratch, name="spent")  # by host: parked for a budget
         self.order = 1  # the number of the next URL that is accepted
         self.counts = [0] * 7  # by state
-        self.void_waiting = 0  # cards of deleted queues that the calendar still holds
+        self.void_waiting = 0  # cards of deleted queues that the calendars still have
         self.requeued: dict[int, tuple[Instant, float]] = {}
         """By token: due and priority (NaN: as before) of leased URLs that are queued again when the lease ends."""
         self._woken: Instant = 0  # the latest instant up to which waiting URLs were queued
@@ -324,8 +327,10 @@ class UrlTable:
             return cards
         heads, queues = cards.heads, self._tables.rows_of(cards.heads)
         queued, waiting = heads["state"] == QUEUED, heads["state"] == WAITING
-        # One that was due may be queued. A queue without a tail does not have it, because its head was searched.
-        woken = np.flatnonzero(waiting & (heads["due"] <= self._woken))
+        # One that was due may be queued, and a planned one at any time. A queue without a tail does not have it, because
+        # its head was searched.
+        planned = heads["reason"] == Reason.PLANNED
+        woken = np.flatnonzero(waiting & ((heads["due"] <= self._woken) | planned))
         woken = woken[self.backlog.has_tail(queues[woken])]
         if len(woken):
             mask, _ = self.backlog.remove(queues[woken], heads["fingerprint"][woken])
@@ -335,8 +340,9 @@ class UrlTable:
             waiting[woken[mask]] = False
         if queued.any():
             self.backlog.forget(queues[queued], cards.filter(queued))
-        if waiting.any():
-            self.calendar.forget(cards.filter(waiting))
+        for calendar, its in ((self.calendar, waiting & ~planned), (self.planned, waiting & planned)):
+            if its.any():
+                calendar.forget(cards.filter(its))
         spent = (heads["state"] == PARKED) & (heads["reason"] != Reason.ROBOTS) & (heads["reason"] != Reason.TRAP)
         if spent.any():
             hosts, some = self._tables.queues.host[queues[spent]], cards.filter(spent)
@@ -418,13 +424,22 @@ class UrlTable:
             self.backlog.put(queues, some_cards)
             self._tables.changed.append(self._tables.queues.host[queues])
         if come[WAITING]:
-            self.calendar.put(cards if all_alike else cards.take(np.flatnonzero(states == WAITING)))
+            self._put_waiting(cards if all_alike else cards.take(np.flatnonzero(states == WAITING)))
         if come[PARKED]:
             # URLs that robots rules refuse, and traps, lie in the ledger alone.
             others = (states == PARKED) & (heads["reason"] != Reason.ROBOTS) & (heads["reason"] != Reason.TRAP)
             if others.any():
                 self.spent.put(self._tables.queues.host[rows[others]], cards.filter(others))
         self.seen.add_contents(cards)
+
+    def _put_waiting(self, cards: Cards) -> None:
+        """Puts waiting cards into the calendars."""
+        planned = cards.heads["reason"] == Reason.PLANNED
+        if not planned.any():
+            self.calendar.put(cards)
+            return
+        self.calendar.put(cards.filter(~planned))
+        self.planned.put(cards.filter(planned))
 
     def _recount(self, rows: Rows, old: Uint8s, states: Uint8s) -> list[int]:
         """Moves URLs of these queues from old states to new ones in the counts. Returns how many came to each state."""
@@ -544,20 +559,40 @@ class UrlTable:
             taken += len(parts[-1])
         if not taken:
             return 0
-        cards = Cards.concatenate(parts)
-        dead = self._dead(cards.heads)
-        if dead is not None:
-            self.void_waiting -= int(dead.sum())
-            cards = cards.filter(~dead)
+        self.queue_waiting(self._not_void(Cards.concatenate(parts)))
+        return taken
+
+    def queue_waiting(self, cards: Cards, classes: Uint8s | None = None) -> None:
+        """Queues cards that have left a calendar. classes: those of their values, for planned ones."""
         heads = cards.changed()
         heads["state"] = QUEUED
+        if classes is not None:
+            heads["klass"] = classes
         self.file(cards.with_heads(heads), np.full(len(cards), WAITING, np.uint8))
-        return taken
+
+    def take_planned(self, until: Instant, most: int) -> Cards:
+        """Removes and returns up to `most` planned cards that are to be looked at until an instant, the first ones
+        first. Each must be queued (`queue_waiting`) or planned again (`planned.put`). While buckets of the calendar are
+        moved it returns fewer."""
+        if not len(self.planned):
+            return _NO_CARDS
+        return self._not_void(self.planned.due(until, most))
+
+    def _not_void(self, cards: Cards) -> Cards:
+        """Returns cards from a calendar without those of deleted queues."""
+        dead = self._dead(cards.heads)
+        if dead is None:
+            return cards
+        self.void_waiting -= int(dead.sum())
+        return cards.filter(~dead)
 
     def restore(self) -> None:
         """Call it behind the checkpoint's hosts and queues: fills everything derived from the ledger, in one scan."""
+        began = max(self._tables.now, self._began)
         self.calendar.close()
-        self.calendar = Calendar(self._scratch, name="calendar", now=max(self._tables.now, self._began))
+        self.calendar = Calendar(self._scratch, name="calendar", now=began)
+        self.planned.close()
+        self.planned = Calendar(self._scratch, name="planned", now=began)
         self._tables.meet_cold()
         for _, column in self._columns():
             column[: self._tables.queues.count] = 0  # recalled hosts brought counts that the scan adds again
@@ -588,7 +623,7 @@ class UrlTable:
             yield cards, rows, int(heads["order"].max())
 
     def _set_aside(self, cards: Cards) -> Cards:
-        """Counts the URLs of cold hosts, which have no row for it, and puts the waiting ones into the calendar. Returns
+        """Counts the URLs of cold hosts, which have no row for it, and puts the waiting ones into the calendars. Returns
         the other cards."""
         heads = cards.heads
         rows = self._tables.queues.find(np.ascontiguousarray(heads["queue"]))
@@ -603,7 +638,7 @@ class UrlTable:
         states = some_cards.heads["state"]
         for state, count in enumerate(np.bincount(states, minlength=7).tolist()):
             self.counts[state] += count
-        self.calendar.put(some_cards.filter(states == WAITING))
+        self._put_waiting(some_cards.filter(states == WAITING))
         self.seen.add_contents(some_cards)
         return cards.filter(~resting)
 
@@ -631,7 +666,7 @@ class UrlTable:
 
     def close(self) -> None:
         """Closes and removes the files of tails."""
-        for part in (self.backlog, self.calendar, self.spent):
+        for part in (self.backlog, self.calendar, self.planned, self.spent):
             part.close()
 
 

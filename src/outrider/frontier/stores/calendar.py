@@ -11,9 +11,10 @@ from __future__ import annotations
 import heapq
 
 import numpy as np
+import numpy.typing as npt
 
 from outrider.frontier.format.card_columns import Cards
-from outrider.frontier.stores.moved_cards import MovedCards
+from outrider.frontier.stores.moved_cards import MovedWaiting
 from outrider.frontier.stores.tailed_backlog import TailedBacklog
 from outrider.limits import (
     CALENDAR_COMING_CARDS_MAX,
@@ -54,7 +55,7 @@ class Calendar:
         self._filled: set[int] = set()
         self._least: dict[int, int] = {}
         """The earliest due of each bucket with cards, or an earlier instant after `forget`."""
-        self._moved = MovedCards()
+        self._moved = MovedWaiting()
         self._side = 0
         """The first row of the buckets. A purge moves the cards of all buckets to rows of the other side."""
 
@@ -65,14 +66,18 @@ class Calendar:
         """How many cards wait."""
         return len(self._waiting) + len(self._coming) - len(self._moved)
 
-    def put(self, cards: Cards) -> None:
-        """Adds cards. Raises ValueError when a class exceeds 15 or an order 2^60 - 1; nothing is added then."""
+    def put(self, cards: Cards, at: npt.NDArray[np.int64] | None = None) -> None:
+        """Adds cards. at: the instants for which they wait, if not for their due; `due` returns the cards with these.
+        Raises ValueError when a class exceeds 15 or an order 2^60 - 1; nothing is added then."""
         if not len(cards):
             return
         heads = cards.heads.copy()
+        if at is not None:
+            heads["due"] = at
         orders, classes = heads["order"], heads["klass"]
         if classes.max() > 15 or orders.max() > _ORDER_MAX:
             raise ValueError(f"a class of {classes.max()} or an order of {orders.max()} finds no place in a calendar")
+        self._moved.put(cards.with_heads(heads))
         # The backlog sorts by class first; here due is first, so the class moves to the place of order.
         heads["order"] = (np.uint64(15) - classes) << np.uint64(_CLASS_SHIFT) | orders
         heads["klass"] = 0
@@ -115,7 +120,7 @@ class Calendar:
             until = now if bucket is None else min(now, bucket[0] - 1)
             taken = self._take_coming(until, wanted)
             if len(taken):
-                parts.append(self._living(taken))
+                parts.append(self._living(taken, leaving=True))
                 wanted -= len(parts[-1])
             elif bucket is None or bucket[0] > now:
                 self._horizon = max(self._horizon, now)
@@ -226,9 +231,11 @@ class Calendar:
         self._begins = [(begin, level, row - self._side + other) for begin, level, row in self._begins]
         self._side = other
 
-    def _living(self, cards: Cards) -> Cards:
+    def _living(self, cards: Cards, *, leaving: bool = False) -> Cards:
         """Returns those of these cards, as they are in buckets, that are no old copies."""
-        return cards.filter(~self._moved.met(_as_put(cards))) if len(self._moved) else cards
+        if not len(self._moved):
+            return cards
+        return cards.filter(~self._moved.old(_as_put(cards), leaving=leaving))
 
     def close(self) -> None:
         """Forgets everything and removes the files."""
@@ -237,7 +244,7 @@ class Calendar:
         self._begins.clear()
         self._filled.clear()
         self._least.clear()
-        self._moved = MovedCards()
+        self._moved = MovedWaiting()
 
     def statistics(self) -> dict[str, int]:
         """Returns the counts of `TailedBacklog` (cards, bytes, disk_bytes …), and buckets: the number with cards."""

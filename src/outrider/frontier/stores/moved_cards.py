@@ -15,7 +15,7 @@ from outrider.frontier.format.card_columns import Cards
 
 
 class MovedCards:
-    """The old copies that a store still has. Only memory: when a store is opened, its places are derived anew."""
+    """The old copies that a backlog still has. Only memory: when a store is opened, its places are derived anew."""
 
     def __init__(self) -> None:
         # By order, which names a URL. A URL may be moved several times, so the values tell its copies apart.
@@ -53,8 +53,57 @@ class MovedCards:
         return np.array([values[0] for copies in self._copies.values() for values in copies], np.uint64)
 
 
+class MovedWaiting:
+    """The old copies that a calendar still has. The living card of a URL is the one that was put last, so a card may
+    wait for another instant than its record says."""
+
+    def __init__(self) -> None:
+        # By order, which names a URL.
+        self._copies: dict[int, int] = {}
+        self._living: dict[int, tuple[Any, ...]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def note(self, cards: Cards) -> None:
+        """Notes that these cards have left."""
+        for order in cards.heads["order"].tolist():
+            self._copies[order] = self._copies.get(order, 0) + 1
+            self._living.pop(order, None)
+        self._count += len(cards)
+
+    def put(self, cards: Cards) -> None:
+        """Notes cards that are put at their due, to tell them apart from old copies of their URLs."""
+        for row, order in enumerate(cards.heads["order"].tolist()) if self._count else ():
+            if order in self._copies:
+                self._living[order] = (cards.heads["due"][row].item(), *_values(cards, row))
+
+    def old(self, cards: Cards, *, leaving: bool) -> npt.NDArray[np.bool_]:
+        """Returns which of these cards are old copies, and forgets those. leaving: whether the others leave the
+        calendar; otherwise they go to another bucket."""
+        found: npt.NDArray[np.bool_] = np.zeros(len(cards), np.bool_)
+        for row, order in enumerate(cards.heads["order"].tolist()):
+            copies = self._copies.get(order)
+            if copies is None:
+                continue
+            if self._living.get(order) == (cards.heads["due"][row].item(), *_values(cards, row)):
+                if leaving:
+                    del self._living[order]
+                continue
+            found[row] = True
+            self._count -= 1
+            if copies > 1:
+                self._copies[order] = copies - 1
+            else:
+                del self._copies[order]
+                self._living.pop(order, None)
+        return found
+
+
 def _values(cards: Cards, row: int) -> tuple[Any, ...]:
     """Returns all of a card that a move may change, and that its record in the ledger has, too. A URL that is due is
-    queued without a new record, so its state does not count."""
+    queued without a new record, and with the class of its value. So state, due and class do not count: where two copies
+    differ in these alone, either may remain."""
     head = cards.heads[row]
-    return (*(head[name].item() for name in ("fingerprint", "due", "klass", "priority")), cards.extra_of(row))
+    return (head["fingerprint"].item(), head["priority"].item(), cards.extra_of(row))

@@ -90,8 +90,9 @@ class _Recount:
             self._unseen += len(some) - int(np.count_nonzero(known))
 
     def wake(self) -> None:
-        """Counts URLs as queued that left the calendar: their records still say waiting."""
-        woken = self.counts[WAITING] - (len(self._tables.urls.calendar) - self._tables.urls.void_waiting)
+        """Counts URLs as queued that left the calendars: their records still say waiting."""
+        urls = self._tables.urls
+        woken = self.counts[WAITING] - (len(urls.calendar) + len(urls.planned) - urls.void_waiting)
         if woken >= 0:
             self.counts[WAITING] -= woken
             self.counts[QUEUED] += woken

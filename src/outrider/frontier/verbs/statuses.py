@@ -103,6 +103,7 @@ def statistics(
             "recent": {"bytes": recent_bytes},
             "backlog": tables.urls.backlog.statistics(),
             "calendar": tables.urls.calendar.statistics(),
+            "planned": tables.urls.planned.statistics(),
             "hosts": {"rows": len(tables.hosts), "bytes": tables.hosts.bytes()},
             "cold_hosts": {
                 "hosts": len(tables.cold),
