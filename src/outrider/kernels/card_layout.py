@@ -50,4 +50,7 @@ SCHEDULE_SHIFT = 1
 """The other seven bits of `flags` are the schedule of a page that is visited regularly: 0 for no schedule, otherwise
 the code of the usual pause (frontier/policy/revisit.py)."""
 
+PLANNED = 9
+"""The reason of a waiting card that a revisit rule looks at when it is due."""
+
 Heads = npt.NDArray[Any]

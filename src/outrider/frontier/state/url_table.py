@@ -29,7 +29,7 @@ from outrider.frontier.stores.calendar import Calendar
 from outrider.frontier.stores.ledger import Ledger
 from outrider.frontier.stores.tailed_backlog import TailedBacklog
 from outrider.journey import State
-from outrider.kernels.card_layout import HEAD, Heads
+from outrider.kernels.card_layout import HEAD, PLANNED, Heads
 from outrider.limits import CALENDAR_ROUNDS_MAX
 from outrider.storage.files import Files
 from outrider.storage.read_ahead import ahead
@@ -60,7 +60,7 @@ class Reason(IntEnum):
     REDIRECT_SELF = 6
     DROPPED = 7
     TRAP = 8
-    PLANNED = 9  # of a waiting URL: a revisit rule decides whether it is fetched when it is due
+    PLANNED = PLANNED  # of a waiting URL: a revisit rule decides whether it is fetched when it is due
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +329,7 @@ class UrlTable:
         queued, waiting = heads["state"] == QUEUED, heads["state"] == WAITING
         # One that was due may be queued, and a planned one at any time. A queue without a tail does not have it, because
         # its head was searched.
-        planned = heads["reason"] == Reason.PLANNED
+        planned = heads["reason"] == PLANNED
         woken = np.flatnonzero(waiting & ((heads["due"] <= self._woken) | planned))
         woken = woken[self.backlog.has_tail(queues[woken])]
         if len(woken):
@@ -434,7 +434,7 @@ class UrlTable:
 
     def _put_waiting(self, cards: Cards) -> None:
         """Puts waiting cards into the calendars."""
-        planned = cards.heads["reason"] == Reason.PLANNED
+        planned = cards.heads["reason"] == PLANNED
         if not planned.any():
             self.calendar.put(cards)
             return

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.frontier.format.card_columns import Cards
+from outrider.kernels.card_layout import PLANNED
 
 
 class MovedCards:
@@ -103,7 +104,8 @@ class MovedWaiting:
 
 def _values(cards: Cards, row: int) -> tuple[Any, ...]:
     """Returns all of a card that a move may change, and that its record in the ledger has, too. A URL that is due is
-    queued without a new record, and with the class of its value. So state, due and class do not count: where two copies
-    differ in these alone, either may remain."""
+    queued without a new record, so its state does not count. A planned one is also queued at another instant, with the
+    class of its value: of two copies that differ in these alone, either may remain."""
     head = cards.heads[row]
-    return (head["fingerprint"].item(), head["priority"].item(), cards.extra_of(row))
+    names = ("fingerprint", "priority") if head["reason"] == PLANNED else ("fingerprint", "priority", "due", "klass")
+    return (*(head[name].item() for name in names), cards.extra_of(row))
