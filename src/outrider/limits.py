@@ -610,3 +610,10 @@ PATTERN_CHARACTERS_MAX = 10_000  # a scope pattern is typed by a person; a longe
 # rules with a wildcard for one agent; each costs microseconds per URL, and 40,000 fit into 500 KiB
 ROBOTS_WILDCARD_RULES_MAX = 2_000
 ROBOTS_LINE_CHARACTERS_MAX = 16_664  # where Google's parser cuts a line; no URL that is crawled is as long
+
+# revisits
+CHANGE_RATE_MIN = 1e-10  # changes a second that are learned at least: one in 300 years; the logarithm needs a bound
+CHANGE_RATE_MAX = 10.0  # and at most: no page is visited as often as this, so a larger rate means the same
+CHANGE_CONFIDENCE_MIN = 1e-3  # a belief about nothing: one visit replaces it
+# About a thousand changes: the error is 3 %, and a page that changes its habit is noticed after as many
+CHANGE_CONFIDENCE_MAX = 1_000.0
