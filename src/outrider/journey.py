@@ -151,6 +151,7 @@ class Form(StrEnum):
     FLAG = "flag"
     FLAG_OR_NONE = "flag_or_none"
     COUNT = "count"
+    REAL = "real"
     ERROR = "error"
     LOCATION = "location"
     TEXT = "text"
@@ -354,9 +355,15 @@ OUTCOME_COLUMNS: Final[Mapping[str, str]] = {
 OWN_FIELDS: Final[Mapping[str, OutcomeField]] = {
     "visits": OutcomeField(Form.COUNT, None, kept="v"),
     "created_at": OutcomeField(Form.INSTANT, None, kept="c"),
+    "change_rate": OutcomeField(Form.REAL, None, kept="r"),
+    "change_confidence": OutcomeField(Form.REAL, None, kept="p"),
+    "revisit_interval": OutcomeField(Form.REAL, None, kept="i"),
+    "revisit_memory": OutcomeField(Form.REAL, None, kept="n"),
 }
 """The fields of a record that no outcome sets. visits: the number of answered fetches. created_at: the instant at which
-the page was made, only from an import."""
+the page was made, only from an import. change_rate: changes per second, as its visits showed; change_confidence: about
+how many changes were seen (policy/change_rates.py). revisit_interval, revisit_memory: the numbers of a published rule
+(policy/revisit_rules.py)."""
 RECORD_FIELDS: Final[Mapping[str, OutcomeField]] = {
     **{name: field for name, field in OUTCOME_FIELDS.items() if field.kept},
     **OWN_FIELDS,

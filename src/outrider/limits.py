@@ -11,6 +11,7 @@ URL_BYTES_MAX = 8_192  # longer ones are traps or data; servers commonly refuse 
 REFERRER_BYTES_MAX = URL_BYTES_MAX  # a referrer is a URL; a card has 16 bits for its length
 JSON_DEPTH_MAX = 64  # levels of JSON of callers: readers in Python fail near 970, some in other languages beyond 64
 METADATA_BYTES_MAX = 16_384  # the metadata that a caller attaches to one URL; memory and log keep it
+REAL_MAX = 1e12  # a real number of a record: more than the seconds and the rates that occur
 VISITS_MAX = 2**32 - 1  # of one URL; from here on they are not counted
 TEXT_DIGEST_BYTES = 8  # of a page's text, without markup, numbers and menus
 UNIQUE_METADATA_BYTES_MAX = 1 << 20  # the same in a crawl by unique keys: whole requests of other programs, with bodies
@@ -617,3 +618,19 @@ CHANGE_RATE_MAX = 10.0  # and at most: no page is visited as often as this, so a
 CHANGE_CONFIDENCE_MIN = 1e-3  # a belief about nothing: one visit replaces it
 # About a thousand changes: the error is 3 %, and a page that changes its habit is noticed after as many
 CHANGE_CONFIDENCE_MAX = 1_000.0
+CHANGE_SECONDS_PRIOR = 7 * 86_400.0  # between two changes of a page of which nothing is known
+CHANGE_CONFIDENCE_PRIOR = 0.5  # of a page that was never visited again: the first visits count more than any host
+REVISIT_SECONDS_MAX = (
+    10 * 365 * 86_400.0
+)  # until the next visit of a page: a pause that fits into every sum of instants
+REVISIT_PRICE_MIN = 1e-12  # a price has a logarithm
+RATE_MIN = 1e-6  # fetches a second over all hosts: one in eleven days
+RATE_MAX = 1e6
+REVISIT_STEP = 0.003  # by which each fetch changes the logarithm of price or stretch; 0.0003 to 0.005 all work
+REVISIT_HOST_STEP = 0.05  # the same for the price of one host that is due more often than its gap allows
+REVISIT_HOSTS_PRICED_MAX = 100_000  # hosts with a price of their own, in memory
+REVISIT_HORIZON = 5.0  # a page is looked at again after this number of mean intervals, half of it at least
+REVISIT_LOOKS_PER_FETCH = 12
+REVISIT_TRIES_AHEAD = 6  # pages that are looked at before one is fetched ahead of its time
+REVISIT_LOOKS_PER_CALL = 256  # a few milliseconds
+REVISIT_AWAITED_SECONDS = 60  # a page that was chosen and not leased by then is not waited for: its host is closed

@@ -121,7 +121,7 @@ def _column_kind(known: str | None, of_value: str) -> str:
     )
 
 
-_KINDS: Final = {Form.METADATA: "json", Form.COUNT: "whole", Form.INSTANT: "instant"}
+_KINDS: Final = {Form.METADATA: "json", Form.COUNT: "whole", Form.INSTANT: "instant", Form.REAL: "real"}
 """The kind of a column by the form of a record's field; other forms are texts."""
 FRONTIER: Final = Shape(
     {

@@ -512,7 +512,9 @@ class Hooks:
         )
         self.priority: LinkColumn | None = _priority(options.priority, places)
         self.key: LinkColumn | None = _function_of("key", options.key, places)
-        self.revisit: Revisit | None = _function_of("revisit", options.revisit, places)
+        self.revisit: Revisit | None = (
+            None if options.revisit_rule else _function_of("revisit", options.revisit, places)
+        )
         self.readers: dict[str, ContentReader] = {
             essence: _reader(reader, places) for essence, reader in options.readers
         }

@@ -521,7 +521,7 @@ class Settler:
             repeats=one.repeats or (one.copy_of is not None and not one.mirrored and not one.differs),
             first_copy=not one.repeats and self._copies.is_first_of_shape(visit.lease.url, one.copy_of),
             foreign_copy=not one.repeats and self._copies.is_first_of_host(visit.lease.url, one.copy_of),
-            keeps_text=self._options.keep_text_digest,
+            keeps_text=self._options.keeps_text,
             warc_record=one.warc_record,
         )
 

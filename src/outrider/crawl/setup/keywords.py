@@ -61,7 +61,9 @@ class CrawlKeywords(TypedDict, total=False):
     readers: Mapping[str, Callable[..., Any] | str] | Iterable[str]
     priority: Literal["weighted", "by_domain_page_freshness"] | Callable[..., Any] | str | None
     key: Callable[..., Any] | str | None
-    revisit: Callable[..., Any] | str | None
+    revisit: Literal["uniform", "adaptive", "halving", "nutch", "optimal", "age"] | Callable[..., Any] | str | None
+    rate: float | None
+    discovery_share: float | None
     downloader: Callable[..., Any] | str | None
     header: Mapping[str, str] | Iterable[str]
     credentials: Mapping[str, str] | Iterable[str]

@@ -22,7 +22,13 @@ from outrider.crawl.setup.credentials import checked_secret, origin_of
 from outrider.crawl.setup.group_settings import GROUP_WORDS, groups_of, read_groups
 from outrider.errors import SettingsError
 from outrider.fetch.downloader import Request, is_secret
-from outrider.frontier.policy.frontier_settings import CRAWL_DELAY_AS, CRAWL_DELAY_OVER, ROBOTS_UNREACHABLE
+from outrider.frontier.policy.frontier_settings import (
+    CRAWL_DELAY_AS,
+    CRAWL_DELAY_OVER,
+    ROBOTS_UNREACHABLE,
+    check_revisits,
+)
+from outrider.frontier.policy.revisit_plan import NAMES as REVISIT_RULES
 from outrider.limits import (
     CONNECT_SECONDS_MAX,
     DELAY_FACTOR,
@@ -31,6 +37,8 @@ from outrider.limits import (
     GROUP_CAPACITY_MAX,
     IDLE_SECONDS_MAX,
     ORDER_SECONDS_MAX,
+    RATE_MAX,
+    RATE_MIN,
     RETRY_SECONDS,
     TIMEOUT_SECONDS_MAX,
     TOTAL_SECONDS_MAX,
@@ -260,6 +268,10 @@ def _priority(value: object) -> object:
     return value if is_function(value) else _one_of(PRIORITIES)(value)
 
 
+def _revisit(value: object) -> object:
+    return value if is_function(value) else _one_of(REVISIT_RULES)(value)
+
+
 def _readers(value: object) -> tuple[tuple[str, object], ...]:
     """Pairs of a content type and the function that reads it."""
     if isinstance(value, Mapping):
@@ -434,6 +446,7 @@ class OptionTopic(StrEnum):
     LIMITS = "Limits"
     POLITENESS = "Politeness"
     NETWORK = "Network"
+    REVISITS = "Revisits (docs/revisits.md)"
     HOOKS = "Your own functions (docs/hooks.md)"
     TRAPS = "Crawler traps (docs/traps.md)"
     RUN = "Run and output"
@@ -859,7 +872,37 @@ class CrawlOptions:
     key: Any = _hook(
         OptionTopic.HOOKS, "Called with each link, returns the name of its queue. Queues of one host share its clock."
     )
-    revisit: Any = _hook(OptionTopic.HOOKS, "Called with each page, returns the seconds until its next visit.")
+    revisit: Any = _setting(
+        OptionTopic.REVISITS,
+        None,
+        "Visit fetched pages again, by this rule (docs/revisits.md). A function is called with each page, and returns "
+        "the seconds until its next visit.",
+        "one of " + ", ".join(REVISIT_RULES) + "; " + _A_FUNCTION + ", or none",
+        _revisit,
+        "RULE|MODULE:FUNCTION",
+        choices=REVISIT_RULES,
+        optional=True,
+    )
+    rate: float | None = _setting(
+        OptionTopic.REVISITS,
+        None,
+        "Fetch at most N URLs a second from all hosts together, in each minute.",
+        f"a number from {RATE_MIN:g} to {RATE_MAX:g}, or none",
+        _real(RATE_MIN, RATE_MAX),
+        "N",
+        optional=True,
+        frontier=True,
+    )
+    discovery_share: float | None = _setting(
+        OptionTopic.REVISITS,
+        None,
+        "Use this share of --rate for new URLs. Without it, the values of new and known pages decide.",
+        "a number from 0 to 1, or none",
+        _real(0, 1),
+        "X",
+        optional=True,
+        frontier=True,
+    )
     downloader: Any = _setting(
         OptionTopic.NETWORK,
         None,
@@ -949,8 +992,19 @@ class CrawlOptions:
         for name, setting in SETTINGS.items():
             object.__setattr__(self, name, checked(name, getattr(self, name), setting))
         _require_no_secret(self.header)
+        check_revisits({"revisit": self.revisit_rule, "rate": self.rate, "discovery_share": self.discovery_share})
         if not self.obey_robots:
             _require_owner(own_sites=self.own_sites, anywhere=self.scope == "any")
+
+    @property
+    def revisit_rule(self) -> str | None:
+        """Returns the revisit rule by its name; None without one, or for a function, which decides page by page."""
+        return self.revisit if self.revisit in REVISIT_RULES else None
+
+    @property
+    def keeps_text(self) -> bool:
+        """Whether the frontier keeps the digests of texts: a revisit rule compares them."""
+        return self.keep_text_digest or self.revisit_rule is not None
 
     @property
     def user_agent_sent(self) -> str:
@@ -970,7 +1024,9 @@ class CrawlOptions:
     def frontier_settings(self) -> dict[str, object]:
         """Returns the settings of the frontier, under the same names."""
         told = {name: getattr(self, name) for name in FRONTIER_SETTINGS} | {
-            "group": groups_of(self.group, self.contact)
+            "group": groups_of(self.group, self.contact),
+            "revisit": self.revisit_rule,
+            "keep_text_digest": self.keeps_text,
         }
         rules = Traps(
             self.max_url_bytes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -17,8 +18,10 @@ from outrider.kernels.card_layout import HAS_CONTENT, HEAD, SCHEDULE_SHIFT
 _NUMBERS: Final = frozenset({Form.COUNT, Form.INSTANT})
 _TYPES: Final[Mapping[Form, type]] = {
     Form.TEXT: str, Form.OCTETS: bytes, Form.METADATA: bytes, Form.COUNT: bytes, Form.INSTANT: bytes,
+    Form.REAL: bytes,
 }  # fmt: skip
-"""The type that a card has for the values of a form. Metadata is JSON, a number is its bytes, the lowest first."""
+"""The type that a card has for the values of a form. Metadata is JSON, a whole number is its bytes, the lowest first,
+and a real number a float of 4 bytes."""
 KEPT_FIELDS: Final[Mapping[str, OutcomeField]] = {**RECORD_FIELDS, "text": OutcomeField(Form.TEXT, kept="w")}
 """The fields of a record, and the text of a URL of a crawl by unique keys if it differs from the URL of the card."""
 EMPTY: Final[Mapping[str, Any]] = {name: _TYPES[field.form]() for name, field in KEPT_FIELDS.items()}
@@ -114,12 +117,24 @@ def value_of(kept: KeptFields, name: str) -> Any:
     value, form = getattr(kept, name), KEPT_FIELDS[name].form
     if form is Form.METADATA:
         return unpacked(value)
+    if form is Form.REAL:
+        return real_of(value) if value else None
     return int.from_bytes(value, "little") if value and form in _NUMBERS else value or None
 
 
 def number_bytes(number: int) -> bytes:
     """Returns a number as cards have it; nothing for 0."""
     return number.to_bytes((number.bit_length() + 7) // 8, "little")
+
+
+def real_bytes(number: float) -> bytes:
+    """Returns a real number as cards have it, a float of 4 bytes; nothing for 0."""
+    return struct.pack("<f", number) if number else b""
+
+
+def real_of(octets: bytes) -> float:
+    """Returns the number that `real_bytes` packed."""
+    return float(struct.unpack("<f", octets)[0]) if len(octets) == 4 else 0.0
 
 
 def visits_of(kept: KeptFields, fetched: int) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from outrider.errors import SettingsError
 from outrider.frontier.policy import budgets
 from outrider.frontier.policy.grouping import Grouping
+from outrider.frontier.policy.revisit_plan import NAMES, NEEDS_RATE, RevisitFunction
 from outrider.frontier.priority import PriorityFunction
 from outrider.limits import (
     CARD_BYTES_MAX,
@@ -17,6 +18,8 @@ from outrider.limits import (
     DELAY_SECONDS_FLOOR,
     HOT_HOST_MEMORY_BYTES,
     HOT_HOSTS_MIN,
+    RATE_MAX,
+    RATE_MIN,
 )
 from outrider.url import LossyRules, Scope
 from outrider.url.scope import ScopeKind
@@ -58,7 +61,13 @@ class FrontierSettings:
     at the limit, or "skip" the pages of its authority. crawl_delay_as: a "gap" after each request, or the length of a
     "window" in which one request begins, as Bing reads it.
 
-    keep_text_digest: whether the record of a URL keeps the digest of its text, 8 bytes (docs/copies.md).
+    keep_text_digest: whether the record of a URL keeps the digest of its text, 8 bytes (docs/copies.md). A revisit rule
+    switches it on.
+
+    revisit: the rule by which fetched pages are visited again: "uniform", "adaptive", "halving", "nutch", "optimal",
+    "age", or a function of `outrider.frontier.policy.revisit_plan.Visited` (docs/revisits.md). rate: fetches a second
+    over all hosts at most, or None. discovery_share: the share of the fetches that is for new URLs; None lets the
+    values of new and known pages decide.
 
     memory_bytes: the limit of memory for the cards of queued URLs and robots rules. A sixteenth of it is for robots.txt
     files and their rules: beyond that, the least recently used files are on disk. The rest is for the cards: beyond it,
@@ -90,6 +99,9 @@ class FrontierSettings:
     crawl_delay_over: str = "obey"
     crawl_delay_as: str = "gap"
     keep_text_digest: bool = False
+    revisit: str | RevisitFunction | None = None
+    rate: float | None = None
+    discovery_share: float | None = None
 
     @property
     def hot_hosts_max(self) -> int:
@@ -123,6 +135,7 @@ class FrontierSettings:
         for name, words in _CHOICES.items():
             if given.get(name, words[0]) not in words:
                 raise SettingsError(f"{name} {given[name]!r}: use {', '.join(words[:-1])} or {words[-1]}")
+        check_revisits(given)
         for name in ("obey_robots", "keep_text_digest"):
             if not isinstance(given.get(name, True), bool):
                 raise SettingsError(f"{name} {given[name]!r}: pass True or False")
@@ -142,6 +155,29 @@ class FrontierSettings:
         # An invalid pattern fails now, not with the first link.
         Scope.of_seeds(options.scope, (), options.include, options.exclude, options.max_depth)
         return options
+
+
+def check_revisits(given: dict[str, Any]) -> None:
+    """Checks the settings of revisits, together."""
+    rule, rate, share = (given.get(name) for name in ("revisit", "rate", "discovery_share"))
+    if rule is not None and rule not in NAMES and (isinstance(rule, str) or not callable(rule)):
+        raise SettingsError(f"revisit {rule!r:.80}: use {', '.join(NAMES)}, or a function of visits in columns")
+    if rate is not None:
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not RATE_MIN <= rate <= RATE_MAX:
+            raise SettingsError(f"rate {rate!r}: use a number of fetches a second from {RATE_MIN:g} to {RATE_MAX:g}")
+        given["rate"] = float(rate)
+    if rule in NEEDS_RATE and rate is None:
+        raise SettingsError(
+            f"revisit {rule!r} uses a budget of fetches: set `rate`, the fetches a second over all hosts"
+        )
+    if share is not None:
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise SettingsError(f"discovery_share {share!r}: use a number from 0 to 1")
+        if rule is None or rate is None:
+            raise SettingsError("discovery_share divides the fetches of `rate` under a `revisit` rule: set both")
+        given["discovery_share"] = float(share)
+    if rule is not None:
+        given["keep_text_digest"] = True
 
 
 def _number(name: str, value: object) -> float:

@@ -109,6 +109,11 @@ class Rule(ABC):
         """The interval of a page before its first visit, in seconds."""
         return FIRST_SECONDS
 
+    def delays(self, interval: npt.ArrayLike, memory: npt.ArrayLike) -> Floats:
+        """Returns the seconds from the last visit to the next one, before any stretch, by the numbers after it."""
+        before = np.asarray(interval, np.float64)
+        return np.where(before > 0, before, self.first_seconds)
+
     @abstractmethod
     def _after(self, interval: Floats, memory: Floats, shown: Codes, waited: Floats) -> Scheduled: ...
 
@@ -201,7 +206,13 @@ class Nutch(Rule):
             found = np.clip(found, self.least, self.most)
             return Scheduled(found, since, found)
         found = np.clip(np.maximum(found, since), self.least, self.most)
-        return Scheduled(found, since, np.maximum(found - self.sync * since, self.least))
+        return Scheduled(found, since, self.delays(found, since))
+
+    def delays(self, interval: npt.ArrayLike, memory: npt.ArrayLike) -> Floats:
+        found = super(Nutch, self).delays(interval, memory)
+        if self.sync is None:
+            return found
+        return np.maximum(found - self.sync * np.asarray(memory, np.float64), self.least)
 
 
 RULES: Final[Mapping[str, Rule]] = {

@@ -327,7 +327,7 @@ class UrlTable:
             return cards
         heads, queues = cards.heads, self._tables.rows_of(cards.heads)
         queued, waiting = heads["state"] == QUEUED, heads["state"] == WAITING
-        # One that was due may be queued, and a planned one at any time. A queue without a tail does not have it, because
+        # One that was due may be queued, and a planned one at any time. A queue without a tail does not have it, as
         # its head was searched.
         planned = heads["reason"] == PLANNED
         woken = np.flatnonzero(waiting & ((heads["due"] <= self._woken) | planned))
@@ -623,8 +623,8 @@ class UrlTable:
             yield cards, rows, int(heads["order"].max())
 
     def _set_aside(self, cards: Cards) -> Cards:
-        """Counts the URLs of cold hosts, which have no row for it, and puts the waiting ones into the calendars. Returns
-        the other cards."""
+        """Counts the URLs of cold hosts, which have no row for it, and puts the waiting ones into their calendars.
+        Returns the other cards."""
         heads = cards.heads
         rows = self._tables.queues.find(np.ascontiguousarray(heads["queue"]))
         resting = (rows == NONE) & ((heads["state"] == WAITING) | (heads["state"] == DONE) | (heads["state"] == GONE))

@@ -31,6 +31,7 @@ from outrider.frontier.verbs.delays import Delays
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.gaps import Gaps
 from outrider.frontier.verbs.gates import Gates
+from outrider.frontier.verbs.revisiting import Revisits
 from outrider.frontier.verbs.scopes import Scopes
 from outrider.journey import Code, Line, RequestId, Word
 from outrider.limits import CALL_ROWS_MAX, LEASES_LOST_MAX, LEAVING_QUEUES_PER_CALL, OWN_SLOT, WAKES_PER_CALL_MAX
@@ -96,6 +97,7 @@ class Core:
         self.lines_of_wakes: list[Line] = []
         self.network = Network()
         self.delays = Delays()
+        self.revisits = Revisits(tables, settings, self.seed)
         self.woken: Instant = tables.now  # waiting URLs that were due at this instant are queued
         self.verdicts_since: Instant = 0
         """An older verdict on a robots.txt with a possible cause on our own side is not valid any more."""

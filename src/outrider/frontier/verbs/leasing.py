@@ -85,6 +85,10 @@ class Leasing(Part):
         deadline = now + instant(how["ttl_seconds"])
         before = deadline if train_seconds is None else min(deadline, now + instant(train_seconds) + 1)
         want, pages_left = self.network_lets(now, want), self._core.budgets.pages_left()
+        want = self._core.revisits.allows(now, want)
+        if want:
+            self._core.revisits.look(now, min(want, pages_left))
+            self._core.settle(now)
         wish = LeaseRequest(want, pages_left, now, deadline, before, per_queue, queues_max, row, key, errands)
         drawing = LeaseDraw(self._core, self._robots, self._traps, draft, wish, refusals)
         if crawl is None or row is not None:
@@ -153,6 +157,7 @@ class Leasing(Part):
         cards, queues, not_before = drawing.columns()
         self._log_leases(draft, cards, queues, not_before, asked, sought, first, wish.deadline, holder)
         given = drawing.count + len(asked) + len(sought)
+        self._core.revisits.leased(cards.heads, len(asked), now)
         if request_id is not None and given:
             tokens = b"".join(struct.pack("<Q", first + place) for place in range(given))
             self._core.answered(draft, request_id, "lease", tokens)

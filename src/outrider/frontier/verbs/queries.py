@@ -106,12 +106,15 @@ class Queries(Part):
         if self._gates.again or self._gates.unread or self._gates.returning or self._leases.releases_hosts():
             return now
         times = [self.turns.next(now), self.tables.urls.calendar.next(), self._next_deadline(now)]
+        times.append(self._core.revisits.next_at(now))
         known = [at for at in times if at is not None]
         if not known:
             return None
         if self._core.network.down and not self._leases.network_lets(max(now, self._core.network.until), 1):
             return self._next_deadline(now)  # the requests that try the network are under way
-        return max(now, self._core.network.until, min(known))
+        paced = self._core.revisits.pace
+        earliest = now if paced is None else paced.next_at(now)
+        return max(now, earliest, self._core.network.until, min(known))
 
     def _next_deadline(self, now: Instant) -> Instant | None:
         found = self.tables.urls.leases.next()

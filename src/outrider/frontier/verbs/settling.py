@@ -3,8 +3,10 @@ rows."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import numpy as np
@@ -47,6 +49,7 @@ from outrider.frontier.verbs.discovering import Discovering, origins_of
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.outcome_columns import OutcomeColumns
 from outrider.frontier.verbs.report_pieces import ByRow
+from outrider.frontier.verbs.revisiting import OWN_PLACES
 from outrider.frontier.verbs.robots_files import RobotsFiles
 from outrider.frontier.verbs.trapping import NO_SUCH_NAME, Trapping
 from outrider.journey import OUTCOME_FIELDS, Kind, RobotsAnswer
@@ -128,7 +131,7 @@ class Ends:
 class _EndedPages:
     """The pages of a frame that end, a row each, and their new columns. until: the instants at which the rests of their
     hosts end; ended: the ends of the requests; keeps: pages whose new text counts; targets: the targets of redirects,
-    by row; rows: of the frame."""
+    by row; rows: of the frame; unchanged: as in `Ends`; planned: the values of a revisit rule, by row."""
 
     outcomes: OutcomeColumns
     cards: Cards
@@ -139,6 +142,8 @@ class _EndedPages:
     keeps: Flags | None
     targets: dict[int, Arrival]
     rows: Places | None
+    unchanged: Flags | None = None
+    planned: dict[int, list[bytes]] = field(default_factory=dict)
 
     def at(self, column: Any, rows: Places) -> Any:
         """Returns the values of these rows, of a column or a value for all."""
@@ -164,6 +169,7 @@ class Settling(Part):
         rows = len(outcomes)
         # A URL that was fetched without a new text needs only its head.
         bodies = bodies or self._traps.counts_returns or outcomes.needs_bodies() or bool(tables.urls.requeued)
+        bodies = bodies or self._core.revisits.plan is not None
         leases = self.tables.urls.by_token(tokens, bodies=bodies)
         if not bodies and (leases.cards.heads["flags"].any() or leases.cards.heads["fetched"].any()):
             leases = self.tables.urls.by_token(tokens)
@@ -588,7 +594,8 @@ class Settling(Part):
             outcomes, cards, queues, until = outcomes.take(rows), cards.take(rows), queues[rows], until[rows]
             ended = ended[rows] if isinstance(ended, np.ndarray) else ended
             dead = dead[rows] if dead is not None else None
-        pages = _EndedPages(outcomes, cards, cards.changed(), queues, until, ended, None, {}, rows)
+        unchanged = ends.unchanged if ends.unchanged is None or rows is None else ends.unchanged[rows]
+        pages = _EndedPages(outcomes, cards, cards.changed(), queues, until, ended, None, {}, rows, unchanged)
         before = None if dead is None else pages.heads[dead]
         self._set_heads(draft, pages)
         self.tables.urls.ordered(pages.heads, outcomes.tokens, draft.now)
@@ -626,6 +633,8 @@ class Settling(Part):
         if outcomes.locations:
             self._set_redirects(draft, pages)
         self._set_schedules(draft, pages)
+        if self._core.revisits.plan is not None:
+            self._plan_visits(draft, pages)
 
     def _set_schedules(self, draft: Draft, pages: _EndedPages) -> None:
         """Keeps the schedules of pages that are visited regularly. A bad answer does not end their visits. It makes
@@ -659,6 +668,35 @@ class Settling(Part):
         heads["attempts"][rows], heads["reason"][rows] = answers[rows], 0
         pages.keeps = np.ones(len(outcomes), np.bool_) if pages.keeps is None else pages.keeps
         pages.keeps[rows] = False
+
+    def _plan_visits(self, draft: Draft, pages: _EndedPages) -> None:
+        """Plans the next visits of pages that are fetched well, by the revisit rule of the settings. Crawls by unique
+        keys are not revisited: their callers decide."""
+        outcomes, heads, cards = pages.outcomes, pages.heads, pages.cards
+        statuses = outcomes.statuses
+        planned = (heads["state"] == DONE) & ((statuses // 100 == 2) | (statuses == NOT_MODIFIED))
+        own = self.tables.crawls.of_callers(heads["crawl"])
+        if own is not None:
+            planned &= ~own
+        planned[list(outcomes.locations)] = False
+        rows = np.flatnonzero(planned)
+        if not len(rows):
+            return
+        flags = cards.heads["flags"].tolist()
+        kept = {row: parts_of(cards.extra_of(row), flags[row])[0] for row in rows.tolist()}
+        ended = np.broadcast_to(np.asarray(pages.ended, np.int64), len(heads))[rows]
+        changed = np.ones(len(rows), np.bool_) if pages.unchanged is None else ~pages.unchanged[rows]
+        ages = np.full(len(rows), np.nan)
+        for place, row in enumerate(rows.tolist()):
+            text = outcomes.text_digests.get(row)
+            if text is not None and text == kept[row].text_digest:
+                changed[place] = False
+            stamp = outcomes.last_modified.get(row) or ("" if changed[place] else kept[row].last_modified)
+            ages[place] = _age_of(stamp, int(ended[place]))
+        at, pauses, pages.planned = self._core.revisits.planned(cards, rows, changed, ages, ended, kept)
+        heads["due"][rows] = np.maximum(at, draft.now)
+        heads["state"][rows], heads["reason"][rows] = WAITING, Reason.PLANNED
+        heads["flags"][rows] = heads["flags"][rows] & HAS_CONTENT | codes_of(pauses) << SCHEDULE_SHIFT
 
     def _with_errors(self, outcomes: OutcomeColumns) -> Flags:
         """Returns the outcomes with an error."""
@@ -787,7 +825,7 @@ class Settling(Part):
             rows = [row for row in rows if pages.keeps[row]]
         # The first visit needs no byte of a record.
         again = (outcomes.answered & (cards.heads["fetched"] != 0)).nonzero()[0].tolist()
-        if not rows and not again:
+        if not rows and not again and not pages.planned:
             return rows, (), _NO_HASHES
         values: Any = []
         for name, none in _KEPT_COLUMNS:
@@ -797,7 +835,7 @@ class Settling(Part):
                 continue
             all_there = len(texts) == len(rows) == len(outcomes)
             values.append(list(texts.values()) if all_there else [texts.get(row, none) for row in rows])
-        if not again and all(values[_DIGEST]) and not np.count_nonzero(heads["extra_bytes"]):
+        if not again and not pages.planned and all(values[_DIGEST]) and not np.count_nonzero(heads["extra_bytes"]):
             return rows, values, np.zeros(len(rows), np.uint64)
         new = dict(zip(rows, zip(*values, strict=True), strict=True))
         return self._changed_values(pages, new, set(again))
@@ -810,7 +848,7 @@ class Settling(Part):
         cards, heads = pages.cards, pages.heads
         sizes, flags, ends = heads["extra_bytes"].tolist(), heads["flags"].tolist(), cards.offsets[1:].tolist()
         rows, contents, changed = [], [], []
-        for row in sorted(new.keys() | again):
+        for row in sorted(new.keys() | again | pages.planned.keys()):
             kept, content = parts_of(cards.arena[ends[row] - sizes[row] : ends[row]], flags[row])
             old = astuple(kept)
             cells = list(new.get(row, old))
@@ -818,6 +856,8 @@ class Settling(Part):
                 cells[staying] = cells[staying] or old[staying]
             if row in again:
                 cells[_VISITS] = number_bytes(min(visits_of(kept, 1) + 1, VISITS_MAX))
+            for place, value in zip(OWN_PLACES, pages.planned.get(row, ()), strict=False):
+                cells[place] = value
             if tuple(cells) != old:
                 rows.append(row)
                 contents.append(content)
@@ -1006,3 +1046,14 @@ def of_their_kinds(outcomes: OutcomeColumns, ends: Ends, callers: Set[int]) -> N
                 f"lease {int(outcomes.tokens[row])} is of kind robots, and its outcome has no answer; "
                 "report lease.robots(status, body)"
             )
+
+
+def _age_of(stamp: str, ended: Instant) -> float:
+    """Returns the seconds from a Last-Modified (RFC 9110 section 8.8.2) to a visit; NaN for none, an unreadable one, or
+    one after the visit."""
+    try:
+        modified = parsedate_to_datetime(stamp).timestamp() if stamp else math.nan
+    except (ValueError, TypeError, OverflowError):
+        return math.nan
+    age = ended / MICROSECONDS - modified
+    return age if age >= 0 else math.nan

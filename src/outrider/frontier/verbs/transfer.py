@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from outrider.clock import Instant
 from outrider.errors import SettingsError, StoreFullError, shown
 from outrider.frontier.format.card_columns import Cards, fetched_at, fetched_cells
-from outrider.frontier.format.card_records import CardRecord, number_bytes, value_of, visits_of
+from outrider.frontier.format.card_records import CardRecord, number_bytes, real_bytes, value_of, visits_of
 from outrider.frontier.format.constant import by_value
 from outrider.frontier.format.metadata import metadata_bytes_max, packed, unpacked
 from outrider.frontier.policy.revisit import codes_of, pauses_of
@@ -40,6 +40,7 @@ from outrider.limits import (
     CALL_ROWS_MAX,
     ERROR_TEXT_MAX,
     METADATA_BYTES_MAX,
+    REAL_MAX,
     RECORDS_BYTES_PER_SCAN,
     REFERRER_BYTES_MAX,
     RESTORE_ROWS_PER_FRAME,
@@ -394,7 +395,17 @@ def _instant(name: str, value: object, _: int) -> bytes:
     return number_bytes(_whole(name, value, arguments.INSTANT_MAX))
 
 
-_OF_FORM: Final = {Form.OCTETS: _octets, Form.TEXT: _kept_text, Form.COUNT: _count, Form.INSTANT: _instant}
+def _real(name: str, value: object, _: int) -> bytes:
+    if value is None:
+        return b""
+    if not arguments.is_number(value) or not 0 <= value <= REAL_MAX:
+        raise SettingsError(f"{name} {shown(value)}: it must be a number from 0 to {REAL_MAX:.0f}")
+    return real_bytes(float(value))
+
+
+_OF_FORM: Final = {
+    Form.OCTETS: _octets, Form.TEXT: _kept_text, Form.COUNT: _count, Form.INSTANT: _instant, Form.REAL: _real,
+}  # fmt: skip
 
 
 def _shown(value: Any) -> Any:

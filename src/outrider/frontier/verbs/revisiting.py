@@ -1,0 +1,348 @@
+"""Revisits: the next visit of each fetched page, by the rule of the settings, within the rate of all fetches.
+
+A report writes the next look at a page into its record: it then waits as `planned`. A lease call looks at planned pages
+that are due, and queues those whose time has come under the present level (policy/revisit_plan.py). Others wait again,
+for the end of their wait or a part of the horizon, whatever is first. Looks are no facts: an opening begins with the
+instants of the records, and a replay never looks.
+
+The level follows the fetches. A page that is queued when its time has come raises it, a page that is fetched ahead of
+its time, because nothing else is due, lowers it, and so does each fetch that the rate allowed and nobody used.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.clock import Instant, instant
+from outrider.frontier.format.card_columns import Cards
+from outrider.frontier.format.card_records import KeptFields, parts_of, real_bytes, real_of
+from outrider.frontier.policy.change_rates import theta_of
+from outrider.frontier.policy.frontier_settings import FrontierSettings
+from outrider.frontier.policy.pace import Pace
+from outrider.frontier.policy.revisit_plan import Pages, Plan
+from outrider.frontier.policy.revisit_rules import Shown
+from outrider.frontier.priority import classes_of
+from outrider.frontier.state.hosts import NONE, mixed
+from outrider.frontier.state.tables import Tables
+from outrider.journey import RECORD_FIELDS
+from outrider.kernels.card_layout import FETCHED_FROM, PLANNED, Heads
+from outrider.limits import (
+    CHANGE_CONFIDENCE_PRIOR,
+    CHANGE_SECONDS_PRIOR,
+    MICROSECONDS,
+    REVISIT_AWAITED_SECONDS,
+    REVISIT_HORIZON,
+    REVISIT_HOST_STEP,
+    REVISIT_HOSTS_PRICED_MAX,
+    REVISIT_LOOKS_PER_CALL,
+    REVISIT_LOOKS_PER_FETCH,
+    REVISIT_SECONDS_MAX,
+    REVISIT_STEP,
+    REVISIT_TRIES_AHEAD,
+    WAKES_PER_CALL_MAX,
+)
+
+Floats = npt.NDArray[np.float64]
+Instants = npt.NDArray[np.int64]
+
+OWN = ("change_rate", "change_confidence", "revisit_interval", "revisit_memory")
+"""The fields of a record that a revisit rule computes, in the order of `own_values`."""
+OWN_PLACES = tuple(list(RECORD_FIELDS).index(name) for name in OWN)
+_PRIOR_RATE = 1.0 / CHANGE_SECONDS_PRIOR
+
+
+class Revisits:
+    """The revisit rule and the rate of one frontier. Only memory: after an opening it starts from the records."""
+
+    def __init__(self, tables: Tables, settings: FrontierSettings, seed: int) -> None:
+        self._tables, self._seed = tables, seed
+        self.plan = Plan(settings.revisit) if settings.revisit is not None else None
+        self.pace = Pace(settings.rate, _last_fetch(tables)) if settings.rate is not None else None
+        self.level: float | None = None
+        """The logarithm of the price or the stretch; None before the first look."""
+        self.step = REVISIT_STEP
+        self._discovery_share = settings.discovery_share
+        self._owed = 0.0  # new URLs that the discovery share still requires
+        self._awaited: deque[tuple[Instant, int]] = deque()  # pages that were queued and not leased yet
+        self._waiting = 0  # the sum of these
+        self._of_hosts: dict[int, float] = {}
+        """By hash of a host: the logarithm by which its price is above that of all."""
+        self.looks = self.fetched = self.discovered = 0
+
+    def __repr__(self) -> str:
+        return f"<Revisits {self.plan} {self.pace}>"
+
+    # -- after a visit -------------------------------------------------------------------------------------------------
+
+    def planned(
+        self,
+        cards: Cards,
+        rows: npt.NDArray[np.intp],
+        changed: npt.NDArray[np.bool_],
+        ages: Floats,
+        ended: Instants,
+        kept: Mapping[int, KeptFields],
+    ) -> tuple[Instants, Floats, dict[int, list[bytes]]]:
+        """Plans the next visits of pages.
+
+        cards: of the pages before this visit; rows: those that are planned; changed, ages, ended: what the visits of
+        these rows showed, and the ends of their requests; kept: the fields of their records by row. Returns the
+        instants of the next looks, the pauses in seconds, and by row the fields in the order of `OWN`.
+        """
+        assert self.plan is not None
+        heads = cards.heads[rows]
+        pages = self._pages(heads, [kept[row] for row in rows.tolist()])
+        first = heads["fetched"] == 0
+        waited = np.where(first, 0.0, _since(heads, ended))
+        shown = np.where(first, Shown.NOTHING, np.where(changed, Shown.CHANGED, Shown.UNCHANGED))
+        after = self.plan.after(pages, shown, waited, ages, first)
+        pauses = self.plan.waits(after, self._level(after))
+        at = ended + _microseconds(np.minimum(pauses, self._horizons(heads["order"], ended)))
+        found: dict[int, list[bytes]] = {}
+        rates = np.exp(after.theta)
+        for place, row in enumerate(rows.tolist()):
+            if not first[place] or after.interval[place]:
+                # The rate of a first visit is that of the prior, so it needs no byte.
+                known = not first[place]
+                found[row] = [
+                    real_bytes(float(rates[place])) if known else b"",
+                    real_bytes(float(after.confidence[place])) if known else b"",
+                    real_bytes(float(after.interval[place])),
+                    real_bytes(float(after.memory[place])),
+                ]
+        return at, np.minimum(pauses, REVISIT_SECONDS_MAX), found
+
+    def _pages(self, heads: Heads, kept: list[KeptFields]) -> Pages:
+        """Returns pages as the plan has them."""
+        numbers = np.array([[real_of(getattr(one, name)) for name in OWN] for one in kept], np.float64).reshape(
+            len(kept), len(OWN)
+        )
+        rates, confidence, interval, memory = numbers.T
+        known = confidence > 0
+        return Pages(
+            theta_of(np.where(known, rates, _PRIOR_RATE)),
+            np.where(known, confidence, CHANGE_CONFIDENCE_PRIOR),
+            interval,
+            memory,
+            heads["priority"].astype(np.float64),
+        )
+
+    def _level(self, pages: Pages) -> float:
+        """Returns the level; the first pages decide where it begins."""
+        assert self.plan is not None
+        if self.level is None:
+            count = len(self._tables.urls.planned) + len(pages)
+            self.level = self.plan.first_level(pages, count, self.pace.rate) if self.pace is not None else 0.0
+        return self.level
+
+    def _horizons(self, orders: npt.NDArray[np.uint64], at: Instants) -> Floats:
+        """Returns the seconds until the next look at pages, whatever their wait: different for each, because pages that
+        are looked at together would be queued together."""
+        if self.pace is None:
+            return np.full(len(orders), np.inf)
+        mean = max(1, len(self._tables.urls.planned)) / self.pace.rate
+        drawn = mixed(orders ^ mixed(at.astype(np.uint64) ^ np.uint64(self._seed)))
+        found: Floats = REVISIT_HORIZON * mean * (0.5 + (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53)
+        return found
+
+    # -- before a lease ------------------------------------------------------------------------------------------------
+
+    def allows(self, now: Instant, want: int) -> int:
+        """Returns how many leases the rate allows now."""
+        return want if self.pace is None else min(want, self.pace.available(now))
+
+    def next_at(self, now: Instant) -> Instant | None:
+        """Returns the first instant at which a planned page may be queued; None if none waits."""
+        first = self._tables.urls.planned.next()
+        if first is None or self.pace is None or self.plan is None or first <= now:
+            return first
+        # A page may be fetched ahead of its time where the level may still fall.
+        return first if self.level is not None and self.level <= self.plan.level_min else now
+
+    def look(self, now: Instant, want: int) -> None:
+        """Queues planned pages for a call that may lease `want` URLs. Raises DamagedStoreError."""
+        urls = self._tables.urls
+        if not len(urls.planned):
+            return
+        if self.plan is None or self.pace is None:
+            # Without a rate nothing is stretched, and without a rule its pages keep the visits that they were promised.
+            cards = urls.take_planned(now, WAKES_PER_CALL_MAX)
+            if len(cards):
+                self.looks += len(cards)
+                urls.queue_waiting(cards)
+            return
+        self._use_lost()
+        self._forget_awaited(now)
+        need = want - self._waiting
+        looks, tries = min(REVISIT_LOOKS_PER_FETCH * max(need, 0), REVISIT_LOOKS_PER_CALL), 0
+        if self._discovery_share is not None and self._owed >= 1.0 and len(urls.backlog) > self._waiting:
+            return
+        while need > 0 and looks > 0:
+            first = urls.planned.next()
+            if first is None:
+                return
+            ahead = first > now
+            if ahead and self.level is not None and self.level <= self.plan.level_min:
+                return
+            cards = urls.take_planned(max(now, first), min(looks, need if not ahead else 1))
+            if not len(cards):
+                looks -= 1  # buckets were moved
+                continue
+            looks -= len(cards)
+            self.looks += len(cards)
+            tries = tries + 1 if ahead else 0
+            queued = self._choose(cards, now, ahead=ahead, last=tries == REVISIT_TRIES_AHEAD)
+            need, tries = need - queued, 0 if queued else tries
+
+    def _choose(self, cards: Cards, now: Instant, *, ahead: bool, last: bool = False) -> int:
+        """Queues those of these pages whose time has come, and plans the others again. ahead: it is earlier than their
+        look, and a page is queued if no other is known to be due before it. last: it is queued in any case. Returns how
+        many are queued."""
+        assert self.plan is not None
+        urls, heads = self._tables.urls, cards.heads
+        pages = self._pages(
+            heads, [parts_of(cards.extra_of(row), int(heads["flags"][row]))[0] for row in range(len(cards))]
+        )
+        level = self._level(pages)
+        names, until = self._closed(heads, now)
+        levels: Floats | float = level
+        if self._of_hosts and self.plan.priced:
+            levels = level + np.array([self._of_hosts.get(name, 0.0) for name in names.tolist()])
+        visited = (heads["fetched"].astype(np.int64) + FETCHED_FROM) * MICROSECONDS
+        due = visited + _microseconds(self.plan.waits(pages, levels))
+        horizon = now + _microseconds(self._horizons(heads["order"], np.full(len(heads), now)))
+        again = np.minimum(due, horizon)
+        open_ = until <= now if self.plan.priced else np.ones(len(heads), np.bool_)
+        if ahead:
+            after = urls.planned.next()
+            chosen = open_ & (due <= (due if last or after is None else after))
+        else:
+            chosen = open_ & (due <= now)
+        late = ~open_ & (due <= now)
+        if late.any():
+            self._raise_hosts(names[late])
+            again = np.where(late, until, again)
+        if ahead and not chosen.all():
+            again = np.maximum(again, now + 1)
+        if not chosen.all():
+            urls.planned.put(cards.filter(~chosen), np.maximum(again, now + 1)[~chosen])
+        count = int(np.count_nonzero(chosen))
+        if count:
+            ready = cards.filter(chosen)
+            classes = None
+            if self.plan.priced:
+                worth = self.plan.values(pages.take(chosen), (now - visited[chosen]) / MICROSECONDS)
+                classes = self._classes(worth)
+                self._lower_hosts(names[chosen])
+            urls.queue_waiting(ready, classes)
+            self._move(-count if ahead else count)
+            self._awaited.append((now, count))
+            self._waiting += count
+        return count
+
+    def _classes(self, worth: Floats) -> npt.NDArray[np.uint8]:
+        """Returns the classes of values: that of a new URL with the same value, which is priority / rate, with the rate
+        of a page of which nothing is known."""
+        if self._discovery_share is not None:
+            return np.full(len(worth), 15, np.uint8)
+        return classes_of(np.clip(worth * _PRIOR_RATE, 0.0, 1.0))
+
+    def _closed(self, heads: Heads, now: Instant) -> tuple[npt.NDArray[np.uint64], Instants]:
+        """Returns the hashes of the hosts of these pages, and the instants until which each is busy or resting."""
+        tables = self._tables
+        rows = tables.queues.find(np.ascontiguousarray(heads["queue"]))
+        there = rows != NONE
+        hosts = np.where(there, tables.queues.host[np.where(there, rows, 0).astype(np.intp)], 0).astype(np.intp)
+        names = np.where(there, tables.hosts.hash[hosts], heads["queue"])
+        until = np.where(there, tables.hosts.rest_until[hosts], 0)
+        busy = there & (tables.hosts.in_flight[hosts] > 0)
+        queued = np.zeros(len(rows), np.bool_)
+        queued[there] = tables.urls.backlog.waiting(rows[there].astype(np.uint32)) > 0
+        # Of several pages of one host, only the first is queued.
+        double = np.ones(len(rows), np.bool_)
+        double[np.unique(names, return_index=True)[1]] = False
+        gap = np.maximum(tables.hosts.gap[hosts], 0.001) * MICROSECONDS
+        soon = now + gap.astype(np.int64)
+        return names, np.where(busy | queued | double, np.maximum(until, soon), until)
+
+    def _raise_hosts(self, names: npt.NDArray[np.uint64]) -> None:
+        """A page that is due while its host is closed raises the price of the host."""
+        for name in names.tolist():
+            if name in self._of_hosts or len(self._of_hosts) < REVISIT_HOSTS_PRICED_MAX:
+                self._of_hosts[name] = self._of_hosts.get(name, 0.0) + REVISIT_HOST_STEP
+
+    def _lower_hosts(self, names: npt.NDArray[np.uint64]) -> None:
+        for name in names.tolist() if self._of_hosts else ():
+            left = self._of_hosts.get(name, 0.0) - REVISIT_HOST_STEP
+            if left > 0:
+                self._of_hosts[name] = left
+            else:
+                self._of_hosts.pop(name, None)
+
+    def leased(self, heads: Heads, errands: int, now: Instant) -> None:
+        """Counts what a call has leased. heads: of the pages; errands: other requests."""
+        if self.pace is not None:
+            self.pace.take(len(heads) + errands, now)
+        if self.plan is None or not len(heads):
+            return
+        chosen = heads["reason"] == PLANNED
+        count = int(np.count_nonzero(chosen))
+        self.fetched += count
+        self._leave_awaited(count)
+        new = (heads["fetched"] == 0) & (heads["attempts"] == 0) & ~chosen
+        found = int(np.count_nonzero(new))
+        self.discovered += found
+        if self._discovery_share is not None and found + count:
+            self._owed = min(max(self._owed + self._discovery_share * (found + count) - found, -10.0), 10.0)
+        elif found and self.plan.priced and self.level is not None:
+            worth = heads["priority"][new] / _PRIOR_RATE
+            above = int(np.count_nonzero(np.log(np.maximum(worth, 1e-300)) >= self.level))
+            self._move(2 * above - found)
+
+    def _use_lost(self) -> None:
+        """Fetches that nobody used lower the level."""
+        assert self.pace is not None
+        if self.pace.lost >= 1.0:
+            lost = int(self.pace.lost)
+            self.pace.lost -= lost
+            self._move(-min(lost, 100))
+
+    def _move(self, steps: int) -> None:
+        if self.level is not None and self.plan is not None and self.pace is not None:
+            self.level = max(self.plan.level_min, self.level + steps * self.step)
+
+    def _leave_awaited(self, count: int) -> None:
+        while count > 0 and self._awaited:
+            at, there = self._awaited[0]
+            used = min(count, there)
+            count -= used
+            self._waiting -= used
+            if used < there:
+                self._awaited[0] = (at, there - used)
+            else:
+                self._awaited.popleft()
+
+    def _forget_awaited(self, now: Instant) -> None:
+        while self._awaited and self._awaited[0][0] <= now - instant(REVISIT_AWAITED_SECONDS):
+            self._waiting -= self._awaited.popleft()[1]
+
+
+def _last_fetch(tables: Tables) -> Instant:
+    """Returns the end of the last request to any host in memory, 0 for none."""
+    return int(tables.hosts.ended[: tables.hosts.count].max(initial=0))
+
+
+def _since(heads: Heads, ended: Instants) -> Floats:
+    """Returns the seconds from the last visit of each page to these instants."""
+    last = (heads["fetched"].astype(np.int64) + FETCHED_FROM) * MICROSECONDS
+    found: Floats = np.maximum(ended - last, 0) / MICROSECONDS
+    return found
+
+
+def _microseconds(seconds: Floats) -> Instants:
+    found: Instants = np.ceil(np.minimum(seconds, REVISIT_SECONDS_MAX) * MICROSECONDS).astype(np.int64)
+    return found
