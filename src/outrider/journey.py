@@ -863,6 +863,28 @@ class ArchivePlace:
 
 
 @dataclass(frozen=True, slots=True)
+class RevisitStatus:
+    """What a revisit rule knows of one page.
+
+    change_rate: changes a second, as its visits showed; change_error: the relative standard error of this rate, 0.5 for
+    50 %. value: of a visit now, and price: the one that the value must exceed; both None for a rule without a price.
+    stretch: the factor of all intervals, None for a rule with a price. visits: answered fetches. next_look_at: the
+    instant at which the rule looks at the page again; next_fetch_at: the instant at which the page is due at the
+    present price or stretch, None if it is never due.
+    """
+
+    rule: str
+    change_rate: float
+    change_error: float
+    value: float | None
+    price: float | None
+    stretch: float | None
+    visits: int
+    next_look_at: Instant | None
+    next_fetch_at: Instant | None
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Everything about one URL, and the one reason why it is not being fetched now.
 
@@ -876,6 +898,7 @@ class Explanation:
     held_by: all groups that delay its host now. ranking: the parts of its priority. archived, duplicate_of, distance:
     the place of its last answer in the archive, the URL of which it is a copy, and the number of different bits of
     their SimHashes, None for the same bytes; a crawl knows these, a frontier without a crawl does not.
+    revisit: what the revisit rule knows of a fetched page, None without a rule.
     """
 
     url: str
@@ -904,6 +927,7 @@ class Explanation:
     archived: ArchivePlace | None = None
     duplicate_of: str | None = None
     distance: int | None = None
+    revisit: RevisitStatus | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Returns all of it as dicts and JSON values."""

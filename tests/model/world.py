@@ -21,6 +21,7 @@ from outrider.frontier.state.tables import AUTHORITIES, CALLED, OWN, QUEUES, ROB
 from outrider.frontier.state.url_table import STATES
 from outrider.frontier.verbs.statuses import leased_heads
 from outrider.journey import Lease, LeaseBatch, Outcome, Verdict
+from outrider.kernels.card_layout import PLANNED
 from outrider.sim.disk import CrashDisk, FaultyFiles
 
 START = 1_700_000_000_000_000
@@ -157,13 +158,19 @@ def recount(frontier: Frontier) -> list[str]:
             state = STATES[head["state"]].value
             if int(head["order"]) in open_ones:
                 state = "leased"
+            elif state == "waiting" and head["reason"] == PLANNED:
+                state = "planned"
             elif state == "waiting" and head["due"] <= machine.core.woken:
                 state = "queued"
             places[state] += 1
+    # A planned URL is queued without a new record, at any time.
+    places["queued"] += max(0, places["planned"] - len(tables.urls.planned))
+    places["planned"] = min(places["planned"], len(tables.urls.planned))
     filed = {
         "queued": len(tables.urls.backlog),
         "leased": len(open_ones),
         "waiting": len(tables.urls.calendar) - tables.urls.void_waiting,
+        "planned": len(tables.urls.planned),
     }
     problems.extend(
         f"{places[state]} URLs are {state}, {count} are where they must be"

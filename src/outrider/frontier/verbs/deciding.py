@@ -97,7 +97,7 @@ class Core:
         self.lines_of_wakes: list[Line] = []
         self.network = Network()
         self.delays = Delays()
-        self.revisits = Revisits(tables, settings, self.seed)
+        self.revisits = Revisits(tables, settings, self.turns, self.seed)
         self.woken: Instant = tables.now  # waiting URLs that were due at this instant are queued
         self.verdicts_since: Instant = 0
         """An older verdict on a robots.txt with a possible cause on our own side is not valid any more."""

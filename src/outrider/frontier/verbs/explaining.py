@@ -146,6 +146,7 @@ class Explaining(Part):
             fetched_at=fetched_at(record.fetched),
             before=_before(tables, row, record) if record.state == QUEUED else None,
             held_by=tuple(turns.shared.holding(host, now)),
+            revisit=self._core.revisits.status(record, now),
             ranking=_ranking_of(record, self.settings.priority if has_host(record.url) else None),
         )
 
@@ -301,7 +302,18 @@ class Explaining(Part):
         }
         state = STATES[record.state]
         at = record.due if record.state == WAITING else None
+        if record.state == WAITING and record.reason == Reason.PLANNED:
+            return "planned", self._planned(record), at
         return state.value, lives.URL.states[state] + more[record.state], at
+
+    def _planned(self, record: CardRecord) -> str:
+        """Returns when a page is visited again, in words."""
+        found = self._core.revisits.status(record, self._core.now)
+        if found is None:
+            return f"its next visit was planned by an earlier rule, for {rfc3339(record.due)}"
+        if found.next_fetch_at is None:
+            return f"the rule {found.rule} has given it up for now: a visit is worth less than other fetches"
+        return f"the rule {found.rule} visits it again at {rfc3339(found.next_fetch_at)}, as things are now"
 
     def _why_not(self, record: CardRecord, row: int, queue: QueueStatus, host: HostStatus, now: Instant) -> Why:
         """Returns the reason of the URL itself, its queue or its host. row: the row of its queue."""

@@ -265,6 +265,7 @@ class Queries(Part):
     def _statistics(self, errands: int, census: Census | None) -> dict[str, object]:
         return statuses.statistics(
             self.tables,
+            revisits=self._core.revisits.statistics(),
             errands=errands,
             census=census,
             shared=self.turns.shared,

@@ -11,24 +11,29 @@ its time, because nothing else is due, lowers it, and so does each fetch that th
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from outrider.clock import Instant, instant
-from outrider.frontier.format.card_columns import Cards
-from outrider.frontier.format.card_records import KeptFields, parts_of, real_bytes, real_of
-from outrider.frontier.policy.change_rates import theta_of
+from outrider.frontier.format.card_columns import Cards, fetched_at
+from outrider.frontier.format.card_records import CardRecord, KeptFields, parts_of, real_bytes, real_of, visits_of
+from outrider.frontier.policy.change_rates import error_of, theta_of
 from outrider.frontier.policy.frontier_settings import FrontierSettings
 from outrider.frontier.policy.pace import Pace
 from outrider.frontier.policy.revisit_plan import Pages, Plan
 from outrider.frontier.policy.revisit_rules import Shown
+from outrider.frontier.policy.visit_values import age, freshness
 from outrider.frontier.priority import classes_of
+from outrider.frontier.schedule.host_schedule import HostSchedule
 from outrider.frontier.state.hosts import NONE, mixed
 from outrider.frontier.state.tables import Tables
-from outrider.journey import RECORD_FIELDS
+from outrider.frontier.state.url_table import WAITING
+from outrider.journey import RECORD_FIELDS, RevisitStatus
 from outrider.kernels.card_layout import FETCHED_FROM, PLANNED, Heads
 from outrider.limits import (
     CHANGE_CONFIDENCE_PRIOR,
@@ -40,6 +45,8 @@ from outrider.limits import (
     REVISIT_HOSTS_PRICED_MAX,
     REVISIT_LOOKS_PER_CALL,
     REVISIT_LOOKS_PER_FETCH,
+    REVISIT_OWED_MAX,
+    REVISIT_PAGES_AVERAGED,
     REVISIT_SECONDS_MAX,
     REVISIT_STEP,
     REVISIT_TRIES_AHEAD,
@@ -58,8 +65,8 @@ _PRIOR_RATE = 1.0 / CHANGE_SECONDS_PRIOR
 class Revisits:
     """The revisit rule and the rate of one frontier. Only memory: after an opening it starts from the records."""
 
-    def __init__(self, tables: Tables, settings: FrontierSettings, seed: int) -> None:
-        self._tables, self._seed = tables, seed
+    def __init__(self, tables: Tables, settings: FrontierSettings, turns: HostSchedule, seed: int) -> None:
+        self._tables, self._turns, self._seed = tables, turns, seed
         self.plan = Plan(settings.revisit) if settings.revisit is not None else None
         self.pace = Pace(settings.rate, _last_fetch(tables)) if settings.rate is not None else None
         self.level: float | None = None
@@ -72,6 +79,7 @@ class Revisits:
         self._of_hosts: dict[int, float] = {}
         """By hash of a host: the logarithm by which its price is above that of all."""
         self.looks = self.fetched = self.discovered = 0
+        self._expected = np.zeros(6)  # sums over the last looks, as `_note` adds them
 
     def __repr__(self) -> str:
         return f"<Revisits {self.plan} {self.pace}>"
@@ -95,13 +103,15 @@ class Revisits:
         """
         assert self.plan is not None
         heads = cards.heads[rows]
-        pages = self._pages(heads, [kept[row] for row in rows.tolist()])
+        pages = self._pages(heads["priority"], [kept[row] for row in rows.tolist()])
         first = heads["fetched"] == 0
         waited = np.where(first, 0.0, _since(heads, ended))
         shown = np.where(first, Shown.NOTHING, np.where(changed, Shown.CHANGED, Shown.UNCHANGED))
         after = self.plan.after(pages, shown, waited, ages, first)
         pauses = self.plan.waits(after, self._level(after))
-        at = ended + _microseconds(np.minimum(pauses, self._horizons(heads["order"], ended)))
+        looks = np.minimum(pauses, self._horizons(heads["order"], ended))
+        at = ended + _microseconds(looks)
+        self._note(after, np.minimum(looks, REVISIT_SECONDS_MAX))
         found: dict[int, list[bytes]] = {}
         rates = np.exp(after.theta)
         for place, row in enumerate(rows.tolist()):
@@ -116,7 +126,7 @@ class Revisits:
                 ]
         return at, np.minimum(pauses, REVISIT_SECONDS_MAX), found
 
-    def _pages(self, heads: Heads, kept: list[KeptFields]) -> Pages:
+    def _pages(self, priorities: Floats, kept: list[KeptFields]) -> Pages:
         """Returns pages as the plan has them."""
         numbers = np.array([[real_of(getattr(one, name)) for name in OWN] for one in kept], np.float64).reshape(
             len(kept), len(OWN)
@@ -128,7 +138,7 @@ class Revisits:
             np.where(known, confidence, CHANGE_CONFIDENCE_PRIOR),
             interval,
             memory,
-            heads["priority"].astype(np.float64),
+            priorities.astype(np.float64),
         )
 
     def _level(self, pages: Pages) -> float:
@@ -148,6 +158,82 @@ class Revisits:
         drawn = mixed(orders ^ mixed(at.astype(np.uint64) ^ np.uint64(self._seed)))
         found: Floats = REVISIT_HORIZON * mean * (0.5 + (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53)
         return found
+
+    def _note(self, pages: Pages, seconds: Floats) -> None:
+        """Adds what is expected of these copies until the next looks at them. Each page counts for the time until then,
+        so pages that are looked at often do not count more."""
+        assert self.plan is not None
+        waits = self.plan.waits(pages, self._level(pages))
+        never = np.isinf(waits)
+        rates, weights = np.exp(pages.theta), pages.importance * seconds
+        ages = np.where(never, 0.0, age(rates, np.where(never, 1.0, waits)))
+        kept = 1.0 - len(pages) / max(REVISIT_PAGES_AVERAGED, 2 * len(self._tables.urls.planned), len(pages))
+        columns = (
+            seconds,
+            seconds * never,
+            weights,
+            weights * freshness(rates, waits),
+            weights * ~never,
+            weights * ages,
+        )
+        self._expected = kept * self._expected + np.array([column.sum() for column in columns])
+
+    def statistics(self) -> dict[str, Any] | None:
+        """Returns the numbers of rule and rate; None without both.
+
+        rule, rate, price, stretch, discovery_share: as set, and as they are now. fetches, discoveries: leased pages of
+        this process that were planned, and new. looks: at planned pages. planned: pages that wait for a visit. Of these
+        pages, weighted by priority: freshness, the expected share of the time in which copies are fresh; age_seconds,
+        the expected age of copies; given_up, pages that are never due at the present price.
+        """
+        if self.plan is None and self.pace is None:
+            return None
+        planned = len(self._tables.urls.planned)
+        mass, never, weight, fresh, visited, ages = self._expected.tolist()
+        price, stretch = self._numbers()
+        return {
+            "rule": self.plan.name if self.plan is not None else None,
+            "rate": self.pace.rate if self.pace is not None else None,
+            "price": price,
+            "stretch": stretch,
+            "discovery_share": self._discovery_share,
+            "planned": planned,
+            "fetches": self.fetched,
+            "discoveries": self.discovered,
+            "looks": self.looks,
+            "freshness": round(fresh / weight, 6) if weight else None,
+            "age_seconds": round(ages / visited, 3) if visited else None,
+            "given_up": round(planned * never / mass) if mass else 0,
+        }
+
+    def _numbers(self) -> tuple[float | None, float | None]:
+        """Returns the price and the stretch; None for the one that the rule does not use."""
+        if self.plan is None or self.level is None:
+            return None, None
+        number = math.exp(self.level)
+        return (number, None) if self.plan.priced else (None, number)
+
+    def status(self, record: CardRecord, now: Instant) -> RevisitStatus | None:
+        """Returns what the rule knows of a page; None without a rule, or before the first visit."""
+        if self.plan is None or not record.fetched:
+            return None
+        pages = self._pages(np.array([record.priority]), [record.kept])
+        last = fetched_at(record.fetched) or 0
+        wait = float(self.plan.waits(pages, self._level(pages))[0])
+        waits = record.state == WAITING and record.reason == PLANNED
+        price, stretch = self._numbers()
+        value = float(self.plan.values(pages, max(0, now - last) / MICROSECONDS)[0]) if self.plan.priced else None
+        return RevisitStatus(
+            self.plan.name,
+            float(np.exp(pages.theta[0])),
+            float(error_of(pages.confidence)[0]),
+            value,
+            price,
+            stretch,
+            visits_of(record.kept, record.fetched),
+            record.due if waits else None,
+            last + instant(min(wait, REVISIT_SECONDS_MAX)) if waits and math.isfinite(wait) else None,
+        )
 
     # -- before a lease ------------------------------------------------------------------------------------------------
 
@@ -205,7 +291,7 @@ class Revisits:
         assert self.plan is not None
         urls, heads = self._tables.urls, cards.heads
         pages = self._pages(
-            heads, [parts_of(cards.extra_of(row), int(heads["flags"][row]))[0] for row in range(len(cards))]
+            heads["priority"], [parts_of(cards.extra_of(row), int(heads["flags"][row]))[0] for row in range(len(cards))]
         )
         level = self._level(pages)
         names, until = self._closed(heads, now)
@@ -230,6 +316,7 @@ class Revisits:
             again = np.maximum(again, now + 1)
         if not chosen.all():
             urls.planned.put(cards.filter(~chosen), np.maximum(again, now + 1)[~chosen])
+            self._note(pages.take(~chosen), (again - now)[~chosen] / MICROSECONDS)
         count = int(np.count_nonzero(chosen))
         if count:
             ready = cards.filter(chosen)
@@ -260,14 +347,16 @@ class Revisits:
         names = np.where(there, tables.hosts.hash[hosts], heads["queue"])
         until = np.where(there, tables.hosts.rest_until[hosts], 0)
         busy = there & (tables.hosts.in_flight[hosts] > 0)
-        queued = np.zeros(len(rows), np.bool_)
-        queued[there] = tables.urls.backlog.waiting(rows[there].astype(np.uint32)) > 0
+        if there.any():
+            known = rows[there].astype(np.uint32)
+            free, held, _ = self._turns.judged(known, now)
+            busy[there] |= ~free | held | (tables.urls.backlog.waiting(known) > 0)
         # Of several pages of one host, only the first is queued.
         double = np.ones(len(rows), np.bool_)
         double[np.unique(names, return_index=True)[1]] = False
         gap = np.maximum(tables.hosts.gap[hosts], 0.001) * MICROSECONDS
         soon = now + gap.astype(np.int64)
-        return names, np.where(busy | queued | double, np.maximum(until, soon), until)
+        return names, np.where(busy | double, np.maximum(until, soon), until)
 
     def _raise_hosts(self, names: npt.NDArray[np.uint64]) -> None:
         """A page that is due while its host is closed raises the price of the host."""
@@ -297,7 +386,8 @@ class Revisits:
         found = int(np.count_nonzero(new))
         self.discovered += found
         if self._discovery_share is not None and found + count:
-            self._owed = min(max(self._owed + self._discovery_share * (found + count) - found, -10.0), 10.0)
+            owed = self._owed + self._discovery_share * (found + count) - found
+            self._owed = min(max(owed, -REVISIT_OWED_MAX), REVISIT_OWED_MAX)
         elif found and self.plan.priced and self.level is not None:
             worth = heads["priority"][new] / _PRIOR_RATE
             above = int(np.count_nonzero(np.log(np.maximum(worth, 1e-300)) >= self.level))
@@ -327,8 +417,10 @@ class Revisits:
                 self._awaited.popleft()
 
     def _forget_awaited(self, now: Instant) -> None:
+        """Counts pages no more that cannot be leased soon: their queue was paused or deleted meanwhile."""
         while self._awaited and self._awaited[0][0] <= now - instant(REVISIT_AWAITED_SECONDS):
             self._waiting -= self._awaited.popleft()[1]
+        self._leave_awaited(self._waiting - len(self._tables.urls.backlog))
 
 
 def _last_fetch(tables: Tables) -> Instant:

@@ -81,7 +81,13 @@ def host_counts(tables: Tables, census: Census) -> dict[str, int]:
 
 
 def statistics(
-    tables: Tables, *, errands: int, census: Census | None, shared: GroupTurns, recent_bytes: int = 0
+    tables: Tables,
+    *,
+    errands: int,
+    census: Census | None,
+    shared: GroupTurns,
+    recent_bytes: int = 0,
+    revisits: dict[str, object] | None = None,
 ) -> dict[str, object]:
     """Returns counts of URLs, hosts, errands and fetches, under the names of `status --json`; without a census no
     counts of hosts."""
@@ -94,6 +100,7 @@ def statistics(
         "in_transit": tables.transit.under_way,
         "errands": errands,
         **({"hosts": host_counts(tables, census)} if census is not None else {}),
+        **({"revisits": revisits} if revisits is not None else {}),
         "groups": {"known": len(shared), "waiting": shared.waiting},
         **{name: tallies.get(name, 0) for name in _TALLIES},
         "errors": {name[6:]: count for name, count in tallies.items() if name.startswith("error.")},

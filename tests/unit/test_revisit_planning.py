@@ -1,0 +1,235 @@
+"""Revisits by a rule: the next visits of pages, the rate of all fetches, and what a restart keeps."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from model.world import World, recount
+from outrider.clock import Instant, instant
+from outrider.errors import SettingsError
+from outrider.frontier.policy.revisit_plan import NAMES, Visited
+from outrider.journey import Lease
+from outrider.sim.disk import FaultyFiles
+
+A = "http://a.com/"
+HOUR, DAY = 3_600.0, 86_400.0
+
+
+def pages(count: int) -> list[str]:
+    return [f"http://h{number}.com/" for number in range(count)]
+
+
+def visit(world: World, lease: Lease, content: str = "same", status: int = 200) -> None:
+    world.report(lease.done(seconds=0.0, status=status, digest=content.encode()))
+
+
+def crawl(
+    world: World, seconds: float, step: float, content: str = "same", want: int = 10
+) -> list[tuple[Instant, str]]:
+    """Leases and reports for a time, in steps. Returns the instants of the visits with their URLs."""
+    found = []
+    for _ in range(round(seconds / step)):
+        for lease in world.lease(want):
+            found.append((world.clock(), lease.url))
+            visit(world, lease, content)
+        world.clock.move(step)
+    return found
+
+
+def per_minute(visits: list[tuple[Instant, str]]) -> int:
+    """The most visits of any minute."""
+    times = np.array([at for at, _ in visits])
+    return int(max(np.searchsorted(times, times + instant(60)) - np.arange(len(times))))
+
+
+def waits_of(world: World, contents: list[str]) -> list[float]:
+    """The hours between the visits of one page, with these contents one after the other."""
+    found, last = [], None
+    for content in contents:
+        while not (leases := world.lease(1)):
+            world.clock.move(world.ready_in())
+        found += [] if last is None else [(world.clock() - last) / instant(HOUR)]
+        last = world.clock()
+        visit(world, leases[0], content)
+    while not world.lease(1):
+        world.clock.move(world.ready_in())
+    return [*found, (world.clock() - last) / instant(HOUR)]
+
+
+def test_without_a_rule_a_fetched_page_is_done():
+    world = World(delay=0)
+    world.discover(A)
+    visit(world, world.one())
+    assert "done" == world.frontier.status(A).state
+
+
+def test_a_planned_page_waits_and_is_fetched_again_at_its_time():
+    world = World(delay=0, revisit="adaptive")
+    world.discover(A)
+    visit(world, world.one())
+    status = world.frontier.status(A)
+    assert ("waiting", world.clock() + instant(DAY)) == (status.state, status.due)
+    world.clock.move(DAY - 1)
+    assert not world.lease()
+    world.clock.move(1)
+    assert [A] == world.urls()
+
+
+def test_adaptive_visits_after_6_and_one_and_a_half_hours_and_then_hourly():
+    world = World(delay=0, revisit="adaptive")
+    world.discover(A)
+    waits = waits_of(world, ["0", "1", "2", "3", "4", "5"])
+    assert [24, 6, 1.5, 1, 1, 1] == [round(hours, 2) for hours in waits]
+
+
+def test_halving_doubles_the_wait_of_an_unchanged_page():
+    world = World(delay=0, revisit="halving")
+    world.discover(A)
+    assert [24 * 7, 24 * 14, 24 * 28, 24 * 30] == [round(hours) for hours in waits_of(world, ["same"] * 4)]
+
+
+def test_nutch_waits_for_a_month_first():
+    world = World(delay=0, revisit="nutch")
+    world.discover(A)
+    assert [24 * 30] == [round(hours) for hours in waits_of(world, ["same"])]
+
+
+def test_uniform_visits_all_pages_alike_within_the_rate():
+    world = World(delay=0, revisit="uniform", rate=1.0)
+    world.discover(*pages(20))
+    visits = crawl(world, 300, 1.0)
+    counts = Counter(url for _, url in visits)
+    assert 290 <= len(visits) <= 303
+    assert max(counts.values()) - min(counts.values()) <= 3
+    assert per_minute(visits) <= 60
+
+
+@pytest.mark.parametrize("rule", NAMES)
+def test_no_minute_has_more_fetches_than_the_rate_also_after_an_idle_night_and_a_restart(rule):
+    world = World(disk=FaultyFiles(), delay=0, revisit=rule, rate=2.0)
+    world.discover(*pages(200))
+    visits = crawl(world, 70, 1.0)
+    world.clock.move(8 * HOUR)
+    visits += crawl(world, 70, 1.0)
+    world.kill()
+    visits += crawl(world, 70, 1.0)
+    world.reopen()
+    visits += crawl(world, 70, 1.0)
+    assert per_minute(visits) <= 120
+    assert len(visits) > (500 if rule in ("uniform", "optimal", "age") else 190)
+    assert [] == recount(world.frontier)
+
+
+def test_a_stretch_keeps_a_rule_within_the_rate_that_asks_for_more():
+    world = World(disk=FaultyFiles(), delay=0, revisit=lambda seen: np.full(len(seen.waited), 10.0), rate=1.0)
+    world.discover(*pages(50))
+    visits = crawl(world, 1_000, 1.0)
+    late = Counter(url for at, url in visits if at > world.clock() - instant(500))
+    assert 0.95 * 500 <= sum(late.values()) <= 505, "the rate is used"
+    assert max(late.values()) - min(late.values()) <= 4, "by all pages alike"
+
+
+def test_what_was_learned_stays_over_a_kill_and_a_change_of_the_rule():
+    world = World(delay=0, revisit="uniform", rate=1.0)
+    world.discover(*pages(5))
+    crawl(world, 60, 0.5)
+    before = {one["url"]: (one["change_rate"], one["change_confidence"]) for one in world.frontier.records()}
+    assert all(rate and rate < 1 / DAY for rate, _ in before.values()), "they never changed"
+    world.kill(revisit="optimal")
+    assert before == {one["url"]: (one["change_rate"], one["change_confidence"]) for one in world.frontier.records()}
+    assert crawl(world, 60, 0.5)
+
+
+def test_a_page_that_changes_is_visited_more_often_than_one_that_does_not():
+    world = World(disk=FaultyFiles(), delay=0, revisit="optimal", rate=0.02)
+    world.discover(*pages(10))
+    counts: Counter[str] = Counter()
+    for turn in range(1_600):
+        for lease in world.lease():
+            counts[lease.url] += turn >= 800
+            hours = (world.clock() // instant(2 * HOUR)) if lease.url == pages(1)[0] else 0
+            visit(world, lease, f"{hours}")
+        world.clock.move(50.0)
+    others = [counts[url] for url in pages(10)[1:]]
+    assert counts[pages(1)[0]] > 2 * max(others)
+
+
+def test_an_operator_who_requeues_a_planned_page_leaves_no_second_visit():
+    world = World(delay=0, revisit="optimal", rate=1.0)
+    world.discover(*pages(3))
+    crawl(world, 30, 0.5)
+    for turn in range(20):
+        world.frontier.requeue(pages(1)[0], at=world.clock() + instant(turn % 3))
+        seen = [url for _, url in crawl(world, 4, 0.5)]
+        assert seen
+    assert [] == recount(world.frontier)
+    assert 3 == world.inspect().tables.urls.accepted()
+
+
+def test_redirects_and_bad_answers_are_no_evidence_about_changes():
+    world = World(delay=0, revisit="uniform", rate=1.0)
+    world.discover(A)
+    visit(world, world.one())
+    world.clock.move(30.0)
+    lease = world.one()
+    world.report(lease.done(status=302, location="http://b.com/"))
+    (record,) = [one for one in world.frontier.records() if one["url"] == A]
+    assert record["change_rate"] is None
+
+
+def test_a_function_over_columns_is_a_rule():
+    seen: list[Visited] = []
+
+    def rule(visits: Visited) -> np.ndarray:
+        seen.append(visits)
+        return np.where(visits.changed, 100.0, 200.0)
+
+    world = World(delay=0, revisit=rule)
+    world.discover(A)
+    visit(world, world.one(), "0")
+    assert world.clock() + instant(200) == world.frontier.status(A).due
+    world.clock.move(200.0)
+    visit(world, world.one(), "1")
+    assert world.clock() + instant(100) == world.frontier.status(A).due
+    assert [True, False] == [bool(one.first[0]) for one in seen]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"revisit": "daily"}, "'daily'"),
+        ({"revisit": "uniform"}, "set `rate`"),
+        ({"revisit": "optimal"}, "set `rate`"),
+        ({"revisit": "adaptive", "rate": 0}, "rate 0"),
+        ({"revisit": "adaptive", "rate": float("nan")}, "rate nan"),
+        ({"rate": -1.0}, "rate -1.0"),
+        ({"rate": True}, "rate True"),
+        ({"revisit": "optimal", "rate": 1.0, "discovery_share": 1.5}, "1.5"),
+        ({"discovery_share": 0.5}, "set both"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings, words):
+    with pytest.raises(SettingsError, match=words):
+        World(delay=0, **settings)
+
+
+@pytest.mark.parametrize("given", [[1.0, 2.0], "x", [-1.0], [float("nan")]])
+def test_a_function_with_a_wrong_result_is_refused_by_name(given):
+    world = World(delay=0, revisit=lambda seen: given)
+    world.discover(A)
+    lease = world.one()
+    with pytest.raises(SettingsError, match="revisit function"):
+        visit(world, lease)
+
+
+def test_a_discovery_share_divides_the_fetches():
+    world = World(delay=0, revisit="optimal", rate=1.0, discovery_share=0.25)
+    world.discover(*pages(10))
+    crawl(world, 30, 1.0)
+    world.discover(*[f"http://n{number}.com/" for number in range(100)])
+    visits = [url for _, url in crawl(world, 200, 1.0)]
+    new = sum("//n" in url and url not in visits[:place] for place, url in enumerate(visits))
+    assert 0.2 <= new / len(visits) <= 0.3
