@@ -64,6 +64,11 @@ class SignalModel:
         used = evidence >= EVIDENCE_MIN
         return cls(change, np.where(used, (1.0 - share) * change, change), gamma, false, np.where(used, evidence, 0.0))
 
+    def broadcast(self, *columns: npt.ArrayLike) -> Self:
+        """The model with a row for each row of the columns."""
+        shape = np.broadcast_shapes(self.rate.shape, *(np.shape(column) for column in columns))
+        return type(self)(*(np.broadcast_to(column, shape) for column in _fields(self)))
+
     @property
     def beta(self) -> Floats:
         """The waiting that a signal is worth. 0 where signals are ignored, infinite where one is certain."""
@@ -94,6 +99,7 @@ def cycle(model: SignalModel, effective_age: npt.ArrayLike) -> tuple[Floats, Flo
     R_i((alpha + gamma) (a - i beta)), for all i with i beta < a. R_i(z) is the probability that a Gamma variable of
     shape i + 1 is at most z.
     """
+    model = model.broadcast(effective_age)
     return _cycle(model, np.minimum(_times(model.alpha, effective_age), EVIDENCE_MAX))
 
 
@@ -104,11 +110,13 @@ def signal_value(
 
     It is importance / rate for an infinite age, which is also the value of a page that was never visited.
     """
-    weight, rate = np.broadcast_arrays(np.asarray(importance, np.float64), model.rate)
-    evidence = model.evidence_of(waited, signals)
-    plain = value(weight, rate, np.broadcast_to(np.asarray(waited, np.float64), rate.shape))
+    weight = np.asarray(importance, np.float64)
+    model = model.broadcast(weight, waited, signals)
+    plain = value(weight, model.rate, waited)
     used = model.evidence > 0
-    found: Floats = np.where(used, weight * _shape(model, evidence)[0], plain)
+    if not used.any():
+        return plain
+    found: Floats = np.where(used, weight * _shape(model, model.evidence_of(waited, signals))[0], plain)
     return found
 
 
@@ -120,20 +128,21 @@ def signal_interval(
     signals: how many arrived since the last visit. 0 where they alone justify a visit, infinite where the value never
     reaches the price: also where each change is signalled and the page waits for a signal.
     """
-    shape = np.broadcast_shapes(np.shape(price), model.rate.shape, np.shape(importance), np.shape(signals))
-    cost, weight, count = (np.broadcast_to(np.asarray(one, np.float64), shape) for one in (price, importance, signals))
+    model = model.broadcast(price, importance, signals)
+    columns = (np.asarray(one, np.float64) for one in (price, importance, signals))
+    cost, weight, count = (np.broadcast_to(column, model.rate.shape) for column in columns)
     found = interval(cost, weight, model.rate).copy()
     used = np.flatnonzero((model.evidence > 0) & np.isfinite(found))  # at an infinite age, signals change no value
     if not len(used):
         return found
-    part = SignalModel(*(np.broadcast_to(column, shape)[used] for column in _fields(model)))
+    part = SignalModel(*(column[used] for column in _fields(model)))
     now = _times(part.evidence, count[used])
     goal = cost[used] / weight[used]
     least = _inverse(part, goal)
+    # With a recall of 1 the value is a step function of the signals, and waiting adds nothing to it.
+    due = np.where(part.alpha > 0, now >= least, _shape(part, now)[0] >= goal)
     with np.errstate(divide="ignore", invalid="ignore"):
-        waits = (least - now) / part.alpha
-        waits = np.where(part.alpha > 0, waits, np.where(_shape(part, now)[0] >= goal, 0.0, np.inf))
-    found[used] = np.where(now >= least, 0.0, waits)
+        found[used] = np.where(due, 0.0, np.where(part.alpha > 0, (least - now) / part.alpha, np.inf))
     return found
 
 
@@ -203,7 +212,6 @@ def _shape(model: SignalModel, evidence: Floats) -> tuple[Floats, Floats]:
 
 def _cycle(model: SignalModel, evidence: Floats) -> tuple[Floats, Floats]:
     """psi and w at an evidence of at most EVIDENCE_MAX."""
-    evidence = np.broadcast_to(evidence, model.rate.shape)
     length, fresh = np.zeros(model.rate.shape), np.zeros(model.rate.shape)
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where((model.evidence > 0) & np.isfinite(model.evidence), np.ceil(evidence / model.evidence), 1.0)

@@ -2,9 +2,8 @@
 
 A page changes at random moments, `rate` of them per unit of time (a Poisson process), and a copy is fresh until the
 first change after its visit (Cho and Garcia-Molina, "Effective page refresh policies for web crawlers", TODS 2003).
-All functions work on columns: their arguments are broadcast, and their results are arrays of float64. Any unit of
-time will do, as long as rates are per this unit. `importance` is the weight of a page; a price is an importance times
-a time.
+All functions work on columns: their arguments are broadcast, and results are arrays of float64. Any unit of time will
+do, as long as rates are per this unit. `importance` is the weight of a page; a price is an importance times a time.
 
 The optimum of a budget has one price: each visit happens when its value has grown to this price, and a page whose value
 never reaches it is not visited. So a scheduler needs no list of all pages, only a price that follows the budget.
