@@ -38,7 +38,7 @@ _TERMS: Final = (4, 16, 64, int(EVIDENCE_MAX / EVIDENCE_MIN) + 1)
 """The lengths of the sums: pages with few terms are computed apart from those with many."""
 _MEAN_MAX: Final = 1_000.0  # with a larger mean than this, no sum of up to 200 terms has any weight
 _INVERSE_STEPS: Final = 60
-_INVERSE_ERROR: Final = 1e-8
+_INVERSE_ERROR: Final = 1e-7
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +215,9 @@ def _cycle(model: SignalModel, evidence: Floats) -> tuple[Floats, Floats]:
     length, fresh = np.zeros(model.rate.shape), np.zeros(model.rate.shape)
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where((model.evidence > 0) & np.isfinite(model.evidence), np.ceil(evidence / model.evidence), 1.0)
+    longest = int(np.max(terms, initial=0.0))
+    if longest <= _TERMS[1] and np.all((model.rate > 0) & (evidence > 0)):
+        return _sums(model, evidence, longest)
     least = 0
     for most in _TERMS:
         rows = np.flatnonzero((terms > least) & (terms <= most) & (model.rate > 0) & (evidence > 0))

@@ -25,8 +25,8 @@ Floats = npt.NDArray[np.float64]
 _SERIES_BELOW: Final = 0.5  # below it, differences such as 1 - e^-x (1 + x) would lose digits
 _STIRLING: Final = (1.0, 1 / 3, 1 / 36, -1 / 270, 1 / 4320, 1 / 17010)
 _STIRLING_BELOW: Final = 0.02  # below it, the series of the Lambert function is exact to the last digits
-_STEPS: Final = 4  # steps of Halley or Newton from the starts below: each result is then exact to the last digits
-_AGE_STEPS: Final = 6
+_STEPS: Final = 2  # steps of Halley from starts that are wrong by 1 % at most: each result is exact to the last digits
+_AGE_STEPS: Final = 6  # steps of Newton, the same
 _PRICE_STEPS: Final = 200  # bisections of a price: each result is exact, and the loop ends when the price repeats
 
 
@@ -248,10 +248,8 @@ def _lambert(y: Floats) -> Floats:
     # Away from 0 the logarithm is a small correction; the start is the equation, used twice as an iteration.
     far = height + np.log1p(height + np.log1p(height + root))
     x = np.where(height < 2.0, near, far)
-    for _ in range(_STEPS):
-        error = x - np.log1p(x) - height
-        slope = x / (1.0 + x)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            step = error / (slope - error / (2.0 * x * (1.0 + x)))
-        x = np.where(root < _STIRLING_BELOW, near, x - step)
-    return x
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for _ in range(_STEPS):
+            error = x - np.log1p(x) - height
+            x = x - error / (x / (1.0 + x) - error / (2.0 * x * (1.0 + x)))
+    return np.where(root < _STIRLING_BELOW, near, x)
