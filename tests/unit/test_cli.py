@@ -173,7 +173,7 @@ MISTAKES = [
     ("stauts crawl", 2, "no command 'stauts': did you mean `outrider status`?"),
     ("url normalise http://a.com/", 2, "no command 'normalise': did you mean `outrider url normalize`?"),
     ("harvest", 2, "no command 'harvest': `outrider --help` lists them"),
-    ("sim freshnes", 2, "no command 'freshnes': `outrider sim --help` lists them"),
+    ("sim prices", 2, "no command 'prices': `outrider sim --help` lists them"),
     ("crawl http://127.0.0.1/ --delay 5min", 2, "delay is '5min': not a number; use a number from 0"),
     ("crawl http://127.0.0.1/ --scope site", 2, "scope is 'site': "),
     ("crawl http://127.0.0.1/ --on-pages m:f", 2, "No such option '--on-pages'"),

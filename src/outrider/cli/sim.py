@@ -88,6 +88,8 @@ def revisit_freshness(names: tuple[str, ...], seed: int, plots: str | None, as_j
     from outrider.sim.revisit_experiments import EXPERIMENTS, figures
     from outrider.sim.revisit_plots import PLOTS
 
+    if plots is not None and not Path(plots).is_dir():
+        raise NamedPathError(f"{plots!r} is not a directory; create it, or choose another place")
     found = figures(names, seed)
     if plots is not None:
         for name in names or EXPERIMENTS:

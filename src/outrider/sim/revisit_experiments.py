@@ -26,7 +26,7 @@ from outrider.sim.published_rates import (
     naive_rate,
     random_freshness,
 )
-from outrider.sim.revisit_worlds import Pages, Scheduler, Visits, run, signalled_freshness
+from outrider.sim.revisit_worlds import Pages, Scheduler, VisitRecord, run, signalled_freshness
 
 BUDGET: Final = 100.0
 """Visits per unit of time of B1."""
@@ -107,7 +107,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledRule:
     """The cost and the freshness at which a rule settles on the pages of B1."""
 
     name: str
@@ -120,7 +120,7 @@ class Settled:
 
 
 def figures(names: tuple[str, ...], seed: int = 0, make: MakeScheduler = PriceCalendar) -> list[Figure]:
-    """Runs experiments by name (`EXPERIMENTS`), all of them if there is no name. Raises SettingsError for an unknown
+    """Runs experiments by name (`EXPERIMENTS`), or all of them without a name. Raises SettingsError for an unknown
     one. make: the scheduler under test."""
     for name in names:
         if name not in EXPERIMENTS:
@@ -188,7 +188,7 @@ def fixed_intervals() -> list[Figure]:
     return [Figure("E5", name, expected, measured, 1e-4) for name, expected, measured in found]
 
 
-def price_runs(seed: int, make: MakeScheduler) -> list[tuple[str, Visits]]:
+def price_runs(seed: int, make: MakeScheduler) -> list[tuple[str, VisitRecord]]:
     """The runs of E5 by the setting: three steps of the price, from three start prices each."""
     pages = Pages.benchmark()
     best = price_of(BUDGET, pages.importance, pages.rate)
@@ -228,7 +228,7 @@ def prices(seed: int, make: MakeScheduler) -> list[Figure]:
 def settle(
     rule: Rule, pages: Pages, seed: int, *, warm_up: float = 400.0, measured: float = 1_000.0
 ) -> tuple[float, float]:
-    """Visits pages by a rule, whatever the cost, and returns the visits per day and the weighted freshness.
+    """Visits pages by a rule, without a budget, and returns the visits per day and the weighted freshness.
 
     Each page has a clock of its own, in days. The changes that visits see are drawn; the freshness is exact.
     """
@@ -254,14 +254,14 @@ def settle(
     return visits / measured, float(pages.importance @ fresh) / measured
 
 
-def settled_rules(seed: int) -> list[Settled]:
+def settled_rules(seed: int) -> list[SettledRule]:
     """The rules of E6 on the pages of B1, with a day as the unit of time."""
     pages = Pages.benchmark()
     found = []
     for name, rule, _ in SETTLED:
         visits, fresh = settle(rule, pages, seed)
         equal = pages.score(np.full(len(pages), visits / len(pages)))
-        found.append(Settled(name, visits, fresh, equal, pages.optimum(visits)))
+        found.append(SettledRule(name, visits, fresh, equal, pages.optimum(visits)))
     return found
 
 
@@ -279,7 +279,7 @@ def rules(seed: int, make: MakeScheduler) -> list[Figure]:
     return found
 
 
-def learned_runs(seed: int, make: MakeScheduler) -> list[tuple[str, Visits]]:
+def learned_runs(seed: int, make: MakeScheduler) -> list[tuple[str, VisitRecord]]:
     """The runs of E7: pages whose rates are learned from one bit per visit, for two distributions of the rates."""
     found = []
     for name in ("uniform rates", "log-normal rates"):

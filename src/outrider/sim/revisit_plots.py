@@ -17,7 +17,7 @@ from outrider.sim.revisit_experiments import (
     price_runs,
     settled_rules,
 )
-from outrider.sim.revisit_worlds import Pages, Visits
+from outrider.sim.revisit_worlds import Pages, VisitRecord
 
 _WIDTH, _HEIGHT = 760.0, 440.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 30.0, 84.0, 60.0
@@ -30,8 +30,8 @@ def price_plot(seed: int, make: MakeScheduler = PriceCalendar) -> str:
     optimum = Pages.benchmark().optimum(BUDGET)
     return _shares(
         "One price finds the optimum from nine starts",
-        f"Freshness / optimum in each block of time. Optimum: {optimum:.5f}, with {BUDGET:g} visits per unit of time.",
-        [(name, visits, optimum) for name, visits in price_runs(seed, make)],
+        f"Freshness / optimum ({optimum:.5f}), by eta, the step of the price, and the start price / final price.",
+        [(name.removeprefix("eta "), visits, optimum) for name, visits in price_runs(seed, make)],
         0.9,
     )
 
@@ -66,7 +66,7 @@ def rules_plot(seed: int, make: MakeScheduler = PriceCalendar) -> str:
     for place, made in enumerate(sorted(settled_rules(seed), key=lambda one: -one.visits)):
         left, top = x(made.visits), y(made.freshness)
         picture.dot(left, top, 5, colour=SERIES[3])
-        label = (x(640.0), y(0.5) + 24 * place)
+        label = (x(585.0), y(0.5) + 24 * place)
         picture.leader(left, top, label[0] - 4, label[1] - 4, SERIES[3])
         picture.text(*label, f"{made.name}: {made.freshness:.3f} at {made.visits:.0f}", kind="value")
     return str(picture)
@@ -87,7 +87,7 @@ def _frame(title: str, about: str) -> tuple[Drawing, float, float]:
     return picture, _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
 
 
-def _shares(title: str, about: str, runs: list[tuple[str, Visits, float]], least: float) -> str:
+def _shares(title: str, about: str, runs: list[tuple[str, VisitRecord, float]], least: float) -> str:
     """A drawing of freshness over the optimum in blocks of time, one line per run."""
     picture, floor, right = _frame(title, about)
     length = runs[0][1].seconds
@@ -103,5 +103,5 @@ def _shares(title: str, about: str, runs: list[tuple[str, Visits, float]], least
         colour = SERIES[place % len(SERIES)]
         picture.curve(((x(at), y(share)) for at, share in shares if share >= least), colour=colour, width=1.5)
         column, row = divmod(place, 3)
-        picture.text(x(length * 0.4) + 145 * column, floor - 52 + 18 * row, name, colour=colour)
+        picture.text(x(length * 0.36) + 145 * column, floor - 52 + 18 * row, name, colour=colour)
     return str(picture)

@@ -1,10 +1,10 @@
 """Pages that change at random on a virtual clock, a scheduler that visits them, and the exact freshness of its visits.
 
 Changes are Poisson processes. Their moments are not drawn: from the moments of the visits alone, the probability that a
-copy is fresh is exact at each moment, and `Visits.freshness` integrates it. Only the answers of the visits are drawn,
-one bit each, since a scheduler that learns needs them. With signals, the probability also depends on the signals, which
-are drawn. A run is a sequence of slots at equal distances. A scheduler is any object with the methods of `Scheduler`,
-so the one of the frontier can be measured on the same clock in place of that of this folder.
+copy is fresh is exact at each moment, and `VisitRecord.freshness` integrates it. Only the answers of the visits are
+drawn, one bit each, since a scheduler that learns needs them. With signals, the probability also depends on the
+signals, which are drawn. A run is a sequence of slots at equal distances. A scheduler is any object with the methods of
+`Scheduler`, so the one of the frontier can be measured on the same clock in place of that of this folder.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Scheduler(Protocol):
 
 
 @dataclass(slots=True)
-class Visits:
+class VisitRecord:
     """The visits of a run, in the order of their times."""
 
     pages: Pages
@@ -142,7 +142,9 @@ class Visits:
         return list(pairwise(edges))
 
 
-def run(pages: Pages, scheduler: Scheduler, budget: float, seconds: float, *, seed: int, batch: int = 10) -> Visits:
+def run(
+    pages: Pages, scheduler: Scheduler, budget: float, seconds: float, *, seed: int, batch: int = 10
+) -> VisitRecord:
     """Runs a scheduler for a time of `seconds` units, with `budget` slots per unit, `batch` of them at once."""
     chance = np.random.default_rng(seed)
     last = np.zeros(len(pages))
@@ -165,7 +167,7 @@ def run(pages: Pages, scheduler: Scheduler, budget: float, seconds: float, *, se
         scheduler.visited(taken, times, changed)
         page.append(taken)
         time.append(times)
-    return Visits(pages, seconds, np.concatenate(page), np.concatenate(time), scheduler.looks, idle)
+    return VisitRecord(pages, seconds, np.concatenate(page), np.concatenate(time), scheduler.looks, idle)
 
 
 def signalled_freshness(
