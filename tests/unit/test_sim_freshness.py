@@ -15,7 +15,7 @@ from outrider.cli import main as cli
 from outrider.errors import SettingsError
 from outrider.frontier.policy.revisit_rules import DAY, Halving, Uniform
 from outrider.frontier.policy.visit_values import price_of
-from outrider.sim.price_calendar import LearnedRates, OpenHosts, PriceCalendar
+from outrider.sim.price_calendar import LearnedRates, PriceCalendar, price_calendar
 from outrider.sim.published_rates import azar_rates, lambda_crawl_rates, moments, notified_shares
 from outrider.sim.revisit_experiments import CGM, EXPERIMENTS, Figure, figures, settle
 from outrider.sim.revisit_plots import PLOTS
@@ -78,7 +78,7 @@ def test_learned_rates_are_far_better_than_equal_visits():
 def test_hosts_are_never_visited_faster_than_they_allow():
     chance = np.random.default_rng(4)
     pages = Pages(SMALL.rate, SMALL.importance, chance.choice(8, 200, p=np.arange(1, 9) / 36), 4.0)
-    visits = run(pages, OpenHosts(pages), BUDGET, 60.0, seed=1, batch=1)
+    visits = run(pages, price_calendar(pages, best_price(), seed=1), BUDGET, 60.0, seed=1, batch=1)
     for host in range(8):
         times = np.sort(visits.time[pages.host[visits.page] == host])
         assert np.all(np.diff(times) >= 0.25 - 1e-9)

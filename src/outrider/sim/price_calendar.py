@@ -140,32 +140,61 @@ class PriceCalendar:
         return found
 
 
-class OpenHosts:
-    """The scheduler where hosts have limits: the page of the largest value among all hosts that are ready.
+class HostCalendar(PriceCalendar):
+    """The scheduler where hosts have limits: the price admits a page, and its host visits the largest value first.
 
-    Its price is the value of the page that it returns: with a budget of one page per slot, this one is always visited.
+    The price does not rise in a host whose pages are due faster than its limit allows. They wait, their values grow at
+    different speeds, and the order in which they became due would be a bad one.
     """
 
-    def __init__(self, pages: Pages) -> None:
+    def __init__(
+        self,
+        pages: Pages,
+        price: float,
+        *,
+        seed: int,
+        eta: float = ETA,
+        rates: KnownRates | LearnedRates | None = None,
+        model: SignalModel | None = None,
+    ) -> None:
         assert pages.host is not None
-        self.looks = 0
-        self._pages = pages
-        self._host = pages.host
-        self._last = np.zeros(len(pages))
-        self._free = np.zeros(int(pages.host.max()) + 1)
+        assert model is None, "no experiment has limits of hosts and signals"
+        super().__init__(pages, price, seed=seed, eta=eta, rates=rates)
+        self._host, self._gap = pages.host, 1.0 / pages.host_rate
+        self._ready = np.zeros(int(pages.host.max()) + 1)
 
     def take(self, now: float, count: int) -> Numbers:
-        """Returns at most one page; see `Scheduler.take`."""
-        worth = value(self._pages.importance, self._pages.rate, now - self._last)
-        worth = np.where(self._free[self._host] <= now, worth, -1.0)
-        best = int(np.argmax(worth))
-        self.looks += 1
-        return np.array([best] if worth[best] >= 0 else [], np.int64)
+        """Returns at most one page of a host that is ready; see `Scheduler.take`."""
+        closed = (self._ready > now)[self._host]
+        if closed.all():
+            return np.zeros(0, np.int64)
+        late: Numbers = np.flatnonzero((self._key <= now) & ~closed)
+        due = self._due(late)
+        self.looks += len(late)
+        self._key[late[due > now]] = self._next_look(due[due > now], now)
+        late = late[due <= now]
+        if len(late):
+            worth = value(self._importance[late], self._rates.rates(late), now - self._last[late])
+            found, self._ahead = late[[int(np.argmax(worth))]], 0
+            self._key[found] = np.inf
+        else:
+            kept = self._key[closed]
+            self._key[closed] = np.inf
+            found = super().take(now, 1)
+            self._key[closed] = kept
+        self._ready[self._host[found]] = now + self._gap
+        return found
 
-    def visited(self, pages: Numbers, times: Floats, changed: Flags) -> None:
-        """The host of each page is ready again after its gap; see `Scheduler.visited`."""
-        self._last[pages] = times
-        self._free[self._host[pages]] = times + 1.0 / self._pages.host_rate
 
-    def signalled(self, pages: Numbers, counts: Numbers, now: float) -> None:
-        """Signals are ignored."""
+def price_calendar(
+    pages: Pages,
+    price: float,
+    *,
+    seed: int,
+    eta: float = ETA,
+    rates: KnownRates | LearnedRates | None = None,
+    model: SignalModel | None = None,
+) -> PriceCalendar:
+    """The scheduler for these pages: with limits of hosts if they have hosts."""
+    kind = PriceCalendar if pages.host is None else HostCalendar
+    return kind(pages, price, seed=seed, eta=eta, rates=rates, model=model)

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from outrider.chart import SERIES, Drawing, Scale
-from outrider.sim.price_calendar import PriceCalendar
+from outrider.sim.price_calendar import price_calendar
 from outrider.sim.revisit_experiments import (
     BUDGET,
     LEARNED_UNITS,
@@ -25,7 +25,7 @@ _BLOCKS: Final = 25
 _COSTS: Final = np.linspace(100.0, 1_000.0, 46)
 
 
-def price_plot(seed: int, make: MakeScheduler = PriceCalendar) -> str:
+def price_plot(seed: int, make: MakeScheduler = price_calendar) -> str:
     """E5 as a drawing: freshness over that of the optimum, from each start price and step, over time."""
     optimum = Pages.benchmark().optimum(BUDGET)
     return _shares(
@@ -36,7 +36,7 @@ def price_plot(seed: int, make: MakeScheduler = PriceCalendar) -> str:
     )
 
 
-def learning_plot(seed: int, make: MakeScheduler = PriceCalendar) -> str:
+def learning_plot(seed: int, make: MakeScheduler = price_calendar) -> str:
     """E7 as a drawing: freshness over that of the optimum with known rates, over time."""
     return _shares(
         "Change rates learned from one bit per visit",
@@ -46,7 +46,7 @@ def learning_plot(seed: int, make: MakeScheduler = PriceCalendar) -> str:
     )
 
 
-def rules_plot(seed: int, make: MakeScheduler = PriceCalendar) -> str:
+def rules_plot(seed: int, make: MakeScheduler = price_calendar) -> str:
     """E6 as a drawing: the freshness at which each rule settles, below equal intervals and the optimum at its cost."""
     pages = Pages.benchmark()
     picture, floor, right = _frame("Published rules cost freshness", "Dots: where a rule settles, by its cost.")
