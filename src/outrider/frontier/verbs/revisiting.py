@@ -14,15 +14,16 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from outrider.clock import Instant, instant
-from outrider.frontier.format.card_columns import Cards, fetched_at
+from outrider.frontier.format.card_columns import Cards, fetched_at, fetched_cells
 from outrider.frontier.format.card_records import CardRecord, KeptFields, parts_of, real_bytes, real_of, visits_of
-from outrider.frontier.policy.change_rates import error_of, theta_of
+from outrider.frontier.policy.change_rates import drawn_rates, error_of, theta_of
 from outrider.frontier.policy.frontier_settings import FrontierSettings
 from outrider.frontier.policy.pace import Pace
 from outrider.frontier.policy.revisit_plan import Pages, Plan
@@ -45,10 +46,12 @@ from outrider.limits import (
     REVISIT_HOSTS_PRICED_MAX,
     REVISIT_LOOKS_PER_CALL,
     REVISIT_LOOKS_PER_FETCH,
+    REVISIT_LOST_MAX,
     REVISIT_OWED_MAX,
     REVISIT_PAGES_AVERAGED,
     REVISIT_SECONDS_MAX,
     REVISIT_STEP,
+    REVISIT_STEPS_AHEAD,
     REVISIT_TRIES_AHEAD,
     WAKES_PER_CALL_MAX,
 )
@@ -108,10 +111,11 @@ class Revisits:
         waited = np.where(first, 0.0, _since(heads, ended))
         shown = np.where(first, Shown.NOTHING, np.where(changed, Shown.CHANGED, Shown.UNCHANGED))
         after = self.plan.after(pages, shown, waited, ages, first)
-        pauses = self.plan.waits(after, self._level(after))
+        guessed = self._drawn(after, heads["order"], fetched_cells(ended))
+        pauses = self.plan.waits(guessed, self._level(guessed))
         looks = np.minimum(pauses, self._horizons(heads["order"], ended))
         at = ended + _microseconds(looks)
-        self._note(after, np.minimum(looks, REVISIT_SECONDS_MAX))
+        self._note(guessed, np.minimum(looks, REVISIT_SECONDS_MAX))
         found: dict[int, list[bytes]] = {}
         rates = np.exp(after.theta)
         for place, row in enumerate(rows.tolist()):
@@ -140,6 +144,16 @@ class Revisits:
             memory,
             priorities.astype(np.float64),
         )
+
+    def _drawn(self, pages: Pages, orders: npt.NDArray[np.uint64], fetched: npt.NDArray[np.uint32]) -> Pages:
+        """Returns pages with change rates that are drawn from the belief about them (Thompson sampling), one draw for
+        each visit. So a page that was given up by mistake is visited again. fetched: the cells of the last visits."""
+        first = mixed(orders ^ mixed(fetched.astype(np.uint64) ^ np.uint64(self._seed)))
+        second = mixed(first)
+        # Box and Muller's transform of two numbers in (0, 1].
+        radius = np.sqrt(-2.0 * np.log(((first >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53))
+        normal = radius * np.cos(2.0 * np.pi * (second >> np.uint64(11)).astype(np.float64) * 2.0**-53)
+        return replace(pages, theta=theta_of(drawn_rates(pages.theta, pages.confidence, normal)))
 
     def _level(self, pages: Pages) -> float:
         """Returns the level; the first pages decide where it begins."""
@@ -217,7 +231,9 @@ class Revisits:
         """Returns what the rule knows of a page; None without a rule, or before the first visit."""
         if self.plan is None or not record.fetched:
             return None
-        pages = self._pages(np.array([record.priority]), [record.kept])
+        learned = self._pages(np.array([record.priority]), [record.kept])
+        place = np.array([record.order], np.uint64), np.array([record.fetched], np.uint32)
+        pages = self._drawn(learned, *place)
         last = fetched_at(record.fetched) or 0
         wait = float(self.plan.waits(pages, self._level(pages))[0])
         waits = record.state == WAITING and record.reason == PLANNED
@@ -225,8 +241,8 @@ class Revisits:
         value = float(self.plan.values(pages, max(0, now - last) / MICROSECONDS)[0]) if self.plan.priced else None
         return RevisitStatus(
             self.plan.name,
-            float(np.exp(pages.theta[0])),
-            float(error_of(pages.confidence)[0]),
+            float(np.exp(learned.theta[0])),
+            float(error_of(learned.confidence)[0]),
             value,
             price,
             stretch,
@@ -265,6 +281,7 @@ class Revisits:
         self._forget_awaited(now)
         need = want - self._waiting
         looks, tries = min(REVISIT_LOOKS_PER_FETCH * max(need, 0), REVISIT_LOOKS_PER_CALL), 0
+        together = need
         if self._discovery_share is not None and self._owed >= 1.0 and len(urls.backlog) > self._waiting:
             return
         while need > 0 and looks > 0:
@@ -274,25 +291,27 @@ class Revisits:
             ahead = first > now
             if ahead and self.level is not None and self.level <= self.plan.level_min:
                 return
-            cards = urls.take_planned(max(now, first), min(looks, need if not ahead else 1))
+            cards = urls.take_planned(max(now, first), 1 if ahead else min(looks, together))
             if not len(cards):
                 looks -= 1  # buckets were moved
                 continue
             looks -= len(cards)
             self.looks += len(cards)
             tries = tries + 1 if ahead else 0
-            queued = self._choose(cards, now, ahead=ahead, last=tries == REVISIT_TRIES_AHEAD)
+            queued = self._choose(cards, now, need, ahead=ahead, last=tries == REVISIT_TRIES_AHEAD)
             need, tries = need - queued, 0 if queued else tries
+            together = need if queued else 2 * together  # many pages may be looked at before one is due
 
-    def _choose(self, cards: Cards, now: Instant, *, ahead: bool, last: bool = False) -> int:
-        """Queues those of these pages whose time has come, and plans the others again. ahead: it is earlier than their
-        look, and a page is queued if no other is known to be due before it. last: it is queued in any case. Returns how
-        many are queued."""
+    def _choose(self, cards: Cards, now: Instant, most: int, *, ahead: bool, last: bool = False) -> int:
+        """Queues up to `most` of these pages whose time has come, the most overdue first, and plans the others again.
+        ahead: it is earlier than their look, and a page is queued if no other is known to be due before it. last: it is
+        queued in any case. Returns how many are queued."""
         assert self.plan is not None
         urls, heads = self._tables.urls, cards.heads
         pages = self._pages(
             heads["priority"], [parts_of(cards.extra_of(row), int(heads["flags"][row]))[0] for row in range(len(cards))]
         )
+        pages = self._drawn(pages, heads["order"], heads["fetched"])
         level = self._level(pages)
         names, until = self._closed(heads, now)
         levels: Floats | float = level
@@ -308,6 +327,8 @@ class Revisits:
             chosen = open_ & (due <= (due if last or after is None else after))
         else:
             chosen = open_ & (due <= now)
+        if np.count_nonzero(chosen) > most:
+            chosen[np.argsort(np.where(chosen, due, np.iinfo(np.int64).max), kind="stable")[most:]] = False
         late = ~open_ & (due <= now)
         if late.any():
             self._raise_hosts(names[late])
@@ -326,7 +347,7 @@ class Revisits:
                 classes = self._classes(worth)
                 self._lower_hosts(names[chosen])
             urls.queue_waiting(ready, classes)
-            self._move(-count if ahead else count)
+            self._move(-REVISIT_STEPS_AHEAD * count if ahead else count)
             self._awaited.append((now, count))
             self._waiting += count
         return count
@@ -391,7 +412,7 @@ class Revisits:
         elif found and self.plan.priced and self.level is not None:
             worth = heads["priority"][new] / _PRIOR_RATE
             above = int(np.count_nonzero(np.log(np.maximum(worth, 1e-300)) >= self.level))
-            self._move(2 * above - found)
+            self._move(above - REVISIT_STEPS_AHEAD * (found - above))
 
     def _use_lost(self) -> None:
         """Fetches that nobody used lower the level."""
@@ -399,7 +420,7 @@ class Revisits:
         if self.pace.lost >= 1.0:
             lost = int(self.pace.lost)
             self.pace.lost -= lost
-            self._move(-min(lost, 100))
+            self._move(-REVISIT_STEPS_AHEAD * min(lost, REVISIT_LOST_MAX))
 
     def _move(self, steps: int) -> None:
         if self.level is not None and self.plan is not None and self.pace is not None:
