@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 
 import numpy as np
@@ -12,7 +13,7 @@ from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
 from outrider.frontier.policy.revisit_plan import NAMES, Visited
 from outrider.journey import Lease
-from outrider.sim.disk import FaultyFiles
+from outrider.sim.disk import CrashDisk, FaultyFiles
 
 A = "http://a.com/"
 HOUR, DAY = 3_600.0, 86_400.0
@@ -233,3 +234,69 @@ def test_a_discovery_share_divides_the_fetches():
     visits = [url for _, url in crawl(world, 200, 1.0)]
     new = sum("//n" in url and url not in visits[:place] for place, url in enumerate(visits))
     assert 0.2 <= new / len(visits) <= 0.3
+
+
+def records(world: World) -> list[dict[str, object]]:
+    """The records of all URLs. A planned one is queued without a new record."""
+    return [one | {"state": None} for one in world.frontier.records()]
+
+
+@pytest.mark.parametrize("rule", ["adaptive", "optimal", "uniform"])
+def test_killed_at_any_moment_it_keeps_the_rate_the_counts_and_what_was_learned(rule):
+    killed(rule, 12)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rule", ["adaptive", "optimal", "uniform"])
+def test_killed_a_hundred_times_it_keeps_the_rate_the_counts_and_what_was_learned(rule):
+    killed(rule, 100)
+
+
+def killed(rule: str, lives: int) -> None:
+    rng = random.Random(rule)
+    world = World(disk=CrashDisk(), delay=0, revisit=rule, rate=1.0)
+    visits: list[tuple[Instant, str]] = []
+    done: dict[str, Instant] = {}
+    for life in range(lives):
+        for step in range(rng.randrange(1, 12)):
+            if rng.random() < 0.3:
+                world.discover(*[f"http://h{rng.randrange(60)}.com/" for _ in range(4)])
+            for lease in world.lease(rng.choice([1, 5])):
+                visits.append((world.clock(), lease.url))
+                if rng.random() < 0.9:
+                    if rule == "adaptive" and lease.url in done:
+                        assert world.clock() - done[lease.url] >= instant(HOUR - 1), "twice for one look"
+                    done[lease.url] = world.clock()
+                    visit(world, lease, f"{rng.randrange(2)}")
+                else:
+                    done.pop(lease.url, None)
+            if done and rng.random() < 0.2:
+                url = rng.choice(sorted(done))
+                world.frontier.requeue(url, at=world.clock() + instant(rng.choice([0, 5, 2_000])))
+                done.pop(url)
+            if done and rng.random() < 0.1:
+                world.frontier.reprioritise(rng.choice(sorted(done)), rng.random())
+            world.clock.move(rng.choice([0.0, 0.3, 1.0, 20.0, 3_000.0 if step == 0 else 2.0]))
+        assert [] == recount(world.frontier), f"life {life}"
+        before = records(world)
+        assert world.inspect().tables.urls.accepted() == len(before)
+        world.kill(revisit=rng.choice([rule, rule, "age"]) if rule != "adaptive" else rule)
+        after = records(world)
+        lost = {one["url"] for one in before} - {one["url"] for one in after}
+        assert not lost
+        assert [one["change_rate"] for one in before] == [one["change_rate"] for one in after]
+        assert [] == recount(world.frontier), f"life {life}, opened"
+    assert per_minute(visits) <= 60
+    assert len(visits) > 3 * lives
+
+
+def test_a_replayed_log_has_the_records_of_the_process():
+    world = World(disk=CrashDisk(), delay=0, revisit="optimal", rate=1.0)
+    world.discover(*pages(30))
+    crawl(world, 60, 1.0)
+    before = records(world)
+    leased = {lease.url for lease in world.lease(2)}
+    world.kill()
+    after = records(world)
+    differing = {one["url"] for one, other in zip(before, after, strict=True) if one != other}
+    assert differing <= leased, "only a lost lease changes a record"

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from outrider.clock import Instant, instant
 from outrider.frontier.format.card_columns import Cards, fetched_at, fetched_cells
-from outrider.frontier.format.card_records import CardRecord, KeptFields, parts_of, real_bytes, real_of, visits_of
+from outrider.frontier.format.card_records import CardRecord, KeptFields, parts_of, real_bytes, visits_of
 from outrider.frontier.policy.change_rates import drawn_rates, error_of, theta_of
 from outrider.frontier.policy.frontier_settings import FrontierSettings
 from outrider.frontier.policy.pace import Pace
@@ -39,6 +39,7 @@ from outrider.kernels.card_layout import FETCHED_FROM, PLANNED, Heads
 from outrider.limits import (
     CHANGE_CONFIDENCE_PRIOR,
     CHANGE_SECONDS_PRIOR,
+    INSTANT_MAX,
     MICROSECONDS,
     REVISIT_AWAITED_SECONDS,
     REVISIT_HORIZON,
@@ -62,6 +63,7 @@ Instants = npt.NDArray[np.int64]
 OWN = ("change_rate", "change_confidence", "revisit_interval", "revisit_memory")
 """The fields of a record that a revisit rule computes, in the order of `own_values`."""
 OWN_PLACES = tuple(list(RECORD_FIELDS).index(name) for name in OWN)
+_NO_REAL = bytes(4)
 _PRIOR_RATE = 1.0 / CHANGE_SECONDS_PRIOR
 
 
@@ -132,10 +134,9 @@ class Revisits:
 
     def _pages(self, priorities: Floats, kept: list[KeptFields]) -> Pages:
         """Returns pages as the plan has them."""
-        numbers = np.array([[real_of(getattr(one, name)) for name in OWN] for one in kept], np.float64).reshape(
-            len(kept), len(OWN)
-        )
-        rates, confidence, interval, memory = numbers.T
+        octets = [getattr(one, name) or _NO_REAL for name in OWN for one in kept]
+        numbers = np.frombuffer(b"".join(octets), "<f4").astype(np.float64).reshape(len(OWN), len(kept))
+        rates, confidence, interval, memory = numbers
         known = confidence > 0
         return Pages(
             theta_of(np.where(known, rates, _PRIOR_RATE)),
@@ -291,7 +292,7 @@ class Revisits:
             ahead = first > now
             if ahead and self.level is not None and self.level <= self.plan.level_min:
                 return
-            cards = urls.take_planned(max(now, first), 1 if ahead else min(looks, together))
+            cards = urls.take_planned(INSTANT_MAX if ahead else now, min(looks, need if ahead else together))
             if not len(cards):
                 looks -= 1  # buckets were moved
                 continue
@@ -304,8 +305,8 @@ class Revisits:
 
     def _choose(self, cards: Cards, now: Instant, most: int, *, ahead: bool, last: bool = False) -> int:
         """Queues up to `most` of these pages whose time has come, the most overdue first, and plans the others again.
-        ahead: it is earlier than their look, and a page is queued if no other is known to be due before it. last: it is
-        queued in any case. Returns how many are queued."""
+        ahead: it is earlier than their looks, and a page is queued if no other is known to be due before it. last: they
+        are queued in any case. Returns how many are queued."""
         assert self.plan is not None
         urls, heads = self._tables.urls, cards.heads
         pages = self._pages(
