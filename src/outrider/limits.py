@@ -631,6 +631,7 @@ REVISIT_STEP = 0.002  # by which each fetch changes the logarithm of price or st
 # time, which costs much where signals say what has changed.
 REVISIT_STEPS_AHEAD = 4
 REVISIT_LOST_MAX = 100  # fetches that nobody used, of those since the last call: an idle night does not move the level
+REVISIT_NOTED_EVERY = 5  # of five looks and visits, one is added to the expected freshness
 REVISIT_PAGES_AVERAGED = 1_000  # looks over which expected freshness is averaged; at least two for each planned page
 REVISIT_HOST_STEP = 0.05  # the same for the price of one host that is due more often than its gap allows
 REVISIT_HOSTS_PRICED_MAX = 100_000  # hosts with a price of their own, in memory

@@ -48,6 +48,7 @@ from outrider.limits import (
     REVISIT_LOOKS_PER_CALL,
     REVISIT_LOOKS_PER_FETCH,
     REVISIT_LOST_MAX,
+    REVISIT_NOTED_EVERY,
     REVISIT_OWED_MAX,
     REVISIT_PAGES_AVERAGED,
     REVISIT_SECONDS_MAX,
@@ -84,6 +85,7 @@ class Revisits:
         self._of_hosts: dict[int, float] = {}
         """By hash of a host: the logarithm by which its price is above that of all."""
         self.looks = self.fetched = self.discovered = 0
+        self._turn = 0
         self._expected = np.zeros(6)  # sums over the last looks, as `_note` adds them
 
     def __repr__(self) -> str:
@@ -117,7 +119,7 @@ class Revisits:
         pauses = self.plan.waits(guessed, self._level(guessed))
         looks = np.minimum(pauses, self._horizons(heads["order"], ended))
         at = ended + _microseconds(looks)
-        self._note(guessed, np.minimum(looks, REVISIT_SECONDS_MAX))
+        self._note(guessed, pauses, np.minimum(looks, REVISIT_SECONDS_MAX))
         found: dict[int, list[bytes]] = {}
         rates = np.exp(after.theta)
         for place, row in enumerate(rows.tolist()):
@@ -174,11 +176,12 @@ class Revisits:
         found: Floats = REVISIT_HORIZON * mean * (0.5 + (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53)
         return found
 
-    def _note(self, pages: Pages, seconds: Floats) -> None:
-        """Adds what is expected of these copies until the next looks at them. Each page counts for the time until then,
-        so pages that are looked at often do not count more."""
-        assert self.plan is not None
-        waits = self.plan.waits(pages, self._level(pages))
+    def _note(self, pages: Pages, waits: Floats, seconds: Floats) -> None:
+        """Adds what is expected of these copies until the next looks at them, at some of the looks. Each page counts
+        for the time until then, so pages that are looked at often do not count more."""
+        self._turn += 1
+        if self._turn % REVISIT_NOTED_EVERY:
+            return
         never = np.isinf(waits)
         rates, weights = np.exp(pages.theta), pages.importance * seconds
         ages = np.where(never, 0.0, age(rates, np.where(never, 1.0, waits)))
@@ -319,7 +322,8 @@ class Revisits:
         if self._of_hosts and self.plan.priced:
             levels = level + np.array([self._of_hosts.get(name, 0.0) for name in names.tolist()])
         visited = (heads["fetched"].astype(np.int64) + FETCHED_FROM) * MICROSECONDS
-        due = visited + _microseconds(self.plan.waits(pages, levels))
+        waits = self.plan.waits(pages, levels)
+        due = visited + _microseconds(waits)
         horizon = now + _microseconds(self._horizons(heads["order"], np.full(len(heads), now)))
         again = np.minimum(due, horizon)
         open_ = until <= now if self.plan.priced else np.ones(len(heads), np.bool_)
@@ -338,7 +342,7 @@ class Revisits:
             again = np.maximum(again, now + 1)
         if not chosen.all():
             urls.planned.put(cards.filter(~chosen), np.maximum(again, now + 1)[~chosen])
-            self._note(pages.take(~chosen), (again - now)[~chosen] / MICROSECONDS)
+            self._note(pages.take(~chosen), waits[~chosen], (again - now)[~chosen] / MICROSECONDS)
         count = int(np.count_nonzero(chosen))
         if count:
             ready = cards.filter(chosen)
