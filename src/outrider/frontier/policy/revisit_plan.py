@@ -28,6 +28,7 @@ from outrider.frontier.policy.visit_values import INTERVALS, VALUES, Objective, 
 from outrider.limits import REVISIT_PRICE_MIN, REVISIT_SECONDS_MAX
 
 Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.integer[Any]]
 
 PRICED: Final = {"optimal": Objective.FRESHNESS, "age": Objective.AGE}
@@ -39,7 +40,7 @@ NEEDS_RATE: Final = ("uniform", *PRICED)
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
+class PlannedPages:
     """Pages in columns. theta, confidence: what their visits showed about their changes, with the prior where that is
     nothing; interval, memory: the numbers of a published rule, 0 without any; importance: the weight of each page."""
 
@@ -104,7 +105,7 @@ class Plan:
             return math.log(REVISIT_PRICE_MIN)
         return -math.inf if isinstance(self._rule, Uniform) else 0.0
 
-    def first_level(self, pages: Pages, count: int, rate: float) -> float:
+    def first_level(self, pages: PlannedPages, count: int, rate: float) -> float:
         """Returns the level to begin with. count: the pages that are visited again; rate: fetches a second."""
         equal = max(count, 1) / rate
         if self._objective is not None:
@@ -112,7 +113,9 @@ class Plan:
             return math.log(max(float(np.median(values)) if len(values) else 0.0, REVISIT_PRICE_MIN))
         return math.log(equal) if isinstance(self._rule, Uniform) else 0.0
 
-    def after(self, pages: Pages, shown: Codes, waited: Floats, age: Floats, first: npt.NDArray[np.bool_]) -> Pages:
+    def after(
+        self, pages: PlannedPages, shown: Codes, waited: Floats, age: Floats, first: npt.NDArray[np.bool_]
+    ) -> PlannedPages:
         """Returns pages after a visit. shown: codes of `Shown`; waited: seconds since the visit before; age: seconds
         since the last change where its date is known, otherwise NaN; first: the first visits. Raises SettingsError for
         a wrong result of a caller's function."""
@@ -132,7 +135,7 @@ class Plan:
         found = self._rule.after(pages.interval, pages.memory, shown, waited, begun)
         return replace(learned, interval=found.interval, memory=found.memory)
 
-    def waits(self, pages: Pages, level: npt.ArrayLike) -> Floats:
+    def waits(self, pages: PlannedPages, level: npt.ArrayLike) -> Floats:
         """Returns the seconds from its last visit to the next one of each page; infinite for a page that is given up.
         level: one number, or one for each page."""
         factor = np.exp(np.asarray(level, np.float64))
@@ -147,13 +150,13 @@ class Plan:
         found: Floats = np.minimum(delays * factor, REVISIT_SECONDS_MAX)
         return found
 
-    def values(self, pages: Pages, waited: npt.ArrayLike) -> Floats:
+    def values(self, pages: PlannedPages, waited: npt.ArrayLike) -> Floats:
         """Returns the value of visiting pages now, of which the price is one; 0 for rules without a price."""
         if self._objective is None:
             return np.zeros(len(pages))
         return VALUES[self._objective](pages.importance, rate_of(pages.theta), waited)
 
-    def fresh_shares(self, pages: Pages, level: npt.ArrayLike) -> Floats:
+    def fresh_shares(self, pages: PlannedPages, level: npt.ArrayLike) -> Floats:
         """Returns the expected share of the time in which each copy is fresh."""
         return freshness(rate_of(pages.theta), self.waits(pages, level))
 

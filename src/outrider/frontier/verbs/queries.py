@@ -112,8 +112,8 @@ class Queries(Part):
             return None
         if self._core.network.down and not self._leases.network_lets(max(now, self._core.network.until), 1):
             return self._next_deadline(now)  # the requests that try the network are under way
-        paced = self._core.revisits.pace
-        earliest = now if paced is None else paced.next_at(now)
+        rate = self._core.revisits.rate
+        earliest = now if rate is None else rate.next_at(now)
         return max(now, earliest, self._core.network.until, min(known))
 
     def _next_deadline(self, now: Instant) -> Instant | None:

@@ -24,9 +24,9 @@ from outrider.clock import Instant, instant
 from outrider.frontier.format.card_columns import Cards, fetched_at, fetched_cells
 from outrider.frontier.format.card_records import CardRecord, KeptFields, parts_of, real_bytes, visits_of
 from outrider.frontier.policy.change_rates import drawn_rates, error_of, theta_of
+from outrider.frontier.policy.fetch_rate import FetchRate
 from outrider.frontier.policy.frontier_settings import FrontierSettings
-from outrider.frontier.policy.pace import Pace
-from outrider.frontier.policy.revisit_plan import Pages, Plan
+from outrider.frontier.policy.revisit_plan import Plan, PlannedPages
 from outrider.frontier.policy.revisit_rules import Shown
 from outrider.frontier.policy.visit_values import age, freshness
 from outrider.frontier.priority import classes_of
@@ -74,7 +74,7 @@ class Revisits:
     def __init__(self, tables: Tables, settings: FrontierSettings, turns: HostSchedule, seed: int) -> None:
         self._tables, self._turns, self._seed = tables, turns, seed
         self.plan = Plan(settings.revisit) if settings.revisit is not None else None
-        self.pace = Pace(settings.rate, _last_fetch(tables)) if settings.rate is not None else None
+        self.rate = FetchRate(settings.rate, _last_fetch(tables)) if settings.rate is not None else None
         self.level: float | None = None
         """The logarithm of the price or the stretch; None before the first look."""
         self.step = REVISIT_STEP
@@ -89,7 +89,7 @@ class Revisits:
         self._expected = np.zeros(6)  # sums over the last looks, as `_note` adds them
 
     def __repr__(self) -> str:
-        return f"<Revisits {self.plan} {self.pace}>"
+        return f"<Revisits {self.plan} {self.rate}>"
 
     # -- after a visit -------------------------------------------------------------------------------------------------
 
@@ -134,13 +134,13 @@ class Revisits:
                 ]
         return at, np.minimum(pauses, REVISIT_SECONDS_MAX), found
 
-    def _pages(self, priorities: Floats, kept: list[KeptFields]) -> Pages:
+    def _pages(self, priorities: Floats, kept: list[KeptFields]) -> PlannedPages:
         """Returns pages as the plan has them."""
         octets = [getattr(one, name) or _NO_REAL for name in OWN for one in kept]
         numbers = np.frombuffer(b"".join(octets), "<f4").astype(np.float64).reshape(len(OWN), len(kept))
         rates, confidence, interval, memory = numbers
         known = confidence > 0
-        return Pages(
+        return PlannedPages(
             theta_of(np.where(known, rates, _PRIOR_RATE)),
             np.where(known, confidence, CHANGE_CONFIDENCE_PRIOR),
             interval,
@@ -148,7 +148,9 @@ class Revisits:
             priorities.astype(np.float64),
         )
 
-    def _drawn(self, pages: Pages, orders: npt.NDArray[np.uint64], fetched: npt.NDArray[np.uint32]) -> Pages:
+    def _drawn(
+        self, pages: PlannedPages, orders: npt.NDArray[np.uint64], fetched: npt.NDArray[np.uint32]
+    ) -> PlannedPages:
         """Returns pages with change rates that are drawn from the belief about them (Thompson sampling), one draw for
         each visit. So a page that was given up by mistake is visited again. fetched: the cells of the last visits."""
         first = mixed(orders ^ mixed(fetched.astype(np.uint64) ^ np.uint64(self._seed)))
@@ -158,25 +160,25 @@ class Revisits:
         normal = radius * np.cos(2.0 * np.pi * (second >> np.uint64(11)).astype(np.float64) * 2.0**-53)
         return replace(pages, theta=theta_of(drawn_rates(pages.theta, pages.confidence, normal)))
 
-    def _level(self, pages: Pages) -> float:
+    def _level(self, pages: PlannedPages) -> float:
         """Returns the level; the first pages decide where it begins."""
         assert self.plan is not None
         if self.level is None:
             count = len(self._tables.urls.planned) + len(pages)
-            self.level = self.plan.first_level(pages, count, self.pace.rate) if self.pace is not None else 0.0
+            self.level = self.plan.first_level(pages, count, self.rate.per_second) if self.rate is not None else 0.0
         return self.level
 
     def _horizons(self, orders: npt.NDArray[np.uint64], at: Instants) -> Floats:
         """Returns the seconds until the next look at pages, whatever their wait: different for each, because pages that
         are looked at together would be queued together."""
-        if self.pace is None:
+        if self.rate is None:
             return np.full(len(orders), np.inf)
-        mean = max(1, len(self._tables.urls.planned)) / self.pace.rate
+        mean = max(1, len(self._tables.urls.planned)) / self.rate.per_second
         drawn = mixed(orders ^ mixed(at.astype(np.uint64) ^ np.uint64(self._seed)))
         found: Floats = REVISIT_HORIZON * mean * (0.5 + (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53)
         return found
 
-    def _note(self, pages: Pages, waits: Floats, seconds: Floats) -> None:
+    def _note(self, pages: PlannedPages, waits: Floats, seconds: Floats) -> None:
         """Adds what is expected of these copies until the next looks at them, at some of the looks. Each page counts
         for the time until then, so pages that are looked at often do not count more."""
         self._turn += 1
@@ -204,14 +206,14 @@ class Revisits:
         pages, weighted by priority: freshness, the expected share of the time in which copies are fresh; age_seconds,
         the expected age of copies; given_up, pages that are never due at the present price.
         """
-        if self.plan is None and self.pace is None:
+        if self.plan is None and self.rate is None:
             return None
         planned = len(self._tables.urls.planned)
         mass, never, weight, fresh, visited, ages = self._expected.tolist()
         price, stretch = self._numbers()
         return {
             "rule": self.plan.name if self.plan is not None else None,
-            "rate": self.pace.rate if self.pace is not None else None,
+            "rate": self.rate.per_second if self.rate is not None else None,
             "price": price,
             "stretch": stretch,
             "discovery_share": self._discovery_share,
@@ -259,12 +261,12 @@ class Revisits:
 
     def allows(self, now: Instant, want: int) -> int:
         """Returns how many leases the rate allows now."""
-        return want if self.pace is None else min(want, self.pace.available(now))
+        return want if self.rate is None else min(want, self.rate.available(now))
 
     def next_at(self, now: Instant) -> Instant | None:
         """Returns the first instant at which a planned page may be queued; None if none waits."""
         first = self._tables.urls.planned.next()
-        if first is None or self.pace is None or self.plan is None or first <= now:
+        if first is None or self.rate is None or self.plan is None or first <= now:
             return first
         # A page may be fetched ahead of its time where the level may still fall.
         return first if self.level is not None and self.level <= self.plan.level_min else now
@@ -274,7 +276,7 @@ class Revisits:
         urls = self._tables.urls
         if not len(urls.planned):
             return
-        if self.plan is None or self.pace is None:
+        if self.plan is None or self.rate is None:
             # Without a rate nothing is stretched, and without a rule its pages keep the visits that they were promised.
             cards = urls.take_planned(now, WAKES_PER_CALL_MAX)
             if len(cards):
@@ -400,8 +402,8 @@ class Revisits:
 
     def leased(self, heads: Heads, errands: int, now: Instant) -> None:
         """Counts what a call has leased. heads: of the pages; errands: other requests."""
-        if self.pace is not None:
-            self.pace.take(len(heads) + errands, now)
+        if self.rate is not None:
+            self.rate.take(len(heads) + errands, now)
         if self.plan is None or not len(heads):
             return
         chosen = heads["reason"] == PLANNED
@@ -421,14 +423,14 @@ class Revisits:
 
     def _use_lost(self) -> None:
         """Fetches that nobody used lower the level."""
-        assert self.pace is not None
-        if self.pace.lost >= 1.0:
-            lost = int(self.pace.lost)
-            self.pace.lost -= lost
+        assert self.rate is not None
+        if self.rate.lost >= 1.0:
+            lost = int(self.rate.lost)
+            self.rate.lost -= lost
             self._move(-REVISIT_STEPS_AHEAD * min(lost, REVISIT_LOST_MAX))
 
     def _move(self, steps: int) -> None:
-        if self.level is not None and self.plan is not None and self.pace is not None:
+        if self.level is not None and self.plan is not None and self.rate is not None:
             self.level = max(self.plan.level_min, self.level + steps * self.step)
 
     def _leave_awaited(self, count: int) -> None:

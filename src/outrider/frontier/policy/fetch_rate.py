@@ -19,12 +19,12 @@ BURST_SECONDS = 1.0
 _SLACK = 1e-9  # sums of tokens are rounded
 
 
-class Pace:
+class FetchRate:
     """The tokens of a rate: one for each fetch."""
 
     def __init__(self, rate: float, last: Instant) -> None:
         """rate: fetches a second, above 0. last: the end of the last fetch before this opening, 0 for none."""
-        self.rate = rate
+        self.per_second = rate
         self._room = max(2.0, rate * BURST_SECONDS)
         self._tokens = -self._room if last else self._room
         self._at = last
@@ -35,7 +35,7 @@ class Pace:
         """Tokens that nobody took in time: the rate was not used."""
 
     def __repr__(self) -> str:
-        return f"<Pace {self.rate:g} a second, {self._tokens:.1f} tokens>"
+        return f"<FetchRate {self.per_second:g} a second, {self._tokens:.1f} tokens>"
 
     def available(self, now: Instant) -> int:
         """Returns how many fetches may begin now."""
@@ -54,7 +54,7 @@ class Pace:
         """Returns the first instant at which a fetch may begin."""
         self._advance(now)
         missing = 1.0 - self._tokens
-        at = now if missing <= _SLACK else now + math.ceil(missing / self.rate * MICROSECONDS)
+        at = now if missing <= _SLACK else now + math.ceil(missing / self.per_second * MICROSECONDS)
         if self._count >= self._most:
             at = max(at, self._taken[0][0] + WINDOW_SECONDS * MICROSECONDS)
         return at
@@ -62,7 +62,7 @@ class Pace:
     def _advance(self, now: Instant) -> None:
         if now > self._at:
             self._at = self._at or now
-            self._tokens += (now - self._at) / MICROSECONDS * self.rate
+            self._tokens += (now - self._at) / MICROSECONDS * self.per_second
             self._at = now
             if self._tokens > self._room:
                 self.lost += self._tokens - self._room
