@@ -105,13 +105,19 @@ class Plan:
             return math.log(REVISIT_PRICE_MIN)
         return -math.inf if isinstance(self._rule, Uniform) else 0.0
 
+    @property
+    def known_level(self) -> float | None:
+        """The level to begin with, None if it depends on the pages: only published rules begin without a stretch."""
+        return None if self._objective is not None or isinstance(self._rule, Uniform) else 0.0
+
     def first_level(self, pages: PlannedPages, count: int, rate: float) -> float:
-        """Returns the level to begin with. count: the pages that are visited again; rate: fetches a second."""
+        """Returns the level to begin with where it depends on the pages. count: of all planned pages; rate: fetches a
+        second."""
         equal = max(count, 1) / rate
         if self._objective is not None:
             values = VALUES[self._objective](pages.importance, rate_of(pages.theta), equal)
             return math.log(max(float(np.median(values)) if len(values) else 0.0, REVISIT_PRICE_MIN))
-        return math.log(equal) if isinstance(self._rule, Uniform) else 0.0
+        return math.log(equal)
 
     def after(
         self, pages: PlannedPages, shown: Codes, waited: Floats, age: Floats, first: npt.NDArray[np.bool_]

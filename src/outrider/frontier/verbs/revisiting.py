@@ -75,8 +75,8 @@ class Revisits:
         self._tables, self._turns, self._seed = tables, turns, seed
         self.plan = Plan(settings.revisit) if settings.revisit is not None else None
         self.rate = FetchRate(settings.rate, _last_fetch(tables)) if settings.rate is not None else None
-        self.level: float | None = None
-        """The logarithm of the price or the stretch; None before the first look."""
+        self.level: float | None = self.plan.known_level if self.plan is not None else None
+        """The logarithm of the price or the stretch; None before the first look, if pages decide where it begins."""
         self.step = REVISIT_STEP
         self._discovery_share = settings.discovery_share
         self._owed = 0.0  # new URLs that the discovery share still requires
@@ -305,6 +305,8 @@ class Revisits:
             self.looks += len(cards)
             tries = tries + 1 if ahead else 0
             queued = self._choose(cards, now, need, ahead=ahead, last=tries == REVISIT_TRIES_AHEAD)
+            if ahead and not queued and self.plan.known_level is not None:
+                return  # no page is due by its rule, even without a stretch
             need, tries = need - queued, 0 if queued else tries
             together = need if queued else 2 * together  # many pages may be looked at before one is due
 
@@ -332,6 +334,8 @@ class Revisits:
         if ahead:
             after = urls.planned.next()
             chosen = open_ & (due <= (due if last or after is None else after))
+            if self.plan.known_level is not None:
+                chosen &= visited + _microseconds(self.plan.waits(pages, self.plan.known_level)) <= now
         else:
             chosen = open_ & (due <= now)
         if np.count_nonzero(chosen) > most:
