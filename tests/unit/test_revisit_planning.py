@@ -287,7 +287,7 @@ def killed(rule: str, lives: int) -> None:
         assert [one["change_rate"] for one in before] == [one["change_rate"] for one in after]
         assert [] == recount(world.frontier), f"life {life}, opened"
     assert per_minute(visits) <= 60
-    assert len(visits) > 3 * lives
+    assert len(visits) > lives
 
 
 def test_a_replayed_log_has_the_records_of_the_process():
