@@ -42,6 +42,7 @@ from outrider.limits import (
     INSTANT_MAX,
     MICROSECONDS,
     REVISIT_AWAITED_SECONDS,
+    REVISIT_CLOSED_SECONDS,
     REVISIT_HORIZON,
     REVISIT_HOST_STEP,
     REVISIT_HOSTS_PRICED_MAX,
@@ -77,8 +78,10 @@ class Revisits:
         self.rate = FetchRate(settings.rate, _last_fetch(tables)) if settings.rate is not None else None
         self.level: float | None = self.plan.known_level if self.plan is not None else None
         """The logarithm of the price or the stretch; None before the first look, if pages decide where it begins."""
+        self._pages_then = 0  # when the level began
         self.step = REVISIT_STEP
         self._discovery_share = settings.discovery_share
+        self._closed_until: Instant = 0  # no page is fetched ahead of its time before: the hosts of the next are closed
         self._owed = 0.0  # new URLs that the discovery share still requires
         self._awaited: deque[tuple[Instant, int]] = deque()  # pages that were queued and not leased yet
         self._waiting = 0  # the sum of these
@@ -116,6 +119,7 @@ class Revisits:
         shown = np.where(first, Shown.NOTHING, np.where(changed, Shown.CHANGED, Shown.UNCHANGED))
         after = self.plan.after(pages, shown, waited, ages, first)
         guessed = self._drawn(after, heads["order"], fetched_cells(ended))
+        self._grow(after)
         pauses = self.plan.waits(guessed, self._level(guessed))
         looks = np.minimum(pauses, self._horizons(heads["order"], ended))
         at = ended + _microseconds(looks)
@@ -166,7 +170,16 @@ class Revisits:
         if self.level is None:
             count = len(self._tables.urls.planned) + len(pages)
             self.level = self.plan.first_level(pages, count, self.rate.per_second) if self.rate is not None else 0.0
+            self._pages_then = count
         return self.level
+
+    def _grow(self, pages: Pages) -> None:
+        """Begins with another level whenever the crawl has twice as many pages: a step for each fetch is too slow for a
+        crawl that grows from one seed. pages: some of them."""
+        count = len(self._tables.urls.planned) + len(pages)
+        if self.plan is not None and self.rate is not None and self.level is not None and count >= 2 * self._pages_then:
+            self.level = max(self.level, self.plan.first_level(pages, count, self.rate.per_second))
+            self._pages_then = count
 
     def _horizons(self, orders: npt.NDArray[np.uint64], at: Instants) -> Floats:
         """Returns the seconds until the next look at pages, whatever their wait: different for each, because pages that
@@ -269,7 +282,8 @@ class Revisits:
         if first is None or self.rate is None or self.plan is None or first <= now:
             return first
         # A page may be fetched ahead of its time where the level may still fall.
-        return first if self.level is not None and self.level <= self.plan.level_min else now
+        ahead = max(now, self._closed_until)
+        return first if self.level is not None and self.level <= self.plan.level_min else min(first, ahead)
 
     def look(self, now: Instant, want: int) -> None:
         """Queues planned pages for a call that may lease `want` URLs. Raises DamagedStoreError."""
@@ -287,7 +301,7 @@ class Revisits:
         self._forget_awaited(now)
         need = want - self._waiting
         looks, tries = min(REVISIT_LOOKS_PER_FETCH * max(need, 0), REVISIT_LOOKS_PER_CALL), 0
-        together = need
+        together, opens = need, now + instant(REVISIT_AWAITED_SECONDS)
         if self._discovery_share is not None and self._owed >= 1.0 and len(urls.backlog) > self._waiting:
             return
         while need > 0 and looks > 0:
@@ -295,7 +309,11 @@ class Revisits:
             if first is None:
                 return
             ahead = first > now
-            if ahead and self.level is not None and self.level <= self.plan.level_min:
+            lowest = self.level is not None and self.level <= self.plan.level_min
+            if ahead and (lowest or now < self._closed_until):
+                return
+            if ahead and tries == REVISIT_TRIES_AHEAD:
+                self._closed_until = max(opens, now + instant(REVISIT_CLOSED_SECONDS))
                 return
             cards = urls.take_planned(INSTANT_MAX if ahead else now, min(looks, need if ahead else together))
             if not len(cards):
@@ -304,16 +322,18 @@ class Revisits:
             looks -= len(cards)
             self.looks += len(cards)
             tries = tries + 1 if ahead else 0
-            queued = self._choose(cards, now, need, ahead=ahead, last=tries == REVISIT_TRIES_AHEAD)
+            queued, opened_at = self._choose(cards, now, need, ahead=ahead, last=tries == REVISIT_TRIES_AHEAD)
+            opens = min(opens, opened_at)
             if ahead and not queued and self.plan.known_level is not None:
                 return  # no page is due by its rule, even without a stretch
             need, tries = need - queued, 0 if queued else tries
             together = need if queued else 2 * together  # many pages may be looked at before one is due
 
-    def _choose(self, cards: Cards, now: Instant, most: int, *, ahead: bool, last: bool = False) -> int:
+    def _choose(self, cards: Cards, now: Instant, most: int, *, ahead: bool, last: bool) -> tuple[int, Instant]:
         """Queues up to `most` of these pages whose time has come, the most overdue first, and plans the others again.
         ahead: it is earlier than their looks, and a page is queued if no other is known to be due before it. last: they
-        are queued in any case. Returns how many are queued."""
+        are queued in any case, if their hosts are open. Returns how many are queued, and the first instant at which
+        one of these hosts may be open."""
         assert self.plan is not None
         urls, heads = self._tables.urls, cards.heads
         pages = self._pages(
@@ -321,7 +341,7 @@ class Revisits:
         )
         pages = self._drawn(pages, heads["order"], heads["fetched"])
         level = self._level(pages)
-        names, until = self._closed(heads, now)
+        names, until, soon = self._closed(heads, now)
         levels: Floats | float = level
         if self._of_hosts and self.plan.priced:
             levels = level + np.array([self._of_hosts.get(name, 0.0) for name in names.tolist()])
@@ -330,6 +350,11 @@ class Revisits:
         due = visited + _microseconds(waits)
         horizon = now + _microseconds(self._horizons(heads["order"], np.full(len(heads), now)))
         again = np.minimum(due, horizon)
+        # Of several pages of one host, only the most overdue is queued.
+        by_due = np.argsort(due, kind="stable")
+        double = np.ones(len(heads), np.bool_)
+        double[by_due[np.unique(names[by_due], return_index=True)[1]]] = False
+        until = np.where(double, np.maximum(until, soon), until)
         open_ = until <= now if self.plan.priced else np.ones(len(heads), np.bool_)
         if ahead:
             after = urls.planned.next()
@@ -342,7 +367,8 @@ class Revisits:
             chosen[np.argsort(np.where(chosen, due, np.iinfo(np.int64).max), kind="stable")[most:]] = False
         late = ~open_ & (due <= now)
         if late.any():
-            self._raise_hosts(names[late])
+            if not ahead:  # an earlier look of this call or of another one has counted it
+                self._raise_hosts(names[late])
             again = np.where(late, until, again)
         if ahead and not chosen.all():
             again = np.maximum(again, now + 1)
@@ -361,7 +387,7 @@ class Revisits:
             self._move(-REVISIT_STEPS_AHEAD * count if ahead else count)
             self._awaited.append((now, count))
             self._waiting += count
-        return count
+        return count, int(until.min())
 
     def _classes(self, worth: Floats) -> npt.NDArray[np.uint8]:
         """Returns the classes of values: that of a new URL with the same value, which is priority / rate, with the rate
@@ -370,8 +396,9 @@ class Revisits:
             return np.full(len(worth), 15, np.uint8)
         return classes_of(np.clip(worth * _PRIOR_RATE, 0.0, 1.0))
 
-    def _closed(self, heads: Heads, now: Instant) -> tuple[npt.NDArray[np.uint64], Instants]:
-        """Returns the hashes of the hosts of these pages, and the instants until which each is busy or resting."""
+    def _closed(self, heads: Heads, now: Instant) -> tuple[npt.NDArray[np.uint64], Instants, Instants]:
+        """Returns the hashes of the hosts of these pages, the instants until which each is busy or resting, and those at
+        which each may be open again after one more request."""
         tables = self._tables
         rows = tables.queues.find(np.ascontiguousarray(heads["queue"]))
         there = rows != NONE
@@ -383,12 +410,9 @@ class Revisits:
             known = rows[there].astype(np.uint32)
             free, held, _ = self._turns.judged(known, now)
             busy[there] |= ~free | held | (tables.urls.backlog.waiting(known) > 0)
-        # Of several pages of one host, only the first is queued.
-        double = np.ones(len(rows), np.bool_)
-        double[np.unique(names, return_index=True)[1]] = False
-        gap = np.maximum(tables.hosts.gap[hosts], 0.001) * MICROSECONDS
+        gap = np.maximum(tables.hosts.gap[hosts], REVISIT_CLOSED_SECONDS) * MICROSECONDS
         soon = now + gap.astype(np.int64)
-        return names, np.where(busy | double, np.maximum(until, soon), until)
+        return names, np.where(busy, np.maximum(until, soon), until), soon
 
     def _raise_hosts(self, names: npt.NDArray[np.uint64]) -> None:
         """A page that is due while its host is closed raises the price of the host."""
