@@ -898,7 +898,8 @@ class Explanation:
     held_by: all groups that delay its host now. ranking: the parts of its priority. archived, duplicate_of, distance:
     the place of its last answer in the archive, the URL of which it is a copy, and the number of different bits of
     their SimHashes, None for the same bytes; a crawl knows these, a frontier without a crawl does not.
-    revisit: what the revisit rule knows of a fetched page, None without a rule.
+    next_fetch_at: when a page is visited again by its rule, or by its schedule. revisit: what the revisit rule knows of
+    a fetched page, None without a rule.
     """
 
     url: str
@@ -927,6 +928,7 @@ class Explanation:
     archived: ArchivePlace | None = None
     duplicate_of: str | None = None
     distance: int | None = None
+    next_fetch_at: Instant | None = None
     revisit: RevisitStatus | None = None
 
     def as_dict(self) -> dict[str, Any]:

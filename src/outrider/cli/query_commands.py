@@ -261,7 +261,12 @@ def explained(found: Mapping[str, Any]) -> Iterator[str]:
     if found.get("before") is not None:
         most = BEFORE_COUNTED_MAX
         since["before"] = f"{most:,} or more" if found["before"] >= most else found["before"]
+    if found.get("next_fetch_at"):
+        since["next_fetch_at"] = found["next_fetch_at"]
     yield from named({**first, **own, **print_, "order": found["order"], **since, **robots})
+    if found.get("revisit"):
+        numbers = dict(found["revisit"])
+        yield from named({"revisit": {name: f"{x:.3g}" if isinstance(x, float) else x for name, x in numbers.items()}})
     yield from _archived(found)
     for group in found.get("held_by", ()):
         yield from named({"held by": group})

@@ -23,7 +23,8 @@ SERVER = "Server"
 SERVED = frozenset(
     {name for name, setting in SETTINGS.items() if setting.frontier}
     | {"group", "traps", "max_url_bytes", "max_path_depth", "max_path_repeats", "date_horizon", "new_urls_per_host"}
-    | {"least_returns", "host_quantile", "contact", "hosts", "resolver", "allow_address", "ca", "header", "name"}
+    | {"least_returns", "host_quantile", "contact", "hosts", "resolver", "allow_address", "ca", "header"}
+    | {"name", "revisit"}
 ) - {"obey_robots", "own_sites"}
 """The settings of `serve`: those by which the frontier decides, and those of its own requests for robots.txt.
 The rest are settings of a worker."""

@@ -29,6 +29,7 @@ from outrider.engine import AsyncFrontier
 from outrider.engine.process_queries import ORDERS
 from outrider.errors import NoCrawlError, SettingsError, UnreachableError
 from outrider.fetch.addresses import AddressGuard
+from outrider.frontier.policy.revisit_plan import NAMES as REVISIT_RULES
 from outrider.limits import SERVICE_HEAD_BYTES_MAX
 from outrider.service.acceptor import Acceptor
 from outrider.service.access import Listening, ServerNames, TokenRoles
@@ -103,6 +104,11 @@ def serve(
     use, and the errors of opening a store.
     """
     options = settings_of(directory, flags)
+    if flags and "revisit" in flags and options.revisit is not None and options.revisit_rule is None:
+        raise SettingsError(
+            f"revisit {flags['revisit']!r:.80} is a function of pages, which the workers fetch: pass it to `outrider "
+            f"work`, or use one of {', '.join(REVISIT_RULES)} here"
+        )
     hosts = read_hosts(options.hosts)
     alone = _is_store_alone(directory)
     if alone and flags:

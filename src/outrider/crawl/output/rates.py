@@ -66,8 +66,10 @@ def eta_seconds(
 
     wait_seconds: the longest wait of a host at any rate. tail_seconds: the time that the slowest host needs for its
     URLs at its gap. A crawl that ends at a limit of pages does not wait for it. Links that are not found yet are not
-    included: the number is a hint, not a promise.
+    included: the number is a hint, not a promise. A crawl with a revisit rule does not end, so it has no such time.
     """
+    if max_pages is None and (statistics.get("revisits") or {}).get("rule") is not None:
+        return None
     urls = statistics["urls"]
     left = int(urls["queued"] + urls["leased"] + urls["waiting"]) + int(statistics.get("held", 0))
     if max_pages is not None and max_pages - int(statistics["answered"]) < left:
@@ -115,5 +117,6 @@ def status_fields(
         "duplicates": statistics["duplicates"],
         "errors": errors_of(statistics),
         "eta_seconds": eta,
+        **({"revisits": dict(statistics["revisits"])} if statistics.get("revisits") else {}),
         **({"left_out": dict(left_out)} if left_out is not None else {}),
     }

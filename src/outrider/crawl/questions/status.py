@@ -12,7 +12,7 @@ from outrider.crawl.output.progress import eta_text
 from outrider.crawl.output.rates import Rates, status_fields
 from outrider.crawl.output.summary import bytes_text, counted, omission_lines
 from outrider.crawl.questions.control import ask
-from outrider.crawl.questions.crawl_queries import ask_owner
+from outrider.crawl.questions.crawl_queries import Shell, ask_owner
 from outrider.crawl.questions.remote_queries import Access, asking
 from outrider.crawl.setup.directory import last_run, store_of
 from outrider.engine import Frontier
@@ -40,7 +40,9 @@ def status_of(path: str, access: Access | None = None) -> dict[str, Any]:
 
 
 def _from_files(path: str, store: str) -> dict[str, Any]:
-    frontier = Frontier.look(store, robots="errands" if store != path else "caller")
+    whole = store != path
+    settings = Shell(path).frontier_settings() if whole else None
+    frontier = Frontier.look(store, settings=settings, robots="errands" if whole else "caller")
     try:
         statistics, parked = frontier.statistics(), frontier._parked()
         state = frontier.opening.previous_state
@@ -55,6 +57,7 @@ def _fields(
 ) -> dict[str, Any]:
     """Returns the fields of a store without a running crawl, with the facts that the last run of its crawl saved."""
     run = last_run(path)
+    tail = None if (statistics.get("revisits") or {}).get("rule") is not None else tail  # it does not end by itself
     left_out = omission_counts(statistics, parked, run.not_followed, run.bad_seeds)
     return status_fields(statistics, Rates(0.0, run.average, run.peak), state, tail, run.not_followed, left_out)
 
@@ -78,9 +81,23 @@ def status_lines(status: Mapping[str, Any], directory: str = "DIR") -> list[str]
         f"errors      {', '.join(part for part in (errors, gone) if part) or 'none'}",
         f"skipped     {f'links: {passed}' if passed else 'no links'}",
     ]
+    lines += _revisit_lines(status.get("revisits") or {})
     lines += omission_lines(rows_of(status.get("left_out", {}), directory))
     left = nothing_left(status) or eta_text(status["eta_seconds"])
     return [*lines, f"left        {left}"] if left else lines
+
+
+def _revisit_lines(revisits: Mapping[str, Any]) -> list[str]:
+    """Returns the line about the revisit rule and the rate; no line without them."""
+    if not revisits:
+        return []
+    rule, rate, fresh = (revisits[name] for name in ("rule", "rate", "freshness"))
+    words = [f"rule {rule}" if rule else "no rule", f"{rate:g} fetches/s at most" if rate else "no rate"]
+    words.append(f"{counted(revisits['planned'], 'page')} planned")
+    words.append(f"{revisits['fetches']:,} fetched again and {revisits['discoveries']:,} new in this run")
+    if fresh is not None:
+        words.append(f"{100 * fresh:.1f} % of the copies are expected to be fresh")
+    return [f"revisits    {', '.join(words)}"]
 
 
 def nothing_left(status: Mapping[str, Any]) -> str:

@@ -37,10 +37,18 @@ from outrider.crawl.setup.version import version
 from outrider.engine.http_requests import Connections, RepeatedRequests, is_on_loopback
 from outrider.engine.messages import Registered
 from outrider.engine.remote import RemoteFrontier
-from outrider.errors import ForeignStoreError, NamedPathError, OutriderError, StoreError, UnreachableError
+from outrider.errors import (
+    ForeignStoreError,
+    NamedPathError,
+    OutriderError,
+    SettingsError,
+    StoreError,
+    UnreachableError,
+)
 from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.downloader import Downloader
 from outrider.fetch.failures import FetchError
+from outrider.frontier.policy.revisit_plan import NAMES as REVISIT_RULES
 from outrider.frontier.verbs.census import ScheduleCounts
 from outrider.journey import Lease, LeaseBatch, Outcome, Settled, Verdict
 from outrider.kernels import in_use
@@ -421,12 +429,25 @@ def _is_begun(path: str) -> bool:
     return False
 
 
+def _refuse_revisits(flags: Mapping[str, Any]) -> None:
+    """Raises SettingsError for a revisit rule or a rate: the server decides when pages are visited again."""
+    named = [name for name in ("rate", "discovery_share") if name in flags]
+    named += ["revisit"] if flags.get("revisit") in REVISIT_RULES else []
+    for name in named:
+        flag = "--" + name.replace("_", "-")
+        raise SettingsError(
+            f"{flag} {flags[name]!r:.80}: the server decides when pages are visited again; use {flag} with `outrider "
+            "serve`. A worker accepts only a function of pages for --revisit"
+        )
+
+
 def work(flags: Mapping[str, Any], server: Server, *, say: Callable[[str], None] = lambda _: None) -> WorkerEnd:
     """Works for a server until its frontier has no work left. flags: options of a crawl, `output` among them."""
     from outrider.crawl.setup.directory import inspect, kept_settings
     from outrider.crawl.setup.options import from_environment, resolved
     from outrider.crawl.setup.seeds import read_hosts
 
+    _refuse_revisits(flags)
     output = os.path.abspath(os.path.expanduser(str(flags["output"])))
     try:
         inspect(output)

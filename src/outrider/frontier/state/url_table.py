@@ -117,6 +117,7 @@ class UrlTable:
         self.calendar = Calendar(scratch, name="calendar", now=began)
         self.planned = Calendar(scratch, name="planned", now=began)
         """The waiting URLs that a revisit rule looks at when they are due, maybe several times."""
+        self.planned_stay = False  # planned URLs that are due still wait: a rule looks at them within a rate
         self.spent = TailedBacklog(scratch, name="spent")  # by host: parked for a budget
         self.order = 1  # the number of the next URL that is accepted
         self.counts = [0] * 7  # by state
@@ -569,6 +570,11 @@ class UrlTable:
         if classes is not None:
             heads["klass"] = classes
         self.file(cards.with_heads(heads), np.full(len(cards), WAITING, np.uint8))
+
+    def woken(self, heads: Heads, until: Instant) -> npt.NDArray[np.bool_]:
+        """Returns which URLs are queued although their records say waiting: they were due by this instant."""
+        found: npt.NDArray[np.bool_] = (heads["state"] == WAITING) & (heads["due"] <= until)
+        return found & (heads["reason"] != PLANNED) if self.planned_stay else found
 
     def take_planned(self, until: Instant, most: int) -> Cards:
         """Removes and returns up to `most` planned cards that are to be looked at until an instant, the first ones

@@ -36,6 +36,7 @@ from outrider.journey import (
     PriorityPart,
     QueueStatus,
     Ranking,
+    RevisitStatus,
     State,
     UrlName,
     UrlStatus,
@@ -115,6 +116,8 @@ class Explaining(Part):
         queue, (there,) = queue_status(tables, row), host_statuses(tables, (host,), now, turns)
         name = authority_of(record.url) if has_host(record.url) else None
         authority = tables.robots.by_name.get(name) if name is not None else None
+        if record.state == WAITING and record.reason == Reason.PLANNED and _before(tables, row, record) is not None:
+            record.state = QUEUED  # its rule has chosen it, which is no fact
         token, robots = self._urls.token_of(record), self._robots_line(record.url, now)
         worker, until = self._held_by(token)
         word, text, at = self._why_not(record, row, queue, there, now)
@@ -123,6 +126,7 @@ class Explaining(Part):
             over = token in tables.hosts.rested.ends
             text = _leased(worker or "this process", until, now, over=over)
         word, text, at = self._sooner(record, host, there.name, (word, text, at), now)
+        revisit = self._core.revisits.status(record, now)
         return Explanation(
             record.text,
             STATES[record.state],
@@ -146,7 +150,8 @@ class Explaining(Part):
             fetched_at=fetched_at(record.fetched),
             before=_before(tables, row, record) if record.state == QUEUED else None,
             held_by=tuple(turns.shared.holding(host, now)),
-            revisit=self._core.revisits.status(record, now),
+            next_fetch_at=_next_fetch(record, revisit),
+            revisit=revisit,
             ranking=_ranking_of(record, self.settings.priority if has_host(record.url) else None),
         )
 
@@ -426,6 +431,15 @@ def _before(tables: Tables, queue: int, record: CardRecord) -> int | None:
     if len(places):
         return int(places[0])
     return BEFORE_COUNTED_MAX if len(orders) >= BEFORE_COUNTED_MAX else None
+
+
+def _next_fetch(record: CardRecord, revisit: RevisitStatus | None) -> Instant | None:
+    """Returns when a waiting page is visited again by its rule or its schedule; None for any other URL."""
+    if record.state != WAITING:
+        return None
+    if record.reason == Reason.PLANNED:
+        return record.due if revisit is None else revisit.next_fetch_at
+    return record.due if record.schedule else None
 
 
 def _leased(holder: str, until: Instant, now: Instant, *, over: bool) -> str:

@@ -246,14 +246,14 @@ def _names(heads: Heads) -> npt.NDArray[np.uint64]:
 
 
 def _has_reason(tables: Tables, heads: Heads, states: npt.NDArray[np.uint8], word: str) -> npt.NDArray[np.bool_]:
-    """Returns which URLs have this word as the class of their last error, or as the reason why they are parked or
-    gone."""
+    """Returns which URLs have this word as the class of their last error, or as the reason why they are parked, gone or
+    waiting."""
     numbers, reasons = tables.registry.error_numbers, heads["reason"]
     found: npt.NDArray[np.bool_] = np.zeros(len(heads), np.bool_)
     if word and word in numbers:
         found |= heads["error"] == numbers[word]
     if word.upper() in Reason.__members__:
-        ended = (states == PARKED) | (states == GONE)
+        ended = (states == PARKED) | (states == GONE) | (states == WAITING)
         bare = (heads["error"] == 0) | (reasons == Reason.BUDGET) | (reasons == Reason.TRAP)
         found |= ended & bare & (reasons == Reason[word.upper()])
     return found
@@ -281,7 +281,7 @@ def parked_by_reason(tables: Tables, woken: Instant) -> Reading[dict[str, int]]:
 def _filtered(tables: Tables, heads: Heads, wish: UrlFilter, woken: Instant, leased: npt.NDArray[np.uint64]) -> Heads:
     """Returns the heads of a filter, copied, in their states. leased: the names of leased URLs, sorted."""
     states = heads["state"].copy()
-    states[(states == WAITING) & (heads["due"] <= woken)] = QUEUED
+    states[tables.urls.woken(heads, woken)] = QUEUED
     mask = np.ones(len(heads), np.bool_)
     if wish.state is not None and wish.state != LEASED:
         mask &= states == wish.state

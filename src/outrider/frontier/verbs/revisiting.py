@@ -76,6 +76,7 @@ class Revisits:
         self._tables, self._turns, self._seed = tables, turns, seed
         self.plan = Plan(settings.revisit) if settings.revisit is not None else None
         self.rate = FetchRate(settings.rate, _last_fetch(tables)) if settings.rate is not None else None
+        tables.urls.planned_stay = self.plan is not None and self.rate is not None
         self.level: float | None = self.plan.known_level if self.plan is not None else None
         """The logarithm of the price or the stretch; None before the first look, if pages decide where it begins."""
         self._pages_then = 0  # when the level began
@@ -397,8 +398,8 @@ class Revisits:
         return classes_of(np.clip(worth * _PRIOR_RATE, 0.0, 1.0))
 
     def _closed(self, heads: Heads, now: Instant) -> tuple[npt.NDArray[np.uint64], Instants, Instants]:
-        """Returns the hashes of the hosts of these pages, the instants until which each is busy or resting, and those at
-        which each may be open again after one more request."""
+        """Returns, for each page, the hash of its host, the instant until which this host is busy or resting, and the
+        instant at which it may be open after one more request."""
         tables = self._tables
         rows = tables.queues.find(np.ascontiguousarray(heads["queue"]))
         there = rows != NONE

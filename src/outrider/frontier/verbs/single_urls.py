@@ -111,7 +111,7 @@ class SingleUrls(Part):
         """Returns the states of these cards now, after time and leases."""
         heads = cards.heads
         states: Uint8s = heads["state"].copy()
-        states[(states == WAITING) & (heads["due"] <= self._core.woken)] = QUEUED
+        states[self.tables.urls.woken(heads, self._core.woken)] = QUEUED
         states[((states == QUEUED) | (states == WAITING)) & (self.tokens_of(cards) != 0)] = LEASED
         return states
 

@@ -67,7 +67,9 @@ def status_of(record: CardRecord, tables: Tables, token: int, queue: int | None 
 
 
 def reason_text(record: CardRecord, tables: Tables) -> str | None:
-    """Returns why a URL is parked or gone."""
+    """Returns why a URL is parked or gone, or that its visit is planned."""
+    if record.state == WAITING and record.reason == Reason.PLANNED:
+        return "planned"
     if record.state not in (PARKED, GONE):
         return None
     error = tables.registry.errors[record.error]
