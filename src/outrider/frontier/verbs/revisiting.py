@@ -174,7 +174,7 @@ class Revisits:
             self._pages_then = count
         return self.level
 
-    def _grow(self, pages: Pages) -> None:
+    def _grow(self, pages: PlannedPages) -> None:
         """Begins with another level whenever the crawl has twice as many pages: a step for each fetch is too slow for a
         crawl that grows from one seed. pages: some of them."""
         count = len(self._tables.urls.planned) + len(pages)
