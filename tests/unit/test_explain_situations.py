@@ -148,6 +148,12 @@ def revisited():
     return world, A, "waiting", "it waits until", 500
 
 
+def planned():
+    world = World(revisit="adaptive").add(A)
+    world.report(world.lease()[0].done(seconds=0.1, status=200))
+    return world, A, "planned", "the rule adaptive visits it again", 86_400
+
+
 def done():
     world = World().add(A)
     world.report(world.lease()[0].done(seconds=0.1, status=200))
@@ -330,7 +336,7 @@ def brought_back():
 
 SITUATIONS = (
     unknown, out_of_scope, ready, behind, leased_here, leased_by_a_worker, host_busy, two_at_once_are_busy,
-    host_resting, retry_after, crawl_delay, lease_that_ran_out, not_before, retried, revisited, done, gone,
+    host_resting, retry_after, crawl_delay, lease_that_ran_out, not_before, retried, revisited, planned, done, gone,
     gone_by_its_status,
     out_of_attempts, refused_by_robots, robots_out_of_reach, budget_of_the_host, limit_of_pages, paused_queue,
     paused_crawl, blocked_queue, robots_first, robots_being_asked_for, robots_asked_for_again,

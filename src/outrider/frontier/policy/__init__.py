@@ -8,6 +8,8 @@ fact, so a replay never needs the rule. The rules of priority are not in this fo
     network.py            whether our own network is at fault, and how long a crawl pauses for it
     block_detection.py    whether a host shows that a crawler is not welcome
     revisit.py            when a URL or an errand is requested again: after a failure, and after a bad answer
+    revisit_plan.py       when a page is visited again under any rule, as price or stretch of all pages stand
+    fetch_rate.py         the rate of fetches over all hosts
     revisit_rules.py      when a page is visited again by the published rules: uniform, adaptive, halving, nutch
     visit_values.py       the value of a visit now, the interval at which it equals a price, the optimum of a budget
     signal_values.py      the same for pages whose changes are signalled, with missed and false signals

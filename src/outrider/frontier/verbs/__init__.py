@@ -25,6 +25,7 @@ parts that its constructor takes. `machine.py`, above this folder, puts them tog
     outcome_columns.py  outcomes in columns, read and checked
     settling.py         turns outcomes into facts: rests, states, texts, links, lines
     reporting.py        report, extend, release, defer; report_pieces.py cuts long reports into frames
+    revisiting.py       the next visits of pages by a revisit rule, and the rate of all fetches
     resting.py          rest: requests that are over before their outcomes are known
     operations.py       orders of operators: pause, block, delay, limit, delete
     single_urls.py      orders about single URLs: reprioritise, requeue, retry
