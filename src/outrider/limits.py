@@ -639,6 +639,7 @@ REVISIT_HORIZON = 5.0  # a page is looked at again after this number of mean int
 REVISIT_LOOKS_PER_FETCH = 32  # at most; fewer than two on average
 REVISIT_TRIES_AHEAD = 6  # pages that are looked at before one is fetched ahead of its time
 REVISIT_CLOSED_SECONDS = 0.05  # the least time until a host that is busy now is looked at again
+REVISIT_HELD_SECONDS = 10.0  # between two looks at a page whose queue is paused or blocked
 REVISIT_OWED_MAX = 3.0  # new URLs that a discovery share may be late or ahead: what was missing long ago is forgotten
 REVISIT_LOOKS_PER_CALL = 256  # a few milliseconds
 REVISIT_AWAITED_SECONDS = 3_600  # a page that was chosen and not leased by then is not waited for: its host is closed

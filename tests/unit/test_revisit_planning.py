@@ -300,3 +300,45 @@ def test_a_replayed_log_has_the_records_of_the_process():
     after = records(world)
     differing = {one["url"] for one, other in zip(before, after, strict=True) if one != other}
     assert differing <= leased, "only a lost lease changes a record"
+
+
+def test_a_host_that_was_paused_for_long_is_visited_like_the_others_afterwards():
+    world = World(delay=0, revisit="optimal", rate=1.0)
+    world.discover(*[f"http://h{host}.com/{page}" for host in range(10) for page in range(3)])
+    crawl(world, 120, 1.0)
+    world.frontier.pause("h3.com")
+    assert not any("//h3.com/" in url for _, url in crawl(world, 600, 1.0)[5:])
+    world.frontier.resume("h3.com")
+    counts = Counter(url.split("/")[2] for _, url in crawl(world, 600, 1.0))
+    assert counts["h3.com"] >= 0.5 * counts.total() / 10, counts
+
+
+def test_one_host_alone_needs_few_looks_while_it_rests():
+    world = World(delay=5, revisit="optimal", rate=10.0)
+    world.discover(*[f"{A}{page}" for page in range(12)])
+    visits = crawl(world, 300, 0.05)
+    looks = world.frontier.statistics()["revisits"]["looks"]
+    assert 58 <= len(visits) <= 61
+    assert looks <= 60 * len(visits)
+
+
+def test_the_level_follows_a_crawl_that_grows_from_one_page():
+    world = World(delay=0, revisit="optimal", rate=1.0)
+    world.discover(A)
+    crawl(world, 5, 1.0)
+    begun = world.frontier.statistics()["revisits"]["price"]
+    world.discover(*pages(100))
+    crawl(world, 150, 1.0)
+    # At a hundred times the interval, a visit has more than a thousand times the value.
+    assert world.frontier.statistics()["revisits"]["price"] > 1_000 * begun
+
+
+def test_a_requeued_page_is_fetched_at_once_although_its_look_is_over():
+    world = World(delay=0, revisit="optimal", rate=0.1)
+    world.discover(*pages(50))
+    crawl(world, 2_000, 1.0)
+    world.clock.move(10)
+    page = next(url for url in pages(50) if world.frontier.explain(url).state == "waiting")
+    assert ["waiting"] == world.frontier.requeue(page)
+    assert "queued" == world.frontier.explain(page).state
+    assert page in [url for _, url in crawl(world, 60, 1.0)]

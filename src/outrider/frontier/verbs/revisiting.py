@@ -43,6 +43,7 @@ from outrider.limits import (
     MICROSECONDS,
     REVISIT_AWAITED_SECONDS,
     REVISIT_CLOSED_SECONDS,
+    REVISIT_HELD_SECONDS,
     REVISIT_HORIZON,
     REVISIT_HOST_STEP,
     REVISIT_HOSTS_PRICED_MAX,
@@ -342,7 +343,7 @@ class Revisits:
         )
         pages = self._drawn(pages, heads["order"], heads["fetched"])
         level = self._level(pages)
-        names, until, soon = self._closed(heads, now)
+        names, until, soon, held = self._closed(heads, now)
         levels: Floats | float = level
         if self._of_hosts and self.plan.priced:
             levels = level + np.array([self._of_hosts.get(name, 0.0) for name in names.tolist()])
@@ -369,7 +370,7 @@ class Revisits:
         late = ~open_ & (due <= now)
         if late.any():
             if not ahead:  # an earlier look of this call or of another one has counted it
-                self._raise_hosts(names[late])
+                self._raise_hosts(names[late & ~held])
             again = np.where(late, until, again)
         if ahead and not chosen.all():
             again = np.maximum(again, now + 1)
@@ -397,9 +398,11 @@ class Revisits:
             return np.full(len(worth), 15, np.uint8)
         return classes_of(np.clip(worth * _PRIOR_RATE, 0.0, 1.0))
 
-    def _closed(self, heads: Heads, now: Instant) -> tuple[npt.NDArray[np.uint64], Instants, Instants]:
-        """Returns, for each page, the hash of its host, the instant until which this host is busy or resting, and the
-        instant at which it may be open after one more request."""
+    def _closed(
+        self, heads: Heads, now: Instant
+    ) -> tuple[npt.NDArray[np.uint64], Instants, Instants, npt.NDArray[np.bool_]]:
+        """Returns, for each page, the hash of its host, the instant until which this host is busy or resting, the
+        instant at which it may be open after one more request, and whether operators hold the queue of the page."""
         tables = self._tables
         rows = tables.queues.find(np.ascontiguousarray(heads["queue"]))
         there = rows != NONE
@@ -407,13 +410,17 @@ class Revisits:
         names = np.where(there, tables.hosts.hash[hosts], heads["queue"])
         until = np.where(there, tables.hosts.rest_until[hosts], 0)
         busy = there & (tables.hosts.in_flight[hosts] > 0)
+        stopped = np.zeros(len(rows), np.bool_)
         if there.any():
             known = rows[there].astype(np.uint32)
             free, held, _ = self._turns.judged(known, now)
+            stopped[there] = held
             busy[there] |= ~free | held | (tables.urls.backlog.waiting(known) > 0)
         gap = np.maximum(tables.hosts.gap[hosts], REVISIT_CLOSED_SECONDS) * MICROSECONDS
         soon = now + gap.astype(np.int64)
-        return names, np.where(busy, np.maximum(until, soon), until), soon
+        until = np.where(busy, np.maximum(until, soon), until)
+        # Nobody knows when an operator will resume a queue.
+        return names, np.where(stopped, np.maximum(until, now + instant(REVISIT_HELD_SECONDS)), until), soon, stopped
 
     def _raise_hosts(self, names: npt.NDArray[np.uint64]) -> None:
         """A page that is due while its host is closed raises the price of the host."""
