@@ -335,7 +335,7 @@ class Revisits:
         """Queues up to `most` of these pages whose time has come, the most overdue first, and plans the others again.
         ahead: it is earlier than their looks, and a page is queued if no other is known to be due before it. last: they
         are queued in any case, if their hosts are open. Returns how many are queued, and the first instant at which
-        one of these hosts may be open."""
+        a host of the others may be open."""
         assert self.plan is not None
         urls, heads = self._tables.urls, cards.heads
         pages = self._pages(
@@ -389,7 +389,7 @@ class Revisits:
             self._move(-REVISIT_STEPS_AHEAD * count if ahead else count)
             self._awaited.append((now, count))
             self._waiting += count
-        return count, int(until.min())
+        return count, int(until[~chosen].min(initial=INSTANT_MAX))
 
     def _classes(self, worth: Floats) -> npt.NDArray[np.uint8]:
         """Returns the classes of values: that of a new URL with the same value, which is priority / rate, with the rate
