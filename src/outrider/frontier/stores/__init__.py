@@ -1,8 +1,9 @@
 """The containers of URLs and robots rules, each with a bound on its memory.
 
 The ledger contains the newest card of each accepted URL, for ever. In addition the card is in one place, by its state:
-a queued URL in the backlog, a waiting URL in the calendar (a planned one in a second calendar), a leased URL with the open leases (a kernel). Backlog and
-calendar keep their ends in scratch files, which the next opening makes anew from the ledger.
+a queued URL in the backlog, a waiting URL in the calendar (a planned one in a second calendar), a leased URL with the
+open leases (a kernel). Backlog and calendar keep their ends in scratch files, which the next opening makes anew from
+the ledger.
 
     ledger.py          the newest card of every URL ever accepted: memory, and sorted runs
     tailed_backlog.py  the cards of queued URLs: heads in memory, tails on disk
