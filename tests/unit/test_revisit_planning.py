@@ -319,7 +319,7 @@ def test_one_host_alone_needs_few_looks_while_it_rests():
     visits = crawl(world, 300, 0.05)
     looks = world.frontier.statistics()["revisits"]["looks"]
     assert 58 <= len(visits) <= 61
-    assert looks <= 60 * len(visits)
+    assert looks <= 80 * len(visits)  # once for each visit, not with each of the 6,000 calls
 
 
 def test_the_level_follows_a_crawl_that_grows_from_one_page():
