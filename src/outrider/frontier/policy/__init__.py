@@ -11,8 +11,6 @@ fact, so a replay never needs the rule. The rules of priority are not in this fo
     revisit_plan.py       when a page is visited again under any rule, as price or stretch of all pages stand
     fetch_rate.py         the rate of fetches over all hosts
     revisit_rules.py      when a page is visited again by the published rules: uniform, adaptive, halving, nutch
-    revisit_plan.py       when each page is visited again: one plan for all revisit rules
-    fetch_rate.py         the rate of fetches over all hosts, in each minute
     visit_values.py       the value of a visit now, the interval at which it equals a price, the optimum of a budget
     signal_values.py      the same for pages whose changes are signalled, with missed and false signals
     change_rates.py       how often a page changes, learned from its visits

@@ -24,7 +24,6 @@ parts that its constructor takes. `machine.py`, above this folder, puts them tog
     notes.py            addresses of hosts and lengths of synced output, from callers
     outcome_columns.py  outcomes in columns, read and checked
     settling.py         turns outcomes into facts: rests, states, texts, links, lines
-    revisiting.py       planned visits of fetched pages: after a report, and before a lease
     reporting.py        report, extend, release, defer; report_pieces.py cuts long reports into frames
     revisiting.py       the next visits of pages by a revisit rule, and the rate of all fetches
     resting.py          rest: requests that are over before their outcomes are known
