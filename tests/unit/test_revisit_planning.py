@@ -12,7 +12,7 @@ from model.world import World, recount
 from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
 from outrider.frontier.policy.revisit_plan import NAMES, Visited
-from outrider.journey import Lease
+from outrider.journey import Lease, Link
 from outrider.sim.disk import CrashDisk, FaultyFiles
 
 A = "http://a.com/"
@@ -342,3 +342,33 @@ def test_a_requeued_page_is_fetched_at_once_although_its_look_is_over():
     assert ["waiting"] == world.frontier.requeue(page)
     assert "queued" == world.frontier.explain(page).state
     assert page in [url for _, url in crawl(world, 60, 1.0)]
+
+
+@pytest.mark.parametrize("rule", ["adaptive", "uniform"])
+def test_pages_that_were_fetched_without_a_rule_are_planned_when_there_is_one(rule):
+    world = World(disk=FaultyFiles(), delay=0)
+    world.discover(*pages(30), "http://moved.com/", "http://gone.com/")
+    for lease in world.lease():
+        if "moved" in lease.url:
+            world.report(lease.done(status=301, location=pages(1)[0]))
+        else:
+            world.report(lease.gone(status=404) if "gone" in lease.url else lease.done(seconds=0.0, status=200))
+    assert {"done": 31, "gone": 1} == world.counts()
+    world.clock.move(40 * DAY)
+    world.reopen(revisit=rule, rate=1.0)
+    assert [] == recount(world.frontier)
+    visits = Counter(url for _, url in crawl(world, 200, 1.0))
+    assert set(pages(30)) == set(visits)
+    before = records(world)
+    world.kill()
+    assert before == records(world)
+    assert [] == recount(world.frontier)
+
+
+def test_pages_of_crawls_by_unique_keys_are_not_planned():
+    world = World(delay=0, revisit="adaptive")
+    world.frontier.make_crawl("mine", unique="caller")
+    world.discover(Link(A, crawl="mine", unique_key=b"1"))
+    visit(world, world.one())
+    world.reopen()
+    assert {"done": 1} == world.counts()

@@ -246,6 +246,8 @@ class Frontier:
         log.continue_as(number)
         boot = "" if callers_clock else clocks.boot()
         ended = machine.opening.open_facts((number, at, clocks.wall(), boot, clocks.elapsed()), at, passed)
+        with contextlib.suppress(StoreFullError):  # then the next opening plans the others
+            machine.opening.plan_done_pages(at)
         log.sync()
         with all_stays():
             machine.opening.settle_all(at)

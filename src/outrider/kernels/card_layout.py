@@ -50,6 +50,8 @@ SCHEDULE_SHIFT = 1
 """The other seven bits of `flags` are the schedule of a page that is visited regularly: 0 for no schedule, otherwise
 the code of the usual pause (frontier/policy/revisit.py)."""
 
+NOT_MODIFIED = 304
+"""The status of an answer to a request with validators (RFC 9110 section 15.4.5); it is not a bad answer."""
 PLANNED = 9
 """The reason of a waiting card that a revisit rule looks at when it is due."""
 

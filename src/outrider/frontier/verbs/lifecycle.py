@@ -11,13 +11,15 @@ import numpy.typing as npt
 
 from outrider.clock import Instant, instant
 from outrider.frontier.format.facts import Fact
+from outrider.frontier.policy.revisit import codes_of
 from outrider.frontier.state.authorities import Authority, RobotsState
 from outrider.frontier.state.robots_answers import unanswered
-from outrider.frontier.state.url_table import LEASED, PARKED, QUEUED, KnownRows
+from outrider.frontier.state.url_table import DONE, LEASED, PARKED, QUEUED, WAITING, KnownRows, Reason, states_of
 from outrider.frontier.verbs.deciding import Core, Part
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.robots_files import RobotsFiles
 from outrider.frontier.verbs.unparking import Unparking
+from outrider.kernels.card_layout import HAS_CONTENT, NOT_MODIFIED, SCHEDULE_SHIFT, Heads
 from outrider.limits import MICROSECONDS, OWN_SLOT, RESTS_PER_FRAME_MAX, WAKES_PER_CALL_MAX
 
 _Places = npt.NDArray[np.intp]
@@ -138,6 +140,34 @@ class Lifecycle(Part):
         self._core.commit(draft, reserve=True)
         self._revive(now)
         return ended
+
+    def plan_done_pages(self, now: Instant) -> None:
+        """Plans visits of pages that were fetched without a revisit rule, if there is one now."""
+        revisits, urls = self._core.revisits, self.tables.urls
+        if revisits.plan is None or not urls.counts[DONE]:
+            return
+        parts = [heads[self._may_be_planned(heads)] for heads in urls.ledger.scan_heads()]
+        names = [np.concatenate([part[name] for part in parts]) for name in ("crawl", "slot", "fingerprint")]
+        count = len(names[0])
+        for first in range(0, count, RESTS_PER_FRAME_MAX):
+            _, cards = urls.find(*(column[first : first + RESTS_PER_FRAME_MAX] for column in names))
+            cards = cards.filter(self._may_be_planned(cards.heads))
+            if not len(cards):
+                continue
+            heads = cards.changed()
+            due, pauses = revisits.planned_later(cards, count, now)
+            heads["state"], heads["reason"], heads["due"] = WAITING, Reason.PLANNED, due
+            heads["flags"] = heads["flags"] & HAS_CONTENT | codes_of(pauses) << SCHEDULE_SHIFT
+            draft = self._core.draft(now)
+            draft.heads(cards.with_heads(heads), np.zeros(len(cards), np.uint64), states_of(DONE, len(cards)))
+            self._core.commit(draft, reserve=True)
+
+    def _may_be_planned(self, heads: Heads) -> npt.NDArray[np.bool_]:
+        """Which URLs are pages that a revisit rule visits again."""
+        found: npt.NDArray[np.bool_] = (heads["state"] == DONE) & (heads["fetched"] != 0)
+        found &= (heads["status"] // 100 == 2) | (heads["status"] == NOT_MODIFIED)
+        own = self.tables.crawls.of_callers(heads["crawl"])
+        return found if own is None else found & ~own
 
     def _moved_deadlines(self, now: Instant, passed: Instant | None) -> list[npt.NDArray[Any]]:
         """Returns the columns of EXTEND for leases of named workers. Deadlines are instants of the clock that dated the

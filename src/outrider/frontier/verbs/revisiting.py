@@ -140,6 +140,20 @@ class Revisits:
                 ]
         return at, np.minimum(pauses, REVISIT_SECONDS_MAX), found
 
+    def planned_later(self, cards: Cards, count: int, now: Instant) -> tuple[Instants, Floats]:
+        """Returns the same for pages that were fetched without a rule: `count` in all, of which these are some."""
+        assert self.plan is not None
+        heads, flags = cards.heads, cards.heads["flags"].tolist()
+        kept = [parts_of(cards.extra_of(row), flags[row])[0] for row in range(len(cards))]
+        pages = self._drawn(self._pages(heads["priority"], kept), heads["order"], heads["fetched"])
+        if self.level is None:
+            self.level = self.plan.first_level(pages, count, self.rate.per_second) if self.rate is not None else 0.0
+        pauses = self.plan.waits(pages, self.level)
+        last = (heads["fetched"].astype(np.int64) + FETCHED_FROM) * MICROSECONDS
+        looks = self._horizons(heads["order"], np.full(len(heads), now))
+        at = np.minimum(last + _microseconds(pauses), now + _microseconds(looks))
+        return np.maximum(at, now), np.minimum(pauses, REVISIT_SECONDS_MAX)
+
     def _pages(self, priorities: Floats, kept: list[KeptFields]) -> PlannedPages:
         """Returns pages as the plan has them."""
         octets = [getattr(one, name) or _NO_REAL for name in OWN for one in kept]

@@ -53,7 +53,7 @@ from outrider.frontier.verbs.revisiting import OWN_PLACES
 from outrider.frontier.verbs.robots_files import RobotsFiles
 from outrider.frontier.verbs.trapping import NO_SUCH_NAME, Trapping
 from outrider.journey import OUTCOME_FIELDS, Kind, RobotsAnswer
-from outrider.kernels.card_layout import HAS_CONTENT, SCHEDULE_SHIFT, Heads
+from outrider.kernels.card_layout import HAS_CONTENT, NOT_MODIFIED, SCHEDULE_SHIFT, Heads
 from outrider.limits import (
     BAD_ANSWERS_MAX,
     DEPTH_MAX,
@@ -85,7 +85,6 @@ _VISITS = list(KEPT_FIELDS).index("visits")
 _DIGEST = list(KEPT_FIELDS).index("digest")
 _STAYING = tuple(place for place, told in enumerate(KEPT_FIELDS.values()) if not told.renewed)
 """The places of fields that a record keeps until it gets another value."""
-NOT_MODIFIED = 304  # the answer to a request with validators; it is not a bad answer
 HEALTHY = int(BlockSignal.HEALTHY)  # numpy looks for names that an enumeration of Python 3.11 lacks, which is slow
 _OF_STATUSES = np.full(HTTP_STATUS_MAX + 1, BlockSignal.NEUTRAL, np.uint8)
 """The sign of an answer, by its HTTP status."""
