@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from outrider.frontier.format.card_columns import Cards
+from outrider.frontier.format.card_records import KEPT_FIELDS
 from outrider.frontier.stores.ledger import Ledger
 from outrider.kernels import crc32c, pack_heads
 from outrider.kernels.card_layout import HEAD
@@ -138,3 +139,8 @@ def test_a_run_of_the_first_format_opens_for_ever() -> None:
     for name in HEAD.names:
         assert expected.heads[name].tolist() == scanned.heads[name].tolist(), name
     assert (expected.arena, expected.offsets.tolist()) == (scanned.arena, scanned.offsets.tolist())
+
+
+def test_each_field_of_a_record_has_a_letter_of_its_own():
+    letters = [field.kept for field in KEPT_FIELDS.values()]
+    assert sorted(set(letters)) == sorted(letters)
