@@ -71,7 +71,7 @@ lock: install
 	@sh scripts/lock.sh
 
 clean:
-	rm -rf .venv .venv-bench .venv-docs .venv-fuzz .venv-peers target build dist demo-crawl demo-output
+	rm -rf .venv .venv-bench .venv-docs .venv-fuzz .venv-judges .venv-peers target build dist demo-crawl demo-output
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/.cache bench/results
 	rm -f src/outrider/_native*.so
 	find src tests scripts bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -21,6 +21,7 @@ compile test.in -c runtime.txt -o test.txt
 compile image.in -c test.txt -o image.txt
 compile bench.in -c runtime.txt -o bench.txt
 compile peers.in -c bench.txt -o peers.txt
+compile judges.in -o judges.txt
 compile docs.in -o docs.txt
 compile wheels.in -o wheels.txt
 compile fuzz.in -o fuzz.txt

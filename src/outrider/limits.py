@@ -322,6 +322,13 @@ HOSTS_FILE_BYTES_MAX = 16 << 20  # a --hosts file; a million lines have place
 WARC_ROLL_BYTES = 1 << 30  # a WARC file is finished at 1 GB, as the standard advises
 WARC_GZIP_LEVEL = 2  # the level of isal: 5x smaller at 650 MB/s
 WARC_RECORD_BYTES_MAX = 64 << 20  # the most that the reader of one record unpacks; records of this crawler are smaller
+WARC_HEAD_BYTES_MAX = 1 << 20  # of a record of any program: usual ones have some hundred bytes
+WARC_READ_BYTES_MAX = 16 << 30  # the block of a record of any program, which is passed over in pieces
+
+SORT_BYTES_AT_ONCE = 32 << 20  # lines of an index in memory: 100,000 of them, with their objects some 50 MB
+SORT_PARTS_MAX = 64  # sorted parts that are merged at once, each an open file
+ARCHIVE_COPY_BYTES = 1 << 20  # of records that are copied at once
+DAMAGE_NAMED_MAX = 20  # damaged places of an archive that are named; all of them are counted
 
 # storage
 LOG_SEGMENT_BYTES_FIRST = 1 << 20  # the smallest segment and the reserve: a few thousand frames, and nothing to a disk

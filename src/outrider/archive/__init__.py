@@ -1,4 +1,4 @@
-"""The kept output of a crawl: WARC files, the line files that repeat its log, and their index."""
+"""The kept output of a crawl: WARC files, the line files that repeat its log, indexes of both, and WACZ."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ import click
 from outrider.cli.help import HelpfulCommand, completed
 from outrider.cli.layout import machine_text
 from outrider.cli.server_access import asks_a_server
+from outrider.clock import wall
 from outrider.crawl.output.summary import counted
 from outrider.crawl.output.terminal import safe, say
 from outrider.errors import DamagedStoreError, SettingsError
@@ -287,7 +288,11 @@ def _value(order: str, value: str | None) -> float | None:
 @click.command(name="export", cls=HelpfulCommand)
 @click.argument("directories", nargs=-1, required=True, metavar="DIR...")
 @click.option(
-    "--to", "path", metavar="FILE", required=True, help="The file to write. Its name ends in .jsonl, .csv or .parquet."
+    "--to",
+    "path",
+    metavar="FILE",
+    required=True,
+    help="The file to write. Its name ends in .jsonl, .csv, .parquet, .cdxj or .wacz.",
 )
 @click.option(
     "--what",
@@ -297,15 +302,30 @@ def _value(order: str, value: str | None) -> float | None:
     help="What to write: the state of every URL, the lines of pages.jsonl, or the items of on_page.",
 )
 def export_command(directories: tuple[str, ...], path: str, what: str) -> int:
-    """Write the URLs, pages or items of a crawl to a file.
+    """Write the URLs, pages, items or archive of a crawl to a file, also while it runs.
+
+    \b
+    .jsonl .csv .parquet   The URLs, or what --what says.
+    .cdxj                  The index of the archive, as other tools sort it.
+    .wacz                  One file with the archive, its index and a list of
+                           pages, for players such as replayweb.page.
 
     The file is complete or it is not written. --what pages and items merge several
-    directories, also of workers.
+    directories, also of workers. Exit code 5 if records of the archive are damaged or missing; all others are in FILE.
     """
+    from outrider.crawl.orders.archive_export import archive_form, export_archive, lines_of
     from outrider.crawl.orders.exchange import export
 
-    export(directories, path, what, sys.stderr)
-    return 0
+    form = archive_form(path)
+    if form is None:
+        export(directories, path, what, sys.stderr)
+        return 0
+    if what != "frontier":
+        raise SettingsError(f"--what {what}: a {form} contains the archive; omit --what, or name a .jsonl")
+    done = export_archive(directories, path, sys.stderr, wall())
+    for line in lines_of(done):
+        say(f"outrider: {line}", sys.stderr)
+    return done.exit_code
 
 
 @click.command(

@@ -1,5 +1,6 @@
 """One spelling for every URL, its parts, keys and lossy rules, and the scope of a crawl: batches in, batches out."""
 
+from outrider.url.archive_key import archive_key
 from outrider.url.batch import UrlBatch
 from outrider.url.keys import (
     PUBLIC_SUFFIX_DATE,
@@ -41,6 +42,7 @@ __all__ = [
     "Scope",
     "Url",
     "UrlBatch",
+    "archive_key",
     "as_received",
     "authorities_of",
     "authority_of",

@@ -2,6 +2,7 @@
 
 Orders to a running crawl, such as a pause or new URLs, are sent like questions (`questions/crawl_queries.py`).
 
+    archive_export.py  `export` of the archive, as CDXJ and WACZ
     archive_replay.py  `replay`: hooks over the archive, without a request
     exchange.py        `export` and `import`
     move_old.py        `--anew`: moves the old content into a folder

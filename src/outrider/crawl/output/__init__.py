@@ -18,6 +18,7 @@ neither loses a line nor writes it twice.
     summary.py          the summary at the end
     tabular.py          records as JSON Lines, CSV and Parquet
     terminal.py         text that is safe for a terminal
+    token_set.py        a set of tokens in little memory
     worker_folder.py    the directory of a worker: check and repair
-    written_lines.py    the lines of `pages.jsonl`, read again
+    written_lines.py    the lines of `pages.jsonl` and other line files, read again
 """

@@ -109,7 +109,7 @@ def refuse_output_alone(path: str) -> None:
 def first_output(path: str) -> str | None:
     """Returns the first file of a crawl's output in `path` that is not empty; None without one."""
     held = [os.path.join(path, name) for name in FILES.values()]
-    held += [os.path.join(path, ARCHIVE_NAME, name) for _, name in _archive_files(path)]
+    held += [os.path.join(path, ARCHIVE_NAME, name) for _, name in archive_files(path)]
     return next((name for name in held if os.path.isfile(name) and os.path.getsize(name)), None)
 
 
@@ -177,7 +177,7 @@ def _unknown_records(path: str, known: KnownOutput) -> Iterator[tuple[str, int]]
     value = known.watermarks().get(ARCHIVE_WRITER)
     name, offset = unpacked_watermark(value) if value is not None else ("", 0)
     serial = serial_of(ARCHIVE_PREFIX, name)
-    for number, other in _archive_files(path):
+    for number, other in archive_files(path):
         if serial is not None and number < serial:
             continue
         at = offset if number == serial else 0
@@ -247,7 +247,7 @@ def line_file_end(
 def archive_end(path: str, noted: tuple[str, int] | None) -> tuple[tuple[str, int] | None, Loss | None]:
     """Returns (file, offset) after the last whole record of the archive, and the loss in it. For a missing archive it
     is the next file, because lines name places in the lost files."""
-    numbered = _archive_files(path)
+    numbered = archive_files(path)
     known = serial_of(ARCHIVE_PREFIX, noted[0]) if noted is not None else None
     for number, name in reversed(numbered):
         place = os.path.join(path, ARCHIVE_NAME, name)
@@ -267,7 +267,7 @@ def archive_end(path: str, noted: tuple[str, int] | None) -> tuple[tuple[str, in
     return (name, end), None
 
 
-def _archive_files(path: str) -> list[tuple[int, str]]:
+def archive_files(path: str) -> list[tuple[int, str]]:
     """(number, name) of the files of the archive, in order."""
     try:
         names = os.listdir(os.path.join(path, ARCHIVE_NAME))

@@ -21,13 +21,44 @@ if TYPE_CHECKING:
     from outrider.crawl.output.report_log import LogContent
 
 
-class PageLines:
-    """The lines of `pages.jsonl` of several directories, each token once. Each pass reads the same lines, also while a
-    crawl runs: a file is read up to the length that it had at first."""
+class LineFiles:
+    """One line file of several directories. Each pass reads the same lines, also while a crawl runs: a file is read up
+    to the length that it had at first."""
+
+    def __init__(self, directories: Sequence[str], stream: str) -> None:
+        self._stream = stream
+        self._reports = {directory: _reports(directory) for directory in directories}
+        self._lengths = {directory: _length(self._path(directory)) for directory in directories}
+
+    def raw(self) -> Iterator[tuple[str, bytes]]:
+        """Yields the lines as bytes, with their directories."""
+        for directory in self._reports:
+            for line in self._raw_of(directory):
+                yield directory, line
+
+    def _raw_of(self, directory: str) -> Iterator[bytes]:
+        """Yields the lines of one directory. For a worker, first the lines that it noted as written, then the lines of
+        its reports."""
+        path, reports, length = self._path(directory), self._reports[directory], self._lengths[directory]
+        lsn = 0
+        if reports is not None:
+            length, lsn = reports.state.projections.get(self._stream, (0, 0))
+        try:
+            yield from whole_lines(path, length)
+        except OSError as error:
+            raise NamedPathError(f"{path} cannot be read ({error.strerror})") from None
+        if reports is not None:
+            yield from (line for _, line in reports.lines(self._stream, lsn))
+
+    def _path(self, directory: str) -> str:
+        return os.path.join(directory, FILES[self._stream])
+
+
+class PageLines(LineFiles):
+    """The lines of `pages.jsonl` of several directories, each token once."""
 
     def __init__(self, directories: Sequence[str]) -> None:
-        self._reports = {directory: _reports(directory) for directory in directories}
-        self._lengths = {directory: _length(_path(directory)) for directory in directories}
+        super().__init__(directories, PAGES_STREAM)
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
         """Yields the lines as objects. With several directories, a line names its WARC file with its
@@ -47,7 +78,9 @@ class PageLines:
                 try:
                     line = decoder.decode(octets)
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    raise NamedPathError(f"{_path(directory)}, line {number} is not a JSON object ({error})") from None
+                    raise NamedPathError(
+                        f"{self._path(directory)}, line {number} is not a JSON object ({error})"
+                    ) from None
                 token = line.get("token")
                 if isinstance(token, int):
                     if token in tokens:
@@ -60,30 +93,6 @@ class PageLines:
         for _, line in self._each():
             if "items" in line:
                 yield from map(msgspec.json.decode, item_lines(msgspec.json.encode(line)))
-
-    def raw(self) -> Iterator[tuple[str, bytes]]:
-        """Yields the lines as bytes, with their directories."""
-        for directory in self._reports:
-            for line in self._raw_of(directory):
-                yield directory, line
-
-    def _raw_of(self, directory: str) -> Iterator[bytes]:
-        """Yields the lines of one directory. For a worker, first the lines that it noted as written, then the lines of
-        its reports."""
-        path, reports, length = _path(directory), self._reports[directory], self._lengths[directory]
-        lsn = 0
-        if reports is not None:
-            length, lsn = reports.state.projections.get(PAGES_STREAM, (0, 0))
-        try:
-            yield from whole_lines(path, length)
-        except OSError as error:
-            raise NamedPathError(f"{path} cannot be read ({error.strerror})") from None
-        if reports is not None:
-            yield from (line for _, line in reports.lines(PAGES_STREAM, lsn))
-
-
-def _path(directory: str) -> str:
-    return os.path.join(directory, FILES[PAGES_STREAM])
 
 
 def _length(path: str) -> int:
