@@ -20,7 +20,8 @@ ARCHIVE = {"storage", "url", "journey"} | SECOND
 GETTING = {"url", "robots", "journey"} | SECOND
 FRONTIER = {"storage"} | GETTING
 ENGINE = {"frontier"} | FRONTIER
-BELOW_CRAWL = {"chart", "engine", "fetch", "page", "archive"} | ENGINE
+CATALOG = {"archive"} | ARCHIVE
+BELOW_CRAWL = {"chart", "engine", "fetch", "page", "archive", "catalog"} | ENGINE
 BELOW_SIM = {"crawl", "cluster", "integrations"} | BELOW_CRAWL
 EVERYTHING = {"service", "sim", "cli", "__init__"} | BELOW_SIM
 
@@ -40,6 +41,7 @@ MAY_IMPORT = {
     "fetch": GETTING | {"_native"},  # the fetch kernel holds sockets and a clock: it is none of the deciders' kernels
     "page": GETTING,
     "archive": ARCHIVE,
+    "catalog": CATALOG,
     "engine": ENGINE,
     "crawl": BELOW_CRAWL,
     "cluster": BELOW_CRAWL,

@@ -718,7 +718,10 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class UrlStatus:
-    """The facts about one URL: its state, the reason for a parked or gone one, and the result of the last attempt."""
+    """The facts about one URL: its state, the reason for a parked or gone one, and the result of the last attempt.
+
+    discovered_at, fetched_at: as in `Explanation`.
+    """
 
     url: str
     state: State
@@ -734,6 +737,8 @@ class UrlStatus:
     due: Instant | None = None
     token: int | None = None
     unique_key: bytes | None = None
+    discovered_at: Instant | None = None
+    fetched_at: Instant | None = None
 
 
 class ListPage(list[Listed], Generic[Listed]):

@@ -575,6 +575,20 @@ IMPORT_LINE_BYTES_MAX = 8 << 20
 LOST_URLS_NAMED_MAX = 1_000  # fingerprints that a report of a repair lists; all are counted
 IMPORT_FAULTS_NAMED_MAX = 20  # unusable lines that are named; all of them are counted
 
+# catalogs
+CATALOG_LINES_BYTES_AT_ONCE = 2 << 20  # lines of one transaction: some thousand pages, and some 20 MB of memory
+CATALOG_URLS_AT_ONCE = 250  # URLs of one piece of a list, as other processes get them
+CATALOG_BUSY_SECONDS = 5.0  # how long a database may be locked by another program before the catalog says so
+CATALOG_LOOK_SECONDS = 1.0  # between two looks for new lines: they are stored together, with one sync
+CATALOG_RETRY_SECONDS = (1.0, 5.0, 15.0)  # pauses before a catalog that is out of reach is tried again
+CATALOG_LIST_SECONDS = 10.0  # the shortest pause between two lists of all URLs,
+CATALOG_LIST_SHARE = 20  # and its multiple of the time of the last list: lists use 1/20 of one processor
+CATALOG_NOTE_SECONDS = 5.0  # between two notes of how far a catalog is
+CATALOG_END_SECONDS_MAX = 60.0  # a crawl that ends waits this long for its catalogs to be complete
+CATALOG_NOTE_BYTES_MAX = 16 << 10
+CATALOG_COUNTED_BYTES_MAX = 64 << 20  # lines that a catalog does not have, counted for `status` in some 20 ms
+CATALOG_NOTES_MAX = 64  # catalogs of one crawl that `status` shows
+
 # pages
 COPIES_PAGES_MAX = 1_000_000  # pages whose copies are named: some 300 MB; copies of later ones have no name
 DUPLICATES_LISTED_MAX = 1_000_000  # copies that `outrider duplicates` lists: some 300 MB

@@ -32,6 +32,7 @@ def test_the_list_of_commands_cuts_no_sentence(capsys):
 def test_the_commands_are_exactly_those_with_a_function():
     known = {
         "add",
+        "catalog",
         "completion",
         "crawl",
         "explain",

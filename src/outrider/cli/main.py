@@ -24,6 +24,7 @@ gc.set_threshold(COLLECT_OBJECTS, COLLECT_ROUNDS, COLLECT_ROUNDS)
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 try:
+    from outrider.cli.catalog_command import catalog_command
     from outrider.cli.help import HELP_COLUMNS, HelpfulGroup
     from outrider.cli.judge_command import judge
     from outrider.cli.page import fetch, show
@@ -81,7 +82,7 @@ _PURPOSES = (
     ("Crawl", ("crawl", "resume", "fetch", "show")),
     ("Watch a crawl", ("status", "explain", "why-idle", "hosts", "urls", "duplicates", "skipped")),
     ("Change a crawl", ("add", "host", "retry")),
-    ("Data in and out", ("export", "import", "replay")),
+    ("Data in and out", ("export", "import", "catalog", "replay")),
     ("Check and repair", ("verify", "repair", "politeness", "judge")),
     ("Many machines", ("serve", "work")),
     ("Tools", ("url", "robots", "sim")),
@@ -225,6 +226,7 @@ _OTHERS = (
     skipped_command,
     export_command,
     import_command,
+    catalog_command,
     replay,
     politeness,
     verify,

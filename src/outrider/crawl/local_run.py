@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Protocol
 
 from outrider.clock import rfc3339
+from outrider.crawl.orders.catalogs import Catalogs
 from outrider.crawl.orders.own_faults import retry_own_faults, words_of
 from outrider.crawl.output.omissions import BAD_SEED, omission_counts, rows_of
 from outrider.crawl.output.output_recovery import judge_of, refuse_output_alone
@@ -59,7 +60,7 @@ from outrider.frontier.policy.budgets import budgets_over
 from outrider.frontier.verbs.census import ScheduleCounts
 from outrider.journey import Code, UrlStatus
 from outrider.kernels import in_use
-from outrider.limits import CONTROL_PAGE_ROWS_MAX, HOOK_ANSWER_SECONDS, RETRY_SECONDS
+from outrider.limits import CATALOG_LOOK_SECONDS, CONTROL_PAGE_ROWS_MAX, HOOK_ANSWER_SECONDS, RETRY_SECONDS
 from outrider.storage.files import Directory
 from outrider.url import host_of
 
@@ -140,6 +141,7 @@ class CrawlRun(CrawlLoop):
         self._pace = RateMeter(0.0)
         self._noted = 0.0
         self._control: Control | None = None
+        self._catalogs: Catalogs | None = None
         self._result: CrawlResult | None = None
         # Opened by `_open`, in the writer thread.
         self._before: LastRun
@@ -215,8 +217,13 @@ class CrawlRun(CrawlLoop):
             await self._control.open()
         except UnreachableError as error:
             self._journal.note("note", text=str(error))
+        self._catalogs = Catalogs(self._options.catalog, self._options.output, self._frontier, self._say_soon)
+        self._catalogs.start()
 
     async def _end_beside(self) -> None:
+        if self._catalogs is not None:
+            self._catalogs.stop()
+            await asyncio.to_thread(self._catalogs.finish)
         if self._control is not None:
             await self._control.close()
         if self._beside is not None:
@@ -362,8 +369,24 @@ class CrawlRun(CrawlLoop):
         elif code == FINISHED and self._was_finished:
             words = self._was_finished
         self._ending = (code, words or "finished")
-        told = {**statistics, "state": _state_of(code), "network": self._network, "left_out": left_out}
+        if (behind := await self._complete_catalogs()) and code == FINISHED:
+            code, words = UNREACHABLE, f"finished; {behind}"
+        told = {**statistics, "state": _state_of(self._ending[0]), "network": self._network, "left_out": left_out}
         self._result = CrawlResult(code, words or "finished", output, told, self._hook_failures.found())
+
+    async def _complete_catalogs(self) -> str:
+        """Waits a limited time for the catalogs; the user may end it. Returns in words which are behind."""
+        assert self._catalogs is not None, "a crawl that ran has its catalogs"
+        catalogs = self._catalogs
+        ending = asyncio.ensure_future(asyncio.to_thread(catalogs.finish))
+        while not ending.done():
+            await asyncio.wait({ending}, timeout=CATALOG_LOOK_SECONDS)
+            if self._stopping > 1:
+                catalogs.stop()
+        for text in ending.result():
+            self._journal.note("note", text=text)
+            self._say(f"outrider: {text}")
+        return "; ".join(ending.result())
 
     def _unread(self) -> Sequence[UrlStatus]:
         """Some pages whose robots.txt cannot be read."""

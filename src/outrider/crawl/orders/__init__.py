@@ -4,6 +4,7 @@ Orders to a running crawl, such as a pause or new URLs, are sent like questions 
 
     archive_export.py  `export` of the archive, as CDXJ and WACZ
     archive_replay.py  `replay`: hooks over the archive, without a request
+    catalogs.py        catalogs of a running crawl, and `catalog`
     exchange.py        `export` and `import`
     move_old.py        `--anew`: moves the old content into a folder
     own_faults.py      retries of pages that failed for a fault of our own

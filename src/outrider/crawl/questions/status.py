@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import msgspec
+
+from outrider.catalog.catalog_notes import missing_lines, read_notes
 from outrider.crawl.output.omissions import omission_counts, rows_of
+from outrider.crawl.output.output import FILES, PAGES
 from outrider.crawl.output.progress import eta_text
 from outrider.crawl.output.rates import Rates, status_fields
 from outrider.crawl.output.summary import bytes_text, counted, omission_lines
@@ -27,7 +32,10 @@ def status_of(path: str, access: Access | None = None) -> dict[str, Any]:
         with asking(path, access) as ask_server:
             found_there: dict[str, Any] = ask_server("status", {})
             return found_there
-    store = store_of(path)
+    return _status_of(path, store_of(path)) | {"catalogs": _catalogs(path)}
+
+
+def _status_of(path: str, store: str) -> dict[str, Any]:
     if store != path:
         with suppress(UnreachableError):
             answer: dict[str, Any] = ask(path, "status")
@@ -37,6 +45,15 @@ def status_of(path: str, access: Access | None = None) -> dict[str, Any]:
     except StoreInUseError as owned:
         told = ask_owner(path, owned, "totals")
         return _fields(path, "running", told["statistics"], told["tail_seconds"], told["parked"])
+
+
+def _catalogs(path: str) -> list[dict[str, Any]]:
+    """Returns how far each catalog of the crawl is, with the lines and bytes of `pages.jsonl` that it does not have."""
+    found = []
+    for note in read_notes(path):
+        lines, length = missing_lines(os.path.join(path, FILES[PAGES]), note.length)
+        found.append({**msgspec.to_builtins(note), "behind_lines": lines, "behind_bytes": length})
+    return found
 
 
 def _from_files(path: str, store: str) -> dict[str, Any]:
@@ -82,9 +99,22 @@ def status_lines(status: Mapping[str, Any], directory: str = "DIR") -> list[str]
         f"skipped     {f'links: {passed}' if passed else 'no links'}",
     ]
     lines += _revisit_lines(status.get("revisits") or {})
+    lines += _catalog_lines(status.get("catalogs") or [], directory)
     lines += omission_lines(rows_of(status.get("left_out", {}), directory))
     left = nothing_left(status) or eta_text(status["eta_seconds"])
     return [*lines, f"left        {left}"] if left else lines
+
+
+def _catalog_lines(catalogs: Sequence[Mapping[str, Any]], directory: str) -> list[str]:
+    found = []
+    for one in catalogs:
+        words = "complete"
+        if one["behind_lines"] or one["problem"]:
+            words = f"{counted(one['behind_lines'], 'line')} ({bytes_text(one['behind_bytes'])}) behind"
+            words += f" ({one['problem']})" if one["problem"] else ""
+            words += f": outrider catalog {shlex.quote(directory)} --to {shlex.quote(one['to'])}"
+        found.append(f"catalog     {one['to']}: {words}; URLs as of {one['urls_as_of'] or 'never'}")
+    return found
 
 
 def _revisit_lines(revisits: Mapping[str, Any]) -> list[str]:

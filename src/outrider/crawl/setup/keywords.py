@@ -55,6 +55,7 @@ class CrawlKeywords(TypedDict, total=False):
     progress: Literal["auto", "bar", "log", "none"]
     log_format: Literal["text", "json"]
     warc: bool
+    catalog: Iterable[str]
     on_page: Callable[..., Any] | str | None
     on_request: Callable[..., Any] | str | None
     on_response: Callable[..., Any] | str | None

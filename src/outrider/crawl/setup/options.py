@@ -18,6 +18,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from outrider.catalog.address import ACCEPTED as ACCEPTED_CATALOGS
+from outrider.catalog.address import checked_address, shown_address
 from outrider.crawl.setup.credentials import checked_secret, origin_of
 from outrider.crawl.setup.group_settings import GROUP_WORDS, groups_of, read_groups
 from outrider.errors import SettingsError
@@ -365,6 +367,19 @@ def _credentials(value: object) -> tuple[tuple[str, str], ...]:
     return tuple(found.items())
 
 
+def _catalogs(value: object) -> tuple[str, ...]:
+    found: dict[str, str] = {}
+    for one in (value,) if isinstance(value, str) else value if isinstance(value, Iterable) else (None,):
+        if not isinstance(one, str):
+            raise RefusedError("not a list of texts")
+        try:
+            address = checked_address(one)
+        except SettingsError as error:
+            raise RefusedError(error.facts.partition("; use ")[0]) from None
+        found.setdefault(shown_address(address), address)
+    return tuple(found.values())
+
+
 def _truncate(value: object) -> tuple[tuple[str, int], ...]:
     found = []
     for name, size in _pairs(value):
@@ -462,7 +477,8 @@ class Setting:
     names a file; in outrider.toml it is relative to the directory; `words` lists the values that are not paths.
     short: a second flag.
     topic: its group in help and documents. choices: the accepted words, which a shell completes.
-    per_host: a [[host]] table may have it. secret: its values are never shown. file_only: it can be set in
+    per_host: a [[host]] table may have it. secret: its values are never shown. shown: makes one of its values fit to be
+    kept and shown, without its password. file_only: it can be set in
     outrider.toml and in Python, and has no flag. spaced: its values may contain spaces, so that a variable of the
     environment has one on each line.
     """
@@ -484,6 +500,7 @@ class Setting:
     per_host: bool = False
     file_only: bool = False
     secret: bool = False
+    shown: Callable[[str], str] | None = None
     spaced: bool = False
     choices: tuple[str, ...] = ()
 
@@ -844,6 +861,18 @@ class CrawlOptions:
     )
     log_format: str = _choice(OptionTopic.RUN, LOG_FORMATS, "The format of crawl.log.")
     warc: bool = _switch(OptionTopic.RUN, True, "Write every request and response to WARC files.")
+
+    catalog: tuple[str, ...] = _setting(
+        OptionTopic.RUN,
+        (),
+        "Keep pages and URLs in this database, too (docs/howto/catalog.md; repeatable).",
+        ACCEPTED_CATALOGS,
+        _catalogs,
+        "URL",
+        many=True,
+        secret=True,
+        shown=shown_address,
+    )
 
     on_page: Any = _hook(OptionTopic.HOOKS, "Called with each page. The page's line keeps what it returns.")
     on_request: Any = _hook(
@@ -1216,11 +1245,18 @@ def hidden(options: CrawlOptions) -> CrawlOptions:
     def covered(name: str, value: Any) -> Any:
         if name not in SETTINGS or not SETTINGS[name].secret:
             return value
+        if SETTINGS[name].shown is not None:
+            return _kept(SETTINGS[name], value)
         return tuple((one, "hidden:hidden" if name == "credentials" else "hidden") for one, _ in value)
 
     tables = tuple({name: covered(name, value) for name, value in table} for table in options.host)
     secrets = (name for name, setting in SETTINGS.items() if setting.secret)
     return replace(options, host=tables, **{name: covered(name, getattr(options, name)) for name in secrets})
+
+
+def _kept(setting: Setting, value: Any) -> Any:
+    """Returns the value that outrider.toml keeps."""
+    return value if setting.shown is None else tuple(map(setting.shown, value))
 
 
 def as_toml(options: CrawlOptions, seeds: Iterable[str]) -> str:
@@ -1234,7 +1270,7 @@ def as_toml(options: CrawlOptions, seeds: Iterable[str]) -> str:
     for name, setting in SETTINGS.items():
         if name in ("output", "host") or setting.once:
             continue  # a directory may be moved; an option for one run is not kept; tables must follow the keys
-        value = getattr(options, name)
+        value = _kept(setting, getattr(options, name))
         parts += ["", f"# {setting.meaning} It takes {setting.accepted}."]
         parts.append(f"{name} = {value_text(value)}")
     for table in options.host:

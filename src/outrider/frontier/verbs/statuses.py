@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from outrider.clock import Instant
+from outrider.frontier.format.card_columns import fetched_at
 from outrider.frontier.format.card_records import CardRecord
 from outrider.frontier.policy.block_detection import text_of
 from outrider.frontier.policy.politeness import GapReason
@@ -63,6 +64,8 @@ def status_of(record: CardRecord, tables: Tables, token: int, queue: int | None 
         due=record.due if record.state == WAITING else None,
         token=token or None,
         unique_key=record.kept.unique_key or None,
+        discovered_at=tables.registry.accepted_at(record.order),
+        fetched_at=fetched_at(record.fetched),
     )
 
 

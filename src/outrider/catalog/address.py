@@ -1,0 +1,41 @@
+"""The address of a catalog: its parts, and its text with and without the password."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from outrider.errors import SettingsError
+
+SQLITE: Final = "sqlite"
+POSTGRES: Final = "postgresql"
+ACCEPTED: Final = "sqlite:PATH"
+_SECRET_WORDS: Final = ("pass", "secret", "token")
+_PASSFILE: Final = "passfile"  # the name of a file
+
+
+def checked_address(text: str) -> str:
+    """Returns the address with a whole path. Raises SettingsError; its message contains no part of a password."""
+    scheme, colon, rest = text.strip().partition(":")
+    if scheme == SQLITE and rest.strip():
+        if "\0" in rest:
+            raise SettingsError("the path has a NUL character; use sqlite:PATH")
+        return f"{SQLITE}:{os.path.abspath(os.path.expanduser(rest))}"
+    what = "it has no path" if scheme == SQLITE else f"unknown kind {scheme[:40]!r}" if colon else "it has no kind"
+    raise SettingsError(f"{what}; use {ACCEPTED}")
+
+
+def shown_address(address: str) -> str:
+    """Returns an address without its password, as messages, files and logs contain it."""
+    if not address.startswith((f"{POSTGRES}:", "postgres:")):
+        return address
+    parts = urlsplit(address)
+    user, at, host = parts.netloc.rpartition("@")
+    query = [
+        (name, value)
+        for name, value in parse_qsl(parts.query, keep_blank_values=True)
+        if name == _PASSFILE or not any(word in name.lower() for word in _SECRET_WORDS)
+    ]
+    netloc = f"{quote(user.partition(':')[0], safe='%')}{at}{host}"
+    return parts._replace(netloc=netloc, query=urlencode(query, safe="/,"), fragment="").geturl()

@@ -1,0 +1,95 @@
+"""Shared by the tests of catalogs: lines of pages.jsonl, and each kind of catalog with a reader that is not ours."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+from outrider.catalog.destination import Destination
+from outrider.catalog.sqlite import SqliteCatalog
+
+SECOND = 1_000_000
+
+
+class Place(Protocol):
+    """A place for one catalog, and what another program reads there."""
+
+    def catalog(self) -> Destination: ...
+    def rows(self, table: str) -> list[dict[str, Any]]: ...
+    def change(self, statement: str) -> None: ...
+
+
+class SqlitePlace:
+    """A database file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "catalog.db"
+
+    def catalog(self) -> Destination:
+        return SqliteCatalog(str(self.path), busy_seconds=0.05)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        connection = sqlite3.connect(self.path)
+        connection.row_factory = sqlite3.Row
+        try:
+            return [dict(row) for row in connection.execute(f"SELECT * FROM {table} ORDER BY 1")]
+        finally:
+            connection.close()
+
+    def change(self, statement: str) -> None:
+        connection = sqlite3.connect(self.path)
+        try:
+            connection.execute(statement)
+            connection.commit()
+        finally:
+            connection.close()
+
+
+def line(token: int | None, url: str = "http://a.test/", **more: Any) -> bytes:
+    """A line as a crawl writes it, with the fields of `more`."""
+    fields = {
+        "url": url,
+        "outcome": "done",
+        "status": 200,
+        "fetched_at": f"2026-10-05T10:00:{(token or 0) % 60:02d}.123Z",
+        "seconds": 0.01,
+        "bytes": 100,
+        "content_type": "text/html",
+        "digest": "sha1:AAAA",
+        "simhash": "8000000000000001",
+        "depth": 1,
+        "referrer": None,
+        "priority": 0.5,
+        "attempt": 1,
+        "title": "A title",
+        "token": token,
+        "warc": {"file": "crawl-000000.warc.gz", "offset": 10, "length": 5},
+    }
+    return json.dumps({**fields, **more}).encode()
+
+
+def written(path: Path, lines: Iterable[bytes]) -> Path:
+    """Writes lines to the end of a file."""
+    with path.open("ab") as file:
+        file.writelines(line + b"\n" for line in lines)
+    return path
+
+
+def listed(url: str, state: str = "queued", **more: Any) -> dict[str, Any]:
+    """A row of the question `urls`."""
+    fields = {
+        "url": url,
+        "state": state,
+        "depth": 0,
+        "referrer": None,
+        "priority": 0.5,
+        "due": None,
+        "status": None,
+        "discovered_at": 1_790_000_000 * SECOND,
+        "fetched_at": None,
+        "unique_key": None,
+    }
+    return {**fields, **more}
