@@ -100,7 +100,7 @@ class Batch:
     unreadable: int = 0
 
 
-class _Line(msgspec.Struct):
+class _CrawlLine(msgspec.Struct):
     url: str
     outcome: str
     fetched_at: str
@@ -123,7 +123,7 @@ class _Line(msgspec.Struct):
     warc: Any = None
 
 
-_DECODER: Final = msgspec.json.Decoder(_Line)
+_DECODER: Final = msgspec.json.Decoder(_CrawlLine)
 
 
 def batch_of(lines: Iterable[bytes]) -> Batch:
@@ -148,13 +148,13 @@ def batch_of(lines: Iterable[bytes]) -> Batch:
     return found
 
 
-def _decoded(text: bytes) -> _Line | None:
+def _decoded(text: bytes) -> _CrawlLine | None:
     try:
         return _DECODER.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         pass
     try:  # more tolerant: lone surrogates, which are cut later
-        return msgspec.convert(json.loads(text), _Line)
+        return msgspec.convert(json.loads(text), _CrawlLine)
     except (ValueError, RecursionError, msgspec.ValidationError):
         return None
 
@@ -195,7 +195,7 @@ def raw_content_key(warc: object, prefix: str = ARCHIVE_PREFIX) -> str | None:
     return f"{prefix}{file}#bytes={offset}-{offset + length - 1}"
 
 
-def _page(line: _Line, key: UrlKey, at: str, fitting: Fitting) -> ContentRow | None:
+def _page(line: _CrawlLine, key: UrlKey, at: str, fitting: Fitting) -> ContentRow | None:
     """Returns the row of a visit; None without a lease, which no request had."""
     token = fitting.whole(line.token)
     if token is None:
@@ -220,7 +220,7 @@ def _page(line: _Line, key: UrlKey, at: str, fitting: Fitting) -> ContentRow | N
     )
 
 
-def _visit(line: _Line, key: UrlKey, at: str, fitting: Fitting) -> VisitRow:
+def _visit(line: _CrawlLine, key: UrlKey, at: str, fitting: Fitting) -> VisitRow:
     quiet = Fitting()  # the same values were counted for `page_content`
     status = quiet.whole(line.status)
     kept = line.outcome in _HAS_CONTENT
